@@ -1,0 +1,63 @@
+# The two commands of the README are `make run` and `make test`; each sets up what it needs.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+ARGS   ?=
+# Tests run in parallel over this many workers; those marked `serial` run alone afterwards.
+WORKERS ?= 2
+
+.PHONY: run test build lint types unit serial system-packages soak bench asan clean lock protocol-doc
+
+run: build
+	exec $(BIN)/broker-cy start $(ARGS)
+
+build: $(VENV)/.installed
+	$(BIN)/python setup.py -q build_ext
+
+# pip runs once per lock file; the editable install once per change of the metadata.
+$(VENV)/.requirements: requirements.lock tools/make_venv.sh
+	sh tools/make_venv.sh $(PYTHON) $(VENV)
+	$(BIN)/pip install -q --disable-pip-version-check --require-hashes -r requirements.lock
+	touch $@
+
+$(VENV)/.installed: $(VENV)/.requirements setup.cfg pyproject.toml setup.py
+	$(BIN)/pip install -q --disable-pip-version-check --no-build-isolation --no-deps -e .
+	touch $@
+
+test: build system-packages lint types unit serial
+
+system-packages:
+	sh tools/system_packages.sh
+
+lint:
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/cython-lint broker_cy bench
+	$(BIN)/lint-imports
+
+types:
+	$(BIN)/mypy
+
+unit:
+	$(BIN)/pytest -q -n $(WORKERS) -m "not soak and not serial" tests
+
+serial:
+	$(BIN)/pytest -q -m "serial and not soak" tests
+
+soak: build system-packages
+	$(BIN)/pytest -q -m soak tests
+
+bench: build
+	$(BIN)/python -m bench.datapath $(ARGS)
+
+asan:
+	sh tools/asan.sh
+
+lock:
+	$(BIN)/pip install -q uv
+	$(BIN)/uv pip compile -q --universal --no-emit-index-url --python-version 3.11 --generate-hashes \
+		--upgrade requirements/dev.in -o requirements.lock
+
+clean:
+	rm -rf $(VENV) build *.egg-info
+	find broker_cy bench \( -name '*.so' -o -name '*.c' \) -not -path '*/includes/*' -delete

@@ -1,0 +1,1 @@
+"""Benchmarks of the broker, and of Apache Kafka beside it."""

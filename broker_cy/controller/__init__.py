@@ -1,0 +1,1 @@
+"""The cluster state machine over the metadata log."""

@@ -1,0 +1,1 @@
+"""The cluster's metadata image and what changes it."""

@@ -1,0 +1,1 @@
+"""The metadata quorum as a pure state machine."""

@@ -1,0 +1,1 @@
+"""A partition as clients see it: role, log end offset, high watermark, waiting fetches."""

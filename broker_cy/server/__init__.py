@@ -1,0 +1,1 @@
+"""Listeners, connections, request dispatch and the services behind the handlers."""

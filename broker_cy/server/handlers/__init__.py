@@ -1,0 +1,1 @@
+"""One file per API; each registers its own version range."""

@@ -1,0 +1,20 @@
+#!/bin/sh
+# Programs that tests run and pip cannot bring: installed where we are root on Debian, else named.
+set -eu
+missing=
+need() { command -v "$1" >/dev/null 2>&1 || missing="$missing $2"; }
+need kcat kcat
+need node nodejs
+need npm npm
+need java default-jre-headless
+need mvn maven
+[ -z "$missing" ] && exit 0
+if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+    echo "installing for the tests:$missing"
+    apt-get update -qq
+    # shellcheck disable=SC2086
+    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $missing >/dev/null
+else
+    echo "make test: these system packages are needed:$missing (Debian: apt-get install$missing)" >&2
+    exit 1
+fi
