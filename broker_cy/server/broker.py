@@ -1,0 +1,42 @@
+"""The services a handler sees, in one place."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from broker_cy.config import BrokerConfig
+    from broker_cy.core.clock import Clock
+    from broker_cy.metadata.image import MetadataImage
+    from broker_cy.replica.partition_table import PartitionTable
+    from broker_cy.server.controller_service import ControllerService
+    from broker_cy.server.group_service import GroupService
+    from broker_cy.storage.log_manager import LogManager
+
+
+class Broker:
+    """One broker: configuration, clock, and the services that hold its state. Built by `main`, which alone starts them."""
+
+    def __init__(self, config: BrokerConfig, clock: Clock, loop: asyncio.AbstractEventLoop) -> None:
+        self.config = config
+        self.clock = clock
+        self.loop = loop
+        self.node_id: int = config.node_id
+        self.cluster_id: str = ""
+        self.log_manager: LogManager
+        self.partitions: PartitionTable
+        self.controller: ControllerService
+        self.groups: GroupService
+
+    @property
+    def image(self) -> MetadataImage:
+        """The newest committed metadata image."""
+        return self.controller.image
+
+    def advertised(self, listener: str) -> tuple[str, int]:
+        """Host and port that clients of the named listener are told."""
+        return self.advertised_listeners[listener]
+
+    advertised_listeners: dict[str, tuple[str, int]]
