@@ -1,0 +1,46 @@
+"""CRC-32C (Castagnoli), the checksum of record batches (RFC 3720, appendix B.4), in hardware where the processor has it."""
+
+from libc.stdint cimport uint32_t
+
+
+cdef extern from "includes/crc32c_impl.h" nogil:
+    ctypedef uint32_t (*bcy_crc32c_fn)(uint32_t crc, const void* data, size_t size) noexcept nogil
+    ctypedef struct bcy_crc32c_implementation:
+        const char* name
+        bcy_crc32c_fn run
+    uint32_t bcy_crc32c(uint32_t crc, const void* data, size_t size) noexcept
+    const bcy_crc32c_implementation* bcy_crc32c_usable(size_t index) noexcept
+
+
+cdef uint32_t crc32c(uint32_t crc, const void* p, size_t n) noexcept nogil:
+    return bcy_crc32c(crc, p, n)
+
+
+def value(const unsigned char[::1] data not None, uint32_t crc=0):
+    """CRC-32C of `data`, continuing from `crc`: value(b, value(a)) == value(a + b)."""
+    if data.shape[0] == 0:
+        return crc
+    return bcy_crc32c(crc, &data[0], <size_t>data.shape[0])
+
+
+def implementations():
+    """Names of the implementations this processor can run, slowest first; `value` uses the last."""
+    names = []
+    cdef const bcy_crc32c_implementation* each = bcy_crc32c_usable(0)
+    while each != NULL:
+        names.append(each.name.decode("ascii"))
+        each = bcy_crc32c_usable(len(names))
+    return tuple(names)
+
+
+def value_with(str implementation not None, const unsigned char[::1] data not None, uint32_t crc=0):
+    """`value` by a named implementation, so that tests reach each one. Raises ValueError for a name not in
+    `implementations()`."""
+    cdef size_t index = 0
+    cdef const bcy_crc32c_implementation* each = bcy_crc32c_usable(0)
+    while each != NULL:
+        if each.name.decode("ascii") == implementation:
+            return each.run(crc, &data[0] if data.shape[0] else NULL, <size_t>data.shape[0])
+        index += 1
+        each = bcy_crc32c_usable(index)
+    raise ValueError(f"CRC-32C implementation {implementation!r} is not one of {', '.join(implementations())}")
