@@ -1,0 +1,58 @@
+"""What an operation of the controller is: a request and the state in, records and a reply out.
+
+An operation validates against the state it is shown (which holds everything before it, committed or not), changes
+nothing, and returns a `Step`. The controller replays the records at once and the reply goes out when they are
+committed. Time and randomness come in through the context.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+from uuid import UUID
+
+from broker_cy.metadata.image import MetadataImage
+from broker_cy.metadata.records import VersionedRecord
+
+R = TypeVar("R")
+
+# Kafka's MAX_RECORDS_PER_USER_OP, and the most records in one batch of the log.
+RECORDS_PER_STEP_MAX = 10_000
+
+
+@dataclass(slots=True)
+class Step(Generic[R]):
+    """Records to append, and what to answer once all of them are committed (at once where there are none).
+
+    An atomic step is one batch of the log, so of at most RECORDS_PER_STEP_MAX records: all of it is there after a
+    crash, or none. One that is not atomic is cut into such batches.
+    """
+
+    records: list[VersionedRecord]
+    reply: R
+    atomic: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class OperationContext:
+    """Where an operation runs: the time, the source of ids, and settings of the controller.
+
+    `config` is read by Kafka's setting names. `next_offset` is the offset the step's first record will get.
+    """
+
+    now_ms: int
+    new_uuid: Callable[[], UUID]
+    config: Mapping[str, Any] = field(default_factory=dict)
+    next_offset: int = 0
+
+
+class Operation(ABC, Generic[R]):
+    """A change somebody asks for; subclasses are dataclasses around a request."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def run(self, state: MetadataImage, context: OperationContext) -> Step[R]:
+        """Raises KafkaError where nothing of the request can be done; errors of a part go into the reply."""

@@ -1,0 +1,64 @@
+"""Features and their levels (KIP-584): what this broker serves, which record versions a metadata.version allows."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from broker_cy.metadata.image import FeaturesImage
+
+METADATA_VERSION: Final = "metadata.version"
+KRAFT_VERSION: Final = "kraft.version"
+ELIGIBLE_LEADER_REPLICAS: Final = "eligible.leader.replicas.version"
+
+# Levels of metadata.version at which the form of a record changed.
+MV_MIN: Final = 7  # 3.3-IV3, the oldest that Kafka 4 starts from
+MV_ZK_MIGRATION: Final = 8  # 3.4-IV0: RegisterBrokerRecord 2
+MV_TRANSACTIONS: Final = 13  # 3.6-IV1: BeginTransactionRecord (KIP-868)
+MV_CONTROLLER_REGISTRATION: Final = 15  # 3.7-IV0: RegisterControllerRecord
+MV_DIRECTORIES: Final = 17  # 3.7-IV2: directory ids (KIP-858)
+MV_ELR: Final = 23  # 4.0-IV1: eligible leader replicas (KIP-966)
+MV_CORDONED: Final = 30  # 4.3-IV0: cordoned log directories
+MV_LATEST: Final = 30
+
+# What this broker can do, lowest and highest level. A feature whose protocol is not served yet stops at level 0,
+# whatever a log written by Apache Kafka has finalized: clients then use what is served.
+SUPPORTED: Final[dict[str, tuple[int, int]]] = {
+    METADATA_VERSION: (MV_MIN, MV_LATEST),
+    KRAFT_VERSION: (0, 1),
+    ELIGIBLE_LEADER_REPLICAS: (0, 1),
+    "group.version": (0, 0),
+    "transaction.version": (0, 0),
+    "share.version": (0, 0),
+    "streams.version": (0, 0),
+}
+
+
+def supported() -> dict[str, tuple[int, int]]:
+    """Supported ranges for ApiVersions: only features with a level above 0."""
+    return {name: levels for name, levels in SUPPORTED.items() if levels[1] > 0}
+
+
+def served(features: FeaturesImage) -> dict[str, int]:
+    """Finalized levels for ApiVersions: what is finalized, no higher than what is served; level 0 is left out."""
+    told = {}
+    for name, level in features.finalized().items():
+        level = min(level, SUPPORTED.get(name, (0, 0))[1])
+        if level > 0:
+            told[name] = level
+    return told
+
+
+def register_broker_version(metadata_version: int) -> int:
+    """Version of RegisterBrokerRecord to write."""
+    if metadata_version >= MV_CORDONED:
+        return 4
+    if metadata_version >= MV_DIRECTORIES:
+        return 3
+    return 2 if metadata_version >= MV_ZK_MIGRATION else 1
+
+
+def partition_version(metadata_version: int) -> int:
+    """Version of PartitionRecord and PartitionChangeRecord to write."""
+    if metadata_version >= MV_ELR:
+        return 2
+    return 1 if metadata_version >= MV_DIRECTORIES else 0

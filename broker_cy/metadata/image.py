@@ -1,0 +1,394 @@
+"""What the cluster is, as the metadata log says: topics, partitions, configurations, brokers, features, producer ids.
+
+The same class serves twice. The committed image has plain dicts for tables and is what a broker and its handlers
+read; it changes only by `absorb`, between two turns of the loop, in time proportional to the change. A `branch` has
+overlays for tables and is what the controller validates the next operation against before the last one is committed;
+dropping it undoes it. Entries (PartitionImage, BrokerImage, ...) never change: they are replaced.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, MutableMapping
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from broker_cy.metadata import topic_names
+from broker_cy.metadata.overlay import ABSENT, Overlay, merge
+
+NO_LEADER = -1
+
+# ConfigResource.Type of Kafka, as ConfigRecord holds it.
+RESOURCE_TOPIC = 2
+RESOURCE_BROKER = 4
+RESOURCE_BROKER_LOGGER = 8
+RESOURCE_CLIENT_METRICS = 16
+RESOURCE_GROUP = 32
+
+_NO_CONFIGS: dict[str, str] = {}
+
+
+class PartitionImage(NamedTuple):
+    """One partition. `isr` is a subset of `replicas`; `leader` is in `isr` or NO_LEADER; epochs only grow.
+
+    `directories[i]` is the log directory id of `replicas[i]`. `elr` and `last_known_elr` are KIP-966's.
+    """
+
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    leader: int
+    leader_epoch: int
+    partition_epoch: int
+    directories: tuple[UUID, ...] = ()
+    removing_replicas: tuple[int, ...] = ()
+    adding_replicas: tuple[int, ...] = ()
+    elr: tuple[int, ...] = ()
+    last_known_elr: tuple[int, ...] = ()
+    leader_recovery_state: int = 0
+
+
+class TopicImage(NamedTuple):
+    """One topic; `partitions` is keyed by index, without gaps."""
+
+    name: str
+    topic_id: UUID
+    partitions: dict[int, PartitionImage]
+
+    @property
+    def is_internal(self) -> bool:
+        return topic_names.is_internal(self.name)
+
+
+class Endpoint(NamedTuple):
+    """Where a listener is reached; `security_protocol` is Kafka's id (0 PLAINTEXT, 1 SSL, 2 SASL_PLAINTEXT, 3
+    SASL_SSL).
+    """
+
+    host: str
+    port: int
+    security_protocol: int
+
+
+class BrokerImage(NamedTuple):
+    """One registered broker. A fenced broker leads nothing and is not told to clients."""
+
+    broker_id: int
+    epoch: int
+    incarnation_id: UUID
+    listeners: dict[str, Endpoint]
+    features: dict[str, tuple[int, int]]
+    rack: str | None
+    fenced: bool
+    in_controlled_shutdown: bool
+    log_dirs: tuple[UUID, ...]
+    cordoned_log_dirs: tuple[UUID, ...] | None
+    is_migrating_zk_broker: bool = False
+
+    @property
+    def is_active(self) -> bool:
+        """True if it may lead partitions."""
+        return not self.fenced and not self.in_controlled_shutdown
+
+
+class TopicsImage:
+    """Topics by name and by id. Iterating gives TopicImage in no particular order."""
+
+    __slots__ = ("_by_id", "_by_name", "_colliding", "_owned")
+
+    def __init__(
+        self,
+        by_id: MutableMapping[UUID, TopicImage],
+        by_name: MutableMapping[str, TopicImage],
+        colliding: MutableMapping[str, frozenset[str]],
+        owned: set[UUID] | None,
+    ) -> None:
+        self._by_id = by_id
+        self._by_name = by_name
+        self._colliding = colliding
+        # Ids whose partition dict may be changed in place here; None: all of them (the tables belong to this image
+        # alone).
+        self._owned = owned
+
+    def by_name(self, name: str) -> TopicImage | None:
+        return self._by_name.get(name)
+
+    def by_id(self, topic_id: UUID) -> TopicImage | None:
+        return self._by_id.get(topic_id)
+
+    def names(self) -> list[str]:
+        """A new list, unordered."""
+        return list(self._by_name)
+
+    def __len__(self) -> int:
+        return len(self._by_name)
+
+    def __iter__(self) -> Iterator[TopicImage]:
+        return iter(self._by_id.values())
+
+    def collides_with(self, name: str) -> str | None:
+        """An existing topic that differs from `name` by '.' and '_' at most, or None."""
+        key = topic_names.collision_key(name)
+        if key is None:
+            return None
+        found = self._colliding.get(key)
+        return min(found) if found else None
+
+    def put(self, topic: TopicImage) -> None:
+        self._by_id[topic.topic_id] = topic
+        self._by_name[topic.name] = topic
+        if self._owned is not None:
+            self._owned.add(topic.topic_id)
+        key = topic_names.collision_key(topic.name)
+        if key is not None:
+            self._colliding[key] = self._colliding.get(key, frozenset()) | {topic.name}
+
+    def remove(self, topic_id: UUID) -> TopicImage:
+        """Raises KeyError for a topic that is not there."""
+        topic = self._by_id[topic_id]
+        del self._by_id[topic_id]
+        del self._by_name[topic.name]
+        key = topic_names.collision_key(topic.name)
+        if key is not None:
+            left = self._colliding[key] - {topic.name}
+            if left:
+                self._colliding[key] = left
+            else:
+                del self._colliding[key]
+        return topic
+
+    def partitions_for_write(self, topic_id: UUID) -> dict[int, PartitionImage]:
+        """The partitions of a topic, to be changed in place; copied first where another image shares them."""
+        topic = self._by_id[topic_id]
+        if self._owned is None or topic_id in self._owned:
+            return topic.partitions
+        own = TopicImage(topic.name, topic_id, dict(topic.partitions))
+        self.put(own)
+        return own.partitions
+
+    def _branch(self) -> TopicsImage:
+        return TopicsImage(Overlay(self._by_id), Overlay(self._by_name), Overlay(self._colliding), set())
+
+
+class ConfigsImage:
+    """Configurations that were set, by resource. The dicts returned must not be changed."""
+
+    __slots__ = ("_resources",)
+
+    def __init__(self, resources: MutableMapping[tuple[int, str], dict[str, str]]) -> None:
+        self._resources = resources
+
+    def topic(self, name: str) -> dict[str, str]:
+        return self._resources.get((RESOURCE_TOPIC, name)) or _NO_CONFIGS
+
+    def broker(self, broker_id: int | str) -> dict[str, str]:
+        """What is set for one broker, or with "" the default for all brokers."""
+        return self._resources.get((RESOURCE_BROKER, str(broker_id))) or _NO_CONFIGS
+
+    def resource(self, resource_type: int, name: str) -> dict[str, str]:
+        return self._resources.get((resource_type, name)) or _NO_CONFIGS
+
+    def resources(self) -> list[tuple[int, str]]:
+        """(type, name) of every resource with at least one setting."""
+        return list(self._resources)
+
+    def set(self, resource_type: int, name: str, key: str, value: str | None) -> None:
+        settings = dict(self.resource(resource_type, name))
+        if value is None:
+            settings.pop(key, None)
+        else:
+            settings[key] = value
+        if settings:
+            self._resources[(resource_type, name)] = settings
+        else:
+            self._resources.pop((resource_type, name), None)
+
+    def clear(self, resource_type: int, name: str) -> None:
+        self._resources.pop((resource_type, name), None)
+
+
+class FeaturesImage:
+    """Finalized feature levels as the log holds them; level 0 is not kept. What this broker tells is
+    `features.served`.
+    """
+
+    __slots__ = ("_levels",)
+
+    def __init__(self, levels: MutableMapping[str, int]) -> None:
+        self._levels = levels
+
+    def level(self, name: str) -> int:
+        """The finalized level, 0 where none is."""
+        return self._levels.get(name, 0) or 0
+
+    def finalized(self) -> dict[str, int]:
+        """A new dict of all finalized features."""
+        return dict(self._levels)
+
+    @property
+    def metadata_version(self) -> int:
+        """Feature level of metadata.version; 0 before the first record."""
+        return self.level("metadata.version")
+
+    def set(self, name: str, level: int) -> None:
+        if level:
+            self._levels[name] = level
+        else:
+            self._levels.pop(name, None)
+
+
+# Names of `MetadataImage.scalars`.
+NEXT_PRODUCER_ID = "next_producer_id"
+PRODUCER_IDS_BROKER = "producer_ids_broker"
+PRODUCER_IDS_BROKER_EPOCH = "producer_ids_broker_epoch"
+ZK_MIGRATION_STATE = "zk_migration_state"
+
+
+class MetadataImage:
+    """The whole. `offset` and `epoch` are of the last record applied (-1 before the first).
+
+    `generation` grows with every change and is what caches of encoded answers compare. `kept` holds the newest record
+    of each entity that no part of this broker acts on yet (ACLs, quotas, SCRAM credentials, delegation tokens), by a
+    key that names the entity: snapshots carry them, so a log written by Apache Kafka loses nothing here.
+    """
+
+    __slots__ = (
+        "brokers",
+        "configs",
+        "controllers",
+        "epoch",
+        "features",
+        "generation",
+        "kept",
+        "offset",
+        "scalars",
+        "topics",
+    )
+
+    def __init__(self) -> None:
+        self.topics = TopicsImage({}, {}, {}, None)
+        self.configs = ConfigsImage({})
+        self.brokers: MutableMapping[int, BrokerImage] = {}
+        self.controllers: MutableMapping[int, Any] = {}
+        self.features = FeaturesImage({})
+        self.scalars: MutableMapping[str, int] = {}
+        self.kept: MutableMapping[tuple[Any, ...], Any] = {}
+        self.offset = -1
+        self.epoch = -1
+        self.generation = 0
+
+    @property
+    def next_producer_id(self) -> int:
+        """First producer id that was not handed to any broker."""
+        return self.scalars.get(NEXT_PRODUCER_ID, 0) or 0
+
+    def branch(self) -> MetadataImage:
+        """An image over this one: reads see through it, writes stay in it."""
+        above = MetadataImage.__new__(MetadataImage)
+        above.topics = self.topics._branch()
+        above.configs = ConfigsImage(Overlay(self.configs._resources))
+        above.brokers = Overlay(self.brokers)
+        above.controllers = Overlay(self.controllers)
+        above.features = FeaturesImage(Overlay(self.features._levels))
+        above.scalars = Overlay(self.scalars)
+        above.kept = Overlay(self.kept)
+        above.offset = self.offset
+        above.epoch = self.epoch
+        above.generation = self.generation + 1
+        return above
+
+    def _tables(self) -> tuple[MutableMapping[Any, Any], ...]:
+        topics = self.topics
+        return (
+            topics._by_id,
+            topics._by_name,
+            topics._colliding,
+            self.configs._resources,
+            self.brokers,
+            self.controllers,
+            self.features._levels,
+            self.scalars,
+            self.kept,
+        )
+
+    def absorb(self, above: MetadataImage) -> ImageDelta:
+        """Take over the changes of `above`, a branch of this image, and say what changed. O(changes)."""
+        delta = ImageDelta.of_branch(self, above)
+        for mine, theirs in zip(self._tables(), above._tables(), strict=True):
+            merge(mine, theirs)
+        self.offset = above.offset
+        self.epoch = above.epoch
+        self.generation += 1
+        return delta
+
+    def rebase(self, base: MetadataImage) -> None:
+        """Let this branch stand on `base`, which has just absorbed the branch it stood on."""
+        for mine, theirs in zip(self._tables(), base._tables(), strict=True):
+            assert isinstance(mine, Overlay)
+            mine.base = theirs
+
+    def same_content(self, other: MetadataImage) -> bool:
+        """Whether both hold the same metadata, wherever in a log each was read from."""
+        return all(dict(a) == dict(b) for a, b in zip(self._tables(), other._tables(), strict=True))
+
+    def copy(self) -> MetadataImage:
+        """An image of its own that later changes of this one do not reach. O(topics + partitions): for snapshots."""
+        twin = MetadataImage()
+        for mine, theirs in zip(twin._tables(), self._tables(), strict=True):
+            mine.update(theirs)
+        twin.offset, twin.epoch, twin.generation = self.offset, self.epoch, self.generation
+        return twin
+
+
+class TopicDelta(NamedTuple):
+    """A topic before and after; `before` is None for a new one, `after` for a deleted one."""
+
+    before: TopicImage | None
+    after: TopicImage | None
+
+    def changed_partitions(self) -> Iterator[tuple[int, PartitionImage | None, PartitionImage | None]]:
+        """(index, before, after) of each partition that is new, gone or different."""
+        before = self.before.partitions if self.before else {}
+        after = self.after.partitions if self.after else {}
+        for index, new in after.items():
+            old = before.get(index)
+            if old is not new and old != new:
+                yield index, old, new
+        for index, old in before.items():
+            if index not in after:
+                yield index, old, None
+
+
+class ImageDelta(NamedTuple):
+    """What one commit changed. `configs` names resources as (type, name)."""
+
+    topics: list[TopicDelta]
+    configs: list[tuple[int, str]]
+    brokers: list[int]
+    features: list[str]
+
+    @classmethod
+    def of_branch(cls, base: MetadataImage, above: MetadataImage) -> ImageDelta:
+        topics = [
+            TopicDelta(base.topics.by_id(topic_id), None if after is ABSENT else after)
+            for topic_id, after in _changes(above.topics._by_id)
+        ]
+        return cls(
+            [t for t in topics if t.before is not None or t.after is not None],
+            [key for key, _ in _changes(above.configs._resources)],
+            [key for key, _ in _changes(above.brokers)],
+            [key for key, _ in _changes(above.features._levels)],
+        )
+
+    @classmethod
+    def initial(cls, image: MetadataImage) -> ImageDelta:
+        """Everything in `image`, as new: what a listener gets at start."""
+        return cls(
+            [TopicDelta(None, topic) for topic in image.topics],
+            image.configs.resources(),
+            list(image.brokers),
+            list(image.features.finalized()),
+        )
+
+
+def _changes(table: MutableMapping[Any, Any]) -> list[tuple[Any, Any]]:
+    assert isinstance(table, Overlay)
+    return list(table.changes.items())

@@ -1,0 +1,84 @@
+"""A mapping that records changes over another one, so that undoing them is forgetting them.
+
+The controller validates an operation against state that is not committed yet. That state is the committed tables seen
+through overlays: reading falls through to what lies below, writing stays in the overlay, and commit moves the changes
+down in time proportional to what changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, MutableMapping
+from typing import Generic, TypeVar, cast
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class _Absent:
+    """Marks a key that this overlay removed."""
+
+    __slots__ = ()
+
+
+ABSENT = _Absent()
+
+
+class Overlay(MutableMapping[K, V], Generic[K, V]):
+    """Changes over `base`, which must not change underneath except by `merge` of an overlay that this one stands on."""
+
+    __slots__ = ("base", "changes")
+
+    def __init__(self, base: MutableMapping[K, V]) -> None:
+        self.base = base
+        self.changes: dict[K, V | _Absent] = {}
+
+    def __getitem__(self, key: K) -> V:
+        if key in self.changes:
+            value = self.changes[key]
+            if value is ABSENT:
+                raise KeyError(key)
+            return cast(V, value)
+        return self.base[key]
+
+    def get(self, key: K, default: V | None = None) -> V | None:  # type: ignore[override]
+        if key in self.changes:
+            value = self.changes[key]
+            return default if value is ABSENT else cast(V, value)
+        return self.base.get(key, default)
+
+    def __contains__(self, key: object) -> bool:
+        if key in self.changes:
+            return self.changes[key] is not ABSENT
+        return key in self.base
+
+    def __setitem__(self, key: K, value: V) -> None:
+        self.changes[key] = value
+
+    def __delitem__(self, key: K) -> None:
+        if key not in self:
+            raise KeyError(key)
+        self.changes[key] = ABSENT
+
+    def __iter__(self) -> Iterator[K]:
+        for key in self.base:
+            if self.changes.get(key) is not ABSENT:
+                yield key
+        for key, value in self.changes.items():
+            if value is not ABSENT and key not in self.base:
+                yield key
+
+    def __len__(self) -> int:
+        count = len(self.base)
+        for key, value in self.changes.items():
+            count += (value is not ABSENT) - (key in self.base)
+        return count
+
+
+def merge(base: MutableMapping[K, V], overlay: MutableMapping[K, V]) -> None:
+    """Move the changes of `overlay` into `base`. O(changes)."""
+    assert isinstance(overlay, Overlay)
+    for key, value in overlay.changes.items():
+        if value is ABSENT:
+            base.pop(key, None)
+        else:
+            base[key] = cast(V, value)

@@ -1,0 +1,16 @@
+"""Metadata records as the control plane passes them around."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+
+class MetadataLogError(Exception):
+    """The metadata log or a snapshot holds something that this broker cannot apply. The message says what and where."""
+
+
+class VersionedRecord(NamedTuple):
+    """A record message of `wire.messages` and the version to write it in (Kafka's ApiMessageAndVersion)."""
+
+    message: Any
+    version: int = 0

@@ -1,0 +1,45 @@
+"""Kafka's rules for topic names (org.apache.kafka.common.internals.Topic)."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+CONSUMER_OFFSETS: Final = "__consumer_offsets"
+TRANSACTION_STATE: Final = "__transaction_state"
+SHARE_GROUP_STATE: Final = "__share_group_state"
+CLUSTER_METADATA: Final = "__cluster_metadata"
+
+INTERNAL_TOPICS: Final = frozenset({CONSUMER_OFFSETS, TRANSACTION_STATE, SHARE_GROUP_STATE})
+NAME_LENGTH_MAX: Final = 249
+
+_LEGAL = re.compile(r"[a-zA-Z0-9._-]+\Z")
+
+
+def is_internal(name: str) -> bool:
+    """True for the topics that hold Kafka's own state; Metadata flags them."""
+    return name in INTERNAL_TOPICS
+
+
+def invalid_reason(name: str) -> str | None:
+    """Kafka's message for a name that no topic may have, or None for a legal one."""
+    if not name:
+        reason = "the empty string is not allowed"
+    elif name in (".", ".."):
+        reason = f"'{name}' is not allowed"
+    elif len(name) > NAME_LENGTH_MAX:
+        reason = f"the length of '{name}' is longer than the max allowed length {NAME_LENGTH_MAX}"
+    elif not _LEGAL.match(name):
+        reason = f"'{name}' contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'"
+    else:
+        return None
+    return f"Topic name is invalid: {reason}"
+
+
+def collision_key(name: str) -> str | None:
+    """The form under which `a.b` and `a_b` are the same; None for a name with neither character, which cannot
+    collide.
+    """
+    if "." in name or "_" in name:
+        return name.replace(".", "_")
+    return None

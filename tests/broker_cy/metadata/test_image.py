@@ -1,0 +1,179 @@
+"""The metadata image: branches, commits, and what a listener is told."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from broker_cy.metadata import topic_names
+from broker_cy.metadata.image import (
+    RESOURCE_TOPIC,
+    ImageDelta,
+    MetadataImage,
+    PartitionImage,
+    TopicImage,
+)
+
+
+def uid(n: int) -> UUID:
+    return UUID(int=n + 1)
+
+
+def partition(epoch: int = 0) -> PartitionImage:
+    return PartitionImage((1,), (1,), 1, epoch, epoch, (uid(99),))
+
+
+def topic(name: str, n: int, partitions: int = 1) -> TopicImage:
+    return TopicImage(name, uid(n), {i: partition() for i in range(partitions)})
+
+
+def test_branch_is_not_seen_below_until_absorbed() -> None:
+    """An operation that fails to be written would otherwise already be visible to every client."""
+    image = MetadataImage()
+    image.topics.put(topic("a", 1))
+    branch = image.branch()
+    branch.topics.put(topic("b", 2))
+    branch.topics.partitions_for_write(uid(1))[0] = partition(5)
+    branch.topics.partitions_for_write(uid(1))[1] = partition(0)
+    branch.configs.set(RESOURCE_TOPIC, "a", "retention.ms", "1")
+    assert branch.topics.by_name("b") is not None
+    assert image.topics.by_name("b") is None
+    assert image.topics.by_id(uid(1)).partitions == {0: partition()}
+    assert image.configs.topic("a") == {}
+
+    delta = image.absorb(branch)
+    assert image.topics.by_name("b").topic_id == uid(2)
+    assert image.configs.topic("a") == {"retention.ms": "1"}
+    changed = {t.after.name: list(t.changed_partitions()) for t in delta.topics}
+    assert changed == {
+        "a": [(0, partition(), partition(5)), (1, None, partition(0))],
+        "b": [(0, None, partition())],
+    }
+    assert delta.configs == [(RESOURCE_TOPIC, "a")]
+
+
+def test_delete_and_create_again_in_one_commit() -> None:
+    """A topic deleted and created within one sync would keep its old log under the new id."""
+    image = MetadataImage()
+    image.topics.put(topic("a", 1))
+    branch = image.branch()
+    branch.topics.remove(uid(1))
+    assert branch.topics.by_name("a") is None
+    branch.topics.put(topic("a", 2))
+    delta = image.absorb(branch)
+    assert image.topics.by_name("a").topic_id == uid(2)
+    assert image.topics.by_id(uid(1)) is None
+    assert {(t.before.topic_id if t.before else None, t.after.topic_id if t.after else None) for t in delta.topics} == {
+        (uid(1), None),
+        (None, uid(2)),
+    }
+
+
+def test_created_and_deleted_in_one_commit_is_no_change() -> None:
+    """The broker would be asked to delete a log that it never made."""
+    image = MetadataImage()
+    branch = image.branch()
+    branch.topics.put(topic("a", 1))
+    branch.topics.remove(uid(1))
+    assert image.absorb(branch).topics == []
+
+
+def test_chain_of_branches_commits_in_order() -> None:
+    """Operations that come in while a sync runs would be validated against stale state, or lost on commit."""
+    image = MetadataImage()
+    first = image.branch()
+    first.topics.put(topic("a", 1))
+    second = first.branch()
+    second.topics.partitions_for_write(uid(1))[1] = partition(7)
+    image.absorb(first)
+    second.rebase(image)
+    assert image.topics.by_id(uid(1)).partitions == {0: partition()}
+    assert second.topics.by_id(uid(1)).partitions == {0: partition(), 1: partition(7)}
+    image.absorb(second)
+    assert image.topics.by_name("a").partitions == {0: partition(), 1: partition(7)}
+
+
+def test_copy_does_not_follow() -> None:
+    """A snapshot written while the broker works would mix two states."""
+    image = MetadataImage()
+    image.topics.put(topic("a", 1))
+    twin = image.copy()
+    branch = image.branch()
+    branch.topics.partitions_for_write(uid(1))[0] = partition(9)
+    branch.topics.put(topic("b", 2))
+    image.absorb(branch)
+    assert [t.name for t in twin.topics] == ["a"]
+    assert twin.topics.by_name("a").partitions == {0: partition()}
+
+
+def test_initial_delta_names_everything() -> None:
+    """After a start the broker would open only part of its partitions."""
+    image = MetadataImage()
+    image.topics.put(topic("a", 1, 3))
+    image.configs.set(RESOURCE_TOPIC, "a", "retention.ms", "1")
+    delta = ImageDelta.initial(image)
+    assert [(t.before, t.after.name) for t in delta.topics] == [(None, "a")]
+    assert delta.configs == [(RESOURCE_TOPIC, "a")]
+
+
+operations = st.lists(
+    st.tuples(st.sampled_from(["put", "remove", "grow", "config", "commit", "branch", "drop"]), st.integers(0, 4)),
+    max_size=40,
+)
+
+
+@given(operations)
+def test_branches_agree_with_a_plain_model(steps: list[tuple[str, int]]) -> None:
+    """State seen through overlays would differ from what replaying the log gives."""
+    image = MetadataImage()
+    committed: dict[str, int] = {}
+    pending, model = image.branch(), dict(committed)
+    next_id = 10
+    for action, n in steps:
+        name = f"t.{n}"
+        if action == "put" and name not in model:
+            next_id += 1
+            pending.topics.put(topic(name, next_id))
+            model[name] = 1
+        elif action == "remove" and name in model:
+            pending.topics.remove(pending.topics.by_name(name).topic_id)
+            del model[name]
+        elif action == "grow" and name in model:
+            pending.topics.partitions_for_write(pending.topics.by_name(name).topic_id)[model[name]] = partition()
+            model[name] += 1
+        elif action == "commit":
+            image.absorb(pending)
+            committed = dict(model)
+            pending = image.branch()
+        elif action == "drop":
+            pending, model = image.branch(), dict(committed)
+        assert {t.name: len(t.partitions) for t in pending.topics} == model
+        assert {t.name: len(t.partitions) for t in image.topics} == committed
+        assert len(pending.topics) == len(model)
+        assert (pending.topics.collides_with(f"t_{n}") == name) == (name in model)
+
+
+@pytest.mark.parametrize(
+    ("name", "part"),
+    [
+        ("", "the empty string is not allowed"),
+        (".", "'.' is not allowed"),
+        ("..", "'..' is not allowed"),
+        ("a" * 250, "longer than the max allowed length 249"),
+        ("a b", "contains one or more characters other than"),
+        ("ä", "contains one or more characters other than"),
+        ("a\n", "contains one or more characters other than"),
+    ],
+)
+def test_illegal_names(name: str, part: str) -> None:
+    """A name that is no legal directory name would be created."""
+    assert part in topic_names.invalid_reason(name)
+
+
+@pytest.mark.parametrize("name", ["a", "a.b_c-D9", "...", "a" * 249])
+def test_legal_names(name: str) -> None:
+    """A name that Kafka takes would be refused."""
+    assert topic_names.invalid_reason(name) is None
