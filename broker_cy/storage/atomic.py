@@ -1,0 +1,56 @@
+"""Small files that are replaced as a whole."""
+
+import os
+from contextlib import suppress
+
+
+def sync_directory(path: str) -> None:
+    """Make names created, renamed or removed in directory `path` survive a power loss; raises OSError."""
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def write_atomically(path: str, data: bytes, *, sync: bool) -> None:
+    """Replace the file by `data`: a reader, and a start after this process crashed, finds the old or the new one whole.
+
+    With `sync` that also holds after a power loss; it blocks for the disk, so it belongs into a worker thread.
+    Raises OSError.
+    """
+    temporary = path + ".tmp"
+    try:
+        fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+        try:
+            view = memoryview(data)
+            while view:
+                view = view[os.write(fd, view) :]
+            if sync:
+                os.fsync(fd)
+        finally:
+            os.close(fd)
+        os.replace(temporary, path)
+    except OSError:
+        with suppress(OSError):
+            os.unlink(temporary)
+        raise
+    if sync:
+        sync_directory(os.path.dirname(path) or ".")
+
+
+def read_whole(path: str, size_max_bytes: int) -> bytes:
+    """Content of a small file, at most `size_max_bytes`; raises OSError, ValueError where it is larger."""
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        data = os.read(fd, size_max_bytes + 1)
+        while data and len(data) <= size_max_bytes:
+            more = os.read(fd, size_max_bytes + 1 - len(data))
+            if not more:
+                break
+            data += more
+    finally:
+        os.close(fd)
+    if len(data) > size_max_bytes:
+        raise ValueError(f"{path} is larger than {size_max_bytes} bytes")
+    return data

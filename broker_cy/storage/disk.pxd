@@ -1,0 +1,19 @@
+# The system calls that write segments and indexes, in one place: each finishes short writes, and each can be made to fail by a
+# test (`disk.set_write_budget`). All return 0 or the errno.
+from libc.stdint cimport int64_t, uint8_t
+
+cdef extern from "<sys/uio.h>" nogil:
+    cdef struct iovec:
+        void* iov_base
+        size_t iov_len
+
+cdef enum:
+    # Most iovec entries that Linux takes in one call (UIO_MAXIOV); longer lists are written in chunks.
+    IOV_MAX = 1024
+
+# Writes all of `iov` at `position`. The array is used up: entries of a short write are advanced in place.
+cdef int pwritev_all(int fd, iovec* iov, Py_ssize_t count, int64_t position) noexcept nogil
+cdef int pwrite_all(int fd, const void* data, size_t size, int64_t position) noexcept nogil
+# Reads up to `size` bytes; `got` is less only at the end of the file.
+cdef int pread_all(int fd, void* out, size_t size, int64_t position, Py_ssize_t* got) noexcept nogil
+cdef int truncate_fd(int fd, int64_t size) noexcept nogil

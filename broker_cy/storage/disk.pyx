@@ -1,0 +1,113 @@
+"""The system calls that write segments and indexes: short writes are finished, failures are errno values.
+
+`set_write_budget` lets a test fill the disk at an exact byte.
+"""
+
+from libc.errno cimport EINTR, EIO, errno
+from libc.stdint cimport int64_t, uint8_t
+
+cdef extern from "<sys/types.h>" nogil:
+    ctypedef long off_t
+
+cdef extern from "<sys/uio.h>" nogil:
+    ssize_t c_pwritev "pwritev"(int fd, const iovec* iov, int count, off_t offset)
+
+cdef extern from "<unistd.h>" nogil:
+    ssize_t c_pwrite "pwrite"(int fd, const void* data, size_t size, off_t offset)
+    ssize_t c_pread "pread"(int fd, void* data, size_t size, off_t offset)
+    int c_ftruncate "ftruncate"(int fd, off_t size)
+
+# Bytes that may still be written before writes fail, and the errno they fail with; below zero there is no limit.
+cdef int64_t write_budget = -1
+cdef int write_errno = 0
+
+
+def set_write_budget(int64_t size_bytes, int error):
+    """Let the next `size_bytes` be written, then fail every write with errno `error`. -1 lifts the limit. For tests."""
+    global write_budget, write_errno
+    write_budget = size_bytes
+    write_errno = error
+
+
+cdef int pwritev_all(int fd, iovec* iov, Py_ssize_t count, int64_t position) noexcept nogil:
+    cdef Py_ssize_t at = 0
+    cdef ssize_t written
+    cdef int chunk
+    while at < count:
+        if write_budget >= 0:
+            # One entry a call, so that the failure falls on the exact byte.
+            written = pwrite_all(fd, iov[at].iov_base, iov[at].iov_len, position)
+            if written != 0:
+                return <int>written
+            position += <int64_t>iov[at].iov_len
+            at += 1
+            continue
+        chunk = <int>(count - at) if count - at < IOV_MAX else IOV_MAX
+        written = c_pwritev(fd, &iov[at], chunk, position)
+        if written < 0:
+            if errno == EINTR:
+                continue
+            return errno
+        if written == 0 and iov[at].iov_len != 0:
+            return EIO
+        position += written
+        while at < count and <size_t>written >= iov[at].iov_len:
+            written -= <ssize_t>iov[at].iov_len
+            at += 1
+        if written > 0:
+            iov[at].iov_base = <uint8_t*>iov[at].iov_base + written
+            iov[at].iov_len -= <size_t>written
+    return 0
+
+
+cdef int pwrite_all(int fd, const void* data, size_t size, int64_t position) noexcept nogil:
+    global write_budget
+    cdef const uint8_t* p = <const uint8_t*>data
+    cdef size_t want
+    cdef ssize_t written
+    while size > 0:
+        want = size
+        if write_budget >= 0:
+            if write_budget == 0:
+                return write_errno
+            if <int64_t>want > write_budget:
+                want = <size_t>write_budget
+        written = c_pwrite(fd, p, want, position)
+        if written < 0:
+            if errno == EINTR:
+                continue
+            return errno
+        if written == 0:
+            return EIO
+        if write_budget >= 0:
+            write_budget -= written
+        p += written
+        position += written
+        size -= <size_t>written
+    return 0
+
+
+cdef int pread_all(int fd, void* out, size_t size, int64_t position, Py_ssize_t* got) noexcept nogil:
+    cdef uint8_t* p = <uint8_t*>out
+    cdef ssize_t n
+    got[0] = 0
+    while size > 0:
+        n = c_pread(fd, p, size, position)
+        if n < 0:
+            if errno == EINTR:
+                continue
+            return errno
+        if n == 0:
+            return 0
+        p += n
+        position += n
+        size -= <size_t>n
+        got[0] += n
+    return 0
+
+
+cdef int truncate_fd(int fd, int64_t size) noexcept nogil:
+    while c_ftruncate(fd, size) != 0:
+        if errno != EINTR:
+            return errno
+    return 0

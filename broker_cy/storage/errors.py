@@ -1,0 +1,30 @@
+"""What storage raises."""
+
+from broker_cy.core.errors import ErrorCode, KafkaError
+
+
+class OffsetOutOfRange(KafkaError):
+    """A read below the log start offset or above the log end offset."""
+
+    def __init__(self, offset: int, log_start_offset: int, log_end_offset: int) -> None:
+        super().__init__(
+            ErrorCode.OFFSET_OUT_OF_RANGE,
+            f"offset {offset} is outside of the log, which has {log_start_offset} to {log_end_offset}",
+        )
+        self.offset = offset
+
+
+class StorageError(KafkaError):
+    """A file of a log cannot be read or written, or does not hold what it should."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(ErrorCode.KAFKA_STORAGE_ERROR, message)
+
+
+class CorruptSegment(StorageError):
+    """A segment file holds something that is no record batch. `position` is where, in bytes."""
+
+    def __init__(self, path: str, position: int, reason: str) -> None:
+        super().__init__(f"{path} is corrupt at byte {position}: {reason}")
+        self.path = path
+        self.position = position

@@ -1,0 +1,45 @@
+# Sparse indexes of one segment. Entries are big endian and strictly increasing:
+#   .index      relative offset i32, position i32; the offset is the LAST offset of the batch at that position
+#   .timeindex  timestamp i64, relative offset i32
+# New entries wait in memory (`pending`) and go to the file with the log's own write once enough have come together, on roll, on
+# close and when the recovery point moves. A crash loses at most entries past the recovery point, which recovery makes again.
+# No descriptor is held: a lookup opens the file, reads by bisection, and closes it.
+from libc.stdint cimport int32_t, int64_t, uint8_t
+
+cdef enum:
+    OFFSET_ENTRY_BYTES = 8
+    TIME_ENTRY_BYTES = 12
+    # Entries that wait in memory before they are written: bounds an index to 0.5 KB (offset) or 0.75 KB (time) of memory.
+    PENDING_ENTRIES_MAX = 64
+
+cdef class IndexFile:
+    cdef readonly object directory          # str, shared by all of a log
+    cdef readonly int64_t base_offset
+    cdef int entry_bytes
+    cdef readonly int64_t written           # entries in the file; -1 until the file has been looked at
+    cdef uint8_t* pending
+    cdef int64_t pending_count
+    cdef int64_t pending_capacity
+
+    cdef int load(self) except -1
+    cdef int64_t count(self) except -1
+    cdef uint8_t* push(self) except NULL
+    cdef int flush(self) except -1
+    cdef int truncate_entries(self, int64_t count) except -1
+    cdef int read_entry(self, int64_t number, uint8_t* out) except -1
+    cdef int64_t search(self, int64_t key, uint8_t* out) except -2
+    cdef int64_t bisect(self, const uint8_t* entries, int64_t count, int64_t key) noexcept
+    cdef int64_t key_of(self, const uint8_t* entry) noexcept
+
+cdef class OffsetIndex(IndexFile):
+    cdef int append(self, int64_t last_offset, int64_t position) except -1
+    # Position of the entry with the largest offset <= `offset`; 0 where there is none (the start of the segment).
+    cdef int64_t lookup(self, int64_t offset, int64_t* entry_offset) except -1
+
+cdef class TimeIndex(IndexFile):
+    cdef int64_t last_timestamp             # of the last entry; -1 where there is none
+    cdef int64_t last_offset
+    cdef int read_last(self) except -1
+    cdef int maybe_append(self, int64_t timestamp, int64_t offset) except -1
+    # Offset of the last entry with a timestamp <= `timestamp`; the base offset where there is none.
+    cdef int64_t lookup(self, int64_t timestamp, int64_t* entry_timestamp) except -1

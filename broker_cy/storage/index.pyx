@@ -1,0 +1,387 @@
+"""Offset index and time index of a segment, in Kafka's file formats. The layout and the life of an entry are in index.pxd."""
+
+import os
+
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdlib cimport free, realloc
+from libc.string cimport memcpy
+
+from broker_cy.core.cursor cimport load_u32, load_u64
+from broker_cy.core.writer cimport store_u32, store_u64
+from broker_cy.storage.disk cimport pread_all, pwrite_all
+
+cdef enum:
+    # Entries read in one go at the end of a bisection.
+    SEARCH_BLOCK_ENTRIES = 32
+    SEARCH_BLOCK_BYTES = 384
+
+
+cdef inline int32_t get_i32(const uint8_t* p) noexcept nogil:
+    return <int32_t>load_u32(p)
+
+
+cdef inline int64_t get_i64(const uint8_t* p) noexcept nogil:
+    return <int64_t>load_u64(p)
+
+
+cdef inline void put_i32(uint8_t* p, int32_t value) noexcept nogil:
+    store_u32(p, <uint32_t>value)
+
+
+cdef inline void put_i64(uint8_t* p, int64_t value) noexcept nogil:
+    store_u64(p, <uint64_t>value)
+
+
+cdef inline bint is_zero(const uint8_t* p, int size) noexcept nogil:
+    cdef int i
+    for i in range(size):
+        if p[i] != 0:
+            return False
+    return True
+
+
+cdef class IndexFile:
+    """Entries of one index: those in the file and those that wait in memory. `directory` is the log's, a str."""
+
+    suffix = ""
+
+    def __cinit__(self, directory, int64_t base_offset, bint exists=True):
+        self.directory = directory
+        self.base_offset = base_offset
+        self.written = -1 if exists else 0
+        self.entry_bytes = OFFSET_ENTRY_BYTES
+
+    def __dealloc__(self):
+        free(self.pending)
+
+    @property
+    def path(self):
+        return f"{self.directory}/{self.base_offset:020d}{self.suffix}"
+
+    def __len__(self):
+        return self.count()
+
+    def entries(self):
+        """All entries, as tuples (absolute offset, position) or (timestamp, absolute offset)."""
+        cdef uint8_t entry[TIME_ENTRY_BYTES]
+        cdef int64_t i
+        found = []
+        for i in range(self.count()):
+            self.read_entry(i, entry)
+            found.append(self._unpack(entry[:self.entry_bytes]))
+        return found
+
+    cdef int64_t key_of(self, const uint8_t* entry) noexcept:
+        return get_i32(entry)
+
+    cdef int load(self) except -1:
+        """Count the entries of the file. A preallocated file that was never trimmed ends in zeroed entries: they do not count,
+        and a partial entry at the end does not either."""
+        cdef uint8_t entry[TIME_ENTRY_BYTES]
+        cdef Py_ssize_t got = 0
+        cdef int64_t low, high, middle
+        cdef int fd, error
+        if self.written >= 0:
+            return 0
+        try:
+            py_fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            self.written = 0
+            return 0
+        fd = py_fd
+        try:
+            low = 0
+            high = os.fstat(fd).st_size // self.entry_bytes
+            if high > 0:
+                error = pread_all(fd, entry, self.entry_bytes, (high - 1) * self.entry_bytes, &got)
+                if error == 0 and not is_zero(entry, self.entry_bytes):
+                    low = high
+            while low < high:
+                middle = (low + high) // 2
+                error = pread_all(fd, entry, self.entry_bytes, middle * self.entry_bytes, &got)
+                if error != 0:
+                    raise OSError(error, os.strerror(error), self.path)
+                if is_zero(entry, self.entry_bytes):
+                    high = middle
+                else:
+                    low = middle + 1
+        finally:
+            os.close(fd)
+        self.written = low
+        return 0
+
+    cdef int64_t count(self) except -1:
+        if self.written < 0:
+            self.load()
+        return self.written + self.pending_count
+
+    cdef uint8_t* push(self) except NULL:
+        """Room for one more pending entry, which the caller fills."""
+        cdef int64_t capacity
+        cdef uint8_t* grown
+        if self.pending_count == self.pending_capacity:
+            capacity = self.pending_capacity * 2 if self.pending_capacity else 8
+            grown = <uint8_t*>realloc(self.pending, <size_t>(capacity * self.entry_bytes))
+            if grown == NULL:
+                raise MemoryError("no memory for index entries")
+            self.pending = grown
+            self.pending_capacity = capacity
+        self.pending_count += 1
+        return self.pending + (self.pending_count - 1) * self.entry_bytes
+
+    cdef int flush(self) except -1:
+        """Write the pending entries. Returns 0 or the errno; on an error they stay pending."""
+        cdef int fd, error
+        if self.pending_count == 0:
+            return 0
+        self.count()
+        try:
+            py_fd = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        except OSError as failure:
+            return failure.errno
+        fd = py_fd
+        error = pwrite_all(
+            fd, self.pending, <size_t>(self.pending_count * self.entry_bytes), self.written * self.entry_bytes
+        )
+        os.close(fd)
+        if error == 0:
+            self.written += self.pending_count
+            self.pending_count = 0
+        return error
+
+    cdef int truncate_entries(self, int64_t count) except -1:
+        """Keep the first `count` entries."""
+        if count >= self.count():
+            return 0
+        if count >= self.written:
+            self.pending_count = count - self.written
+            return 0
+        self.pending_count = 0
+        self.written = count
+        self.trim()
+        return 0
+
+    def trim(self):
+        """Cut the file to the entries that count: takes away a preallocated tail."""
+        self.count()
+        try:
+            os.truncate(self.path, self.written * self.entry_bytes)
+        except FileNotFoundError:
+            pass
+
+    def create(self):
+        """Make sure that the file exists: Kafka takes a segment without one for damaged."""
+        os.close(os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644))
+
+    def release(self):
+        """Give the memory of the pending entries back; for a segment that is not written to any more."""
+        if self.pending_count == 0:
+            free(self.pending)
+            self.pending = NULL
+            self.pending_capacity = 0
+
+    cdef int read_entry(self, int64_t number, uint8_t* out) except -1:
+        cdef Py_ssize_t got = 0
+        cdef int fd, error
+        if number < 0 or number >= self.count():
+            raise IndexError(f"index entry {number} of {self.count()}")
+        if number >= self.written:
+            memcpy(out, self.pending + (number - self.written) * self.entry_bytes, self.entry_bytes)
+            return 0
+        fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+        error = pread_all(fd, out, self.entry_bytes, number * self.entry_bytes, &got)
+        os.close(fd)
+        if error == 0 and got < self.entry_bytes:
+            raise OSError(5, "index is shorter than it was", self.path)
+        if error != 0:
+            raise OSError(error, os.strerror(error), self.path)
+        return 0
+
+    cdef int64_t search(self, int64_t key, uint8_t* out) except -2:
+        """Number of the last entry whose key is <= `key`, copied to `out`; -1 where there is none."""
+        cdef uint8_t block[SEARCH_BLOCK_BYTES]
+        cdef Py_ssize_t got = 0
+        cdef int64_t low, high, middle, first
+        cdef int fd, error
+        if self.count() == 0:
+            return -1
+        if self.pending_count > 0 and self.key_of(self.pending) <= key:
+            low = self.bisect(self.pending, self.pending_count, key)
+            memcpy(out, self.pending + low * self.entry_bytes, self.entry_bytes)
+            return self.written + low
+        if self.written == 0:
+            return -1
+        low = 0                     # the answer, if there is one, is in [low, high)
+        high = self.written
+        fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            while high - low > SEARCH_BLOCK_ENTRIES:
+                middle = (low + high) // 2
+                error = pread_all(fd, block, self.entry_bytes, middle * self.entry_bytes, &got)
+                if error != 0 or got < self.entry_bytes:
+                    raise OSError(error or 5, "cannot read index", self.path)
+                if self.key_of(block) <= key:
+                    low = middle
+                else:
+                    high = middle
+            error = pread_all(fd, block, (high - low) * self.entry_bytes, low * self.entry_bytes, &got)
+            if error != 0 or got < (high - low) * self.entry_bytes:
+                raise OSError(error or 5, "cannot read index", self.path)
+        finally:
+            os.close(fd)
+        first = self.bisect(block, high - low, key)
+        if first < 0:
+            return -1
+        memcpy(out, block + first * self.entry_bytes, self.entry_bytes)
+        return low + first
+
+    cdef int64_t bisect(self, const uint8_t* entries, int64_t count, int64_t key) noexcept:
+        """Last of `count` entries with a key <= `key`; -1 where there is none."""
+        cdef int64_t low = 0, high = count, middle
+        while low < high:
+            middle = (low + high) // 2
+            if self.key_of(entries + middle * self.entry_bytes) <= key:
+                low = middle + 1
+            else:
+                high = middle
+        return low - 1
+
+
+cdef class OffsetIndex(IndexFile):
+    """`.index`: relative offset of a batch's last record -> position of the batch."""
+
+    suffix = ".index"
+
+    def _unpack(self, bytes raw):
+        cdef const uint8_t* p = raw
+        return self.base_offset + get_i32(p), get_i32(p + 4)
+
+    cdef int append(self, int64_t last_offset, int64_t position) except -1:
+        cdef uint8_t* entry = self.push()
+        put_i32(entry, <int32_t>(last_offset - self.base_offset))
+        put_i32(entry + 4, <int32_t>position)
+        return 0
+
+    cdef int64_t lookup(self, int64_t offset, int64_t* entry_offset) except -1:
+        cdef uint8_t entry[TIME_ENTRY_BYTES]
+        if self.search(offset - self.base_offset, entry) < 0:
+            entry_offset[0] = self.base_offset
+            return 0
+        entry_offset[0] = self.base_offset + get_i32(entry)
+        return <uint32_t>get_i32(entry + 4)
+
+    def find(self, int64_t offset):
+        """(offset, position) of the entry at or before `offset`; (base offset, 0) where there is none."""
+        cdef int64_t entry_offset = 0
+        cdef int64_t position = self.lookup(offset, &entry_offset)
+        return entry_offset, position
+
+    def add(self, int64_t last_offset, int64_t position):
+        self.append(last_offset, position)
+
+    def write(self):
+        """Write pending entries; raises OSError."""
+        cdef int error = self.flush()
+        if error:
+            raise OSError(error, os.strerror(error), self.path)
+
+    def truncate_to(self, int64_t offset):
+        """Drop the entries with an offset >= `offset`."""
+        cdef uint8_t entry[TIME_ENTRY_BYTES]
+        self.truncate_entries(self.search(offset - self.base_offset - 1, entry) + 1)
+
+
+cdef class TimeIndex(IndexFile):
+    """`.timeindex`: largest timestamp so far -> relative offset of the record (or batch end) that has it."""
+
+    suffix = ".timeindex"
+
+    def __cinit__(self, directory, int64_t base_offset, bint exists=True):
+        self.entry_bytes = TIME_ENTRY_BYTES
+        self.last_timestamp = -1
+        self.last_offset = base_offset
+
+    cdef int64_t key_of(self, const uint8_t* entry) noexcept:
+        return get_i64(entry)
+
+    def _unpack(self, bytes raw):
+        cdef const uint8_t* p = raw
+        return get_i64(p), self.base_offset + get_i32(p + 8)
+
+    cdef int load(self) except -1:
+        if self.written >= 0:
+            return 0
+        IndexFile.load(self)
+        self.read_last()
+        return 0
+
+    cdef int read_last(self) except -1:
+        cdef uint8_t entry[TIME_ENTRY_BYTES]
+        cdef int64_t count = self.count()
+        self.last_timestamp = -1
+        self.last_offset = self.base_offset
+        if count > 0:
+            self.read_entry(count - 1, entry)
+            self.last_timestamp = get_i64(entry)
+            self.last_offset = self.base_offset + get_i32(entry + 8)
+        return 0
+
+    cdef int truncate_entries(self, int64_t count) except -1:
+        IndexFile.truncate_entries(self, count)
+        self.read_last()
+        return 0
+
+    cdef int maybe_append(self, int64_t timestamp, int64_t offset) except -1:
+        """Add an entry if the timestamp is above the last one's (timestamps of the index strictly increase)."""
+        cdef uint8_t* entry
+        self.count()
+        if timestamp <= self.last_timestamp:
+            return 0
+        entry = self.push()
+        put_i64(entry, timestamp)
+        put_i32(entry + 8, <int32_t>(offset - self.base_offset))
+        self.last_timestamp = timestamp
+        self.last_offset = offset
+        return 0
+
+    cdef int64_t lookup(self, int64_t timestamp, int64_t* entry_timestamp) except -1:
+        cdef uint8_t entry[TIME_ENTRY_BYTES]
+        if self.search(timestamp, entry) < 0:
+            entry_timestamp[0] = -1
+            return self.base_offset
+        entry_timestamp[0] = get_i64(entry)
+        return self.base_offset + get_i32(entry + 8)
+
+    @property
+    def last(self):
+        """(timestamp, offset) of the last entry; (-1, base offset) where there is none."""
+        self.count()
+        return self.last_timestamp, self.last_offset
+
+    def find(self, int64_t timestamp):
+        """(timestamp, offset) of the last entry at or before `timestamp`; (-1, base offset) where there is none."""
+        cdef int64_t entry_timestamp = -1
+        cdef int64_t offset = self.lookup(timestamp, &entry_timestamp)
+        return entry_timestamp, offset
+
+    def add(self, int64_t timestamp, int64_t offset):
+        self.maybe_append(timestamp, offset)
+
+    def write(self):
+        """Write pending entries; raises OSError."""
+        cdef int error = self.flush()
+        if error:
+            raise OSError(error, os.strerror(error), self.path)
+
+    def truncate_to(self, int64_t offset):
+        """Drop the entries with an offset >= `offset`."""
+        cdef uint8_t entry[TIME_ENTRY_BYTES]
+        cdef int64_t low = 0, high = self.count(), middle
+        while low < high:
+            middle = (low + high) // 2
+            self.read_entry(middle, entry)
+            if self.base_offset + get_i32(entry + 8) < offset:
+                low = middle + 1
+            else:
+                high = middle
+        self.truncate_entries(low)

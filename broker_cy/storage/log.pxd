@@ -1,0 +1,100 @@
+# The log of one partition. One thread only: everything here runs on the broker's loop, apart from jobs (storage.jobs).
+#
+# Life of a batch: stage (kept where it was received, offsets and producer state move at once) -> flush_staged (one pwritev per
+# segment; then written_end_offset moves) -> read. Invariants, outside of a call:
+#   log_start_offset <= recovery_point <= written_end_offset <= log_end_offset
+#   written_end_offset == log_end_offset where nothing is staged
+#   the file of the active segment ends at active.size, or what lies behind it was never acknowledged and is never read
+from libc.stdint cimport int32_t, int64_t, uint8_t
+
+from broker_cy.storage.disk cimport iovec
+from broker_cy.storage.log_config cimport LogConfig
+from broker_cy.storage.producer_state cimport ProducerState
+from broker_cy.storage.segment cimport OpenFiles, Segment
+from broker_cy.wire.batch cimport BatchHeader
+
+cdef enum:
+    # Starts of the latest writes, remembered so that a consumer at the tail is found without the index.
+    HINTS = 8
+
+# Bytes of one segment file: [position, position + size). Holds the segment, so that the descriptor stays open and the bytes stay
+# readable even if the segment is deleted meanwhile. Released when the object dies.
+cdef class LogSlice:
+    cdef readonly int fd
+    cdef readonly int64_t position
+    cdef readonly Py_ssize_t size
+    cdef readonly object segment
+    cdef readonly int64_t first_offset          # base offset of the first batch in it
+
+# Counters that all logs of a broker share.
+cdef class LogTotals:
+    cdef public int64_t unflushed_bytes         # written and not yet known to be on disk
+
+cdef struct Hint:
+    int64_t offset
+    int64_t position
+
+# What a failed flush returns to.
+cdef struct Mark:
+    int64_t end_offset
+    int32_t leader_epoch
+    Py_ssize_t segment_count
+    int64_t size
+    int64_t offset_entries
+    int64_t time_entries
+    int64_t bytes_since_index
+    int64_t max_timestamp
+    int64_t max_timestamp_offset
+    int64_t rolling_timestamp
+    int64_t created_ms
+
+cdef class Log:
+    cdef readonly object directory              # str
+    cdef readonly object topic
+    cdef readonly int32_t partition
+    cdef readonly LogConfig config
+    cdef readonly list segments                 # of Segment, by base offset; never empty
+    cdef readonly Segment active                # the last of them
+    cdef readonly int64_t log_start_offset
+    cdef readonly int64_t log_end_offset        # with what is staged
+    cdef readonly int64_t written_end_offset
+    cdef readonly int64_t recovery_point        # everything before it is on disk
+    cdef readonly int32_t leader_epoch          # of the newest batch; -1 for none
+    cdef readonly ProducerState producers
+    cdef readonly object epochs                 # storage.epochs.LeaderEpochs
+    cdef readonly object offline                # None, or why every operation is refused (str)
+    cdef readonly int64_t unflushed_bytes
+    cdef readonly int64_t last_append_ms        # time of the newest stage
+    cdef OpenFiles open_files
+    cdef LogTotals totals
+    cdef Hint hints[HINTS]
+    cdef int hint_next
+    # Staged batches: pointers into buffers that `owners` keeps alive.
+    cdef iovec* iov
+    cdef Py_ssize_t iov_count
+    cdef Py_ssize_t iov_capacity
+    cdef list owners
+    cdef object last_owner
+    cdef readonly Py_ssize_t staged_batches
+    cdef int staged_errno                       # of a write that a roll made early; told by the next flush_staged
+    cdef Mark mark
+
+    # Takes a validated and stamped batch whose base_offset is log_end_offset; `data` stays alive with `owner` and is not copied.
+    # Raises ValueError for another base offset, StorageError where the log is offline.
+    cdef int stage(self, BatchHeader* header, uint8_t* data, Py_ssize_t size, object owner, int64_t now_ms) except -1
+    # Writes what is staged. 0, or errno: then everything staged since the last flush is undone.
+    cdef int flush_staged(self) except -1
+    # Batches from the one that holds `offset`, up to (not with) `max_offset` and at most `max_bytes` long (the last one may be cut);
+    # the first is given whole if `at_least_one`, else None where it does not fit. None also where nothing lies below `max_offset`.
+    # Raises OffsetOutOfRange, StorageError.
+    cdef LogSlice read(self, int64_t offset, int64_t max_offset, Py_ssize_t max_bytes, bint at_least_one)
+
+    cdef Py_ssize_t segment_number(self, int64_t offset) except -1
+    cdef bint should_roll(self, Segment segment, BatchHeader* header, Py_ssize_t size, int64_t now_ms) except -1
+    cdef int roll_staged(self, int64_t now_ms) except -1
+    cdef int write_staged(self) except -1
+    cdef int undo_staged(self) except -1
+    cdef int set_mark(self) except -1
+    cdef int64_t hinted_position(self, Segment segment, int64_t offset) noexcept
+    cdef int drop_hints(self) noexcept
+    cdef int refuse_offline(self) except -1

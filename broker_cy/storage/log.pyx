@@ -1,0 +1,448 @@
+"""The log of one partition: staged appends, one write per flush, reads as slices of segment files. The contract is in log.pxd."""
+
+import errno
+import logging
+import os
+
+from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdlib cimport free, realloc
+
+from broker_cy.storage.disk cimport iovec, pwritev_all, truncate_fd
+from broker_cy.storage.index cimport OFFSET_ENTRY_BYTES, PENDING_ENTRIES_MAX, TIME_ENTRY_BYTES
+from broker_cy.storage.log_config cimport LogConfig
+from broker_cy.storage.producer_state cimport ProducerState
+from broker_cy.storage.segment cimport OpenFiles, Segment
+from broker_cy.wire.batch cimport BATCH_OVERHEAD_BYTES, BatchHeader, parse_header
+
+from broker_cy.storage import snapshots, txn_index
+from broker_cy.storage.epochs import LeaderEpochs
+from broker_cy.storage.errors import OffsetOutOfRange, StorageError
+
+logger = logging.getLogger(__name__)
+
+
+def errno_of(error):
+    """The errno of an OSError or of the one that a StorageError came from; EIO where there is none."""
+    while error is not None:
+        if isinstance(error, OSError) and error.errno:
+            return error.errno
+        error = error.__cause__
+    return errno.EIO
+
+
+def remove_files(directory, int64_t base_offset):
+    """Remove the files of a segment that was begun and is not wanted; those that cannot be removed stay, to be found at start."""
+    for suffix in (".log", ".index", ".timeindex", ".txnindex", ".snapshot"):
+        try:
+            os.unlink(f"{directory}/{base_offset:020d}{suffix}")
+        except OSError:
+            continue
+
+
+cdef class LogSlice:
+    """`size` bytes of a segment file at `position`, readable through `fd` while this object lives."""
+
+    def __dealloc__(self):
+        if self.segment is not None:
+            (<Segment>self.segment).unpin()
+
+    def read(self):
+        """The bytes, copied; raises StorageError."""
+        data = os.pread(self.fd, self.size, self.position)
+        if len(data) != self.size:
+            raise StorageError(f"{self.segment.path} ends before byte {self.position + self.size}")
+        return data
+
+    def __repr__(self):
+        return f"LogSlice({self.segment!r}, position={self.position}, size={self.size}, first_offset={self.first_offset})"
+
+
+cdef class LogTotals:
+    """Counters that all logs of a broker share."""
+
+
+cdef class Log:
+    """The log of one partition, over the segments found in `directory` (`segments`, sorted, at least one)."""
+
+    def __init__(
+        self,
+        directory,
+        topic,
+        int32_t partition,
+        LogConfig config,
+        list segments not None,
+        int64_t log_start_offset,
+        int64_t log_end_offset,
+        int64_t recovery_point,
+        ProducerState producers not None,
+        epochs,
+        OpenFiles open_files not None,
+        LogTotals totals not None,
+    ):
+        self.directory = directory
+        self.topic = topic
+        self.partition = partition
+        self.config = config
+        self.segments = segments
+        self.active = segments[len(segments) - 1]
+        self.log_start_offset = log_start_offset
+        self.log_end_offset = log_end_offset
+        self.written_end_offset = log_end_offset
+        self.recovery_point = recovery_point
+        self.producers = producers
+        self.epochs = epochs
+        self.leader_epoch = epochs.latest_epoch
+        self.open_files = open_files
+        self.totals = totals
+        self.owners = []
+        self.last_append_ms = -1
+        self.drop_hints()
+
+    def __dealloc__(self):
+        free(self.iov)
+
+    @staticmethod
+    def create(directory, topic, int32_t partition, LogConfig config, int64_t now_ms, OpenFiles open_files=None,
+               LogTotals totals=None, int64_t start_offset=0):
+        """A new, empty log in `directory`, which is made; raises OSError."""
+        os.makedirs(directory, exist_ok=True)
+        open_files = open_files if open_files is not None else OpenFiles()
+        segment = Segment(directory, start_offset, open_files, 0, False)
+        segment.create(now_ms)
+        producers = ProducerState(directory, f"{topic}-{partition}")
+        producers.clear(start_offset)
+        return Log(
+            directory, topic, partition, config, [segment], start_offset, start_offset, start_offset, producers,
+            LeaderEpochs(directory), open_files, totals if totals is not None else LogTotals(),
+        )
+
+    def __repr__(self):
+        return f"Log({self.topic}-{self.partition}, {self.log_start_offset}..{self.log_end_offset})"
+
+    @property
+    def size_bytes(self):
+        """Bytes of all segment files."""
+        cdef Segment segment
+        cdef int64_t total = 0
+        for segment in self.segments:
+            total += segment.size
+        return total
+
+    cdef int refuse_offline(self) except -1:
+        raise StorageError(f"{self.topic}-{self.partition} is offline: {self.offline}")
+
+    # --- append
+
+    cdef int set_mark(self) except -1:
+        cdef Segment active = self.active
+        active.ensure_timestamps()
+        self.mark.end_offset = self.log_end_offset
+        self.mark.leader_epoch = self.leader_epoch
+        self.mark.segment_count = len(self.segments)
+        self.mark.size = active.size
+        self.mark.offset_entries = active.offsets.count()
+        self.mark.time_entries = active.times.count()
+        self.mark.bytes_since_index = active.bytes_since_index
+        self.mark.max_timestamp = active.max_timestamp
+        self.mark.max_timestamp_offset = active.max_timestamp_offset
+        self.mark.rolling_timestamp = active.rolling_timestamp
+        self.mark.created_ms = active.created_ms
+        return 0
+
+    cdef bint should_roll(self, Segment segment, BatchHeader* header, Py_ssize_t size, int64_t now_ms) except -1:
+        """Kafka's LogSegment.shouldRoll: too large, too old by the first batch's timestamp, an index full, offsets too far."""
+        cdef LogConfig config = self.config
+        cdef int64_t last_offset = header.base_offset + header.last_offset_delta
+        cdef int64_t waited, jitter
+        if segment.base_offset == header.base_offset:
+            return False                # empty: a new one would be the same
+        if last_offset - segment.base_offset > 0x7FFFFFFF:
+            return True
+        if segment.staged_size > config.segment_bytes - size:
+            return True
+        if segment.offsets.count() >= config.segment_index_bytes // OFFSET_ENTRY_BYTES:
+            return True
+        # One place is kept for the entry that a roll or a close adds.
+        if segment.times.count() >= config.segment_index_bytes // TIME_ENTRY_BYTES - 1:
+            return True
+        if segment.staged_size == 0:
+            return False
+        if segment.rolling_timestamp >= 0:
+            waited = header.max_timestamp - segment.rolling_timestamp
+        else:
+            waited = now_ms - segment.created_ms
+        if config.segment_jitter_ms == 0:
+            return waited > config.segment_ms
+        jitter = min(config.segment_jitter_ms, config.segment_ms)
+        # Spread by name and offset instead of by chance: the same after every start, different between partitions.
+        return waited > config.segment_ms - (hash((self.directory, segment.base_offset)) & 0x7FFFFFFF) % jitter
+
+    cdef int stage(self, BatchHeader* header, uint8_t* data, Py_ssize_t size, object owner, int64_t now_ms) except -1:
+        cdef Segment active
+        cdef iovec* grown
+        cdef Py_ssize_t capacity
+        cdef int64_t last_offset = header.base_offset + header.last_offset_delta
+        if self.offline is not None:
+            self.refuse_offline()
+        if header.base_offset != self.log_end_offset:
+            raise ValueError(f"batch at offset {header.base_offset} staged on a log that ends at {self.log_end_offset}")
+        if self.staged_batches == 0:
+            self.set_mark()
+        if self.should_roll(self.active, header, size, now_ms) and self.staged_errno == 0:
+            self.roll_staged(now_ms)
+        if self.iov_count == self.iov_capacity:
+            capacity = self.iov_capacity * 2 if self.iov_capacity else 4
+            grown = <iovec*>realloc(self.iov, <size_t>capacity * sizeof(iovec))
+            if grown == NULL:
+                raise MemoryError("no memory to stage a batch")
+            self.iov = grown
+            self.iov_capacity = capacity
+        if owner is not self.last_owner:
+            self.owners.append(owner)
+            self.last_owner = owner
+        self.iov[self.iov_count].iov_base = data
+        self.iov[self.iov_count].iov_len = <size_t>size
+        self.iov_count += 1
+        self.staged_batches += 1
+        active = self.active
+        if header.max_timestamp > active.max_timestamp:
+            active.max_timestamp = header.max_timestamp
+            active.max_timestamp_offset = last_offset
+        if active.staged_size == 0:
+            active.rolling_timestamp = header.max_timestamp
+        elif active.bytes_since_index > self.config.index_interval_bytes:
+            active.offsets.append(last_offset, active.staged_size)
+            active.times.maybe_append(active.max_timestamp, active.max_timestamp_offset)
+            active.bytes_since_index = 0
+        active.bytes_since_index += size
+        active.staged_size += size
+        aborted = self.producers.update(header, data, size)
+        if aborted is not None:
+            if active.pending_aborts is None:
+                active.pending_aborts = []
+            active.pending_aborts.append(aborted)
+        if header.leader_epoch > self.leader_epoch:
+            self.epochs.assign(header.leader_epoch, header.base_offset)
+            self.leader_epoch = header.leader_epoch
+        self.log_end_offset = last_offset + 1
+        self.last_append_ms = now_ms
+        return 0
+
+    cdef int write_staged(self) except -1:
+        """Write the staged bytes to the active segment. Returns 0 or the errno; the segment's size moves only for 0."""
+        cdef Segment active = self.active
+        cdef int error
+        if self.iov_count == 0:
+            return 0
+        error = pwritev_all(active.descriptor(), self.iov, self.iov_count, active.size)
+        self.iov_count = 0
+        if error == 0 and active.pending_aborts is not None:
+            txn_index.append(active.directory, active.base_offset, active.pending_aborts)
+        if error == 0:
+            active.pending_aborts = None
+            self.totals.unflushed_bytes += active.staged_size - active.size
+            self.unflushed_bytes += active.staged_size - active.size
+            active.size = active.staged_size
+        return error
+
+    cdef int roll_staged(self, int64_t now_ms) except -1:
+        """Write what is staged so far and begin a segment at the log end offset. A failure is kept for flush_staged to tell."""
+        try:
+            self.staged_errno = self.write_staged()
+            if self.staged_errno == 0:
+                self.begin_segment(now_ms)
+        except (OSError, StorageError) as error:
+            self.staged_errno = errno_of(error)
+        return 0
+
+    def begin_segment(self, int64_t now_ms):
+        """Complete the active segment's files and make a new one at the log end offset; raises OSError."""
+        cdef Segment old = self.active
+        cdef Segment segment
+        old.complete()
+        snapshots.write(self.directory, self.log_end_offset, self.producers.encode())
+        segment = Segment(self.directory, self.log_end_offset, self.open_files, 0, False)
+        segment.create(now_ms)
+        self.segments.append(segment)
+        self.active = segment
+        self.drop_hints()
+
+    cdef int flush_staged(self) except -1:
+        cdef Segment active
+        cdef int error
+        if self.staged_batches == 0:
+            return 0
+        try:
+            error = self.staged_errno if self.staged_errno != 0 else self.write_staged()
+            active = self.active
+            if error == 0 and active.offsets.pending_count >= PENDING_ENTRIES_MAX:
+                error = active.offsets.flush() or active.times.flush()
+            if error == 0 and self.leader_epoch != self.mark.leader_epoch:
+                self.epochs.write()
+        except (OSError, StorageError) as failure:
+            error = errno_of(failure)
+        if error != 0:
+            self.undo_staged()
+            return error
+        self.producers.commit()
+        if self.mark.segment_count == len(self.segments):
+            self.hints[self.hint_next].offset = self.written_end_offset
+            self.hints[self.hint_next].position = self.mark.size
+            self.hint_next = (self.hint_next + 1) % HINTS
+        self.written_end_offset = self.log_end_offset
+        self.staged_batches = 0
+        self.last_owner = None
+        self.owners.clear()
+        return 0
+
+    cdef int undo_staged(self) except -1:
+        """Return to the mark: cut the file, drop segments that were begun since, give offsets and producer state back."""
+        cdef Segment active
+        cdef int64_t end_offset = self.mark.end_offset
+        while len(self.segments) > self.mark.segment_count:
+            active = self.segments.pop()
+            self.totals.unflushed_bytes -= active.size
+            self.unflushed_bytes -= active.size
+            active.close()
+            remove_files(self.directory, active.base_offset)
+        active = self.segments[len(self.segments) - 1]
+        self.active = active
+        self.totals.unflushed_bytes -= active.size - self.mark.size
+        self.unflushed_bytes -= active.size - self.mark.size
+        active.size = self.mark.size
+        active.staged_size = self.mark.size
+        active.bytes_since_index = self.mark.bytes_since_index
+        active.max_timestamp = self.mark.max_timestamp
+        active.max_timestamp_offset = self.mark.max_timestamp_offset
+        active.rolling_timestamp = self.mark.rolling_timestamp
+        active.created_ms = self.mark.created_ms
+        active.pending_aborts = None
+        try:
+            truncate_fd(active.descriptor(), active.size)
+            active.offsets.truncate_entries(self.mark.offset_entries)
+            active.times.truncate_entries(self.mark.time_entries)
+            txn_index.truncate_to(active.directory, active.base_offset, end_offset)
+        except (OSError, StorageError) as error:
+            # What lies behind `size` is never read, and the next write covers it.
+            logger.warning("cannot cut %s back to %d bytes: %s", active.path, active.size, error)
+        if self.leader_epoch != self.mark.leader_epoch:
+            self.epochs.truncate_from_end(end_offset)
+            self.leader_epoch = self.epochs.latest_epoch
+        self.producers.rollback()
+        self.log_end_offset = end_offset
+        self.iov_count = 0
+        self.staged_batches = 0
+        self.staged_errno = 0
+        self.last_owner = None
+        self.owners.clear()
+        self.drop_hints()
+        return 0
+
+    def append(self, data, int64_t now_ms):
+        """Stage and write batches that are valid and stamped (bytes of one or more); returns the new log end offset. Raises
+        StorageError where they cannot be written. For recovery tools, followers and tests; the data path calls stage."""
+        cdef const uint8_t[::1] view = data
+        cdef BatchHeader header
+        cdef Py_ssize_t at = 0
+        while at < view.shape[0]:
+            if parse_header(&view[at], view.shape[0] - at, &header) != 0:
+                raise ValueError(f"no whole batch at byte {at} of {view.shape[0]}")
+            self.stage(&header, <uint8_t*>&view[at], header.length + BATCH_OVERHEAD_BYTES, data, now_ms)
+            at += header.length + BATCH_OVERHEAD_BYTES
+        self.flush()
+        return self.log_end_offset
+
+    def flush(self):
+        """flush_staged, for Python: raises StorageError with the reason."""
+        cdef int error = self.flush_staged()
+        if error:
+            raise StorageError(f"cannot write {self.topic}-{self.partition}: {os.strerror(error)}")
+
+    # --- read
+
+    cdef int drop_hints(self) noexcept:
+        cdef int i
+        for i in range(HINTS):
+            self.hints[i].offset = -1
+        return 0
+
+    cdef int64_t hinted_position(self, Segment segment, int64_t offset) noexcept:
+        """Position of the batch that starts at `offset`, if it began one of the latest writes; else -1."""
+        cdef int i
+        if segment is self.active:
+            for i in range(HINTS):
+                if self.hints[i].offset == offset:
+                    return self.hints[i].position
+        return -1
+
+    cdef Py_ssize_t segment_number(self, int64_t offset) except -1:
+        """Index of the last segment whose base offset is <= `offset` (0 where there is none)."""
+        cdef Py_ssize_t low = 0, high = len(self.segments), middle
+        if self.active.base_offset <= offset:
+            return high - 1
+        while low < high:
+            middle = (low + high) // 2
+            if (<Segment>self.segments[middle]).base_offset <= offset:
+                low = middle + 1
+            else:
+                high = middle
+        return low - 1 if low > 0 else 0
+
+    cdef LogSlice read(self, int64_t offset, int64_t max_offset, Py_ssize_t max_bytes, bint at_least_one):
+        cdef Segment segment
+        cdef BatchHeader first, beyond
+        cdef LogSlice found
+        cdef Py_ssize_t number
+        cdef int64_t position = 0, start, end, size, segment_end_offset
+        if self.offline is not None:
+            self.refuse_offline()
+        if offset < self.log_start_offset or offset > self.written_end_offset:
+            raise OffsetOutOfRange(offset, self.log_start_offset, self.written_end_offset)
+        if max_offset > self.written_end_offset:
+            max_offset = self.written_end_offset
+        if offset >= max_offset:
+            return None
+        number = self.segment_number(offset)
+        while True:
+            segment = <Segment>self.segments[number]
+            start = self.hinted_position(segment, offset)
+            if start < 0:
+                start = segment.start_position(offset)
+            if segment.find_batch(offset, start, segment.size, &position, &first):
+                break
+            # Compaction and retention leave gaps: the next segment has the next batch.
+            number += 1
+            if number == len(self.segments):
+                return None
+        if first.base_offset >= max_offset:
+            return None
+        end = segment.size
+        if segment is self.active:
+            segment_end_offset = self.written_end_offset
+        else:
+            segment_end_offset = (<Segment>self.segments[number + 1]).base_offset
+        if max_offset < segment_end_offset:
+            start = segment.start_position(max_offset)
+            if start < position:
+                start = position
+            if segment.find_batch(max_offset, start, end, &end, &beyond) and end <= position:
+                return None
+        size = end - position
+        if size > max_bytes:
+            size = first.length + BATCH_OVERHEAD_BYTES
+            if size <= max_bytes:
+                size = max_bytes
+            elif not at_least_one:
+                return None
+        found = LogSlice.__new__(LogSlice)
+        found.fd = segment.descriptor()
+        found.segment = segment
+        segment.pins += 1
+        found.position = position
+        found.size = <Py_ssize_t>size
+        found.first_offset = first.base_offset
+        return found
+
+    def read_slice(self, int64_t offset, max_offset=None, Py_ssize_t max_bytes=1 << 20, bint at_least_one=True):
+        """read, for Python; `max_offset` None means up to what is written."""
+        return self.read(offset, self.written_end_offset if max_offset is None else max_offset, max_bytes, at_least_one)

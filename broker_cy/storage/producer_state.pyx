@@ -1,0 +1,407 @@
+"""What a log knows of the producers that write to it: epochs, sequences, the last five batches, open transactions.
+
+The rules are those of Kafka's ProducerAppendInfo (KIP-98, KIP-360): a producer that the log knows nothing of may start with any
+sequence; a new epoch starts at sequence 0; otherwise sequences follow one another, 2^31-1 being followed by 0.
+"""
+
+from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint64_t
+from libc.stdlib cimport free, malloc, realloc
+from libc.string cimport memset
+
+from broker_cy.core.cursor cimport Cursor
+from broker_cy.core.writer cimport Writer
+from broker_cy.wire.batch cimport ATTRIBUTE_CONTROL, ATTRIBUTE_TRANSACTIONAL, BATCH_HEADER_BYTES, BatchHeader
+
+from broker_cy.core.errors import WireError
+from broker_cy.core.crc32c import value as crc32c_value
+
+cdef enum:
+    CONTROL_ABORT = 0
+    CONTROL_COMMIT = 1
+    SNAPSHOT_ENTRY_BYTES = 46
+
+SNAPSHOT_VERSION = 1
+
+
+cdef inline uint64_t mix(int64_t producer_id) noexcept nogil:
+    cdef uint64_t h = <uint64_t>producer_id * <uint64_t>0x9E3779B97F4A7C15
+    return h ^ (h >> 32)
+
+
+cdef inline int32_t sequence_back(int32_t sequence, int32_t steps) noexcept nogil:
+    """The sequence `steps` before: sequences run from 0 to 2^31-1 and around."""
+    return sequence - steps if sequence >= steps else <int32_t>(<int64_t>sequence - steps + 0x80000000LL)
+
+
+cdef inline int32_t sequence_forward(int32_t sequence, int32_t steps) noexcept nogil:
+    cdef int64_t sum = <int64_t>sequence + steps
+    return <int32_t>(sum if sum <= 0x7FFFFFFF else sum - 0x80000000LL)
+
+
+cdef class ProducerState:
+    """Producers of one log. `check` before a batch is staged, `update` as it is, `commit` or `rollback` with its write."""
+
+    def __cinit__(self, directory, name=""):
+        self.directory = directory
+        self.name = name
+        self.first_undecided = -1
+        self.generation = 1
+
+    def __dealloc__(self):
+        free(self.producers)
+        free(self.table)
+        free(self.undo)
+
+    def __len__(self):
+        return self.count
+
+    cdef Producer* find(self, int64_t producer_id) noexcept:
+        cdef Py_ssize_t slot
+        cdef int32_t at
+        if self.table_size == 0:
+            return NULL
+        slot = <Py_ssize_t>(mix(producer_id) & <uint64_t>(self.table_size - 1))
+        while True:
+            at = self.table[slot]
+            if at < 0:
+                return NULL
+            if self.producers[at].producer_id == producer_id:
+                return &self.producers[at]
+            slot = (slot + 1) & (self.table_size - 1)
+
+    cdef int rehash(self, Py_ssize_t size) except -1:
+        cdef int32_t* table
+        cdef Py_ssize_t i, slot
+        table = <int32_t*>malloc(<size_t>size * sizeof(int32_t))
+        if table == NULL:
+            raise MemoryError("no memory for producer state")
+        memset(table, 0xFF, <size_t>size * sizeof(int32_t))
+        for i in range(self.count):
+            slot = <Py_ssize_t>(mix(self.producers[i].producer_id) & <uint64_t>(size - 1))
+            while table[slot] >= 0:
+                slot = (slot + 1) & (size - 1)
+            table[slot] = <int32_t>i
+        free(self.table)
+        self.table = table
+        self.table_size = size
+        return 0
+
+    cdef Producer* obtain(self, int64_t producer_id) except NULL:
+        """The producer's entry, made if it is new. The pointer holds until the next obtain or expire."""
+        cdef Producer* producer = self.find(producer_id)
+        cdef Producer* grown
+        cdef Py_ssize_t capacity, slot
+        if producer != NULL:
+            return producer
+        if self.count == self.capacity:
+            capacity = self.capacity * 2 if self.capacity else 4
+            grown = <Producer*>realloc(self.producers, <size_t>capacity * sizeof(Producer))
+            if grown == NULL:
+                raise MemoryError("no memory for producer state")
+            self.producers = grown
+            self.capacity = capacity
+        producer = &self.producers[self.count]
+        memset(producer, 0, sizeof(Producer))
+        producer.producer_id = producer_id
+        producer.txn_first_offset = -1
+        producer.last_timestamp = -1
+        producer.coordinator_epoch = -1
+        producer.epoch = NO_EPOCH
+        self.count += 1
+        if self.count * 2 > self.table_size:
+            self.rehash(self.table_size * 2 if self.table_size else 8)
+        else:
+            slot = <Py_ssize_t>(mix(producer_id) & <uint64_t>(self.table_size - 1))
+            while self.table[slot] >= 0:
+                slot = (slot + 1) & (self.table_size - 1)
+            self.table[slot] = <int32_t>(self.count - 1)
+        return producer
+
+    cdef int check(self, BatchHeader* header, int64_t* base_offset, int64_t* timestamp) noexcept:
+        """Judge a client's batch: a ProducerCheck. For a duplicate, what the first one was given comes in the out values."""
+        cdef Producer* producer
+        cdef ProducedBatch* batch
+        cdef int32_t last_sequence
+        cdef int i
+        if header.producer_id < 0 or self.count == 0:
+            return PRODUCER_OK
+        producer = self.find(header.producer_id)
+        if producer == NULL:
+            return PRODUCER_OK
+        if header.producer_epoch < producer.epoch:
+            return PRODUCER_INVALID_EPOCH
+        if header.producer_epoch > producer.epoch:
+            if header.base_sequence != 0 and producer.epoch != NO_EPOCH:
+                return PRODUCER_OUT_OF_ORDER
+        else:
+            last_sequence = sequence_forward(header.base_sequence, header.last_offset_delta)
+            for i in range(producer.count):
+                batch = &producer.batches[i]
+                if (
+                    batch.last_sequence == last_sequence
+                    and sequence_back(batch.last_sequence, batch.offset_delta) == header.base_sequence
+                ):
+                    base_offset[0] = batch.last_offset - batch.offset_delta
+                    timestamp[0] = batch.timestamp
+                    return PRODUCER_DUPLICATE
+            last_sequence = producer.batches[producer.newest].last_sequence if producer.count > 0 else NO_SEQUENCE
+            if header.base_sequence != last_sequence + 1 and not (header.base_sequence == 0 and last_sequence == 0x7FFFFFFF):
+                return PRODUCER_OUT_OF_ORDER
+        if producer.txn_first_offset >= 0 and not header.attributes & ATTRIBUTE_TRANSACTIONAL:
+            return PRODUCER_INVALID_TXN_STATE
+        return PRODUCER_OK
+
+    cdef int save_undo(self, int64_t producer_id, Producer* producer) except -1:
+        """Keep the entry as it is now, once per flush, for rollback. `producer` is NULL where there is none yet."""
+        cdef UndoEntry* grown
+        cdef Py_ssize_t capacity
+        if producer != NULL and producer.generation == self.generation:
+            return 0
+        if self.undo_count == self.undo_capacity:
+            capacity = self.undo_capacity * 2 if self.undo_capacity else 1
+            grown = <UndoEntry*>realloc(self.undo, <size_t>capacity * sizeof(UndoEntry))
+            if grown == NULL:
+                raise MemoryError("no memory for producer state")
+            self.undo = grown
+            self.undo_capacity = capacity
+        self.undo[self.undo_count].existed = producer != NULL
+        if producer != NULL:
+            self.undo[self.undo_count].before = producer[0]
+        else:
+            self.undo[self.undo_count].before.producer_id = producer_id
+        self.undo_count += 1
+        return 0
+
+    cdef object update(self, BatchHeader* header, const uint8_t* data, Py_ssize_t size):
+        """Take in a batch of the log. Returns None, or (producer id, first offset, last offset, last stable offset) of the
+        transaction that its marker aborts: an entry for the transaction index."""
+        cdef Producer* producer
+        cdef ProducedBatch* batch
+        self.end_offset = header.base_offset + header.last_offset_delta + 1
+        if header.producer_id < 0:
+            return None
+        if header.attributes & ATTRIBUTE_CONTROL:
+            return self.end_transaction(header, data, size)
+        self.save_undo(header.producer_id, self.find(header.producer_id))
+        producer = self.obtain(header.producer_id)
+        producer.generation = self.generation
+        if producer.epoch != header.producer_epoch:
+            producer.epoch = header.producer_epoch
+            producer.count = 0
+        if producer.count == 0:
+            producer.newest = 0
+        else:
+            producer.newest = <uint8_t>((producer.newest + 1) % BATCHES_RETAINED)
+        if producer.count < BATCHES_RETAINED:
+            producer.count += 1
+        batch = &producer.batches[producer.newest]
+        batch.last_offset = header.base_offset + header.last_offset_delta
+        batch.timestamp = header.max_timestamp
+        batch.offset_delta = header.last_offset_delta
+        # Batches of the group coordinator have a producer but no sequence.
+        batch.last_sequence = NO_SEQUENCE
+        if header.base_sequence >= 0:
+            batch.last_sequence = sequence_forward(header.base_sequence, header.last_offset_delta)
+        producer.last_timestamp = header.max_timestamp
+        if header.attributes & ATTRIBUTE_TRANSACTIONAL and producer.txn_first_offset < 0:
+            producer.txn_first_offset = header.base_offset
+            if self.first_undecided < 0 or header.base_offset < self.first_undecided:
+                self.first_undecided = header.base_offset
+        return None
+
+    cdef object end_transaction(self, BatchHeader* header, const uint8_t* data, Py_ssize_t size):
+        """Take in a control batch: only transaction markers (commit, abort) change a producer."""
+        cdef Cursor cursor
+        cdef Producer* producer
+        cdef int16_t kind
+        cdef int32_t coordinator_epoch
+        cdef int64_t timestamp, first_offset, stable_offset
+        if header.count == 0:
+            return None             # compaction took the marker: nothing of the transaction is left
+        cursor = Cursor.over(data, size, None)
+        cursor.take(BATCH_HEADER_BYTES)
+        cursor.varint()             # record length
+        cursor.i8()                 # attributes
+        timestamp = header.base_timestamp + cursor.varlong()
+        cursor.varint()             # offset delta
+        if cursor.varint() < 4:     # key length
+            raise WireError("the key of a control record has no version and type")
+        cursor.i16()                # key version
+        kind = cursor.i16()
+        if kind != CONTROL_ABORT and kind != CONTROL_COMMIT:
+            return None
+        if cursor.varint() < 6:     # value length
+            raise WireError("the value of a transaction marker has no coordinator epoch")
+        cursor.i16()                # value version
+        coordinator_epoch = cursor.i32()
+        self.save_undo(header.producer_id, self.find(header.producer_id))
+        producer = self.obtain(header.producer_id)
+        producer.generation = self.generation
+        if producer.epoch != header.producer_epoch:
+            producer.epoch = header.producer_epoch
+            producer.count = 0
+        first_offset = producer.txn_first_offset
+        producer.coordinator_epoch = coordinator_epoch
+        producer.last_timestamp = timestamp
+        producer.txn_first_offset = -1
+        if first_offset < 0:
+            return None
+        self.find_first_undecided()
+        stable_offset = self.first_undecided if self.first_undecided >= 0 else header.base_offset + 1
+        if self.completed is None:
+            self.completed = []
+        # A new list, so that rollback can return to the old one.
+        self.completed = [*self.completed, (first_offset, header.base_offset)]
+        if kind == CONTROL_COMMIT:
+            return None
+        return header.producer_id, first_offset, header.base_offset, stable_offset
+
+    cdef int find_first_undecided(self) noexcept:
+        cdef Py_ssize_t i
+        self.first_undecided = -1
+        for i in range(self.count):
+            if self.producers[i].txn_first_offset >= 0 and (
+                self.first_undecided < 0 or self.producers[i].txn_first_offset < self.first_undecided
+            ):
+                self.first_undecided = self.producers[i].txn_first_offset
+        return 0
+
+    cdef int commit(self) except -1:
+        """What was updated since the last commit stays."""
+        self.undo_count = 0
+        if self.undo_capacity > 64:
+            free(self.undo)
+            self.undo = NULL
+            self.undo_capacity = 0
+        self.generation += 1
+        self.end_offset_before = self.end_offset
+        self.completed_before = self.completed
+        return 0
+
+    cdef int rollback(self) except -1:
+        """Return to the state of the last commit."""
+        cdef Py_ssize_t i
+        cdef Producer* producer
+        for i in range(self.undo_count - 1, -1, -1):
+            if self.undo[i].existed:
+                producer = self.obtain(self.undo[i].before.producer_id)
+                producer[0] = self.undo[i].before
+            else:
+                self.forget(self.undo[i].before.producer_id)
+        self.undo_count = 0
+        self.generation += 1
+        self.end_offset = self.end_offset_before
+        self.completed = self.completed_before
+        self.find_first_undecided()
+        return 0
+
+    def forget(self, int64_t producer_id):
+        """Drop one producer."""
+        cdef Producer* producer = self.find(producer_id)
+        if producer == NULL:
+            return
+        self.count -= 1
+        producer[0] = self.producers[self.count]
+        self.rehash(self.table_size)
+
+    def expire(self, int64_t now_ms, int64_t expiration_ms):
+        """Drop producers without an open transaction that wrote nothing for `expiration_ms`; how many."""
+        cdef Py_ssize_t i = 0, kept = 0
+        for i in range(self.count):
+            if (
+                self.producers[i].txn_first_offset >= 0
+                or now_ms - self.producers[i].last_timestamp < expiration_ms
+            ):
+                self.producers[kept] = self.producers[i]
+                kept += 1
+        dropped = self.count - kept
+        if dropped:
+            self.count = kept
+            self.rehash(self.table_size)
+        return dropped
+
+    def clear(self, int64_t end_offset):
+        """Forget everything: the state of an empty log that ends at `end_offset`."""
+        self.count = 0
+        self.undo_count = 0
+        self.first_undecided = -1
+        self.completed = None
+        self.completed_before = None
+        if self.table_size:
+            self.rehash(self.table_size)
+        self.end_offset = end_offset
+        self.end_offset_before = end_offset
+
+    def last_stable_offset(self, int64_t high_watermark):
+        """End of what a read_committed reader may see: before the first transaction that is open, or whose marker is not
+        below the high watermark."""
+        cdef int64_t stable = high_watermark
+        if 0 <= self.first_undecided < stable:
+            stable = self.first_undecided
+        if self.completed:
+            if self.completed_before is self.completed and self.undo_count == 0:
+                self.completed = [txn for txn in self.completed if txn[1] >= high_watermark] or None
+                self.completed_before = self.completed
+            for first_offset, marker_offset in self.completed or ():
+                if marker_offset >= high_watermark and first_offset < stable:
+                    stable = first_offset
+        return stable
+
+    # --- the .snapshot file: version i16 (1), CRC-32C u32 of what follows, entries
+
+    def encode(self):
+        """The bytes of a `.snapshot` file of this state."""
+        cdef Writer out = Writer()
+        cdef Producer* producer
+        cdef ProducedBatch* last
+        cdef ProducedBatch none
+        cdef Py_ssize_t i
+        none.last_offset = -1
+        none.last_sequence = NO_SEQUENCE
+        none.offset_delta = 0
+        out.i32(<int32_t>self.count)
+        for i in range(self.count):
+            producer = &self.producers[i]
+            last = &producer.batches[producer.newest] if producer.count > 0 else &none
+            out.i64(producer.producer_id)
+            out.i16(producer.epoch)
+            out.i32(last.last_sequence)
+            out.i64(last.last_offset)
+            out.i32(last.offset_delta)
+            out.i64(producer.last_timestamp)
+            out.i32(producer.coordinator_epoch)
+            out.i64(producer.txn_first_offset)
+        entries = out.getvalue()
+        return SNAPSHOT_VERSION.to_bytes(2) + crc32c_value(entries).to_bytes(4) + entries
+
+    def load(self, data, int64_t end_offset, int64_t now_ms=-1, int64_t expiration_ms=0):
+        """Replace the state by that of a `.snapshot` file taken at `end_offset`, without what has expired at `now_ms` (-1: keep
+        all). Raises WireError where the bytes are not a snapshot."""
+        cdef Cursor cursor = Cursor(data)
+        cdef Producer* producer
+        cdef int32_t _i, count
+        version = cursor.i16()
+        if version != SNAPSHOT_VERSION:
+            raise WireError(f"snapshot of version {version}; known is {SNAPSHOT_VERSION}")
+        stored = cursor.u32()
+        if stored != crc32c_value(memoryview(data)[6:]):
+            raise WireError("the checksum of the snapshot is wrong")
+        count = cursor.i32()
+        if count < 0 or count * <int64_t>SNAPSHOT_ENTRY_BYTES != cursor.remaining():
+            raise WireError(f"snapshot claims {count} producers in {cursor.remaining()} bytes")
+        self.clear(end_offset)
+        for _i in range(count):
+            producer = self.obtain(cursor.i64())
+            producer.epoch = cursor.i16()
+            producer.batches[0].last_sequence = cursor.i32()
+            producer.batches[0].last_offset = cursor.i64()
+            producer.batches[0].offset_delta = cursor.i32()
+            producer.last_timestamp = cursor.i64()
+            producer.batches[0].timestamp = producer.last_timestamp
+            producer.coordinator_epoch = cursor.i32()
+            producer.txn_first_offset = cursor.i64()
+            producer.newest = 0
+            producer.count = 1 if producer.batches[0].last_offset >= 0 else 0
+        self.find_first_undecided()
+        if now_ms >= 0:
+            self.expire(now_ms, expiration_ms)

@@ -1,0 +1,45 @@
+from libc.stdint cimport int32_t, int64_t, uint8_t
+
+from broker_cy.storage.index cimport OffsetIndex, TimeIndex
+from broker_cy.wire.batch cimport BatchHeader
+
+# Bounds the descriptors that segments hold open: beyond `limit`, opening one closes another that was not used lately.
+cdef class OpenFiles:
+    cdef readonly Py_ssize_t limit
+    cdef list segments
+    cdef Py_ssize_t hand
+    cdef int admit(self, Segment segment) except -1
+
+cdef enum:
+    TIMESTAMP_UNKNOWN = -2          # not read from the files yet; -1 is Kafka's "no timestamp"
+
+# One segment: `<base offset>.log` and its indexes. The descriptor is opened on first use and may be closed while pins == 0.
+cdef class Segment:
+    cdef readonly object directory      # str, shared by all of a log
+    cdef readonly int64_t base_offset
+    cdef readonly int64_t size          # bytes that are written and may be read
+    cdef int64_t staged_size            # size, and what is staged after it: size <= staged_size
+    cdef readonly OffsetIndex offsets
+    cdef readonly TimeIndex times
+    cdef list pending_aborts            # entries for the .txnindex that wait for the next write; None where there are none
+    cdef OpenFiles open_files
+    cdef int fd                         # -1 while closed
+    cdef int pins                       # slices that use fd
+    cdef bint recently_used
+    cdef readonly bint deleted          # its files are renamed or gone: closed for good once pins == 0
+    # What the next index entry and the next roll depend on.
+    cdef int64_t bytes_since_index
+    cdef int64_t max_timestamp          # TIMESTAMP_UNKNOWN until ensure_timestamps
+    cdef int64_t max_timestamp_offset
+    cdef int64_t rolling_timestamp      # largest timestamp of the first batch; TIMESTAMP_UNKNOWN until it is read
+    cdef int64_t created_ms
+
+    cdef int descriptor(self) except -1
+    cdef int close_fd(self) except -1
+    cdef int unpin(self) except -1
+    cdef int ensure_timestamps(self) except -1
+    # First batch whose last offset is >= `offset`, from `start` (the start of a batch) and before `end`: 1, or 0 where there is none.
+    cdef int find_batch(
+        self, int64_t offset, int64_t start, int64_t end, int64_t* position, BatchHeader* header
+    ) except -1
+    cdef int64_t start_position(self, int64_t offset) except -1

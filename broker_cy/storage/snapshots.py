@@ -1,0 +1,26 @@
+"""Producer state files of a log: `<offset>.snapshot` holds the state of everything before that offset."""
+
+import os
+from contextlib import suppress
+
+from broker_cy.storage.atomic import write_atomically
+
+SUFFIX = ".snapshot"
+# 46 bytes a producer: two million.
+SIZE_MAX_BYTES = 100 << 20
+
+
+def path_of(directory: str, offset: int) -> str:
+    """Path of the snapshot taken at `offset`."""
+    return f"{directory}/{offset:020d}{SUFFIX}"
+
+
+def write(directory: str, offset: int, data: bytes, *, sync: bool = False) -> None:
+    """Write the snapshot (ProducerState.encode) taken at `offset`; raises OSError."""
+    write_atomically(path_of(directory, offset), data, sync=sync)
+
+
+def remove(directory: str, offset: int) -> None:
+    """Remove the snapshot taken at `offset`, if there is one."""
+    with suppress(FileNotFoundError):
+        os.unlink(path_of(directory, offset))

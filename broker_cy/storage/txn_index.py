@@ -1,0 +1,64 @@
+"""The `.txnindex` of a segment: transactions whose abort marker lies in it.
+
+34 bytes each, big endian: version i16 (0), then as i64 producer id, first offset, last offset (of the marker) and last
+stable offset.
+"""
+
+import os
+import struct
+from collections.abc import Iterable
+
+ENTRY = struct.Struct(">hqqqq")
+VERSION = 0
+# (producer id, first offset, last offset, last stable offset)
+AbortedTransaction = tuple[int, int, int, int]
+
+
+def path_of(directory: str, base_offset: int) -> str:
+    """Path of the index of the segment at `base_offset`; the file is there only if a transaction was aborted."""
+    return f"{directory}/{base_offset:020d}.txnindex"
+
+
+def append(directory: str, base_offset: int, entries: Iterable[AbortedTransaction]) -> None:
+    """Add entries; raises OSError."""
+    data = b"".join(ENTRY.pack(VERSION, *entry) for entry in entries)
+    fd = os.open(path_of(directory, base_offset), os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+    try:
+        while data:
+            data = data[os.write(fd, data) :]
+    finally:
+        os.close(fd)
+
+
+def read(directory: str, base_offset: int) -> list[AbortedTransaction]:
+    """Entries in order of their markers; raises ValueError where the file is not an index."""
+    path = path_of(directory, base_offset)
+    try:
+        with open(path, "rb") as file:
+            data = file.read()
+    except FileNotFoundError:
+        return []
+    if len(data) % ENTRY.size:
+        raise ValueError(f"{path} has {len(data)} bytes, which is no multiple of {ENTRY.size}")
+    entries: list[AbortedTransaction] = []
+    for version, producer_id, first, last, stable in ENTRY.iter_unpack(data):
+        if version != VERSION or first > last:
+            raise ValueError(f"{path}: entry {len(entries)} is not a transaction of version {VERSION}")
+        entries.append((producer_id, first, last, stable))
+    return entries
+
+
+def truncate_to(directory: str, base_offset: int, offset: int) -> None:
+    """Drop the entries whose marker is at `offset` or later; raises OSError."""
+    path = path_of(directory, base_offset)
+    try:
+        fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return
+    try:
+        keep = 0
+        while len(raw := os.pread(fd, ENTRY.size, keep)) == ENTRY.size and ENTRY.unpack(raw)[3] < offset:
+            keep += ENTRY.size
+        os.ftruncate(fd, keep)
+    finally:
+        os.close(fd)

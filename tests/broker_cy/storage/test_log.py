@@ -1,0 +1,91 @@
+"""The log: what was appended is read back, segments roll as in Kafka, reads keep their limits, a full disk undoes a write."""
+
+import errno
+import os
+
+import pytest
+
+from broker_cy.core.errors import ErrorCode
+from broker_cy.storage import disk
+from broker_cy.storage.errors import OffsetOutOfRange, StorageError
+from broker_cy.storage.log import Log
+from broker_cy.storage.log_config import LogConfig
+
+from .batches import batch, split
+
+
+@pytest.fixture
+def directory(tmp_path):
+    return str(tmp_path / "t-0")
+
+
+def read_all(log, start=None, max_bytes=1_000):
+    offset = log.log_start_offset if start is None else start
+    found = []
+    while offset < log.written_end_offset:
+        part = log.read_slice(offset, max_bytes=max_bytes)
+        batches = split(part.read())
+        assert batches, "a slice holds at least one whole batch"
+        found += batches
+        offset = batches[-1][1] + 1
+    return found
+
+
+def test_batches_are_read_back_across_segments(directory):
+    """A consumer loses or repeats records where a segment ends."""
+    log = Log.create(directory, "t", 0, LogConfig(segment_bytes=3_000, index_interval_bytes=300), 0)
+    written = []
+    for number in range(200):
+        data = batch(log.log_end_offset, 1 + number % 3, size=number % 90, timestamp=1_000 + number)
+        written.append(data)
+        log.append(data, 5)
+    assert len(log.segments) > 5
+    assert [data for _, _, data in read_all(log)] == written
+    # From any offset inside, the batch that holds it comes first.
+    for offset in range(log.log_end_offset):
+        base, last, _ = split(log.read_slice(offset, max_bytes=1).read())[0]
+        assert base <= offset <= last
+
+
+def test_limits_of_a_read(directory):
+    """A consumer sees records above the high watermark, or nothing at all because its limit is below one batch (KIP-74)."""
+    log = Log.create(directory, "t", 0, LogConfig(), 0)
+    for _ in range(10):
+        log.append(batch(log.log_end_offset, 2, size=100), 5)
+    one = 61 + 100
+    assert log.read_slice(0, max_bytes=10).size == one
+    assert log.read_slice(0, max_bytes=10, at_least_one=False) is None
+    assert log.read_slice(0, max_bytes=one + 10).size == one + 10
+    assert log.read_slice(0, 6, max_bytes=10_000).size == 3 * one
+    assert log.read_slice(0, 0) is None
+    assert log.read_slice(20) is None
+    for offset in (-1, 21):
+        with pytest.raises(OffsetOutOfRange) as raised:
+            log.read_slice(offset)
+        assert raised.value.code == ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+def test_a_full_disk_undoes_everything_staged(directory):
+    """With a full disk the broker serves half a batch, or answers an offset that a later record gets too."""
+    log = Log.create(directory, "t", 0, LogConfig(segment_bytes=2_000), 0)
+    for _ in range(20):
+        log.append(batch(log.log_end_offset, producer_id=7, producer_epoch=0, sequence=log.log_end_offset), 5)
+    before = read_all(log)
+    files = sorted(os.listdir(directory))
+    many = b"".join(
+        batch(20 + i, size=50, leader_epoch=3, producer_id=7 + i % 2, producer_epoch=0, sequence=20 + i)
+        for i in range(60)
+    )
+    for budget in range(0, len(many), 97):
+        disk.set_write_budget(budget, errno.ENOSPC)
+        try:
+            with pytest.raises(StorageError):
+                log.append(many, 6)
+        finally:
+            disk.set_write_budget(-1, 0)
+        assert (log.log_end_offset, log.written_end_offset, log.leader_epoch) == (20, 20, 0)
+        assert os.path.getsize(log.active.path) == log.active.size
+        assert read_all(log) == before
+        assert sorted(os.listdir(directory)) == files
+    log.append(many, 6)
+    assert b"".join(data for _, _, data in read_all(log)[20:]) == many
