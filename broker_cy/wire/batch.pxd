@@ -1,5 +1,7 @@
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t
 
+from broker_cy.wire.walk cimport WalkResult
+
 cdef enum:
     BATCH_OVERHEAD_BYTES = 12       # base offset and length: what `length` does not count
     BATCH_HEADER_BYTES = 61         # up to and with the record count
@@ -11,6 +13,13 @@ cdef enum:
     ATTRIBUTE_TRANSACTIONAL = 0x10
     ATTRIBUTE_CONTROL = 0x20
     ATTRIBUTE_DELETE_HORIZON = 0x40
+
+cdef enum:
+    TIMESTAMP_CREATE_TIME = 0
+    TIMESTAMP_LOG_APPEND_TIME = 1
+
+cdef enum:
+    CODEC_AS_PRODUCED = -1          # ValidationRules.target_codec for compression.type=producer
 
 # Header of a record batch, magic 2, in host byte order. `length` counts what follows it: the batch is length + 12 bytes.
 cdef struct BatchHeader:
@@ -28,7 +37,71 @@ cdef struct BatchHeader:
     int32_t base_sequence
     int32_t count
 
+# What a produced batch must satisfy: the topic's settings, and the request's version.
+cdef struct ValidationRules:
+    int8_t timestamp_type           # message.timestamp.type
+    int64_t before_max_ms           # message.timestamp.before.max.ms
+    int64_t after_max_ms            # message.timestamp.after.max.ms
+    int32_t max_message_bytes       # max.message.bytes
+    bint compacted                  # cleanup.policy has compact
+    int8_t target_codec             # compression.type: CODEC_AS_PRODUCED, or 0-4
+    int16_t produce_version         # of the request; zstd is refused before 7
+
+# Why a batch was refused; wire/rejection.py turns it into words.
+cdef enum BatchFault:
+    BATCH_OK = 0
+    BATCH_MISSING = 1               # no whole batch in the field
+    BATCH_LENGTH_TOO_SMALL = 2
+    BATCH_BAD_MAGIC = 3
+    BATCH_OLD_MAGIC = 4
+    BATCH_ZSTD_TOO_EARLY = 5
+    BATCH_SECOND = 6                # another one follows
+    BATCH_BASE_OFFSET = 7
+    BATCH_TOO_LARGE = 8
+    BATCH_NO_HEADER = 9             # shorter than a header
+    BATCH_CRC = 10
+    BATCH_CODEC = 11
+    BATCH_OFFSET_RANGE = 12
+    BATCH_COUNT = 13
+    BATCH_COUNT_MISMATCH = 14
+    BATCH_CONTROL = 15
+    BATCH_SEQUENCE = 16
+    BATCH_PAYLOAD = 17              # does not decompress
+    BATCH_PAYLOAD_TOO_LARGE = 18    # decompresses to too much
+    BATCH_RECORD_BOUNDS = 19        # a record's structure, see `walk`
+    BATCH_OFFSET_DELTAS = 20        # compressed, and the offset deltas are not 0, 1, 2, ...
+    BATCH_RECORDS = 21              # records that are sound but not allowed: see rejection()
+
+cdef struct BatchVerdict:
+    int16_t error                   # Kafka's code; 0: accepted
+    int16_t fault                   # a BatchFault
+    int32_t size                    # bytes of the batch: what follows it in the field (less than a batch) is to be ignored
+    int64_t detail                  # the value at fault, where one number says it
+    int64_t max_timestamp           # of the batch as it is to be stored; now_ms for LogAppendTime
+    bint rebuild                    # to be stored as rebuild_batch() makes it: target codec differs, or offset deltas have gaps
+    WalkResult walk
+
 # Reads the header at `p`, of which `n` bytes may be looked at. Returns 0, or -1 when n < 61, or `length` does not fit in n or is
 # too small for a header. The magic and everything else is the caller's to judge: for magic 0 and 1 the fields after it mean
 # nothing.
 cdef int parse_header(const uint8_t* p, Py_ssize_t n, BatchHeader* out) noexcept nogil
+
+# Judges the n bytes of one partition's `records` field as a Kafka 4.3 leader does. Returns 0 and fills `h` when the batch is
+# accepted, 1 when it is refused (verdict.error and .fault say why; rejection() says it in words). An accepted batch whose max
+# timestamp is not its records' (or whose topic has LogAppendTime) is corrected in place, with a new checksum, in `p` and in `h`.
+# Uncompressed batches make no Python object; compressed ones are decompressed into one buffer (compression.decompressed_limit).
+# Raises MemoryError only.
+cdef int validate_batch(
+    uint8_t* p, Py_ssize_t n, BatchHeader* h, const ValidationRules* rules, int64_t now_ms, BatchVerdict* verdict
+) except -1
+
+# The Rejection (wire/rejection.py) of a batch that validate_batch has just refused with the same arguments.
+cdef object rejection(
+    const uint8_t* p, Py_ssize_t n, const ValidationRules* rules, int64_t now_ms, const BatchVerdict* verdict, object topic_partition
+)
+
+# Sets the base offset and leader epoch, which the checksum does not cover. `p` has at least 61 bytes.
+cdef void stamp_offset_epoch(uint8_t* p, int64_t base_offset, int32_t leader_epoch) noexcept nogil
+
+# Sets timestamp type and max timestamp, in `p` (size bytes) and `h`, and recomputes the checksum if anything changed.
+cdef void stamp_timestamp(uint8_t* p, Py_ssize_t size, BatchHeader* h, int8_t timestamp_type, int64_t max_timestamp) noexcept nogil

@@ -1,0 +1,338 @@
+"""The codecs of record batches, in the framings Kafka's clients send.
+
+| id | codec  | framing read | framing written |
+|----|--------|--------------|-----------------|
+| 1  | gzip   | RFC 1952, several members | one member |
+| 2  | snappy | raw block (librdkafka, Go); snappy-java's stream (Java, Python) | snappy-java's, blocks of 32 KiB |
+| 3  | lz4    | LZ4 frame, version 1, independent blocks | blocks of 64 KiB, no checksums |
+| 4  | zstd   | RFC 8878, several frames | one frame |
+
+snappy-java's stream: magic `82 "SNAPPY" 00`, version int32, oldest compatible version int32, then raw blocks with an
+int32 length in front; several such streams may follow each other. LZ4 frames with linked blocks are refused, as Kafka's
+own reader does.
+
+Nothing is allocated for a size that was only claimed: before decoding, an upper bound is worked out from the block
+structure that is really there, and `limit` caps it.
+"""
+
+import struct
+import zlib
+from collections.abc import Callable
+from enum import IntEnum
+
+import cramjam
+from cramjam import lz4, snappy, zstd
+
+Buffer = bytes | bytearray | memoryview
+
+
+class Codec(IntEnum):
+    """Bits 0-2 of a batch's attributes."""
+
+    NONE = 0
+    GZIP = 1
+    SNAPPY = 2
+    LZ4 = 3
+    ZSTD = 4
+
+
+class CorruptPayload(ValueError):
+    """The compressed bytes are not what their codec writes."""
+
+
+class PayloadTooLarge(ValueError):
+    """The payload decompresses to more bytes than the caller allows."""
+
+
+_FLOOR_BYTES = 128 << 20
+_RATIO = 32
+
+
+def decompressed_limit(compressed_bytes: int) -> int:
+    """How far a batch from the network may expand: 128 MiB, or 32 times its size where that is more, below 2 GiB.
+
+    Kafka has no such bound. Ordinary data stays far below it (1 MiB of zstd is seldom more than 20 MiB of records);
+    what reaches it is a batch made to exhaust the broker. Java clients could not hold more than 2 GiB anyhow.
+    """
+    return min(max(_FLOOR_BYTES, _RATIO * compressed_bytes), (1 << 31) - 1)
+
+
+def decompress(codec: int, payload: Buffer, limit: int) -> memoryview:
+    """The records of a batch, at most `limit` bytes.
+
+    Raises CorruptPayload; PayloadTooLarge beyond `limit`; ValueError for an unknown codec.
+    """
+    reader = _READERS.get(codec)
+    if reader is None:
+        raise ValueError(f"compression codec {codec} is not one of 0 (none), 1 (gzip), 2 (snappy), 3 (lz4), 4 (zstd)")
+    view = memoryview(payload).cast("B")
+    try:
+        return reader(view, limit)
+    except (cramjam.DecompressionError, zlib.error, OSError, struct.error) as error:
+        raise CorruptPayload(f"{Codec(codec).name.lower()} payload of {len(view)} bytes: {error}") from error
+
+
+def compress(codec: int, data: Buffer, level: int | None = None) -> bytes:
+    """`data` in the framing above.
+
+    `level` counts as Kafka's `compression.<codec>.level`: gzip -1 (default) and 1..9, lz4 1..17, zstd -131072..22; None
+    is Kafka's default, and snappy has no levels. Raises ValueError for an unknown codec or a level outside its range.
+    """
+    writer = _WRITERS.get(codec)
+    if writer is None:
+        raise ValueError(f"compression codec {codec} is not one of 0 (none), 1 (gzip), 2 (snappy), 3 (lz4), 4 (zstd)")
+    return writer(memoryview(data).cast("B"), level)
+
+
+def _check_level(name: str, level: int, lowest: int, highest: int) -> int:
+    if not lowest <= level <= highest:
+        raise ValueError(f"{name} level {level} is outside {lowest}..{highest}")
+    return level
+
+
+def _too_large(limit: int) -> PayloadTooLarge:
+    return PayloadTooLarge(f"the batch decompresses to more than {limit} bytes")
+
+
+def _read_none(view: memoryview, limit: int) -> memoryview:
+    if len(view) > limit:
+        raise _too_large(limit)
+    return view
+
+
+def _write_none(view: memoryview, level: int | None) -> bytes:
+    return bytes(view)
+
+
+# gzip
+
+_GZIP_MAGIC = b"\x1f\x8b"
+_GZIP_WINDOW = 31  # zlib: 15 bits of window, gzip wrapper
+
+
+def _read_gzip(view: memoryview, limit: int) -> memoryview:
+    parts = []
+    size = 0
+    rest: Buffer = view
+    while True:
+        member = zlib.decompressobj(_GZIP_WINDOW)
+        part = member.decompress(rest, limit - size + 1)
+        size += len(part)
+        if size > limit:
+            raise _too_large(limit)
+        if not member.eof:
+            raise CorruptPayload(f"gzip payload of {len(view)} bytes: it ends before its stream does")
+        parts.append(part)
+        rest = member.unused_data
+        # Java's reader takes what follows a member for the end unless another member starts there.
+        if not rest.startswith(_GZIP_MAGIC):
+            return memoryview(parts[0] if len(parts) == 1 else b"".join(parts))
+
+
+def _write_gzip(view: memoryview, level: int | None) -> bytes:
+    level = -1 if level is None else level
+    deflater = zlib.compressobj(-1 if level == -1 else _check_level("gzip", level, 1, 9), zlib.DEFLATED, _GZIP_WINDOW)
+    return deflater.compress(view) + deflater.flush()
+
+
+# snappy
+
+_XERIAL_MAGIC = b"\x82SNAPPY\x00"
+_XERIAL_HEADER = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)  # version, oldest compatible version
+_XERIAL_HEADER_BYTES = len(_XERIAL_HEADER)
+_XERIAL_BLOCK_BYTES = 32 * 1024
+# A copy element makes at most 64 bytes of 3, a literal makes less than it takes: no input grows by more than this.
+_SNAPPY_RATIO_MAX = 22
+
+
+def _read_snappy_block(block: memoryview, room: int, limit: int) -> bytearray:
+    size = snappy.decompress_raw_len(block)
+    if size > _SNAPPY_RATIO_MAX * len(block):
+        raise CorruptPayload(f"snappy block of {len(block)} bytes claims to hold {size}")
+    if size > room:
+        raise _too_large(limit)
+    out = bytearray(size)
+    if size and snappy.decompress_raw_into(block, out) != size:
+        raise CorruptPayload(f"snappy block of {len(block)} bytes holds fewer than the {size} it claims")
+    return out
+
+
+def _read_snappy(view: memoryview, limit: int) -> memoryview:
+    if len(view) == 0:
+        raise CorruptPayload("snappy payload is empty")
+    if view[:8] != _XERIAL_MAGIC:
+        return memoryview(_read_snappy_block(view, limit, limit))
+    out = bytearray()
+    at = 0
+    while at < len(view):
+        if view[at : at + 8] == _XERIAL_MAGIC:
+            if len(view) - at < _XERIAL_HEADER_BYTES:
+                raise CorruptPayload("snappy stream ends inside its header")
+            if (oldest := struct.unpack_from(">i", view, at + 12)[0]) < 1:
+                raise CorruptPayload(f"snappy stream of compatible version {oldest}; 1 is the oldest there is")
+            at += _XERIAL_HEADER_BYTES
+            continue
+        (size,) = struct.unpack_from(">i", view, at)
+        at += 4
+        if not 0 <= size <= len(view) - at:
+            raise CorruptPayload(f"snappy stream has a block of {size} bytes where {len(view) - at} are left")
+        out += _read_snappy_block(view[at : at + size], limit - len(out), limit)
+        at += size
+    return memoryview(out)
+
+
+def _write_snappy(view: memoryview, level: int | None) -> bytes:
+    if level is not None:
+        raise ValueError(f"snappy has no levels, level {level} was given")
+    out = bytearray(_XERIAL_HEADER)
+    for at in range(0, len(view), _XERIAL_BLOCK_BYTES):
+        block = bytes(snappy.compress_raw(view[at : at + _XERIAL_BLOCK_BYTES]))
+        out += struct.pack(">i", len(block))
+        out += block
+    return bytes(out)
+
+
+# lz4
+
+_LZ4_MAGIC = 0x184D2204
+_LZ4_VERSION_MASK, _LZ4_VERSION = 0xC0, 0x40
+_LZ4_INDEPENDENT, _LZ4_BLOCK_SUM, _LZ4_CONTENT_SIZE, _LZ4_CONTENT_SUM, _LZ4_DICTIONARY = 0x20, 0x10, 0x08, 0x04, 0x01
+_LZ4_STORED = 0x8000_0000
+_LZ4_RATIO_MAX = 255
+# Magic, FLG (version 1, independent blocks), BD (64 KiB blocks) and their checksum byte, (xxh32(60 40) >> 8) & 0xff.
+_LZ4_HEADER = struct.pack("<I", _LZ4_MAGIC) + b"\x60\x40\x82"
+_LZ4_BLOCK_BYTES = 64 * 1024
+_LZ4_DEFAULT_LEVEL = 9  # Kafka's default, which stands for the fast compressor
+
+
+def _lz4_extent(view: memoryview) -> tuple[int, int]:
+    """Where the first frame ends, and the most bytes it can hold."""
+    magic, flags, descriptor = struct.unpack_from("<IBB", view)
+    if magic != _LZ4_MAGIC or flags & _LZ4_VERSION_MASK != _LZ4_VERSION:
+        raise CorruptPayload(f"lz4 payload starts with {bytes(view[:6]).hex(' ')}, which is no LZ4 frame of version 1")
+    if not flags & _LZ4_INDEPENDENT:
+        raise CorruptPayload("lz4 frame has linked blocks, which Kafka's clients cannot read")
+    if flags & _LZ4_DICTIONARY or not 4 <= descriptor >> 4 <= 7:
+        raise CorruptPayload(f"lz4 frame descriptor {flags:02x} {descriptor:02x} is not one Kafka's clients read")
+    block_bytes_max = 1 << (8 + 2 * (descriptor >> 4))
+    at = 7 + (8 if flags & _LZ4_CONTENT_SIZE else 0)
+    bound = 0
+    while True:
+        (word,) = struct.unpack_from("<I", view, at)
+        at += 4
+        size = word & ~_LZ4_STORED
+        if size == 0:
+            return at + (4 if flags & _LZ4_CONTENT_SUM else 0), bound
+        if size > block_bytes_max:
+            raise CorruptPayload(f"lz4 block of {size} bytes exceeds the frame's {block_bytes_max}")
+        bound += size if word & _LZ4_STORED else min(block_bytes_max, _LZ4_RATIO_MAX * size)
+        at += size + (4 if flags & _LZ4_BLOCK_SUM else 0)
+
+
+def _read_lz4(view: memoryview, limit: int) -> memoryview:
+    end, bound = _lz4_extent(view)
+    # What follows the first frame is not read, as in Kafka.
+    return _decode_into(lz4.decompress_into, view[:end], bound, limit)
+
+
+def _write_lz4(view: memoryview, level: int | None) -> bytes:
+    slow = level is not None and _check_level("lz4", level, 1, 17) != _LZ4_DEFAULT_LEVEL
+    out = bytearray(_LZ4_HEADER)
+    for at in range(0, len(view), _LZ4_BLOCK_BYTES):
+        plain = view[at : at + _LZ4_BLOCK_BYTES]
+        if slow:
+            block = bytes(lz4.compress_block(plain, mode="high_compression", compression=level, store_size=False))
+        else:
+            block = bytes(lz4.compress_block(plain, store_size=False))
+        if len(block) < len(plain):
+            out += struct.pack("<I", len(block))
+            out += block
+        else:
+            out += struct.pack("<I", len(plain) | _LZ4_STORED)
+            out += plain
+    return bytes(out + bytes(4))
+
+
+# zstd
+
+_ZSTD_MAGIC = 0xFD2FB528
+_ZSTD_SKIPPABLE_MASK, _ZSTD_SKIPPABLE = 0xFFFFFFF0, 0x184D2A50
+_ZSTD_BLOCK_BYTES_MAX = 128 * 1024
+_ZSTD_RLE = 1
+_ZSTD_COMPRESSED = 2
+
+
+_ZSTD_CONTENT_SIZE_OFFSET = 256  # added to content sizes of two bytes
+
+
+def _zstd_frame_extent(view: memoryview, at: int) -> tuple[int, int]:
+    """Where the frame at `at` ends, and the most bytes it can hold (RFC 8878, section 3.1)."""
+    (magic,) = struct.unpack_from("<I", view, at)
+    if magic & _ZSTD_SKIPPABLE_MASK == _ZSTD_SKIPPABLE:
+        return at + 8 + int(struct.unpack_from("<I", view, at + 4)[0]), 0
+    if magic != _ZSTD_MAGIC:
+        raise CorruptPayload(f"zstd payload has {magic:#010x} where a frame starts, at byte {at}")
+    descriptor = int(struct.unpack_from("B", view, at + 4)[0])
+    single_segment = bool(descriptor & 0x20)
+    content_size_bytes = (int(single_segment), 2, 4, 8)[descriptor >> 6]
+    at += 5 + (not single_segment) + (0, 1, 2, 4)[descriptor & 3]
+    claimed = int.from_bytes(view[at : at + content_size_bytes], "little")
+    claimed += _ZSTD_CONTENT_SIZE_OFFSET if content_size_bytes == 2 else 0
+    at += content_size_bytes
+    bound = 0
+    last = False
+    while not last:
+        low, high = struct.unpack_from("<BH", view, at)
+        header = low | high << 8
+        last = bool(header & 1)
+        kind, size = header >> 1 & 3, header >> 3
+        at += 3 + (1 if kind == _ZSTD_RLE else size)
+        bound += _ZSTD_BLOCK_BYTES_MAX if kind == _ZSTD_COMPRESSED else size
+    # The decoder refuses a frame that does not hold what it claims, so a smaller claim may be believed.
+    return at + (4 if descriptor & 0x04 else 0), min(bound, claimed) if content_size_bytes else bound
+
+
+def _read_zstd(view: memoryview, limit: int) -> memoryview:
+    at = bound = 0
+    while at < len(view):
+        at, extent = _zstd_frame_extent(view, at)
+        bound += extent
+    return _decode_into(zstd.decompress_into, view, bound, limit)
+
+
+def _write_zstd(view: memoryview, level: int | None) -> bytes:
+    return bytes(zstd.compress(view, level=3 if level is None else _check_level("zstd", level, -131072, 22)))
+
+
+# What cramjam says when the output does not fit (the text of Rust's io::ErrorKind::WriteZero in write_all).
+_ROOM_IS_FULL = "failed to write whole buffer"
+
+
+def _decode_into(decoder: Callable[[Buffer, Buffer], int], view: memoryview, bound: int, limit: int) -> memoryview:
+    # One byte more than allowed, so that "exactly the limit" and "more" can be told apart.
+    room = bytearray(min(bound, limit + 1))
+    try:
+        size = decoder(view, room)
+    except cramjam.DecompressionError as error:
+        if bound > limit and str(error) == _ROOM_IS_FULL:
+            raise _too_large(limit) from None
+        raise
+    if size > limit:
+        raise _too_large(limit)
+    return memoryview(room)[:size]
+
+
+_READERS: dict[int, Callable[[memoryview, int], memoryview]] = {
+    Codec.NONE: _read_none,
+    Codec.GZIP: _read_gzip,
+    Codec.SNAPPY: _read_snappy,
+    Codec.LZ4: _read_lz4,
+    Codec.ZSTD: _read_zstd,
+}
+_WRITERS: dict[int, Callable[[memoryview, int | None], bytes]] = {
+    Codec.NONE: _write_none,
+    Codec.GZIP: _write_gzip,
+    Codec.SNAPPY: _write_snappy,
+    Codec.LZ4: _write_lz4,
+    Codec.ZSTD: _write_zstd,
+}

@@ -1,0 +1,127 @@
+"""What a producer is told about a refused batch: Kafka's error code, a message, and the records at fault.
+
+Kafka sends a message only with errors of single records, in the words used here; its refusals of whole batches carry
+the code alone, and here the value and what is allowed besides. The numbers of `fault`, `kind` and walk status are the
+enums BatchFault (batch.pxd), FaultKind and WalkStatus (walk.pxd).
+"""
+
+from typing import NamedTuple
+
+from broker_cy.core.errors import ErrorCode
+
+
+class Accepted(NamedTuple):
+    """A batch that may be appended."""
+
+    size_bytes: int
+    max_timestamp: int
+    rebuild: bool
+    is_transactional: bool
+
+
+class Rejection(NamedTuple):
+    """A batch that may not. `record_errors`: (index in the batch, reason), for RecordErrors of Produce v8 and later."""
+
+    code: ErrorCode
+    message: str
+    record_errors: list[tuple[int, str]]
+
+
+class RecordFault(NamedTuple):
+    """One record that is sound but not allowed."""
+
+    place: int
+    kind: int
+    offset: int
+    timestamp: int
+    key_bytes: int
+    value_bytes: int
+    compressed: bool
+
+
+class WalkStop(NamedTuple):
+    """Where a walk over records ended and why."""
+
+    status: int
+    record: int
+    detail: int
+    room: int
+
+
+_BATCH = {
+    1: "there is no whole record batch in its {detail} bytes; exactly one is required",
+    2: "it has length {detail}; the smallest there is is 14",
+    3: "it has magic {detail}; only 2 is accepted",
+    4: "it has magic {detail}; only 2 is accepted",
+    5: "zstd needs Produce version 7 or later, this request has version {detail}",
+    6: "there is more than one record batch; exactly one is required",
+    7: "it has base offset {detail}; a producer must send 0",
+    8: "it has {size} bytes; max.message.bytes is {detail}",
+    9: "it has {detail} bytes; its header alone takes 61",
+    10: "it is corrupt: its checksum is not the {detail:#010x} that its bytes have",
+    11: "it has compression codec {detail}; allowed are 0 (none), 1 (gzip), 2 (snappy), 3 (lz4), 4 (zstd)",
+    12: "it has last offset delta {detail}; it must be its record count less 1",
+    13: "it has record count {detail}; at least 1 is required",
+    14: "it has record count {detail}, which is not its last offset delta plus 1",
+    15: "it is a control batch, which clients may not write",
+    16: "it has a producer id but base sequence {detail}; it must not be negative",
+    17: "its {detail} compressed bytes do not decompress",
+    18: "it decompresses to more than {detail} bytes",
+    20: "it is compressed and its offset deltas are not 0, 1, 2 and so on",
+}
+_RECORD_BOUNDS = 19
+
+_RECORD = {
+    1: "record {stop.record} has a length of {stop.detail} where {stop.room} bytes are left",
+    2: "record {stop.record} has a field that does not fit in it",
+    3: "record {stop.record} has {stop.detail} headers in {stop.room} bytes, or one without a key",
+    4: "record {stop.record} has a length of {stop.detail} but fields of {stop.room} bytes",
+    5: "it has {stop.detail} bytes behind its {stop.record} records",
+}
+
+_NO_KEY, _TIMESTAMP, _TIMESTAMP_TYPE = 1, 2, 3
+_SHOWN_MAX = 3
+
+
+def explain(
+    code: int, fault: int, detail: int, size: int, walk: tuple[int, int, int, int], topic_partition: str
+) -> Rejection:
+    """The refusal of a whole batch."""
+    if fault == _RECORD_BOUNDS:
+        reason = _RECORD[walk[0]].format(stop=WalkStop(*walk))
+    else:
+        reason = _BATCH[fault].format(detail=detail, size=size)
+    return Rejection(ErrorCode(code), f"Record batch for {topic_partition} refused: {reason}", [])
+
+
+def _reason(fault: RecordFault, allowed_ms: tuple[int, int], topic_partition: str) -> str:
+    if fault.kind == _NO_KEY:
+        return f"Compacted topic cannot accept message without key in topic partition {topic_partition}"
+    if fault.kind == _TIMESTAMP:
+        return (
+            f"Timestamp {fault.timestamp} of message with offset {fault.offset} is out of range. "
+            f"The timestamp should be within [{allowed_ms[0]}, {allowed_ms[1]}]"
+        )
+    # Kafka prints its record class, which knows -1 for null only where the batch was compressed.
+    name = "PartialDefaultRecord" if fault.compressed else "DefaultRecord"
+    key, value = (n if fault.compressed else max(n, 0) for n in (fault.key_bytes, fault.value_bytes))
+    return (
+        f"Invalid timestamp type in message {name}(offset={fault.offset}, timestamp={fault.timestamp}, "
+        f"key={key} bytes, value={value} bytes). Producer should not set timestamp type to LogAppendTime."
+    )
+
+
+def explain_records(
+    code: int, total: int, faults: list[RecordFault], allowed_ms: tuple[int, int], topic_partition: str
+) -> Rejection:
+    """The refusal of a batch because of `total` of its records, of which `faults` are told."""
+    errors = [(fault.place, _reason(fault, allowed_ms, topic_partition)) for fault in faults]
+    if code == ErrorCode.INVALID_TIMESTAMP:
+        message = "One or more records have been rejected due to invalid timestamp"
+    else:
+        shown = ", ".join(f"RecordError(batchIndex={place}, message='{why}')" for place, why in errors[:_SHOWN_MAX])
+        message = (
+            f"One or more records have been rejected due to {total} record errors in total, "
+            f"and only showing the first three errors at most: [{shown}]"
+        )
+    return Rejection(ErrorCode(code), message, errors)

@@ -1,0 +1,49 @@
+from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t
+
+# Why a walk stopped.
+cdef enum WalkStatus:
+    WALK_OK = 0
+    WALK_LENGTH = 1             # a record's length is negative or reaches past the end
+    WALK_FIELD = 2              # a field runs past the end of its record, or a varint is too long
+    WALK_HEADERS = 3            # a negative or impossible number of headers, or a header without a key
+    WALK_SIZE = 4               # the fields end before the record does
+    WALK_REMAINING = 5          # bytes are left behind the last record
+
+# What is wrong with a record that is sound in itself.
+cdef enum FaultKind:
+    FAULT_NO_KEY = 1            # no key, and the topic is compacted
+    FAULT_TIMESTAMP = 2         # outside the limits before and after now
+    FAULT_TIMESTAMP_TYPE = 3    # the producer marked the batch as LogAppendTime
+
+cdef struct RecordFault:
+    int32_t index               # place in the batch, from 0
+    int32_t kind                # a FaultKind
+    int32_t offset_delta
+    int32_t key_size            # -1: null
+    int32_t value_size
+    int64_t timestamp
+
+cdef struct WalkRules:
+    int64_t base_timestamp
+    int64_t append_time_ms      # every record's timestamp, if append_time_set
+    bint append_time_set        # the batch says LogAppendTime: its max timestamp counts for each record
+    bint create_time            # the topic's timestamps are the producer's, and are checked
+    bint key_required
+    int64_t now_ms
+    int64_t before_max_ms
+    int64_t after_max_ms
+    RecordFault* faults         # room for fault_capacity faults, or NULL to count only
+    int32_t fault_capacity
+
+cdef struct WalkResult:
+    int32_t status              # a WalkStatus
+    int32_t records             # walked whole; the record with this index is at fault, if one is
+    int64_t detail              # WALK_LENGTH, WALK_REMAINING: the length or number of bytes; WALK_HEADERS: the number
+    int64_t room                # bytes there were for it
+    int64_t max_timestamp       # -1 where no record has a greater one
+    int32_t faults              # all, also those without room
+    bint timestamp_faults       # one of them is about a timestamp
+    bint consecutive            # the offset deltas are 0, 1, 2, ...
+
+# Walks `count` records in the n bytes at p. Returns result.status.
+cdef int walk_records(const uint8_t* p, Py_ssize_t n, int32_t count, const WalkRules* rules, WalkResult* result) noexcept nogil

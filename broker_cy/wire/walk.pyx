@@ -1,0 +1,169 @@
+"""The walk over the (uncompressed) records of a batch, magic 2: bounds, keys, timestamps, offset deltas. No Python object is made.
+
+    Record => length: varint          of what follows
+              attributes: int8        unused
+              timestamp_delta: varlong
+              offset_delta: varint
+              key_length: varint      -1: null
+              key
+              value_length: varint    -1: null
+              value
+              headers: varint count, then (key_length: varint, key, value_length: varint (-1: null), value) each
+
+What Kafka checks per record is in its LogValidator.validateRecord and DefaultRecord.readFrom. Each field is read within the end
+of its own record, so that a field can never reach into the next one.
+"""
+
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
+
+from broker_cy.core.cursor cimport get_varint, get_varlong
+
+
+cdef inline const uint8_t* varint(const uint8_t* p, const uint8_t* end, int32_t* out) noexcept nogil:
+    # One and two bytes inline: that is every field of an ordinary record. NULL where there is no varint.
+    cdef uint8_t first
+    if p + 1 < end:
+        first = p[0]
+        if first < 0x80:
+            out[0] = (first >> 1) ^ -<int32_t>(first & 1)
+            return p + 1
+        if p[1] < 0x80:
+            out[0] = (((first & 0x7F) >> 1) | (<int32_t>p[1] << 6)) ^ -<int32_t>(first & 1)
+            return p + 2
+    if get_varint(&p, end, out) != 0:
+        return NULL
+    return p
+
+
+cdef inline const uint8_t* varlong(const uint8_t* p, const uint8_t* end, int64_t* out) noexcept nogil:
+    cdef uint8_t first
+    if p < end:
+        first = p[0]
+        if first < 0x80:
+            out[0] = (first >> 1) ^ -<int64_t>(first & 1)
+            return p + 1
+    if get_varlong(&p, end, out) != 0:
+        return NULL
+    return p
+
+
+cdef inline const uint8_t* sized(const uint8_t* p, const uint8_t* end, int32_t* size) noexcept nogil:
+    # A length and that many bytes; a negative length is null. NULL where they do not fit.
+    p = varint(p, end, size)
+    if p == NULL or size[0] > end - p:
+        return NULL
+    return p + size[0] if size[0] > 0 else p
+
+
+cdef const uint8_t* walk_headers(const uint8_t* p, const uint8_t* end, int32_t count, WalkResult* result) noexcept nogil:
+    cdef int32_t size = 0
+    result.detail = count
+    result.room = end - p
+    if count < 0 or count > end - p:
+        result.status = WALK_HEADERS
+        return NULL
+    while count > 0:
+        count -= 1
+        p = sized(p, end, &size)
+        if p != NULL and size < 0:
+            result.status = WALK_HEADERS
+            return NULL
+        if p != NULL:
+            p = sized(p, end, &size)
+        if p == NULL:
+            result.status = WALK_FIELD
+            return NULL
+    return p
+
+
+cdef void note_fault(const WalkRules* rules, WalkResult* result, RecordFault* fault) noexcept nogil:
+    if rules.faults != NULL and result.faults < rules.fault_capacity:
+        rules.faults[result.faults] = fault[0]
+    result.faults += 1
+    if fault.kind != FAULT_NO_KEY:
+        result.timestamp_faults = True
+
+
+cdef inline int fault_of(const WalkRules* rules, int32_t key_size, int64_t timestamp) noexcept nogil:
+    cdef int64_t age
+    if rules.key_required and key_size < 0:
+        return FAULT_NO_KEY
+    if rules.create_time and timestamp != -1:
+        # Wraps like Java's long where a timestamp is absurd: both comparisons are then Kafka's too.
+        age = <int64_t>(<uint64_t>rules.now_ms - <uint64_t>timestamp)
+        if age > rules.before_max_ms or <int64_t>(0 - <uint64_t>age) > rules.after_max_ms:
+            return FAULT_TIMESTAMP
+    elif rules.append_time_set:
+        return FAULT_TIMESTAMP_TYPE
+    return 0
+
+
+cdef int walk_records(const uint8_t* p, Py_ssize_t n, int32_t count, const WalkRules* rules, WalkResult* result) noexcept nogil:
+    cdef const uint8_t* end = p + n
+    cdef const uint8_t* record_end
+    cdef int32_t length = 0, offset_delta = 0, key_size = 0, value_size = 0, headers = 0
+    cdef int32_t index = 0
+    cdef int64_t timestamp_delta = 0, timestamp
+    cdef int64_t max_timestamp = -1
+    cdef uint64_t deltas_off = 0
+    cdef int kind
+    cdef RecordFault fault
+    result.status = WALK_OK
+    result.records = 0
+    result.detail = 0
+    result.room = 0
+    result.faults = 0
+    result.timestamp_faults = False
+    while index < count:
+        result.records = index
+        p = varint(p, end, &length)
+        if p == NULL or length < 1 or length > end - p:
+            result.status = WALK_LENGTH
+            result.detail = length if p != NULL else 0
+            result.room = end - p if p != NULL else 0
+            return result.status
+        record_end = p + length
+        p = varlong(p + 1, record_end, &timestamp_delta)
+        if p != NULL:
+            p = varint(p, record_end, &offset_delta)
+        if p != NULL:
+            p = sized(p, record_end, &key_size)
+        if p != NULL:
+            p = sized(p, record_end, &value_size)
+        if p != NULL:
+            p = varint(p, record_end, &headers)
+        if p == NULL:
+            result.status = WALK_FIELD
+            return result.status
+        if headers != 0:
+            p = walk_headers(p, record_end, headers, result)
+            if p == NULL:
+                return result.status
+        if p != record_end:
+            result.status = WALK_SIZE
+            result.detail = length
+            result.room = length - (record_end - p)
+            return result.status
+        deltas_off |= <uint64_t>(<int64_t>offset_delta - index)
+        timestamp = rules.append_time_ms
+        if not rules.append_time_set:
+            timestamp = <int64_t>(<uint64_t>rules.base_timestamp + <uint64_t>timestamp_delta)
+        if timestamp > max_timestamp:
+            max_timestamp = timestamp
+        kind = fault_of(rules, key_size, timestamp)
+        if kind != 0:
+            fault.index = index
+            fault.kind = kind
+            fault.offset_delta = offset_delta
+            fault.key_size = key_size
+            fault.value_size = value_size
+            fault.timestamp = timestamp
+            note_fault(rules, result, &fault)
+        index += 1
+    result.records = index
+    result.max_timestamp = max_timestamp
+    result.consecutive = deltas_off == 0
+    if p != end:
+        result.status = WALK_REMAINING
+        result.detail = end - p
+    return result.status
