@@ -1,0 +1,87 @@
+"""Log-linear histogram of non-negative integers (nanoseconds here) that merges exactly.
+
+Each power of two is cut into 128 equal buckets, so a percentile is at most 1/128 (0.8 %) above the recorded value; values
+below 128 have a bucket each. The whole int64 range fits: nothing is clamped.
+"""
+
+from libc.stdint cimport int64_t, uint64_t
+from libc.stdlib cimport calloc, free
+
+cdef enum:
+    SUB_BITS = 7
+    SUB_BUCKETS = 128           # 1 << SUB_BITS
+    BUCKETS = 7296              # (63 - SUB_BITS + 1) * SUB_BUCKETS: exponents SUB_BITS..62, and the linear part
+
+
+cdef extern from *:
+    int clzll "__builtin_clzll"(unsigned long long) nogil
+
+
+cdef inline int bucket_of(int64_t value) noexcept nogil:
+    cdef int shift
+    if value < SUB_BUCKETS:
+        return <int> value
+    shift = 63 - clzll(<unsigned long long> value) - SUB_BITS
+    return (shift << SUB_BITS) + <int> (value >> shift)
+
+
+cdef inline int64_t highest_in(int bucket) noexcept nogil:
+    cdef int shift = (bucket >> SUB_BITS) - 1
+    if shift < 0:
+        return bucket
+    return <int64_t> (((<uint64_t> (bucket - (shift << SUB_BITS)) + 1) << shift) - 1)
+
+
+cdef class Histogram:
+    """Counts per bucket; `record` takes any int64, `percentile` answers in the unit that was recorded."""
+
+    def __cinit__(self):
+        self.counts = <uint64_t*> calloc(BUCKETS, sizeof(uint64_t))
+        if self.counts is NULL:
+            raise MemoryError
+        self.highest = -1
+
+    def __dealloc__(self):
+        free(self.counts)
+
+    cdef void record(self, int64_t value) noexcept nogil:
+        if value < 0:
+            self.negative += 1
+            return
+        self.counts[bucket_of(value)] += 1
+        self.count += 1
+        if value > self.highest:
+            self.highest = value
+
+    def add(self, int64_t value):
+        """Record one value."""
+        self.record(value)
+
+    def merge(self, Histogram other not None):
+        """Add everything `other` holds; the same as having recorded its values here."""
+        cdef int bucket
+        for bucket in range(BUCKETS):
+            self.counts[bucket] += other.counts[bucket]
+        self.count += other.count
+        self.negative += other.negative
+        self.highest = max(self.highest, other.highest)
+
+    def percentile(self, double percent):
+        """Smallest bucket bound that at least `percent` (0-100] of the values do not exceed; at most `highest`.
+
+        Raises ValueError when the histogram is empty or the percentage out of range.
+        """
+        cdef uint64_t need, seen = 0
+        cdef int bucket
+        if not 0 < percent <= 100:
+            raise ValueError(f"percentile must be above 0 and at most 100, not {percent}")
+        if self.count == 0:
+            raise ValueError("an empty histogram has no percentiles")
+        need = <uint64_t> (self.count * percent / 100)
+        if need * 100.0 < self.count * percent or need == 0:    # round up: the value of rank ceil(count * percent)
+            need += 1
+        for bucket in range(BUCKETS):
+            seen += self.counts[bucket]
+            if seen >= need:
+                return min(highest_in(bucket), self.highest)
+        return self.highest

@@ -1,0 +1,122 @@
+"""What the load driver demands of a Produce or Fetch response; every read is checked against the end of the frame."""
+
+from libc.stdint cimport int16_t, int64_t, uint8_t, uint32_t
+
+from bench.system cimport bench_crc32c, get32, get64
+
+
+cdef struct View:               # cursor; `bad` once anything lay outside or was not what the driver asked for
+    const uint8_t* p
+    const uint8_t* end
+    bint bad
+
+
+cdef struct Verdict:
+    const char* wrong           # NULL: accepted; else a printf form for two long longs
+    long long a, b
+    int64_t next_offset, bytes, records
+
+
+cdef inline const uint8_t* take(View* view, Py_ssize_t n) noexcept nogil:
+    cdef const uint8_t* at = view.p
+    if n < 0 or view.end - view.p < n:
+        view.bad = True
+        return NULL
+    view.p += n
+    return at
+
+
+cdef inline int64_t uvarint(View* view) noexcept nogil:
+    cdef int64_t value = 0
+    cdef int shift = 0
+    cdef const uint8_t* p
+    while shift < 35:
+        p = take(view, 1)
+        if p is NULL:
+            return 0
+        value |= <int64_t> (p[0] & 0x7F) << shift
+        if p[0] < 0x80:
+            return value
+        shift += 7
+    view.bad = True
+    return 0
+
+
+cdef inline void refuse(Verdict* verdict, const char* wrong, int64_t a, int64_t b) noexcept nogil:
+    verdict.wrong, verdict.a, verdict.b = wrong, a, b
+
+
+cdef inline const uint8_t* only_partition(View* view, Py_ssize_t size) noexcept nogil:
+    """Skip to the one partition of the one topic; its first `size` bytes, or NULL with `bad` set."""
+    if uvarint(view) != 2:
+        view.bad = True
+        return NULL
+    take(view, uvarint(view) - 1)
+    if uvarint(view) != 2:
+        view.bad = True
+        return NULL
+    return take(view, size)
+
+
+cdef inline int16_t code_at(const uint8_t* p) noexcept nogil:
+    return <int16_t> ((p[0] << 8) | p[1])
+
+
+cdef inline void check_produced(View* view, Verdict* verdict, int partition, int64_t least_offset) noexcept nogil:
+    """Produce v9-12: error code 0, and a base offset behind everything that was written before."""
+    cdef const uint8_t* p = only_partition(view, 14)        # index, error code, base offset
+    if p is NULL:
+        return
+    if get32(p) != partition:
+        view.bad = True
+    elif code_at(p + 4):
+        refuse(verdict, b"Produce error %lld on partition %lld", code_at(p + 4), partition)
+    elif get64(p + 6) < least_offset:
+        refuse(verdict, b"base offset %lld, but %lld was due", get64(p + 6), least_offset)
+    else:
+        verdict.next_offset = get64(p + 6)
+
+
+cdef inline void check_fetched(View* view, Verdict* verdict, int partition, int64_t offset, bint crc) noexcept nogil:
+    """Fetch v12: error code 0, whole batches from `offset` on without a gap; with `crc`, their checksums too."""
+    cdef const uint8_t* p = take(view, 10)                  # throttle, error code, session
+    cdef const uint8_t* batch
+    cdef int64_t size, whole, at = offset
+    if p is NULL:
+        return
+    if code_at(p + 4):
+        refuse(verdict, b"Fetch error %lld (partition %lld)", code_at(p + 4), partition)
+        return
+    p = only_partition(view, 30)                            # index, error code, high watermark, LSO, log start
+    if p is NULL:
+        return
+    if code_at(p + 4):
+        refuse(verdict, b"Fetch error %lld on partition %lld", code_at(p + 4), partition)
+        return
+    if get32(p) != partition or uvarint(view) > 1:          # no aborted transactions here
+        view.bad = True
+        return
+    take(view, 4)                                           # preferred replica
+    size = uvarint(view) - 1
+    batch = take(view, size)
+    if batch is NULL:
+        return
+    verdict.bytes = size
+    while size >= 61:
+        whole = 12 + <int64_t> get32(batch + 8)
+        if whole > size:
+            break                                           # the last batch may be cut short
+        # The first batch may begin before the offset asked for; the others follow each other.
+        if whole < 61 or batch[16] != 2 or get64(batch) > at or (at != offset and get64(batch) != at):
+            refuse(verdict, b"batch at offset %lld where %lld was due", get64(batch), at)
+            return
+        if crc and bench_crc32c(batch + 21, whole - 21) != <uint32_t> get32(batch + 17):
+            refuse(verdict, b"wrong checksum in the batch at offset %lld of partition %lld", at, partition)
+            return
+        verdict.records += get32(batch + 57)
+        at = get64(batch) + get32(batch + 23) + 1
+        batch += whole
+        size -= whole
+    if at == offset:
+        refuse(verdict, b"nothing was fetched at offset %lld of partition %lld", offset, partition)
+    verdict.next_offset = at

@@ -1,0 +1,258 @@
+"""What is measured: our broker, Apache Kafka, the bare-system-call floor, or a broker that is running already."""
+
+import contextlib
+import os
+import resource
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from bench import proc, protocol
+
+START_TIMEOUT_S = 120
+STOP_TIMEOUT_S = 60
+Address = tuple[str, int]
+
+
+class TargetError(Exception):
+    """A target could not be started, or is not there."""
+
+
+class Target:
+    """A broker process with its address, pid and data directory."""
+
+    name = "target"
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.address: Address = ("", 0)
+        self.pid = 0
+        self.first_answer_s = 0.0
+        self.warmed: set[str] = set()  # workloads whose code paths this process has run before
+
+    def version(self) -> str:
+        """What to print as the target's version."""
+        return ""
+
+    def start(self) -> None:
+        """Start the process and wait for its first ApiVersions answer; sets address, pid and first_answer_s."""
+        raise NotImplementedError
+
+    def stop(self) -> None:
+        """Stop the process in an orderly way; the data stay."""
+
+    def kill(self) -> None:
+        """End the process with SIGKILL; the data stay."""
+        raise TargetError(f"{self.name}: a process that was not started here is not killed")
+
+    def create_topic(self, topic: str, partitions: int) -> None:
+        """Create a topic and wait until each partition takes a record."""
+        probe = protocol.record_batch(1, 1)
+        deadline = time.monotonic() + 30
+        with protocol.Client(self.address) as client:
+            client.create_topic(topic, partitions, {})
+            for partition in range(partitions):
+                template = protocol.produce_request(topic, partition, probe, 1)
+                while True:
+                    try:
+                        client.produce(template)
+                        break
+                    except protocol.ProtocolError:
+                        if time.monotonic() > deadline:
+                            raise
+                        time.sleep(0.05)
+
+    def delete_topic(self, topic: str) -> None:
+        """Delete a topic."""
+        with protocol.Client(self.address) as client:
+            client.delete_topic(topic)
+
+    @contextlib.contextmanager
+    def running(self) -> Iterator["Target"]:
+        """Started, and stopped at the end; its data directory is removed."""
+        try:
+            self.start()
+            yield self
+        finally:
+            try:
+                self.stop()
+            finally:
+                shutil.rmtree(self.directory, ignore_errors=True)
+
+
+class Attached(Target):
+    """A broker that somebody else started: `--target HOST:PORT --pid PID`."""
+
+    name = "target"
+
+    def __init__(self, address: Address, pid: int) -> None:
+        super().__init__(Path(os.environ.get("TMPDIR", "/tmp")))
+        self.address, self.pid = address, pid
+
+    def start(self) -> None:
+        proc.usage(self.pid)  # that there is such a process
+        with protocol.Client(self.address) as client:
+            client.api_versions()
+
+    @contextlib.contextmanager
+    def running(self) -> Iterator[Target]:
+        """Already running, and left running."""
+        self.start()
+        yield self
+
+
+class Spawned(Target):
+    """A target that is a child process; subclasses say how to start it."""
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(directory)
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def command(self) -> list[str]:
+        """The command line; the listener may be on port 0."""
+        raise NotImplementedError
+
+    def find_address(self, deadline: float) -> Address:
+        """HOST:PORT from the first line of stdout that has one."""
+        assert self.process is not None
+        assert self.process.stdout is not None
+        pending = b""
+        while (left := deadline - time.monotonic()) > 0:
+            if not select.select([self.process.stdout], [], [], left)[0]:
+                continue
+            part = os.read(self.process.stdout.fileno(), 4096)
+            if not part:
+                raise TargetError(f"{self.name} ended before it was ready: {self.log_tail()}")
+            pending += part
+            while b"\n" in pending:
+                line, _, pending = pending.partition(b"\n")
+                if found := address_in(line.decode(errors="replace")):
+                    return found
+        raise TargetError(f"{self.name} printed no address within {START_TIMEOUT_S} s: {self.log_tail()}")
+
+    def log_path(self) -> Path:
+        return self.directory.with_name(self.directory.name + ".log")
+
+    def log_tail(self) -> str:
+        try:
+            return " | ".join(self.log_path().read_text(errors="replace").splitlines()[-5:])
+        except OSError:
+            return ""
+
+    def start(self) -> None:
+        self.directory.mkdir(parents=True, exist_ok=True)
+        self.warmed.clear()
+        with open(self.log_path(), "ab") as log:
+            begun = time.monotonic()
+            self.process = subprocess.Popen(
+                self.command(),
+                stdout=subprocess.PIPE,
+                stderr=log,
+                stdin=subprocess.DEVNULL,
+            )
+        self.pid = self.process.pid
+        deadline = begun + START_TIMEOUT_S
+        try:
+            self.address = self.find_address(deadline)
+            self.wait_for_answer(deadline)
+        except BaseException:
+            self.kill()
+            raise
+        self.first_answer_s = time.monotonic() - begun
+
+    def wait_for_answer(self, deadline: float) -> None:
+        """Ask for ApiVersions until there is an answer."""
+        while True:
+            try:
+                with protocol.Client(self.address, timeout_s=max(0.1, deadline - time.monotonic())) as client:
+                    client.api_versions()
+                return
+            except OSError as error:
+                if self.process is not None and self.process.poll() is not None:
+                    raise TargetError(f"{self.name} ended before it was ready: {self.log_tail()}") from error
+                if time.monotonic() > deadline:
+                    raise TargetError(f"{self.name} did not answer within {START_TIMEOUT_S} s") from error
+                time.sleep(0.002)
+
+    def stop(self) -> None:
+        self._end(signal.SIGTERM)
+
+    def kill(self) -> None:
+        self._end(signal.SIGKILL)
+
+    def _end(self, how: signal.Signals) -> None:
+        if self.process is None:
+            return
+        self.process.send_signal(how)
+        try:
+            self.process.wait(STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        if self.process.stdout is not None:
+            self.process.stdout.close()
+        self.process = None
+
+
+class BrokerCy(Spawned):
+    """Our broker, from this source tree."""
+
+    name = "broker-cy"
+
+    def command(self) -> list[str]:
+        command = [sys.executable, "-m", "broker_cy.cli", "start", "--data-dir", str(self.directory)]
+        command += ["--listener", "127.0.0.1:0"]
+        for name, value in BROKER_SETTINGS.items():
+            command += ["--set", f"{name}={value}"]
+        return command
+
+    def version(self) -> str:
+        command = [sys.executable, "-m", "broker_cy.cli", "--version"]
+        return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
+
+
+class Floor(Spawned):
+    """recv, crc32c, pwrite, send and sendfile, and nothing else: what the same bytes cost a server at the least."""
+
+    name = "floor"
+
+    def command(self) -> list[str]:
+        return [sys.executable, "-m", "bench.floor_server", str(self.directory)]
+
+    def create_topic(self, topic: str, partitions: int) -> None:
+        """It has one set of partitions, new after each start."""
+
+    def delete_topic(self, topic: str) -> None:
+        self.kill()
+        shutil.rmtree(self.directory, ignore_errors=True)
+        warmed = set(self.warmed)
+        self.start()
+        self.warmed = warmed
+
+
+# Nothing is removed by age or size while it is measured, and what a workload deletes is gone before the next one.
+BROKER_SETTINGS = {"log.retention.ms": "-1", "log.segment.delete.delay.ms": "1000"}
+
+
+def address_in(line: str) -> Address | None:
+    """The first HOST:PORT in a line, or None."""
+    for word in line.replace(",", " ").split():
+        host, colon, port = word.rpartition("//")[2].rpartition(":")
+        if colon and host and port.isdigit() and not host.isdigit():
+            return host, int(port)
+    return None
+
+
+def raise_file_limit(wanted: int) -> int:
+    """Let this process and its children open `wanted` files, or as many as the system allows; returns how many."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    for limit in (max(wanted, hard), hard):
+        with contextlib.suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (min(limit, max(wanted, soft)), limit))
+            break
+    return resource.getrlimit(resource.RLIMIT_NOFILE)[0]

@@ -1,0 +1,206 @@
+"""The steady workloads: each measures one target once and gives metrics by name. Sizes are in `Scale`.
+
+Metrics are CPU of the target's process alone (bench.proc), over a window that begins after a warm-up and with warm
+memory.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from bench import proc, protocol
+from bench.protocol import Template
+from bench.raw import Driver
+from bench.targets import Target
+
+PARTITIONS = 4
+GB = 1e9
+KIB16 = 16 << 10
+MIB = 1 << 20
+NO_TIME_LIMIT_S = 600.0
+Metrics = dict[str, float]
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How much one measured window does."""
+
+    produce16k_requests: int = 100_000  # 1.6 GB
+    onerecord_requests: int = 400_000
+    produce1m_bytes: int = 2_000_000_000
+    consume_data_bytes: int = 1_000_000_000
+    consume_bytes: int = 6_000_000_000
+    latency_s: float = 20.0
+    warm_share: float = 0.5  # of a window, the first time a process meets a workload: a JVM compiles meanwhile
+    through_bytes: int = 10_000_000_000
+    idle_connections: int = 10_000
+    starts: int = 5
+
+
+QUICK = Scale(20_000, 60_000, 500_000_000, 500_000_000, 1_500_000_000, 4.0, 0.5, 1_000_000_000, 1_000, 3)
+
+
+class Window(NamedTuple):
+    """One measured window: what the driver counted and what the process used."""
+
+    driver: Driver
+    used: proc.Usage
+
+    def metrics(self) -> Metrics:
+        """The metrics every workload has; `generator_share` near 1 says that the load was the limit."""
+        driver, used = self.driver, self.used
+        return {
+            "per_second": driver.responses / driver.seconds,
+            "cpu_us": used.cpu_s / driver.responses * 1e6,
+            "cpu_s_per_gb": used.cpu_s / (driver.bytes / GB),
+            "mb_per_s": driver.bytes / driver.seconds / 1e6,
+            "cores": used.cpu_s / driver.seconds,
+            "system_share": used.system_s / max(used.system_s + used.user_s, 1e-9),
+            "generator_share": driver.cpu_seconds / driver.seconds,
+            "faults": used.minor_faults / driver.responses,
+            "switches": (used.voluntary_switches + used.involuntary_switches) / driver.responses,
+            "disk_read_bytes": used.read_bytes,
+            "p50_ms": driver.latency.percentile(50) / 1e6,
+            "p99_ms": driver.latency.percentile(99) / 1e6,
+            "p999_ms": driver.latency.percentile(99.9) / 1e6,
+            "max_ms": driver.latency.highest / 1e6,
+            "negative_samples": driver.latency.negative,
+        }
+
+
+def produce_plan(topic: str, value_bytes: int, batch_bytes: int, connections: int) -> list[Sequence[Template]]:
+    """Per connection, one Produce request for each of its partitions; no partition has two connections."""
+    batch, count = protocol.largest_batch(value_bytes, batch_bytes)
+    return [
+        [protocol.produce_request(topic, p, batch, count) for p in range(PARTITIONS) if p % connections == c]
+        for c in range(connections)
+    ]
+
+
+class Workload:
+    """One kind of load: `measure` may be called again and again between `prepare` and `clean`."""
+
+    name = ""
+
+    def __init__(self, scale: Scale) -> None:
+        self.scale = scale
+        self.round = 0
+
+    def prepare(self, target: Target) -> None:
+        """Before the first measurement of this target."""
+
+    def measure(self, target: Target) -> Metrics:
+        """One measurement."""
+        raise NotImplementedError
+
+    def clean(self, target: Target) -> None:
+        """After the last measurement of this target."""
+
+
+class Produce(Workload):
+    """Closed loop of equal Produce requests, acks=all; `shape`: bytes of a value, and of a batch at the most."""
+
+    def __init__(
+        self, scale: Scale, name: str, shape: tuple[int, int], connections: int, depth: int, requests: int
+    ) -> None:
+        super().__init__(scale)
+        self.value_bytes, self.batch_bytes = shape
+        self.name, self.connections, self.depth, self.requests = name, connections, depth, requests
+
+    def measure(self, target: Target) -> Metrics:
+        self.round += 1
+        topic = f"bench-{self.name}-{self.round}"
+        plan = produce_plan(topic, self.value_bytes, self.batch_bytes, self.connections)
+        target.create_topic(topic, PARTITIONS)
+        warm = int(self.requests * (self.scale.warm_share if self.name not in target.warmed else 0.05))
+        target.warmed.add(self.name)
+        driver = Driver(target.address, plan)
+        try:
+            driver.run_closed(depth=self.depth, requests=warm, seconds=NO_TIME_LIMIT_S)
+            proc.warm_memory(target.directory, self.requests * plan[0][0].batch_bytes)
+            before = proc.usage(target.pid)
+            driver.run_closed(depth=self.depth, requests=self.requests, seconds=NO_TIME_LIMIT_S)
+            return Window(driver, proc.usage(target.pid) - before).metrics()
+        finally:
+            driver.close()
+            target.delete_topic(topic)
+
+
+class Consume(Workload):
+    """Fetches of 1 MB, one in flight on each of two connections, round and round over data in the page cache."""
+
+    name = "consume"
+    topic = "bench-consume"
+
+    def __init__(self, scale: Scale) -> None:
+        super().__init__(scale)
+        self.ends: dict[str, dict[int, int]] = {}
+        self.batches = 0
+
+    def prepare(self, target: Target) -> None:
+        target.create_topic(self.topic, PARTITIONS)
+        plan = produce_plan(self.topic, 1024, MIB, 2)
+        self.batches = max(PARTITIONS, self.scale.consume_data_bytes // plan[0][0].batch_bytes)
+        driver = Driver(target.address, plan)
+        try:
+            driver.run_closed(depth=5, requests=self.batches, seconds=NO_TIME_LIMIT_S)
+            self.ends[target.name] = driver.next_offsets(PARTITIONS)
+        finally:
+            driver.close()
+
+    def measure(self, target: Target) -> Metrics:
+        plan = [[protocol.fetch_request(self.topic, p, MIB) for p in range(PARTITIONS) if p % 2 == c] for c in range(2)]
+        driver = Driver(target.address, plan, fetching=True, wrap_at=self.ends[target.name])
+        once = self.batches + 2 * PARTITIONS  # a little more than one round: the connections do not keep step
+        try:
+            if self.name not in target.warmed:  # every byte once, with its checksum
+                target.warmed.add(self.name)
+                driver.run_closed(depth=1, requests=once, seconds=NO_TIME_LIMIT_S, check_crc=True)
+            driver.run_closed(depth=1, requests=once, seconds=NO_TIME_LIMIT_S)
+            before = proc.usage(target.pid)
+            driver.run_closed(depth=1, requests=self.scale.consume_bytes // MIB, seconds=NO_TIME_LIMIT_S)
+            return Window(driver, proc.usage(target.pid) - before).metrics()
+        finally:
+            driver.close()
+
+    def clean(self, target: Target) -> None:
+        target.delete_topic(self.topic)
+
+
+class Latency(Workload):
+    """5,000 requests/s of one 1 KB record over four connections, on a schedule; latency from the due time."""
+
+    name = "latency"
+    rate = 5_000.0
+
+    def measure(self, target: Target) -> Metrics:
+        self.round += 1
+        topic = f"bench-latency-{self.round}"
+        target.create_topic(topic, PARTITIONS)
+        driver = Driver(target.address, produce_plan(topic, 1024, 0, PARTITIONS))
+        try:
+            first = self.name not in target.warmed
+            target.warmed.add(self.name)
+            driver.run_open(rate=self.rate, seconds=self.scale.latency_s * (1 if first else 0.1))
+            proc.warm_memory(target.directory, int(self.rate * self.scale.latency_s * 1200))
+            before = proc.usage(target.pid)
+            driver.run_open(rate=self.rate, seconds=self.scale.latency_s)
+            metrics = Window(driver, proc.usage(target.pid) - before).metrics()
+            metrics["late_p50_ms"] = driver.lateness.percentile(50) / 1e6
+            metrics["late_p99_ms"] = driver.lateness.percentile(99) / 1e6
+            metrics["late_p999_ms"] = driver.lateness.percentile(99.9) / 1e6
+            return metrics
+        finally:
+            driver.close()
+            target.delete_topic(topic)
+
+
+def steady(scale: Scale) -> list[Workload]:
+    """The workloads that run in turn on targets that stay up."""
+    return [
+        Produce(scale, "produce16k", (100, KIB16), connections=2, depth=5, requests=scale.produce16k_requests),
+        Produce(scale, "onerecord", (100, 0), connections=4, depth=20, requests=scale.onerecord_requests),
+        Produce(scale, "produce1m", (1024, MIB), connections=2, depth=5, requests=scale.produce1m_bytes // MIB),
+        Consume(scale),
+        Latency(scale),
+    ]
