@@ -1,0 +1,20 @@
+from typing import TypeVar
+
+from typing_extensions import Buffer
+
+from broker_cy.core.writer import Writer
+from broker_cy.wire.layout import Message as Message
+from broker_cy.wire.layout import make_class as make_class
+
+__all__ = [
+    "Message", "decode", "decode_prefix", "decode_versioned", "encode", "encode_into", "encode_versioned", "make_class",
+]
+
+M = TypeVar("M", bound=Message)
+
+def encode(message: Message, version: int) -> bytes: ...
+def encode_into(writer: Writer, message: Message, version: int) -> None: ...
+def decode(cls: type[M], version: int, buffer: Buffer) -> M: ...
+def decode_prefix(cls: type[M], version: int, buffer: Buffer) -> tuple[M, int]: ...
+def encode_versioned(message: Message, version: int) -> bytes: ...
+def decode_versioned(cls: type[M], buffer: Buffer) -> tuple[M, int]: ...

@@ -1,0 +1,104 @@
+"""Reading and writing of every message and record of Kafka, driven by its tables.
+
+`encode(message, version)` and `decode(cls, version, buffer)` are the ordinary way in. Everything malformed, on either side,
+raises WireError with the path of the field (`FetchRequest.topics[2].partitions`).
+"""
+
+from libc.stdint cimport int16_t
+
+from broker_cy.core.cursor cimport Cursor
+from broker_cy.core.writer cimport Writer
+from broker_cy.wire.decoder cimport read_struct
+from broker_cy.wire.encoder cimport write_struct
+from broker_cy.wire.layout cimport Layout, layout_of
+
+from broker_cy.core.errors import WireError
+from broker_cy.wire.layout import Message, make_class
+
+__all__ = [
+    "Message", "decode", "decode_prefix", "decode_versioned", "encode", "encode_into", "encode_versioned", "make_class",
+]
+
+
+cdef object decode_at(type cls, int version, Cursor cursor):
+    """Read one message where the cursor stands, and leave it behind the message; bytes may follow."""
+    cdef Layout layout = layout_of(cls)
+    try:
+        return read_struct(layout.node(version), cursor)
+    except WireError as error:
+        raise rooted(error, layout)
+
+
+cdef int encode_at(Writer writer, object message, int version) except -1:
+    """Append `message`; on an error the writer is as it was."""
+    cdef Layout layout = layout_of(type(message))
+    cdef Py_ssize_t start = writer.pos
+    try:
+        write_struct(layout.node(version), writer, message)
+    except BaseException as error:
+        writer.pos = start
+        if isinstance(error, WireError):
+            raise rooted(error, layout)
+        raise
+    return 0
+
+
+cdef object rooted(object error, Layout layout):
+    if error.field != layout.name:
+        error.field = f"{layout.name}.{error.field}" if error.field else layout.name
+    return error
+
+
+def encode(message, int version):
+    """The bytes of `message` in `version`.
+
+    WireError, which names the field, where the version does not exist, a value does not fit its type, None stands where null
+    is not allowed, or a field that the version lacks is set and not ignorable.
+    """
+    cdef Writer writer = Writer.__new__(Writer)
+    encode_at(writer, message, version)
+    return writer.take_value()
+
+
+def encode_into(Writer writer not None, message, int version):
+    """Append the bytes of `message` to `writer`, which is unchanged where this raises (see `encode`)."""
+    encode_at(writer, message, version)
+
+
+def decode(type cls, int version, buffer):
+    """The message of class `cls` that `buffer` holds, all of it; WireError, which names the field, where it does not."""
+    cdef Cursor cursor = Cursor.__new__(Cursor, buffer)
+    message = decode_at(cls, version, cursor)
+    if cursor.remaining() > 0:
+        raise WireError(f"{cursor.remaining()} bytes are left over", cls.__name__)
+    return message
+
+
+def decode_prefix(type cls, int version, buffer):
+    """Like `decode`, but bytes may follow: the message, and how many bytes it took."""
+    cdef Cursor cursor = Cursor.__new__(Cursor, buffer)
+    message = decode_at(cls, version, cursor)
+    return message, cursor.position()
+
+
+def encode_versioned(message, int version):
+    """`encode` with the version as an int16 in front: keys and values of the internal topics."""
+    cdef Writer writer = Writer.__new__(Writer)
+    if 0 <= version <= 0x7FFF:
+        writer.i16(<int16_t>version)
+    encode_at(writer, message, version)
+    return writer.take_value()
+
+
+def decode_versioned(type cls, buffer):
+    """What `encode_versioned` wrote: the message and its version."""
+    cdef Cursor cursor = Cursor.__new__(Cursor, buffer)
+    try:
+        version = cursor.i16()
+    except WireError as error:
+        error.field = f"{cls.__name__}.version"
+        raise
+    message = decode_at(cls, version, cursor)
+    if cursor.remaining() > 0:
+        raise WireError(f"{cursor.remaining()} bytes are left over", cls.__name__)
+    return message, version

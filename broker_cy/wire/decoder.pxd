@@ -1,0 +1,5 @@
+from broker_cy.core.cursor cimport Cursor
+from broker_cy.wire.layout cimport Node
+
+
+cdef object read_struct(Node node, Cursor cursor)

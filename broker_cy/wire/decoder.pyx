@@ -1,0 +1,213 @@
+"""From bytes to messages.
+
+What is allocated is bounded by the bytes that are there: every length is compared with the bytes that are left before
+anything is made, and an array must have at least the smallest possible element's bytes for each element it claims. The
+recursion is one call per level of the table, and a table has at most `tables.DEPTH_MAX` levels.
+"""
+
+from cpython.bytes cimport PyBytes_FromStringAndSize
+from cpython.float cimport PyFloat_FromDouble
+from cpython.list cimport PyList_New, PyList_SET_ITEM
+from cpython.object cimport PyTypeObject
+from cpython.ref cimport Py_INCREF
+from cpython.unicode cimport PyUnicode_DecodeUTF8
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
+
+from broker_cy.core.cursor cimport Cursor, load_u32, load_u64
+from broker_cy.wire.layout cimport (
+    BOOL, BYTES, INT16, INT32, INT64, INT8, STRING, STRUCT, UINT16, UINT32, UUID, Kind, Layout, Node, Op, located, set_slot,
+    slot_offset,
+)
+
+from uuid import UUID as PyUUID, SafeUUID
+
+from broker_cy.core.errors import Truncated, WireError
+
+cdef extern from "Python.h":
+    object PyType_GenericAlloc(PyTypeObject* cls, Py_ssize_t items)
+
+# Kafka refuses longer strings in both encodings, although the compact one could carry them.
+cdef Py_ssize_t STRING_SIZE_MAX = 0x7FFF
+
+cdef object ZERO_UUID = PyUUID(int=0)
+cdef object UNKNOWN_SAFETY = SafeUUID.unknown
+cdef Py_ssize_t UUID_INT = slot_offset(PyUUID, "int")
+cdef Py_ssize_t UUID_SAFETY = slot_offset(PyUUID, "is_safe")
+
+
+cdef object read_struct(Node node, Cursor cursor):
+    cdef Layout layout = node.layout
+    cdef object message = PyType_GenericAlloc(<PyTypeObject*>layout.cls, 0)
+    cdef Op* op = NULL
+    cdef int i
+    set_slot(message, layout.offsets[layout.count], ())
+    for i in range(node.absent_count):
+        set_slot(message, node.absent[i].offset, layout.new_default(node.absent[i].field))
+    for i in range(node.tagged_count):
+        set_slot(message, node.tagged[i].offset, layout.new_default(node.tagged[i].field))
+    try:
+        for i in range(node.body_count):
+            op = &node.body[i]
+            set_slot(message, op.offset, read_array(op, cursor) if op.is_array else read_value(op, cursor))
+    except WireError as error:
+        raise located(error, node, op)
+    if node.flexible:
+        if cursor.ptr < cursor.end and cursor.ptr[0] == 0:
+            cursor.ptr += 1
+        else:
+            read_tags(node, cursor, message)
+    return message
+
+
+cdef int read_tags(Node node, Cursor cursor, object message) except -1:
+    cdef int64_t count = cursor.uvarint()
+    cdef int64_t tag, size
+    cdef uint64_t seen = 0
+    cdef int i
+    cdef dict unknown = None
+    if count > cursor.remaining() // 2:
+        raise Truncated(f"{count} tagged fields are claimed, {cursor.remaining()} bytes left", "tagged fields")
+    while count > 0:
+        count -= 1
+        tag = cursor.uvarint()
+        size = cursor.uvarint()
+        if size > cursor.remaining():
+            raise Truncated(f"tag {tag} claims {size} bytes, {cursor.remaining()} left", "tagged fields")
+        for i in range(node.tagged_count):
+            if node.tagged[i].tag == tag:
+                if seen & (<uint64_t>1 << i):
+                    raise WireError(f"tag {tag} is there twice", "tagged fields")
+                seen |= <uint64_t>1 << i
+                read_tag(node, &node.tagged[i], cursor, size, message)
+                break
+        else:
+            if unknown is None:
+                unknown = {}
+            if tag in unknown:
+                raise WireError(f"tag {tag} is there twice", "tagged fields")
+            unknown[tag] = PyBytes_FromStringAndSize(<const char*>cursor.take(size), size)
+    if unknown is not None:
+        set_slot(message, node.layout.offsets[node.layout.count], tuple(sorted(unknown.items())))
+    return 0
+
+
+cdef int read_tag(Node node, Op* op, Cursor cursor, Py_ssize_t size, object message) except -1:
+    """One known tagged field; it must take up exactly its `size` bytes, and can see no others."""
+    cdef const uint8_t* end = cursor.end
+    cursor.end = cursor.ptr + size
+    try:
+        set_slot(message, op.offset, read_array(op, cursor) if op.is_array else read_value(op, cursor))
+        if cursor.ptr != cursor.end:
+            raise WireError(f"{cursor.remaining()} bytes of tag {op.tag} are left over")
+    except WireError as error:
+        raise located(error, node, op)
+    finally:
+        cursor.end = end
+    return 0
+
+
+cdef int64_t read_length(Op* op, Cursor cursor, Kind kind) except -2:
+    """The length of a string, of bytes or (kind STRUCT) of an array; -1 for null, which the field must allow."""
+    cdef int64_t length
+    if op.compact:
+        length = cursor.uvarint() - 1
+    elif kind == STRING:
+        length = cursor.i16()
+    else:
+        length = cursor.i32()
+    if length < 0:
+        if length != -1:
+            raise WireError(f"negative length {length}")
+        if not op.nullable or (op.is_array and kind != STRUCT):
+            raise WireError("null, which is not allowed here")
+    return length
+
+
+cdef object read_array(Op* op, Cursor cursor):
+    cdef int64_t length = read_length(op, cursor, STRUCT)
+    cdef const uint8_t* at
+    cdef list values
+    cdef object value
+    cdef Py_ssize_t i = 0
+    if length < 0:
+        return None
+    if length > cursor.remaining() // op.element_size:
+        raise Truncated(
+            f"{length} elements of at least {op.element_size} bytes are claimed, {cursor.remaining()} bytes left"
+        )
+    values = PyList_New(length)
+    if op.kind == INT32:
+        at = cursor.take(length * 4)
+        for i in range(length):
+            value = <int32_t>load_u32(at + i * 4)
+            Py_INCREF(value)
+            PyList_SET_ITEM(values, i, value)
+        return values
+    try:
+        while i < length:
+            value = read_value(op, cursor)
+            Py_INCREF(value)
+            PyList_SET_ITEM(values, i, value)
+            i += 1
+    except WireError as error:
+        error.field = f"[{i}].{error.field}" if error.field else f"[{i}]"
+        raise
+    return values
+
+
+cdef object read_value(Op* op, Cursor cursor):
+    """One value, or one element of an array."""
+    cdef int64_t length
+    if op.kind == INT32:
+        return cursor.i32()
+    if op.kind == STRUCT:
+        if op.nullable and not op.is_array and cursor.i8() < 0:
+            return None
+        return read_struct(<Node>op.child, cursor)
+    if op.kind == STRING:
+        length = read_length(op, cursor, STRING)
+        if length < 0:
+            return None
+        if length > STRING_SIZE_MAX:
+            raise WireError(f"a string of {length} bytes; {STRING_SIZE_MAX} are allowed")
+        return read_text(cursor, length)
+    if op.kind == INT16:
+        return cursor.i16()
+    if op.kind == INT64:
+        return cursor.i64()
+    if op.kind == INT8:
+        return cursor.i8()
+    if op.kind == BOOL:
+        return cursor.i8() != 0
+    if op.kind == UUID:
+        return read_uuid(cursor.uuid())
+    if op.kind == BYTES:
+        length = read_length(op, cursor, BYTES)
+        if length < 0:
+            return None
+        return PyBytes_FromStringAndSize(<const char*>cursor.take(length), length)
+    if op.kind == UINT16:
+        return cursor.u16()
+    if op.kind == UINT32:
+        return cursor.u32()
+    return PyFloat_FromDouble(cursor.f64())
+
+
+cdef object read_text(Cursor cursor, Py_ssize_t length):
+    cdef const char* at = <const char*>cursor.take(length)
+    try:
+        return PyUnicode_DecodeUTF8(at, length, NULL)
+    except UnicodeDecodeError as error:
+        raise WireError(f"not UTF-8: {error.reason} at byte {error.start} of {length}") from None
+
+
+cdef object read_uuid(const uint8_t* at):
+    """A uuid.UUID without its constructor, which takes several times as long as the rest of a Fetch topic."""
+    cdef uint64_t high = load_u64(at)
+    cdef uint64_t low = load_u64(at + 8)
+    if high == 0 and low == 0:
+        return ZERO_UUID
+    value = PyUUID.__new__(PyUUID)
+    set_slot(value, UUID_INT, (<object>high << 64) | low)
+    set_slot(value, UUID_SAFETY, UNKNOWN_SAFETY)
+    return value

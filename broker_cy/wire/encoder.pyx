@@ -1,0 +1,263 @@
+"""From messages to bytes, as Kafka's own classes write them."""
+
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_GET_SIZE
+from cpython.float cimport PyFloat_AsDouble, PyFloat_Check
+from cpython.list cimport PyList_GET_ITEM, PyList_GET_SIZE
+from cpython.long cimport PyLong_AsUnsignedLongLongMask, PyLong_Check
+from cpython.unicode cimport PyUnicode_Check
+from libc.limits cimport INT_MAX
+from libc.stdint cimport INT64_MAX, INT64_MIN, int16_t, int32_t, int64_t, int8_t, uint16_t, uint32_t, uint8_t
+from libc.string cimport memmove
+
+from broker_cy.core.writer cimport Writer, put_uvarlong, store_u32, store_u64
+from broker_cy.wire.layout cimport (
+    BOOL, BYTES, INT16, INT32, INT64, INT8, STRING, STRUCT, UINT16, UINT32, UUID, Kind, Layout, Node, Op, get_slot, located,
+    slot_offset,
+)
+
+from uuid import UUID as PyUUID
+
+from broker_cy.core.errors import WireError
+
+cdef extern from "Python.h":
+    const char* PyUnicode_AsUTF8AndSize(object text, Py_ssize_t* size) except NULL
+    long long PyLong_AsLongLongAndOverflow(object number, int* overflow) except? -1
+
+# Kafka refuses longer strings in both encodings, although the compact one could carry them.
+cdef Py_ssize_t STRING_SIZE_MAX = 0x7FFF
+
+cdef Py_ssize_t UUID_INT = slot_offset(PyUUID, "int")
+
+
+cdef int write_struct(Node node, Writer writer, object message) except -1:
+    cdef Layout layout = node.layout
+    cdef Op* op = NULL
+    cdef int i
+    cdef object value, unknown
+    if type(message) is not layout.cls and not isinstance(message, layout.cls):
+        raise WireError(f"a {layout.cls.__qualname__} is expected, not a {type(message).__qualname__}")
+    try:
+        for i in range(node.absent_count):
+            op = &node.absent[i]
+            value = get_slot(message, op.offset)
+            # As Kafka's classes do it: a field at its default, or an ignorable one, is left out silently.
+            if not layout.is_default(op.field, value) and not layout.ignorable[op.field]:
+                raise WireError(f"version {node.version} has no such field, and it is not at its default")
+        for i in range(node.body_count):
+            op = &node.body[i]
+            value = get_slot(message, op.offset)
+            if op.is_array:
+                write_array(op, writer, value)
+            else:
+                write_value(op, writer, value)
+    except WireError as error:
+        raise located(error, node, op)
+    unknown = get_slot(message, layout.offsets[layout.count])
+    if node.flexible:
+        if node.tagged_count == 0 and unknown == ():
+            writer.i8(0)
+        else:
+            write_tags(node, writer, message, unknown)
+    elif unknown != ():
+        raise WireError(f"version {node.version} has no tagged fields", "_unknown_tags")
+    return 0
+
+
+cdef int write_tags(Node node, Writer writer, object message, object unknown) except -1:
+    """Known fields that are not at their default, and the unknown ones that were read, by rising tag."""
+    cdef dict extra = {}
+    cdef list present = []
+    cdef Op* op
+    cdef int i
+    for i in range(node.tagged_count):
+        if not node.layout.is_default(node.tagged[i].field, get_slot(message, node.tagged[i].offset)):
+            present.append((node.tagged[i].tag, i, None))
+    for tag, raw in unknown:
+        for i in range(node.tagged_count):
+            if node.tagged[i].tag == tag:
+                raise WireError(f"tag {tag} is a known field", "_unknown_tags")
+        if tag in extra or not 0 <= tag <= INT_MAX:
+            raise WireError(f"tag {tag} is there twice or out of range", "_unknown_tags")
+        extra[tag] = raw
+        present.append((tag, -1, raw))
+    present.sort(key=tag_of)
+    writer.uvarint(len(present))
+    for tag, i, raw in present:
+        writer.uvarint(tag)
+        if i < 0:
+            writer.uvarint(len(raw))
+            writer.put_bytes(raw)
+            continue
+        op = &node.tagged[i]
+        try:
+            write_tag(op, writer, get_slot(message, op.offset))
+        except WireError as error:
+            raise located(error, node, op)
+    return 0
+
+
+def tag_of(entry):
+    return entry[0]
+
+
+cdef int write_tag(Op* op, Writer writer, object value) except -1:
+    """The size and the value. One byte is left for the size, and the value moved where that is too little."""
+    cdef Py_ssize_t start = writer.pos
+    cdef Py_ssize_t size
+    cdef uint8_t head[10]
+    cdef int head_size
+    writer.i8(0)
+    if op.is_array:
+        write_array(op, writer, value)
+    else:
+        write_value(op, writer, value)
+    size = writer.pos - start - 1
+    head_size = put_uvarlong(head, size)
+    if head_size > 1:
+        writer.reserve(head_size - 1)
+        memmove(writer.buf + start + head_size, writer.buf + start + 1, size)
+        writer.pos += head_size - 1
+    put_uvarlong(writer.buf + start, size)
+    return 0
+
+
+cdef int write_length(Op* op, Writer writer, Kind kind, Py_ssize_t length) except -1:
+    """A length, or -1 for null, where the field allows it. `kind` is STRUCT for an array's."""
+    if length < 0 and (not op.nullable or (op.is_array and kind != STRUCT)):
+        raise WireError("None, which is not allowed here")
+    if kind == STRING and length > STRING_SIZE_MAX:
+        raise WireError(f"a string of {length} bytes; {STRING_SIZE_MAX} are allowed")
+    if length >= INT_MAX:
+        raise WireError(f"a length of {length}; {INT_MAX - 1} is allowed")
+    if op.compact:
+        return writer.uvarint(<uint32_t>(length + 1))
+    if kind == STRING:
+        return writer.i16(<int16_t>length)
+    return writer.i32(<int32_t>length)
+
+
+cdef int write_array(Op* op, Writer writer, object values) except -1:
+    cdef list elements
+    cdef Py_ssize_t i = 0
+    cdef Py_ssize_t length
+    cdef uint8_t* at
+    if values is None:
+        return write_length(op, writer, STRUCT, -1)
+    if type(values) is not list:
+        if not isinstance(values, (list, tuple)):
+            raise WireError(f"a list is expected, not a {type(values).__qualname__}")
+        values = list(values)
+    elements = values
+    length = PyList_GET_SIZE(elements)
+    write_length(op, writer, STRUCT, length)
+    try:
+        if op.kind == INT32:
+            writer.reserve(length * 4)
+            at = writer.buf + writer.pos
+            while i < length:
+                store_u32(at + i * 4, <uint32_t>as_int(<object>PyList_GET_ITEM(elements, i), -0x80000000, 0x7FFFFFFF))
+                i += 1
+            writer.pos += length * 4
+            return 0
+        while i < length:
+            if i >= PyList_GET_SIZE(elements):
+                raise WireError("the list shrank while it was written")
+            write_value(op, writer, <object>PyList_GET_ITEM(elements, i))
+            i += 1
+    except WireError as error:
+        error.field = f"[{i}].{error.field}" if error.field else f"[{i}]"
+        raise
+    return 0
+
+
+cdef int write_value(Op* op, Writer writer, object value) except -1:
+    """One value, or one element of an array."""
+    if op.kind == INT32:
+        return writer.i32(<int32_t>as_int(value, -0x80000000, 0x7FFFFFFF))
+    if op.kind == STRUCT:
+        if value is None:
+            if not op.nullable or op.is_array:
+                raise WireError("None, which is not allowed here")
+            return writer.i8(-1)
+        if op.nullable and not op.is_array:
+            writer.i8(1)
+        return write_struct(<Node>op.child, writer, value)
+    if op.kind == STRING:
+        return write_text(op, writer, value)
+    if op.kind == INT16:
+        return writer.i16(<int16_t>as_int(value, -0x8000, 0x7FFF))
+    if op.kind == INT64:
+        return writer.i64(as_int(value, INT64_MIN, INT64_MAX))
+    if op.kind == INT8:
+        return writer.i8(<int8_t>as_int(value, -0x80, 0x7F))
+    if op.kind == BOOL:
+        return writer.i8(1 if value else 0)
+    if op.kind == UUID:
+        return write_uuid(writer, value)
+    if op.kind == BYTES:
+        return write_bytes(op, writer, value)
+    if op.kind == UINT16:
+        return writer.u16(<uint16_t>as_int(value, 0, 0xFFFF))
+    if op.kind == UINT32:
+        return writer.u32(<uint32_t>as_int(value, 0, 0xFFFFFFFF))
+    if not PyFloat_Check(value) and not PyLong_Check(value):
+        raise WireError(f"a number is expected, not a {type(value).__qualname__}")
+    return writer.f64(PyFloat_AsDouble(value))
+
+
+cdef inline int64_t as_int(object value, int64_t low, int64_t high) except? -1:
+    cdef int overflow = 0
+    cdef int64_t number
+    if not PyLong_Check(value):
+        raise WireError(f"an integer is expected, not a {type(value).__qualname__}")
+    number = PyLong_AsLongLongAndOverflow(value, &overflow)
+    if overflow != 0 or number < low or number > high:
+        raise WireError(f"{value} is not within {low} to {high}")
+    return number
+
+
+cdef int write_text(Op* op, Writer writer, object value) except -1:
+    cdef Py_ssize_t size = 0
+    cdef const char* text
+    if value is None:
+        return write_length(op, writer, STRING, -1)
+    if not PyUnicode_Check(value):
+        raise WireError(f"a str is expected, not a {type(value).__qualname__}")
+    try:
+        text = PyUnicode_AsUTF8AndSize(value, &size)
+    except UnicodeEncodeError as error:
+        raise WireError(f"no UTF-8: {error.reason} at character {error.start}") from None
+    write_length(op, writer, STRING, size)
+    return writer.raw(text, size)
+
+
+cdef int write_bytes(Op* op, Writer writer, object value) except -1:
+    cdef Py_buffer view
+    if value is None:
+        return write_length(op, writer, BYTES, -1)
+    if PyBytes_CheckExact(value):
+        write_length(op, writer, BYTES, PyBytes_GET_SIZE(value))
+        return writer.raw(PyBytes_AS_STRING(value), PyBytes_GET_SIZE(value))
+    try:
+        PyObject_GetBuffer(value, &view, PyBUF_SIMPLE)
+    except (TypeError, BufferError):
+        raise WireError(f"contiguous bytes are expected, not a {type(value).__qualname__}") from None
+    try:
+        write_length(op, writer, BYTES, view.len)
+        writer.raw(view.buf, view.len)
+    finally:
+        PyBuffer_Release(&view)
+    return 0
+
+
+cdef int write_uuid(Writer writer, object value) except -1:
+    cdef object number
+    if not isinstance(value, PyUUID):
+        raise WireError(f"a uuid.UUID is expected, not a {type(value).__qualname__}")
+    number = get_slot(value, UUID_INT)
+    writer.reserve(16)
+    store_u64(writer.buf + writer.pos, PyLong_AsUnsignedLongLongMask(number >> 64))
+    store_u64(writer.buf + writer.pos + 8, PyLong_AsUnsignedLongLongMask(number))
+    writer.pos += 16
+    return 0

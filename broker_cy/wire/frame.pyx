@@ -1,0 +1,119 @@
+"""Headers of requests and responses, and which message belongs to which API.
+
+A request header is api key int16, api version int16, correlation id int32, client id (an int16 length and UTF-8, -1 for null,
+in every header version: KIP-482 left it as it was) and, in header version 2, tagged fields. What the tables say of an API is
+read when the API is first used.
+"""
+
+from libc.stdint cimport int64_t
+
+from broker_cy.core.errors import Truncated, WireError
+from broker_cy.schemas import tables
+from broker_cy.wire import messages
+from broker_cy.wire.api_keys import ApiKey
+
+__all__ = [
+    "ApiKey", "api_versions", "parse_request_header", "request_class", "request_header_version", "response_class",
+    "response_header_version",
+]
+
+cdef enum:
+    API_COUNT = 93
+    UNREAD = -1
+    API_VERSIONS = 18
+
+# First flexible version of each API, UNREAD until it is needed.
+cdef int[API_COUNT] flexible_from
+cdef int key
+for key in range(API_COUNT):
+    flexible_from[key] = UNREAD
+
+cdef list api_names = [None] * API_COUNT
+
+
+cdef str name_of(int api_key):
+    """`Fetch` for 1; WireError for a number that is no API."""
+    if not 0 <= api_key < API_COUNT:
+        raise WireError(f"api key {api_key} does not exist; there are 0 to {API_COUNT - 1}", "api_key")
+    if api_names[api_key] is None:
+        for name in tables.message_files():
+            if name.endswith("Request"):
+                spec = tables.load_api_header(name)
+                api_names[spec.key] = name[:-len("Request")]
+    return api_names[api_key]
+
+
+cdef int read_flexible(int api_key) except -1:
+    versions = tables.load_api_header(name_of(api_key) + "Request").flexible
+    flexible_from[api_key] = versions.low if versions.high >= versions.low else tables.VERSION_MAX + 1
+    return 0
+
+
+cpdef int request_header_version(int api_key, int version) except -1:
+    """1, or 2 from the API's first flexible version on; also for versions that do not exist, as in Kafka, so that an
+    ApiVersions request from the future can be answered. WireError for an unknown API."""
+    if not 0 <= api_key < API_COUNT or flexible_from[api_key] == UNREAD:
+        read_flexible(api_key)
+    return 2 if version >= flexible_from[api_key] else 1
+
+
+cpdef int response_header_version(int api_key, int version) except -1:
+    """0, or 1 from the first flexible version on; always 0 for ApiVersions (KIP-511). WireError for an unknown API."""
+    return 0 if api_key == API_VERSIONS else request_header_version(api_key, version) - 1
+
+
+cdef int read_request_header(Cursor cursor, RequestHeader* header) except -1:
+    """Read a header and leave the cursor at the body; WireError where it is malformed or the API is unknown."""
+    cdef int64_t count, size
+    header.api_key = cursor.i16()
+    header.api_version = cursor.i16()
+    header.correlation_id = cursor.i32()
+    cdef int version = request_header_version(header.api_key, header.api_version)
+    header.client_id = NULL
+    header.client_id_size = cursor.i16()
+    if header.client_id_size >= 0:
+        header.client_id = cursor.take(header.client_id_size)
+    elif header.client_id_size != -1:
+        raise WireError(f"negative length {header.client_id_size}", "RequestHeader.client_id")
+    if version == 2:
+        count = cursor.uvarint()
+        if count > cursor.remaining() // 2:
+            raise Truncated(f"{count} tagged fields are claimed, {cursor.remaining()} bytes left", "RequestHeader")
+        while count > 0:
+            # No tag of the header is known, and what a newer client says in one has no effect on an older broker.
+            cursor.uvarint()
+            size = cursor.uvarint()
+            cursor.take(size)
+            count -= 1
+    return 0
+
+
+def parse_request_header(frame):
+    """Api key, version, correlation id, client id (None for null) and the offset of the body in `frame`."""
+    cdef Cursor cursor = Cursor.__new__(Cursor, frame)
+    cdef RequestHeader header
+    read_request_header(cursor, &header)
+    client_id = None
+    if header.client_id != NULL:
+        try:
+            client_id = header.client_id[:header.client_id_size].decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise WireError(f"not UTF-8: {error.reason}", "RequestHeader.client_id") from None
+    return header.api_key, header.api_version, header.correlation_id, client_id, cursor.position()
+
+
+def api_versions(api_key):
+    """The lowest and highest version Kafka 4.3 knows, (0, -1) for an API it removed; the highest of InitProducerId is
+    unstable, and not told to clients by default. WireError for an unknown API."""
+    versions = tables.load_api_header(name_of(api_key) + "Request").versions
+    return versions.low, versions.high
+
+
+def request_class(int api_key):
+    """The class of an API's request; WireError for an unknown API."""
+    return getattr(messages, name_of(api_key) + "Request")
+
+
+def response_class(int api_key):
+    """The class of an API's response; WireError for an unknown API."""
+    return getattr(messages, name_of(api_key) + "Response")

@@ -1,0 +1,14 @@
+from typing import ClassVar
+
+from broker_cy.schemas.tables import MessageSpec
+
+class Message:
+    """Base of all message classes. `_unknown_tags` are the tagged fields the tables do not know: tag and raw bytes."""
+
+    __hash__: ClassVar[None]  # type: ignore[assignment]
+    API_KEY: ClassVar[int]
+    VERSIONS: ClassVar[tuple[int, int]]
+    _unknown_tags: tuple[tuple[int, bytes], ...]
+    def __eq__(self, other: object) -> bool: ...
+
+def make_class(spec: MessageSpec, module: str) -> type[Message]: ...
