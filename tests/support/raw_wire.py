@@ -54,7 +54,7 @@ def uvarint(value: int) -> bytes:
 
 def varint(value: int) -> bytes:
     """Zigzag, 64 bits."""
-    return uvarint((value << 1) ^ (value >> 63) & 0xFFFFFFFFFFFFFFFF)
+    return uvarint(((value << 1) ^ (value >> 63)) & 0xFFFFFFFFFFFFFFFF)
 
 
 def string(text: str | None) -> bytes:
