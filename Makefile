@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 ARGS   ?=
+# cython-lint runs pycodestyle by name.
+export PATH := $(CURDIR)/$(BIN):$(PATH)
 # Tests run in parallel over this many workers; those marked `serial` run alone afterwards.
 WORKERS ?= 2
 

@@ -15,7 +15,13 @@ C_SOURCES: dict[str, list[str]] = {
 }
 
 SANITIZE = os.environ.get("BROKER_CY_SANITIZE") == "1"
-COMPILE_ARGS = ["-O2", "-fno-strict-aliasing", "-Wno-unused-function", "-Wno-unreachable-code"]
+COMPILE_ARGS = [
+    "-O2",
+    *([] if SANITIZE else ["-g0"]),
+    "-fno-strict-aliasing",
+    "-Wno-unused-function",
+    "-Wno-unreachable-code",
+]
 LINK_ARGS: list[str] = []
 if SANITIZE:
     flags = ["-fsanitize=address,undefined", "-fno-omit-frame-pointer", "-fno-sanitize-recover=undefined", "-g"]
@@ -30,9 +36,7 @@ def extensions() -> list[Extension]:
     for path in sorted([*Path("broker_cy").rglob("*.pyx"), *Path("bench").rglob("*.pyx")]):
         name = ".".join(path.with_suffix("").parts)
         sources = [str(path), *(s for s in C_SOURCES.get(name, []) if Path(s).exists())]
-        found.append(
-            Extension(name, sources, extra_compile_args=COMPILE_ARGS, extra_link_args=LINK_ARGS)
-        )
+        found.append(Extension(name, sources, extra_compile_args=COMPILE_ARGS, extra_link_args=LINK_ARGS))
     return found
 
 

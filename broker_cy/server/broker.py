@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Broker:
-    """One broker: configuration, clock, and the services that hold its state. Built by `main`, which alone starts them."""
+    """One broker: configuration, clock and the services that hold its state. Built and started by `lifecycle`."""
 
     def __init__(self, config: BrokerConfig, clock: Clock, loop: asyncio.AbstractEventLoop) -> None:
         self.config = config

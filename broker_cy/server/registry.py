@@ -1,10 +1,10 @@
 """Which API is answered by which function, over which versions.
 
-A handler file registers itself on import. ApiVersions and docs/protocol.md are derived from what is registered here, so
-nothing can be advertised that is not served. An ordinary handler takes `(ctx, request)` and returns the response message;
-an `async def` handler answers later, and the connection keeps the order of answers. A handler that raises `KafkaError`
-has no place to put the code that fits every API, so handlers build their error responses themselves; what they do raise
-closes the connection with one log line, as a bug would.
+A handler file registers itself on import. ApiVersions and docs/protocol.md are derived from what is registered here,
+so nothing can be advertised that is not served. An ordinary handler takes `(ctx, request)` and returns the response; an
+`async def` handler answers later, and the connection keeps the order of answers. Where an error stands in a response
+differs from API to API, so handlers build their error responses themselves; what they raise is a defect, and closes the
+connection with one log line.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ HandlerFunction = Callable[["RequestContext", Any], Any]
 
 @dataclass(frozen=True, slots=True)
 class Registration:
-    """One API as it is served: `min_version..max_version` run the handler, `advertised_min` is what clients are told."""
+    """One API as it is served: versions `min_version..max_version`; clients are told `advertised_min` as the first."""
 
     api_key: ApiKey
     min_version: int

@@ -1,0 +1,49 @@
+"""Structured logs: one line an event, `key=value`, to stderr.
+
+A log call gives a fixed event text and its facts: `LOGGER.info("log recovered", extra={"fields": {"bytes": n}})`.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+import time
+
+PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.:/@+,[]*%")
+
+
+def value_text(value: object) -> str:
+    """A value as it stands after `key=`: quoted as JSON where it holds spaces, quotes or control characters."""
+    text = str(value)
+    if text and PLAIN.issuperset(text):
+        return text
+    return json.dumps(text, ensure_ascii=False)
+
+
+class LineFormatter(logging.Formatter):
+    """time level logger event, then the fields; a traceback is one quoted field, so that an event stays one line."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        seconds = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
+        parts = [
+            f"time={seconds}.{int(record.msecs):03d}Z",
+            f"level={record.levelname.lower()}",
+            f"logger={record.name}",
+            f"event={value_text(record.getMessage())}",
+        ]
+        fields = getattr(record, "fields", None)
+        if isinstance(fields, dict):
+            parts += [f"{name}={value_text(value)}" for name, value in fields.items()]
+        if record.exc_info and record.exc_info[1] is not None:
+            parts.append(f"traceback={value_text(self.formatException(record.exc_info))}")
+        return " ".join(parts)
+
+
+def configure(level: int = logging.INFO) -> None:
+    """Send everything of `level` and above to stderr."""
+    out = logging.StreamHandler(sys.stderr)
+    out.setFormatter(LineFormatter())
+    root = logging.getLogger()
+    root.handlers[:] = [out]
+    root.setLevel(level)

@@ -1,0 +1,62 @@
+"""A partition as clients see it, and the group that writes all staged partitions at the end of a loop turn."""
+
+from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
+
+from broker_cy.storage.log cimport Log, LogSlice
+from broker_cy.wire.batch cimport BatchHeader, ValidationRules
+
+cdef struct AppendResult:
+    int16_t error                   # Kafka error code, 0 where the batch was staged or is a duplicate
+    int64_t base_offset
+    int64_t log_append_time_ms      # -1 under CreateTime
+    int64_t log_start_offset
+
+cdef class DelayedFetch:
+    """Something that waits for data of some partitions. Subclassed by the Fetch handler."""
+    cdef int on_advance(self, Partition partition, Py_ssize_t written_bytes) except -1
+
+cdef class FlushGroup:
+    """Partitions with staged batches, written together once per loop turn."""
+    cdef readonly object loop
+    cdef list dirty
+    cdef bint flush_scheduled
+    cdef readonly Py_ssize_t staged_bytes
+
+    cdef int schedule_flush(self) except -1
+    cdef int add_dirty(self, Partition partition, Py_ssize_t staged_bytes) except -1
+    cdef int answer_waiting(self) except -1
+    cdef int failed(self, Partition partition, object what, object error) except -1
+    cpdef int flush(self) except -1
+
+cdef class Partition:
+    cdef readonly str topic
+    cdef readonly int32_t index
+    cdef readonly object topic_id       # uuid.UUID
+    cdef readonly Log log               # None while the partition is offline
+    cdef readonly str offline_reason
+    cdef readonly int32_t leader_epoch
+    # Invariant: log_start_offset <= high_watermark <= log.written_end_offset <= log.log_end_offset
+    cdef readonly int64_t high_watermark
+    cdef readonly int flush_errno       # of the last write; 0 where it succeeded
+    cdef ValidationRules rules
+    cdef FlushGroup group
+    cdef bint dirty
+    cdef Py_ssize_t staged_bytes
+    cdef readonly bint closed           # deleted or replaced: whoever holds it looks it up again
+    cdef readonly bint internal         # clients may not produce to it
+    cdef readonly int32_t min_insync_replicas
+    cdef dict waiting_fetches           # keys are DelayedFetch; each removes itself when it is answered
+    cdef list waiting_appends           # of (future, base offset) from append_records
+    cdef readonly object last_error     # (message, [(record index, reason)]) of the last refused append
+
+    cdef int append_produced(self, uint8_t* data, Py_ssize_t size, object owner, int64_t now_ms, int16_t acks,
+                             int16_t version, AppendResult* out) except -1
+    cdef int stage(self, uint8_t* data, Py_ssize_t size, BatchHeader* header, object owner, int64_t now_ms,
+                   AppendResult* out) except -1
+    cdef int refuse(self, AppendResult* out, int16_t error, str message) except -1
+    cdef int flush(self) except -1
+    cdef int tell(self) except -1
+    cdef int wake(self, Py_ssize_t written_bytes) except -1
+    cdef int64_t fetch_bound(self, bint read_committed) except -2
+    cdef int add_waiting(self, DelayedFetch waiting) except -1
+    cdef int remove_waiting(self, DelayedFetch waiting) except -1

@@ -1,0 +1,49 @@
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+from uuid import UUID
+
+from broker_cy.core.errors import ErrorCode
+from broker_cy.storage.log import Log
+
+class FlushGroup:
+    """Partitions with staged batches, written together once per loop turn."""
+
+    loop: asyncio.AbstractEventLoop
+    staged_bytes: int
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None: ...
+    def flush(self) -> int: ...
+
+class Partition:
+    """A partition as clients see it. `log` is None while it is offline; `offline_reason` then says why."""
+
+    topic: str
+    index: int
+    topic_id: UUID
+    log: Log
+    offline_reason: str | None
+    leader_epoch: int
+    high_watermark: int
+    last_stable_offset: int
+    min_insync_replicas: int
+    closed: bool
+    internal: bool
+
+    def __init__(
+        self,
+        group: FlushGroup,
+        topic: str,
+        index: int,
+        topic_id: UUID,
+        log: Log | None,
+        leader_epoch: int,
+        *,
+        internal: bool = False,
+        offline_reason: str | None = None,
+    ) -> None: ...
+    def configure(self, settings: Mapping[str, Any]) -> None: ...
+    def append_records(self, batch: bytes, now_ms: int) -> asyncio.Future[int]: ...
+    def check_leader_epoch(self, epoch: int) -> ErrorCode | None: ...
+    def read_failed(self, error: BaseException) -> None: ...
+    def close(self) -> None: ...

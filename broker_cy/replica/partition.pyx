@@ -1,0 +1,258 @@
+"""A partition as clients see it: what is appended, what may be read, who waits for more.
+
+This broker holds the only replica, so the high watermark is what is written: it moves with each flush. The group that
+flushes is here too, since each knows the other.
+"""
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+
+from broker_cy.storage.producer_state cimport PRODUCER_DUPLICATE, PRODUCER_OK
+from broker_cy.wire.batch cimport (
+    ATTRIBUTE_TRANSACTIONAL, BatchHeader, BatchVerdict, parse_header, rejection, stamp_offset_epoch, validate_batch,
+)
+
+import os
+
+from broker_cy.core.errors import ErrorCode, KafkaError
+
+cdef int16_t KAFKA_STORAGE_ERROR = ErrorCode.KAFKA_STORAGE_ERROR
+cdef int16_t NOT_ENOUGH_REPLICAS = ErrorCode.NOT_ENOUGH_REPLICAS
+cdef int16_t INVALID_TXN_STATE = ErrorCode.INVALID_TXN_STATE
+cdef enum:
+    ACKS_ALL = -1
+    CREATE_TIME = 0
+    LOG_APPEND_TIME = 1
+
+# compression.type, as ValidationRules.target_codec
+CODECS = {"producer": -1, "uncompressed": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
+
+
+cdef class DelayedFetch:
+    cdef int on_advance(self, Partition partition, Py_ssize_t written_bytes) except -1:
+        """More may be read from `partition`: `written_bytes` more, or -1 where it is gone."""
+        raise NotImplementedError("a DelayedFetch without on_advance")
+
+
+cdef class FlushGroup:
+    def __init__(self, loop):
+        self.loop = loop
+        self.dirty = []
+
+    cdef int schedule_flush(self) except -1:
+        """Flush once this turn's sockets are read: the loop runs call_soon callbacks after its poll."""
+        if not self.flush_scheduled:
+            self.flush_scheduled = True
+            self.loop.call_soon(self.flush)
+        return 0
+
+    cdef int add_dirty(self, Partition partition, Py_ssize_t staged_bytes) except -1:
+        self.staged_bytes += staged_bytes
+        if not partition.dirty:
+            partition.dirty = True
+            self.dirty.append(partition)
+            self.schedule_flush()
+        return 0
+
+    cdef int answer_waiting(self) except -1:
+        """Called after each flush; the server sends the answers that waited."""
+        return 0
+
+    cdef int failed(self, Partition partition, object what, object error) except -1:
+        """Called for each write or read of a log that failed; the server logs it."""
+        return 0
+
+    cpdef int flush(self) except -1:
+        """Write every dirty partition, one pwritev each, then answer."""
+        cdef list dirty = self.dirty
+        cdef Partition partition
+        self.flush_scheduled = False
+        self.staged_bytes = 0
+        if dirty:
+            self.dirty = []
+            for partition in dirty:
+                partition.flush()
+        self.answer_waiting()
+        if dirty:
+            for partition in dirty:
+                partition.tell()
+        return 0
+
+
+cdef class Partition:
+    def __init__(self, FlushGroup group, str topic, int32_t index, topic_id, Log log, int32_t leader_epoch,
+                 *, bint internal=False, str offline_reason=None):
+        """`log` is None for a partition whose log cannot be served; `offline_reason` says why."""
+        self.group = group
+        self.topic = topic
+        self.index = index
+        self.topic_id = topic_id
+        self.log = log
+        self.offline_reason = offline_reason
+        self.leader_epoch = leader_epoch
+        self.internal = internal
+        self.high_watermark = log.written_end_offset if log is not None else -1
+        self.waiting_fetches = {}
+        self.waiting_appends = []
+        self.min_insync_replicas = 1
+
+    def configure(self, settings):
+        """Take over the topic's settings: a mapping of Kafka's topic setting names to typed values."""
+        self.rules.timestamp_type = LOG_APPEND_TIME if settings["message.timestamp.type"] == "LogAppendTime" else CREATE_TIME
+        self.rules.target_codec = CODECS[settings["compression.type"]]
+        self.rules.before_max_ms = settings["message.timestamp.before.max.ms"]
+        self.rules.after_max_ms = settings["message.timestamp.after.max.ms"]
+        self.rules.max_message_bytes = settings["max.message.bytes"]
+        self.rules.compacted = "compact" in settings["cleanup.policy"]
+        self.min_insync_replicas = settings["min.insync.replicas"]
+
+    # ---- append ----
+
+    cdef int append_produced(self, uint8_t* data, Py_ssize_t size, object owner, int64_t now_ms, int16_t acks,
+                             int16_t version, AppendResult* out) except -1:
+        """Check, stamp and stage one batch from a client. `out.error` is Kafka's code; `last_error` then explains it."""
+        cdef BatchHeader header
+        cdef BatchVerdict verdict
+        cdef int64_t base_offset, timestamp
+        cdef int status
+        out.base_offset = -1
+        out.log_append_time_ms = -1
+        out.log_start_offset = -1
+        out.error = 0
+        if self.log is None or self.log.offline is not None:
+            return self.refuse(out, KAFKA_STORAGE_ERROR, self.offline_reason if self.log is None else self.log.offline)
+        if acks == ACKS_ALL and self.min_insync_replicas > 1:
+            return self.refuse(out, NOT_ENOUGH_REPLICAS,
+                               f"1 replica is in sync, min.insync.replicas is {self.min_insync_replicas}")
+        self.rules.produce_version = version
+        if validate_batch(data, size, &header, &self.rules, now_ms, &verdict):
+            refused = rejection(data, size, &self.rules, now_ms, &verdict, f"{self.topic}-{self.index}")
+            out.error = verdict.error
+            out.log_start_offset = self.log.log_start_offset
+            self.last_error = (refused.message, refused.record_errors)
+            return 0
+        size = verdict.size
+        if header.attributes & ATTRIBUTE_TRANSACTIONAL:
+            return self.refuse(out, INVALID_TXN_STATE, "transactions are not served by this broker")
+        if header.producer_id >= 0:
+            status = self.log.producers.check(&header, &base_offset, &timestamp)
+            if status == PRODUCER_DUPLICATE:
+                out.base_offset = base_offset
+                out.log_append_time_ms = timestamp if self.rules.timestamp_type == LOG_APPEND_TIME else -1
+                out.log_start_offset = self.log.log_start_offset
+                return 0
+            if status != PRODUCER_OK:
+                return self.refuse(out, status, f"producer {header.producer_id} epoch {header.producer_epoch} sequence "
+                                                f"{header.base_sequence} of {self.topic}-{self.index}")
+        return self.stage(data, size, &header, owner, now_ms, out)
+
+    cdef int stage(self, uint8_t* data, Py_ssize_t size, BatchHeader* header, object owner, int64_t now_ms,
+                   AppendResult* out) except -1:
+        header.base_offset = self.log.log_end_offset
+        header.leader_epoch = self.leader_epoch
+        stamp_offset_epoch(data, header.base_offset, header.leader_epoch)
+        self.log.stage(header, data, size, owner, now_ms)
+        self.staged_bytes += size
+        self.group.add_dirty(self, size)
+        out.base_offset = header.base_offset
+        out.log_append_time_ms = now_ms if self.rules.timestamp_type == LOG_APPEND_TIME else -1
+        out.log_start_offset = self.log.log_start_offset
+        return 0
+
+    cdef int refuse(self, AppendResult* out, int16_t error, str message) except -1:
+        out.error = error
+        self.last_error = (message, [])
+        return 0
+
+    def append_records(self, bytes batch, int64_t now_ms):
+        """Append a batch of this broker's own (coordinators); a future of its base offset, done after this turn's write.
+
+        Raises KafkaError where the partition is offline; the future gets KafkaError(KAFKA_STORAGE_ERROR) if the write fails.
+        """
+        cdef BatchHeader header
+        cdef AppendResult out
+        cdef bytes own = bytes(bytearray(batch))
+        cdef uint8_t* data = <uint8_t*>PyBytes_AS_STRING(own)
+        if self.log is None:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self.offline_reason)
+        if parse_header(data, PyBytes_GET_SIZE(own), &header) != 0:
+            raise KafkaError(ErrorCode.CORRUPT_MESSAGE, "no whole record batch")
+        self.stage(data, PyBytes_GET_SIZE(own), &header, own, now_ms, &out)
+        future = self.group.loop.create_future()
+        self.waiting_appends.append((future, out.base_offset))
+        return future
+
+    # ---- write ----
+
+    cdef int flush(self) except -1:
+        """Write what is staged; on failure it is undone and `flush_errno` says why."""
+        self.flush_errno = self.log.flush_staged()
+        if self.flush_errno == 0:
+            self.high_watermark = self.log.written_end_offset
+        else:
+            self.group.failed(self, "write", OSError(self.flush_errno, os.strerror(self.flush_errno)))
+        return 0
+
+    cdef int tell(self) except -1:
+        """After the answers of the turn: complete internal appends, wake fetches."""
+        cdef Py_ssize_t written = self.staged_bytes
+        cdef list appends
+        self.dirty = False
+        self.staged_bytes = 0
+        if self.waiting_appends:
+            appends, self.waiting_appends = self.waiting_appends, []
+            for future, base_offset in appends:
+                if future.done():
+                    continue
+                if self.flush_errno:
+                    future.set_exception(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR,
+                                                    f"writing {self.topic}-{self.index} failed: {os.strerror(self.flush_errno)}"))
+                else:
+                    future.set_result(base_offset)
+        if self.waiting_fetches and self.flush_errno == 0:
+            self.wake(written)
+        return 0
+
+    cdef int wake(self, Py_ssize_t written_bytes) except -1:
+        """Tell waiting fetches that the high watermark moved (or, with -1, that this partition is gone)."""
+        cdef DelayedFetch waiting
+        for waiting in list(self.waiting_fetches):
+            waiting.on_advance(self, written_bytes)
+        return 0
+
+    # ---- read ----
+
+    def check_leader_epoch(self, int32_t epoch):
+        """None where a client's leader epoch is ours or not told (-1), else the error that says which of us is behind."""
+        if epoch < 0 or epoch == self.leader_epoch:
+            return None
+        return ErrorCode.FENCED_LEADER_EPOCH if epoch < self.leader_epoch else ErrorCode.UNKNOWN_LEADER_EPOCH
+
+    cdef int64_t fetch_bound(self, bint read_committed) except -2:
+        """First offset that may not be read: the high watermark, or the last stable offset under read_committed."""
+        cdef int64_t stable
+        if not read_committed:
+            return self.high_watermark
+        stable = self.log.producers.last_stable_offset(self.high_watermark)
+        return min(stable, self.high_watermark)
+
+    cdef int add_waiting(self, DelayedFetch waiting) except -1:
+        self.waiting_fetches[waiting] = None
+        return 0
+
+    cdef int remove_waiting(self, DelayedFetch waiting) except -1:
+        self.waiting_fetches.pop(waiting, None)
+        return 0
+
+    def read_failed(self, error):
+        """Note that reading this partition's files failed."""
+        self.group.failed(self, "read", error)
+
+    @property
+    def last_stable_offset(self):
+        return self.fetch_bound(True)
+
+    def close(self):
+        """The topic is deleted: nothing is appended any more, and waiting fetches are answered."""
+        self.closed = True
+        if self.waiting_fetches:
+            self.wake(-1)

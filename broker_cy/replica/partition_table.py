@@ -1,0 +1,58 @@
+"""Every partition this broker holds, by topic name, topic id and index."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+if TYPE_CHECKING:
+    from broker_cy.replica.partition import Partition
+
+
+class PartitionTable:
+    """Looked up once per request and topic, so by the very bytes that the request carries.
+
+    `by_name` (UTF-8 name) and `by_id` (16 bytes) map to the same list, in which the place is the partition index; None
+    stands where this broker holds no such partition.
+    """
+
+    def __init__(self) -> None:
+        self.by_name: dict[bytes, list[Partition | None]] = {}
+        self.by_id: dict[bytes, list[Partition | None]] = {}
+
+    def add(self, partition: Partition) -> None:
+        """Enter a partition; one that stood at its place before is replaced."""
+        name = partition.topic.encode()
+        places = self.by_name.get(name)
+        if places is None:
+            places = []
+            self.by_name[name] = places
+            self.by_id[partition.topic_id.bytes] = places
+        while len(places) <= partition.index:
+            places.append(None)
+        places[partition.index] = partition
+
+    def remove_topic(self, topic: str, topic_id: UUID) -> list[Partition]:
+        """Forget a topic; its partitions, for the caller to close."""
+        self.by_id.pop(topic_id.bytes, None)
+        places = self.by_name.pop(topic.encode(), [])
+        return [p for p in places if p is not None]
+
+    def get(self, topic: str, index: int) -> Partition | None:
+        """The partition, or None where this broker does not hold it."""
+        places = self.by_name.get(topic.encode())
+        return places[index] if places is not None and 0 <= index < len(places) else None
+
+    def topic(self, topic: str) -> list[Partition]:
+        """The partitions of one topic that are here."""
+        return [p for p in self.by_name.get(topic.encode(), []) if p is not None]
+
+    def __iter__(self) -> Iterator[Partition]:
+        for places in self.by_name.values():
+            for partition in places:
+                if partition is not None:
+                    yield partition
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)

@@ -1,0 +1,58 @@
+"""Incremental fetch sessions (KIP-227): what a client fetches is kept here, so that it sends only changes."""
+
+from libc.stdint cimport int8_t, int16_t, int32_t, int64_t
+
+from broker_cy.replica.partition cimport Partition
+from broker_cy.storage.log cimport LogSlice
+from broker_cy.wire.fetch cimport FetchTarget, FetchView
+
+cdef class FetchPartition:
+    """One partition of a fetch: what is asked, what the client was told last, and what the last read gave."""
+    cdef bytes topic                    # name up to version 12, 16 bytes of id from 13 on
+    cdef int32_t index
+    cdef int32_t current_leader_epoch
+    cdef int64_t fetch_offset
+    cdef int32_t last_fetched_epoch
+    cdef int32_t max_bytes
+    cdef Partition partition            # looked up again once it is closed
+    cdef int64_t told_high_watermark    # -1 before the first answer
+    cdef int64_t told_log_start_offset
+    # The last read.
+    cdef int16_t error
+    cdef int64_t high_watermark
+    cdef int64_t last_stable_offset
+    cdef int64_t log_start_offset
+    cdef int32_t diverging_epoch        # -1 where the logs do not diverge
+    cdef int64_t diverging_end_offset
+    cdef LogSlice records               # None where there are none
+    cdef list aborted                   # [(producer id, first offset)] under read_committed
+
+    cdef int ask(self, FetchTarget* target) except -1
+    cdef bint is_news(self) noexcept
+
+cdef class FetchSession:
+    cdef readonly int32_t session_id
+    cdef int32_t epoch                  # the next request must carry it
+    cdef bint uses_ids
+    cdef dict partitions                # (topic, index) -> FetchPartition, in the order of service
+    cdef int64_t last_used_ms
+
+    cdef int update(self, FetchView view) except -1
+
+cdef class FetchContext:
+    """One Fetch request after its session was looked up."""
+    cdef int16_t error                  # of the session; then there are no targets
+    cdef int32_t session_id             # told to the client; 0 where there is no session
+    cdef bint incremental               # answer only partitions with news
+    cdef FetchSession session
+    cdef list targets                   # of FetchPartition
+
+cdef class SessionCache:
+    cdef readonly dict sessions         # id -> FetchSession, least recently used first
+    cdef readonly int slots
+    cdef readonly int64_t eviction_ms
+    cdef object random_id               # () -> int in 1..2^31-1
+    cdef readonly int64_t evicted
+
+    cdef FetchContext context(self, FetchView view, int64_t now_ms)
+    cdef FetchSession create(self, FetchView view, dict partitions, int64_t now_ms)

@@ -1,0 +1,166 @@
+"""Incremental fetch sessions (KIP-227): what a client fetches is kept here, so that it sends only changes.
+
+Epoch 0 asks for a new session with a full answer, -1 for a full answer without one, n > 0 goes on with a session and sends
+what changed. The cache is bounded by max.incremental.fetch.session.cache.slots; a session that was not used for
+min.incremental.fetch.session.eviction.ms makes room for a new one, else the new client is served without a session.
+"""
+
+cimport cython
+
+from broker_cy.wire.fetch cimport FetchTopic
+
+from broker_cy.core.errors import ErrorCode
+
+cdef int16_t FETCH_SESSION_ID_NOT_FOUND = ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+cdef int16_t INVALID_FETCH_SESSION_EPOCH = ErrorCode.INVALID_FETCH_SESSION_EPOCH
+cdef int16_t FETCH_SESSION_TOPIC_ID_ERROR = ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
+
+cdef enum:
+    NEW_SESSION_EPOCH = 0
+    NO_SESSION_EPOCH = -1
+    FIRST_ID_VERSION = 13
+    SESSION_VERSION = 7
+
+cdef int32_t EPOCH_MAX = 2147483647
+
+
+@cython.freelist(256)
+@cython.final
+cdef class FetchPartition:
+    cdef int ask(self, FetchTarget* target) except -1:
+        self.index = target.index
+        self.current_leader_epoch = target.current_leader_epoch
+        self.fetch_offset = target.fetch_offset
+        self.last_fetched_epoch = target.last_fetched_epoch
+        self.max_bytes = target.max_bytes
+        return 0
+
+    cdef bint is_news(self) noexcept:
+        """Whether an incremental answer must name this partition."""
+        return (self.error != 0 or self.records is not None or self.diverging_epoch >= 0
+                or self.high_watermark != self.told_high_watermark or self.log_start_offset != self.told_log_start_offset)
+
+
+cdef list requested(FetchView view):
+    """The partitions a request names, in its order."""
+    cdef list found = []
+    cdef FetchPartition part
+    cdef FetchTopic* topic
+    cdef bytes name
+    cdef int32_t i, k
+    for i in range(view.topic_count):
+        topic = &view.topics[i]
+        name = topic.name[:topic.name_size]
+        for k in range(topic.first, topic.first + topic.count):
+            part = FetchPartition.__new__(FetchPartition)
+            part.topic = name
+            part.told_high_watermark = part.told_log_start_offset = -1
+            part.ask(&view.partitions[k])
+            found.append(part)
+    return found
+
+
+@cython.final
+cdef class FetchSession:
+    cdef int update(self, FetchView view) except -1:
+        """Take up what an incremental request adds, changes and forgets."""
+        cdef FetchPartition part, known
+        cdef FetchTopic* topic
+        cdef bytes name
+        cdef int32_t i, k
+        for part in requested(view):
+            known = self.partitions.get((part.topic, part.index))
+            if known is None:
+                self.partitions[part.topic, part.index] = part
+            else:
+                known.current_leader_epoch = part.current_leader_epoch
+                known.fetch_offset = part.fetch_offset
+                known.last_fetched_epoch = part.last_fetched_epoch
+                known.max_bytes = part.max_bytes
+        for i in range(view.forgotten_count):
+            topic = &view.forgotten[i]
+            name = topic.name[:topic.name_size]
+            for k in range(topic.first, topic.first + topic.count):
+                self.partitions.pop((name, view.forgotten_partitions[k]), None)
+        return 0
+
+
+@cython.final
+cdef class FetchContext:
+    pass
+
+
+@cython.final
+cdef class SessionCache:
+    def __init__(self, int slots, int64_t eviction_ms, random_id):
+        self.sessions = {}
+        self.slots = slots
+        self.eviction_ms = eviction_ms
+        self.random_id = random_id
+
+    cdef FetchContext context(self, FetchView view, int64_t now_ms):
+        """What a request asks for, by its session id and epoch; the error to answer where the session is not as it says."""
+        cdef FetchContext found = FetchContext.__new__(FetchContext)
+        cdef FetchSession session
+        if view.version < SESSION_VERSION or view.session_epoch == NO_SESSION_EPOCH:
+            if view.session_id != 0:
+                self.sessions.pop(view.session_id, None)
+            found.targets = requested(view)
+            return found
+        if view.session_epoch == NEW_SESSION_EPOCH:
+            if view.session_id != 0:
+                self.sessions.pop(view.session_id, None)
+            found.targets = requested(view)
+            session = self.create(view, {((<FetchPartition>t).topic, (<FetchPartition>t).index): t for t in found.targets},
+                                  now_ms)
+            if session is not None:
+                found.session = session
+                found.session_id = session.session_id
+            return found
+        session = self.sessions.pop(view.session_id, None)
+        if session is None:
+            found.error = FETCH_SESSION_ID_NOT_FOUND
+            return found
+        self.sessions[view.session_id] = session
+        if session.epoch != view.session_epoch:
+            found.error = INVALID_FETCH_SESSION_EPOCH
+            return found
+        if session.uses_ids != (view.version >= FIRST_ID_VERSION):
+            found.error = FETCH_SESSION_TOPIC_ID_ERROR
+            return found
+        session.last_used_ms = now_ms
+        session.epoch = 1 if session.epoch == EPOCH_MAX else session.epoch + 1
+        session.update(view)
+        if not session.partitions:
+            # The client forgot everything: the session ends with this answer.
+            self.sessions.pop(session.session_id, None)
+            return found
+        found.session = session
+        found.session_id = session.session_id
+        found.incremental = True
+        found.targets = list(session.partitions.values())
+        return found
+
+    cdef FetchSession create(self, FetchView view, dict partitions, int64_t now_ms):
+        """A new session, or None where the cache is full of sessions in use or there is nothing to keep."""
+        cdef FetchSession session, oldest
+        cdef int32_t session_id
+        if not partitions or self.slots <= 0:
+            return None
+        if len(self.sessions) >= self.slots:
+            oldest = next(iter(self.sessions.values()))
+            if now_ms - oldest.last_used_ms < self.eviction_ms:
+                return None
+            del self.sessions[oldest.session_id]
+            self.evicted += 1
+        session_id = self.random_id()
+        while session_id in self.sessions:
+            session_id = self.random_id()
+        session = FetchSession.__new__(FetchSession)
+        session.session_id = session_id
+        session.epoch = 1
+        session.uses_ids = view.version >= FIRST_ID_VERSION
+        session.partitions = partitions
+        session.last_used_ms = now_ms
+        self.sessions[session_id] = session
+        return session

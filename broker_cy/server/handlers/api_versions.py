@@ -1,0 +1,57 @@
+"""ApiVersions, versions 0 to 4: what is served, derived from the registry.
+
+A version beyond these is answered in version 0 (KIP-511).
+
+Features: what the metadata log has finalized, and what this broker supports. Omissions: none.
+"""
+
+from __future__ import annotations
+
+import re
+
+from broker_cy.core.errors import ErrorCode
+from broker_cy.server.registry import RequestContext, handler, registrations
+from broker_cy.wire import messages
+from broker_cy.wire.frame import ApiKey
+
+# KIP-511: what a client may call itself.
+SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+
+
+def served() -> list[messages.ApiVersionsResponse.ApiVersion]:
+    """One entry per API, in the order of keys."""
+    return [
+        messages.ApiVersionsResponse.ApiVersion(
+            api_key=int(key), min_version=entry.advertised_min, max_version=entry.max_version
+        )
+        for key, entry in sorted(registrations().items())
+    ]
+
+
+@handler(ApiKey.API_VERSIONS, versions=(0, 4))
+def api_versions(ctx: RequestContext, request: messages.ApiVersionsRequest | None) -> messages.ApiVersionsResponse:
+    """`request` is None where its version is unknown."""
+    if request is None:
+        # Version 0 has room for nothing but the ranges; the client needs the one of ApiVersions to ask again.
+        return messages.ApiVersionsResponse(
+            error_code=ErrorCode.UNSUPPORTED_VERSION,
+            api_keys=[entry for entry in served() if entry.api_key == ApiKey.API_VERSIONS],
+        )
+    if ctx.version >= 3 and not (
+        SOFTWARE.fullmatch(request.client_software_name) and SOFTWARE.fullmatch(request.client_software_version)
+    ):
+        return messages.ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
+    features = ctx.broker.image.features
+    response = messages.ApiVersionsResponse(api_keys=served())
+    response.supported_features = [
+        messages.ApiVersionsResponse.SupportedFeatureKey(name=name, min_version=low, max_version=high)
+        for name, (low, high) in ctx.broker.controller.supported_features.items()
+        # KIP-584, KAFKA-17011: clients of version 3 do not take a minimum of 0.
+        if ctx.version >= 4 or low > 0
+    ]
+    response.finalized_features_epoch = features.epoch
+    response.finalized_features = [
+        messages.ApiVersionsResponse.FinalizedFeatureKey(name=name, min_version_level=level, max_version_level=level)
+        for name, level in features.finalized.items()
+    ]
+    return response

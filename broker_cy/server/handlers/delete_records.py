@@ -1,0 +1,49 @@
+"""DeleteRecords, versions 0 to 2 (KIP-107): moves the log start offset; -1 means the high watermark.
+
+Whole segments below it are deleted after file.delete.delay.ms. Omissions: none.
+"""
+
+from __future__ import annotations
+
+from broker_cy.core.errors import ErrorCode, KafkaError
+from broker_cy.server.registry import RequestContext, handler
+from broker_cy.wire import messages
+from broker_cy.wire.frame import ApiKey
+
+HIGH_WATERMARK = -1
+Result = messages.DeleteRecordsResponse.DeleteRecordsPartitionResult
+
+
+@handler(ApiKey.DELETE_RECORDS, versions=(0, 2))
+def delete_records(ctx: RequestContext, request: messages.DeleteRecordsRequest) -> messages.DeleteRecordsResponse:
+    return messages.DeleteRecordsResponse(
+        topics=[
+            messages.DeleteRecordsResponse.DeleteRecordsTopicResult(
+                name=topic.name,
+                partitions=[delete_before(ctx, topic.name, p.partition_index, p.offset) for p in topic.partitions],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def delete_before(ctx: RequestContext, topic: str, index: int, offset: int) -> Result:
+    """Delete what lies before `offset` in one partition; the answer's low watermark is the new log start offset."""
+    partition = ctx.broker.partitions.get(topic, index)
+    if partition is None:
+        return Result(partition_index=index, low_watermark=-1, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    if partition.internal:
+        return Result(partition_index=index, low_watermark=-1, error_code=ErrorCode.INVALID_TOPIC_EXCEPTION)
+    if not ctx.broker.may_delete(topic):
+        # A topic that is only compacted keeps its newest value of each key for ever.
+        return Result(partition_index=index, low_watermark=-1, error_code=ErrorCode.POLICY_VIOLATION)
+    if partition.log is None:
+        return Result(partition_index=index, low_watermark=-1, error_code=ErrorCode.KAFKA_STORAGE_ERROR)
+    target = partition.high_watermark if offset == HIGH_WATERMARK else offset
+    if target < 0 or target > partition.high_watermark:
+        return Result(partition_index=index, low_watermark=-1, error_code=ErrorCode.OFFSET_OUT_OF_RANGE)
+    try:
+        ctx.broker.log_manager.delete_records_before(partition.log, target)
+    except KafkaError as error:
+        return Result(partition_index=index, low_watermark=-1, error_code=error.code)
+    return Result(partition_index=index, low_watermark=partition.log.log_start_offset)

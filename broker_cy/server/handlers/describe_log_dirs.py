@@ -1,0 +1,67 @@
+"""DescribeLogDirs, versions 1 to 5: the log directories, the size of each partition in them, and the room that is left.
+
+Omissions: cordoned directories (KIP-1066): none is ever cordoned.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+from broker_cy.core.errors import ErrorCode
+from broker_cy.server.registry import RequestContext, handler
+from broker_cy.wire import messages
+from broker_cy.wire.frame import ApiKey
+
+if TYPE_CHECKING:
+    from broker_cy.replica.partition import Partition
+
+Response = messages.DescribeLogDirsResponse
+
+
+@handler(ApiKey.DESCRIBE_LOG_DIRS, versions=(1, 5), omissions="no directory is ever cordoned (KIP-1066)")
+def describe_log_dirs(
+    ctx: RequestContext, request: messages.DescribeLogDirsRequest
+) -> messages.DescribeLogDirsResponse:
+    by_directory: dict[str, dict[str, list[Partition]]] = {
+        directory: defaultdict(list) for directory in ctx.broker.log_manager.directories
+    }
+    for partition in wanted(ctx, request):
+        if partition.log is not None:
+            directory = os.path.dirname(partition.log.directory)
+            by_directory[directory][partition.topic].append(partition)
+    return Response(results=[describe(path, topics) for path, topics in by_directory.items()])
+
+
+def wanted(ctx: RequestContext, request: messages.DescribeLogDirsRequest) -> list[Partition]:
+    """The partitions asked for that are here; null asks for all."""
+    if request.topics is None:
+        return list(ctx.broker.partitions)
+    found = (ctx.broker.partitions.get(topic.topic, index) for topic in request.topics for index in topic.partitions)
+    return [partition for partition in found if partition is not None]
+
+
+def describe(path: str, topics: dict[str, list[Partition]]) -> messages.DescribeLogDirsResponse.DescribeLogDirsResult:
+    """One directory; its error where it cannot be asked."""
+    try:
+        room = os.statvfs(path)
+    except OSError:
+        return Response.DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=path)
+    return Response.DescribeLogDirsResult(
+        log_dir=path,
+        topics=[
+            Response.DescribeLogDirsTopic(
+                name=name,
+                partitions=[
+                    Response.DescribeLogDirsPartition(
+                        partition_index=partition.index, partition_size=partition.log.size_bytes
+                    )
+                    for partition in partitions
+                ],
+            )
+            for name, partitions in topics.items()
+        ],
+        total_bytes=room.f_frsize * room.f_blocks,
+        usable_bytes=room.f_frsize * room.f_bavail,
+    )

@@ -1,0 +1,97 @@
+"""ListOffsets, versions 1 to 11: by time, and earliest (-2), latest (-1), largest timestamp (-3, KIP-734), local
+earliest (-4).
+
+Under read_committed the latest offset is the last stable one, and nothing beyond it is found by time. Omissions:
+tiered storage: its special times (-5, -6) are answered -1, as Kafka does for a topic without it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker_cy.core.errors import ErrorCode, KafkaError
+from broker_cy.server.registry import RequestContext, handler
+from broker_cy.wire import messages
+from broker_cy.wire.frame import ApiKey
+
+if TYPE_CHECKING:
+    from broker_cy.replica.partition import Partition
+
+LATEST = -1
+EARLIEST = -2
+MAX_TIMESTAMP = -3
+EARLIEST_LOCAL = -4
+LATEST_TIERED = -5
+EARLIEST_PENDING_UPLOAD = -6
+# First version that knows each special time.
+SINCE = {EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
+READ_COMMITTED = 1
+
+Answer = messages.ListOffsetsResponse.ListOffsetsPartitionResponse
+
+
+@handler(
+    ApiKey.LIST_OFFSETS,
+    versions=(1, 11),
+    omissions="tiered storage: its special timestamps are answered with offset -1",
+)
+def list_offsets(ctx: RequestContext, request: messages.ListOffsetsRequest) -> messages.ListOffsetsResponse:
+    topics = []
+    for topic in request.topics:
+        asked = [p.partition_index for p in topic.partitions]
+        answers = []
+        for wanted in topic.partitions:
+            if asked.count(wanted.partition_index) > 1:
+                answers.append(failed(wanted.partition_index, ErrorCode.INVALID_REQUEST))
+                continue
+            partition = ctx.broker.partitions.get(topic.name, wanted.partition_index)
+            answers.append(look_up(ctx.version, partition, wanted, request.isolation_level == READ_COMMITTED))
+        topics.append(messages.ListOffsetsResponse.ListOffsetsTopicResponse(name=topic.name, partitions=answers))
+    return messages.ListOffsetsResponse(topics=topics)
+
+
+def failed(index: int, code: ErrorCode) -> Answer:
+    return Answer(partition_index=index, error_code=code)
+
+
+def look_up(
+    version: int,
+    partition: Partition | None,
+    wanted: messages.ListOffsetsRequest.ListOffsetsPartition,
+    read_committed: bool,
+) -> Answer:
+    """The offset for one partition and timestamp, or its error."""
+    index = wanted.partition_index
+    if version < SINCE.get(wanted.timestamp, 0) or wanted.timestamp < EARLIEST_PENDING_UPLOAD:
+        return failed(index, ErrorCode.UNSUPPORTED_VERSION)
+    if partition is None:
+        return failed(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    code = partition.check_leader_epoch(wanted.current_leader_epoch)
+    if code is not None:
+        return failed(index, code)
+    if partition.log is None:
+        return failed(index, ErrorCode.KAFKA_STORAGE_ERROR)
+    try:
+        timestamp, offset, epoch = find(partition, wanted.timestamp, read_committed)
+    except KafkaError as error:
+        return failed(index, error.code)
+    except OSError as error:
+        partition.read_failed(error)
+        return failed(index, ErrorCode.KAFKA_STORAGE_ERROR)
+    return Answer(partition_index=index, timestamp=timestamp, offset=offset, leader_epoch=epoch)
+
+
+def find(partition: Partition, timestamp: int, read_committed: bool) -> tuple[int, int, int]:
+    """(timestamp, offset, leader epoch); -1 for each that there is none of."""
+    log = partition.log
+    bound = partition.last_stable_offset if read_committed else partition.high_watermark
+    if timestamp in (EARLIEST, EARLIEST_LOCAL):
+        return -1, log.log_start_offset, log.epochs.epoch_for_offset(log.log_start_offset)
+    if timestamp == LATEST:
+        return -1, bound, partition.leader_epoch
+    if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
+        return -1, -1, -1
+    found = log.max_timestamp() if timestamp == MAX_TIMESTAMP else log.offset_for_timestamp(timestamp)
+    if found is None or found[1] >= bound:
+        return -1, -1, -1
+    return found[0], found[1], log.epochs.epoch_for_offset(found[1])

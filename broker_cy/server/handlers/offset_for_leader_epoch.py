@@ -1,0 +1,46 @@
+"""OffsetForLeaderEpoch, versions 2 to 4 (KIP-320): where the log of an epoch ends.
+
+A client learns from it that records it has seen were truncated. Omissions: none.
+"""
+
+from __future__ import annotations
+
+from broker_cy.core.errors import ErrorCode
+from broker_cy.server.registry import RequestContext, handler
+from broker_cy.wire import messages
+from broker_cy.wire.frame import ApiKey
+
+Asked = messages.OffsetForLeaderEpochRequest.OffsetForLeaderPartition
+Answer = messages.OffsetForLeaderEpochResponse.EpochEndOffset
+
+
+@handler(ApiKey.OFFSET_FOR_LEADER_EPOCH, versions=(2, 4))
+def offset_for_leader_epoch(
+    ctx: RequestContext, request: messages.OffsetForLeaderEpochRequest
+) -> messages.OffsetForLeaderEpochResponse:
+    return messages.OffsetForLeaderEpochResponse(
+        topics=[
+            messages.OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult(
+                topic=topic.topic, partitions=[end_offset(ctx, topic.topic, asked) for asked in topic.partitions]
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def end_offset(ctx: RequestContext, topic: str, asked: Asked) -> Answer:
+    """Largest epoch at or below the one asked, and the first offset after it; -1 for both where it is unknown."""
+    partition = ctx.broker.partitions.get(topic, asked.partition)
+    if partition is None:
+        return Answer(partition=asked.partition, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    code = partition.check_leader_epoch(asked.current_leader_epoch)
+    if code is None and partition.log is None:
+        code = ErrorCode.KAFKA_STORAGE_ERROR
+    if code is not None:
+        return Answer(partition=asked.partition, error_code=code)
+    if asked.leader_epoch == partition.leader_epoch:
+        return Answer(
+            partition=asked.partition, leader_epoch=asked.leader_epoch, end_offset=partition.log.written_end_offset
+        )
+    epoch, offset = partition.log.end_offset_for_epoch(asked.leader_epoch)
+    return Answer(partition=asked.partition, leader_epoch=epoch, end_offset=offset)

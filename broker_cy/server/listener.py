@@ -1,0 +1,182 @@
+"""Listening sockets: accept, admit, and hand over to connections.
+
+Bounds: `max.connections` over all listeners (beyond it nothing is accepted until one ends: new peers wait in the
+kernel's backlog), `max.connections.per.ip` with overrides (beyond it a new connection is closed at once, as in Kafka),
+and ACCEPTS_PER_TURN accepts in one turn of the loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import socket
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from broker_cy.server.connection import Connection, ServerCore
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+LOGGER = logging.getLogger("broker_cy.server.listener")
+
+ACCEPTS_PER_TURN = 64
+# How long nothing is accepted after the process ran out of descriptors.
+DESCRIPTOR_PAUSE_S = 0.1
+
+
+class ListenError(Exception):
+    """An address cannot be listened on; the text says which and what to do."""
+
+
+class Admission:
+    """Counts connections against `max.connections` and `max.connections.per.ip`."""
+
+    def __init__(self, connections_max: int, per_ip_max: int, per_ip_overrides: Mapping[str, int]) -> None:
+        self.connections_max = connections_max
+        self.per_ip_max = per_ip_max
+        self.per_ip_overrides = dict(per_ip_overrides)
+        self.by_ip: Counter[str] = Counter()
+        self.total = 0
+
+    @property
+    def full(self) -> bool:
+        return self.total >= self.connections_max
+
+    def limit_of(self, host: str) -> int:
+        return self.per_ip_overrides.get(host, self.per_ip_max)
+
+    def admit(self, host: str) -> bool:
+        """Count one connection of `host`; False where it has as many as it may."""
+        if self.by_ip[host] >= self.limit_of(host):
+            return False
+        self.by_ip[host] += 1
+        self.total += 1
+        return True
+
+    def leave(self, host: str) -> None:
+        self.total -= 1
+        self.by_ip[host] -= 1
+        if self.by_ip[host] <= 0:
+            del self.by_ip[host]
+
+
+def open_socket(name: str, host: str, port: int, backlog: int) -> socket.socket:
+    """A listening socket on the first address `host` stands for (empty: all); raises ListenError."""
+    try:
+        info = socket.getaddrinfo(
+            host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE, family=socket.AF_UNSPEC
+        )
+    except OSError as error:
+        raise ListenError(f"listener {name}: {host!r} is no address of this machine ({error.strerror})") from None
+    info.sort(key=lambda entry: entry[0] != socket.AF_INET)
+    family, kind, protocol, _, address = info[0]
+    listening = socket.socket(family, kind | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC, protocol)
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind(address)
+        listening.listen(backlog)
+    except OSError as error:
+        listening.close()
+        if error.errno == errno.EADDRINUSE:
+            advice = "is in use: stop the program that listens there, or choose another port with --listener HOST:PORT"
+        elif error.errno == errno.EACCES:
+            advice = "needs privileges: choose a port above 1023 with --listener HOST:PORT"
+        else:
+            advice = f"cannot be listened on: {error.strerror}"
+        raise ListenError(f"listener {name}: {host or '0.0.0.0'}:{port} {advice}") from None
+    return listening
+
+
+class Listener:
+    """One named listener: accepts, and makes a `Connection` of each client that is admitted."""
+
+    def __init__(
+        self,
+        name: str,
+        listening: socket.socket,
+        core: ServerCore,
+        admission: Admission,
+        *,
+        send_buffer_bytes: int,
+        receive_buffer_bytes: int,
+    ) -> None:
+        self.name = name
+        self.socket = listening
+        self.core = core
+        self.admission = admission
+        self.send_buffer_bytes = send_buffer_bytes
+        self.receive_buffer_bytes = receive_buffer_bytes
+        host, port = listening.getsockname()[:2]
+        self.host: str = host
+        self.port: int = port
+        self.local = f"{host}:{port}"
+        self.loop: asyncio.AbstractEventLoop = core.loop
+        self.accepting = False
+
+    def start(self) -> None:
+        """Accept from now on."""
+        if not self.accepting:
+            self.accepting = True
+            self.loop.add_reader(self.socket.fileno(), self._on_ready)
+
+    def pause(self) -> None:
+        """Accept nothing until `start`; peers wait in the kernel's backlog."""
+        if self.accepting:
+            self.accepting = False
+            self.loop.remove_reader(self.socket.fileno())
+
+    def close(self) -> None:
+        self.pause()
+        self.socket.close()
+
+    def _on_ready(self) -> None:
+        for _ in range(ACCEPTS_PER_TURN):
+            if self.admission.full:
+                LOGGER.warning(
+                    "max.connections reached: accepting nothing until a connection ends",
+                    extra={"fields": {"listener": self.name, "connections": self.admission.total}},
+                )
+                self.pause()
+                return
+            try:
+                client, address = self.socket.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                self._out_of_descriptors(error)
+                return
+            self._admit(client, address[0], address[1])
+
+    def _out_of_descriptors(self, error: OSError) -> None:
+        LOGGER.error(
+            "accept failed",
+            extra={"fields": {"listener": self.name, "reason": str(error), "retry_s": DESCRIPTOR_PAUSE_S}},
+        )
+        self.pause()
+        self.loop.call_later(DESCRIPTOR_PAUSE_S, self._resume)
+
+    def _resume(self) -> None:
+        if self.socket.fileno() >= 0 and not self.core.stopping:
+            self.start()
+
+    def _admit(self, client: socket.socket, host: str, port: int) -> None:
+        if not self.admission.admit(host):
+            LOGGER.warning(
+                "connection refused: max.connections.per.ip",
+                extra={
+                    "fields": {"listener": self.name, "peer": f"{host}:{port}", "limit": self.admission.limit_of(host)}
+                },
+            )
+            client.close()
+            return
+        client.setblocking(False)
+        client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        # -1 leaves the size to the kernel, which adapts it to the connection.
+        if self.send_buffer_bytes > 0:
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self.send_buffer_bytes)
+        if self.receive_buffer_bytes > 0:
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self.receive_buffer_bytes)
+        Connection(self.core, client.detach(), self.name, host, port, self.local)

@@ -1,0 +1,68 @@
+"""Log lines of the server that could come at any rate: limited, with the number of those left out."""
+
+from __future__ import annotations
+
+import logging
+import time
+
+LOGGER = logging.getLogger("broker_cy.server")
+
+# At most this many lines of one kind in one window; the rest is counted and told with the next line.
+LINES_PER_WINDOW = 10
+WINDOW_S = 1.0
+
+
+class RateLimit:
+    """Lets LINES_PER_WINDOW events through per WINDOW_S."""
+
+    def __init__(self) -> None:
+        self.window_start = 0.0
+        self.passed = 0
+        self.suppressed = 0
+
+    def allow(self, now: float) -> int | None:
+        """None where the event is to be left out, else how many were left out before it."""
+        if now - self.window_start >= WINDOW_S:
+            self.window_start, self.passed = now, 0
+        if self.passed >= LINES_PER_WINDOW:
+            self.suppressed += 1
+            return None
+        self.passed += 1
+        left_out, self.suppressed = self.suppressed, 0
+        return left_out
+
+
+_bad_requests = RateLimit()
+_internal_errors = RateLimit()
+_disk_errors = RateLimit()
+
+
+def bad_request(host: str, port: int, api: str, reason: str) -> None:
+    """One line for a connection that is closed because of what its peer sent."""
+    left_out = _bad_requests.allow(time.monotonic())
+    if left_out is not None:
+        LOGGER.warning(
+            "connection closed: bad request",
+            extra={"fields": {"peer": f"{host}:{port}", "api": api or "-", "reason": reason, "left_out": left_out}},
+        )
+
+
+def internal_error(host: str, port: int, error: BaseException) -> None:
+    """A defect of ours met while serving a connection, with its traceback."""
+    left_out = _internal_errors.allow(time.monotonic())
+    if left_out is not None:
+        LOGGER.error(
+            "connection closed: internal error",
+            exc_info=error,
+            extra={"fields": {"peer": f"{host}:{port}", "left_out": left_out}},
+        )
+
+
+def disk_error(partition: str, what: str, error: BaseException) -> None:
+    """A log file could not be written or read; producers were told KAFKA_STORAGE_ERROR."""
+    left_out = _disk_errors.allow(time.monotonic())
+    if left_out is not None:
+        LOGGER.error(
+            "disk error",
+            extra={"fields": {"partition": partition, "what": what, "reason": str(error), "left_out": left_out}},
+        )

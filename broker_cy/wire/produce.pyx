@@ -1,0 +1,135 @@
+"""Produce requests as a view over the received bytes, versions 3 to 13: nothing is copied.
+
+Layout (protocol table 00_Produce): transactional_id, acks, timeout_ms, topics[name | topic_id, partitions[index, records]];
+from version 9 lengths are compact and every structure ends with tagged fields (KIP-482). The spec-driven codec is the oracle.
+"""
+
+from libc.stdint cimport int64_t
+from libc.stdlib cimport free, realloc
+
+from broker_cy.core.errors import WireError
+
+
+cdef int skip_tags(Cursor cursor) except -1:
+    """Pass over a structure's tagged fields; none is defined for Produce and Fetch requests that this broker must know."""
+    cdef int64_t count = cursor.uvarint()
+    while count > 0:
+        cursor.uvarint()
+        cursor.take(cursor.uvarint())
+        count -= 1
+    return 0
+
+
+cdef int32_t array_length(Cursor cursor, bint flexible, int element_bytes_min, bint nullable) except -2:
+    """Element count of an array, -1 for null; refused where the remaining bytes cannot hold that many."""
+    cdef int64_t n
+    if flexible:
+        n = <int64_t>cursor.uvarint() - 1
+    else:
+        n = cursor.i32()
+    if n < 0:
+        if n == -1 and nullable:
+            return -1
+        raise WireError(f"an array of {n} elements")
+    if n * element_bytes_min > cursor.remaining():
+        raise WireError(f"an array claims {n} elements with {cursor.remaining()} bytes left")
+    return <int32_t>n
+
+
+cdef int32_t string_length(Cursor cursor, bint flexible) except -2:
+    """Length of a string, -1 for null."""
+    cdef int64_t n
+    if flexible:
+        n = <int64_t>cursor.uvarint() - 1
+    else:
+        n = cursor.i16()
+    if n < -1 or n > 32767:
+        raise WireError(f"a string of {n} bytes")
+    return <int32_t>n
+
+
+cdef void* grown(void* block, int32_t* capacity, int32_t needed, Py_ssize_t element_bytes) except NULL:
+    """`block` with room for `needed` elements; the caller has bounded `needed` by the bytes received."""
+    cdef int32_t wanted = max(needed, 2 * capacity[0], 8)
+    cdef void* moved = realloc(block, wanted * element_bytes)
+    if moved == NULL:
+        raise MemoryError(f"no memory for {wanted} elements of a request")
+    capacity[0] = wanted
+    return moved
+
+
+cdef class ProduceView:
+    def __dealloc__(self):
+        free(self.topics)
+        free(self.partitions)
+
+    cdef int parse(self, Cursor cursor, int16_t version) except -1:
+        """Read one request body; raises WireError where it does not parse."""
+        cdef bint flexible = version >= 9
+        cdef int32_t topics, partitions, n, i, _k
+        cdef int64_t size
+        cdef ProduceTopic* topic
+        cdef ProducePartition* part
+        self.version = version
+        self.topic_count = 0
+        self.partition_count = 0
+        n = string_length(cursor, flexible)
+        self.transactional = n >= 0
+        if n > 0:
+            cursor.take(n)
+        self.acks = cursor.i16()
+        self.timeout_ms = cursor.i32()
+        topics = array_length(cursor, flexible, 3, False)
+        if topics > self.topic_capacity:
+            self.topics = <ProduceTopic*>grown(self.topics, &self.topic_capacity, topics, sizeof(ProduceTopic))
+        for i in range(topics):
+            topic = &self.topics[i]
+            if version >= 13:
+                n = 16
+            else:
+                n = string_length(cursor, flexible)
+                if n < 0:
+                    raise WireError("a topic name is null")
+            topic.name = cursor.take(n)
+            topic.name_size = n
+            partitions = array_length(cursor, flexible, 5, False)
+            topic.first = self.partition_count
+            topic.count = partitions
+            if self.partition_count + partitions > self.partition_capacity:
+                self.partitions = <ProducePartition*>grown(
+                    self.partitions, &self.partition_capacity, self.partition_count + partitions, sizeof(ProducePartition))
+            for _k in range(partitions):
+                part = &self.partitions[self.partition_count]
+                part.index = cursor.i32()
+                if flexible:
+                    size = <int64_t>cursor.uvarint() - 1
+                else:
+                    size = cursor.i32()
+                if size < -1:
+                    raise WireError(f"records of {size} bytes")
+                part.size = <int32_t>size
+                part.records = cursor.take(size) if size > 0 else cursor.ptr
+                self.partition_count += 1
+                if flexible:
+                    skip_tags(cursor)
+            if flexible:
+                skip_tags(cursor)
+        if flexible:
+            skip_tags(cursor)
+        self.topic_count = topics
+        return 0
+
+
+def parse_produce(bytes body, int16_t version):
+    """The request as plain Python, for tests: (acks, timeout_ms, transactional, [(name or id, [(index, records or None)])])."""
+    cdef ProduceView view = ProduceView()
+    view.parse(Cursor(body), version)
+    cdef int i, k
+    topics = []
+    for i in range(view.topic_count):
+        parts = []
+        for k in range(view.topics[i].first, view.topics[i].first + view.topics[i].count):
+            size = view.partitions[k].size
+            parts.append((view.partitions[k].index, None if size < 0 else view.partitions[k].records[:size]))
+        topics.append((view.topics[i].name[:view.topics[i].name_size], parts))
+    return view.acks, view.timeout_ms, bool(view.transactional), topics
