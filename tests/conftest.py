@@ -1,0 +1,44 @@
+"""Fixtures for every test that needs a running broker."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from tests.support.broker import Target, new_target
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[Target]:
+    """One running broker for all tests of a module; a module may name settings for it in BROKER_SETTINGS."""
+    settings: Mapping[str, str] = getattr(request.module, "BROKER_SETTINGS", {})
+    target = new_target(tmp_path_factory.mktemp("broker"), settings)
+    try:
+        yield target.start()
+    finally:
+        target.close()
+
+
+@pytest.fixture
+def make_broker(tmp_path: Path) -> Iterator[Callable[..., Target]]:
+    """Starts brokers of a test's own: `make_broker({"name": "value"})`; they end with the test."""
+    made: list[Target] = []
+
+    def make(settings: Mapping[str, str] | None = None, data_dir: Path | None = None, start: bool = True) -> Target:
+        target = new_target(tmp_path / f"broker-{len(made)}", settings, data_dir)
+        made.append(target)
+        return target.start() if start else target
+
+    yield make
+    for target in made:
+        target.close()
+
+
+@pytest.fixture
+def topic(request: pytest.FixtureRequest) -> str:
+    """A topic name of the test's own; the topic is not created."""
+    return re.sub(r"[^a-zA-Z0-9._-]+", "-", request.node.name)[:60] + "-" + uuid.uuid4().hex[:6]

@@ -1,0 +1,124 @@
+"""Apache Kafka 4.3.1 from Maven Central: the peer that our tests are checked against, and its command-line tools."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterable
+from functools import cache
+from pathlib import Path
+
+from tests.support.processes import run
+
+VERSION = "4.3.1"
+_ROOT = Path(__file__).resolve().parents[2]
+_COPY = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies"
+_DEPENDENCIES = (
+    ("org.apache.kafka", "kafka_2.13", VERSION),
+    ("org.apache.kafka", "kafka-tools", VERSION),
+    ("org.apache.logging.log4j", "log4j-core", "2.25.3"),
+    ("org.apache.logging.log4j", "log4j-slf4j-impl", "2.25.3"),
+)
+_LOGGING = """\
+status = error
+appender.stderr.type = Console
+appender.stderr.name = stderr
+appender.stderr.target = SYSTEM_ERR
+appender.stderr.layout.type = PatternLayout
+appender.stderr.layout.pattern = %d %p %c %m%n
+rootLogger.level = ${sys:broker_cy.log.level:-WARN}
+rootLogger.appenderRef.stderr.ref = stderr
+"""
+# A tool lives for a second or two: compiling it well costs more than it gives.
+_TOOL_FLAGS = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
+
+
+def cache_directory() -> Path:
+    """Where downloads are kept: $BROKER_CY_CACHE, or .cache in the repository."""
+    return Path(os.environ.get("BROKER_CY_CACHE") or _ROOT / ".cache")
+
+
+@cache
+def _home() -> Path:
+    """The directory with libs/ and log4j2.properties; fetched once, by one process while the others wait."""
+    home = cache_directory() / f"kafka-{VERSION}"
+    if home.exists():
+        return home
+    home.parent.mkdir(parents=True, exist_ok=True)
+    with open(home.parent / f"kafka-{VERSION}.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if home.exists():
+            return home
+        # Made beside its final place and renamed, so that a broken download never looks whole.
+        making = Path(tempfile.mkdtemp(dir=home.parent, prefix="kafka-making-"))
+        try:
+            _fetch(making)
+            making.chmod(0o755)
+            making.rename(home)
+        finally:
+            shutil.rmtree(making, ignore_errors=True)
+    return home
+
+
+def _fetch(directory: Path) -> None:
+    dependencies = "".join(
+        f"<dependency><groupId>{group}</groupId><artifactId>{artifact}</artifactId><version>{version}</version></dependency>"
+        for group, artifact, version in _DEPENDENCIES
+    )
+    pom = directory / "pom.xml"
+    pom.write_text(
+        '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>'
+        "<groupId>broker-cy.tests</groupId><artifactId>kafka-dist</artifactId><version>1</version>"
+        f"<packaging>pom</packaging><dependencies>{dependencies}</dependencies></project>"
+    )
+    libs = directory / "libs"
+    run(["mvn", "-q", "-B", "-f", pom, _COPY, f"-DoutputDirectory={libs}"], timeout_s=280)
+    if not any(libs.glob(f"kafka-tools-{VERSION}.jar")):
+        raise AssertionError(f"Maven brought no kafka-tools-{VERSION}.jar into {libs}")
+    (directory / "log4j2.properties").write_text(_LOGGING)
+
+
+def kafka_classpath() -> str:
+    """The class path of Kafka 4.3.1 with its tools; the first call on a machine downloads 55 MB."""
+    return f"{_home() / 'libs'}/*"
+
+
+def java(*flags: str, log_level: str = "WARN") -> list[str]:
+    """The start of a command line that runs a class of Kafka; logs go to stderr."""
+    return [
+        "java",
+        *flags,
+        f"-Dlog4j2.configurationFile={_home() / 'log4j2.properties'}",
+        f"-Dbroker_cy.log.level={log_level}",
+        "-cp",
+        kafka_classpath(),
+    ]
+
+
+def run_tool(
+    class_name: str, *arguments: str | Path, stdin: bytes = b"", timeout_s: float = 90.0, check: bool = True
+) -> subprocess.CompletedProcess[bytes]:
+    """One of Kafka's command-line tools by its class, such as org.apache.kafka.tools.TopicCommand."""
+    return run([*java(*_TOOL_FLAGS), class_name, *arguments], stdin=stdin, timeout_s=timeout_s, check=check)
+
+
+def dump_log_segments(paths: Iterable[Path], *flags: str) -> str:
+    """What DumpLogSegments says of segments, indexes, snapshots or checkpoints; AssertionError when it reports a
+    fault."""
+    files = ",".join(str(path) for path in paths)
+    done = run_tool("org.apache.kafka.tools.DumpLogSegments", *flags, "--files", files)
+    text = done.stdout.decode()
+    for fault in (
+        "Found timestamp mismatch",
+        "Found out of order",
+        "Mismatches in",
+        "Non-consecutive offsets",
+        "invalid bytes at the end",
+        "isvalid: false",
+    ):
+        if fault in text:
+            raise AssertionError(f"DumpLogSegments found a fault in {files}:\n{text}")
+    return text

@@ -1,0 +1,139 @@
+"""Child processes that never outlive the tests: own process group, killed by the kernel when we die, always reaped."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from tests.support.wait import until
+
+# The kernel kills the child when the test worker dies, whatever it dies of (util-linux; part of every Debian).
+_SETPRIV = shutil.which("setpriv")
+_DIE_WITH_PARENT = [_SETPRIV, "--pdeathsig", "KILL", "--"] if _SETPRIV else []
+
+
+def die_with_parent(argv: Sequence[str | Path]) -> list[str]:
+    """`argv`, so that the process is killed when this one ends."""
+    return [*_DIE_WITH_PARENT, *map(str, argv)]
+
+
+class Child:
+    """One child process; its two outputs go to files, so that no pipe ever fills up."""
+
+    def __init__(
+        self,
+        argv: Sequence[str | Path],
+        directory: Path,
+        name: str,
+        env: Mapping[str, str] | None = None,
+        cwd: Path | None = None,
+    ) -> None:
+        directory.mkdir(parents=True, exist_ok=True)
+        self.name = name
+        self.stdout_path = directory / f"{name}.stdout"
+        self.stderr_path = directory / f"{name}.stderr"
+        with open(self.stdout_path, "wb") as out, open(self.stderr_path, "wb") as err:
+            self._process = subprocess.Popen(
+                die_with_parent(argv),
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=err,
+                env={**os.environ, **(env or {})},
+                cwd=cwd,
+                start_new_session=True,
+            )
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def returncode(self) -> int | None:
+        """The exit code, negative for a signal; None while it runs."""
+        return self._process.poll()
+
+    def stdout(self) -> str:
+        return self.stdout_path.read_text(errors="replace")
+
+    def stderr(self) -> str:
+        return self.stderr_path.read_text(errors="replace")
+
+    def send_signal(self, number: signal.Signals) -> None:
+        """To this process only; nothing when it has ended."""
+        if self.returncode is None:
+            self._process.send_signal(number)
+
+    def wait(self, timeout_s: float) -> int:
+        """The exit code; AssertionError with the tail of its stderr when it does not end in time."""
+        try:
+            return self._process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(
+                f"{self.name} did not end within {timeout_s:g} s; stderr:\n{self.stderr()[-4000:]}"
+            ) from None
+
+    def kill(self) -> None:
+        """SIGKILL to the whole process group, and reap."""
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+
+    def wait_for_output(self, condition: str, timeout_s: float) -> None:
+        """Until the text `condition` stands in stdout or stderr."""
+        until(
+            lambda: condition in self.stdout() or condition in self.stderr(),
+            f"{condition!r} from {self.name}",
+            timeout_s,
+        )
+
+
+def run(
+    argv: Sequence[str | Path],
+    *,
+    stdin: bytes = b"",
+    timeout_s: float = 60.0,
+    check: bool = True,
+    env: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+) -> subprocess.CompletedProcess[bytes]:
+    """Run to the end; AssertionError with both outputs when it takes too long, or `check` and the exit code is not
+    0."""
+    process = subprocess.Popen(
+        die_with_parent(argv),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**os.environ, **(env or {})},
+        cwd=cwd,
+        start_new_session=True,
+    )
+    try:
+        out, err = process.communicate(stdin, timeout_s)
+    except subprocess.TimeoutExpired:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        out, err = process.communicate()
+        raise AssertionError(f"{_shown(argv)}: still running after {timeout_s:g} s\n{_tails(out, err)}") from None
+    except BaseException:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        raise
+    done = subprocess.CompletedProcess([str(part) for part in argv], process.returncode, out, err)
+    if check and done.returncode != 0:
+        raise AssertionError(f"{_shown(argv)}: exit code {done.returncode}\n{_tails(out, err)}")
+    return done
+
+
+def _shown(argv: Sequence[str | Path]) -> str:
+    text = " ".join(str(part) for part in argv)
+    return text if len(text) < 400 else text[:150] + " ... " + text[-240:]
+
+
+def _tails(out: bytes, err: bytes) -> str:
+    return f"stdout: {out[-3000:].decode(errors='replace')}\nstderr: {err[-3000:].decode(errors='replace')}"
