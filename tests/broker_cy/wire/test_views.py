@@ -1,0 +1,187 @@
+"""The hand-written Produce and Fetch views read what the spec-driven codec writes, and refuse what it refuses."""
+
+from __future__ import annotations
+
+import uuid
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from broker_cy.core.errors import WireError
+from broker_cy.wire import codec, messages
+from broker_cy.wire.fetch import parse_fetch
+from broker_cy.wire.produce import parse_produce
+
+names = st.text(min_size=1, max_size=20)
+int32s = st.integers(-(2**31), 2**31 - 1)
+int64s = st.integers(-(2**63), 2**63 - 1)
+
+
+@st.composite
+def produce_requests(draw: st.DrawFn) -> tuple[int, messages.ProduceRequest]:
+    version = draw(st.integers(3, 13))
+    topics = []
+    for _ in range(draw(st.integers(0, 3))):
+        topic = messages.ProduceRequest.TopicProduceData(
+            partition_data=[
+                messages.ProduceRequest.PartitionProduceData(
+                    index=draw(int32s), records=draw(st.none() | st.binary(max_size=300))
+                )
+                for _ in range(draw(st.integers(0, 3)))
+            ]
+        )
+        if version >= 13:
+            topic.topic_id = draw(st.uuids())
+        else:
+            topic.name = draw(names)
+        topics.append(topic)
+    request = messages.ProduceRequest(
+        transactional_id=draw(st.none() | st.text(max_size=10)),
+        acks=draw(st.integers(-(2**15), 2**15 - 1)),
+        timeout_ms=draw(int32s),
+        topic_data=topics,
+    )
+    return version, request
+
+
+@given(produce_requests())
+@settings(max_examples=300, deadline=None)
+def test_produce_view_reads_what_the_codec_writes(case: tuple[int, messages.ProduceRequest]) -> None:
+    """Otherwise records go to the wrong partition, or are cut."""
+    version, request = case
+    acks, timeout_ms, transactional, topics = parse_produce(codec.encode(request, version), version)
+    assert (acks, timeout_ms) == (request.acks, request.timeout_ms)
+    assert transactional == (request.transactional_id is not None)
+    expected = [
+        (
+            topic.topic_id.bytes if version >= 13 else topic.name.encode(),
+            [(p.index, p.records) for p in topic.partition_data],
+        )
+        for topic in request.topic_data
+    ]
+    assert topics == expected
+
+
+@st.composite
+def fetch_requests(draw: st.DrawFn) -> tuple[int, messages.FetchRequest]:
+    version = draw(st.integers(4, 18))
+    request = messages.FetchRequest(
+        max_wait_ms=draw(int32s),
+        min_bytes=draw(int32s),
+        max_bytes=draw(int32s),
+        isolation_level=draw(st.integers(0, 1)),
+    )
+    if version >= 7:
+        request.session_id, request.session_epoch = draw(int32s), draw(int32s)
+    if version >= 11:
+        request.rack_id = draw(st.text(max_size=5))
+    replica_id = draw(st.integers(-1, 5))
+    if version >= 15:
+        request.replica_state = messages.FetchRequest.ReplicaState(replica_id=replica_id, replica_epoch=draw(int64s))
+    else:
+        request.replica_id = replica_id
+    for _ in range(draw(st.integers(0, 3))):
+        topic = messages.FetchRequest.FetchTopic()
+        name_topic(draw, topic, version)
+        for _ in range(draw(st.integers(0, 3))):
+            part = messages.FetchRequest.FetchPartition(
+                partition=draw(int32s), fetch_offset=draw(int64s), partition_max_bytes=draw(int32s)
+            )
+            if version >= 9:
+                part.current_leader_epoch = draw(int32s)
+            if version >= 12:
+                part.last_fetched_epoch = draw(int32s)
+            if version >= 5:
+                part.log_start_offset = draw(int64s)
+            if version >= 17 and draw(st.booleans()):
+                part.replica_directory_id = draw(st.uuids())
+            topic.partitions.append(part)
+        request.topics.append(topic)
+    if version >= 7:
+        for _ in range(draw(st.integers(0, 2))):
+            forgotten = messages.FetchRequest.ForgottenTopic(partitions=draw(st.lists(int32s, max_size=3)))
+            name_topic(draw, forgotten, version)
+            request.forgotten_topics_data.append(forgotten)
+    return version, request
+
+
+def name_topic(draw: st.DrawFn, topic: object, version: int) -> None:
+    if version >= 13:
+        topic.topic_id = draw(st.uuids())  # type: ignore[attr-defined]
+    else:
+        topic.topic = draw(names)  # type: ignore[attr-defined]
+
+
+def key_of(topic: object, version: int) -> bytes:
+    return topic.topic_id.bytes if version >= 13 else topic.topic.encode()  # type: ignore[attr-defined]
+
+
+@given(fetch_requests())
+@settings(max_examples=300, deadline=None)
+def test_fetch_view_reads_what_the_codec_writes(case: tuple[int, messages.FetchRequest]) -> None:
+    """Otherwise a consumer reads from an offset it did not ask for."""
+    version, request = case
+    view = parse_fetch(codec.encode(request, version), version)
+    assert view["replica_id"] == (request.replica_state.replica_id if version >= 15 else request.replica_id)
+    for name in ("max_wait_ms", "min_bytes", "max_bytes", "isolation_level", "session_id", "session_epoch"):
+        assert view[name] == getattr(request, name)
+    assert view["topics"] == [
+        (
+            key_of(topic, version),
+            [
+                (
+                    p.partition,
+                    p.current_leader_epoch,
+                    p.fetch_offset,
+                    p.last_fetched_epoch,
+                    p.log_start_offset,
+                    p.partition_max_bytes,
+                )
+                for p in topic.partitions
+            ],
+        )
+        for topic in request.topics
+    ]
+    assert view["forgotten"] == [(key_of(t, version), t.partitions) for t in request.forgotten_topics_data]
+
+
+@pytest.mark.parametrize("version", [3, 8, 9, 12, 13])
+def test_cut_produce_request_is_refused(version: int) -> None:
+    """A request cut anywhere closes the connection; it never makes the broker read beyond what was received."""
+    topic = messages.ProduceRequest.TopicProduceData(
+        partition_data=[messages.ProduceRequest.PartitionProduceData(index=0, records=b"x" * 40)]
+    )
+    if version >= 13:
+        topic.topic_id = uuid.uuid4()
+    else:
+        topic.name = "t"
+    body = codec.encode(messages.ProduceRequest(acks=1, timeout_ms=1, topic_data=[topic]), version)
+    for end in range(len(body)):
+        with pytest.raises(WireError):
+            parse_produce(body[:end], version)
+
+
+@pytest.mark.parametrize("version", [4, 7, 11, 12, 13, 17])
+def test_cut_fetch_request_is_refused(version: int) -> None:
+    """As for Produce."""
+    topic = messages.FetchRequest.FetchTopic(partitions=[messages.FetchRequest.FetchPartition(partition=1)])
+    if version >= 13:
+        topic.topic_id = uuid.uuid4()
+    else:
+        topic.topic = "t"
+    body = codec.encode(messages.FetchRequest(topics=[topic]), version)
+    for end in range(len(body)):
+        with pytest.raises(WireError):
+            parse_fetch(body[:end], version)
+
+
+@given(st.binary(max_size=200), st.integers(3, 13), st.integers(4, 18))
+@settings(max_examples=1000, deadline=None)
+def test_random_bytes_are_read_or_refused(data: bytes, produce_version: int, fetch_version: int) -> None:
+    """Nothing but WireError, whatever comes: another exception would be logged as a defect of the broker."""
+    for parse, version in ((parse_produce, produce_version), (parse_fetch, fetch_version)):
+        try:
+            parse(data, version)
+        except WireError:
+            pass
