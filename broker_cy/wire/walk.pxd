@@ -1,4 +1,45 @@
-from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t
+from libc.stdint cimport int32_t, int64_t, uint8_t
+
+from broker_cy.core.cursor cimport get_varint, get_varlong
+
+# Fields of records, read from p and never at or behind `end` (p <= end).
+
+cdef inline const uint8_t* read_varint(const uint8_t* p, const uint8_t* end, int32_t* out) noexcept nogil:
+    """A zigzag varint below `end`; the place behind it, or NULL. One and two bytes, which most fields have, are read inline."""
+    cdef uint8_t first
+    if p + 1 < end:
+        first = p[0]
+        if first < 0x80:
+            out[0] = (first >> 1) ^ -<int32_t>(first & 1)
+            return p + 1
+        if p[1] < 0x80:
+            out[0] = (((first & 0x7F) >> 1) | (<int32_t>p[1] << 6)) ^ -<int32_t>(first & 1)
+            return p + 2
+    if get_varint(&p, end, out) != 0:
+        return NULL
+    return p
+
+
+cdef inline const uint8_t* read_varlong(const uint8_t* p, const uint8_t* end, int64_t* out) noexcept nogil:
+    """Like read_varint, for 64 bits."""
+    cdef uint8_t first
+    if p < end:
+        first = p[0]
+        if first < 0x80:
+            out[0] = (first >> 1) ^ -<int64_t>(first & 1)
+            return p + 1
+    if get_varlong(&p, end, out) != 0:
+        return NULL
+    return p
+
+
+cdef inline const uint8_t* read_sized(const uint8_t* p, const uint8_t* end, int32_t* size) noexcept nogil:
+    """A length and that many bytes; a negative length is null. The place behind them, or NULL where they do not fit."""
+    p = read_varint(p, end, size)
+    if p == NULL or size[0] > end - p:
+        return NULL
+    return p + size[0] if size[0] > 0 else p
+
 
 # Why a walk stopped.
 cdef enum WalkStatus:

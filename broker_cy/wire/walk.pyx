@@ -16,45 +16,6 @@ of its own record, so that a field can never reach into the next one.
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 
-from broker_cy.core.cursor cimport get_varint, get_varlong
-
-
-cdef inline const uint8_t* varint(const uint8_t* p, const uint8_t* end, int32_t* out) noexcept nogil:
-    # One and two bytes inline: that is every field of an ordinary record. NULL where there is no varint.
-    cdef uint8_t first
-    if p + 1 < end:
-        first = p[0]
-        if first < 0x80:
-            out[0] = (first >> 1) ^ -<int32_t>(first & 1)
-            return p + 1
-        if p[1] < 0x80:
-            out[0] = (((first & 0x7F) >> 1) | (<int32_t>p[1] << 6)) ^ -<int32_t>(first & 1)
-            return p + 2
-    if get_varint(&p, end, out) != 0:
-        return NULL
-    return p
-
-
-cdef inline const uint8_t* varlong(const uint8_t* p, const uint8_t* end, int64_t* out) noexcept nogil:
-    cdef uint8_t first
-    if p < end:
-        first = p[0]
-        if first < 0x80:
-            out[0] = (first >> 1) ^ -<int64_t>(first & 1)
-            return p + 1
-    if get_varlong(&p, end, out) != 0:
-        return NULL
-    return p
-
-
-cdef inline const uint8_t* sized(const uint8_t* p, const uint8_t* end, int32_t* size) noexcept nogil:
-    # A length and that many bytes; a negative length is null. NULL where they do not fit.
-    p = varint(p, end, size)
-    if p == NULL or size[0] > end - p:
-        return NULL
-    return p + size[0] if size[0] > 0 else p
-
-
 cdef const uint8_t* walk_headers(const uint8_t* p, const uint8_t* end, int32_t count, WalkResult* result) noexcept nogil:
     cdef int32_t size = 0
     result.detail = count
@@ -64,12 +25,12 @@ cdef const uint8_t* walk_headers(const uint8_t* p, const uint8_t* end, int32_t c
         return NULL
     while count > 0:
         count -= 1
-        p = sized(p, end, &size)
+        p = read_sized(p, end, &size)
         if p != NULL and size < 0:
             result.status = WALK_HEADERS
             return NULL
         if p != NULL:
-            p = sized(p, end, &size)
+            p = read_sized(p, end, &size)
         if p == NULL:
             result.status = WALK_FIELD
             return NULL
@@ -116,22 +77,22 @@ cdef int walk_records(const uint8_t* p, Py_ssize_t n, int32_t count, const WalkR
     result.timestamp_faults = False
     while index < count:
         result.records = index
-        p = varint(p, end, &length)
+        p = read_varint(p, end, &length)
         if p == NULL or length < 1 or length > end - p:
             result.status = WALK_LENGTH
             result.detail = length if p != NULL else 0
             result.room = end - p if p != NULL else 0
             return result.status
         record_end = p + length
-        p = varlong(p + 1, record_end, &timestamp_delta)
+        p = read_varlong(p + 1, record_end, &timestamp_delta)
         if p != NULL:
-            p = varint(p, record_end, &offset_delta)
+            p = read_varint(p, record_end, &offset_delta)
         if p != NULL:
-            p = sized(p, record_end, &key_size)
+            p = read_sized(p, record_end, &key_size)
         if p != NULL:
-            p = sized(p, record_end, &value_size)
+            p = read_sized(p, record_end, &value_size)
         if p != NULL:
-            p = varint(p, record_end, &headers)
+            p = read_varint(p, record_end, &headers)
         if p == NULL:
             result.status = WALK_FIELD
             return result.status

@@ -1,0 +1,136 @@
+from collections.abc import Iterable, Iterator
+
+from typing_extensions import Buffer
+
+from broker_cy.wire.compression import Codec
+
+MAX_PAYLOAD_BYTES: int
+
+class Record:
+    """One record. `headers` is a tuple of (str, bytes or None); header keys that are not UTF-8 are read with U+FFFD.
+
+    Any bytes-like object is taken for key, value and header value. Raises TypeError for others.
+    """
+
+    @property
+    def offset(self) -> int: ...
+    @property
+    def timestamp(self) -> int:
+        """Milliseconds; -1: none."""
+    @property
+    def key(self) -> bytes | None: ...
+    @property
+    def value(self) -> bytes | None: ...
+    @property
+    def headers(self) -> tuple[tuple[str, bytes | None], ...]: ...
+    def __init__(
+        self,
+        offset: int = 0,
+        timestamp: int = -1,
+        key: Buffer | None = None,
+        value: Buffer | None = None,
+        headers: Iterable[tuple[str, Buffer | None]] = (),
+    ) -> None: ...
+
+class Batch:
+    """One batch of a buffer, whose records are read when they are asked for. Keeps the buffer alive.
+
+    Made by decode_batches. Attributes are the header's fields; `position` and `size_bytes` say where it lies in the buffer.
+    """
+
+    @property
+    def position(self) -> int: ...
+    @property
+    def size_bytes(self) -> int: ...
+    @property
+    def base_offset(self) -> int: ...
+    @property
+    def last_offset(self) -> int: ...
+    @property
+    def leader_epoch(self) -> int: ...
+    @property
+    def crc(self) -> int: ...
+    @property
+    def attributes(self) -> int: ...
+    @property
+    def codec(self) -> Codec | int:
+        """A Codec; the plain number where it is none."""
+    @property
+    def is_log_append_time(self) -> bool: ...
+    @property
+    def is_transactional(self) -> bool: ...
+    @property
+    def is_control(self) -> bool: ...
+    @property
+    def delete_horizon_ms(self) -> int | None:
+        """When tombstones and markers may be dropped, or None; kept where the base timestamp otherwise is (KIP-534)."""
+    @property
+    def last_offset_delta(self) -> int: ...
+    @property
+    def base_timestamp(self) -> int: ...
+    @property
+    def max_timestamp(self) -> int: ...
+    @property
+    def producer_id(self) -> int: ...
+    @property
+    def producer_epoch(self) -> int: ...
+    @property
+    def base_sequence(self) -> int: ...
+    @property
+    def last_sequence(self) -> int:
+        """-1 where there is no base sequence; sequences go on at 0 behind 2**31 - 1."""
+    @property
+    def count(self) -> int: ...
+    @property
+    def data(self) -> memoryview:
+        """A read-only memoryview of the whole batch; to be released before the buffer is."""
+    def computed_crc(self) -> int:
+        """The checksum of the bytes that are there."""
+    def is_valid(self) -> bool:
+        """Whether the checksum is right."""
+    def records(self, max_payload_bytes: int = ...) -> list[Record]:
+        """A new list of the batch's records.
+
+        Raises WireError where they are malformed, do not decompress, or decompress to more than `max_payload_bytes`. The
+        checksum is not looked at: see is_valid.
+        """
+    def __iter__(self) -> Iterator[Record]: ...
+
+def decode_batches(buffer: Buffer) -> Iterator[Batch]:
+    """An iterator over the batches of a bytes-like object, such as a segment file or the records field of a Fetch response.
+
+    A part of a batch at the end is left out, as consumers do. Raises WireError for magic 0 and 1 or a length that is too
+    small. The buffer must not change while the iterator or one of its batches lives.
+    """
+
+def encode_batch(
+    records: Iterable[Record],
+    *,
+    base_offset: int = 0,
+    codec: Codec | int | None = None,
+    level: int | None = None,
+    producer_id: int = -1,
+    producer_epoch: int = -1,
+    base_sequence: int = -1,
+    transactional: bool = False,
+    control: bool = False,
+    leader_epoch: int = -1,
+    log_append_time_ms: int | None = None,
+) -> bytes:
+    """One batch of `records` (at least one), at consecutive offsets from `base_offset`; the records' own are not looked at.
+
+    `codec` is a Codec, its number, or None; `level` as in compression.compress. Timestamps are the records' own (CreateTime),
+    unless `log_append_time_ms` is given, which then counts for all (LogAppendTime). Raises ValueError for no records, an
+    unknown codec or a level out of range; TypeError for something that is not a Record; WireError for more than a batch can
+    hold.
+    """
+
+def rebuild_batch(
+    data: Buffer, *, codec: Codec | int | None = None, level: int | None = None, log_append_time_ms: int | None = None
+) -> bytes:
+    """The one batch in `data` again with consecutive offset deltas, and another codec where `codec` is not None.
+
+    For a batch whose verdict says `rebuild`: the topic's compression.type is not what the producer used, or deltas had gaps.
+    Raises WireError where `data` does not hold a whole batch or its records are malformed, or exceed
+    compression.decompressed_limit.
+    """

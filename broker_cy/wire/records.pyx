@@ -1,0 +1,484 @@
+"""Record batches for Python: reading and writing whole batches, magic 2.
+
+This is the form for everything but the data path: internal topics, the metadata log, tools. Message sets of magic 0 and 1, which
+Kafka 4 still reads from disk, are refused with a WireError that says so.
+"""
+
+cimport cython
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.memoryview cimport PyMemoryView_FromMemory
+from cpython.unicode cimport PyUnicode_DecodeUTF8
+from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+
+from broker_cy.core.crc32c cimport crc32c
+from broker_cy.core.cursor cimport load_u32
+from broker_cy.core.writer cimport Writer, store_u16, store_u32, store_u64
+from broker_cy.wire.batch cimport (
+    ATTRIBUTE_CODEC_MASK, ATTRIBUTE_CONTROL, ATTRIBUTE_DELETE_HORIZON, ATTRIBUTE_LOG_APPEND_TIME, ATTRIBUTE_TRANSACTIONAL,
+    BATCH_CRC_START, BATCH_HEADER_BYTES, BATCH_OVERHEAD_BYTES, BatchHeader, parse_header,
+)
+from broker_cy.wire.walk cimport read_sized, read_varint, read_varlong
+
+from broker_cy.core.errors import Truncated, WireError
+from broker_cy.wire.compression import Codec, CorruptPayload, PayloadTooLarge, compress, decompress, decompressed_limit
+
+
+cdef extern from "Python.h":
+    int PyBUF_READ
+
+cdef enum:
+    MAGIC_AT = 16
+    RECORD_BYTES_MIN = 7            # length, attributes, two deltas, two lengths, number of headers
+    INT32_MAX = 0x7FFFFFFF
+
+# What a batch that is already in a log may expand to: what a length can say.
+MAX_PAYLOAD_BYTES = INT32_MAX
+
+
+cdef bytes bytes_or_none(object data):
+    # bytes(5) would be five zeros; a memoryview only of what has bytes.
+    return data if data is None or type(data) is bytes else bytes(memoryview(data))
+
+
+@cython.freelist(256)
+@cython.final
+cdef class Record:
+    """One record. `headers` is a tuple of (str, bytes or None); header keys that are not UTF-8 are read with U+FFFD.
+
+    Any bytes-like object is taken for key, value and header value. Raises TypeError for others.
+    """
+
+    def __init__(self, int64_t offset=0, int64_t timestamp=-1, key=None, value=None, headers=()):
+        self.offset = offset
+        self.timestamp = timestamp
+        self.key = bytes_or_none(key)
+        self.value = bytes_or_none(value)
+        self.headers = tuple([(<str?>name, bytes_or_none(content)) for name, content in headers])
+
+    def __eq__(self, other):
+        if not isinstance(other, Record):
+            return NotImplemented
+        cdef Record that = other
+        return (
+            self.offset == that.offset and self.timestamp == that.timestamp and self.key == that.key
+            and self.value == that.value and self.headers == that.headers
+        )
+
+    def __hash__(self):
+        return hash((self.offset, self.timestamp, self.key, self.value, self.headers))
+
+    def __repr__(self):
+        return (
+            f"Record(offset={self.offset}, timestamp={self.timestamp}, key={self.key!r}, value={self.value!r}, "
+            f"headers={self.headers!r})"
+        )
+
+
+cdef inline bytes slice_or_none(const uint8_t* end, int32_t size):
+    return None if size < 0 else PyBytes_FromStringAndSize(<const char*>end - size, size)
+
+
+cdef tuple read_headers(const uint8_t** at, const uint8_t* end, int32_t count):
+    cdef const uint8_t* p = at[0]
+    cdef int32_t size = 0
+    if count < 0 or count > end - p:
+        raise WireError(f"{count} headers in {end - p} bytes")
+    headers = []
+    while count > 0:
+        count -= 1
+        p = read_sized(p, end, &size)
+        if p == NULL or size < 0:
+            raise WireError("a header key is null or does not fit in its record")
+        name = PyUnicode_DecodeUTF8(<const char*>p - size, size, "replace")
+        p = read_sized(p, end, &size)
+        if p == NULL:
+            raise WireError("a header value does not fit in its record")
+        headers.append((name, slice_or_none(p, size)))
+    at[0] = p
+    return tuple(headers)
+
+
+cdef list read_records(const uint8_t* p, Py_ssize_t n, const BatchHeader* header):
+    # The checks are those of the walk (walk.pyx), in the same order.
+    cdef const uint8_t* end = p + n
+    cdef const uint8_t* record_end
+    cdef const uint8_t* key_end
+    cdef int32_t length = 0, offset_delta = 0, key_size = 0, value_size = 0, header_count = 0
+    cdef int64_t timestamp_delta = 0
+    cdef bint append_time = header.attributes & ATTRIBUTE_LOG_APPEND_TIME != 0
+    cdef int32_t index
+    cdef Record record
+    if header.count < 0 or header.count > n // RECORD_BYTES_MIN:
+        raise WireError(f"a batch of {n} bytes of records claims {header.count} of them")
+    records = []
+    for index in range(header.count):
+        p = read_varint(p, end, &length)
+        if p == NULL or length < 1 or length > end - p:
+            raise WireError(f"record {index} of {header.count} has a length of {length} that does not fit in its batch")
+        record_end = p + length
+        p = read_varlong(p + 1, record_end, &timestamp_delta)
+        if p != NULL:
+            p = read_varint(p, record_end, &offset_delta)
+        if p != NULL:
+            p = read_sized(p, record_end, &key_size)
+        key_end = p
+        if p != NULL:
+            p = read_sized(p, record_end, &value_size)
+        if p == NULL:
+            raise WireError(f"record {index} of {header.count} has a field that does not fit in its {length} bytes")
+        record = Record.__new__(Record)
+        record.key = slice_or_none(key_end, key_size)
+        record.value = slice_or_none(p, value_size)
+        p = read_varint(p, record_end, &header_count)
+        if p == NULL:
+            raise WireError(f"record {index} of {header.count} ends before its headers")
+        record.headers = read_headers(&p, record_end, header_count) if header_count != 0 else ()
+        if p != record_end:
+            raise WireError(f"record {index} of {header.count} has {record_end - p} bytes behind its fields")
+        record.offset = <int64_t>(<uint64_t>header.base_offset + <uint64_t>offset_delta)
+        record.timestamp = header.max_timestamp
+        if not append_time:
+            record.timestamp = <int64_t>(<uint64_t>header.base_timestamp + <uint64_t>timestamp_delta)
+        records.append(record)
+    if p != end:
+        raise WireError(f"{end - p} bytes lie behind the {header.count} records of a batch")
+    return records
+
+
+@cython.freelist(64)
+@cython.final
+cdef class Batch:
+    """One batch of a buffer, whose records are read when they are asked for. Keeps the buffer alive.
+
+    Made by decode_batches. Attributes are the header's fields; `position` and `size_bytes` say where it lies in the buffer.
+    """
+
+    def __init__(self):
+        raise TypeError("a Batch is made by decode_batches")
+
+    @property
+    def size_bytes(self):
+        return self.header.length + BATCH_OVERHEAD_BYTES
+
+    @property
+    def base_offset(self):
+        return self.header.base_offset
+
+    @property
+    def last_offset(self):
+        return self.header.base_offset + self.header.last_offset_delta
+
+    @property
+    def leader_epoch(self):
+        return self.header.leader_epoch
+
+    @property
+    def crc(self):
+        return self.header.crc
+
+    @property
+    def attributes(self):
+        return self.header.attributes
+
+    @property
+    def codec(self):
+        """A Codec; the plain number where it is none."""
+        cdef int number = self.header.attributes & ATTRIBUTE_CODEC_MASK
+        return Codec(number) if number <= 4 else number
+
+    @property
+    def is_log_append_time(self):
+        return self.header.attributes & ATTRIBUTE_LOG_APPEND_TIME != 0
+
+    @property
+    def is_transactional(self):
+        return self.header.attributes & ATTRIBUTE_TRANSACTIONAL != 0
+
+    @property
+    def is_control(self):
+        return self.header.attributes & ATTRIBUTE_CONTROL != 0
+
+    @property
+    def delete_horizon_ms(self):
+        """When tombstones and markers may be dropped, or None; kept where the base timestamp otherwise is (KIP-534)."""
+        return self.header.base_timestamp if self.header.attributes & ATTRIBUTE_DELETE_HORIZON else None
+
+    @property
+    def last_offset_delta(self):
+        return self.header.last_offset_delta
+
+    @property
+    def base_timestamp(self):
+        return self.header.base_timestamp
+
+    @property
+    def max_timestamp(self):
+        return self.header.max_timestamp
+
+    @property
+    def producer_id(self):
+        return self.header.producer_id
+
+    @property
+    def producer_epoch(self):
+        return self.header.producer_epoch
+
+    @property
+    def base_sequence(self):
+        return self.header.base_sequence
+
+    @property
+    def last_sequence(self):
+        """-1 where there is no base sequence; sequences go on at 0 behind 2**31 - 1."""
+        if self.header.base_sequence < 0:
+            return -1
+        return (self.header.base_sequence + <int64_t>self.header.last_offset_delta) & INT32_MAX
+
+    @property
+    def count(self):
+        return self.header.count
+
+    @property
+    def data(self):
+        """A read-only memoryview of the whole batch; to be released before the buffer is."""
+        return memoryview(self.owner.buffer).cast("B")[self.position:self.position + self.size_bytes].toreadonly()
+
+    def computed_crc(self):
+        """The checksum of the bytes that are there."""
+        return crc32c(0, self.at + BATCH_CRC_START, self.size_bytes - BATCH_CRC_START)
+
+    def is_valid(self):
+        """Whether the checksum is right."""
+        return self.computed_crc() == self.header.crc
+
+    def records(self, max_payload_bytes=MAX_PAYLOAD_BYTES):
+        """A new list of the batch's records, of which there is at least none.
+
+        Raises WireError where they are malformed, do not decompress, or decompress to more than `max_payload_bytes`. The checksum
+        is not looked at: see is_valid.
+        """
+        cdef Py_buffer plain
+        cdef const uint8_t* at = self.at + BATCH_HEADER_BYTES
+        cdef Py_ssize_t n = self.header.length - (BATCH_HEADER_BYTES - BATCH_OVERHEAD_BYTES)
+        cdef int codec = self.header.attributes & ATTRIBUTE_CODEC_MASK
+        if codec == 0:
+            return read_records(at, n, &self.header)
+        # Compaction leaves empty batches, with no payload at all, to keep a producer's last sequence.
+        if self.header.count == 0 and n == 0:
+            return []
+        try:
+            payload = decompress(codec, PyMemoryView_FromMemory(<char*>at, n, PyBUF_READ), max_payload_bytes)
+        except (CorruptPayload, PayloadTooLarge, ValueError) as error:
+            raise WireError(f"batch at offset {self.header.base_offset}: {error}") from error
+        PyObject_GetBuffer(payload, &plain, PyBUF_SIMPLE)
+        try:
+            return read_records(<const uint8_t*>plain.buf, plain.len, &self.header)
+        finally:
+            PyBuffer_Release(&plain)
+
+    def __iter__(self):
+        return iter(self.records())
+
+    def __repr__(self):
+        return (
+            f"<Batch offsets {self.base_offset}..{self.last_offset}, {self.count} records, {self.size_bytes} bytes, "
+            f"codec {self.codec!s}, epoch {self.leader_epoch}>"
+        )
+
+
+@cython.final
+cdef class _Reader:
+    cdef Py_buffer view
+    cdef bint held
+    cdef Py_ssize_t position
+    cdef readonly object buffer
+
+    def __cinit__(self, buffer not None):
+        PyObject_GetBuffer(buffer, &self.view, PyBUF_SIMPLE)
+        self.held = True
+        self.buffer = buffer
+
+    def __dealloc__(self):
+        if self.held:
+            PyBuffer_Release(&self.view)
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        cdef const uint8_t* at = <const uint8_t*>self.view.buf + self.position
+        cdef Py_ssize_t n = self.view.len - self.position
+        cdef Batch batch
+        cdef int32_t length
+        if n <= MAGIC_AT:
+            raise StopIteration
+        if at[MAGIC_AT] != 2:
+            raise WireError(
+                f"batch at byte {self.position} has magic {<int8_t>at[MAGIC_AT]}; only 2 is supported"
+                + (" (message sets of magic 0 and 1, from before Kafka 0.11, are not read)" if at[MAGIC_AT] < 2 else "")
+            )
+        length = <int32_t>load_u32(at + 8)
+        if length < BATCH_HEADER_BYTES - BATCH_OVERHEAD_BYTES:
+            raise WireError(f"batch at byte {self.position} has length {length}; its header alone takes 49")
+        if length > n - BATCH_OVERHEAD_BYTES:
+            raise StopIteration
+        batch = Batch.__new__(Batch)
+        parse_header(at, n, &batch.header)
+        batch.at = at
+        batch.position = self.position
+        batch.owner = self
+        self.position += batch.header.length + BATCH_OVERHEAD_BYTES
+        return batch
+
+
+def decode_batches(buffer not None):
+    """An iterator over the batches of a bytes-like object, such as a segment file or the records field of a Fetch response.
+
+    A part of a batch at the end is left out, as consumers do. Raises WireError for magic 0 and 1 or a length that is too small.
+    The buffer must not change while the iterator or one of its batches lives.
+    """
+    return _Reader(buffer)
+
+
+cdef inline uint64_t zigzag(int64_t v) noexcept:
+    return (<uint64_t>v << 1) ^ <uint64_t>(v >> 63)
+
+
+cdef inline int size_of(uint64_t v) noexcept:
+    cdef int n = 1
+    while v >= 0x80:
+        v >>= 7
+        n += 1
+    return n
+
+
+cdef inline Py_ssize_t sized_field(bytes data) except -1:
+    return 1 if data is None else size_of(zigzag(PyBytes_GET_SIZE(data))) + PyBytes_GET_SIZE(data)
+
+
+cdef inline int put_field(Writer out, bytes data) except -1:
+    if data is None:
+        return out.i8(1)    # the varint -1
+    out.varlong(PyBytes_GET_SIZE(data))
+    return out.raw(PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data))
+
+
+cdef int put_record(Writer out, Record record, int64_t base_timestamp, int32_t index) except -1:
+    cdef int64_t timestamp_delta = <int64_t>(<uint64_t>record.timestamp - <uint64_t>base_timestamp)
+    cdef Py_ssize_t size = 1 + size_of(zigzag(timestamp_delta)) + size_of(zigzag(index))
+    size += sized_field(record.key) + sized_field(record.value) + size_of(zigzag(len(record.headers)))
+    headers = [((<str>name).encode("utf-8"), value) for name, value in record.headers] if record.headers else ()
+    for name, value in headers:
+        size += sized_field(name) + sized_field(value)
+    if size > INT32_MAX:
+        raise WireError(f"record {index} takes {size} bytes; a record has at most {INT32_MAX}")
+    out.varint(<int32_t>size)
+    out.i8(0)
+    out.varlong(timestamp_delta)
+    out.varint(index)
+    put_field(out, record.key)
+    put_field(out, record.value)
+    out.varint(<int32_t>len(headers))
+    for name, value in headers:
+        put_field(out, name)
+        put_field(out, value)
+    return 0
+
+
+cdef void put_header(uint8_t* p, const BatchHeader* h) noexcept:
+    store_u64(p, <uint64_t>h.base_offset)
+    store_u32(p + 8, <uint32_t>h.length)
+    store_u32(p + 12, <uint32_t>h.leader_epoch)
+    p[MAGIC_AT] = 2
+    store_u16(p + 21, <uint16_t>h.attributes)
+    store_u32(p + 23, <uint32_t>h.last_offset_delta)
+    store_u64(p + 27, <uint64_t>h.base_timestamp)
+    store_u64(p + 35, <uint64_t>h.max_timestamp)
+    store_u64(p + 43, <uint64_t>h.producer_id)
+    store_u16(p + 51, <uint16_t>h.producer_epoch)
+    store_u32(p + 53, <uint32_t>h.base_sequence)
+    store_u32(p + 57, <uint32_t>h.count)
+    store_u32(p + 17, crc32c(0, p + BATCH_CRC_START, h.length + BATCH_OVERHEAD_BYTES - BATCH_CRC_START))
+
+
+cdef bytes finish(Writer out, BatchHeader* header, object codec, object level):
+    cdef Py_ssize_t payload_bytes = out.pos - BATCH_HEADER_BYTES
+    cdef bytes batch
+    if codec:
+        plain = PyMemoryView_FromMemory(<char*>out.buf + BATCH_HEADER_BYTES, payload_bytes, PyBUF_READ)
+        payload = compress(codec, plain, level)
+        out.pos = BATCH_HEADER_BYTES
+        out.put_bytes(payload)
+        payload_bytes = len(payload)
+    if payload_bytes > INT32_MAX - BATCH_HEADER_BYTES:
+        raise WireError(f"a batch of {payload_bytes} bytes of records is longer than its length field can say")
+    header.length = <int32_t>(payload_bytes + BATCH_HEADER_BYTES - BATCH_OVERHEAD_BYTES)
+    put_header(out.buf, header)
+    batch = out.take_value()
+    return batch
+
+
+def encode_batch(
+    records not None, *, int64_t base_offset=0, codec=None, level=None, int64_t producer_id=-1, int16_t producer_epoch=-1,
+    int32_t base_sequence=-1, bint transactional=False, bint control=False, int32_t leader_epoch=-1, log_append_time_ms=None,
+):
+    """One batch of `records` (at least one Record), at consecutive offsets from `base_offset`; the records' own are not looked at.
+
+    `codec` is a Codec, its number, or None; `level` as in compression.compress. Timestamps are the records' own (CreateTime), unless
+    `log_append_time_ms` is given, which then counts for all (LogAppendTime). Raises ValueError for no records, an unknown codec or a
+    level out of range; TypeError for something that is not a Record; WireError for more than a batch can hold.
+    """
+    cdef Writer out = Writer()
+    cdef BatchHeader header
+    cdef Record record
+    cdef int32_t index = 0
+    codec = 0 if codec is None else int(codec)
+    if codec < 0 or codec > 4:
+        raise ValueError(f"compression codec {codec} is not one of 0 (none), 1 (gzip), 2 (snappy), 3 (lz4), 4 (zstd)")
+    header.base_timestamp = -1
+    header.max_timestamp = -1
+    out.reserve(BATCH_HEADER_BYTES)
+    out.pos = BATCH_HEADER_BYTES
+    for each in records:
+        record = <Record?>each
+        if index == 0:
+            header.base_timestamp = record.timestamp
+        header.max_timestamp = max(header.max_timestamp, record.timestamp)
+        put_record(out, record, header.base_timestamp, index)
+        index += 1
+    if index == 0:
+        raise ValueError("a batch needs at least one record")
+    header.base_offset = base_offset
+    header.leader_epoch = leader_epoch
+    header.attributes = codec
+    if transactional:
+        header.attributes |= ATTRIBUTE_TRANSACTIONAL
+    if control:
+        header.attributes |= ATTRIBUTE_CONTROL
+    if log_append_time_ms is not None:
+        header.attributes |= ATTRIBUTE_LOG_APPEND_TIME
+        header.max_timestamp = log_append_time_ms
+    header.last_offset_delta = index - 1
+    header.producer_id = producer_id
+    header.producer_epoch = producer_epoch
+    header.base_sequence = base_sequence
+    header.count = index
+    return finish(out, &header, codec, level)
+
+
+def rebuild_batch(data not None, *, codec=None, level=None, log_append_time_ms=None):
+    """The one batch in `data` again with consecutive offset deltas, and another codec where `codec` is not None.
+
+    For a batch whose verdict says `rebuild`: the topic's compression.type is not what the producer used, or deltas had gaps. Raises
+    WireError where `data` does not hold a whole batch or its records are malformed, or exceed compression.decompressed_limit.
+    """
+    cdef Batch batch = next(_Reader(data), None)
+    if batch is None:
+        raise Truncated("there is no whole record batch to rebuild")
+    return encode_batch(
+        batch.records(decompressed_limit(batch.size_bytes)), base_offset=batch.base_offset,
+        codec=batch.codec if codec is None else codec, level=level, producer_id=batch.producer_id,
+        producer_epoch=batch.producer_epoch, base_sequence=batch.base_sequence, transactional=batch.is_transactional,
+        control=batch.is_control, leader_epoch=batch.leader_epoch, log_append_time_ms=log_append_time_ms,
+    )
