@@ -1,1 +1,35 @@
-"""Settings under Kafka's names: definitions, defaults, validation, server.properties."""
+"""Settings: what there are, what they mean, and what each is now. Names, defaults, rules and messages are Kafka's."""
+
+from broker_cy.config.broker import BrokerConfig
+from broker_cy.config.checks import RequirementError
+from broker_cy.config.group import group_settings, validate_client_metrics, validate_group_settings
+from broker_cy.config.listeners import Listener
+from broker_cy.config.properties import read_properties_file
+from broker_cy.config.startup import sources
+from broker_cy.config.topic import (
+    NoEffectReporter,
+    TopicSettings,
+    topic_settings,
+    validate_topic_setting,
+    validate_topic_settings,
+)
+from broker_cy.config.types import ConfigError, ConfigType, Password
+
+__all__ = [
+    "BrokerConfig",
+    "ConfigError",
+    "ConfigType",
+    "Listener",
+    "NoEffectReporter",
+    "Password",
+    "RequirementError",
+    "TopicSettings",
+    "group_settings",
+    "read_properties_file",
+    "sources",
+    "topic_settings",
+    "validate_client_metrics",
+    "validate_group_settings",
+    "validate_topic_setting",
+    "validate_topic_settings",
+]

@@ -1,0 +1,191 @@
+"""The broker's settings, typed, by Kafka's names: `config["log.segment.bytes"]`."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from broker_cy.config import dynamic, startup
+from broker_cy.config.checks import check_values, connections_per_ip_overrides
+from broker_cy.config.definitions import BROKER, Support
+from broker_cy.config.listeners import Listener
+from broker_cy.config.types import ConfigError
+
+log = logging.getLogger(__name__)
+
+# Called with the names whose values changed, after the new values are in place.
+ChangeListener = Callable[[frozenset[str]], None]
+
+_DEFAULTS = startup.built_in_values()
+_NONE: Mapping[str, str] = {}
+
+
+class BrokerConfig(Mapping[str, Any]):
+    """Every broker setting with its value now. Values change only in `apply_dynamic`.
+
+    Units are those of the names: `.ms`, `.bytes`, `.minutes`. A setting without a value is None, where Kafka's is null;
+    where settings stand for each other (log.roll.ms and log.roll.hours) `topic.broker_defaults` has the one that
+    counts.
+    """
+
+    def __init__(self, static: Mapping[str, str]) -> None:
+        """Use `from_properties`, which checks more."""
+        self.static: dict[str, str] = dict(static)
+        self.dynamic_broker: Mapping[str, str] = _NONE
+        self.dynamic_default: Mapping[str, str] = _NONE
+        self._values = _typed(static)
+        # Lines to log once at the start; each says that a setting has no effect yet.
+        self.warnings: list[str] = []
+        self._change_listeners: list[tuple[ChangeListener, frozenset[str]]] = []
+        # Derived values that hold until the next change, by a key of their user's (see `topic`).
+        self.derived: dict[Any, Any] = {}
+        self.network = startup.network(self._values, static)
+
+    @classmethod
+    def from_properties(cls, properties: Mapping[str, str]) -> BrokerConfig:
+        """Settings by Kafka's names, as in server.properties. Raises ConfigError, one line, for what is unknown,
+        invalid or not served; `warnings` has a line for each that has no effect yet.
+        """
+        static = startup.complete(properties)
+        warnings = startup.report(static)
+        config = cls(static)
+        check_values(config)
+        startup.check_served(config)
+        config.warnings = warnings + startup.network_lines(config.network)
+        return config
+
+    # Mapping
+
+    def __getitem__(self, name: str) -> Any:
+        return self._values[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    __hash__ = object.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+    # What is needed as more than a value
+
+    @property
+    def node_id(self) -> int:
+        return int(self._values["node.id"])
+
+    @property
+    def log_dirs(self) -> tuple[Path, ...]:
+        """Data directories; exactly one is served."""
+        return tuple(Path(text) for text in startup.data_directories(self._values))
+
+    @property
+    def listeners(self) -> tuple[Listener, ...]:
+        """Listeners for clients, without those of the controller."""
+        return self.network.listeners
+
+    @property
+    def advertised_listeners(self) -> tuple[Listener, ...]:
+        """What clients are told, one for each of `listeners` or fewer. An empty host stands for this machine's name; a
+        port of 0 for the one that was bound.
+        """
+        return self.network.advertised
+
+    @property
+    def inter_broker_listener_name(self) -> str:
+        return self.network.inter_broker
+
+    @property
+    def max_connections_per_ip_overrides(self) -> dict[str, int]:
+        """Most connections by address or host name."""
+        return connections_per_ip_overrides(self._values["max.connections.per.ip.overrides"])
+
+    # Dynamic settings
+
+    def on_change(self, listener: ChangeListener, *names: str) -> None:
+        """Call `listener` after a dynamic change of any of `names` (of any setting where none is named)."""
+        self._change_listeners.append((listener, frozenset(names)))
+
+    def effective(self, dynamic_broker: Mapping[str, str], dynamic_default: Mapping[str, str]) -> BrokerConfig:
+        """A new configuration with these dynamic settings and the same file; this one stays as it is. Raises
+        ConfigError where a text is invalid or settings contradict each other.
+        """
+        found = BrokerConfig(self.static)
+        found._set(dynamic_broker, dynamic_default)
+        check_values(found)
+        return found
+
+    def apply_dynamic(self, dynamic_broker: Mapping[str, str], dynamic_default: Mapping[str, str]) -> frozenset[str]:
+        """Take over what the metadata log says; returns the names whose values changed, whose listeners were called.
+
+        What was stored and cannot be used is logged and left out. Where the rest contradicts itself nothing changes.
+        """
+        broker, lines = dynamic.usable(dynamic_broker, per_broker=True)
+        default, more = dynamic.usable(dynamic_default, per_broker=False)
+        for line in lines + more:
+            log.error(line)
+        if broker == self.dynamic_broker and default == self.dynamic_default:
+            return frozenset()
+        try:
+            self.effective(broker, default)
+        except ConfigError as error:
+            log.error("dynamic settings are not applied: %s", error)
+            return frozenset()
+        self._report_inert({**self.dynamic_default, **self.dynamic_broker}, {**default, **broker})
+        before = self._values
+        self._set(broker, default)
+        changed = frozenset(name for name, value in self._values.items() if before[name] != value)
+        if changed:
+            log.info("dynamic settings changed: %s", ", ".join(sorted(changed)))
+            for listener, names in self._change_listeners:
+                if not names or names & changed:
+                    listener(changed)
+        return changed
+
+    def validate_dynamic(self, properties: Mapping[str, str], *, per_broker: bool) -> None:
+        """May `properties` become all dynamic settings of this broker, or of all brokers? Raises ConfigError with
+        Kafka's message (RequirementError where Kafka says `requirement failed`).
+        """
+        dynamic.check_names(properties, per_broker=per_broker)
+        for name, text in properties.items():
+            setting = startup.setting_of(name)
+            if setting is not None and setting.support is Support.REFUSED and setting.parse(text) != setting.default:
+                raise ConfigError(startup.refusal(name, text, setting))
+        if per_broker:
+            changed = self.effective(properties, self.dynamic_default)
+        else:
+            changed = self.effective(self.dynamic_broker, properties)
+        dynamic.check_change(self._values, changed)
+        if changed.network != self.network:
+            raise ConfigError("Listeners cannot be changed while the broker runs: change the file and restart it.")
+
+    def _set(self, dynamic_broker: Mapping[str, str], dynamic_default: Mapping[str, str]) -> None:
+        texts = dynamic.layered(self.static, dynamic_default, dynamic_broker)
+        values = _typed(texts)
+        self.network = startup.network(values, texts)
+        self._values = values
+        self.dynamic_broker = dict(dynamic_broker)
+        self.dynamic_default = dict(dynamic_default)
+        self.derived.clear()
+
+    @staticmethod
+    def _report_inert(before: Mapping[str, str], after: Mapping[str, str]) -> None:
+        for name, text in after.items():
+            setting = startup.setting_of(name)
+            served = setting is not None and setting.support is Support.EFFECTIVE and name in BROKER
+            if not served and before.get(name) != text:
+                log.warning("dynamic %s", startup.no_effect(name, text))
+
+
+def _typed(texts: Mapping[str, str]) -> dict[str, Any]:
+    values = dict(_DEFAULTS)
+    for name, text in texts.items():
+        setting = BROKER.get(name)
+        if setting is not None:
+            values[name] = setting.parse(text)
+    values["broker.id"] = values["node.id"]
+    return values

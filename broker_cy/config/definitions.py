@@ -1,0 +1,214 @@
+"""What settings there are: the three tables beside this file, loaded once.
+
+`broker_configs.tsv`, `topic_configs.tsv` and `group_configs.tsv` give name, type, default and valid values as Kafka
+4.3.1 has them, and what Kafka allows to change at run time. Their column `support` is the honest account of this
+broker:
+
+- `effective`: setting it changes what the broker does;
+- `inert`: accepted, and reported with one line that says it has no effect yet;
+- `refused`: any value but the default stops the start, because to ignore it would be dangerous or mislead.
+
+What is decided in code beyond that (a second voter, an SSL listener) is in `startup`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from broker_cy.config.types import ConfigError, ConfigType, invalid, parse, to_text
+from broker_cy.config.validators import Validator, from_column
+
+
+class Support(Enum):
+    EFFECTIVE = "effective"
+    INERT = "inert"
+    REFUSED = "refused"
+
+
+class UpdateMode(Enum):
+    """Whether a running broker takes a new value, and at which level."""
+
+    READ_ONLY = "read-only"
+    PER_BROKER = "per-broker"
+    CLUSTER_WIDE = "cluster-wide"
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One row. `default` is the typed value, None where there is none; `required` says that Kafka has no default."""
+
+    name: str
+    type: ConfigType
+    default: Any
+    required: bool
+    validator: Validator | None
+    support: Support
+    update: UpdateMode
+    documentation: str | None
+
+    @property
+    def is_sensitive(self) -> bool:
+        return self.type is ConfigType.PASSWORD
+
+    @cached_property
+    def default_text(self) -> str | None:
+        return to_text(self.default, self.type)
+
+    def parse(self, text: str) -> Any:
+        """The typed and validated value. Raises ConfigError with Kafka's message."""
+        value = parse(self.name, text, self.type)
+        if self.type is ConfigType.CLASS and value != self.default:
+            raise invalid(self.name, text, f"Class {text} could not be found.")
+        self.check(value)
+        if self.type is ConfigType.LIST:
+            # Kafka drops duplicates with a warning; order is kept.
+            return tuple(dict.fromkeys(value))
+        return value
+
+    def check(self, value: Any) -> None:
+        if self.validator is not None:
+            self.validator(self.name, value)
+
+
+@dataclass(frozen=True)
+class Synonym:
+    """A broker setting that a topic setting falls back to; its value times `factor` is the topic's (hours to ms)."""
+
+    name: str
+    factor: int
+
+
+@dataclass(frozen=True)
+class GroupBounds:
+    """The broker settings that give a group setting its default and its limits; empty where there is none."""
+
+    default: str
+    minimum: str
+    maximum: str
+
+
+def _rows(file: str) -> list[dict[str, str]]:
+    text = (Path(__file__).parent / file).read_text(encoding="utf-8")
+    lines = text.splitlines()
+    header = lines[0].split("\t")
+    return [dict(zip(header, line.split("\t"), strict=True)) for line in lines[1:]]
+
+
+def _setting(row: dict[str, str]) -> Setting:
+    name, config_type, text = row["name"], ConfigType[row["type"]], row["default"]
+    required = text == "(required)"
+    if required or text == "null":
+        default = None
+    elif config_type is ConfigType.LIST:
+        default = parse(name, text.removeprefix("[").removesuffix("]"), config_type)
+    else:
+        default = parse(name, text, config_type)
+    return Setting(
+        name=name,
+        type=config_type,
+        default=default,
+        required=required,
+        validator=from_column(row["valid"], config_type),
+        support=Support(row.get("support", "inert")),
+        update=UpdateMode(row.get("update", "cluster-wide")),
+        documentation=row.get("documentation") or None,
+    )
+
+
+def _synonyms(text: str) -> tuple[Synonym, ...]:
+    found = []
+    for part in text.split(",") if text else ():
+        name, _, factor = part.partition("*")
+        found.append(Synonym(name, int(factor or 1)))
+    return tuple(found)
+
+
+_TOPIC_ROWS = _rows("topic_configs.tsv")
+_GROUP_ROWS = _rows("group_configs.tsv")
+
+BROKER: dict[str, Setting] = {row["name"]: _setting(row) for row in _rows("broker_configs.tsv")}
+TOPIC: dict[str, Setting] = {row["name"]: _setting(row) for row in _TOPIC_ROWS}
+GROUP: dict[str, Setting] = {row["name"]: _setting(row) for row in _GROUP_ROWS}
+
+# ServerTopicConfigSynonyms: the first that is set decides.
+TOPIC_SYNONYMS: dict[str, tuple[Synonym, ...]] = {row["name"]: _synonyms(row["synonyms"]) for row in _TOPIC_ROWS}
+GROUP_BOUNDS: dict[str, GroupBounds] = {
+    row["name"]: GroupBounds(row["server_default"], row["server_min"], row["server_max"]) for row in _GROUP_ROWS
+}
+
+# Quotas that exist only as dynamic settings of a broker (QuotaConfig.brokerQuotaConfigs), in bytes per second.
+_UNLIMITED = 2**63 - 1
+BROKER_QUOTAS: dict[str, Setting] = {
+    name: Setting(
+        name,
+        ConfigType.LONG,
+        _UNLIMITED,
+        False,
+        from_column("[0,...]", ConfigType.LONG),
+        Support.INERT,
+        UpdateMode.CLUSTER_WIDE,
+        None,
+    )
+    for name in (
+        "leader.replication.throttled.rate",
+        "follower.replication.throttled.rate",
+        "replica.alter.log.dirs.io.max.bytes.per.second",
+    )
+}
+
+# Settings that Kafka has but does not document; harmless where they stand in a file.
+INTERNAL = frozenset(
+    {
+        "controller.performance.always.log.threshold.ms",
+        "controller.performance.sample.period.ms",
+        "group.consumer.regex.refresh.interval.ms",
+        "group.share.initialize.retry.interval.ms",
+        "group.share.persister.class.name",
+        "internal.metadata.delete.delay.millis",
+        "internal.metadata.log.segment.bytes",
+        "internal.metadata.max.batch.size.in.bytes",
+        "log.initial.task.delay.ms",
+        "producer.id.expiration.check.interval.ms",
+        "remote.log.index.file.cache.ttl.ms",
+        "remote.log.manager.task.retry.backoff.max.ms",
+        "remote.log.manager.task.retry.backoff.ms",
+        "remote.log.manager.task.retry.jitter",
+        "server.max.startup.time.ms",
+        "share.coordinator.cold.partition.snapshot.interval.ms",
+        "share.coordinator.state.topic.prune.interval.ms",
+        "unclean.leader.election.interval.ms",
+        "unstable.api.versions.enable",
+        "unstable.feature.versions.enable",
+    }
+)
+
+# Settings of Kafka 3 that files still carry; 4.0 took them out.
+REMOVED_PREFIXES = ("zookeeper.", "password.encoder.")
+REMOVED = frozenset(
+    {
+        "broker.id.generation.enable",
+        "control.plane.listener.name",
+        "delegation.token.master.key",
+        "inter.broker.protocol.version",
+        "log.message.downconversion.enable",
+        "log.message.format.version",
+        "log.message.timestamp.difference.max.ms",
+        "reserved.broker.max.id",
+    }
+)
+
+
+def unknown(name: str) -> ConfigError:
+    """The error for a broker setting nobody knows: names the nearest one that exists."""
+    if name in REMOVED or name.startswith(REMOVED_PREFIXES):
+        return ConfigError(f"setting {name} was removed in Kafka 4.0: delete it")
+    for synonym in TOPIC_SYNONYMS.get(name, ()):
+        return ConfigError(f"unknown setting {name}: the broker's default for topics is {synonym.name}")
+    import difflib  # only a mistake needs it
+
+    near = difflib.get_close_matches(name, BROKER, n=1, cutoff=0.6)
+    return ConfigError(f"unknown setting {name}" + (f": did you mean {near[0]}?" if near else ""))

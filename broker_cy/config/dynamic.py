@@ -1,0 +1,163 @@
+"""Broker settings that change while the broker runs (KIP-226; Kafka's DynamicBrokerConfig).
+
+Three levels, the first that has a name wins: set for this broker, set for all brokers, the file. A name takes away what
+lower levels say of its synonyms: log.roll.ms for one broker beats log.roll.hours of the file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from broker_cy.config.definitions import BROKER, BROKER_QUOTAS, UpdateMode
+from broker_cy.config.startup import LISTENER_PREFIX, setting_of
+from broker_cy.config.types import ConfigError, invalid
+
+_FAMILIES = (
+    ("log.roll.ms", "log.roll.hours"),
+    ("log.roll.jitter.ms", "log.roll.jitter.hours"),
+    ("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
+)
+_SYNONYMS: dict[str, tuple[str, ...]] = {name: family for family in _FAMILIES for name in family}
+# One way only: the scheduler's interval is the default of the other.
+_SYNONYMS["log.flush.interval.ms"] = ("log.flush.interval.ms", "log.flush.scheduler.interval.ms")
+
+# Settings of a listener that may be set for all brokers at once.
+_CLUSTER_LEVEL_OF_LISTENER = frozenset({"max.connections", "max.connection.creation.rate", "num.network.threads"})
+_THREADS = (
+    "background.threads",
+    "num.io.threads",
+    "num.network.threads",
+    "num.recovery.threads.per.data.dir",
+    "num.replica.fetchers",
+)
+
+# SslConfigs.RECONFIGURABLE_CONFIGS: with a listener's prefix only.
+SECURITY = frozenset(
+    name
+    for name, setting in BROKER.items()
+    if name.startswith("ssl.") and setting.update is UpdateMode.PER_BROKER and name != "ssl.client.auth"
+)
+
+
+def synonyms(name: str) -> tuple[str, ...]:
+    """The names whose values count for `name`, in the order they are looked at."""
+    found = _SYNONYMS.get(name)
+    if found is None and name.startswith(LISTENER_PREFIX):
+        setting = setting_of(name)
+        base = setting.name if setting is not None else name.removeprefix(LISTENER_PREFIX).partition(".")[2]
+        return (name, base)
+    return found or (name,)
+
+
+def layered(static: Mapping[str, str], *levels: Mapping[str, str]) -> dict[str, str]:
+    """`static` under the levels, the last of which is the strongest."""
+    texts = dict(static)
+    for level in levels:
+        for name, text in level.items():
+            for other in _SYNONYMS.get(name, (name,)):
+                texts.pop(other, None)
+            texts[name] = text
+    return texts
+
+
+def check_names(properties: Mapping[str, str], *, per_broker: bool) -> None:
+    """May these names be set at this level, and is each text valid by itself? Raises ConfigError as Kafka does."""
+    _refuse(
+        (name for name in properties if name in BROKER and BROKER[name].update is UpdateMode.READ_ONLY),
+        "Cannot update these configs dynamically",
+    )
+    _refuse(
+        (name for name in properties if name in SECURITY),
+        "These security configs can be dynamically updated only per-listener using the listener prefix",
+    )
+    for name, text in properties.items():
+        check_type(name, text)
+    if not per_broker:
+        _refuse(
+            (name for name in properties if _is_per_broker(name)),
+            "Cannot update these configs at default cluster level, broker id must be specified",
+        )
+
+
+def check_type(name: str, text: str) -> None:
+    """Raises ConfigError for a text that is no value of the setting; custom settings take any."""
+    setting = setting_of(name)
+    if setting is not None:
+        setting.parse(text)
+
+
+def usable(properties: Mapping[str, str], *, per_broker: bool) -> tuple[dict[str, str], list[str]]:
+    """What of stored settings can be applied, and a line for each that cannot: a broker starts whatever the log has."""
+    kept, lines = {}, []
+    for name, text in properties.items():
+        try:
+            check_names({name: text}, per_broker=per_broker)
+        except ConfigError as error:
+            lines.append(f"dynamic setting {name} is ignored: {error}")
+        else:
+            kept[name] = text
+    return kept, lines
+
+
+def check_change(old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
+    """Conditions on the step from one configuration to the next. Raises ConfigError with Kafka's (wrapped) message."""
+    for name in _THREADS:
+        count, now = new[name], old[name]
+        prefix = f"Dynamic thread count update validation failed for {name}={count}, value should "
+        if count < now // 2:
+            raise _wrapped(f"{prefix}be at least half the current value {now}")
+        if count > now * 2:
+            raise _wrapped(f"{prefix}not be greater than double the current value {now}")
+    count, now = new["log.cleaner.threads"], old["log.cleaner.threads"]
+    if count < now // 2:
+        raise _wrapped(f"Log cleaner threads cannot be reduced to less than half the current value {now}")
+    if count > now * 2:
+        raise _wrapped(f"Log cleaner threads cannot be increased to more than double the current value {now}")
+    _check_local_retention(new, "log.local.retention.ms", "log.retention.ms", retention_ms(new))
+    _check_local_retention(new, "log.local.retention.bytes", "log.retention.bytes", new["log.retention.bytes"])
+    if new["metric.reporters"] != old["metric.reporters"]:
+        raise _wrapped(
+            "Validation of dynamic config update of Set(metric.reporters) failed with class class "
+            "kafka.server.DynamicMetricsReporters"
+        )
+
+
+def retention_ms(values: Mapping[str, Any]) -> int:
+    """log.retention.ms with its synonyms; every negative number is -1, without limit."""
+    for name, factor in (
+        ("log.retention.ms", 1),
+        ("log.retention.minutes", 60_000),
+        ("log.retention.hours", 3_600_000),
+    ):
+        if values[name] is not None:
+            return max(-1, int(values[name]) * factor)
+    return -1
+
+
+def _check_local_retention(values: Mapping[str, Any], name: str, whole_name: str, whole: int) -> None:
+    local = values[name]
+    if whole < 0 or local == -2:
+        return
+    if local == -1:
+        raise _wrapped(str(invalid(name, local, f"Value must not be -1 as {whole_name} value is set as {whole}.")))
+    if local > whole:
+        raise _wrapped(str(invalid(name, local, f"Value must not be more than {whole_name} property value: {whole}")))
+
+
+def _wrapped(message: str) -> ConfigError:
+    """How Kafka's answer looks when a component of the broker refuses a new value."""
+    return invalid("Invalid dynamic configuration", f"org.apache.kafka.common.config.ConfigException: {message}")
+
+
+def _refuse(names: Iterable[str], message: str) -> None:
+    found = sorted(names)
+    if found:
+        raise ConfigError(f"{message}: [{', '.join(found)}]")
+
+
+def _is_per_broker(name: str) -> bool:
+    if name.startswith(LISTENER_PREFIX):
+        return synonyms(name)[1] not in _CLUSTER_LEVEL_OF_LISTENER
+    setting = BROKER.get(name) or BROKER_QUOTAS.get(name)
+    return setting is not None and setting.update is UpdateMode.PER_BROKER

@@ -1,0 +1,100 @@
+"""Settings of groups (KIP-848's GROUP resource) and of client metrics subscriptions (KIP-714), which are stored and
+described.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from broker_cy.config.broker import BrokerConfig
+from broker_cy.config.definitions import GROUP, GROUP_BOUNDS
+from broker_cy.config.types import ConfigError, ConfigType, parse
+
+_KINDS = ("consumer", "share", "streams")
+
+CLIENT_METRICS_TYPES = {"metrics": ConfigType.LIST, "interval.ms": ConfigType.INT, "match": ConfigType.LIST}
+CLIENT_METRICS_DEFAULTS: dict[str, Any] = {"metrics": (), "interval.ms": 300_000, "match": ()}
+CLIENT_METRICS_INTERVAL_MS = (100, 3_600_000)
+_MATCHABLE = frozenset(
+    {
+        "client_instance_id",
+        "client_id",
+        "client_software_name",
+        "client_software_version",
+        "client_source_address",
+        "client_source_port",
+    }
+)
+
+
+class InvalidSubscriptionError(ConfigError):
+    """A client metrics setting that Kafka answers with INVALID_REQUEST instead of INVALID_CONFIG."""
+
+
+def group_settings(overrides: Mapping[str, str], config: BrokerConfig) -> dict[str, Any]:
+    """Typed settings of a group that sets `overrides`. Raises ConfigError for a text that is no value."""
+    values: dict[str, Any] = {}
+    for name, setting in GROUP.items():
+        bounds = GROUP_BOUNDS[name]
+        if name in overrides:
+            values[name] = setting.parse(overrides[name])
+        else:
+            values[name] = config[bounds.default] if bounds.default else setting.default
+    return values
+
+
+def validate_group_settings(overrides: Mapping[str, str], config: BrokerConfig) -> None:
+    """All settings of a group together, within the limits of the broker. Raises ConfigError with Kafka's message."""
+    for name in overrides:
+        if name not in GROUP:
+            raise ConfigError(f"Unknown group config name: {name}")
+    values = group_settings(overrides, config)
+    for name, value in values.items():
+        bounds = GROUP_BOUNDS[name]
+        if bounds.minimum and value < config[bounds.minimum]:
+            raise ConfigError(f"{name} must be greater than or equal to {bounds.minimum}")
+        if bounds.maximum and value > config[bounds.maximum]:
+            raise ConfigError(f"{name} must be less than or equal to {bounds.maximum}")
+    for kind in _KINDS:
+        session, heartbeat = f"{kind}.session.timeout.ms", f"{kind}.heartbeat.interval.ms"
+        if values[session] <= values[heartbeat]:
+            raise ConfigError(f"{session} must be greater than {heartbeat}")
+
+
+def client_metrics_settings(overrides: Mapping[str, str]) -> dict[str, Any]:
+    """Typed settings of a subscription. Raises ConfigError."""
+    values = dict(CLIENT_METRICS_DEFAULTS)
+    for name, text in overrides.items():
+        if name in values:
+            values[name] = parse(name, text, CLIENT_METRICS_TYPES[name])
+    return values
+
+
+def validate_client_metrics(subscription: str, overrides: Mapping[str, str]) -> None:
+    """Raises InvalidSubscriptionError or ConfigError with Kafka's message."""
+    if not subscription:
+        raise InvalidSubscriptionError("Subscription name can't be empty")
+    for name in overrides:
+        if name not in CLIENT_METRICS_TYPES:
+            raise InvalidSubscriptionError(f"Unknown client metrics configuration: {name}")
+    values = client_metrics_settings(overrides)
+    low, high = CLIENT_METRICS_INTERVAL_MS
+    if not low <= values["interval.ms"] <= high:
+        raise InvalidSubscriptionError(
+            f"Invalid value {values['interval.ms']} for interval.ms, interval must be between {low} and {high} (1 hour)"
+        )
+    for pattern in values["match"]:
+        _check_match(pattern)
+
+
+def _check_match(pattern: str) -> None:
+    name, _, expression = pattern.partition("=")
+    message = f"Illegal client matching pattern: {pattern}"
+    if name.strip() not in _MATCHABLE or not expression or "=" in expression.rstrip("="):
+        raise ConfigError(message)
+    try:
+        re.compile(expression.strip())
+    except re.error as error:
+        raise ConfigError(message) from error

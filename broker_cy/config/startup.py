@@ -1,0 +1,242 @@
+"""From a file, a command line and our own defaults to settings that this broker can run with, or one line that says why
+not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from broker_cy.config.definitions import BROKER, BROKER_QUOTAS, INTERNAL, Setting, Support, unknown
+from broker_cy.config.listeners import Listener, parse_listeners, parse_protocol_map, with_controller_defaults
+from broker_cy.config.properties import parse_override, read_properties_file
+from broker_cy.config.types import ConfigError, parse
+
+# Where our default is not Kafka's. Kafka has none for the first three and its data directory is emptied by a reboot;
+# the rest asks for three brokers, and one broker with Kafka's own defaults could never create its internal topics.
+BUILT_IN = {
+    "process.roles": "broker,controller",
+    "node.id": "1",
+    "controller.listener.names": "CONTROLLER",
+    "listeners": "PLAINTEXT://127.0.0.1:9092",
+    "log.dir": "data",
+    "offsets.topic.replication.factor": "1",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "share.coordinator.state.topic.replication.factor": "1",
+    "share.coordinator.state.topic.min.isr": "1",
+}
+
+# Settings that Kafka hands to plug-ins.
+_PLUGIN_PREFIXES = ("rlmm.config.", "rsm.config.")
+LISTENER_PREFIX = "listener.name."
+
+
+@dataclass(frozen=True, slots=True)
+class Network:
+    """The settings about listeners, resolved. `listeners` are those clients connect to, in the order of the file."""
+
+    listeners: tuple[Listener, ...]
+    controller_listeners: tuple[Listener, ...]
+    advertised: tuple[Listener, ...]
+    inter_broker: str
+
+
+def sources(
+    file: str | Path | None = None,
+    *,
+    data_dir: str | None = None,
+    listener: str | None = None,
+    overrides: Iterable[str] = (),
+) -> dict[str, str]:
+    """The settings of `broker-cy start`: the file's, replaced by the options, replaced by each `name=value`.
+
+    Raises ConfigError, one line.
+    """
+    found = read_properties_file(file) if file is not None else {}
+    if data_dir is not None:
+        found.pop("log.dir", None)
+        found["log.dirs"] = data_dir
+    if listener is not None:
+        name = found.get("inter.broker.listener.name", "PLAINTEXT")
+        host, colon, port = listener.rpartition(":")
+        if not colon or not port.isdecimal():
+            raise ConfigError(f"--listener {listener}: write --listener HOST:PORT")
+        found["listeners"] = f"{name}://{host}:{port}"
+        # The file's would tell clients another address than the one asked for.
+        found.pop("advertised.listeners", None)
+    for text in overrides:
+        key, value = parse_override(text)
+        if key == "log.dir":
+            found.pop("log.dirs", None)
+        found[key] = value
+    return found
+
+
+def complete(properties: Mapping[str, str]) -> dict[str, str]:
+    """With node.id and broker.id standing for each other. Raises ConfigError where they differ."""
+    found = dict(properties)
+    for name, other in (("node.id", "broker.id"), ("broker.id", "node.id")):
+        if other in found:
+            found.setdefault(name, found[other])
+    if "node.id" in found and BROKER["node.id"].parse(found["node.id"]) != BROKER["broker.id"].parse(
+        found["broker.id"]
+    ):
+        raise ConfigError("You must set `node.id` to the same value as `broker.id`.")
+    return found
+
+
+def report(properties: Mapping[str, str]) -> list[str]:
+    """One line for each setting that is accepted but has no effect yet. Raises ConfigError for an unknown or refused
+    one.
+    """
+    lines = []
+    for name, text in properties.items():
+        setting = setting_of(name)
+        if setting is None:
+            if name not in INTERNAL and not name.startswith(_PLUGIN_PREFIXES):
+                raise unknown(name)
+            lines.append(no_effect(name, text))
+        elif setting.support is Support.REFUSED and setting.parse(text) != setting.default:
+            raise ConfigError(refusal(name, text, setting))
+        elif setting.support is Support.INERT or (
+            setting.support is Support.EFFECTIVE and name.startswith(LISTENER_PREFIX)
+        ):
+            lines.append(no_effect(name, text))
+    return lines
+
+
+def setting_of(name: str) -> Setting | None:
+    """The definition of a broker setting, also behind `listener.name.<listener>.` or a mechanism; None for a custom
+    one.
+    """
+    found = BROKER.get(name) or BROKER_QUOTAS.get(name)
+    if found is None and name.startswith(LISTENER_PREFIX):
+        base = name.removeprefix(LISTENER_PREFIX).partition(".")[2]
+        # Settings of a mechanism have its name in front: listener.name.sasl_ssl.plain.sasl.jaas.config.
+        found = BROKER.get(base) or BROKER.get(base.partition(".")[2])
+    return found
+
+
+def no_effect(name: str, text: str) -> str:
+    setting = setting_of(name)
+    shown = "[hidden]" if setting is not None and setting.is_sensitive else text
+    return f"setting {name}={shown} has no effect yet"
+
+
+def refusal(name: str, text: str, setting: Setting) -> str:
+    shown = "[hidden]" if setting.is_sensitive else text
+    default = setting.default_text
+    allowed = "leave it out" if default in (None, "") else f"leave it out or at its default, {default}"
+    return f"setting {name}={shown} is not served yet: {allowed}"
+
+
+def check_served(values: Mapping[str, Any]) -> None:
+    """Refuses what Kafka allows and this broker cannot do: other roles, more voters, more data directories."""
+    roles = values["process.roles"]
+    if set(roles) != {"broker", "controller"}:
+        raise ConfigError(
+            f"setting process.roles={','.join(roles)} is not served yet: a node is both, write broker,controller"
+        )
+    node_id, voters = values["node.id"], values["controller.quorum.voters"]
+    if voters and not any(int(voter.partition("@")[0]) == node_id for voter in voters):
+        raise ConfigError(
+            f"If process.roles contains the 'controller' role, the node id {node_id} must be included in the set of "
+            f"voters controller.quorum.voters={','.join(voters)}"
+        )
+    for name in ("controller.quorum.voters", "controller.quorum.bootstrap.servers"):
+        if len(values[name]) > 1:
+            raise ConfigError(
+                f"setting {name}={','.join(values[name])} is not served yet: a cluster has one node, "
+                f"name only node {node_id}"
+            )
+    directories = data_directories(values)
+    if len(directories) > 1:
+        raise ConfigError(f"setting log.dirs={','.join(directories)} is not served yet: name one directory")
+
+
+def data_directories(values: Mapping[str, Any]) -> tuple[str, ...]:
+    found: tuple[str, ...] = values["log.dirs"] or values["log.dir"]
+    return found
+
+
+def network(values: Mapping[str, Any], properties: Mapping[str, str]) -> Network:
+    """Listeners as typed objects. Raises ConfigError with Kafka's message, or for anything but PLAINTEXT."""
+    controllers = [name.upper() for name in values["controller.listener.names"]]
+    protocols = parse_protocol_map(values["listener.security.protocol.map"])
+    if "listener.security.protocol.map" not in properties:
+        names = [text.partition("://")[0] for text in values["listeners"]]
+        protocols = with_controller_defaults(protocols, controllers, names)
+    everything = parse_listeners(values["listeners"], protocols, distinct_ports=True)
+    for listener in everything:
+        if listener.protocol != "PLAINTEXT":
+            raise ConfigError(
+                f"listener {listener} uses {listener.protocol}, which is not served yet: only PLAINTEXT is"
+            )
+    ours = tuple(listener for listener in everything if listener.name not in controllers)
+    advertised = ours
+    if values["advertised.listeners"] is not None:
+        told = parse_listeners(values["advertised.listeners"], protocols, distinct_ports=False)
+        advertised = tuple(listener for listener in told if listener.name not in controllers)
+    _check_advertised(advertised, {listener.name for listener in everything})
+    inter_broker = _inter_broker(values, properties, protocols)
+    if inter_broker not in {listener.name for listener in advertised}:
+        raise ConfigError(
+            "inter.broker.listener.name must be a listener name defined in advertised.listeners. The valid options "
+            f"based on currently configured listeners are {','.join(listener.name for listener in advertised)}"
+        )
+    theirs = tuple(listener for listener in everything if listener.name in controllers)
+    return Network(ours, theirs, advertised, inter_broker)
+
+
+def _check_advertised(advertised: tuple[Listener, ...], names: set[str]) -> None:
+    if not advertised:
+        raise ConfigError(
+            "There must be at least one broker advertised listener. Perhaps all listeners appear in "
+            "controller.listener.names?"
+        )
+    absent = [listener.name for listener in advertised if listener.name not in names]
+    if absent:
+        raise ConfigError(
+            "advertised.listeners listener names must be equal to or a subset of the ones defined in listeners. Found "
+            f"{','.join(absent)}. The valid options based on the current configuration are {','.join(sorted(names))}"
+        )
+    if any(listener.host == "0.0.0.0" for listener in advertised):
+        raise ConfigError(
+            "advertised.listeners cannot use the nonroutable meta-address 0.0.0.0. Use a routable IP address."
+        )
+
+
+def _inter_broker(values: Mapping[str, Any], properties: Mapping[str, str], protocols: Mapping[str, str]) -> str:
+    name = values["inter.broker.listener.name"]
+    if name is None:
+        protocol: str = values["security.inter.broker.protocol"]
+        if protocol != "PLAINTEXT":
+            raise ConfigError(f"setting security.inter.broker.protocol={protocol} is not served yet: only PLAINTEXT is")
+        return protocol
+    if "security.inter.broker.protocol" in properties:
+        raise ConfigError("Only one of inter.broker.listener.name and security.inter.broker.protocol should be set.")
+    if name.upper() not in protocols:
+        raise ConfigError(
+            f"Listener with name {name.upper()} defined in inter.broker.listener.name not found in "
+            "listener.security.protocol.map."
+        )
+    return str(name.upper())
+
+
+def network_lines(found: Network) -> list[str]:
+    """One line for each listener that is accepted but not opened."""
+    return [
+        f"listener {listener} has no effect yet: the controller runs inside of this process and needs none"
+        for listener in found.controller_listeners
+    ]
+
+
+def built_in_values() -> dict[str, Any]:
+    """Typed defaults of every broker setting as this broker has them."""
+    values = {name: setting.default for name, setting in BROKER.items()}
+    for name, text in BUILT_IN.items():
+        values[name] = parse(name, text, BROKER[name].type)
+    return values

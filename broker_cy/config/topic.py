@@ -1,0 +1,148 @@
+"""Topic settings: a topic's own over the broker's defaults (Kafka's LogConfig)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from broker_cy.config.broker import BrokerConfig
+from broker_cy.config.definitions import TOPIC, TOPIC_SYNONYMS, Support
+from broker_cy.config.types import ConfigError
+
+# Distinct sets of overrides that are kept parsed; beyond it they are forgotten and parsed again.
+CACHED_MAX = 1024
+# (topic, setting) pairs remembered as reported; beyond it a line may come again.
+REPORTED_MAX = 10_000
+
+_CACHE = "topic settings"
+_DEFAULTS = "topic defaults"
+
+
+class TopicSettings(Mapping[str, Any]):
+    """The settings of one topic, typed, by Kafka's topic setting names; units as the names say. Never changes."""
+
+    __slots__ = ("_values", "overrides")
+
+    def __init__(self, values: Mapping[str, Any], overrides: Mapping[str, str]) -> None:
+        self._values = values
+        # What the topic itself sets, as text.
+        self.overrides = overrides
+
+    def __getitem__(self, name: str) -> Any:
+        return self._values[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+
+def broker_defaults(config: BrokerConfig) -> Mapping[str, Any]:
+    """What a topic without settings of its own gets, by topic setting name."""
+    found: dict[str, Any] | None = config.derived.get(_DEFAULTS)
+    if found is None:
+        found = {name: _default(name, config) for name in TOPIC}
+        config.derived[_DEFAULTS] = found
+    return found
+
+
+def _default(name: str, config: BrokerConfig) -> Any:
+    for synonym in TOPIC_SYNONYMS[name]:
+        value = config[synonym.name]
+        if value is not None:
+            if synonym.factor != 1:
+                value *= synonym.factor
+            # Kafka reads every negative log.retention.* as "without limit".
+            return max(-1, value) if name == "retention.ms" else value
+    return TOPIC[name].default
+
+
+def topic_settings(overrides: Mapping[str, str], config: BrokerConfig) -> TopicSettings:
+    """The effective settings of a topic that sets `overrides` (Kafka's names and texts). Cached until the broker's
+    settings change. Raises ConfigError for a text that is no value; unknown names, which an older log may hold, are
+    ignored.
+    """
+    cache: dict[frozenset[tuple[str, str]], TopicSettings] = config.derived.setdefault(_CACHE, {})
+    key = frozenset(overrides.items())
+    found = cache.get(key)
+    if found is None:
+        values = dict(broker_defaults(config))
+        for name, text in overrides.items():
+            if name in TOPIC:
+                values[name] = TOPIC[name].parse(text)
+        if len(cache) >= CACHED_MAX:
+            cache.clear()
+        found = cache[key] = TopicSettings(values, dict(overrides))
+    return found
+
+
+def validate_topic_setting(name: str, text: str) -> None:
+    """Raises ConfigError with Kafka's message for an unknown setting or an invalid value."""
+    if name not in TOPIC:
+        raise ConfigError(f"Unknown topic config name: {name}")
+    TOPIC[name].parse(text)
+
+
+def validate_topic_settings(
+    overrides: Mapping[str, str], config: BrokerConfig, existing: Mapping[str, str] | None = None
+) -> None:
+    """All settings of a topic together, as Kafka's LogConfig.validate; `existing` is what it set before. Raises
+    ConfigError.
+    """
+    for name in overrides:
+        if name not in TOPIC:
+            raise ConfigError(f"Unknown topic config name: {name}")
+    values = topic_settings(overrides, config)
+    least, most = values["min.compaction.lag.ms"], values["max.compaction.lag.ms"]
+    if least > most:
+        raise ConfigError(
+            f"conflict topic config setting min.compaction.lag.ms ({least}) > max.compaction.lag.ms ({most})"
+        )
+    if values["remote.storage.enable"]:
+        raise ConfigError(
+            "Tiered Storage functionality is disabled in the broker. "
+            "Topic cannot be configured with remote log storage."
+        )
+    was_remote = (existing or {}).get("remote.storage.enable", "false").strip().lower() == "true"
+    if was_remote and not values["remote.log.delete.on.disable"]:
+        raise ConfigError(
+            "It is invalid to disable remote storage without deleting remote data. If you want to keep the remote data "
+            "and turn to read only, please set `remote.storage.enable=true,remote.log.copy.disable=true`. If you want "
+            "to disable remote storage and delete all remote data, please set "
+            "`remote.storage.enable=false,remote.log.delete.on.disable=true`."
+        )
+
+
+def without_effect(overrides: Mapping[str, str]) -> dict[str, str]:
+    """Those of a topic's settings that are stored and shown but change nothing yet."""
+    return {
+        name: text
+        for name, text in overrides.items()
+        if name in TOPIC and TOPIC[name].support is Support.INERT and not _is_what_happens(name, text)
+    }
+
+
+def _is_what_happens(name: str, text: str) -> bool:
+    """An inert setting at the value that describes what the broker does anyway."""
+    if name == "compression.type":
+        return text.strip() == "producer"
+    return TOPIC[name].type.name == "BOOLEAN" and text.strip().lower() == "false"
+
+
+class NoEffectReporter:
+    """Gives one line for each topic and setting that has no effect yet, once per topic, setting and value."""
+
+    def __init__(self) -> None:
+        self._reported: set[tuple[str, str, str]] = set()
+
+    def lines(self, topic: str, overrides: Mapping[str, str]) -> list[str]:
+        found = []
+        for name, text in without_effect(overrides).items():
+            key = (topic, name, text)
+            if key not in self._reported:
+                if len(self._reported) >= REPORTED_MAX:
+                    self._reported.clear()
+                self._reported.add(key)
+                found.append(f"topic {topic}: setting {name}={text} has no effect yet")
+        return found

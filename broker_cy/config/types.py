@@ -1,0 +1,137 @@
+"""Kafka's setting types: how text becomes a value, and a value text again (org.apache.kafka.common.config.ConfigDef).
+
+| type | value here | text |
+|---|---|---|
+| BOOLEAN | bool | true or false, any case |
+| INT, SHORT, LONG | int, within 32, 16, 64 bits | decimal digits with a sign |
+| DOUBLE | float | as Java writes it: 0.5, 1.0E-5 |
+| STRING, CLASS | str | trimmed |
+| LIST | tuple of str | separated by commas, blanks around them dropped |
+| PASSWORD | Password | never shown |
+"""
+
+from __future__ import annotations
+
+import re
+from enum import IntEnum
+from typing import Any
+
+
+class ConfigError(ValueError):
+    """A setting that cannot be used. The message is Kafka's where Kafka has one, and one line in any case."""
+
+
+class ConfigType(IntEnum):
+    """The numbers are those of DescribeConfigs' ConfigType."""
+
+    UNKNOWN = 0
+    BOOLEAN = 1
+    STRING = 2
+    INT = 3
+    SHORT = 4
+    LONG = 5
+    DOUBLE = 6
+    LIST = 7
+    CLASS = 8
+    PASSWORD = 9
+
+
+class Password:
+    """A secret that does not show itself in logs or messages."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: str) -> None:
+        self.value = value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Password) and other.value == self.value
+
+    def __hash__(self) -> int:
+        return hash(self.value)
+
+    def __repr__(self) -> str:
+        return "[hidden]"
+
+
+_INTEGER = re.compile(r"[+-]?[0-9]+", re.ASCII)
+_DECIMAL = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?[dDfF]?", re.ASCII)
+_NOT_FINITE = re.compile(r"[+-]?(?:NaN|Infinity)")
+_COMMA = re.compile(r"\s*,\s*")
+
+_BITS = {ConfigType.INT: 32, ConfigType.SHORT: 16, ConfigType.LONG: 64}
+
+# The longest text of a setting that is looked at; Kafka's string fields end at 32767 bytes.
+TEXT_LENGTH_MAX = 32767
+
+
+def invalid(name: str, value: object, reason: str = "") -> ConfigError:
+    """The form of Kafka's ConfigException(name, value, message)."""
+    return ConfigError(f"Invalid value {value} for configuration {name}" + (f": {reason}" if reason else ""))
+
+
+def parse(name: str, text: str, config_type: ConfigType) -> Any:
+    """The value that `text` stands for. Raises ConfigError with Kafka's message."""
+    trimmed = text.strip()
+    match config_type:
+        case ConfigType.BOOLEAN:
+            lowered = trimmed.lower()
+            if lowered not in ("true", "false"):
+                raise invalid(name, text, "Expected value to be either true or false")
+            return lowered == "true"
+        case ConfigType.INT | ConfigType.SHORT | ConfigType.LONG:
+            return _parse_integer(name, text, trimmed, config_type)
+        case ConfigType.DOUBLE:
+            if _NOT_FINITE.fullmatch(trimmed):
+                return float(trimmed)
+            if not _DECIMAL.fullmatch(trimmed):
+                raise invalid(name, text, "Not a number of type DOUBLE")
+            return float(trimmed.rstrip("dDfF"))
+        case ConfigType.LIST:
+            return tuple(_COMMA.split(trimmed)) if trimmed else ()
+        case ConfigType.PASSWORD:
+            return Password(trimmed)
+        case _:
+            return trimmed
+
+
+def _parse_integer(name: str, text: str, trimmed: str, config_type: ConfigType) -> int:
+    # 20 characters hold every 64-bit number; leading zeros beyond that are nobody's intention.
+    if len(trimmed) <= 40 and _INTEGER.fullmatch(trimmed):
+        value = int(trimmed)
+        limit = 1 << (_BITS[config_type] - 1)
+        if -limit <= value < limit:
+            return value
+    raise invalid(name, text, f"Not a number of type {config_type.name}")
+
+
+def to_text(value: Any, config_type: ConfigType) -> str | None:
+    """The text of a value, as DescribeConfigs gives it; None for a setting without a value."""
+    if value is None:
+        return None
+    match config_type:
+        case ConfigType.BOOLEAN:
+            return "true" if value else "false"
+        case ConfigType.DOUBLE:
+            return java_double_text(value)
+        case ConfigType.LIST:
+            return ",".join(value)
+        case ConfigType.PASSWORD:
+            return "[hidden]"
+        case _:
+            return str(value)
+
+
+def java_double_text(value: float) -> str:
+    """As Java's Double.toString writes it: plain from 1e-3 to 1e7, else with one digit before the point and an E."""
+    if value != value:
+        return "NaN"
+    if value in (float("inf"), float("-inf")):
+        return "Infinity" if value > 0 else "-Infinity"
+    if value == 0 or 1e-3 <= abs(value) < 1e7:
+        text = repr(value)
+        return text if "e" not in text else format(value, "f").rstrip("0")
+    mantissa, _, exponent = f"{value:e}".partition("e")
+    digits = repr(value).lower().partition("e")[0].replace(".", "").replace("-", "").strip("0") or "0"
+    sign = "-" if mantissa.startswith("-") else ""
+    return f"{sign}{digits[0]}.{digits[1:] or '0'}E{int(exponent)}"

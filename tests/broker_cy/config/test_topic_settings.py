@@ -1,0 +1,105 @@
+"""Topic settings: what a topic is created with is what its log does."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker_cy.config import (
+    BrokerConfig,
+    ConfigError,
+    NoEffectReporter,
+    topic_settings,
+    validate_topic_setting,
+    validate_topic_settings,
+)
+from broker_cy.config.definitions import BROKER, TOPIC, TOPIC_SYNONYMS
+from broker_cy.config.topic import CACHED_MAX
+
+
+def test_defaults_come_from_the_broker() -> None:
+    """A broker-wide default that does not reach the topics is an accepted-but-ignored setting."""
+    config = BrokerConfig.from_properties(
+        {"log.roll.hours": "2", "log.retention.minutes": "3", "log.retention.hours": "9"}
+    )
+    settings = topic_settings({}, config)
+    assert settings["segment.ms"] == 2 * 3_600_000
+    assert settings["retention.ms"] == 3 * 60_000
+    assert settings["flush.ms"] == 2**63 - 1
+    config.apply_dynamic({}, {"log.roll.ms": "77"})
+    assert topic_settings({}, config)["segment.ms"] == 77
+    assert topic_settings({"segment.ms": " 88 "}, config)["segment.ms"] == 88
+
+
+def test_without_limit() -> None:
+    """Kafka reads every negative retention as none at all."""
+    assert topic_settings({}, BrokerConfig.from_properties({"log.retention.hours": "-7"}))["retention.ms"] == -1
+
+
+def test_cache_is_bounded() -> None:
+    """Topics with a setting each of their own must not fill the memory."""
+    config = BrokerConfig.from_properties({})
+    for value in range(CACHED_MAX + 10):
+        assert topic_settings({"retention.ms": str(value)}, config)["retention.ms"] == value
+    assert topic_settings({"retention.ms": "1"}, config) is topic_settings({"retention.ms": "1"}, config)
+    assert sum(len(value) for key, value in config.derived.items() if key == "topic settings") <= CACHED_MAX
+
+
+def test_tables_agree() -> None:
+    """A synonym that names no broker setting would fail at the first topic."""
+    assert set(TOPIC_SYNONYMS) == set(TOPIC)
+    for synonyms in TOPIC_SYNONYMS.values():
+        for synonym in synonyms:
+            assert synonym.name in BROKER
+    config = BrokerConfig.from_properties({})
+    settings = topic_settings({}, config)
+    for name, setting in TOPIC.items():
+        assert settings[name] == setting.default, name
+        setting.check(settings[name])
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("nope", "1", "Unknown topic config name: nope"),
+        ("retention.ms", "-2", "Invalid value -2 for configuration retention.ms: Value must be at least -1"),
+        ("segment.bytes", "99999999999", "segment.bytes: Not a number of type INT"),
+        ("cleanup.policy", "delete,,compact", "Configuration 'cleanup.policy' values must not be empty."),
+        ("compression.gzip.level", "0", "Value must be between 1 and 9 or equal to -1"),
+        ("min.cleanable.dirty.ratio", "nan", "Not a number of type DOUBLE"),
+        ("retention.ms", "9" * 5000, "Not a number of type LONG"),
+    ],
+)
+def test_invalid(name: str, text: str, message: str) -> None:
+    """The person who creates a topic must learn what is wrong with which value."""
+    with pytest.raises(ConfigError) as caught:
+        validate_topic_setting(name, text)
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        ({"min.compaction.lag.ms": "9", "max.compaction.lag.ms": "5"}, "conflict topic config setting"),
+        ({"remote.storage.enable": "true"}, "Tiered Storage functionality is disabled in the broker."),
+    ],
+)
+def test_contradictions(overrides: dict[str, str], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        validate_topic_settings(overrides, BrokerConfig.from_properties({}))
+
+
+def test_reported_once() -> None:
+    """A setting without effect is said in the log, and does not flood it."""
+    reporter = NoEffectReporter()
+    overrides = {
+        "retention.ms": "5",
+        "segment.bytes": "1048576",
+        "compression.type": "producer",
+        "cleanup.policy": "compact",
+    }
+    assert reporter.lines("t", overrides) == [
+        "topic t: setting retention.ms=5 has no effect yet",
+        "topic t: setting cleanup.policy=compact has no effect yet",
+    ]
+    assert reporter.lines("t", overrides) == []
+    assert len(reporter.lines("u", overrides)) == 2
