@@ -161,7 +161,7 @@ cdef object read_value(Op* op, Cursor cursor):
     if op.kind == INT32:
         return cursor.i32()
     if op.kind == STRUCT:
-        if op.nullable and not op.is_array and cursor.i8() < 0:
+        if op.nullable and not op.is_array and is_null_struct(op, cursor):
             return None
         return read_struct(<Node>op.child, cursor)
     if op.kind == STRING:
@@ -191,6 +191,13 @@ cdef object read_value(Op* op, Cursor cursor):
     if op.kind == UINT32:
         return cursor.u32()
     return PyFloat_FromDouble(cursor.f64())
+
+
+cdef bint is_null_struct(Op* op, Cursor cursor) except -1:
+    """The byte in front of a nullable structure (KIP-893): negative for null, but in a tagged field 0."""
+    if op.tag >= 0:
+        return cursor.uvarint() == 0
+    return cursor.i8() < 0
 
 
 cdef object read_text(Cursor cursor, Py_ssize_t length):

@@ -179,7 +179,7 @@ cdef int write_value(Op* op, Writer writer, object value) except -1:
         if value is None:
             if not op.nullable or op.is_array:
                 raise WireError("None, which is not allowed here")
-            return writer.i8(-1)
+            return writer.i8(-1 if op.tag < 0 else 0)
         if op.nullable and not op.is_array:
             writer.i8(1)
         return write_struct(<Node>op.child, writer, value)

@@ -64,12 +64,23 @@ cdef class Message:
                 return False
         return True
 
+    def __reduce__(self):
+        # For copy and pickle: Cython's own would lose the slots, which are those of a subclass it does not know.
+        cdef Layout layout = type(self)._layout
+        names = (*layout.attributes, "_unknown_tags")
+        return restore, (type(self), {name: getattr(self, name) for name in names})
+
     def __repr__(self):
         cdef Layout layout = type(self)._layout
         parts = [f"{name}={getattr(self, name)!r}" for name in layout.attributes]
         if self._unknown_tags:
             parts.append(f"_unknown_tags={self._unknown_tags!r}")
         return f"{type(self).__name__}({', '.join(parts)})"
+
+
+def restore(cls, fields):
+    """What `Message.__reduce__` names: pickle cannot call with keywords."""
+    return cls(**fields)
 
 
 cdef class Layout:
