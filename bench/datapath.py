@@ -12,7 +12,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from bench import report
+from bench import lifecycle, report
 from bench.figures import FLOOR, OURS, PEER
 from bench.protocol import ProtocolError
 from bench.raw import LoadError
@@ -20,12 +20,11 @@ from bench.targets import Attached, BrokerCy, Floor, Target, TargetError, raise_
 from bench.workloads import QUICK, Metrics, Scale, steady
 
 Results = dict[str, dict[str, list[Metrics]]]
-LIFE_CYCLE = ("start", "memory", "idle", "killed")
 
 
 def arguments(argv: list[str] | None = None) -> argparse.Namespace:
     """Parse and check the command line."""
-    names = [*(workload.name for workload in steady(QUICK)), *LIFE_CYCLE]
+    names = [*(workload.name for workload in steady(QUICK)), *lifecycle.RUNS]
     parser = argparse.ArgumentParser(prog="python -m bench.datapath", description=__doc__.split("\n\n")[0])
     parser.add_argument("--only", metavar="NAME,...", help=f"workloads to run, of {', '.join(names)}")
     parser.add_argument("--quick", action="store_true", help="small windows: for a look, not for a verdict")
@@ -51,7 +50,7 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
         if not host or not port.isdigit():
             parser.error(f"--target {options.target}: HOST:PORT is wanted")
         options.target = host, int(port)
-        options.only = [name for name in options.only if name not in LIFE_CYCLE]
+        options.only = [name for name in options.only if name not in lifecycle.RUNS]
     return options
 
 
@@ -94,6 +93,19 @@ def run_steady(options: argparse.Namespace, sides: dict[str, Target], scale: Sca
     return results
 
 
+def run_life_cycle(options: argparse.Namespace, sides: dict[str, Target], scale: Scale) -> Results:
+    """The figures for which targets start and stop, in turn; the floor has none."""
+    results: Results = {}
+    for name in (name for name in lifecycle.RUNS if name in options.only):
+        runs = results[name] = {side: [] for side in sides if side != FLOOR}
+        for repeat in range(lifecycle.repeats(name, scale, options.repeats)):
+            for side in runs:
+                metrics = lifecycle.RUNS[name](sides[side], scale)
+                runs[side].append(metrics)
+                show(name, repeat, side, metrics)
+    return results
+
+
 def show(name: str, repeat: int, side: str, metrics: Metrics) -> None:
     """One line of progress."""
     text = "  ".join(f"{key} {value:,.4g}" for key, value in metrics.items())
@@ -110,7 +122,7 @@ def main(argv: list[str] | None = None) -> int:
     root = Path(tempfile.mkdtemp(prefix="bench-", dir=home))
     try:
         sides = targets(options, root)
-        results = run_steady(options, sides, scale)
+        results = run_steady(options, sides, scale) | run_life_cycle(options, sides, scale)
         versions = {side: target.version() for side, target in sides.items() if target.version()}
     except (LoadError, ProtocolError, TargetError, OSError) as error:
         print(f"bench: {error}", file=sys.stderr)

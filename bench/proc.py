@@ -74,16 +74,18 @@ def _fields(path: Path) -> dict[str, int]:
     return {name: int(words[0]) for name, rest in pairs if (words := rest.split()) and words[0].isdigit()}
 
 
-def warm_memory(directory: Path, size_bytes: int) -> None:
+def warm_memory(directory: Path, size_bytes: int, write_bytes: int) -> None:
     """Write and delete a scratch file, so that the window finds its pages with the guest and not with the hypervisor.
 
-    A virtual machine pays for the first touch of each page: 2.3 CPU-s/GB of fresh page cache, 0.36 once it is warm.
+    A virtual machine pays for the first touch of each page: 2.3 CPU-s/GB of fresh page cache, 0.36 once it is warm. The
+    file is written in pieces as large as the window's: their size and alignment choose the sizes of the page cache's
+    folios, and the allocator hands out small blocks that are cold before it splits large ones that are warm.
     """
-    block = memoryview(bytearray(os.urandom(1 << 20)))
+    block = memoryview(bytearray(os.urandom(max(write_bytes, 1))))
     path = directory / "bench-warm.scratch"
     try:
         with open(path, "wb", buffering=0) as file:
-            for _ in range(-(-size_bytes // len(block))):
+            for _ in range(-(-size_bytes * 5 // (4 * len(block)))):  # a quarter more: sockets and journal take some
                 file.write(block)
     finally:
         path.unlink(missing_ok=True)

@@ -230,6 +230,17 @@ class Client:
         check(reader.number(2), f"Produce to partition {template.partition}")
         return reader.number(8)
 
+    def produce_when_ready(self, template: Template, timeout_s: float = 60) -> int:
+        """`produce`, again until there is no error code: a partition may still be on its way to its leader."""
+        deadline = time.monotonic() + timeout_s
+        while True:
+            try:
+                return self.produce(template)
+            except ProtocolError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.002)
+
 
 def check(code: int, what: str, message: str | None = None) -> None:
     """Raise ProtocolError unless `code` is 0."""

@@ -12,7 +12,6 @@ class Driver:
     errors: int
     bytes: int
     records: int
-    wakeups: int
     latency: Histogram
     lateness: Histogram
     seconds: float

@@ -9,6 +9,7 @@ Bounds: MAX_CONNECTIONS, RING_MAX requests in flight per connection, responses o
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from cpython.exc cimport PyErr_CheckSignals
 from libc.errno cimport EAGAIN, EINTR, errno
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 from libc.stdio cimport snprintf
@@ -24,7 +25,7 @@ from bench.histogram cimport Histogram
 from bench.replies cimport Verdict, View, check_fetched, check_produced
 from bench.system cimport (
     EPOLL_CTL_ADD, EPOLL_CTL_MOD, EPOLLIN, EPOLLOUT, bench_crc32c, epoll_ctl, epoll_event, epoll_pwait2, get32, iovec,
-    now_ns, put32, put64, recv, writev,
+    now_ns, PR_SET_TIMERSLACK, prctl, put32, put64, recv, writev,
 )
 
 
@@ -38,6 +39,8 @@ cdef enum:
     PARTITIONS_MAX = 1024
 
 cdef int64_t GRACE_NS = 30 * <int64_t> 1000000000    # for the answers that are out when a run ends
+cdef int64_t TICK_NS = 100000000
+cdef int64_t SPIN_NS = 60000    # before a request is due the generator polls: waking from sleep takes about that long
 
 
 cdef struct Template:
@@ -91,31 +94,26 @@ cdef class Driver:
     cdef list sockets, kept
     cdef object epoll
     cdef char problem[256]
-    cdef readonly int64_t responses, errors, bytes, records, wakeups
+    cdef readonly int64_t responses, errors, bytes, records
     cdef readonly Histogram latency, lateness
     cdef readonly double seconds, cpu_seconds
-    cdef int64_t last_answer_ns
+    cdef int64_t issued, total, last_answer_ns
     cdef int64_t next_offset[PARTITIONS_MAX]    # Produce: least base offset a new batch may get. Fetch: offset to ask for
     cdef int64_t wrap_at[PARTITIONS_MAX]
 
     def __cinit__(self, address, connections not None, *, bint fetching=False, dict wrap_at=None):
-        cdef int i
         if not 0 < len(connections) <= MAX_CONNECTIONS:
             raise ValueError(f"{len(connections)} connections; 1 to {MAX_CONNECTIONS} are possible")
-        self.epoll_fd = -1
         self.conns = <Conn*> calloc(len(connections), sizeof(Conn))
         if self.conns is NULL:
             raise MemoryError
         self.count = len(connections)
-        for i in range(self.count):
-            self.conns[i].fd = -1
 
     def __init__(self, address, connections not None, *, bint fetching=False, dict wrap_at=None):
         cdef int i
         cdef epoll_event event
         self.fetching = fetching
         self.sockets, self.kept = [], []
-        self._reset()
         self.epoll = select.epoll()
         self.epoll_fd = self.epoll.fileno()
         for partition, end in (wrap_at or {}).items():
@@ -178,11 +176,6 @@ cdef class Driver:
         cdef int i
         return {i: self.next_offset[i] for i in range(min(partitions, PARTITIONS_MAX))}
 
-    def _reset(self):
-        self.responses = self.errors = self.bytes = self.records = self.wakeups = 0
-        self.latency, self.lateness = Histogram(), Histogram()
-        self.problem[0] = 0
-
     # ------------------------------------------------------------------------------------------------ the two loops
 
     def run_closed(self, *, int depth, int64_t requests, double seconds, bint check_crc=False):
@@ -192,122 +185,96 @@ cdef class Driver:
         """
         if not 0 < depth < RING_MAX or (self.fetching and depth != 1):
             raise ValueError(f"depth {depth}: 1 to {RING_MAX - 1}, and 1 for fetching")
-        cdef int result
-        self._reset()
+        if requests <= 0:
+            raise ValueError(f"{requests} requests: nothing to send")
         self.check_crc = check_crc
-        started_cpu = _own_cpu()
-        cdef int64_t started = now_ns()
-        with nogil:
-            result = self._closed(depth, requests, started + <int64_t> (seconds * 1e9))
-        self._finish(started, started_cpu, result)
+        self._run(depth, requests, 0, seconds)
 
     def run_open(self, *, double rate, double seconds):
         """Send request i at start + i / rate, in turn over the connections; latency counts from that time.
 
         `lateness` holds how much later than due each request was handed to the kernel: what the generator itself added.
         """
-        cdef int result
-        cdef int64_t total = <int64_t> (rate * seconds)
-        if rate <= 0 or total <= 0 or self.fetching:
+        if rate <= 0 or rate * seconds < 1 or self.fetching:
             raise ValueError(f"rate {rate}/s for {seconds} s: nothing to send, or this driver fetches")
-        self._reset()
-        started_cpu = _own_cpu()
-        cdef int64_t started = now_ns()
-        with nogil:
-            result = self._scheduled(total, 1e9 / rate, started + 1000000)
-        self._finish(started, started_cpu, result)
+        if prctl(PR_SET_TIMERSLACK, 1, 0, 0, 0) < 0:            # the default lets each sleep end 50 us late
+            raise OSError(errno, "prctl(PR_SET_TIMERSLACK)")
+        self._run(0, <int64_t> (rate * seconds), 1e9 / rate, seconds)
 
-    cdef object _finish(self, int64_t started, double started_cpu, int result):
+    cdef int _run(self, int depth, int64_t total, double interval_ns, double seconds) except -1:
+        cdef int64_t started
+        cdef int result
+        self.responses = self.errors = self.bytes = self.records = self.issued = 0
+        self.latency, self.lateness = Histogram(), Histogram()
+        self.problem[0] = 0
+        self.total = total
+        cpu_before = _own_cpu()
+        started = now_ns()
+        with nogil:
+            result = self._loop(depth, interval_ns, started, started + <int64_t> (seconds * 1e9))
         self.seconds = (self.last_answer_ns - started) / 1e9
-        self.cpu_seconds = _own_cpu() - started_cpu
+        self.cpu_seconds = _own_cpu() - cpu_before
+        PyErr_CheckSignals()
         if result < 0 or self.errors:
             raise LoadError(f"{(<bytes> self.problem).decode()} ({self.errors} errors in {self.responses} responses)")
+        return 0
 
-    cdef int _closed(self, int depth, int64_t requests, int64_t deadline) noexcept nogil:
+    cdef int _loop(self, int depth, double interval_ns, int64_t start, int64_t deadline) noexcept nogil:
+        """Closed loop where interval_ns is 0, else the schedule; ends when everything issued is answered."""
         cdef int i, n
-        cdef int64_t issued = 0, pending = 0, now = now_ns()
-        cdef int64_t give_up = deadline + GRACE_NS
-        cdef epoll_event events[64]
-        cdef timespec tick
-        cdef Conn* conn
-        cdef bint stopping = False
-        tick.tv_sec, tick.tv_nsec = 0, 100000000
-        for i in range(self.count):
-            conn = &self.conns[i]
-            while conn.issued - conn.answered < depth and issued < requests:
-                self._issue(conn, now)
-                issued += 1
-            if self._flush(conn) < 0:
-                return -1
-        while True:
-            n = epoll_pwait2(self.epoll_fd, events, 64, &tick, NULL)
-            if n < 0 and errno != EINTR:
-                return self._fail("epoll_wait: %s", strerror(errno))
-            self.wakeups += 1
-            now = now_ns()
-            stopping = stopping or issued >= requests or now >= deadline
-            for i in range(n):
-                conn = &self.conns[events[i].data.u32]
-                if events[i].events & ~<uint32_t> EPOLLOUT and self._receive(conn) < 0:
-                    return -1
-                while not stopping and conn.issued - conn.answered < depth:
-                    self._issue(conn, now)
-                    issued += 1
-                    stopping = issued >= requests
-                if self._flush(conn) < 0:
-                    return -1
-            if stopping:
-                pending = 0
-                for i in range(self.count):
-                    pending += self.conns[i].issued - self.conns[i].answered
-                if pending == 0:
-                    return 0
-            if now > give_up:
-                return self._fail("the target did not answer within 30 s of the end%s", "")
-
-    cdef int _scheduled(self, int64_t total, double interval_ns, int64_t start) noexcept nogil:
-        cdef int i, n
-        cdef int64_t issued = 0, pending = 0, now, due, wait
-        cdef int64_t give_up = start + <int64_t> (total * interval_ns) + GRACE_NS
+        cdef int64_t now, wait = TICK_NS
         cdef epoll_event events[64]
         cdef timespec timeout
         cdef Conn* conn
+        for i in range(self.count):
+            if self._top_up(&self.conns[i], depth) < 0:
+                return -1
         while True:
             now = now_ns()
-            wait = 100000000
-            while issued < total:
-                due = start + <int64_t> (issued * interval_ns)
-                if due > now:
-                    wait = min(wait, due - now)
-                    break
-                conn = &self.conns[issued % self.count]
-                if conn.issued - conn.answered >= RING_MAX:
-                    return self._fail("the target fell behind the rate by 8192 requests on one connection%s", "")
-                self._issue(conn, due)
-                issued += 1
-                if self._flush(conn) < 0:
+            if interval_ns > 0:
+                wait = self._send_due(interval_ns, start)
+                if wait < 0:
                     return -1
-                now = now_ns()
-                self.lateness.record(now - due)
+            elif now >= deadline:
+                self.total = self.issued
+            if self.issued >= self.total and self.responses == self.issued:
+                return 0
+            if now > deadline + GRACE_NS:
+                return self._fail("the target did not answer within 30 s of the end%s", "")
             timeout.tv_sec, timeout.tv_nsec = 0, wait
             n = epoll_pwait2(self.epoll_fd, events, 64, &timeout, NULL)
-            if n < 0 and errno != EINTR:
+            if n < 0:                                           # a signal ends the run, too
                 return self._fail("epoll_wait: %s", strerror(errno))
-            self.wakeups += 1
             for i in range(n):
                 conn = &self.conns[events[i].data.u32]
                 if events[i].events & ~<uint32_t> EPOLLOUT and self._receive(conn) < 0:
                     return -1
-                if self._flush(conn) < 0:
+                if self._top_up(conn, depth) < 0:
                     return -1
-            if issued == total:
-                pending = 0
-                for i in range(self.count):
-                    pending += self.conns[i].issued - self.conns[i].answered
-                if pending == 0:
-                    return 0
-                if now > give_up:
-                    return self._fail("the target did not answer within 30 s of the end%s", "")
+
+    cdef int _top_up(self, Conn* conn, int depth) noexcept nogil:
+        cdef int64_t now = now_ns()
+        while conn.issued - conn.answered < depth and self.issued < self.total:
+            self._issue(conn, now)
+        return self._flush(conn)
+
+    cdef int64_t _send_due(self, double interval_ns, int64_t start) noexcept nogil:
+        """Send what is due; returns how many ns may be slept until the next is (0: spin), or -1."""
+        cdef int64_t due, now = now_ns()
+        cdef Conn* conn
+        while self.issued < self.total:
+            due = start + <int64_t> (self.issued * interval_ns)
+            if due > now:
+                return max(0, due - now - SPIN_NS)
+            conn = &self.conns[self.issued % self.count]
+            if conn.issued - conn.answered >= RING_MAX:
+                return self._fail_number("the target fell behind by %lld requests on one connection", RING_MAX)
+            self._issue(conn, due)
+            if self._flush(conn) < 0:
+                return -1
+            now = now_ns()
+            self.lateness.record(now - due)
+        return TICK_NS
 
     # ------------------------------------------------------------------------------------------------ one connection
 
@@ -321,6 +288,7 @@ cdef class Driver:
         if self.fetching:
             put64(<uint8_t*> template.frame + template.offset_at, self.next_offset[template.partition])
         conn.issued += 1
+        self.issued += 1
         conn.next_template += 1
         if conn.next_template == conn.template_count:
             conn.next_template = 0

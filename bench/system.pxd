@@ -23,6 +23,10 @@ cdef extern from "<sys/socket.h>" nogil:
 cdef extern from "<sys/sendfile.h>" nogil:
     ssize_t sendfile(int to, int source, off_t* offset, size_t n)
 
+cdef extern from "<sys/prctl.h>" nogil:
+    enum: PR_SET_TIMERSLACK
+    int prctl(int option, unsigned long a, unsigned long b, unsigned long c, unsigned long d)
+
 cdef extern from "<sys/epoll.h>" nogil:
     enum: EPOLLIN, EPOLLOUT, EPOLLERR, EPOLLHUP, EPOLL_CTL_ADD, EPOLL_CTL_MOD
     ctypedef union epoll_data_t:

@@ -53,19 +53,10 @@ class Target:
     def create_topic(self, topic: str, partitions: int) -> None:
         """Create a topic and wait until each partition takes a record."""
         probe = protocol.record_batch(1, 1)
-        deadline = time.monotonic() + 30
         with protocol.Client(self.address) as client:
             client.create_topic(topic, partitions, {})
             for partition in range(partitions):
-                template = protocol.produce_request(topic, partition, probe, 1)
-                while True:
-                    try:
-                        client.produce(template)
-                        break
-                    except protocol.ProtocolError:
-                        if time.monotonic() > deadline:
-                            raise
-                        time.sleep(0.05)
+                client.produce_when_ready(protocol.produce_request(topic, partition, probe, 1))
 
     def delete_topic(self, topic: str) -> None:
         """Delete a topic."""

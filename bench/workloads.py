@@ -117,7 +117,7 @@ class Produce(Workload):
         driver = Driver(target.address, plan)
         try:
             driver.run_closed(depth=self.depth, requests=warm, seconds=NO_TIME_LIMIT_S)
-            proc.warm_memory(target.directory, self.requests * plan[0][0].batch_bytes)
+            proc.warm_memory(target.directory, self.requests * plan[0][0].batch_bytes, plan[0][0].batch_bytes)
             before = proc.usage(target.pid)
             driver.run_closed(depth=self.depth, requests=self.requests, seconds=NO_TIME_LIMIT_S)
             return Window(driver, proc.usage(target.pid) - before).metrics()
@@ -182,7 +182,7 @@ class Latency(Workload):
             first = self.name not in target.warmed
             target.warmed.add(self.name)
             driver.run_open(rate=self.rate, seconds=self.scale.latency_s * (1 if first else 0.1))
-            proc.warm_memory(target.directory, int(self.rate * self.scale.latency_s * 1200))
+            proc.warm_memory(target.directory, int(self.rate * self.scale.latency_s * 1200), 1200)
             before = proc.usage(target.pid)
             driver.run_open(rate=self.rate, seconds=self.scale.latency_s)
             metrics = Window(driver, proc.usage(target.pid) - before).metrics()
