@@ -6,8 +6,8 @@ ran to its end, 1 when a run failed, 3 with --strict when a figure was missed.
 
 import argparse
 import contextlib
-import os
 import shutil
+import signal
 import sys
 import tempfile
 from pathlib import Path
@@ -64,7 +64,7 @@ def targets(options: argparse.Namespace, root: Path) -> dict[str, Target]:
     if options.peer == "kafka":
         from bench.kafka_peer import Kafka
 
-        sides[PEER] = Kafka(root / "kafka", Path(os.environ.get("BROKER_CY_CACHE", ".cache")).resolve())
+        sides[PEER] = Kafka(root / "kafka")
     if not options.no_floor:
         sides[FLOOR] = Floor(root / "floor")
     return sides
@@ -115,9 +115,10 @@ def show(name: str, repeat: int, side: str, metrics: Metrics) -> None:
 def main(argv: list[str] | None = None) -> int:
     """Run what the command line asks for; returns the exit code."""
     options = arguments(argv)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that no broker and no data outlive an ended run
     scale = QUICK if options.quick else Scale()
     raise_file_limit(2 * scale.idle_connections + 1000)
-    home = options.dir or Path(".cache").resolve()
+    home = options.dir or Path(__file__).resolve().parent.parent / ".cache"
     home.mkdir(parents=True, exist_ok=True)
     root = Path(tempfile.mkdtemp(prefix="bench-", dir=home))
     try:

@@ -29,44 +29,9 @@ from bench.system cimport (
 )
 
 
-cdef enum:
-    MAX_CONNECTIONS = 256
-    RING_MAX = 8192             # requests in flight on one connection
-    FRAME_MAX = 64 << 20        # bytes of one response
-    IOV_MAX_USED = 128          # two per frame
-    CORRELATION_AT = 8
-    HEAD = 12                   # size, api key, version, correlation id: written per request
-    PARTITIONS_MAX = 1024
-
 cdef int64_t GRACE_NS = 30 * <int64_t> 1000000000    # for the answers that are out when a run ends
 cdef int64_t TICK_NS = 100000000
 cdef int64_t SPIN_NS = 60000    # before a request is due the generator polls: waking from sleep takes about that long
-
-
-cdef struct Template:
-    const uint8_t* frame
-    Py_ssize_t size
-    int32_t partition, records
-    Py_ssize_t offset_at
-    int64_t batch_bytes
-
-
-cdef struct Flight:             # one request between its due time and its answer
-    int64_t due_ns
-    int32_t template_index
-    uint8_t head[HEAD]
-
-
-cdef struct Conn:
-    int fd
-    bint wants_write
-    Template* templates
-    int template_count, next_template
-    Flight* ring                # RING_MAX; absolute numbers below: answered <= flushed <= issued
-    int64_t answered, flushed, issued
-    Py_ssize_t partial          # bytes of request `flushed` that have left already
-    uint8_t* inbox
-    Py_ssize_t inbox_size, inbox_capacity
 
 
 class LoadError(Exception):
@@ -87,19 +52,6 @@ cdef class Driver:
     starts at offset 0 of its partition and goes round at `wrap_at[partition]` (the log end offset).
     Raises LoadError for anything a correct target would not have answered, OSError where a connection fails.
     """
-
-    cdef Conn* conns
-    cdef int count, epoll_fd
-    cdef bint fetching, check_crc
-    cdef list sockets, kept
-    cdef object epoll
-    cdef char problem[256]
-    cdef readonly int64_t responses, errors, bytes, records
-    cdef readonly Histogram latency, lateness
-    cdef readonly double seconds, cpu_seconds
-    cdef int64_t issued, total, last_answer_ns
-    cdef int64_t next_offset[PARTITIONS_MAX]    # Produce: least base offset a new batch may get. Fetch: offset to ask for
-    cdef int64_t wrap_at[PARTITIONS_MAX]
 
     def __cinit__(self, address, connections not None, *, bint fetching=False, dict wrap_at=None):
         if not 0 < len(connections) <= MAX_CONNECTIONS:

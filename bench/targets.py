@@ -100,6 +100,8 @@ class Attached(Target):
 class Spawned(Target):
     """A target that is a child process; subclasses say how to start it."""
 
+    tells_address = True  # on stdout, in one line and nothing else: nobody reads that pipe afterwards
+
     def __init__(self, directory: Path) -> None:
         super().__init__(directory)
         self.process: subprocess.Popen[bytes] | None = None
@@ -142,7 +144,7 @@ class Spawned(Target):
             begun = time.monotonic()
             self.process = subprocess.Popen(
                 self.command(),
-                stdout=subprocess.PIPE,
+                stdout=subprocess.PIPE if self.tells_address else log,
                 stderr=log,
                 stdin=subprocess.DEVNULL,
             )
