@@ -14,8 +14,8 @@ then LogValidator. Two things are stricter or kinder here, on purpose:
 
 * The length of each record must be true also where the batch is compressed. Kafka skips over it there, and consumers then fail.
 * Offset deltas that are not 0, 1, 2, ... : Kafka stores them as sent where the batch is not compressed, and consumers see records at
-  wrong offsets; here verdict.rebuild asks for them to be repaired. Where it is compressed Kafka fails with UNKNOWN_SERVER_ERROR
-  while rebuilding; here it is INVALID_RECORD.
+  wrong offsets; here verdict.rebuild asks for them to be repaired. (Where it is compressed, Kafka means to repair them but fails
+  with UNKNOWN_SERVER_ERROR, and so do we.)
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
@@ -233,7 +233,7 @@ cdef int check_records(
         )
     if not verdict.walk.consecutive:
         if compressed:
-            return refuse(verdict, INVALID_RECORD, BATCH_OFFSET_DELTAS, 0)
+            return refuse(verdict, UNKNOWN_SERVER_ERROR, BATCH_OFFSET_DELTAS, 0)
         verdict.rebuild = True
     return 0
 

@@ -236,14 +236,15 @@ def _read_lz4(view: memoryview, limit: int) -> memoryview:
 
 
 def _write_lz4(view: memoryview, level: int | None) -> bytes:
-    slow = level is not None and _check_level("lz4", level, 1, 17) != _LZ4_DEFAULT_LEVEL
+    if level is not None and _check_level("lz4", level, 1, 17) != _LZ4_DEFAULT_LEVEL:
+        # Only the frame compressor knows levels. Its frames have block checksums, which every client understands.
+        compressor = lz4.Compressor(level=level, content_checksum=False, block_linked=False)
+        compressor.compress(bytes(view))
+        return bytes(compressor.finish())
     out = bytearray(_LZ4_HEADER)
     for at in range(0, len(view), _LZ4_BLOCK_BYTES):
         plain = view[at : at + _LZ4_BLOCK_BYTES]
-        if slow:
-            block = bytes(lz4.compress_block(plain, mode="high_compression", compression=level, store_size=False))
-        else:
-            block = bytes(lz4.compress_block(plain, store_size=False))
+        block = bytes(lz4.compress_block(plain, store_size=False))
         if len(block) < len(plain):
             out += struct.pack("<I", len(block))
             out += block
@@ -293,6 +294,8 @@ def _zstd_frame_extent(view: memoryview, at: int) -> tuple[int, int]:
 
 
 def _read_zstd(view: memoryview, limit: int) -> memoryview:
+    if len(view) == 0:
+        return view  # no frame at all is no error to Kafka's reader, only no records
     at = bound = 0
     while at < len(view):
         at, extent = _zstd_frame_extent(view, at)
