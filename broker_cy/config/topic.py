@@ -7,7 +7,7 @@ from typing import Any
 
 from broker_cy.config.broker import BrokerConfig
 from broker_cy.config.definitions import TOPIC, TOPIC_SYNONYMS, Support
-from broker_cy.config.types import ConfigError
+from broker_cy.config.types import ConfigError, ConfigType
 
 # Distinct sets of overrides that are kept parsed; beyond it they are forgotten and parsed again.
 CACHED_MAX = 1024
@@ -124,10 +124,8 @@ def without_effect(overrides: Mapping[str, str]) -> dict[str, str]:
 
 
 def _is_what_happens(name: str, text: str) -> bool:
-    """An inert setting at the value that describes what the broker does anyway."""
-    if name == "compression.type":
-        return text.strip() == "producer"
-    return TOPIC[name].type.name == "BOOLEAN" and text.strip().lower() == "false"
+    """An inert switch that is off describes what the broker does anyway."""
+    return TOPIC[name].type is ConfigType.BOOLEAN and text.strip().lower() == "false"
 
 
 class NoEffectReporter:

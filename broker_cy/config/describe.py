@@ -1,0 +1,183 @@
+"""Settings as DescribeConfigs shows them: value, where it comes from, and what it would be otherwise (Kafka's
+ConfigHelper).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import IntEnum
+from typing import NamedTuple
+
+from broker_cy.config import dynamic, startup
+from broker_cy.config.broker import BrokerConfig
+from broker_cy.config.definitions import (
+    BROKER,
+    BROKER_QUOTAS,
+    GROUP,
+    GROUP_BOUNDS,
+    TOPIC,
+    TOPIC_SYNONYMS,
+    Setting,
+    UpdateMode,
+)
+from broker_cy.config.group import CLIENT_METRICS_TYPES, client_metrics_settings, group_settings
+from broker_cy.config.topic import topic_settings
+from broker_cy.config.types import ConfigType, to_text
+
+
+class Source(IntEnum):
+    """DescribeConfigsResponse.ConfigSource."""
+
+    TOPIC = 1
+    DYNAMIC_BROKER = 2
+    DYNAMIC_DEFAULT_BROKER = 3
+    STATIC_BROKER = 4
+    DEFAULT = 5
+    DYNAMIC_BROKER_LOGGER = 6
+    CLIENT_METRICS = 7
+    GROUP = 8
+
+
+class SynonymEntry(NamedTuple):
+    name: str
+    value: str | None
+    source: Source
+
+
+class Entry(NamedTuple):
+    """One setting. `synonyms` begins with what is in force; `value` is None for a secret, or where there is none."""
+
+    name: str
+    value: str | None
+    source: Source
+    is_sensitive: bool
+    read_only: bool
+    type: ConfigType
+    synonyms: tuple[SynonymEntry, ...]
+    documentation: str | None
+
+
+def broker_entries(config: BrokerConfig) -> list[Entry]:
+    """Every setting of this broker, with those of plug-ins that only its file or the metadata log names."""
+    texts = dynamic.layered(config.static, config.dynamic_default, config.dynamic_broker)
+    names = [*BROKER, *(name for name in texts if name not in BROKER)]
+    entries = []
+    for name in names:
+        setting = startup.setting_of(name)
+        value = to_text(config[name], BROKER[name].type) if name in BROKER else texts[name]
+        entries.append(_broker_entry(name, value, setting, _synonyms_of(name, config)))
+    return entries
+
+
+def broker_default_entries(config: BrokerConfig) -> list[Entry]:
+    """What is set for all brokers of the cluster at once."""
+    entries = []
+    for name, text in config.dynamic_default.items():
+        level = [found for found in _synonyms_of(name, config) if found.source is Source.DYNAMIC_DEFAULT_BROKER]
+        entries.append(_broker_entry(name, text, startup.setting_of(name), level))
+    return entries
+
+
+def topic_entries(overrides: Mapping[str, str], config: BrokerConfig) -> list[Entry]:
+    """Every setting of a topic that sets `overrides`. Raises ConfigError for a text that is no value."""
+    values = topic_settings(overrides, config)
+    entries = []
+    for name, setting in TOPIC.items():
+        text = to_text(values[name], setting.type)
+        synonyms = _synonyms_of(TOPIC_SYNONYMS[name][0].name, config) if TOPIC_SYNONYMS[name] else []
+        if name in overrides:
+            synonyms.insert(0, SynonymEntry(name, text, Source.TOPIC))
+        entries.append(_entry(setting, text, synonyms))
+    return entries
+
+
+def group_entries(overrides: Mapping[str, str], config: BrokerConfig) -> list[Entry]:
+    """Every setting of a group that sets `overrides`. Raises ConfigError for a text that is no value."""
+    values = group_settings(overrides, config)
+    entries = []
+    for name, setting in GROUP.items():
+        text = to_text(values[name], setting.type)
+        bounds = GROUP_BOUNDS[name]
+        if bounds.default:
+            synonyms = _synonyms_of(bounds.default, config)
+        else:
+            synonyms = [SynonymEntry(name, setting.default_text, Source.DEFAULT)]
+        if name in overrides:
+            synonyms.insert(0, SynonymEntry(name, text, Source.GROUP))
+        entries.append(_entry(setting, text, synonyms))
+    return entries
+
+
+def client_metrics_entries(overrides: Mapping[str, str]) -> list[Entry]:
+    """Every setting of a client metrics subscription. Raises ConfigError for a text that is no value."""
+    entries = []
+    for name, value in client_metrics_settings(overrides).items():
+        config_type = CLIENT_METRICS_TYPES[name]
+        text = to_text(value, config_type)
+        synonyms = (SynonymEntry(name, text, Source.CLIENT_METRICS),) if name in overrides else ()
+        source = Source.CLIENT_METRICS if synonyms else Source.DEFAULT
+        entries.append(Entry(name, text, source, False, False, config_type, synonyms, None))
+    return entries
+
+
+def _entry(setting: Setting, text: str | None, synonyms: list[SynonymEntry]) -> Entry:
+    source = synonyms[0].source if synonyms else Source.DEFAULT
+    return Entry(
+        setting.name,
+        None if setting.is_sensitive else text,
+        source,
+        setting.is_sensitive,
+        False,
+        setting.type,
+        tuple(synonyms),
+        setting.documentation,
+    )
+
+
+def _broker_entry(name: str, text: str | None, setting: Setting | None, synonyms: list[SynonymEntry]) -> Entry:
+    # A setting nobody knows may be a secret.
+    sensitive = setting is None or setting.is_sensitive
+    known = BROKER.get(name) or BROKER_QUOTAS.get(name)
+    return Entry(
+        name,
+        None if sensitive else text,
+        synonyms[0].source if synonyms else Source.DEFAULT,
+        sensitive,
+        known is None or known.update is UpdateMode.READ_ONLY,
+        ConfigType.UNKNOWN if setting is None else setting.type,
+        tuple(synonyms),
+        None if setting is None else setting.documentation,
+    )
+
+
+def _synonyms_of(name: str, config: BrokerConfig) -> list[SynonymEntry]:
+    """What says something about a broker setting, strongest first, from the first that has the very name on."""
+    setting = startup.setting_of(name)
+    sensitive = setting is None or setting.is_sensitive
+    names = dynamic.synonyms(name)
+    levels = (
+        (config.dynamic_broker, Source.DYNAMIC_BROKER),
+        (config.dynamic_default, Source.DYNAMIC_DEFAULT_BROKER),
+        (config.static, Source.STATIC_BROKER),
+    )
+    found = [
+        SynonymEntry(other, None if sensitive else level[other], source)
+        for level, source in levels
+        for other in names
+        if other in level
+    ]
+    for other in names:
+        default = _default_text(other, config)
+        if default is not None:
+            found.append(SynonymEntry(other, None if sensitive else default, Source.DEFAULT))
+    for start, synonym in enumerate(found):
+        if synonym.name == name:
+            return found[start:]
+    return []
+
+
+def _default_text(name: str, config: BrokerConfig) -> str | None:
+    setting = BROKER.get(name)
+    if setting is None or (setting.required and name in config.static):
+        return None
+    return startup.BUILT_IN.get(name, setting.default_text)

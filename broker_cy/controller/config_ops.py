@@ -1,0 +1,190 @@
+"""Changes of configurations: from what a client asks for to ConfigRecords (Kafka's ConfigurationControlManager).
+
+Each resource succeeds or fails alone; all records of a request are one atomic step. What only a broker can know (are
+these dynamic broker settings valid here, does a logger exist) was checked before by the handler.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import NamedTuple
+
+from broker_cy.config import (
+    BrokerConfig,
+    ConfigError,
+    ConfigType,
+    validate_client_metrics,
+    validate_group_settings,
+    validate_topic_settings,
+)
+from broker_cy.config.definitions import BROKER, GROUP, TOPIC
+from broker_cy.config.group import InvalidSubscriptionError
+from broker_cy.controller.operation import Operation, OperationContext, Step
+from broker_cy.core.errors import ErrorCode, KafkaError
+from broker_cy.metadata import topic_names
+from broker_cy.metadata.image import (
+    RESOURCE_BROKER,
+    RESOURCE_CLIENT_METRICS,
+    RESOURCE_GROUP,
+    RESOURCE_TOPIC,
+    MetadataImage,
+)
+from broker_cy.metadata.records import VersionedRecord
+from broker_cy.wire import messages
+
+_DEFINITIONS = {RESOURCE_TOPIC: TOPIC, RESOURCE_BROKER: BROKER, RESOURCE_GROUP: GROUP}
+ELIGIBLE_LEADER_REPLICAS = "eligible.leader.replicas.version"
+
+
+class OpType(IntEnum):
+    """AlterConfigOp.OpType."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+class SettingChange(NamedTuple):
+    """`value` is None for DELETE only."""
+
+    name: str
+    op: OpType
+    value: str | None
+
+
+class ResourceChange(NamedTuple):
+    """What to do with one resource. With `replace` every setting that is not named is removed (AlterConfigs)."""
+
+    resource_type: int
+    name: str
+    changes: list[SettingChange]
+    replace: bool = False
+
+
+class Outcome(NamedTuple):
+    code: ErrorCode
+    message: str | None
+
+
+OK = Outcome(ErrorCode.NONE, None)
+
+
+@dataclass(slots=True)
+class AlterConfigs(Operation[list[Outcome]]):
+    """The reply has one outcome for each of `resources`, of which no two are the same. With `validate_only` nothing is
+    written.
+    """
+
+    resources: list[ResourceChange]
+    config: BrokerConfig
+    validate_only: bool = False
+
+    def run(self, state: MetadataImage, context: OperationContext) -> Step[list[Outcome]]:
+        records: list[VersionedRecord] = []
+        outcomes = []
+        for resource in self.resources:
+            try:
+                records += self._change(state, resource)
+            except KafkaError as error:
+                outcomes.append(Outcome(error.code, error.message))
+            else:
+                outcomes.append(OK)
+        return Step([] if self.validate_only else records, outcomes)
+
+    def _change(self, state: MetadataImage, resource: ResourceChange) -> list[VersionedRecord]:
+        current = state.configs.resource(resource.resource_type, resource.name)
+        after = apply_changes(resource, current)
+        try:
+            self._validate(state, resource, after, current)
+        except InvalidSubscriptionError as error:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from error
+        except ConfigError as error:
+            raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from error
+        named = {change.name for change in resource.changes}
+        return [
+            VersionedRecord(
+                messages.ConfigRecord(
+                    resource_type=resource.resource_type,
+                    resource_name=resource.name,
+                    name=name,
+                    value=after.get(name),
+                )
+            )
+            # A broker takes up its settings again when they are set, changed or not (KAFKA-14136).
+            for name in {**current, **after, **dict.fromkeys(named)}
+            if current.get(name) != after.get(name) or (resource.resource_type == RESOURCE_BROKER and name in named)
+        ]
+
+    def _validate(
+        self, state: MetadataImage, resource: ResourceChange, after: Mapping[str, str], current: Mapping[str, str]
+    ) -> None:
+        """Raises KafkaError or ConfigError."""
+        name = resource.name
+        match resource.resource_type:
+            case t if t == RESOURCE_TOPIC:
+                if not name:
+                    raise KafkaError(ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed.")
+                reason = topic_names.invalid_reason(name)
+                if reason is not None:
+                    raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, reason)
+                validate_topic_settings(after, self.config, current)
+                if state.topics.by_name(name) is None:
+                    raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
+            case t if t == RESOURCE_BROKER:
+                _validate_broker(state, resource, after, current)
+            case t if t == RESOURCE_CLIENT_METRICS:
+                validate_client_metrics(name, after)
+            case t if t == RESOURCE_GROUP:
+                if not name:
+                    raise KafkaError(ErrorCode.INVALID_REQUEST, "Default group resources are not allowed.")
+                validate_group_settings(after, self.config)
+            case other:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown resource type {other}")
+
+
+def _validate_broker(
+    state: MetadataImage, resource: ResourceChange, after: Mapping[str, str], current: Mapping[str, str]
+) -> None:
+    """With KIP-966 all brokers have one min.insync.replicas: else they could disagree on who may lead."""
+    name = "min.insync.replicas"
+    if state.features.level(ELIGIBLE_LEADER_REPLICAS) == 0:
+        return
+    if resource.name and any(change.name == name for change in resource.changes):
+        raise ConfigError(f"Broker-level {name} cannot be altered while ELR is enabled.")
+    if not resource.name and name in current and name not in after:
+        raise ConfigError(f"Cluster-level {name} cannot be removed while ELR is enabled.")
+
+
+def apply_changes(resource: ResourceChange, current: Mapping[str, str]) -> dict[str, str]:
+    """The settings of the resource after the changes. Raises KafkaError for a list operation on what is no list."""
+    after = {} if resource.replace else dict(current)
+    for change in resource.changes:
+        if change.op is OpType.DELETE:
+            after.pop(change.name, None)
+        elif change.op is OpType.SET:
+            after[change.name] = change.value or ""
+        else:
+            after[change.name] = _edited_list(resource.resource_type, change, after.get(change.name))
+    return after
+
+
+def _edited_list(resource_type: int, change: SettingChange, current: str | None) -> str:
+    setting = _DEFINITIONS.get(resource_type, {}).get(change.name)
+    if setting is None or setting.type is not ConfigType.LIST:
+        raise KafkaError(
+            ErrorCode.INVALID_CONFIG,
+            f"Can't {change.op.name} to key {change.name} because its type is not LIST.",
+        )
+    if current is None:
+        current = setting.default_text or ""
+    parts = [part for part in current.split(",") if part]
+    for part in (change.value or "").split(","):
+        if change.op is OpType.SUBTRACT:
+            if part in parts:
+                parts.remove(part)
+        elif part not in parts:
+            parts.append(part)
+    return ",".join(parts)

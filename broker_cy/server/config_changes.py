@@ -1,0 +1,187 @@
+"""AlterConfigs and IncrementalAlterConfigs: what the broker checks itself before the controller is asked, and what it
+does when the metadata log brings a change (Kafka's ConfigAdminManager and DynamicConfigPublisher).
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from broker_cy.config import BrokerConfig, ConfigError, ConfigType, NoEffectReporter, RequirementError
+from broker_cy.config.definitions import BROKER, TOPIC_SYNONYMS
+from broker_cy.config.dynamic import usable
+from broker_cy.controller.config_ops import (
+    OK,
+    AlterConfigs,
+    OpType,
+    Outcome,
+    ResourceChange,
+    SettingChange,
+    apply_changes,
+)
+from broker_cy.core.errors import ErrorCode, KafkaError
+from broker_cy.metadata.image import (
+    RESOURCE_BROKER,
+    RESOURCE_BROKER_LOGGER,
+    RESOURCE_CLIENT_METRICS,
+    RESOURCE_GROUP,
+    RESOURCE_TOPIC,
+    ImageDelta,
+    MetadataImage,
+)
+from broker_cy.server import log_levels
+
+if TYPE_CHECKING:
+    from broker_cy.server.broker import Broker
+
+log = logging.getLogger(__name__)
+
+_STORED = (RESOURCE_TOPIC, RESOURCE_CLIENT_METRICS, RESOURCE_GROUP)
+_TOPIC_DEFAULTS = sorted({synonym.name for synonyms in TOPIC_SYNONYMS.values() for synonym in synonyms})
+_INT32 = re.compile(r"[+-]?[0-9]{1,10}", re.ASCII)
+
+# A setting as a request holds it: name, number of the operation, value.
+RawChange = tuple[str, int, str | None]
+RawResource = tuple[int, str, Sequence[RawChange]]
+
+
+def parse_node_id(text: str) -> int | None:
+    """The number, or None for what is no 32-bit integer in Java's eyes."""
+    if not _INT32.fullmatch(text) or not -(2**31) <= int(text) < 2**31:
+        return None
+    return int(text)
+
+
+async def alter(
+    broker: Broker, resources: Sequence[RawResource], *, replace: bool, validate_only: bool
+) -> list[Outcome]:
+    """One outcome for each of `resources`, in their order."""
+    counts = Counter((resource_type, name) for resource_type, name, _ in resources)
+    outcomes: list[Outcome] = []
+    accepted: list[tuple[int, ResourceChange]] = []
+    for index, (resource_type, name, changes) in enumerate(resources):
+        outcome = OK
+        try:
+            if counts[resource_type, name] > 1:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
+            resource = _read(resource_type, name, changes, replace=replace)
+            if _preprocess(broker, resource, validate_only=validate_only):
+                accepted.append((index, resource))
+        except KafkaError as error:
+            outcome = Outcome(error.code, error.message)
+        outcomes.append(outcome)
+    if not accepted:
+        return outcomes
+    operation = AlterConfigs([resource for _, resource in accepted], broker.config, validate_only)
+    try:
+        replies = await broker.controller.submit(operation)
+    except KafkaError as error:
+        replies = [Outcome(error.code, error.message)] * len(accepted)
+    for (index, _), reply in zip(accepted, replies, strict=True):
+        outcomes[index] = reply
+    return outcomes
+
+
+def _read(resource_type: int, name: str, changes: Sequence[RawChange], *, replace: bool) -> ResourceChange:
+    """Raises KafkaError for what no resource takes."""
+    if len({key for key, _, _ in changes}) < len(changes):
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
+    nulls = [key for key, op, value in changes if op != OpType.DELETE and value is None]
+    if nulls:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {', '.join(nulls)}")
+    known = (*_STORED, RESOURCE_BROKER) if replace else (*_STORED, RESOURCE_BROKER, RESOURCE_BROKER_LOGGER)
+    if resource_type not in known:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown resource type {resource_type}")
+    read = []
+    for key, op, value in changes:
+        try:
+            read.append(SettingChange(key, OpType(op), value))
+        except ValueError as error:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown operations type {op}") from error
+    return ResourceChange(resource_type, name, read, replace)
+
+
+def _preprocess(broker: Broker, resource: ResourceChange, *, validate_only: bool) -> bool:
+    """True if the controller has to decide. Raises KafkaError."""
+    if resource.resource_type == RESOURCE_BROKER_LOGGER:
+        _check_node(resource.name, broker.node_id, "Unexpected node id. Expected {expected}, but received {name}")
+        log_levels.validate(resource.changes)
+        if not validate_only:
+            log_levels.apply(resource.changes)
+        return False
+    if resource.resource_type == RESOURCE_BROKER:
+        if resource.name:
+            _check_node(resource.name, broker.node_id, "Unexpected broker id, expected {expected}, but received {name}")
+        _check_broker_settings(broker, resource)
+    return True
+
+
+def _check_node(name: str, expected: int, message: str) -> None:
+    node_id = parse_node_id(name)
+    if node_id is None:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Node id must be an integer, but it is: {name}")
+    if node_id != expected:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, message.format(expected=expected, name=name))
+
+
+def _check_broker_settings(broker: Broker, resource: ResourceChange) -> None:
+    per_broker = bool(resource.name)
+    for change in resource.changes:
+        setting = BROKER.get(change.name)
+        if change.op in (OpType.APPEND, OpType.SUBTRACT) and (setting is None or setting.type is not ConfigType.LIST):
+            raise KafkaError(
+                ErrorCode.INVALID_CONFIG,
+                f"Config value {change.op.name.lower()} is not allowed for config key: {change.name}",
+            )
+    current, _ = usable(broker.image.configs.broker(resource.name), per_broker=per_broker)
+    try:
+        broker.config.validate_dynamic(apply_changes(resource, current), per_broker=per_broker)
+    except RequirementError as error:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"requirement failed: {error}") from error
+    except ConfigError as error:
+        # Kafka answers INVALID_REQUEST here, not INVALID_CONFIG (KAFKA-13609).
+        raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from error
+
+
+class ConfigFollower:
+    """Keeps the broker's settings at what the metadata log says, and logs what is set for topics without having an
+    effect.
+
+    To be subscribed to the controller; it is called with everything at start and with every commit.
+    """
+
+    def __init__(self, config: BrokerConfig) -> None:
+        self._config = config
+        self._reporter = NoEffectReporter()
+        # Called with the names of the topics whose effective settings may have changed.
+        self.topics_changed: list[Callable[[Iterable[str]], None]] = []
+        config.on_change(self._defaults_changed, *_TOPIC_DEFAULTS)
+        self._image: MetadataImage | None = None
+
+    def __call__(self, delta: ImageDelta, image: MetadataImage) -> None:
+        self._image = image
+        node = str(self._config.node_id)
+        topics = []
+        ours = False
+        for resource_type, name in delta.configs:
+            if resource_type == RESOURCE_TOPIC:
+                topics.append(name)
+                for line in self._reporter.lines(name, image.configs.topic(name)):
+                    log.warning(line)
+            elif resource_type == RESOURCE_BROKER and name in ("", node):
+                ours = True
+        if ours:
+            self._config.apply_dynamic(image.configs.broker(node), image.configs.broker(""))
+        if topics:
+            self._tell(topics)
+
+    def _defaults_changed(self, names: frozenset[str]) -> None:
+        if self._image is not None:
+            self._tell(self._image.topics.names())
+
+    def _tell(self, topics: Iterable[str]) -> None:
+        for listener in self.topics_changed:
+            listener(topics)

@@ -1,0 +1,36 @@
+"""AlterConfigs (33), versions 0-2: replaces all settings of each resource; what is not named is removed.
+
+Topics, this broker (or "" for all), groups and client metrics subscriptions; not loggers (use IncrementalAlterConfigs).
+Where one resource is named twice Kafka 4.3.1 fails to answer; here both get INVALID_REQUEST.
+"""
+
+from __future__ import annotations
+
+from broker_cy.controller.config_ops import OpType
+from broker_cy.server.config_changes import alter
+from broker_cy.server.registry import RequestContext, handler
+from broker_cy.wire import messages
+from broker_cy.wire.frame import ApiKey
+
+
+@handler(ApiKey.ALTER_CONFIGS, versions=(0, 2))
+async def alter_configs(ctx: RequestContext, request: messages.AlterConfigsRequest) -> messages.AlterConfigsResponse:
+    resources = [
+        (
+            resource.resource_type,
+            resource.resource_name,
+            [(config.name, int(OpType.SET), config.value) for config in resource.configs],
+        )
+        for resource in request.resources
+    ]
+    outcomes = await alter(ctx.broker, resources, replace=True, validate_only=request.validate_only)
+    responses = [
+        messages.AlterConfigsResponse.AlterConfigsResourceResponse(
+            error_code=int(outcome.code),
+            error_message=outcome.message,
+            resource_type=resource.resource_type,
+            resource_name=resource.resource_name,
+        )
+        for resource, outcome in zip(request.resources, outcomes, strict=True)
+    ]
+    return messages.AlterConfigsResponse(responses=responses)

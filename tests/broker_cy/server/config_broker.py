@@ -1,0 +1,81 @@
+"""The part of a broker that config handlers use, in memory: settings, an image, a controller that commits at once."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+from typing import Any
+from uuid import UUID
+
+from broker_cy.config import BrokerConfig
+from broker_cy.controller.operation import Operation, OperationContext
+from broker_cy.metadata.image import ImageDelta, MetadataImage
+from broker_cy.metadata.replay import replay
+from broker_cy.server import registry
+from broker_cy.server.config_changes import ConfigFollower
+from broker_cy.wire import codec, messages
+from broker_cy.wire.frame import ApiKey
+
+HANDLERS = (
+    "alter_configs",
+    "describe_configs",
+    "incremental_alter_configs",
+    "list_config_resources",
+)
+
+
+class MemoryController:
+    def __init__(self, image: MetadataImage, follower: ConfigFollower) -> None:
+        self.image = image
+        self.follower = follower
+        self.records: list[Any] = []
+
+    async def submit(self, operation: Operation[Any]) -> Any:
+        step = operation.run(self.image, OperationContext(now_ms=0, new_uuid=lambda: UUID(int=1)))
+        for record in step.records:
+            self.records.append(record.message)
+            replay(self.image, record.message)
+        configs = [(record.message.resource_type, record.message.resource_name) for record in step.records]
+        self.follower(ImageDelta(topics=[], configs=configs, brokers=[], features=[]), self.image)
+        return step.reply
+
+
+class ConfigBroker:
+    """Stands for `server.broker.Broker`."""
+
+    def __init__(self, properties: dict[str, str]) -> None:
+        self.config = BrokerConfig.from_properties(properties)
+        self.node_id = self.config.node_id
+        self.image = MetadataImage()
+        self.follower = ConfigFollower(self.config)
+        self.controller = MemoryController(self.image, self.follower)
+        replay(self.image, messages.RegisterBrokerRecord(broker_id=self.node_id))
+
+    def create_topic(self, name: str, configs: dict[str, str]) -> None:
+        replay(self.image, messages.TopicRecord(name=name, topic_id=UUID(int=len(self.image.topics) + 1)))
+        for key, value in configs.items():
+            replay(self.image, messages.ConfigRecord(resource_type=2, resource_name=name, name=key, value=value))
+
+    def set_config(self, resource_type: int, name: str, key: str, value: str | None) -> None:
+        record = messages.ConfigRecord(resource_type=resource_type, resource_name=name, name=key, value=value)
+        replay(self.image, record)
+        self.follower(ImageDelta(topics=[], configs=[(resource_type, name)], brokers=[], features=[]), self.image)
+
+    def set_feature(self, name: str, level: int) -> None:
+        replay(self.image, messages.FeatureLevelRecord(name=name, feature_level=level))
+
+    def call(self, request: Any, version: int) -> Any:
+        """The handler's answer after a round trip of both over the wire."""
+        for handler in HANDLERS:
+            importlib.import_module(f"broker_cy.server.handlers.{handler}")
+        name = type(request).__name__.removesuffix("Request")
+        key = next(key for key in ApiKey if key.name.replace("_", "") == name.upper())
+        registration = registry.registrations()[key]
+        assert registration.min_version <= version <= registration.max_version
+        request = codec.decode(type(request), version, codec.encode(request, version))
+        services: Any = self
+        context = registry.RequestContext(services, key, version, "test", "127.0.0.1", "PLAINTEXT")
+        answer = registration.function(context, request)
+        if registration.is_async:
+            answer = asyncio.run(answer)
+        return codec.decode(type(answer), version, codec.encode(answer, version))

@@ -1,0 +1,225 @@
+"""What the config handlers do beyond answering: records in the metadata log, new values in force, loggers changed."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import pytest
+
+from broker_cy.core.errors import ErrorCode, KafkaError
+from broker_cy.wire import messages
+from tests.broker_cy.server.config_broker import ConfigBroker
+
+TOPIC, BROKER, LOGGER = 2, 4, 8
+SET, DELETE, APPEND = 0, 1, 2
+Incremental = messages.IncrementalAlterConfigsRequest
+Legacy = messages.AlterConfigsRequest
+Describe = messages.DescribeConfigsRequest
+
+
+@pytest.fixture
+def broker() -> ConfigBroker:
+    found = ConfigBroker({"log.segment.bytes": "2097152"})
+    found.create_topic("t", {"retention.ms": "5"})
+    return found
+
+
+def change(
+    broker: ConfigBroker,
+    resource_type: int,
+    name: str,
+    *configs: tuple[str, int, str | None],
+    validate_only: bool = False,
+    version: int = 1,
+) -> tuple[int, str | None]:
+    resource = Incremental.AlterConfigsResource(
+        resource_type=resource_type,
+        resource_name=name,
+        configs=[Incremental.AlterableConfig(name=key, config_operation=op, value=value) for key, op, value in configs],
+    )
+    answer = broker.call(Incremental(resources=[resource], validate_only=validate_only), version)
+    return answer.responses[0].error_code, answer.responses[0].error_message
+
+
+def described(broker: ConfigBroker, resource_type: int, name: str, key: str) -> Any:
+    resource = Describe.DescribeConfigsResource(
+        resource_type=resource_type, resource_name=name, configuration_keys=[key]
+    )
+    answer = broker.call(Describe(resources=[resource], include_synonyms=True), 4)
+    return answer.results[0].configs[0]
+
+
+def written(broker: ConfigBroker) -> list[tuple[int, str, str, str | None]]:
+    records = broker.controller.records
+    return [(r.resource_type, r.resource_name, r.name, r.value) for r in records]
+
+
+@pytest.mark.parametrize("version", [0, 1])
+def test_records(broker: ConfigBroker, version: int) -> None:
+    """What is not in the metadata log is gone after a restart."""
+    assert change(broker, TOPIC, "t", ("segment.ms", SET, "9"), ("retention.ms", DELETE, None), version=version)[0] == 0
+    assert sorted(written(broker), key=str) == sorted(
+        [(TOPIC, "t", "retention.ms", None), (TOPIC, "t", "segment.ms", "9")], key=str
+    )
+
+
+def test_nothing_is_written_for_nothing(broker: ConfigBroker) -> None:
+    """A tool that sets the same value every minute must not grow the log; for brokers Kafka writes all the same."""
+    change(broker, TOPIC, "t", ("retention.ms", SET, "5"))
+    change(broker, TOPIC, "t", ("segment.ms", SET, "9"), validate_only=True)
+    change(broker, TOPIC, "t", ("segment.ms", SET, "x"))
+    change(broker, TOPIC, "t", ("absent", DELETE, None))
+    assert written(broker) == []
+    for _ in range(2):
+        change(broker, BROKER, "1", ("log.segment.bytes", SET, "3145728"))
+    assert written(broker) == [(BROKER, "1", "log.segment.bytes", "3145728")] * 2
+
+
+@pytest.mark.parametrize("version", [0, 1, 2])
+def test_alter_configs_replaces(broker: ConfigBroker, version: int) -> None:
+    """AlterConfigs is the whole truth about a resource: what it leaves out goes back to the default."""
+    resource = Legacy.AlterConfigsResource(
+        resource_type=TOPIC, resource_name="t", configs=[Legacy.AlterableConfig(name="segment.ms", value="9")]
+    )
+    answer = broker.call(Legacy(resources=[resource]), version)
+    assert answer.responses[0].error_code == 0
+    assert broker.image.configs.topic("t") == {"segment.ms": "9"}
+
+
+def test_a_change_is_in_force(broker: ConfigBroker) -> None:
+    """A dynamic setting that waits for a restart is an accepted-but-ignored one."""
+    seen: list[list[str]] = []
+    called: list[frozenset[str]] = []
+    broker.follower.topics_changed.append(lambda names: seen.append(sorted(names)))
+    broker.config.on_change(called.append, "max.connections")
+    change(broker, BROKER, "", ("max.connections", SET, "7"))
+    assert broker.config["max.connections"] == 7
+    assert called == [frozenset({"max.connections"})]
+    assert seen == []
+    change(broker, BROKER, "1", ("log.segment.bytes", SET, "3145728"))
+    assert seen == [["t"]]
+    assert described(broker, TOPIC, "t", "segment.bytes").value == "3145728"
+    change(broker, BROKER, "1", ("log.segment.bytes", DELETE, None))
+    assert broker.config["log.segment.bytes"] == 2097152
+    change(broker, TOPIC, "t", ("segment.bytes", SET, "4194304"))
+    assert seen[2:] == [["t"]]
+
+
+def test_topic_setting_without_effect_is_said(broker: ConfigBroker, caplog: pytest.LogCaptureFixture) -> None:
+    """Whoever sets retention must be able to read in the log that nothing is deleted."""
+    with caplog.at_level(logging.WARNING):
+        change(broker, TOPIC, "t", ("retention.ms", SET, "6"))
+        change(broker, TOPIC, "t", ("segment.ms", SET, "6"))
+    assert [r.getMessage() for r in caplog.records] == ["topic t: setting retention.ms=6 has no effect yet"]
+
+
+def test_inert_dynamic_setting_is_said_and_refused_ones_are_refused(
+    broker: ConfigBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING):
+        assert change(broker, BROKER, "", ("num.io.threads", SET, "9")) == (0, None)
+    assert "dynamic setting num.io.threads=9 has no effect yet" in [r.getMessage() for r in caplog.records]
+    code, message = change(broker, BROKER, "1", ("listener.name.plaintext.ssl.keystore.password", SET, "secret"))
+    assert code == ErrorCode.INVALID_REQUEST
+    assert message is not None
+    assert "is not served yet" in message
+    assert "secret" not in message
+    code, message = change(broker, BROKER, "1", ("listeners", SET, "PLAINTEXT://127.0.0.1:9099"))
+    assert (code, message) == (
+        ErrorCode.INVALID_REQUEST,
+        "Listeners cannot be changed while the broker runs: change the file and restart it.",
+    )
+
+
+def test_partial_failure(broker: ConfigBroker) -> None:
+    """One wrong resource must not undo, or hide, the others."""
+    resources = [
+        Incremental.AlterConfigsResource(
+            resource_type=TOPIC,
+            resource_name=name,
+            configs=[Incremental.AlterableConfig(name="segment.ms", config_operation=SET, value="9")],
+        )
+        for name in ("nosuch", "t")
+    ]
+    answer = broker.call(Incremental(resources=resources), 1)
+    assert [r.error_code for r in answer.responses] == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 0]
+    assert broker.image.configs.topic("t")["segment.ms"] == "9"
+
+
+def test_the_disk_is_full(broker: ConfigBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A change that could not be written is an error for its resource, not a broken connection."""
+
+    async def submit(operation: object) -> Any:
+        raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "disk full")
+
+    monkeypatch.setattr(broker.controller, "submit", submit)
+    assert change(broker, TOPIC, "t", ("segment.ms", SET, "9")) == (ErrorCode.KAFKA_STORAGE_ERROR, "disk full")
+
+
+def test_stored_nonsense_does_not_stop_the_broker(broker: ConfigBroker, caplog: pytest.LogCaptureFixture) -> None:
+    """A metadata log written by another version may hold settings this broker cannot use."""
+    with caplog.at_level(logging.ERROR):
+        broker.set_config(BROKER, "", "log.segment.bytes", "nonsense")
+        broker.set_config(BROKER, "", "message.max.bytes", "77")
+    assert broker.config["log.segment.bytes"] == 2097152
+    assert broker.config["message.max.bytes"] == 77
+    assert "dynamic setting log.segment.bytes is ignored" in caplog.text
+
+
+@pytest.fixture
+def logger() -> Iterator[logging.Logger]:
+    found = logging.getLogger("broker_cy.test_config_handlers")
+    yield found
+    found.setLevel(logging.NOTSET)
+
+
+def test_log_levels(broker: ConfigBroker, logger: logging.Logger) -> None:
+    """An operator who chases a fault turns one logger up without a restart."""
+    assert change(broker, LOGGER, "1", (logger.name, SET, "TRACE"), validate_only=True) == (0, None)
+    assert logger.level == logging.NOTSET
+    assert change(broker, LOGGER, "1", (logger.name, SET, "DEBUG")) == (0, None)
+    assert logger.isEnabledFor(logging.DEBUG)
+    assert described(broker, LOGGER, "1", logger.name).value == "DEBUG"
+    change(broker, LOGGER, "1", (logger.name, SET, "FATAL"))
+    assert described(broker, LOGGER, "1", logger.name).value == "FATAL"
+    assert change(broker, LOGGER, "1", (logger.name, DELETE, None)) == (0, None)
+    assert logger.level == logging.NOTSET
+    assert written(broker) == []
+
+
+@pytest.mark.parametrize("version", [1, 2, 3, 4])
+def test_secrets_and_documentation(version: int) -> None:
+    """A password of the file must never leave the broker, whoever asks."""
+    broker = ConfigBroker({})
+    resource = Describe.DescribeConfigsResource(resource_type=BROKER, resource_name="1", configuration_keys=None)
+    request = Describe(resources=[resource], include_synonyms=True, include_documentation=version >= 3)
+    found = {config.name: config for config in broker.call(request, version).results[0].configs}
+    assert len(found) == 340
+    for name, config in found.items():
+        if "password" in name:
+            assert config.is_sensitive, name
+            assert config.value is None
+    assert bool(found["num.partitions"].documentation) == (version >= 3)
+
+
+def test_unknown_resource_type(broker: ConfigBroker) -> None:
+    resource = Describe.DescribeConfigsResource(resource_type=7, resource_name="x", configuration_keys=None)
+    result = broker.call(Describe(resources=[resource]), 4).results[0]
+    assert result.error_code == ErrorCode.INVALID_REQUEST
+    assert result.error_message == "Unexpected resource type 7 for resource x"
+
+
+def names(values: Iterable[Any]) -> list[str]:
+    return sorted(value.resource_name for value in values)
+
+
+def test_list_config_resources(broker: ConfigBroker) -> None:
+    """kafka-configs.sh lists with it what can be described."""
+    broker.set_config(32, "g", "share.isolation.level", "read_committed")
+    broker.set_config(16, "m", "interval.ms", "1000")
+    request = messages.ListConfigResourcesRequest
+    assert names(broker.call(request(resource_types=[]), 1).config_resources) == ["1", "1", "g", "m", "t"]
+    assert names(broker.call(request(resource_types=[TOPIC, 32]), 1).config_resources) == ["g", "t"]
+    assert names(broker.call(request(), 0).config_resources) == ["m"]
