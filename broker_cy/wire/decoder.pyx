@@ -35,6 +35,11 @@ cdef Py_ssize_t UUID_INT = slot_offset(PyUUID, "int")
 cdef Py_ssize_t UUID_SAFETY = slot_offset(PyUUID, "is_safe")
 
 
+cdef inline int set_default(Layout layout, Op* op, object message) except -1:
+    set_slot(message, op.offset, <object>op.constant if op.constant != NULL else layout.new_default(op.field))
+    return 0
+
+
 cdef object read_struct(Node node, Cursor cursor):
     cdef Layout layout = node.layout
     cdef object message = PyType_GenericAlloc(<PyTypeObject*>layout.cls, 0)
@@ -42,9 +47,9 @@ cdef object read_struct(Node node, Cursor cursor):
     cdef int i
     set_slot(message, layout.offsets[layout.count], ())
     for i in range(node.absent_count):
-        set_slot(message, node.absent[i].offset, layout.new_default(node.absent[i].field))
+        set_default(layout, &node.absent[i], message)
     for i in range(node.tagged_count):
-        set_slot(message, node.tagged[i].offset, layout.new_default(node.tagged[i].field))
+        set_default(layout, &node.tagged[i], message)
     try:
         for i in range(node.body_count):
             op = &node.body[i]

@@ -5,6 +5,7 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_GET_SI
 from cpython.float cimport PyFloat_AsDouble, PyFloat_Check
 from cpython.list cimport PyList_GET_ITEM, PyList_GET_SIZE
 from cpython.long cimport PyLong_AsUnsignedLongLongMask, PyLong_Check
+from cpython.object cimport PyObject
 from cpython.unicode cimport PyUnicode_Check
 from libc.limits cimport INT_MAX
 from libc.stdint cimport INT64_MAX, INT64_MIN, int16_t, int32_t, int64_t, int8_t, uint16_t, uint32_t, uint8_t
@@ -42,6 +43,8 @@ cdef int write_struct(Node node, Writer writer, object message) except -1:
             op = &node.absent[i]
             value = get_slot(message, op.offset)
             # As Kafka's classes do it: a field at its default, or an ignorable one, is left out silently.
+            if <PyObject*>value == op.constant:
+                continue
             if not layout.is_default(op.field, value) and not layout.ignorable[op.field]:
                 raise WireError(f"version {node.version} has no such field, and it is not at its default")
         for i in range(node.body_count):
@@ -70,8 +73,10 @@ cdef int write_tags(Node node, Writer writer, object message, object unknown) ex
     cdef list present = []
     cdef Op* op
     cdef int i
+    cdef object value
     for i in range(node.tagged_count):
-        if not node.layout.is_default(node.tagged[i].field, get_slot(message, node.tagged[i].offset)):
+        value = get_slot(message, node.tagged[i].offset)
+        if <PyObject*>value != node.tagged[i].constant and not node.layout.is_default(node.tagged[i].field, value):
             present.append((node.tagged[i].tag, i, None))
     for tag, raw in unknown:
         for i in range(node.tagged_count):

@@ -18,6 +18,7 @@ cdef struct Op:
     int field                # index into the layout's lists
     Py_ssize_t offset        # of the slot in the object
     Py_ssize_t element_size  # the fewest bytes one element can take; at least 1
+    PyObject* constant       # the default; NULL where it is a list or a message, made anew each time; borrowed from Layout
     PyObject* child          # the structure's Node; borrowed from Node.children
 
 
@@ -41,6 +42,7 @@ cdef class Layout:
     cdef Node node(self, int version)
     cdef object new_default(self, Py_ssize_t field)
     cdef bint is_default(self, Py_ssize_t field, object value) except -1
+    cdef bint is_constant(self, Py_ssize_t field) except -1
 
 
 cdef class Node:

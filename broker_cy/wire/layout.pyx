@@ -91,11 +91,13 @@ cdef class Layout:
 
     cdef object new_default(self, Py_ssize_t field):
         default = self.defaults[field]
-        if type(default) is list:
-            return []
-        if self.child_layouts[field] is None or default is None:
+        if self.is_constant(field):
             return default
         return type(default)()
+
+    cdef bint is_constant(self, Py_ssize_t field) except -1:
+        """Whether the default cannot be changed, and so need not be made anew for each message."""
+        return not isinstance(self.defaults[field], (list, Message))
 
     cdef bint is_default(self, Py_ssize_t field, object value) except -1:
         default = self.defaults[field]
@@ -230,6 +232,7 @@ cdef Op compile_op(Node node, Layout layout, object field, int index, int versio
     op.tag = field.tag if version in field.tagged else -1
     op.field = index
     op.offset = layout.offsets[index]
+    op.constant = <PyObject*>layout.defaults[index] if layout.is_constant(index) else NULL
     op.child = NULL
     op.kind = KINDS.get(field.type, STRUCT)
     if op.kind == STRUCT and version in field.versions:

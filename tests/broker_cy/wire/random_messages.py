@@ -38,7 +38,7 @@ class Generator:
         return self._struct(spec, spec.root, getattr(messages, name), version)
 
     def _struct(self, spec: tables.MessageSpec, struct: tables.StructSpec, cls: type[Message], version: int) -> Message:
-        values = {}
+        values: dict[str, Any] = {}
         for field in struct.fields:
             is_tagged = version in field.tagged
             if version not in field.versions or (is_tagged and self.rng.random() < 0.3):
