@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from broker_cy.config.broker import BrokerConfig
 from broker_cy.config.definitions import TOPIC, TOPIC_SYNONYMS, Support
 from broker_cy.config.types import ConfigError, ConfigType
+
+log = logging.getLogger(__name__)
 
 # Distinct sets of overrides that are kept parsed; beyond it they are forgotten and parsed again.
 CACHED_MAX = 1024
@@ -60,8 +63,10 @@ def _default(name: str, config: BrokerConfig) -> Any:
 
 def topic_settings(overrides: Mapping[str, str], config: BrokerConfig) -> TopicSettings:
     """The effective settings of a topic that sets `overrides` (Kafka's names and texts). Cached until the broker's
-    settings change. Raises ConfigError for a text that is no value; unknown names, which an older log may hold, are
-    ignored.
+    settings change.
+
+    What is stored and cannot be used, because another version wrote it, is logged and replaced by the default: a topic
+    is served whatever the log holds. New settings go through `validate_topic_settings` first.
     """
     cache: dict[frozenset[tuple[str, str]], TopicSettings] = config.derived.setdefault(_CACHE, {})
     key = frozenset(overrides.items())
@@ -69,31 +74,38 @@ def topic_settings(overrides: Mapping[str, str], config: BrokerConfig) -> TopicS
     if found is None:
         values = dict(broker_defaults(config))
         for name, text in overrides.items():
-            if name in TOPIC:
-                values[name] = TOPIC[name].parse(text)
+            try:
+                values[name] = _parse(name, text)
+            except ConfigError as error:
+                log.error("a topic setting is ignored: %s", error)
         if len(cache) >= CACHED_MAX:
             cache.clear()
         found = cache[key] = TopicSettings(values, dict(overrides))
     return found
 
 
-def validate_topic_setting(name: str, text: str) -> None:
+def _parse(name: str, text: str) -> Any:
     """Raises ConfigError with Kafka's message for an unknown setting or an invalid value."""
     if name not in TOPIC:
         raise ConfigError(f"Unknown topic config name: {name}")
-    TOPIC[name].parse(text)
+    return TOPIC[name].parse(text)
+
+
+def validate_topic_setting(name: str, text: str) -> None:
+    """Raises ConfigError with Kafka's message for an unknown setting or an invalid value."""
+    _parse(name, text)
 
 
 def validate_topic_settings(
     overrides: Mapping[str, str], config: BrokerConfig, existing: Mapping[str, str] | None = None
 ) -> None:
     """All settings of a topic together, as Kafka's LogConfig.validate; `existing` is what it set before. Raises
-    ConfigError.
+    ConfigError with Kafka's message.
     """
     for name in overrides:
         if name not in TOPIC:
             raise ConfigError(f"Unknown topic config name: {name}")
-    values = topic_settings(overrides, config)
+    values = {**broker_defaults(config), **{name: _parse(name, text) for name, text in overrides.items()}}
     least, most = values["min.compaction.lag.ms"], values["max.compaction.lag.ms"]
     if least > most:
         raise ConfigError(

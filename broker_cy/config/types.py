@@ -57,7 +57,9 @@ class Password:
 _INTEGER = re.compile(r"[+-]?[0-9]+", re.ASCII)
 _DECIMAL = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?[dDfF]?", re.ASCII)
 _NOT_FINITE = re.compile(r"[+-]?(?:NaN|Infinity)")
-_COMMA = re.compile(r"\s*,\s*")
+_COMMA = re.compile(r"\s*,\s*", re.ASCII)
+# What Java's String.trim takes away.
+_BLANKS = "".join(map(chr, range(33)))
 
 _BITS = {ConfigType.INT: 32, ConfigType.SHORT: 16, ConfigType.LONG: 64}
 
@@ -72,7 +74,7 @@ def invalid(name: str, value: object, reason: str = "") -> ConfigError:
 
 def parse(name: str, text: str, config_type: ConfigType) -> Any:
     """The value that `text` stands for. Raises ConfigError with Kafka's message."""
-    trimmed = text.strip()
+    trimmed = text.strip(_BLANKS)
     match config_type:
         case ConfigType.BOOLEAN:
             lowered = trimmed.lower()

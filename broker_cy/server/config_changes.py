@@ -1,5 +1,5 @@
-"""AlterConfigs and IncrementalAlterConfigs: what the broker checks itself before the controller is asked, and what it
-does when the metadata log brings a change (Kafka's ConfigAdminManager and DynamicConfigPublisher).
+"""AlterConfigs and IncrementalAlterConfigs: what the broker checks itself before the controller is asked (Kafka's
+ConfigAdminManager).
 """
 
 from __future__ import annotations
@@ -7,10 +7,10 @@ from __future__ import annotations
 import logging
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from broker_cy.config import BrokerConfig, ConfigError, ConfigType, NoEffectReporter, RequirementError
+from broker_cy.config import ConfigError, ConfigType, RequirementError
 from broker_cy.config.definitions import BROKER, TOPIC_SYNONYMS
 from broker_cy.config.dynamic import usable
 from broker_cy.controller.config_ops import (
@@ -29,8 +29,6 @@ from broker_cy.metadata.image import (
     RESOURCE_CLIENT_METRICS,
     RESOURCE_GROUP,
     RESOURCE_TOPIC,
-    ImageDelta,
-    MetadataImage,
 )
 from broker_cy.server import log_levels
 
@@ -144,44 +142,3 @@ def _check_broker_settings(broker: Broker, resource: ResourceChange) -> None:
     except ConfigError as error:
         # Kafka answers INVALID_REQUEST here, not INVALID_CONFIG (KAFKA-13609).
         raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from error
-
-
-class ConfigFollower:
-    """Keeps the broker's settings at what the metadata log says, and logs what is set for topics without having an
-    effect.
-
-    To be subscribed to the controller; it is called with everything at start and with every commit.
-    """
-
-    def __init__(self, config: BrokerConfig) -> None:
-        self._config = config
-        self._reporter = NoEffectReporter()
-        # Called with the names of the topics whose effective settings may have changed.
-        self.topics_changed: list[Callable[[Iterable[str]], None]] = []
-        config.on_change(self._defaults_changed, *_TOPIC_DEFAULTS)
-        self._image: MetadataImage | None = None
-
-    def __call__(self, delta: ImageDelta, image: MetadataImage) -> None:
-        self._image = image
-        node = str(self._config.node_id)
-        topics = []
-        ours = False
-        for resource_type, name in delta.configs:
-            if resource_type == RESOURCE_TOPIC:
-                topics.append(name)
-                for line in self._reporter.lines(name, image.configs.topic(name)):
-                    log.warning(line)
-            elif resource_type == RESOURCE_BROKER and name in ("", node):
-                ours = True
-        if ours:
-            self._config.apply_dynamic(image.configs.broker(node), image.configs.broker(""))
-        if topics:
-            self._tell(topics)
-
-    def _defaults_changed(self, names: frozenset[str]) -> None:
-        if self._image is not None:
-            self._tell(self._image.topics.names())
-
-    def _tell(self, topics: Iterable[str]) -> None:
-        for listener in self.topics_changed:
-            listener(topics)

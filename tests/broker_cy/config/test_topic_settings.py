@@ -103,3 +103,13 @@ def test_reported_once() -> None:
     ]
     assert reporter.lines("t", overrides) == []
     assert len(reporter.lines("u", overrides)) == 2
+
+
+def test_stored_nonsense_does_not_stop_a_topic(caplog: pytest.LogCaptureFixture) -> None:
+    """A metadata log of another version may hold values that are not allowed any more (segment.bytes=14 in Kafka 3)."""
+    config = BrokerConfig.from_properties({})
+    settings = topic_settings({"segment.bytes": "14", "message.format.version": "3.0", "segment.ms": "9"}, config)
+    assert settings["segment.bytes"] == 1 << 30
+    assert settings["segment.ms"] == 9
+    assert "message.format.version" not in settings
+    assert "Invalid value 14 for configuration segment.bytes" in caplog.text

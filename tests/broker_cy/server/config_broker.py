@@ -9,10 +9,9 @@ from uuid import UUID
 
 from broker_cy.config import BrokerConfig
 from broker_cy.controller.operation import Operation, OperationContext
-from broker_cy.metadata.image import ImageDelta, MetadataImage
+from broker_cy.metadata.image import MetadataImage
 from broker_cy.metadata.replay import replay
 from broker_cy.server import registry
-from broker_cy.server.config_changes import ConfigFollower
 from broker_cy.wire import codec, messages
 from broker_cy.wire.frame import ApiKey
 
@@ -25,9 +24,9 @@ HANDLERS = (
 
 
 class MemoryController:
-    def __init__(self, image: MetadataImage, follower: ConfigFollower) -> None:
+    def __init__(self, config: BrokerConfig, image: MetadataImage) -> None:
+        self.config = config
         self.image = image
-        self.follower = follower
         self.records: list[Any] = []
 
     async def submit(self, operation: Operation[Any]) -> Any:
@@ -35,9 +34,13 @@ class MemoryController:
         for record in step.records:
             self.records.append(record.message)
             replay(self.image, record.message)
-        configs = [(record.message.resource_type, record.message.resource_name) for record in step.records]
-        self.follower(ImageDelta(topics=[], configs=configs, brokers=[], features=[]), self.image)
+        self.tell()
         return step.reply
+
+    def tell(self) -> None:
+        """What the partition service does with a commit."""
+        configs = self.image.configs
+        self.config.apply_dynamic(configs.broker(self.config.node_id), configs.broker(""))
 
 
 class ConfigBroker:
@@ -47,8 +50,7 @@ class ConfigBroker:
         self.config = BrokerConfig.from_properties(properties)
         self.node_id = self.config.node_id
         self.image = MetadataImage()
-        self.follower = ConfigFollower(self.config)
-        self.controller = MemoryController(self.image, self.follower)
+        self.controller = MemoryController(self.config, self.image)
         replay(self.image, messages.RegisterBrokerRecord(broker_id=self.node_id))
 
     def create_topic(self, name: str, configs: dict[str, str]) -> None:
@@ -59,7 +61,7 @@ class ConfigBroker:
     def set_config(self, resource_type: int, name: str, key: str, value: str | None) -> None:
         record = messages.ConfigRecord(resource_type=resource_type, resource_name=name, name=key, value=value)
         replay(self.image, record)
-        self.follower(ImageDelta(topics=[], configs=[(resource_type, name)], brokers=[], features=[]), self.image)
+        self.controller.tell()
 
     def set_feature(self, name: str, level: int) -> None:
         replay(self.image, messages.FeatureLevelRecord(name=name, feature_level=level))
