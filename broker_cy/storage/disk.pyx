@@ -3,6 +3,8 @@
 `set_write_budget` lets a test fill the disk at an exact byte.
 """
 
+import os
+
 from libc.errno cimport EINTR, EIO, errno
 from libc.stdint cimport int64_t, uint8_t
 
@@ -16,6 +18,7 @@ cdef extern from "<unistd.h>" nogil:
     ssize_t c_pwrite "pwrite"(int fd, const void* data, size_t size, off_t offset)
     ssize_t c_pread "pread"(int fd, void* data, size_t size, off_t offset)
     int c_ftruncate "ftruncate"(int fd, off_t size)
+    int c_syncfs "syncfs"(int fd)
 
 # Bytes that may still be written before writes fail, and the errno they fail with; below zero there is no limit.
 cdef int64_t write_budget = -1
@@ -111,3 +114,29 @@ cdef int truncate_fd(int fd, int64_t size) noexcept nogil:
         if errno != EINTR:
             return errno
     return 0
+
+
+def sync_file(path):
+    """Bring the content of a file to disk, by a descriptor of its own; a file that is gone needs nothing. Raises OSError."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return
+    try:
+        os.fdatasync(fd)
+    finally:
+        os.close(fd)
+
+
+def sync_filesystem(path):
+    """Bring everything of the file system that holds `path` to disk (Linux syncfs); raises OSError."""
+    cdef int fd, result
+    py_fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    fd = py_fd
+    try:
+        with nogil:
+            result = c_syncfs(fd)
+        if result != 0:
+            raise OSError(errno, os.strerror(errno), path)
+    finally:
+        os.close(py_fd)

@@ -68,7 +68,7 @@ class LeaderEpochs:
         return changed
 
     def truncate_from_start(self, start_offset: int) -> bool:
-        """Drop epochs that end at or before `start_offset`; the one around it then begins there. Says if any changed."""
+        """Drop epochs that end at or before `start_offset`; the one around it then begins there; if any did."""
         before = bisect_right(self.starts, start_offset)
         if before == 0 or (before == 1 and self.starts[0] == start_offset):
             return False
@@ -91,7 +91,7 @@ class LeaderEpochs:
             return epoch, self.starts[0]
         return self.epochs[higher - 1], self.starts[higher]
 
-    def epoch_of(self, offset: int) -> int:
+    def epoch_for_offset(self, offset: int) -> int:
         """Epoch of the batch at `offset`; -1 where it lies before the first known epoch."""
         at = bisect_right(self.starts, offset)
         return self.epochs[at - 1] if at else NO_EPOCH

@@ -1,5 +1,7 @@
 """What storage raises."""
 
+import errno
+
 from broker_cy.core.errors import ErrorCode, KafkaError
 
 
@@ -28,3 +30,12 @@ class CorruptSegment(StorageError):
         super().__init__(f"{path} is corrupt at byte {position}: {reason}")
         self.path = path
         self.position = position
+
+
+def errno_of(error: BaseException | None) -> int:
+    """The errno of an OSError, or of the one that this error was raised from; EIO where there is none."""
+    while error is not None:
+        if isinstance(error, OSError) and error.errno:
+            return error.errno
+        error = error.__cause__
+    return errno.EIO

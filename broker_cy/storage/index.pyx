@@ -71,6 +71,12 @@ cdef class IndexFile:
             found.append(self._unpack(entry[:self.entry_bytes]))
         return found
 
+    def entry_at(self, int64_t number):
+        """Entry `number`, as in `entries`; raises IndexError."""
+        cdef uint8_t entry[TIME_ENTRY_BYTES]
+        self.read_entry(number, entry)
+        return self._unpack(entry[:self.entry_bytes])
+
     cdef int64_t key_of(self, const uint8_t* entry) noexcept:
         return get_i32(entry)
 

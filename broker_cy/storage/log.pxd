@@ -9,6 +9,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from broker_cy.storage.disk cimport iovec
 from broker_cy.storage.log_config cimport LogConfig
+from broker_cy.storage.log_slice cimport LogSlice, LogTotals
 from broker_cy.storage.producer_state cimport ProducerState
 from broker_cy.storage.segment cimport OpenFiles, Segment
 from broker_cy.wire.batch cimport BatchHeader
@@ -16,19 +17,6 @@ from broker_cy.wire.batch cimport BatchHeader
 cdef enum:
     # Starts of the latest writes, remembered so that a consumer at the tail is found without the index.
     HINTS = 8
-
-# Bytes of one segment file: [position, position + size). Holds the segment, so that the descriptor stays open and the bytes stay
-# readable even if the segment is deleted meanwhile. Released when the object dies.
-cdef class LogSlice:
-    cdef readonly int fd
-    cdef readonly int64_t position
-    cdef readonly Py_ssize_t size
-    cdef readonly object segment
-    cdef readonly int64_t first_offset          # base offset of the first batch in it
-
-# Counters that all logs of a broker share.
-cdef class LogTotals:
-    cdef public int64_t unflushed_bytes         # written and not yet known to be on disk
 
 cdef struct Hint:
     int64_t offset
@@ -65,6 +53,9 @@ cdef class Log:
     cdef readonly object offline                # None, or why every operation is refused (str)
     cdef readonly int64_t unflushed_bytes
     cdef readonly int64_t last_append_ms        # time of the newest stage
+    cdef public int64_t last_flush_ms           # when the recovery point last moved
+    cdef readonly int64_t generation            # counts truncations
+    cdef int64_t flushed_snapshot               # offset of the producer state written with the recovery point; -1 for none
     cdef OpenFiles open_files
     cdef LogTotals totals
     cdef Hint hints[HINTS]
@@ -89,10 +80,11 @@ cdef class Log:
     # Raises OffsetOutOfRange, StorageError.
     cdef LogSlice read(self, int64_t offset, int64_t max_offset, Py_ssize_t max_bytes, bint at_least_one)
 
+    cdef LogSlice slice_from(self, int64_t offset, int64_t max_offset, Py_ssize_t max_bytes, bint at_least_one)
     cdef Py_ssize_t segment_number(self, int64_t offset) except -1
-    cdef bint should_roll(self, Segment segment, BatchHeader* header, Py_ssize_t size, int64_t now_ms) except -1
     cdef int roll_staged(self, int64_t now_ms) except -1
     cdef int write_staged(self) except -1
+    cdef int sync(self) except -1
     cdef int undo_staged(self) except -1
     cdef int set_mark(self) except -1
     cdef int64_t hinted_position(self, Segment segment, int64_t offset) noexcept

@@ -1,6 +1,5 @@
 """The log of one partition: staged appends, one write per flush, reads as slices of segment files. The contract is in log.pxd."""
 
-import errno
 import logging
 import os
 
@@ -8,57 +7,18 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stdlib cimport free, realloc
 
 from broker_cy.storage.disk cimport iovec, pwritev_all, truncate_fd
-from broker_cy.storage.index cimport OFFSET_ENTRY_BYTES, PENDING_ENTRIES_MAX, TIME_ENTRY_BYTES
+from broker_cy.storage.index cimport PENDING_ENTRIES_MAX
 from broker_cy.storage.log_config cimport LogConfig
 from broker_cy.storage.producer_state cimport ProducerState
+from broker_cy.storage.log_slice cimport LogSlice, LogTotals
 from broker_cy.storage.segment cimport OpenFiles, Segment
 from broker_cy.wire.batch cimport BATCH_OVERHEAD_BYTES, BatchHeader, parse_header
 
 from broker_cy.storage import snapshots, txn_index
 from broker_cy.storage.epochs import LeaderEpochs
-from broker_cy.storage.errors import OffsetOutOfRange, StorageError
+from broker_cy.storage.errors import CorruptSegment, OffsetOutOfRange, StorageError, errno_of
 
 logger = logging.getLogger(__name__)
-
-
-def errno_of(error):
-    """The errno of an OSError or of the one that a StorageError came from; EIO where there is none."""
-    while error is not None:
-        if isinstance(error, OSError) and error.errno:
-            return error.errno
-        error = error.__cause__
-    return errno.EIO
-
-
-def remove_files(directory, int64_t base_offset):
-    """Remove the files of a segment that was begun and is not wanted; those that cannot be removed stay, to be found at start."""
-    for suffix in (".log", ".index", ".timeindex", ".txnindex", ".snapshot"):
-        try:
-            os.unlink(f"{directory}/{base_offset:020d}{suffix}")
-        except OSError:
-            continue
-
-
-cdef class LogSlice:
-    """`size` bytes of a segment file at `position`, readable through `fd` while this object lives."""
-
-    def __dealloc__(self):
-        if self.segment is not None:
-            (<Segment>self.segment).unpin()
-
-    def read(self):
-        """The bytes, copied; raises StorageError."""
-        data = os.pread(self.fd, self.size, self.position)
-        if len(data) != self.size:
-            raise StorageError(f"{self.segment.path} ends before byte {self.position + self.size}")
-        return data
-
-    def __repr__(self):
-        return f"LogSlice({self.segment!r}, position={self.position}, size={self.size}, first_offset={self.first_offset})"
-
-
-cdef class LogTotals:
-    """Counters that all logs of a broker share."""
 
 
 cdef class Log:
@@ -96,6 +56,7 @@ cdef class Log:
         self.totals = totals
         self.owners = []
         self.last_append_ms = -1
+        self.flushed_snapshot = -1
         self.drop_hints()
 
     def __dealloc__(self):
@@ -107,7 +68,8 @@ cdef class Log:
         """A new, empty log in `directory`, which is made; raises OSError."""
         os.makedirs(directory, exist_ok=True)
         open_files = open_files if open_files is not None else OpenFiles()
-        segment = Segment(directory, start_offset, open_files, 0, False)
+        segment = Segment(directory, start_offset, open_files, 0, False,
+                          index_interval_bytes=config.index_interval_bytes)
         segment.create(now_ms)
         producers = ProducerState(directory, f"{topic}-{partition}")
         producers.clear(start_offset)
@@ -149,34 +111,6 @@ cdef class Log:
         self.mark.created_ms = active.created_ms
         return 0
 
-    cdef bint should_roll(self, Segment segment, BatchHeader* header, Py_ssize_t size, int64_t now_ms) except -1:
-        """Kafka's LogSegment.shouldRoll: too large, too old by the first batch's timestamp, an index full, offsets too far."""
-        cdef LogConfig config = self.config
-        cdef int64_t last_offset = header.base_offset + header.last_offset_delta
-        cdef int64_t waited, jitter
-        if segment.base_offset == header.base_offset:
-            return False                # empty: a new one would be the same
-        if last_offset - segment.base_offset > 0x7FFFFFFF:
-            return True
-        if segment.staged_size > config.segment_bytes - size:
-            return True
-        if segment.offsets.count() >= config.segment_index_bytes // OFFSET_ENTRY_BYTES:
-            return True
-        # One place is kept for the entry that a roll or a close adds.
-        if segment.times.count() >= config.segment_index_bytes // TIME_ENTRY_BYTES - 1:
-            return True
-        if segment.staged_size == 0:
-            return False
-        if segment.rolling_timestamp >= 0:
-            waited = header.max_timestamp - segment.rolling_timestamp
-        else:
-            waited = now_ms - segment.created_ms
-        if config.segment_jitter_ms == 0:
-            return waited > config.segment_ms
-        jitter = min(config.segment_jitter_ms, config.segment_ms)
-        # Spread by name and offset instead of by chance: the same after every start, different between partitions.
-        return waited > config.segment_ms - (hash((self.directory, segment.base_offset)) & 0x7FFFFFFF) % jitter
-
     cdef int stage(self, BatchHeader* header, uint8_t* data, Py_ssize_t size, object owner, int64_t now_ms) except -1:
         cdef Segment active
         cdef iovec* grown
@@ -188,7 +122,7 @@ cdef class Log:
             raise ValueError(f"batch at offset {header.base_offset} staged on a log that ends at {self.log_end_offset}")
         if self.staged_batches == 0:
             self.set_mark()
-        if self.should_roll(self.active, header, size, now_ms) and self.staged_errno == 0:
+        if self.active.should_roll(self.config, header, size, now_ms) and self.staged_errno == 0:
             self.roll_staged(now_ms)
         if self.iov_count == self.iov_capacity:
             capacity = self.iov_capacity * 2 if self.iov_capacity else 4
@@ -261,7 +195,8 @@ cdef class Log:
         cdef Segment segment
         old.complete()
         snapshots.write(self.directory, self.log_end_offset, self.producers.encode())
-        segment = Segment(self.directory, self.log_end_offset, self.open_files, 0, False)
+        segment = Segment(self.directory, self.log_end_offset, self.open_files, 0, False,
+                          index_interval_bytes=self.config.index_interval_bytes)
         segment.create(now_ms)
         self.segments.append(segment)
         self.active = segment
@@ -279,6 +214,8 @@ cdef class Log:
                 error = active.offsets.flush() or active.times.flush()
             if error == 0 and self.leader_epoch != self.mark.leader_epoch:
                 self.epochs.write()
+            if error == 0 and self.log_end_offset - self.recovery_point >= self.config.flush_messages:
+                self.sync()
         except (OSError, StorageError) as failure:
             error = errno_of(failure)
         if error != 0:
@@ -295,6 +232,13 @@ cdef class Log:
         self.owners.clear()
         return 0
 
+    cdef int sync(self) except -1:
+        """flush.messages: what was just written has to be on disk before it is acknowledged. Blocks, as the setting asks for."""
+        from broker_cy.storage import maintenance
+        maintenance.sync_segments(self)
+        self.recovery_point = self.log_end_offset
+        return 0
+
     cdef int undo_staged(self) except -1:
         """Return to the mark: cut the file, drop segments that were begun since, give offsets and producer state back."""
         cdef Segment active
@@ -304,7 +248,7 @@ cdef class Log:
             self.totals.unflushed_bytes -= active.size
             self.unflushed_bytes -= active.size
             active.close()
-            remove_files(self.directory, active.base_offset)
+            active.discard()
         active = self.segments[len(self.segments) - 1]
         self.active = active
         self.totals.unflushed_bytes -= active.size - self.mark.size
@@ -389,11 +333,6 @@ cdef class Log:
         return low - 1 if low > 0 else 0
 
     cdef LogSlice read(self, int64_t offset, int64_t max_offset, Py_ssize_t max_bytes, bint at_least_one):
-        cdef Segment segment
-        cdef BatchHeader first, beyond
-        cdef LogSlice found
-        cdef Py_ssize_t number
-        cdef int64_t position = 0, start, end, size, segment_end_offset
         if self.offline is not None:
             self.refuse_offline()
         if offset < self.log_start_offset or offset > self.written_end_offset:
@@ -402,13 +341,26 @@ cdef class Log:
             max_offset = self.written_end_offset
         if offset >= max_offset:
             return None
+        try:
+            return self.slice_from(offset, max_offset, max_bytes, at_least_one)
+        except CorruptSegment as error:
+            self.mark_offline(str(error))
+            raise
+
+    cdef LogSlice slice_from(self, int64_t offset, int64_t max_offset, Py_ssize_t max_bytes, bint at_least_one):
+        cdef Segment segment
+        cdef BatchHeader first, beyond
+        cdef LogSlice found
+        cdef Py_ssize_t number
+        cdef int64_t position = 0, start, end, size, segment_end_offset
         number = self.segment_number(offset)
         while True:
             segment = <Segment>self.segments[number]
             start = self.hinted_position(segment, offset)
-            if start < 0:
-                start = segment.start_position(offset)
-            if segment.find_batch(offset, start, segment.size, &position, &first):
+            if start >= 0:
+                if segment.find_batch(offset, start, segment.size, &position, &first):
+                    break
+            elif segment.locate(offset, &position, &first):
                 break
             # Compaction and retention leave gaps: the next segment has the next batch.
             number += 1
@@ -422,10 +374,7 @@ cdef class Log:
         else:
             segment_end_offset = (<Segment>self.segments[number + 1]).base_offset
         if max_offset < segment_end_offset:
-            start = segment.start_position(max_offset)
-            if start < position:
-                start = position
-            if segment.find_batch(max_offset, start, end, &end, &beyond) and end <= position:
+            if segment.locate(max_offset, &end, &beyond) and end <= position:
                 return None
         size = end - position
         if size > max_bytes:
@@ -446,3 +395,46 @@ cdef class Log:
     def read_slice(self, int64_t offset, max_offset=None, Py_ssize_t max_bytes=1 << 20, bint at_least_one=True):
         """read, for Python; `max_offset` None means up to what is written."""
         return self.read(offset, self.written_end_offset if max_offset is None else max_offset, max_bytes, at_least_one)
+
+    # --- everything else is in modules of its own, imported when it is needed: they build on this one
+
+    def offset_for_timestamp(self, int64_t timestamp):
+        """lookups.offset_for_timestamp: (timestamp, offset) of the first record at least that new, or None."""
+        from broker_cy.storage import lookups
+        return lookups.offset_for_timestamp(self, timestamp)
+
+    def max_timestamp(self):
+        """lookups.max_timestamp: (timestamp, offset) of the newest record, or None."""
+        from broker_cy.storage import lookups
+        return lookups.max_timestamp(self)
+
+    def aborted_transactions(self, int64_t offset, int64_t end_offset):
+        """lookups.aborted_transactions: [(producer id, first offset)] that overlap [offset, end_offset)."""
+        from broker_cy.storage import lookups
+        return lookups.aborted_transactions(self, offset, end_offset)
+
+    def last_stable_offset(self, int64_t high_watermark):
+        """End of what a read_committed reader may see."""
+        return self.producers.last_stable_offset(high_watermark)
+
+    def end_offset_for_epoch(self, int32_t epoch):
+        """(epoch, end offset) for OffsetForLeaderEpoch, (-1, -1) where the epoch is not known."""
+        return self.epochs.end_offset_for(epoch, self.written_end_offset)
+
+    def mark_offline(self, reason):
+        """Refuse every operation from now on, with `reason` (str)."""
+        if self.offline is None:
+            logger.error("partition %s-%d is offline: %s", self.topic, self.partition, reason)
+            self.offline = reason
+
+    def needs_flush(self, int64_t now_ms):
+        """Whether a segment was completed since the last flush, or flush.ms have passed with something to flush."""
+        if self.recovery_point >= self.written_end_offset or self.offline is not None:
+            return False
+        if self.active.base_offset > self.recovery_point:
+            return True
+        return now_ms - self.last_flush_ms >= self.config.flush_ms
+
+    def reconfigure(self, LogConfig config not None):
+        """Use these settings from the next append on."""
+        self.config = config

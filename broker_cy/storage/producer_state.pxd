@@ -64,4 +64,5 @@ cdef class ProducerState:
     cdef int rehash(self, Py_ssize_t size) except -1
     cdef int save_undo(self, int64_t producer_id, Producer* producer) except -1
     cdef object end_transaction(self, BatchHeader* header, const uint8_t* data, Py_ssize_t size)
+    cdef Producer* committed(self, Producer* producer) noexcept
     cdef int find_first_undecided(self) noexcept

@@ -10,7 +10,7 @@ from libc.string cimport memset
 
 from broker_cy.core.cursor cimport Cursor
 from broker_cy.core.writer cimport Writer
-from broker_cy.wire.batch cimport ATTRIBUTE_CONTROL, ATTRIBUTE_TRANSACTIONAL, BATCH_HEADER_BYTES, BatchHeader
+from broker_cy.wire.batch cimport ATTRIBUTE_CONTROL, ATTRIBUTE_TRANSACTIONAL, BATCH_HEADER_BYTES, BatchHeader, parse_header
 
 from broker_cy.core.errors import WireError
 from broker_cy.core.crc32c import value as crc32c_value
@@ -349,10 +349,20 @@ cdef class ProducerState:
 
     # --- the .snapshot file: version i16 (1), CRC-32C u32 of what follows, entries
 
-    def encode(self):
-        """The bytes of a `.snapshot` file of this state."""
+    cdef Producer* committed(self, Producer* producer) noexcept:
+        """The entry as it was at the last commit; NULL where the producer was unknown then."""
+        cdef Py_ssize_t i
+        if producer.generation == self.generation:
+            for i in range(self.undo_count):
+                if self.undo[i].before.producer_id == producer.producer_id:
+                    return &self.undo[i].before if self.undo[i].existed else NULL
+        return producer
+
+    def encode(self, *, bint committed=False):
+        """The bytes of a `.snapshot` file of this state; with `committed`, of the state at the last commit."""
         cdef Writer out = Writer()
         cdef Producer* producer
+        cdef int32_t written = 0
         cdef ProducedBatch* last
         cdef ProducedBatch none
         cdef Py_ssize_t i
@@ -362,6 +372,11 @@ cdef class ProducerState:
         out.i32(<int32_t>self.count)
         for i in range(self.count):
             producer = &self.producers[i]
+            if committed:
+                producer = self.committed(producer)
+                if producer == NULL:
+                    continue
+            written += 1
             last = &producer.batches[producer.newest] if producer.count > 0 else &none
             out.i64(producer.producer_id)
             out.i16(producer.epoch)
@@ -371,6 +386,7 @@ cdef class ProducerState:
             out.i64(producer.last_timestamp)
             out.i32(producer.coordinator_epoch)
             out.i64(producer.txn_first_offset)
+        out.patch_i32(0, written)
         entries = out.getvalue()
         return SNAPSHOT_VERSION.to_bytes(2) + crc32c_value(entries).to_bytes(4) + entries
 
@@ -405,3 +421,30 @@ cdef class ProducerState:
         self.find_first_undecided()
         if now_ms >= 0:
             self.expire(now_ms, expiration_ms)
+
+    def check_batch(self, data):
+        """check, for Python: (ProducerCheck, base offset, timestamp); the last two are those of the first of a duplicate."""
+        cdef const uint8_t[::1] view = data
+        cdef BatchHeader header
+        cdef int64_t base_offset = -1, timestamp = -1
+        if parse_header(&view[0], view.shape[0], &header) != 0:
+            raise ValueError("not a record batch")
+        return self.check(&header, &base_offset, &timestamp), base_offset, timestamp
+
+    def describe(self):
+        """[(producer id, epoch, last sequence, last timestamp, coordinator epoch, transaction start offset)], for
+        DescribeProducers; -1 where there is none."""
+        cdef Producer* producer
+        cdef Py_ssize_t i
+        found = []
+        for i in range(self.count):
+            producer = &self.producers[i]
+            found.append((
+                producer.producer_id,
+                producer.epoch,
+                producer.batches[producer.newest].last_sequence if producer.count > 0 else NO_SEQUENCE,
+                producer.last_timestamp,
+                producer.coordinator_epoch,
+                producer.txn_first_offset,
+            ))
+        return found

@@ -1,6 +1,7 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from broker_cy.storage.index cimport OffsetIndex, TimeIndex
+from broker_cy.storage.log_config cimport LogConfig
 from broker_cy.wire.batch cimport BatchHeader
 
 # Bounds the descriptors that segments hold open: beyond `limit`, opening one closes another that was not used lately.
@@ -28,12 +29,16 @@ cdef class Segment:
     cdef bint recently_used
     cdef readonly bint deleted          # its files are renamed or gone: closed for good once pins == 0
     # What the next index entry and the next roll depend on.
+    cdef int64_t index_interval_bytes   # index.interval.bytes, for an index that has to be made again
     cdef int64_t bytes_since_index
     cdef int64_t max_timestamp          # TIMESTAMP_UNKNOWN until ensure_timestamps
     cdef int64_t max_timestamp_offset
     cdef int64_t rolling_timestamp      # largest timestamp of the first batch; TIMESTAMP_UNKNOWN until it is read
     cdef int64_t created_ms
+    cdef int64_t jitter_draw            # what segment.jitter.ms takes its share from; -1 until it is needed
 
+    # Kafka's LogSegment.shouldRoll for a batch of `size` bytes.
+    cdef bint should_roll(self, LogConfig config, BatchHeader* header, Py_ssize_t size, int64_t now_ms) except -1
     cdef int descriptor(self) except -1
     cdef int close_fd(self) except -1
     cdef int unpin(self) except -1
@@ -42,4 +47,9 @@ cdef class Segment:
     cdef int find_batch(
         self, int64_t offset, int64_t start, int64_t end, int64_t* position, BatchHeader* header
     ) except -1
+    # The same from where the index says.
+    cdef int locate(self, int64_t offset, int64_t* position, BatchHeader* header) except -1
+    # Position of an indexed batch at or before `offset`; raises CorruptSegment where the index is wrong. checked_start makes such an
+    # index again, and raises only where the segment itself is damaged.
     cdef int64_t start_position(self, int64_t offset) except -1
+    cdef int64_t checked_start(self, int64_t offset) except -1

@@ -1,14 +1,19 @@
 """One segment of a log: the file of batches, its two indexes, and the bound on open descriptors."""
 
+import logging
 import os
 
 from libc.stdint cimport int64_t, uint8_t
 
 from broker_cy.storage.disk cimport pread_all
-from broker_cy.storage.index cimport OffsetIndex, TimeIndex
+from broker_cy.storage.index cimport OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES, OffsetIndex, TimeIndex
+from broker_cy.storage.log_config cimport LogConfig
 from broker_cy.wire.batch cimport BATCH_HEADER_BYTES, BATCH_OVERHEAD_BYTES, BatchHeader, parse_header
 
+from broker_cy.core.crc32c import value as crc32c_value
 from broker_cy.storage.errors import CorruptSegment, StorageError
+
+logger = logging.getLogger(__name__)
 
 cdef extern from "<unistd.h>" nogil:
     int c_close "close"(int fd)
@@ -53,7 +58,8 @@ cdef class OpenFiles:
 cdef class Segment:
     """A segment file and its indexes. `size` is what is known to be good; bytes after it are never read."""
 
-    def __cinit__(self, directory, int64_t base_offset, OpenFiles open_files, int64_t size=0, bint exists=True):
+    def __cinit__(self, directory, int64_t base_offset, OpenFiles open_files, int64_t size=0, bint exists=True,
+                  int64_t created_ms=0, int64_t index_interval_bytes=4096):
         self.directory = directory
         self.base_offset = base_offset
         self.open_files = open_files
@@ -65,7 +71,9 @@ cdef class Segment:
         self.max_timestamp = TIMESTAMP_UNKNOWN if exists else -1
         self.max_timestamp_offset = base_offset
         self.rolling_timestamp = TIMESTAMP_UNKNOWN
-        self.created_ms = 0
+        self.created_ms = created_ms
+        self.index_interval_bytes = index_interval_bytes
+        self.jitter_draw = -1
 
     def __dealloc__(self):
         if self.fd >= 0:
@@ -77,6 +85,35 @@ cdef class Segment:
 
     def __repr__(self):
         return f"Segment({self.path!r}, size={self.size})"
+
+    cdef bint should_roll(self, LogConfig config, BatchHeader* header, Py_ssize_t size, int64_t now_ms) except -1:
+        """Too large, too old by the first batch's timestamp, an index full, or offsets too far for 32 bits."""
+        cdef int64_t last_offset = header.base_offset + header.last_offset_delta
+        cdef int64_t waited, jitter
+        if self.base_offset == header.base_offset:
+            return False                # empty: a new one would be the same
+        if last_offset - self.base_offset > 0x7FFFFFFF:
+            return True
+        if self.staged_size > config.segment_bytes - size:
+            return True
+        if self.offsets.count() >= config.segment_index_bytes // OFFSET_ENTRY_BYTES:
+            return True
+        # One place is kept for the entry that a roll or a close adds.
+        if self.times.count() >= config.segment_index_bytes // TIME_ENTRY_BYTES - 1:
+            return True
+        if self.staged_size == 0:
+            return False
+        if self.rolling_timestamp >= 0:
+            waited = header.max_timestamp - self.rolling_timestamp
+        else:
+            waited = now_ms - self.created_ms
+        if config.segment_jitter_ms == 0:
+            return waited > config.segment_ms
+        jitter = min(config.segment_jitter_ms, config.segment_ms)
+        # Spread by name and offset instead of by chance: the same after every start, different between partitions.
+        if self.jitter_draw < 0:
+            self.jitter_draw = crc32c_value(self.path.encode())
+        return waited > config.segment_ms - self.jitter_draw % jitter
 
     cdef int descriptor(self) except -1:
         """The open descriptor of the log file; raises StorageError."""
@@ -96,6 +133,15 @@ cdef class Segment:
         for path in (self.path, self.offsets.path, self.times.path):
             os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644))
         self.created_ms = now_ms
+
+    def discard(self):
+        """Remove the files of a segment that was begun and is not wanted, and the producer state taken for it; those that cannot
+        be removed stay, to be found at start."""
+        for suffix in (".log", ".index", ".timeindex", ".txnindex", ".snapshot"):
+            try:
+                os.unlink(f"{self.directory}/{self.base_offset:020d}{suffix}")
+            except OSError:
+                continue
 
     cdef int close_fd(self) except -1:
         cdef int fd = self.fd
@@ -122,10 +168,42 @@ cdef class Segment:
             self.close_fd()
 
     cdef int64_t start_position(self, int64_t offset) except -1:
-        """Where a search for `offset` may begin: the position of an indexed batch at or before it."""
-        cdef int64_t entry_offset = 0
+        """Where a search for `offset` may begin: the position of an indexed batch at or before it. Raises CorruptSegment where
+        that is not the batch the index says."""
+        cdef BatchHeader header
+        cdef int64_t entry_offset = 0, found = 0
         cdef int64_t position = self.offsets.lookup(offset, &entry_offset)
-        return position if position < self.size else 0
+        if position == 0:
+            return 0
+        if position >= self.size or entry_offset < self.base_offset:
+            raise CorruptSegment(self.path, position, "the index points there")
+        if not self.find_batch(entry_offset, position, self.size, &found, &header) or found != position or (
+            header.base_offset + header.last_offset_delta != entry_offset
+        ):
+            raise CorruptSegment(self.path, position, f"the index says that a batch ends at offset {entry_offset} there")
+        return position
+
+    cdef int64_t checked_start(self, int64_t offset) except -1:
+        try:
+            return self.start_position(offset)
+        except CorruptSegment as error:
+            logger.warning("%s; the index is made again", error)
+        # Reads the headers of the whole segment, on the loop: rare, and bounded by segment.bytes.
+        from broker_cy.storage import recovery
+        recovery.mend_indexes(self)
+        return self.start_position(offset)
+
+    cdef int locate(self, int64_t offset, int64_t* position, BatchHeader* header) except -1:
+        return self.find_batch(offset, self.checked_start(offset), self.size, position, header)
+
+    def indexes_fit(self):
+        """Whether the last entries of the indexes can belong to this segment (a cheap check of damaged or foreign files)."""
+        cdef int64_t count = self.offsets.count()
+        if count > 0:
+            offset, position = self.offsets.entry_at(count - 1)
+            if offset < self.base_offset or not 0 < position < self.size:
+                return False
+        return self.times.count() == 0 or (self.times.last_offset >= self.base_offset and self.times.last_timestamp >= 0)
 
     cdef int find_batch(
         self, int64_t offset, int64_t start, int64_t end, int64_t* position, BatchHeader* header

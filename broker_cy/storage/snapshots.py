@@ -15,6 +15,16 @@ def path_of(directory: str, offset: int) -> str:
     return f"{directory}/{offset:020d}{SUFFIX}"
 
 
+def offsets(directory: str) -> list[int]:
+    """Offsets of the snapshots in a log's directory; raises OSError."""
+    found = []
+    for name in os.listdir(directory):
+        stem = name.removesuffix(SUFFIX)
+        if stem != name and len(stem) == 20 and stem.isdigit():
+            found.append(int(stem))
+    return found
+
+
 def write(directory: str, offset: int, data: bytes, *, sync: bool = False) -> None:
     """Write the snapshot (ProducerState.encode) taken at `offset`; raises OSError."""
     write_atomically(path_of(directory, offset), data, sync=sync)

@@ -1,4 +1,6 @@
-"""The log: what was appended is read back, segments roll as in Kafka, reads keep their limits, a full disk undoes a write."""
+"""The log: what was appended is read back, segments roll as in Kafka, reads keep their limits, a full disk undoes a
+write.
+"""
 
 import errno
 import os
@@ -48,7 +50,9 @@ def test_batches_are_read_back_across_segments(directory):
 
 
 def test_limits_of_a_read(directory):
-    """A consumer sees records above the high watermark, or nothing at all because its limit is below one batch (KIP-74)."""
+    """A consumer sees records above the high watermark, or nothing at all because its limit is below one batch
+    (KIP-74).
+    """
     log = Log.create(directory, "t", 0, LogConfig(), 0)
     for _ in range(10):
         log.append(batch(log.log_end_offset, 2, size=100), 5)

@@ -1,0 +1,216 @@
+"""One data directory (an entry of log.dirs): its lock, `meta.properties`, and the mark of a clean stop."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import os
+import re
+from collections.abc import Callable
+from contextlib import suppress
+from uuid import UUID
+
+from broker_cy.config.properties import parse_properties
+from broker_cy.core import uuid as kafka_uuid
+from broker_cy.storage.atomic import read_whole, sync_directory, write_atomically
+
+META_PROPERTIES = "meta.properties"
+CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
+LOCK = ".lock"
+PARTITION_METADATA = "partition.metadata"
+SMALL_FILE_MAX_BYTES = 64 << 10
+VERSION = "1"
+
+# `<topic>-<partition>`, and what is appended to it: `.<uuid>-delete`, `.<uuid>-stray`, `.<uuid>-future`.
+_PARTITION = re.compile(r"(?P<topic>.+)-(?P<partition>\d{1,10})")
+_MARKED = re.compile(r".+\.[0-9a-f]{32}-(?P<mark>delete|stray|future)")
+
+
+class DataDirectoryError(Exception):
+    """A data directory cannot be used; the message is one line that says what to do."""
+
+
+def parse_partition(name: str) -> tuple[str, int] | None:
+    """(topic, partition) of a directory name; None where it is not that of a partition in use."""
+    found = _PARTITION.fullmatch(name)
+    if found is None or mark_of(name) is not None:
+        return None
+    return found["topic"], int(found["partition"])
+
+
+def mark_of(name: str) -> str | None:
+    """`delete`, `stray` or `future` for the directory of a partition that is not in use, else None."""
+    found = _MARKED.fullmatch(name)
+    return found["mark"] if found else None
+
+
+class DataDirectory:
+    """A data directory that this process has locked. `close` lets it go."""
+
+    def __init__(self, path: str) -> None:
+        self.path = os.path.abspath(path)
+        self.cluster_id = ""
+        self.node_id = -1
+        self.directory_id = kafka_uuid.ZERO
+        self._lock_fd = -1
+
+    def lock(self) -> None:
+        """Make the directory if it is missing, and lock it; raises DataDirectoryError.
+
+        Both kinds of file lock are taken: Kafka's own (fcntl), which a running Kafka holds, and flock, which also tells
+        two brokers of one process apart.
+        """
+        try:
+            os.makedirs(self.path, exist_ok=True)
+            fd = os.open(f"{self.path}/{LOCK}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        except OSError as error:
+            raise DataDirectoryError(
+                f"data directory {self.path} cannot be written ({error.strerror}): mend its rights or choose another"
+            ) from error
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            holder = os.pread(fd, 32, 0).decode(errors="replace").strip()
+            os.close(fd)
+            if error.errno not in (errno.EAGAIN, errno.EACCES):
+                raise DataDirectoryError(f"data directory {self.path} cannot be locked: {error.strerror}") from error
+            by = f" (process {holder})" if holder.isdigit() else ""
+            raise DataDirectoryError(
+                f"data directory {self.path} is in use by another broker{by}: stop it, or choose another log.dirs"
+            ) from None
+        os.ftruncate(fd, 0)
+        os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
+        self._lock_fd = fd
+
+    def close(self) -> None:
+        """Let another process have the directory."""
+        if self._lock_fd >= 0:
+            os.close(self._lock_fd)
+            self._lock_fd = -1
+
+    @property
+    def formatted(self) -> bool:
+        """Whether the directory has a meta.properties."""
+        return os.path.exists(f"{self.path}/{META_PROPERTIES}")
+
+    def read_meta(self) -> None:
+        """Take cluster id, node id and directory id from meta.properties; raises DataDirectoryError."""
+        path = f"{self.path}/{META_PROPERTIES}"
+        try:
+            values = parse_properties(read_whole(path, SMALL_FILE_MAX_BYTES).decode())
+            if values.get("version") != VERSION:
+                raise ValueError(f"version is {values.get('version')!r} and not {VERSION}")
+            self.cluster_id = values["cluster.id"]
+            self.node_id = int(values["node.id"])
+            if "directory.id" in values:
+                self.directory_id = kafka_uuid.from_text(values["directory.id"])
+        except KeyError as error:
+            raise DataDirectoryError(f"{path} has no {error.args[0]}: restore it, or remove the directory") from None
+        except (OSError, ValueError) as error:
+            raise DataDirectoryError(f"{path} cannot be read ({error}): restore it, or remove the directory") from error
+
+    def format(self, cluster_id: str, node_id: int, directory_id: UUID) -> None:
+        """Write meta.properties; raises DataDirectoryError."""
+        values = {
+            "node.id": node_id,
+            "directory.id": kafka_uuid.to_text(directory_id),
+            "version": VERSION,
+            "cluster.id": cluster_id,
+        }
+        text = "#\n" + "".join(f"{name}={value}\n" for name, value in values.items())
+        try:
+            write_atomically(f"{self.path}/{META_PROPERTIES}", text.encode(), sync=True)
+        except OSError as error:
+            raise DataDirectoryError(f"data directory {self.path} cannot be written: {error.strerror}") from error
+        self.cluster_id = cluster_id
+        self.node_id = node_id
+        self.directory_id = directory_id
+
+    # --- clean stop
+
+    def clean_broker_epoch(self) -> int | None:
+        """Broker epoch written by a clean stop, -1 where it is not told; None after an unclean one."""
+        try:
+            data = read_whole(f"{self.path}/{CLEAN_SHUTDOWN}", SMALL_FILE_MAX_BYTES)
+        except (OSError, ValueError):
+            return None
+        try:
+            return int(json.loads(data)["brokerEpoch"])
+        except (ValueError, KeyError, TypeError):
+            return -1
+
+    def mark_clean(self, broker_epoch: int) -> None:
+        """Note that everything is on disk; the last thing a stop does. Raises OSError."""
+        content = json.dumps({"version": 0, "brokerEpoch": broker_epoch}, separators=(",", ":"))
+        write_atomically(f"{self.path}/{CLEAN_SHUTDOWN}", content.encode(), sync=True)
+
+    def unmark_clean(self) -> None:
+        """From now on a stop is unclean until mark_clean; raises OSError."""
+        with suppress(FileNotFoundError):
+            os.unlink(f"{self.path}/{CLEAN_SHUTDOWN}")
+            sync_directory(self.path)
+
+
+def open_directories(
+    paths: list[str],
+    node_id: int,
+    new_cluster_id: Callable[[], str],
+    new_uuid: Callable[[], UUID],
+    cluster_id: str = "",
+) -> list[DataDirectory]:
+    """Lock all data directories and format those that have no meta.properties yet.
+
+    They must agree with each other, with `node_id`, and with `cluster_id` where one is given. Raises
+    DataDirectoryError, with everything unlocked again.
+    """
+    opened: list[DataDirectory] = []
+    try:
+        for path in paths:
+            directory = DataDirectory(path)
+            directory.lock()
+            opened.append(directory)
+        for directory in opened:
+            if not directory.formatted:
+                continue
+            directory.read_meta()
+            if directory.node_id != node_id:
+                raise DataDirectoryError(
+                    f"data directory {directory.path} belongs to node.id {directory.node_id}, this broker is {node_id}"
+                )
+            if cluster_id and directory.cluster_id != cluster_id:
+                raise DataDirectoryError(
+                    f"data directory {directory.path} belongs to cluster {directory.cluster_id}, others to {cluster_id}"
+                )
+            cluster_id = directory.cluster_id
+        for directory in opened:
+            if not directory.formatted:
+                cluster_id = cluster_id or new_cluster_id()
+                directory.format(cluster_id, node_id, new_uuid())
+    except DataDirectoryError:
+        for directory in opened:
+            directory.close()
+        raise
+    return opened
+
+
+def read_topic_id(directory: str) -> UUID | None:
+    """Topic id in a partition's `partition.metadata`, None where there is none; raises ValueError where it is
+    damaged.
+    """
+    path = f"{directory}/{PARTITION_METADATA}"
+    try:
+        text = read_whole(path, SMALL_FILE_MAX_BYTES).decode()
+    except FileNotFoundError:
+        return None
+    values = dict(line.split(": ", 1) for line in text.splitlines() if ": " in line)
+    if values.get("version") != "0" or "topic_id" not in values:
+        raise ValueError(f"{path} is not partition metadata of version 0")
+    return kafka_uuid.from_text(values["topic_id"])
+
+
+def write_topic_id(directory: str, topic_id: UUID) -> None:
+    """Write a partition's `partition.metadata`; raises OSError."""
+    text = f"version: 0\ntopic_id: {kafka_uuid.to_text(topic_id)}"
+    write_atomically(f"{directory}/{PARTITION_METADATA}", text.encode(), sync=False)

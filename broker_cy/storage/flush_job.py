@@ -1,0 +1,48 @@
+"""Bringing what a log has written onto the disk, in a worker thread."""
+
+import os
+from dataclasses import dataclass, field
+
+from broker_cy.storage import disk, snapshots
+from broker_cy.storage.atomic import sync_directory, write_atomically
+
+
+@dataclass(slots=True)
+class FlushJob:
+    """What one log has to bring to disk, copied from it on the loop (Log.begin_flush).
+
+    `run` blocks, and touches files only; then `Log.complete_flush` takes the result on the loop.
+    """
+
+    directory: str
+    end_offset: int
+    # Of the log when the job was made: a truncation meanwhile makes the result worthless.
+    generation: int
+    unflushed_bytes: int
+    paths: list[str] = field(default_factory=list)
+    snapshot: bytes = b""
+    superseded_snapshot: int = -1
+    epochs_path: str = ""
+    epochs: bytes = b""
+    error: OSError | None = None
+
+    def run(self, *, synced: bool = False) -> "FlushJob":
+        """Write producer state and epochs, sync the files and the directory; with `synced` the caller syncs the whole
+        file system afterwards. An OSError is kept in `error`.
+        """
+        try:
+            snapshot = snapshots.path_of(self.directory, self.end_offset)
+            if not os.path.exists(snapshot):
+                write_atomically(snapshot, self.snapshot, sync=False)
+                self.paths.append(snapshot)
+            write_atomically(self.epochs_path, self.epochs, sync=False)
+            self.paths.append(self.epochs_path)
+            if not synced:
+                for path in self.paths:
+                    disk.sync_file(path)
+                sync_directory(self.directory)
+            if self.superseded_snapshot >= 0 and self.superseded_snapshot != self.end_offset:
+                snapshots.remove(self.directory, self.superseded_snapshot)
+        except OSError as error:
+            self.error = error
+        return self

@@ -1,0 +1,173 @@
+"""Bringing the logs of a broker to disk: in a worker while it runs, and all of it when it stops.
+
+How much a crash makes the next start read is bounded: once FLUSH_BYTES were written since the last flush (and
+whenever a segment was completed) a flush runs, and the recovery points that follow from it are checkpointed at once.
+So a start reads at most what was written before and while a flush ran, about 2 * FLUSH_BYTES, however large the logs
+are. The page cache outlives the process, so a killed broker loses nothing; only a power loss can take what was not
+flushed, as in Kafka.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterable
+
+from broker_cy.storage import disk, maintenance, offset_checkpoints
+from broker_cy.storage.checkpoints import TopicPartition
+from broker_cy.storage.data_directory import DataDirectory
+from broker_cy.storage.errors import StorageError
+from broker_cy.storage.flush_job import FlushJob
+from broker_cy.storage.jobs import Jobs
+from broker_cy.storage.log import Log
+from broker_cy.storage.log_slice import LogTotals
+from broker_cy.storage.offset_checkpoints import OffsetCheckpoints
+
+logger = logging.getLogger(__name__)
+
+# Bytes written since the last flush that start one. See the module's docstring for what it bounds.
+FLUSH_BYTES = 256 << 20
+# From this many files on, a stop syncs the file system instead of each file.
+SYNC_FILES_MAX = 64
+
+Pending = list[tuple[Log, FlushJob]]
+
+
+class Flusher:
+    """Flushes the logs in `logs` (the log manager's, by partition) and writes their checkpoints."""
+
+    def __init__(
+        self,
+        logs: dict[TopicPartition, Log],
+        offline: dict[TopicPartition, str],
+        checkpoints: OffsetCheckpoints,
+        totals: LogTotals,
+        jobs: Jobs,
+        flush_bytes: int = FLUSH_BYTES,
+    ) -> None:
+        self.logs = logs
+        self.offline = offline
+        self.checkpoints = checkpoints
+        self.totals = totals
+        self.jobs = jobs
+        self.flush_bytes = flush_bytes
+        self._running = False
+        self._again = False
+
+    @property
+    def is_due(self) -> bool:
+        """Whether so much was written since the last flush that one should start."""
+        return self.totals.unflushed_bytes >= self.flush_bytes and not self._running
+
+    def start(self, logs: Iterable[Log] | None = None) -> None:
+        """Bring `logs` (all by default) to disk in a worker; then their recovery points move and are checkpointed. At
+        most one flush runs at a time; one of everything follows it if it was asked for meanwhile.
+        """
+        if self._running:
+            self._again = True
+            return
+        pending: Pending = []
+        for log in list(self.logs.values()) if logs is None else logs:
+            try:
+                job = maintenance.begin_flush(log)
+            except StorageError as error:
+                logger.warning("%s", error)
+                continue
+            if job is not None:
+                pending.append((log, job))
+        self._running = True
+
+        def work() -> None:
+            for _, job in pending:
+                job.run()
+
+        def done(_: None, error: BaseException | None) -> None:
+            self._running = False
+            if error is not None:
+                logger.warning("flush failed: %s", error)
+                return
+            self._complete(pending)
+            self.write_checkpoints()
+            if self._again:
+                self._again = False
+                self.start()
+
+        self.jobs.run(work, done)
+
+    @staticmethod
+    def _complete(pending: Pending) -> set[str]:
+        """Let the recovery points move; the data directories in which that failed."""
+        failed = set()
+        for log, job in pending:
+            try:
+                maintenance.complete_flush(log, job)
+            except StorageError as error:
+                failed.add(os.path.dirname(log.directory))
+                logger.error("%s", error)
+        return failed
+
+    def write_checkpoints(self, *names: str) -> None:
+        """Write the named checkpoints (all by default) in a worker."""
+        wanted = self.checkpoints.collect(names or offset_checkpoints.ALL, self.logs, self.offline)
+
+        def done(_: None, error: BaseException | None) -> None:
+            if error is not None:
+                logger.warning("cannot write checkpoints: %s", error)
+
+        self.jobs.run(lambda: offset_checkpoints.write(wanted), done)
+
+    def stop(self, directories: list[DataDirectory], broker_epoch: int) -> None:
+        """Bring everything to disk, write checkpoints, close the logs and mark the stop as clean, except in a
+        directory where any of that failed (which is logged). Blocks; nothing may be staged.
+        """
+        failed: set[str] = set()
+        pending: Pending = []
+        for log in self.logs.values():
+            if log.offline is not None:
+                continue
+            try:
+                maintenance.complete_active(log)
+                job = maintenance.begin_flush(log)
+            except (StorageError, OSError) as error:
+                failed.add(os.path.dirname(log.directory))
+                logger.error("cannot complete %s: %s", log.directory, error)
+                continue
+            if job is not None:
+                pending.append((log, job))
+        self._sync(pending)
+        failed |= self._complete(pending)
+        wanted = self.checkpoints.collect(offset_checkpoints.ALL, self.logs, self.offline)
+        for log in self.logs.values():
+            if log.offline is None:
+                try:
+                    maintenance.close(log)
+                except (StorageError, OSError) as error:
+                    failed.add(os.path.dirname(log.directory))
+                    logger.error("cannot close %s: %s", log.directory, error)
+        try:
+            offset_checkpoints.write(wanted)
+        except OSError as error:
+            logger.error("cannot write checkpoints: %s", error)
+            return
+        for directory in directories:
+            if directory.path not in failed:
+                try:
+                    directory.mark_clean(broker_epoch)
+                except OSError as error:
+                    logger.error("cannot mark the stop of %s as clean: %s", directory.path, error)
+
+    @staticmethod
+    def _sync(pending: Pending) -> None:
+        """Run the jobs; with many files the whole file system is synced once instead of each of them."""
+        whole = sum(len(job.paths) for _, job in pending) > SYNC_FILES_MAX
+        for _, job in pending:
+            job.run(synced=whole)
+        if not whole:
+            return
+        for root in {os.path.dirname(log.directory) for log, _ in pending}:
+            try:
+                disk.sync_filesystem(root)
+            except OSError as error:
+                for log, job in pending:
+                    if os.path.dirname(log.directory) == root:
+                        job.error = error

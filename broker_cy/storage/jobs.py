@@ -1,0 +1,43 @@
+"""How storage gets work done off the loop: the server hands in an object of this form."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol, TypeVar
+
+T = TypeVar("T")
+
+
+class Jobs(Protocol):
+    """Worker threads and timers."""
+
+    def run(self, work: Callable[[], T], done: Callable[[T | None, BaseException | None], None]) -> None:
+        """Call `work` in a worker thread, then `done(result, None)` or `done(None, error)` on the loop."""
+
+    def later(self, delay_ms: int, callback: Callable[[], None]) -> None:
+        """Call `callback` on the loop after a delay; not at all once the broker has stopped."""
+
+
+class InlineJobs:
+    """Does everything at once in the caller's thread, and keeps what is due later: for tools and tests."""
+
+    def __init__(self) -> None:
+        self.due: list[tuple[int, Callable[[], None]]] = []
+
+    def run(self, work: Callable[[], T], done: Callable[[T | None, BaseException | None], None]) -> None:
+        """Call `work` now and `done` with its result."""
+        try:
+            result = work()
+        except Exception as error:
+            done(None, error)
+        else:
+            done(result, None)
+
+    def later(self, delay_ms: int, callback: Callable[[], None]) -> None:
+        """Keep the callback in `due`."""
+        self.due.append((delay_ms, callback))
+
+    def run_due(self) -> None:
+        """Call everything that was kept."""
+        while self.due:
+            self.due.pop(0)[1]()

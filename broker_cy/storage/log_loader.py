@@ -1,0 +1,258 @@
+"""Making a Log of a partition's directory: what Kafka's LogLoader does, but reading only past the recovery point.
+
+After an unclean stop everything before the recovery point is taken to be good. From there on each batch is checked;
+the first that is not whole ends the log if it lies in the last segment that holds anything, and takes the partition
+offline if it lies before (what follows it may have been acknowledged, so nothing is deleted).
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from dataclasses import dataclass
+
+from broker_cy.storage import maintenance, recovery
+from broker_cy.storage.atomic import sync_directory
+from broker_cy.storage.epochs import LeaderEpochs
+from broker_cy.storage.errors import CorruptSegment
+from broker_cy.storage.log import Log
+from broker_cy.storage.log_config import LogConfig
+from broker_cy.storage.log_slice import LogTotals
+from broker_cy.storage.producer_state import ProducerState
+from broker_cy.storage.segment import OpenFiles, Segment
+
+logger = logging.getLogger(__name__)
+
+NEVER = (1 << 63) - 1
+DIGITS = 20
+
+
+@dataclass(slots=True, frozen=True)
+class LoadContext:
+    """What loading needs to know beside the directory: of the broker, not of one log."""
+
+    open_files: OpenFiles
+    totals: LogTotals
+    clean: bool
+    now_ms: int
+    producer_expiration_ms: int
+
+
+class LogFiles:
+    """Names and sizes found in a partition's directory, after left-overs of an interrupted operation are gone."""
+
+    def __init__(self, directory: str) -> None:
+        self.directory = directory
+        self.log_sizes: dict[int, int] = {}
+        self.index_sizes: dict[int, int] = {}
+        self.time_index_sizes: dict[int, int] = {}
+        self.has_snapshots = False
+        swaps = self._scan()
+        if swaps:
+            self._finish_swap(swaps)
+            self.log_sizes.clear()
+            self.index_sizes.clear()
+            self.time_index_sizes.clear()
+            self._scan()
+        for base in (self.index_sizes.keys() | self.time_index_sizes.keys()) - self.log_sizes.keys():
+            logger.warning("%s has an index at offset %d and no log file for it: removed", directory, base)
+            for suffix in (".index", ".timeindex"):
+                _unlink(f"{directory}/{base:020d}{suffix}")
+
+    def _scan(self) -> list[str]:
+        """Note the files, remove those of interrupted operations, and return the names of segments that wait to be
+        swapped in.
+        """
+        by_suffix = {".log": self.log_sizes, ".index": self.index_sizes, ".timeindex": self.time_index_sizes}
+        swaps = []
+        cleaned = NEVER
+        with os.scandir(self.directory) as entries:
+            for entry in entries:
+                name = entry.name
+                stem = name[:DIGITS]
+                if not stem.isdigit() or len(stem) < DIGITS:
+                    if name.endswith(".tmp"):
+                        _unlink(entry.path)
+                    continue
+                suffix = name[DIGITS:]
+                if suffix in by_suffix:
+                    by_suffix[suffix][int(stem)] = entry.stat().st_size
+                elif suffix == ".snapshot":
+                    self.has_snapshots = True
+                elif suffix.endswith(".swap"):
+                    swaps.append(name)
+                elif suffix.endswith(".cleaned"):
+                    cleaned = min(cleaned, int(stem))
+                    _unlink(entry.path)
+                elif suffix.endswith((".deleted", ".tmp")) and ".checkpoint" not in suffix:
+                    _unlink(entry.path)
+        # A swap file at or above an unfinished cleaned one belongs to a split that did not complete.
+        for name in [name for name in swaps if int(name[:DIGITS]) >= cleaned]:
+            _unlink(f"{self.directory}/{name}")
+            swaps.remove(name)
+        return swaps
+
+    def _finish_swap(self, swaps: list[str]) -> None:
+        """Put segments in place that compaction had completed when the broker stopped, and remove those they
+        replace.
+        """
+        lowest, highest = NEVER, -1
+        for name in swaps:
+            if name[DIGITS:] == ".log.swap":
+                size = os.path.getsize(f"{self.directory}/{name}")
+                base = int(name[:DIGITS])
+                lowest = min(lowest, base)
+                highest = max(highest, recovery.next_offset_of_file(f"{self.directory}/{name}", base, size))
+        for name in os.listdir(self.directory):
+            if name[:DIGITS].isdigit() and not name.endswith(".swap") and lowest <= int(name[:DIGITS]) < highest:
+                logger.info("%s/%s was replaced by compaction: removed", self.directory, name)
+                _unlink(f"{self.directory}/{name}")
+        for name in swaps:
+            os.replace(f"{self.directory}/{name}", f"{self.directory}/{name.removesuffix('.swap')}")
+        sync_directory(self.directory)
+
+
+def _unlink(path: str) -> None:
+    try:
+        os.unlink(path)
+    except FileNotFoundError:
+        return
+
+
+def load_log(
+    directory: str,
+    topic: str,
+    partition: int,
+    config: LogConfig,
+    recovery_point: int,
+    log_start_offset: int,
+    context: LoadContext,
+) -> Log:
+    """Load the log in `directory`. `recovery_point` and `log_start_offset` are those of the data directory's
+    checkpoints (0 where they have none). Raises CorruptSegment and StorageError where the partition cannot be served,
+    OSError.
+    """
+    files = LogFiles(directory)
+    bases = sorted(files.log_sizes)
+    interval = config.index_interval_bytes
+    segments = [
+        Segment(directory, base, context.open_files, files.log_sizes[base], True, context.now_ms, interval)
+        for base in bases
+    ]
+    epochs, epochs_known = _load_epochs(directory)
+    if not segments:
+        segments = [Segment(directory, log_start_offset, context.open_files, 0, False, context.now_ms, interval)]
+        segments[0].create(context.now_ms)
+    check_from = NEVER if context.clean else recovery_point
+    end_offset = _recover(segments, files, config, check_from, epochs)
+    if end_offset < log_start_offset:
+        logger.warning(
+            "%s ends at offset %d, below its start offset %d: begun anew there", directory, end_offset, log_start_offset
+        )
+        for segment in segments:
+            segment.close()
+            maintenance.remove_segment(directory, segment.base_offset)
+        segments = [Segment(directory, log_start_offset, context.open_files, 0, False, context.now_ms, interval)]
+        segments[0].create(context.now_ms)
+        end_offset = log_start_offset
+        epochs = LeaderEpochs(directory)
+    start_offset = max(log_start_offset, segments[0].base_offset)
+    if not epochs_known:
+        epochs = recovery.find_epochs(directory, segments)
+    changed = epochs.truncate_from_end(end_offset)
+    if epochs.truncate_from_start(start_offset) or changed or not epochs_known:
+        epochs.write()
+    log = Log(
+        directory,
+        topic,
+        partition,
+        config,
+        segments,
+        start_offset,
+        end_offset,
+        end_offset if context.clean else max(min(recovery_point, end_offset), start_offset),
+        ProducerState(directory, f"{topic}-{partition}"),
+        epochs,
+        context.open_files,
+        context.totals,
+    )
+    if context.clean and not files.has_snapshots:
+        # Kafka does not read a whole log for the state of producers that a clean stop left none of.
+        log.producers.clear(end_offset)
+    else:
+        maintenance.reload_producers(log, context.now_ms, context.producer_expiration_ms)
+    return log
+
+
+def _load_epochs(directory: str) -> tuple[LeaderEpochs, bool]:
+    """Leader epochs, and whether their file was good."""
+    try:
+        return LeaderEpochs.load(directory), True
+    except ValueError as error:
+        logger.warning("%s: found again from the batches", error)
+        return LeaderEpochs(directory), False
+
+
+def _recover(segments: list[Segment], files: LogFiles, config: LogConfig, check_from: int, epochs: LeaderEpochs) -> int:
+    """Check what lies at or after `check_from`, mend the indexes; the offset at which the log ends.
+
+    Empty segments behind the one that the log turns out to end in are removed from `segments`.
+    """
+    last = max((i for i, segment in enumerate(segments) if segment.size > 0), default=0)
+    for number, segment in enumerate(segments):
+        following = segments[number + 1].base_offset if number + 1 < len(segments) else NEVER
+        if following > check_from:
+            problem = _check(segment, number == last, check_from, config, epochs)
+            if problem:
+                for empty in segments[number + 1 :]:
+                    maintenance.remove_segment(empty.directory, empty.base_offset)
+                del segments[number + 1 :]
+                break
+        elif _index_is_wrong(segment, files, config):
+            logger.warning("the index of %s is missing or wrong: rebuilt", segment.path)
+            result = recovery.rebuild_indexes(segment, 0, NEVER, config.index_interval_bytes)
+            if result.problem is not None:
+                raise CorruptSegment(segment.path, result.position, result.problem)
+    tail = segments[-1]
+    result = recovery.next_offset(tail)
+    if result.problem is not None and check_from == NEVER:
+        # The stop was clean, and the last batch is not whole or the index points into nowhere: look at all of it.
+        _check(tail, True, tail.base_offset, config, epochs)
+        result = recovery.next_offset(tail)
+    if result.problem is not None:
+        raise CorruptSegment(tail.path, result.position, result.problem)
+    return max(result.next_offset, tail.base_offset)
+
+
+def _check(segment: Segment, is_last: bool, check_from: int, config: LogConfig, epochs: LeaderEpochs) -> bool:
+    """Check one segment from offset `check_from` on; says whether its end had to be cut off. Raises CorruptSegment
+    where that is not allowed, since other segments with data follow.
+    """
+    size = segment.size
+    result = recovery.rebuild_indexes(segment, check_from, check_from, config.index_interval_bytes, epochs)
+    if result.problem is None:
+        return False
+    if not is_last:
+        raise CorruptSegment(segment.path, result.position, result.problem)
+    logger.warning(
+        "%s: cut off %d bytes from byte %d on, the log ends at offset %d: %s",
+        segment.path,
+        size - result.position,
+        result.position,
+        result.next_offset,
+        result.problem,
+    )
+    recovery.cut(segment, result.position)
+    return True
+
+
+def _index_is_wrong(segment: Segment, files: LogFiles, config: LogConfig) -> bool:
+    """Whether an index is missing, has a partial entry, or points behind the end of the segment."""
+    size = files.index_sizes.get(segment.base_offset)
+    time_size = files.time_index_sizes.get(segment.base_offset)
+    if size is None or time_size is None or size % 8 or time_size % 12:
+        return segment.size > 0 or size is not None
+    if size == 0:
+        # No entry is right only for a segment shorter than one interval, or of one batch.
+        return False
+    return not segment.indexes_fit()

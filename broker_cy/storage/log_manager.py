@@ -1,0 +1,347 @@
+"""All logs of a broker: loading and recovery, creation and deletion, periodic work, the clean stop."""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from uuid import UUID, uuid5
+
+from broker_cy.storage import checkpoints, maintenance, recovery
+from broker_cy.storage.atomic import sync_directory
+from broker_cy.storage.checkpoints import TopicPartition
+from broker_cy.storage.data_directory import (
+    DataDirectory,
+    DataDirectoryError,
+    mark_of,
+    parse_partition,
+    read_topic_id,
+    write_topic_id,
+)
+from broker_cy.storage.errors import StorageError
+from broker_cy.storage.flusher import FLUSH_BYTES, Flusher
+from broker_cy.storage.jobs import Jobs
+from broker_cy.storage.log import Log
+from broker_cy.storage.log_config import LogConfig
+from broker_cy.storage.log_loader import LoadContext, load_log
+from broker_cy.storage.log_slice import LogTotals
+from broker_cy.storage.offset_checkpoints import METADATA_TOPIC, OffsetCheckpoints
+from broker_cy.storage.segment import OpenFiles
+
+logger = logging.getLogger(__name__)
+
+NO_TOPIC_ID = UUID(int=0)
+
+
+@dataclass(slots=True, frozen=True)
+class StorageSettings:
+    """Broker settings that storage acts on; Kafka's names with units."""
+
+    open_files_max: int = 4096
+    checkpoint_interval_ms: int = 60_000
+    retention_check_interval_ms: int = 300_000
+    producer_id_expiration_ms: int = 86_400_000
+    producer_id_expiration_check_interval_ms: int = 600_000
+    flush_bytes: int = FLUSH_BYTES
+
+
+class LogManager:
+    """Logs by (topic, partition). Everything but what `jobs` runs is called on the loop's thread."""
+
+    def __init__(self, directories: list[DataDirectory], settings: StorageSettings, jobs: Jobs) -> None:
+        self.data_directories = directories
+        self.settings = settings
+        self.jobs = jobs
+        self.logs: dict[TopicPartition, Log] = {}
+        self.topic_ids: dict[TopicPartition, UUID] = {}
+        # Partitions that cannot be served, and why.
+        self.offline: dict[TopicPartition, str] = {}
+        self.checkpoints = OffsetCheckpoints([directory.path for directory in directories])
+        self.clean = {directory.path: directory.clean_broker_epoch() is not None for directory in directories}
+        self.open_files = OpenFiles(settings.open_files_max)
+        self.totals = LogTotals()
+        self.flusher = Flusher(
+            self.logs, self.offline, self.checkpoints, self.totals, jobs, flush_bytes=settings.flush_bytes
+        )
+        self._last_checkpoint_ms = -1
+        self._last_retention_ms = -1
+        self._last_expiry_ms = -1
+
+    @property
+    def directories(self) -> list[str]:
+        """Paths of the data directories."""
+        return [directory.path for directory in self.data_directories]
+
+    @property
+    def was_clean(self) -> bool:
+        """Whether the last stop was a clean one, in every directory."""
+        return all(self.clean.values())
+
+    @property
+    def high_watermarks(self) -> dict[TopicPartition, int]:
+        """High watermarks by partition, as last checkpointed."""
+        return self.checkpoints.high_watermarks
+
+    def get(self, topic: str, partition: int) -> Log | None:
+        """The log of a partition; None where there is none or it is offline (see `offline`)."""
+        return self.logs.get((topic, partition))
+
+    # --- loading
+
+    def load_metadata_log(self, config: LogConfig, now_ms: int, directory: str | None = None) -> Log:
+        """Load or create the log of the metadata quorum, in `directory` (metadata.log.dir; a data directory, the
+        first by default). Raises StorageError, OSError.
+        """
+        root = directory if directory is not None else self.data_directories[0].path
+        path = f"{root}/{METADATA_TOPIC}-0"
+        if not os.path.isdir(path):
+            log = Log.create(path, METADATA_TOPIC, 0, config, now_ms, self.open_files, self.totals)
+            self._sync_later(root)
+        else:
+            log = load_log(path, METADATA_TOPIC, 0, config, 0, 0, self._context(root, now_ms))
+        self.logs[METADATA_TOPIC, 0] = log
+        return log
+
+    def _context(self, root: str, now_ms: int) -> LoadContext:
+        return LoadContext(
+            self.open_files,
+            self.totals,
+            self.clean.get(root, False),
+            now_ms,
+            self.settings.producer_id_expiration_ms,
+        )
+
+    def load(self, config_of: Callable[[str], LogConfig], now_ms: int) -> None:
+        """Load all logs of the data directories, recovering them where the last stop was unclean. A partition that
+        cannot be served goes to `offline`; the others are not touched by that. Raises OSError where a directory
+        cannot be read.
+        """
+        configs: dict[str, LogConfig] = {}
+        for data_directory in self.data_directories:
+            context = self._context(data_directory.path, now_ms)
+            for name in sorted(os.listdir(data_directory.path)):
+                path = f"{data_directory.path}/{name}"
+                mark = mark_of(name)
+                if mark == "delete":
+                    self._remove_later(path, 0)
+                elif mark is not None:
+                    logger.warning("%s is left alone: it is the %s copy of a partition", path, mark)
+                key = parse_partition(name)
+                if key is None or key[0] == METADATA_TOPIC or not os.path.isdir(path):
+                    continue
+                if key in self.logs or key in self.offline:
+                    raise DataDirectoryError(
+                        f"partition {key[0]}-{key[1]} is in {path} and in another data directory: remove one of them"
+                    )
+                if key[0] not in configs:
+                    configs[key[0]] = config_of(key[0])
+                self._load_one(key, path, configs[key[0]], context)
+            data_directory.unmark_clean()
+
+    def _load_one(self, key: TopicPartition, path: str, config: LogConfig, context: LoadContext) -> None:
+        try:
+            log = load_log(
+                path,
+                key[0],
+                key[1],
+                config,
+                self.checkpoints.recovery_points.get(key, 0),
+                self.checkpoints.log_starts.get(key, 0),
+                context,
+            )
+            topic_id = read_topic_id(path)
+        except (StorageError, OSError, ValueError) as error:
+            logger.error("partition %s-%d is offline: %s", key[0], key[1], error)
+            self.offline[key] = str(error)
+            return
+        self.logs[key] = log
+        if topic_id is not None:
+            self.topic_ids[key] = topic_id
+
+    # --- partitions come and go
+
+    def create(self, topic: str, partition: int, topic_id: UUID, config: LogConfig, now_ms: int) -> Log:
+        """Make a new, empty log in the data directory that holds the fewest; raises StorageError, or ValueError where
+        it exists.
+        """
+        key = (topic, partition)
+        if key in self.logs or key in self.offline:
+            raise ValueError(f"partition {topic}-{partition} exists")
+        held = dict.fromkeys(self.directories, 0)
+        for log in self.logs.values():
+            root = os.path.dirname(log.directory)
+            held[root] = held.get(root, 0) + 1
+        root = min(self.directories, key=lambda path: held[path])
+        try:
+            log = Log.create(
+                f"{root}/{topic}-{partition}", topic, partition, config, now_ms, self.open_files, self.totals
+            )
+            write_topic_id(log.directory, topic_id)
+        except OSError as error:
+            raise StorageError(f"cannot create {root}/{topic}-{partition}: {error.strerror}") from error
+        self.logs[key] = log
+        self.topic_ids[key] = topic_id
+        return log
+
+    def delete(self, topic: str, partition: int) -> None:
+        """Take a partition away: its directory is renamed at once and removed after file.delete.delay.ms. Nothing
+        happens where there is none. Raises StorageError.
+        """
+        key = (topic, partition)
+        log = self.logs.pop(key, None)
+        reason = self.offline.pop(key, None)
+        topic_id = self.topic_ids.pop(key, NO_TOPIC_ID)
+        self.checkpoints.forget(key)
+        if log is not None:
+            maintenance.mark_closed(log)
+            self._rename_away(log.directory, "delete", topic_id, log.config.file_delete_delay_ms)
+        elif reason is not None:
+            for root in self.directories:
+                self._rename_away(f"{root}/{topic}-{partition}", "delete", topic_id, 0)
+
+    def mark_stray(self, topic: str, partition: int) -> None:
+        """Set a partition aside that the metadata does not know: its directory is renamed and kept. Raises
+        StorageError.
+        """
+        key = (topic, partition)
+        log = self.logs.pop(key, None)
+        topic_id = self.topic_ids.pop(key, NO_TOPIC_ID)
+        if log is not None:
+            maintenance.mark_closed(log)
+            logger.warning("%s belongs to no topic: set aside as -stray", log.directory)
+            self._rename_away(log.directory, "stray", topic_id, -1)
+
+    def _rename_away(self, path: str, mark: str, topic_id: UUID, delay_ms: int) -> None:
+        """Rename a partition's directory to `<name>.<uuid>-<mark>`; with a delay of at least 0 remove it after that."""
+        if not os.path.isdir(path):
+            return
+        # One name per life of the partition; a second deletion of the same one finds the name free or in removal.
+        unique = uuid5(topic_id, path).hex
+        # Kafka keeps such names below 255 bytes by cutting the topic.
+        name = os.path.basename(path)[: 255 - len(f".{unique}-{mark}")]
+        target = f"{os.path.dirname(path)}/{name}.{unique}-{mark}"
+        try:
+            if os.path.isdir(target):
+                shutil.rmtree(target)
+            os.rename(path, target)
+        except OSError as error:
+            raise StorageError(f"cannot rename {path}: {error.strerror}") from error
+        if delay_ms >= 0:
+            self._remove_later(target, delay_ms)
+
+    def _remove_later(self, path: str, delay_ms: int) -> None:
+        """Remove a directory in a worker after a delay."""
+        self.jobs.later(delay_ms, lambda: self.jobs.run(lambda: shutil.rmtree(path), self._noted(path)))
+
+    def _unlink_later(self, paths: list[str], delay_ms: int) -> None:
+        def unlink() -> None:
+            for path in paths:
+                if os.path.exists(path):
+                    os.unlink(path)
+
+        if paths:
+            self.jobs.later(delay_ms, lambda: self.jobs.run(unlink, self._noted(paths[0])))
+
+    def _sync_later(self, path: str) -> None:
+        self.jobs.run(lambda: sync_directory(path), self._noted(path))
+
+    @staticmethod
+    def _noted(path: str) -> Callable[[None, BaseException | None], None]:
+        """What to do when background work on `path` is done: nothing, or say that it failed."""
+
+        def done(_: None, error: BaseException | None) -> None:
+            if error is not None and not isinstance(error, FileNotFoundError):
+                logger.warning("background work on %s failed: %s", path, error)
+
+        return done
+
+    # --- old records
+
+    def delete_records_before(self, log: Log, offset: int, now_ms: int | None = None) -> None:
+        """Move a log's start offset (KIP-107); segments before it go after file.delete.delay.ms. Raises
+        OffsetOutOfRange, StorageError.
+        """
+        try:
+            paths = maintenance.delete_records_before(
+                log, offset, now_ms if now_ms is not None else max(log.last_append_ms, 0)
+            )
+        except OSError as error:
+            raise StorageError(f"cannot delete records of {log.directory}: {error.strerror}") from error
+        self._unlink_later(paths, log.config.file_delete_delay_ms)
+        self.flusher.write_checkpoints(checkpoints.LOG_START_OFFSETS)
+
+    def apply_retention(self, now_ms: int, high_watermark_of: Callable[[str, int], int]) -> None:
+        """Delete segments by retention.ms and retention.bytes."""
+        for (topic, partition), log in list(self.logs.items()):
+            if topic == METADATA_TOPIC or log.offline is not None or log.staged_batches:
+                continue
+            try:
+                start = maintenance.retention_start_offset(log, high_watermark_of(topic, partition), now_ms)
+                if start > log.log_start_offset:
+                    logger.info("%s: deleted by retention up to offset %d", log.directory, start)
+                    self.delete_records_before(log, start, now_ms)
+            except (StorageError, OSError) as error:
+                logger.warning("retention of %s failed: %s", log.directory, error)
+
+    # --- periodic work
+
+    def tick(self, now_ms: int, high_watermark_of: Callable[[str, int], int]) -> None:
+        """What is due: flush, checkpoints, producer expiry, retention. Cheap when nothing is; to be called about once a
+        second, and whenever `flusher.is_due`.
+        """
+        settings = self.settings
+        if self._last_checkpoint_ms < 0:
+            self._last_checkpoint_ms = self._last_retention_ms = self._last_expiry_ms = now_ms
+        if now_ms - self._last_checkpoint_ms >= settings.checkpoint_interval_ms:
+            self._last_checkpoint_ms = now_ms
+            for key in self.logs:
+                self.high_watermarks[key] = high_watermark_of(*key)
+            self.flusher.start()
+        elif self.flusher.is_due:
+            self.flusher.start()
+        else:
+            due = [log for log in self.logs.values() if log.needs_flush(now_ms)]
+            if due:
+                self.flusher.start(due)
+        if now_ms - self._last_expiry_ms >= settings.producer_id_expiration_check_interval_ms:
+            self._last_expiry_ms = now_ms
+            for log in self.logs.values():
+                log.producers.expire(now_ms, settings.producer_id_expiration_ms)
+        if now_ms - self._last_retention_ms >= settings.retention_check_interval_ms:
+            self._last_retention_ms = now_ms
+            self.apply_retention(now_ms, high_watermark_of)
+
+    def close(self, high_watermark_of: Callable[[str, int], int], broker_epoch: int = -1) -> None:
+        """Stop cleanly: everything on disk, checkpoints and marks written, directories unlocked. Blocks; nothing may be
+        staged.
+        """
+        for key in self.logs:
+            self.high_watermarks[key] = high_watermark_of(*key)
+        self.flusher.stop(self.data_directories, broker_epoch)
+        for directory in self.data_directories:
+            directory.close()
+
+    # --- verification
+
+    def verify_later(self, log: Log) -> None:
+        """Check every batch of a log's completed segments in a worker; the log goes offline where one is damaged. For
+        logs of an unclean stop, whose recovery does not read what lies below the recovery point.
+        """
+        parts = [(segment.path, segment.base_offset, segment.size) for segment in log.segments[:-1]]
+
+        def work() -> BaseException | None:
+            for path, base_offset, size in parts:
+                damage = recovery.verify_file(path, base_offset, size)
+                if damage is not None:
+                    return damage
+            return None
+
+        def done(damage: BaseException | None, error: BaseException | None) -> None:
+            if damage is not None:
+                log.mark_offline(str(damage))
+            elif error is not None and not isinstance(error, FileNotFoundError):
+                logger.warning("cannot verify %s: %s", log.directory, error)
+
+        self.jobs.run(work, done)

@@ -1,0 +1,14 @@
+from libc.stdint cimport int64_t
+
+# Bytes of one segment file: [position, position + size). Holds the segment, so that the descriptor stays open and the bytes stay
+# readable even if the segment is deleted meanwhile. Released when the object dies.
+cdef class LogSlice:
+    cdef readonly int fd
+    cdef readonly int64_t position
+    cdef readonly Py_ssize_t size
+    cdef readonly object segment
+    cdef readonly int64_t first_offset          # base offset of the first batch in it
+
+# Counters that all logs of a broker share.
+cdef class LogTotals:
+    cdef public int64_t unflushed_bytes         # written and not yet known to be on disk

@@ -1,0 +1,29 @@
+"""A part of a segment file, to be sent from there."""
+
+import os
+
+from broker_cy.storage.segment cimport Segment
+
+from broker_cy.storage.errors import StorageError
+
+
+cdef class LogSlice:
+    """`size` bytes of a segment file at `position`, readable through `fd` while this object lives."""
+
+    def __dealloc__(self):
+        if self.segment is not None:
+            (<Segment>self.segment).unpin()
+
+    def read(self):
+        """The bytes, copied; raises StorageError."""
+        data = os.pread(self.fd, self.size, self.position)
+        if len(data) != self.size:
+            raise StorageError(f"{self.segment.path} ends before byte {self.position + self.size}")
+        return data
+
+    def __repr__(self):
+        return f"LogSlice({self.segment!r}, position={self.position}, size={self.size}, first_offset={self.first_offset})"
+
+
+cdef class LogTotals:
+    """Counters that all logs of a broker share."""

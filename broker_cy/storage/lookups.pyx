@@ -1,0 +1,115 @@
+"""Finding offsets: by timestamp, by largest timestamp (KIP-734), and the aborted transactions of a range."""
+
+import os
+
+from libc.stdint cimport int32_t, int64_t
+
+from broker_cy.core.cursor cimport Cursor
+from broker_cy.storage.log cimport Log
+from broker_cy.storage.segment cimport Segment
+from broker_cy.wire.batch cimport (
+    ATTRIBUTE_CODEC_MASK, ATTRIBUTE_LOG_APPEND_TIME, BATCH_HEADER_BYTES, BATCH_OVERHEAD_BYTES, BatchHeader
+)
+
+from broker_cy.core.errors import WireError
+from broker_cy.storage import txn_index
+from broker_cy.storage.errors import CorruptSegment
+from broker_cy.wire.compression import CorruptPayload, PayloadTooLarge, decompress, decompressed_limit
+
+
+cdef object first_record_from(Segment segment, int64_t position, BatchHeader* header, int64_t timestamp, int64_t from_offset):
+    """(timestamp, offset) of the first record of a batch with at least that timestamp and offset; None where there is none.
+
+    Reads and decompresses the batch, unless its records all have the timestamp of the append.
+    """
+    cdef Cursor cursor
+    cdef int64_t record_timestamp, offset
+    cdef int32_t _i, length
+    cdef Py_ssize_t end
+    if header.attributes & ATTRIBUTE_LOG_APPEND_TIME:
+        if header.max_timestamp < timestamp:
+            return None
+        return header.max_timestamp, max(header.base_offset, from_offset)
+    size = header.length + BATCH_OVERHEAD_BYTES
+    data = os.pread(segment.descriptor(), size, position)
+    payload = memoryview(data)[BATCH_HEADER_BYTES:]
+    codec = header.attributes & ATTRIBUTE_CODEC_MASK
+    try:
+        if codec:
+            payload = decompress(codec, payload, decompressed_limit(len(payload)))
+        cursor = Cursor(payload)
+        for _i in range(header.count):
+            length = cursor.varint()
+            end = cursor.position() + length
+            cursor.i8()
+            record_timestamp = header.base_timestamp + cursor.varlong()
+            offset = header.base_offset + cursor.varint()
+            if record_timestamp >= timestamp and offset >= from_offset:
+                return record_timestamp, offset
+            cursor.take(end - cursor.position())
+    except (WireError, CorruptPayload, PayloadTooLarge) as error:
+        raise CorruptSegment(segment.path, position, f"records of the batch at offset {header.base_offset}: {error}") from error
+    return None
+
+
+def offset_for_timestamp(Log log not None, int64_t timestamp):
+    """(timestamp, offset) of the first record with at least this timestamp, among what is written and not below the log start
+    offset; None where there is none. Raises StorageError."""
+    cdef Segment segment
+    cdef BatchHeader header
+    cdef int64_t position, offset, entry_timestamp = 0
+    for segment in log.segments:
+        segment.ensure_timestamps()
+        if segment.max_timestamp < timestamp:
+            continue
+        offset = segment.times.lookup(timestamp, &entry_timestamp)
+        if offset < log.log_start_offset:
+            offset = log.log_start_offset
+        position = segment.checked_start(offset)
+        while segment.find_batch(log.log_start_offset, position, segment.size, &position, &header):
+            if header.max_timestamp >= timestamp:
+                found = first_record_from(segment, position, &header, timestamp, log.log_start_offset)
+                if found is not None:
+                    return found
+            position += header.length + BATCH_OVERHEAD_BYTES
+    return None
+
+
+def max_timestamp(Log log not None):
+    """(timestamp, offset) of the first record with the largest timestamp of what is written; None where no record has a
+    timestamp. Raises StorageError."""
+    cdef Segment segment, best = None
+    cdef BatchHeader header
+    cdef int64_t position = 0
+    for segment in log.segments:
+        segment.ensure_timestamps()
+        if segment.size > 0 and (best is None or segment.max_timestamp > best.max_timestamp):
+            best = segment
+    if best is None or best.max_timestamp < 0:
+        return None
+    position = best.checked_start(best.max_timestamp_offset)
+    while best.find_batch(log.log_start_offset, position, best.size, &position, &header):
+        if header.max_timestamp == best.max_timestamp:
+            return first_record_from(best, position, &header, header.max_timestamp, log.log_start_offset)
+        position += header.length + BATCH_OVERHEAD_BYTES
+    return None
+
+
+def aborted_transactions(Log log not None, int64_t offset, int64_t end_offset):
+    """[(producer id, first offset)] of aborted transactions that overlap [offset, end_offset), for read_committed readers.
+
+    Raises OSError, ValueError where a transaction index cannot be read.
+    """
+    cdef Segment segment
+    cdef Py_ssize_t number
+    found = []
+    # The marker of a transaction may lie in a segment behind end_offset, so all later ones are asked, until an entry says that
+    # everything before end_offset was decided.
+    for number in range(log.segment_number(offset), len(log.segments)):
+        segment = <Segment>log.segments[number]
+        for producer_id, first, last, stable in txn_index.read(segment.directory, segment.base_offset):
+            if last >= offset and first < end_offset:
+                found.append((producer_id, first))
+            if stable >= end_offset:
+                return found
+    return found

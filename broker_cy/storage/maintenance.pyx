@@ -1,0 +1,311 @@
+"""What happens to a log outside of the data path: truncation, deletion of old records, flushing, closing."""
+
+import logging
+import os
+
+from libc.stdint cimport int64_t
+
+from broker_cy.storage.log cimport Log
+from broker_cy.storage.log_config cimport LogConfig
+from broker_cy.storage.segment cimport Segment
+from broker_cy.wire.batch cimport BatchHeader
+
+from broker_cy.core.errors import WireError
+from broker_cy.storage import epochs as epochs_module
+from broker_cy.storage import recovery, snapshots, txn_index
+from broker_cy.storage.atomic import read_whole
+from broker_cy.storage.checkpoints import encode_pairs
+from broker_cy.storage.errors import OffsetOutOfRange, StorageError
+from broker_cy.storage.flush_job import FlushJob
+
+logger = logging.getLogger(__name__)
+
+DELETED = ".deleted"
+SEGMENT_SUFFIXES = (".log", ".index", ".timeindex", ".txnindex", ".snapshot")
+
+
+cdef int refuse_staged(Log log) except -1:
+    if log.staged_batches > 0:
+        raise RuntimeError(f"{log!r} has staged batches")
+    return 0
+
+
+# --- producer state
+
+
+def reload_producers(Log log not None, int64_t now_ms, int64_t expiration_ms):
+    """Producer state at the log end offset: the newest usable snapshot, and the batches after it. Snapshots that are damaged or
+    lie outside of the log are removed. Raises OSError, StorageError."""
+    cdef Segment segment
+    log.producers.clear(log.log_start_offset)
+    for offset in sorted(snapshots.offsets(log.directory), reverse=True):
+        if offset > log.written_end_offset:
+            snapshots.remove(log.directory, offset)
+            continue
+        if offset < log.log_start_offset:
+            break
+        try:
+            log.producers.load(
+                read_whole(snapshots.path_of(log.directory, offset), snapshots.SIZE_MAX_BYTES), offset, now_ms, expiration_ms
+            )
+            break
+        except (WireError, ValueError) as error:
+            logger.warning("%s is no producer state (%s): removed", snapshots.path_of(log.directory, offset), error)
+            snapshots.remove(log.directory, offset)
+    for segment in log.segments[log.segment_number(log.producers.end_offset):]:
+        recovery.replay_producers(segment, log.producers)
+    log.producers.end_offset = log.written_end_offset
+    log.producers.commit()
+
+
+# --- truncation
+
+
+def truncate_to(Log log not None, int64_t offset, int64_t now_ms):
+    """Drop everything at or after `offset`; returns False where there is nothing. For a follower whose leader has other records.
+
+    A batch that `offset` lies in goes as a whole. Raises OffsetOutOfRange below the log start offset, OSError, StorageError.
+    """
+    cdef Segment segment
+    cdef BatchHeader header
+    cdef int64_t position = 0
+    refuse_staged(log)
+    if offset >= log.log_end_offset:
+        return False
+    if offset < log.log_start_offset:
+        raise OffsetOutOfRange(offset, log.log_start_offset, log.log_end_offset)
+    log.generation += 1
+    while len(log.segments) > 1 and (<Segment>log.segments[len(log.segments) - 1]).base_offset > offset:
+        segment = log.segments.pop()
+        drop_unflushed(log, segment.size)
+        segment.close()
+        remove_segment(log.directory, segment.base_offset)
+    segment = <Segment>log.segments[len(log.segments) - 1]
+    log.active = segment
+    if segment.locate(offset, &position, &header):
+        drop_unflushed(log, segment.size - position)
+        segment.offsets.truncate_to(offset)
+        segment.times.truncate_to(offset)
+        txn_index.truncate_to(log.directory, segment.base_offset, offset)
+        recovery.cut(segment, position)
+        recovery.refresh_timestamps(segment)
+        if segment.size == 0:
+            segment.created_ms = now_ms
+    end_at(log, offset)
+    reload_producers(log, -1, 0)
+    return True
+
+
+def truncate_fully_and_start_at(Log log not None, int64_t offset, int64_t now_ms):
+    """Drop everything and let the log begin at `offset`; raises OSError. For a follower that lies behind its leader's start."""
+    cdef Segment segment
+    refuse_staged(log)
+    log.generation += 1
+    for segment in log.segments:
+        drop_unflushed(log, segment.size)
+        segment.close()
+        remove_segment(log.directory, segment.base_offset)
+    for old in snapshots.offsets(log.directory):
+        snapshots.remove(log.directory, old)
+    segment = Segment(log.directory, offset, log.open_files, 0, False,
+                      index_interval_bytes=log.config.index_interval_bytes)
+    segment.create(now_ms)
+    log.segments = [segment]
+    log.active = segment
+    log.log_start_offset = offset
+    end_at(log, offset)
+    log.producers.clear(offset)
+
+
+cdef int drop_unflushed(Log log, int64_t size) except -1:
+    """`size` bytes will never need flushing: they are gone. What is counted never falls below zero, since part of them may have
+    been flushed before."""
+    if size > log.unflushed_bytes:
+        size = log.unflushed_bytes
+    log.unflushed_bytes -= size
+    log.totals.unflushed_bytes -= size
+    return 0
+
+
+cdef int end_at(Log log, int64_t offset) except -1:
+    log.log_end_offset = offset
+    log.written_end_offset = offset
+    if log.recovery_point > offset:
+        log.recovery_point = offset
+    log.drop_hints()
+    if log.epochs.truncate_from_end(offset):
+        log.epochs.write()
+    log.leader_epoch = log.epochs.latest_epoch
+    return 0
+
+
+def remove_segment(directory, int64_t base_offset):
+    """Remove a segment's files, except the producer state taken where it begins; raises OSError."""
+    for suffix in SEGMENT_SUFFIXES[:4]:
+        try:
+            os.unlink(f"{directory}/{base_offset:020d}{suffix}")
+        except FileNotFoundError:
+            continue
+
+
+# --- deletion of old records
+
+
+def delete_records_before(Log log not None, int64_t offset, int64_t now_ms):
+    """Move the log start offset up to `offset` and take away the segments that lie before it as a whole.
+
+    Returns the paths of their files, renamed to `.deleted`, for the caller to unlink later (file.delete.delay.ms). Raises
+    OffsetOutOfRange above what is written, OSError.
+    """
+    cdef Segment segment
+    if offset > log.written_end_offset:
+        raise OffsetOutOfRange(offset, log.log_start_offset, log.written_end_offset)
+    if offset > log.log_start_offset:
+        log.log_start_offset = offset
+        if log.recovery_point < offset:
+            log.recovery_point = offset
+        if log.epochs.truncate_from_start(offset):
+            log.epochs.write()
+    if offset == log.log_end_offset and log.active.size > 0:
+        # Everything goes: the segment that is written to has to be another one first.
+        log.begin_segment(now_ms)
+    renamed = []
+    while len(log.segments) > 1 and (<Segment>log.segments[1]).base_offset <= log.log_start_offset:
+        segment = log.segments.pop(0)
+        drop_flushed_with(log, segment)
+        segment.close()
+        renamed += mark_deleted(log.directory, segment.base_offset)
+    return renamed
+
+
+cdef int drop_flushed_with(Log log, Segment segment) except -1:
+    # Only what lies behind the recovery point counts as unflushed.
+    if segment.base_offset >= log.recovery_point:
+        drop_unflushed(log, segment.size)
+    return 0
+
+
+def mark_deleted(directory, int64_t base_offset):
+    """Rename a segment's files so that no start loads them again; their new paths. Raises OSError."""
+    renamed = []
+    for suffix in SEGMENT_SUFFIXES:
+        path = f"{directory}/{base_offset:020d}{suffix}"
+        try:
+            os.rename(path, path + DELETED)
+        except FileNotFoundError:
+            continue
+        renamed.append(path + DELETED)
+    return renamed
+
+
+def retention_start_offset(Log log not None, int64_t high_watermark, int64_t now_ms):
+    """Where the log may begin by retention.ms and retention.bytes: an offset for delete_records_before; log_start_offset where
+    nothing is old or large enough. Whole segments below `high_watermark`, oldest first (Kafka's deleteOldSegments). Raises
+    StorageError."""
+    cdef Segment segment
+    cdef LogConfig config = log.config
+    cdef int64_t start = log.log_start_offset, end, surplus, newest
+    cdef Py_ssize_t i
+    if not config.delete:
+        return start
+    surplus = log.size_bytes - config.retention_bytes if config.retention_bytes >= 0 else 0
+    for i in range(len(log.segments)):
+        segment = <Segment>log.segments[i]
+        end = (<Segment>log.segments[i + 1]).base_offset if i + 1 < len(log.segments) else log.written_end_offset
+        if segment.size == 0 or end > high_watermark:
+            break
+        segment.ensure_timestamps()
+        newest = segment.max_timestamp
+        if newest < 0:
+            newest = int(os.stat(segment.path).st_mtime * 1000)
+        surplus -= segment.size
+        if not (config.retention_ms >= 0 and now_ms - newest > config.retention_ms) and not (
+            config.retention_bytes >= 0 and surplus >= 0
+        ):
+            break
+        if end > start:
+            start = end
+    return start
+
+
+# --- flushing and closing
+
+
+def begin_flush(Log log not None):
+    """What has to be brought to disk so that the recovery point may move to what is written now: a FlushJob, or None where it is
+    there already. Raises StorageError where the indexes cannot be written."""
+    cdef Segment segment
+    if log.recovery_point >= log.written_end_offset or log.offline is not None:
+        return None
+    job = FlushJob(log.directory, log.written_end_offset, log.generation, log.unflushed_bytes)
+    bases = set()
+    for segment in log.segments:
+        bases.add(segment.base_offset)
+    for segment in log.segments[log.segment_number(log.recovery_point):]:
+        try:
+            segment.offsets.write()
+            segment.times.write()
+        except OSError as error:
+            raise StorageError(f"cannot write the indexes of {segment.path}: {error.strerror}") from error
+        job.paths += [
+            segment.path, segment.offsets.path, segment.times.path,
+            txn_index.path_of(log.directory, segment.base_offset),
+        ]
+    job.snapshot = log.producers.encode(committed=True)
+    if log.flushed_snapshot not in bases:
+        job.superseded_snapshot = log.flushed_snapshot
+    job.epochs_path = f"{log.directory}/{epochs_module.FILE_NAME}"
+    job.epochs = encode_pairs(log.epochs.entries)
+    return job
+
+
+def complete_flush(Log log not None, job):
+    """Take the result of a FlushJob that has run: the recovery point moves. Raises StorageError where it failed."""
+    if job.error is not None:
+        raise StorageError(f"cannot flush {log.directory}: {job.error.strerror}") from job.error
+    if job.generation != log.generation:
+        return
+    drop_unflushed(log, job.unflushed_bytes)
+    if log.recovery_point < job.end_offset:
+        log.recovery_point = job.end_offset
+    log.last_flush_ms = log.last_append_ms
+    log.flushed_snapshot = job.end_offset
+
+
+def sync_segments(Log log not None):
+    """Bring the data files from the recovery point on to disk, on the caller's thread; raises OSError. Indexes and producer state
+    can be made again."""
+    cdef Segment segment
+    for segment in log.segments[log.segment_number(log.recovery_point):]:
+        os.fdatasync(segment.descriptor())
+
+
+def mark_closed(Log log not None):
+    """Refuse every operation and let go of the files; slices that are in use stay readable."""
+    cdef Segment segment
+    log.offline = "closed"
+    for segment in log.segments:
+        segment.close()
+    drop_unflushed(log, log.unflushed_bytes)
+
+
+def complete_active(Log log not None):
+    """Give the active segment the index entries of a completed one, as Kafka does when it stops; raises OSError, StorageError."""
+    refuse_staged(log)
+    log.active.complete()
+
+
+def close(Log log not None):
+    """Complete the files of a log and let go of them; what is written is not necessarily on disk (see begin_flush). Raises
+    OSError, StorageError."""
+    cdef Segment segment
+    refuse_staged(log)
+    if log.offline is None:
+        complete_active(log)
+        if log.log_end_offset > log.log_start_offset and not os.path.exists(
+            snapshots.path_of(log.directory, log.log_end_offset)
+        ):
+            snapshots.write(log.directory, log.log_end_offset, log.producers.encode())
+    for segment in log.segments:
+        segment.close()
+    log.offline = "closed"

@@ -1,0 +1,84 @@
+"""The three offset checkpoints of all data directories: what they said at start, and what they have to say now."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterable, Mapping
+
+from broker_cy.storage.checkpoints import (
+    HIGH_WATERMARKS,
+    LOG_START_OFFSETS,
+    RECOVERY_POINTS,
+    TopicPartition,
+    read_offsets,
+    write_offsets,
+)
+from broker_cy.storage.log import Log
+
+logger = logging.getLogger(__name__)
+
+METADATA_TOPIC = "__cluster_metadata"
+ALL = (RECOVERY_POINTS, LOG_START_OFFSETS, HIGH_WATERMARKS)
+# Path of a checkpoint file, and its content.
+Content = tuple[str, Mapping[TopicPartition, int]]
+
+
+class OffsetCheckpoints:
+    """Checkpoints of the data directories at `roots`."""
+
+    def __init__(self, roots: list[str]) -> None:
+        self.roots = roots
+        self.recovery_points: dict[TopicPartition, int] = {}
+        self.log_starts: dict[TopicPartition, int] = {}
+        self.high_watermarks: dict[TopicPartition, int] = {}
+        self._by_name = {
+            RECOVERY_POINTS: self.recovery_points,
+            LOG_START_OFFSETS: self.log_starts,
+            HIGH_WATERMARKS: self.high_watermarks,
+        }
+        for root in roots:
+            for name, offsets in self._by_name.items():
+                try:
+                    offsets.update(read_offsets(f"{root}/{name}"))
+                except ValueError as error:
+                    # As in Kafka: every log of this directory is then recovered from its start.
+                    logger.warning("%s: taken to be empty", error)
+
+    def forget(self, key: TopicPartition) -> None:
+        """Drop what was said of a partition that is gone."""
+        for offsets in self._by_name.values():
+            offsets.pop(key, None)
+
+    def collect(
+        self, names: Iterable[str], logs: Mapping[TopicPartition, Log], offline: Iterable[TopicPartition]
+    ) -> list[Content]:
+        """What the checkpoint files `names` have to hold now. Partitions that are offline keep what was read at
+        start.
+        """
+        wanted: list[Content] = []
+        for name in names:
+            found: dict[str, dict[TopicPartition, int]] = {root: {} for root in self.roots}
+            for key, log in logs.items():
+                offsets = found.get(os.path.dirname(log.directory))
+                if key[0] == METADATA_TOPIC or offsets is None:
+                    continue
+                if name == RECOVERY_POINTS:
+                    offsets[key] = log.recovery_point
+                elif name == HIGH_WATERMARKS:
+                    offsets[key] = min(self.high_watermarks.get(key, log.written_end_offset), log.written_end_offset)
+                elif log.log_start_offset > log.segments[0].base_offset:
+                    # What the name of the first segment says needs no entry.
+                    offsets[key] = log.log_start_offset
+            for key in offline:
+                for root, offsets in found.items():
+                    if key in self._by_name[name] and os.path.isdir(f"{root}/{key[0]}-{key[1]}"):
+                        offsets[key] = self._by_name[name][key]
+            wanted += [(f"{root}/{name}", offsets) for root, offsets in found.items()]
+        return wanted
+
+
+def write(wanted: Iterable[Content]) -> None:
+    """Write checkpoint files, durably: blocks for the disk. Raises OSError."""
+    for path, offsets in wanted:
+        write_offsets(path, offsets)

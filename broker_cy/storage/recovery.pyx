@@ -1,0 +1,371 @@
+"""Reading segments batch by batch: recovery after an unclean stop, index rebuilds, producer state, verification.
+
+A scan reads a file in blocks and lets go of the GIL while it reads and sums, so that it can run in a worker thread as long as the
+segment is not written to meanwhile.
+"""
+
+import logging
+import os
+
+from libc.stdint cimport int64_t, uint8_t, uint32_t
+from libc.stdlib cimport free, malloc
+
+from broker_cy.core.crc32c cimport crc32c
+from broker_cy.storage.disk cimport pread_all, truncate_fd
+from broker_cy.storage.producer_state cimport ProducerState
+from broker_cy.storage.segment cimport Segment
+from broker_cy.wire.batch cimport (
+    ATTRIBUTE_CONTROL, BATCH_CRC_START, BATCH_HEADER_BYTES, BATCH_OVERHEAD_BYTES, BatchHeader, parse_header
+)
+
+from broker_cy.core.errors import WireError
+from broker_cy.storage import txn_index
+from broker_cy.storage.epochs import LeaderEpochs
+from broker_cy.storage.errors import CorruptSegment, StorageError
+
+logger = logging.getLogger(__name__)
+
+cdef enum:
+    # One block of a scan that looks at every byte, and of one that looks at headers only.
+    CHECK_BLOCK_BYTES = 1 << 18
+    WALK_BLOCK_BYTES = 1 << 12
+    # A transaction marker is far smaller; a control batch above this is not read for its key.
+    CONTROL_BATCH_MAX_BYTES = 1 << 12
+    MAGIC = 2
+
+cdef int64_t ANY_LENGTH = 0x7FFFFFFFFFFF
+
+
+cdef class ScanResult:
+    """Where a scan ended, and why if it was not the end of the file."""
+
+    def __repr__(self):
+        return f"ScanResult(position={self.position}, next_offset={self.next_offset}, problem={self.problem!r})"
+
+
+cdef class BatchReader:
+    """Walks the batches of the file `fd` from `position` up to `end`; with `check_from`, sums those at or after that offset."""
+
+    cdef int fd
+    cdef int64_t position           # of the current batch
+    cdef int64_t end
+    cdef int64_t next_position
+    cdef int64_t next_offset        # smallest base offset that the next batch may have
+    cdef int64_t check_from
+    cdef BatchHeader header
+    cdef uint8_t* block
+    cdef Py_ssize_t block_size
+    cdef int64_t block_start
+    cdef Py_ssize_t block_length
+    cdef object problem
+
+    def __cinit__(self, int fd, int64_t position, int64_t end, int64_t next_offset, int64_t check_from):
+        self.fd = fd
+        self.end = end
+        self.next_position = position
+        self.position = position
+        self.next_offset = next_offset
+        self.check_from = check_from
+        self.block_size = CHECK_BLOCK_BYTES if check_from < 0x7FFFFFFFFFFFFFFF else WALK_BLOCK_BYTES
+        self.block = <uint8_t*>malloc(<size_t>self.block_size)
+        if self.block == NULL:
+            raise MemoryError("no memory to read a segment")
+
+    def __dealloc__(self):
+        free(self.block)
+
+    cdef int load(self, int64_t at) except -1:
+        """Read the block that begins at `at`."""
+        cdef int error
+        cdef Py_ssize_t got = 0
+        cdef int64_t want = self.end - at
+        if want > self.block_size:
+            want = self.block_size
+        with nogil:
+            error = pread_all(self.fd, self.block, <size_t>want, at, &got)
+        if error != 0:
+            raise OSError(error, os.strerror(error))
+        self.block_start = at
+        self.block_length = got
+        return 0
+
+    cdef int checksum(self, uint32_t* out) except -1:
+        """CRC-32C of the current batch, over as many blocks as it takes."""
+        cdef int64_t at = self.position + BATCH_CRC_START
+        cdef int64_t stop = self.next_position
+        cdef int64_t inside
+        cdef uint32_t crc = 0
+        while at < stop:
+            if at < self.block_start or at >= self.block_start + self.block_length:
+                self.load(at)
+                if self.block_length == 0:
+                    raise OSError(5, "the file became shorter")
+            inside = self.block_start + self.block_length - at
+            if inside > stop - at:
+                inside = stop - at
+            with nogil:
+                crc = crc32c(crc, self.block + (at - self.block_start), <size_t>inside)
+            at += inside
+        out[0] = crc
+        return 0
+
+    cdef bint advance(self) except -1:
+        """Go to the next batch; False at the end or where there is no good one (then `problem` says why, and `position` is the
+        end of the last good one)."""
+        cdef int64_t at = self.next_position
+        cdef BatchHeader* header = &self.header
+        cdef uint32_t crc = 0
+        self.position = at
+        if at >= self.end:
+            return False
+        if self.end - at < BATCH_HEADER_BYTES:
+            self.problem = f"{self.end - at} bytes are less than a batch header"
+            return False
+        if at < self.block_start or at + BATCH_HEADER_BYTES > self.block_start + self.block_length:
+            self.load(at)
+            if self.block_length < BATCH_HEADER_BYTES:
+                self.problem = "the file is shorter than it was"
+                return False
+        if parse_header(self.block + (at - self.block_start), ANY_LENGTH, header) != 0:
+            self.problem = "a batch length is too small for a header"
+            return False
+        if header.length + BATCH_OVERHEAD_BYTES > self.end - at:
+            self.problem = f"a batch of {header.length + BATCH_OVERHEAD_BYTES} bytes has only {self.end - at}"
+            return False
+        if header.magic != MAGIC:
+            self.problem = f"magic {header.magic} is not {MAGIC}"
+            return False
+        if header.base_offset < self.next_offset or header.last_offset_delta < 0:
+            self.problem = f"offset {header.base_offset}+{header.last_offset_delta} after {self.next_offset - 1}"
+            return False
+        self.next_position = at + header.length + BATCH_OVERHEAD_BYTES
+        if header.base_offset + header.last_offset_delta >= self.check_from:
+            self.checksum(&crc)
+            if crc != header.crc:
+                self.problem = f"checksum {header.crc} of the batch at offset {header.base_offset} should be {crc}"
+                self.next_position = at
+                return False
+        self.next_offset = header.base_offset + header.last_offset_delta + 1
+        return True
+
+    cdef bytes body(self, Py_ssize_t limit):
+        """The current batch, if it is at most `limit` bytes long; else its first `limit` bytes."""
+        cdef int64_t size = self.next_position - self.position
+        return os.pread(self.fd, min(size, limit), self.position)
+
+
+cdef ScanResult finish(BatchReader reader, int64_t batches):
+    cdef ScanResult result = ScanResult.__new__(ScanResult)
+    result.position = reader.position
+    result.next_offset = reader.next_offset
+    result.batches = batches
+    result.problem = reader.problem
+    return result
+
+
+def next_offset(Segment segment not None):
+    """Offset after the last batch of a segment that is known to be whole: index, then headers from there.
+
+    Returns a ScanResult whose `problem` is set where the end of the file is not the end of a batch.
+    """
+    cdef int64_t batches = 0
+    cdef int64_t start = segment.checked_start(segment.base_offset + 0x7FFFFFFF)
+    cdef BatchReader reader
+    if segment.size == 0:
+        reader = BatchReader(-1, 0, 0, segment.base_offset, 0x7FFFFFFFFFFFFFFF)
+        return finish(reader, 0)
+    reader = BatchReader(segment.descriptor(), start, segment.size, segment.base_offset, 0x7FFFFFFFFFFFFFFF)
+    while reader.advance():
+        batches += 1
+    return finish(reader, batches)
+
+
+def rebuild_indexes(Segment segment not None, int64_t from_offset, int64_t check_from, int64_t index_interval_bytes, epochs=None):
+    """Read a segment and make its indexes agree with it. Changes the segment's files; raises OSError, StorageError.
+
+    Index entries below `from_offset` are kept if the batch they point to is there; everything after them is read again, with
+    checksums from offset `check_from` on. With `epochs` (LeaderEpochs), new leader epochs are noted. Returns the ScanResult; the
+    caller cuts the file where it ends with a problem.
+    """
+    cdef BatchReader reader
+    cdef int64_t start, last_entry, batches = 0, max_timestamp = -1, max_timestamp_offset = segment.base_offset
+    cdef int64_t last_offset
+    segment.rolling_timestamp = -2
+    start = trusted_start(segment, from_offset)
+    if start > 0:
+        segment.times.truncate_to(from_offset)
+        max_timestamp, max_timestamp_offset = segment.times.last
+    else:
+        segment.offsets.truncate_entries(0)
+        segment.times.truncate_entries(0)
+    segment.offsets.trim()
+    segment.times.trim()
+    last_entry = start
+    reader = BatchReader(segment.descriptor(), start, segment.size, segment.base_offset, check_from)
+    while reader.advance():
+        last_offset = reader.next_offset - 1
+        if last_offset - segment.base_offset > 0x7FFFFFFF:
+            reader.problem = f"offset {last_offset} is too far from the base offset of the segment"
+            reader.next_offset = reader.header.base_offset
+            break
+        if reader.header.max_timestamp > max_timestamp:
+            max_timestamp = reader.header.max_timestamp
+            max_timestamp_offset = last_offset
+        if reader.position - last_entry > index_interval_bytes:
+            segment.offsets.append(last_offset, reader.position)
+            segment.times.maybe_append(max_timestamp, max_timestamp_offset)
+            last_entry = reader.position
+            if segment.offsets.pending_count >= 4096:
+                segment.offsets.write()
+                segment.times.write()
+        if epochs is not None and reader.header.leader_epoch > epochs.latest_epoch:
+            epochs.assign(reader.header.leader_epoch, reader.header.base_offset)
+        batches += 1
+    segment.max_timestamp = max_timestamp
+    segment.max_timestamp_offset = max_timestamp_offset
+    segment.bytes_since_index = reader.position - last_entry
+    # The entry that a roll or a clean stop adds: without it the largest timestamp would be forgotten.
+    segment.times.maybe_append(max_timestamp, max_timestamp_offset)
+    segment.offsets.write()
+    segment.times.write()
+    segment.offsets.create()
+    segment.times.create()
+    return finish(reader, batches)
+
+
+def mend_indexes(Segment segment not None):
+    """Make the indexes of a segment again from its headers; raises CorruptSegment where they cannot be read to the end."""
+    result = rebuild_indexes(segment, 0, 0x7FFFFFFFFFFFFFFF, segment.index_interval_bytes)
+    if result.problem is not None:
+        raise CorruptSegment(segment.path, result.position, result.problem)
+
+
+def find_epochs(directory, segments):
+    """LeaderEpochs of a log whose checkpoint is lost, from the headers of all its batches."""
+    cdef BatchReader reader
+    cdef Segment segment
+    epochs = LeaderEpochs(directory)
+    for segment in segments:
+        if segment.size == 0:
+            continue
+        reader = BatchReader(segment.descriptor(), 0, segment.size, segment.base_offset, 0x7FFFFFFFFFFFFFFF)
+        while reader.advance():
+            if reader.header.leader_epoch > epochs.latest_epoch:
+                epochs.assign(reader.header.leader_epoch, reader.header.base_offset)
+    return epochs
+
+
+def next_offset_of_file(path, int64_t base_offset, int64_t size):
+    """Offset after the last batch of a file that no index belongs to yet; raises OSError."""
+    cdef BatchReader reader
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        reader = BatchReader(fd, 0, size, base_offset, 0x7FFFFFFFFFFFFFFF)
+        while reader.advance():
+            pass
+    finally:
+        os.close(fd)
+    return reader.next_offset
+
+
+cdef int64_t trusted_start(Segment segment, int64_t from_offset) except -1:
+    """Position from which to read so that everything at or after `from_offset` is seen, by the newest index entry below it that
+    points to the batch it should; drops the index entries after that one. 0 where the index is of no use."""
+    cdef uint8_t raw[12]
+    cdef uint8_t raw_header[BATCH_HEADER_BYTES]
+    cdef BatchHeader header
+    cdef int64_t number, offset, position
+    cdef Py_ssize_t got = 0
+    if from_offset <= segment.base_offset or segment.size == 0:
+        return 0
+    number = segment.offsets.search(from_offset - 1 - segment.base_offset, raw)
+    if number < 0:
+        return 0
+    offset, position = segment.offsets.entry_at(number)
+    if position + BATCH_HEADER_BYTES > segment.size or position <= 0:
+        return 0
+    if pread_all(segment.descriptor(), raw_header, BATCH_HEADER_BYTES, position, &got) != 0 or got < BATCH_HEADER_BYTES:
+        return 0
+    if parse_header(raw_header, ANY_LENGTH, &header) != 0 or header.magic != MAGIC:
+        return 0
+    if header.base_offset + header.last_offset_delta != offset:
+        return 0
+    segment.offsets.truncate_entries(number + 1)
+    return position
+
+
+def replay_producers(Segment segment not None, ProducerState producers not None):
+    """Take what the segment holds from `producers.end_offset` on into the producer state, and write the transactions found to be
+    aborted to the transaction index; raises OSError, StorageError, CorruptSegment."""
+    cdef BatchReader reader
+    cdef int64_t start, from_offset = producers.end_offset
+    cdef bytes body
+    if segment.size == 0:
+        return
+    start = segment.checked_start(from_offset)
+    reader = BatchReader(segment.descriptor(), start, segment.size, segment.base_offset, 0x7FFFFFFFFFFFFFFF)
+    aborted = []
+    while reader.advance():
+        if reader.header.base_offset < from_offset:
+            continue
+        body = b""
+        if reader.header.producer_id >= 0 and reader.header.attributes & ATTRIBUTE_CONTROL:
+            body = reader.body(CONTROL_BATCH_MAX_BYTES)
+        try:
+            entry = producers.update(&reader.header, body, len(body))
+        except WireError as error:
+            raise CorruptSegment(segment.path, reader.position, f"control batch: {error}") from error
+        if entry is not None:
+            aborted.append(entry)
+    producers.commit()
+    if reader.problem is not None:
+        raise CorruptSegment(segment.path, reader.position, reader.problem)
+    txn_index.truncate_to(segment.directory, segment.base_offset, from_offset)
+    if aborted:
+        txn_index.append(segment.directory, segment.base_offset, aborted)
+
+
+def cut(Segment segment not None, int64_t size):
+    """Cut a segment's file to `size` bytes; raises StorageError."""
+    cdef int error = truncate_fd(segment.descriptor(), size)
+    if error != 0:
+        raise StorageError(f"cannot cut {segment.path} to {size} bytes: {os.strerror(error)}")
+    segment.size = size
+    segment.staged_size = size
+
+
+def verify_file(path, int64_t base_offset, int64_t size):
+    """Check every batch in the first `size` bytes of a segment file: None, or a CorruptSegment that says where the first damage is.
+
+    Opens the file itself, so it may run in a worker thread beside anything that only appends. Raises OSError.
+    """
+    cdef BatchReader reader
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        reader = BatchReader(fd, 0, size, base_offset, 0)
+        while reader.advance():
+            pass
+    finally:
+        os.close(fd)
+    return CorruptSegment(path, reader.position, reader.problem) if reader.problem is not None else None
+
+
+def refresh_timestamps(Segment segment not None):
+    """Find the largest timestamp of a segment whose end was cut off; raises StorageError, CorruptSegment."""
+    cdef BatchReader reader
+    cdef int64_t timestamp, offset
+    timestamp, offset = segment.times.last
+    segment.rolling_timestamp = -2
+    segment.bytes_since_index = 0
+    if segment.size > 0:
+        reader = BatchReader(
+            segment.descriptor(), segment.checked_start(offset), segment.size, segment.base_offset, 0x7FFFFFFFFFFFFFFF
+        )
+        while reader.advance():
+            if reader.header.max_timestamp > timestamp:
+                timestamp = reader.header.max_timestamp
+                offset = reader.next_offset - 1
+        if reader.problem is not None:
+            raise CorruptSegment(segment.path, reader.position, reader.problem)
+    segment.max_timestamp = timestamp
+    segment.max_timestamp_offset = offset

@@ -1,0 +1,340 @@
+"""The log manager: what comes back after a clean stop and after a crash, and what a damaged file costs."""
+
+import os
+import shutil
+import struct
+
+import pytest
+
+from broker_cy.storage.data_directory import DataDirectoryError
+from broker_cy.storage.log_config import LogConfig
+from broker_cy.storage.log_manager import StorageSettings
+
+from .batches import batch, split
+from .managing import CLUSTER_ID, TOPIC_ID, open_manager
+
+SMALL = LogConfig(segment_bytes=4_000, index_interval_bytes=300)
+
+
+def contents(log):
+    offset, found = log.log_start_offset, b""
+    while offset < log.written_end_offset:
+        part = log.read_slice(offset, max_bytes=10_000)
+        if part is None:
+            break
+        batches = split(part.read())
+        found += b"".join(data for _, _, data in batches)
+        offset = batches[-1][1] + 1
+    return found
+
+
+def fill(log, count, *, size=60, producer_id=-1):
+    for _ in range(count):
+        end = log.log_end_offset
+        log.append(
+            batch(
+                end,
+                2,
+                size=size,
+                timestamp=1_000 + end,
+                producer_id=producer_id,
+                producer_epoch=0 if producer_id >= 0 else -1,
+                sequence=end if producer_id >= 0 else -1,
+            ),
+            5,
+        )
+
+
+def test_a_clean_stop_brings_everything_back(tmp_path):
+    """Records, epochs, producers or offsets are lost over an ordinary restart."""
+    manager = open_manager(tmp_path, config=SMALL)
+    log = manager.create("t", 0, TOPIC_ID, SMALL, 0)
+    fill(log, 100, producer_id=9)
+    log.append(batch(200, leader_epoch=4), 5)
+    manager.delete_records_before(log, 15)
+    data, described = contents(log), log.producers.describe()
+    manager.stop()
+    assert (tmp_path / ".kafka_cleanshutdown").read_text() == '{"version":0,"brokerEpoch":-1}'
+    again = open_manager(tmp_path, config=SMALL)
+    assert again.was_clean
+    assert not (tmp_path / ".kafka_cleanshutdown").exists()
+    log = again.logs["t", 0]
+    assert (log.log_start_offset, log.log_end_offset, log.recovery_point) == (15, 201, 201)
+    assert contents(log) == data
+    assert log.producers.describe() == described
+    assert log.epochs.entries == [(0, 15), (4, 200)]
+    assert again.topic_ids == {("t", 0): TOPIC_ID}
+    assert again.high_watermarks == {("t", 0): 201}
+    assert log.max_timestamp() is None or log.max_timestamp()[0] >= 1_000
+    fill(log, 3)
+    again.crash()
+
+
+def test_a_crash_loses_nothing_that_was_written(tmp_path):
+    """Acknowledged records are missing after kill -9."""
+    manager = open_manager(tmp_path, config=SMALL)
+    log = manager.create("t", 0, TOPIC_ID, SMALL, 0)
+    fill(log, 150, producer_id=9)
+    data, described = contents(log), log.producers.describe()
+    times = [segment.times.entries() for segment in log.segments[:-1]]
+    offsets = [segment.offsets.entries() for segment in log.segments]
+    manager.crash()
+    again = open_manager(tmp_path, config=SMALL)
+    log = again.logs["t", 0]
+    assert not again.was_clean
+    assert contents(log) == data
+    assert log.producers.describe() == described
+    assert [segment.offsets.entries() for segment in log.segments] == offsets
+    assert [segment.times.entries() for segment in log.segments[:-1]] == times
+    again.crash()
+
+
+def test_a_torn_tail_is_cut_at_every_byte(tmp_path, caplog):
+    """After a power loss the broker does not start, serves half a batch, or throws whole batches away."""
+    origin = tmp_path / "origin"
+    manager = open_manager(origin, config=SMALL)
+    log = manager.create("t", 0, TOPIC_ID, SMALL, 0)
+    fill(log, 5)
+    whole, data = os.path.getsize(log.active.path), contents(log)
+    one = 61 + 60
+    manager.crash()
+    for size in range(whole - one, whole + 1):
+        target = tmp_path / f"cut{size}"
+        shutil.copytree(origin, target)
+        os.truncate(target / "t-0" / f"{0:020d}.log", size)
+        caplog.clear()
+        again = open_manager(target, config=SMALL)
+        log = again.logs["t", 0]
+        kept = 5 if size == whole else 4
+        assert log.log_end_offset == 2 * kept
+        assert contents(log) == data[: kept * one]
+        told = [record.getMessage() for record in caplog.records if "cut off" in record.getMessage()]
+        if size in (whole, whole - one):
+            assert told == []
+        else:
+            assert len(told) == 1
+            assert f"cut off {size - 4 * one} bytes from byte {4 * one}" in told[0]
+        fill(log, 1)
+        assert contents(log)[: kept * one] == data[: kept * one]
+        again.crash()
+        shutil.rmtree(target)
+
+
+def test_a_flipped_bit_past_the_recovery_point_ends_the_log_there(tmp_path):
+    """A batch with a wrong checksum is served, and every consumer stops at it."""
+    manager = open_manager(tmp_path)
+    log = manager.create("t", 0, TOPIC_ID, LogConfig(), 0)
+    fill(log, 10)
+    path = log.active.path
+    manager.crash()
+    with open(path, "r+b") as file:
+        file.seek(7 * 121 + 100)
+        file.write(b"\xff")
+    again = open_manager(tmp_path)
+    assert again.logs["t", 0].log_end_offset == 14
+    again.crash()
+
+
+def test_damage_in_an_older_segment_takes_only_that_partition_offline(tmp_path):
+    """Records after a damaged one vanish silently, or one bad sector takes the whole broker down."""
+    manager = open_manager(tmp_path, config=SMALL)
+    for partition in (0, 1):
+        fill(manager.create("t", partition, TOPIC_ID, SMALL, 0), 150)
+    damaged = manager.logs["t", 0].segments[1]
+    path, middle = damaged.path, damaged.size // 2
+    manager.crash()
+    with open(path, "r+b") as file:
+        file.seek(middle)
+        file.write(bytes(200))
+    size = os.path.getsize(path)
+    again = open_manager(tmp_path, config=SMALL)
+    assert list(again.offline) == [("t", 0)]
+    assert f"{path} is corrupt at byte" in again.offline["t", 0]
+    assert os.path.getsize(path) == size
+    assert again.get("t", 0) is None
+    fill(again.logs["t", 1], 1)
+    again.stop()
+    # The recovery point of the partition that is offline is kept: the next start finds the damage again.
+    once_more = open_manager(tmp_path, config=SMALL)
+    assert once_more.get("t", 1).log_end_offset == 302
+    once_more.crash()
+
+
+def test_only_what_lies_past_the_recovery_point_is_read(tmp_path):
+    """A start after a crash takes as long as reading all logs: damage below the recovery point is not even noticed."""
+    manager = open_manager(tmp_path, config=SMALL)
+    log = manager.create("t", 0, TOPIC_ID, SMALL, 0)
+    fill(log, 150, producer_id=3)
+    manager.flusher.start()
+    assert log.recovery_point == 300
+    fill(log, 4, producer_id=3)
+    paths = [segment.path for segment in log.segments]
+    described = log.producers.describe()
+    manager.crash()
+    with open(paths[1], "r+b") as file:
+        file.seek(90)
+        file.write(b"\xff" * 20)
+    again = open_manager(tmp_path, config=SMALL)
+    assert again.offline == {}
+    log = again.logs["t", 0]
+    assert log.log_end_offset == 308
+    assert log.producers.describe() == described
+    # Reading it, or verifying it in the background, tells.
+    again.verify_later(log)
+    assert "corrupt at byte 0" in log.offline
+    again.crash()
+
+
+def test_wrong_indexes_are_made_again(tmp_path):
+    """A missing or damaged index hides records that are there."""
+    origin = tmp_path / "origin"
+    manager = open_manager(origin, config=SMALL)
+    fill(manager.create("t", 0, TOPIC_ID, SMALL, 0), 150)
+    manager.stop()
+    log = open_manager(origin, config=SMALL).logs["t", 0]
+    data, entries = contents(log), log.segments[1].offsets.entries()
+    base = log.segments[1].base_offset
+    damages = {
+        "missing": lambda path: os.unlink(path),
+        "partial": lambda path: os.truncate(path, os.path.getsize(path) - 3),
+        "empty": lambda path: os.truncate(path, 0),
+        "noise": lambda path: open(path, "r+b").write(b"\x00\x00\x00\x03\x00\x00\x01\x07" * 3),
+        "beyond": lambda path: open(path, "ab").write(struct.pack(">ii", 1 << 20, 1 << 30)),
+        "preallocated": lambda path: os.truncate(path, 1 << 20),
+    }
+    for name, damage in damages.items():
+        for suffix in (".index", ".timeindex"):
+            target = tmp_path / f"{name}{suffix}"
+            shutil.copytree(origin, target)
+            (target / ".kafka_cleanshutdown").write_text("{}")
+            damage(str(target / "t-0" / f"{base:020d}{suffix}"))
+            again = open_manager(target, config=SMALL)
+            log = again.logs["t", 0]
+            assert contents(log) == data, (name, suffix)
+            for offset in range(log.log_end_offset):
+                first, last, _ = split(log.read_slice(offset, max_bytes=1).read())[0]
+                assert first <= offset <= last
+            if suffix == ".index" and name != "empty":
+                assert log.segments[1].offsets.entries() == entries, name
+            again.crash()
+
+
+def test_flushing_moves_the_recovery_point(tmp_path):
+    """The time to start after a crash grows without bound while the broker runs."""
+    settings = StorageSettings(flush_bytes=50_000, checkpoint_interval_ms=60_000)
+    manager = open_manager(tmp_path, settings=settings)
+    log = manager.create("t", 0, TOPIC_ID, LogConfig(), 0)
+    manager.tick(0, lambda topic, partition: 0)
+    fill(log, 10, size=1_000, producer_id=1)
+    manager.tick(1_000, lambda topic, partition: 0)
+    assert log.recovery_point == 0
+    fill(log, 50, size=1_000, producer_id=1)
+    assert manager.flusher.is_due
+    manager.tick(2_000, lambda topic, partition: 120)
+    assert log.recovery_point == 120
+    assert manager.totals.unflushed_bytes == 0
+    assert (tmp_path / "recovery-point-offset-checkpoint").read_text() == "0\n1\nt 0 120\n"
+    fill(log, 1)
+    manager.tick(60_000, lambda topic, partition: 121)
+    assert log.recovery_point == 122
+    assert (tmp_path / "replication-offset-checkpoint").read_text() == "0\n1\nt 0 121\n"
+    # Only the newest producer state that no segment begins with is kept.
+    assert [name for name in os.listdir(log.directory) if name.endswith(".snapshot")] == [f"{122:020d}.snapshot"]
+    manager.crash()
+
+
+def test_deleted_partitions_leave_the_disk(tmp_path):
+    """Deleting a topic frees no space, or a restart brings the topic back."""
+    config = LogConfig(file_delete_delay_ms=1_234)
+    manager = open_manager(tmp_path)
+    fill(manager.create("t", 0, TOPIC_ID, config, 0), 3)
+    manager.create("t", 1, TOPIC_ID, config, 0)
+    manager.delete("t", 0)
+    assert manager.get("t", 0) is None
+    (renamed,) = [name for name in os.listdir(tmp_path) if name.endswith("-delete")]
+    assert renamed.startswith("t-0.")
+    assert manager.jobs.due[0][0] == 1_234
+    fill(manager.create("t", 0, TOPIC_ID, config, 0), 1)
+    manager.delete("t", 0)
+    manager.jobs.run_due()
+    manager.crash()
+    manager = open_manager(tmp_path)
+    manager.jobs.run_due()
+    assert sorted(name for name in os.listdir(tmp_path) if "t-" in name) == ["t-1"]
+    manager.crash()
+
+
+def test_deleted_records_free_whole_segments(tmp_path):
+    """DeleteRecords and retention free no space, or take records that were to stay."""
+    manager = open_manager(tmp_path, config=SMALL)
+    log = manager.create("t", 0, TOPIC_ID, SMALL, 0)
+    fill(log, 150)
+    bases = [segment.base_offset for segment in log.segments]
+    target = bases[2] + 5
+    held = log.read_slice(0, max_bytes=500)
+    manager.delete_records_before(log, target)
+    assert (log.log_start_offset, log.segments[0].base_offset) == (target, bases[2])
+    assert any(name.endswith(".log.deleted") for name in os.listdir(log.directory))
+    manager.jobs.run_due()
+    assert not any(name.endswith(".deleted") for name in os.listdir(log.directory))
+    assert len(held.read()) == 500, "a slice stays readable while it is being sent"
+    assert (tmp_path / "log-start-offset-checkpoint").read_text() == f"0\n1\nt 0 {target}\n"
+    manager.delete_records_before(log, 300)
+    assert (log.log_start_offset, log.log_end_offset, log.size_bytes) == (300, 300, 0)
+    fill(log, 1)
+    manager.crash()
+    again = open_manager(tmp_path, config=SMALL)
+    assert (again.logs["t", 0].log_start_offset, again.logs["t", 0].log_end_offset) == (300, 302)
+    again.crash()
+
+
+def test_retention_by_time_and_size(tmp_path):
+    """retention.ms and retention.bytes are accepted and have no effect."""
+    by_time = LogConfig(segment_bytes=4_000, retention_ms=1_000)
+    by_size = LogConfig(segment_bytes=4_000, retention_ms=-1, retention_bytes=9_000)
+    manager = open_manager(tmp_path)
+    old, large = manager.create("old", 0, TOPIC_ID, by_time, 0), manager.create("large", 0, TOPIC_ID, by_size, 0)
+    for log in (old, large):
+        fill(log, 150)
+    manager.apply_retention(1_000 + 1_000 + old.segments[2].base_offset, lambda topic, partition: 300)
+    assert old.log_start_offset == old.segments[0].base_offset > 0
+    assert large.size_bytes >= 9_000 > large.size_bytes - large.segments[0].size
+    manager.apply_retention(10_000, lambda topic, partition: 300)
+    assert (old.log_start_offset, old.size_bytes) == (300, 0)
+    manager.crash()
+
+
+def test_a_directory_in_use_is_refused(tmp_path):
+    """Two brokers write into the same files."""
+    manager = open_manager(tmp_path)
+    with pytest.raises(DataDirectoryError, match=f"{tmp_path} is in use by another broker .process {os.getpid()}"):
+        open_manager(tmp_path)
+    manager.stop()
+    again = open_manager(tmp_path)
+    again.crash()
+
+
+def test_a_directory_of_another_broker_is_refused(tmp_path):
+    """A broker started with the wrong node.id or directory serves another broker's data."""
+    open_manager(tmp_path / "a").stop()
+    text = (tmp_path / "a" / "meta.properties").read_text()
+    assert f"cluster.id={CLUSTER_ID}\n" in text
+    (tmp_path / "a" / "meta.properties").write_text(text.replace("node.id=1", "node.id=2"))
+    with pytest.raises(DataDirectoryError, match=r"belongs to node\.id 2"):
+        open_manager(tmp_path / "a")
+    (tmp_path / "a" / "meta.properties").write_text("version=1\n")
+    with pytest.raises(DataDirectoryError, match=r"has no cluster\.id"):
+        open_manager(tmp_path / "a")
+
+
+def test_partitions_spread_over_data_directories(tmp_path):
+    """A second disk in log.dirs stays empty."""
+    manager = open_manager(tmp_path / "a", tmp_path / "b")
+    for partition in range(4):
+        fill(manager.create("t", partition, TOPIC_ID, LogConfig(), 0), partition + 1)
+    manager.stop()
+    for name in ("a", "b"):
+        assert len([entry for entry in os.listdir(tmp_path / name) if entry.startswith("t-")]) == 2
+    again = open_manager(tmp_path / "a", tmp_path / "b")
+    assert [again.logs["t", partition].log_end_offset for partition in range(4)] == [2, 4, 6, 8]
+    again.crash()
