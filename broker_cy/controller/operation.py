@@ -8,13 +8,16 @@ committed. Time and randomness come in through the context.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Generic, TypeVar
 from uuid import UUID
 
 from broker_cy.metadata.image import MetadataImage
 from broker_cy.metadata.records import VersionedRecord
+
+if TYPE_CHECKING:
+    from broker_cy.config import BrokerConfig
 
 R = TypeVar("R")
 
@@ -39,12 +42,12 @@ class Step(Generic[R]):
 class OperationContext:
     """Where an operation runs: the time, the source of ids, and settings of the controller.
 
-    `config` is read by Kafka's setting names. `next_offset` is the offset the step's first record will get.
+    `next_offset` is the offset the step's first record will get.
     """
 
     now_ms: int
     new_uuid: Callable[[], UUID]
-    config: Mapping[str, Any] = field(default_factory=dict)
+    config: BrokerConfig
     next_offset: int = 0
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from broker_cy.metadata.image import FeaturesImage
-
 METADATA_VERSION: Final = "metadata.version"
 KRAFT_VERSION: Final = "kraft.version"
 ELIGIBLE_LEADER_REPLICAS: Final = "eligible.leader.replicas.version"
@@ -36,16 +34,6 @@ SUPPORTED: Final[dict[str, tuple[int, int]]] = {
 def supported() -> dict[str, tuple[int, int]]:
     """Supported ranges for ApiVersions: only features with a level above 0."""
     return {name: levels for name, levels in SUPPORTED.items() if levels[1] > 0}
-
-
-def served(features: FeaturesImage) -> dict[str, int]:
-    """Finalized levels for ApiVersions: what is finalized, no higher than what is served; level 0 is left out."""
-    told = {}
-    for name, level in features.finalized().items():
-        level = min(level, SUPPORTED.get(name, (0, 0))[1])
-        if level > 0:
-            told[name] = level
-    return told
 
 
 def register_broker_version(metadata_version: int) -> int:

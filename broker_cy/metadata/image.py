@@ -12,7 +12,7 @@ from collections.abc import Iterator, MutableMapping
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from broker_cy.metadata import topic_names
+from broker_cy.metadata import features, topic_names
 from broker_cy.metadata.overlay import ABSENT, Overlay, merge
 
 NO_LEADER = -1
@@ -206,27 +206,34 @@ class ConfigsImage:
 
 
 class FeaturesImage:
-    """Finalized feature levels as the log holds them; level 0 is not kept. What this broker tells is
-    `features.served`.
-    """
+    """Finalized feature levels. `epoch` is the offset they are valid at; it grows with the log."""
 
-    __slots__ = ("_levels",)
+    __slots__ = ("_levels", "epoch")
 
     def __init__(self, levels: MutableMapping[str, int]) -> None:
         self._levels = levels
+        self.epoch = -1
 
     def level(self, name: str) -> int:
-        """The finalized level, 0 where none is."""
+        """The level in the log, 0 where none is finalized."""
         return self._levels.get(name, 0) or 0
 
-    def finalized(self) -> dict[str, int]:
-        """A new dict of all finalized features."""
+    def levels(self) -> dict[str, int]:
+        """A new dict of all levels in the log; level 0 is not kept."""
         return dict(self._levels)
 
     @property
+    def finalized(self) -> dict[str, int]:
+        """What clients are told: no higher than what this broker serves, whatever a log of Apache Kafka has
+        finalized.
+        """
+        told = {name: min(level, features.SUPPORTED.get(name, (0, 0))[1]) for name, level in self._levels.items()}
+        return {name: level for name, level in told.items() if level > 0}
+
+    @property
     def metadata_version(self) -> int:
-        """Feature level of metadata.version; 0 before the first record."""
-        return self.level("metadata.version")
+        """Level of metadata.version; 0 before the first record."""
+        return self.level(features.METADATA_VERSION)
 
     def set(self, name: str, level: int) -> None:
         if level:
@@ -254,6 +261,7 @@ class MetadataImage:
         "brokers",
         "configs",
         "controllers",
+        "derived",
         "epoch",
         "features",
         "generation",
@@ -274,6 +282,8 @@ class MetadataImage:
         self.offset = -1
         self.epoch = -1
         self.generation = 0
+        # What readers computed from this image, by a key of theirs; emptied at every change. Each bounds what it keeps.
+        self.derived: dict[Any, Any] = {}
 
     @property
     def next_producer_id(self) -> int:
@@ -293,6 +303,7 @@ class MetadataImage:
         above.offset = self.offset
         above.epoch = self.epoch
         above.generation = self.generation + 1
+        above.derived = {}
         return above
 
     def _tables(self) -> tuple[MutableMapping[Any, Any], ...]:
@@ -317,6 +328,8 @@ class MetadataImage:
         self.offset = above.offset
         self.epoch = above.epoch
         self.generation += 1
+        self.derived.clear()
+        self.features.epoch = self.offset
         return delta
 
     def rebase(self, base: MetadataImage) -> None:
@@ -385,7 +398,7 @@ class ImageDelta(NamedTuple):
             [TopicDelta(None, topic) for topic in image.topics],
             image.configs.resources(),
             list(image.brokers),
-            list(image.features.finalized()),
+            list(image.features.levels()),
         )
 
 

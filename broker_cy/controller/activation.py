@@ -1,0 +1,64 @@
+"""What the controller writes first when it begins to lead: the bootstrap records of an empty log, the end of a torn
+transaction.
+
+Kafka's ActivationRecordsGenerator. The bootstrap records come from `bootstrap.checkpoint`, which formatting a
+directory writes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from broker_cy.controller.operation import Operation, OperationContext, Step
+from broker_cy.metadata import features
+from broker_cy.metadata.image import MetadataImage
+from broker_cy.metadata.records import MetadataLogError, VersionedRecord
+from broker_cy.wire import messages
+
+
+def default_bootstrap() -> list[VersionedRecord]:
+    """The bootstrap records of a directory formatted by this broker: the newest metadata.version, and no feature
+    whose protocol is not served yet.
+    """
+    return [
+        VersionedRecord(messages.FeatureLevelRecord(name=features.METADATA_VERSION, feature_level=features.MV_LATEST))
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class Activate(Operation[None]):
+    """Must be the first operation. `bootstrap` is only used where the log is empty; `in_transaction` says that the
+    log ends inside of a metadata transaction (KIP-868), whose records were not applied.
+    """
+
+    bootstrap: list[VersionedRecord]
+    in_transaction: bool
+
+    def run(self, state: MetadataImage, context: OperationContext) -> Step[None]:
+        records = []
+        level = state.features.metadata_version
+        if self.in_transaction:
+            # A transaction in the log proves that its metadata.version has them.
+            records.append(VersionedRecord(messages.AbortTransactionRecord(reason="Controller failover")))
+        if level == 0:
+            level = _level_of(self.bootstrap)
+            transactional = level >= features.MV_TRANSACTIONS
+            if transactional:
+                records.append(VersionedRecord(messages.BeginTransactionRecord(name="Bootstrap records")))
+            records += self.bootstrap
+            if transactional:
+                records.append(VersionedRecord(messages.EndTransactionRecord()))
+        if not features.MV_MIN <= level <= features.MV_LATEST:
+            raise MetadataLogError(
+                f"metadata.version {level} of this cluster is not supported: "
+                f"{features.MV_MIN} to {features.MV_LATEST} are"
+            )
+        return Step(records, None)
+
+
+def _level_of(bootstrap: list[VersionedRecord]) -> int:
+    for record in bootstrap:
+        message = record.message
+        if isinstance(message, messages.FeatureLevelRecord) and message.name == features.METADATA_VERSION:
+            return int(message.feature_level)
+    raise MetadataLogError("bootstrap.checkpoint names no metadata.version: format the directory again")

@@ -1,0 +1,206 @@
+"""CreateTopics: validate names, settings and assignments; one atomic step for all topics of a request."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from broker_cy import config
+from broker_cy.controller import placement, topic_configs
+from broker_cy.controller.operation import RECORDS_PER_STEP_MAX, Operation, OperationContext, Step
+from broker_cy.core.errors import ErrorCode, KafkaError
+from broker_cy.metadata import topic_names
+from broker_cy.metadata.image import RESOURCE_TOPIC, MetadataImage
+from broker_cy.metadata.records import VersionedRecord
+from broker_cy.wire import messages
+
+Result = Any  # messages.CreateTopicsResponse.CreatableTopicResult
+
+
+@dataclass(slots=True)
+class CreateTopics(Operation[Any]):
+    """`request` is a CreateTopicsRequest, the reply a CreateTopicsResponse, in which each new topic has its effective
+    configuration if `with_configs` is set (version 5 and later).
+    """
+
+    request: Any
+    with_configs: bool = False
+
+    def run(self, state: MetadataImage, context: OperationContext) -> Step[Any]:
+        seen: dict[str, int] = {}
+        for topic in self.request.topics:
+            seen[topic.name] = seen.get(topic.name, 0) + 1
+        results: list[Result] = []
+        records: list[VersionedRecord] = []
+        try:
+            self._check_size(context)
+            # A topic of this request collides with one before it as well, and placement sees nothing of them: their
+            # records are only replayed when the whole step is done.
+            new_names: dict[str, str] = {}
+            for topic in self.request.topics:
+                if seen[topic.name] > 1 or topic.name == topic_names.CLUSTER_METADATA:
+                    continue
+                try:
+                    result, created = self._create(state, context, topic, new_names)
+                except KafkaError as error:
+                    results.append(_failed(topic.name, error.code, error.message))
+                    continue
+                results.append(result)
+                records += created
+                if len(records) > RECORDS_PER_STEP_MAX:
+                    raise KafkaError(ErrorCode.POLICY_VIOLATION, "Unable to perform excessively large batch operation.")
+        except KafkaError as error:
+            failed = [_failed(topic.name, error.code, error.message) for topic in self.request.topics]
+            return Step([], messages.CreateTopicsResponse(topics=failed))
+        for name, count in seen.items():
+            if count > 1:
+                results.append(_failed(name, ErrorCode.INVALID_REQUEST, "Duplicate topic name."))
+            elif name == topic_names.CLUSTER_METADATA:
+                results.append(
+                    _failed(name, ErrorCode.INVALID_REQUEST, f"Creation of internal topic {name} is prohibited.")
+                )
+        return Step(
+            [] if self.request.validate_only else records,
+            messages.CreateTopicsResponse(topics=results),
+        )
+
+    def _check_size(self, context: OperationContext) -> None:
+        default = int(context.config["num.partitions"])
+        total = 0
+        for topic in self.request.topics:
+            if topic.assignments:
+                total += len(topic.assignments)
+            else:
+                total += default if topic.num_partitions == -1 else max(topic.num_partitions, 0)
+        if total > RECORDS_PER_STEP_MAX:
+            raise KafkaError(
+                ErrorCode.POLICY_VIOLATION,
+                f"Excessively large number of partitions per request: {total} requested, "
+                f"{RECORDS_PER_STEP_MAX} allowed.",
+            )
+
+    def _create(
+        self, state: MetadataImage, context: OperationContext, topic: Any, new_names: dict[str, str]
+    ) -> tuple[Result, list[VersionedRecord]]:
+        """Records and answer for one topic; raises KafkaError."""
+        name = topic.name
+        _check_name(state, name, new_names)
+        settings = _check_settings(context, topic)
+        replica_lists = _manual(state, topic) if topic.assignments else _automatic(state, context, topic)
+        topic_id = context.new_uuid()
+        records = [VersionedRecord(messages.TopicRecord(name=name, topic_id=topic_id))]
+        for key, value in settings.items():
+            record = messages.ConfigRecord(resource_type=RESOURCE_TOPIC, resource_name=name, name=key, value=value)
+            records.append(VersionedRecord(record))
+        for index, (replicas, isr) in enumerate(replica_lists):
+            records.append(placement.new_partition(state, topic_id, index, replicas, isr))
+        collision = topic_names.collision_key(name)
+        if collision is not None:
+            new_names[collision] = name
+        result = messages.CreateTopicsResponse.CreatableTopicResult(
+            name=name,
+            topic_id=topic_id,
+            error_message=None,
+            num_partitions=len(replica_lists),
+            replication_factor=len(replica_lists[0][0]),
+            configs=topic_configs.effective(settings, context.config) if self.with_configs else [],
+        )
+        return result, records
+
+
+def _failed(name: str, code: ErrorCode, message: str) -> Result:
+    return messages.CreateTopicsResponse.CreatableTopicResult(
+        name=name, error_code=int(code), error_message=message or None, configs=[]
+    )
+
+
+def _check_name(state: MetadataImage, name: str, new_names: dict[str, str]) -> None:
+    if state.topics.by_name(name) is not None:
+        raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
+    reason = topic_names.invalid_reason(name)
+    if reason is not None:
+        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, reason)
+    other = state.topics.collides_with(name) or new_names.get(topic_names.collision_key(name) or "")
+    if other is not None:
+        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic '{name}' collides with existing topic: {other}")
+
+
+def _check_settings(context: OperationContext, topic: Any) -> dict[str, str]:
+    nulls = [setting.name for setting in topic.configs if setting.value is None]
+    if nulls:
+        raise KafkaError(ErrorCode.INVALID_CONFIG, f"Null value not supported for topic configs: {','.join(nulls)}")
+    settings = {setting.name: setting.value for setting in topic.configs}
+    try:
+        for name, value in settings.items():
+            config.validate_topic_setting(name, value)
+        config.validate_topic_settings(settings, context.config)
+    except config.ConfigError as error:
+        raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from error
+    return settings
+
+
+def _manual(state: MetadataImage, topic: Any) -> list[tuple[list[int], list[int]]]:
+    """(replicas, in-sync replicas) by partition index, from the assignments of the request."""
+    if topic.replication_factor != -1:
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST,
+            "A manual partition assignment was specified, but replication factor was not set to -1.",
+        )
+    if topic.num_partitions != -1:
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST,
+            "A manual partition assignment was specified, but numPartitions was not set to -1.",
+        )
+    chosen: dict[int, tuple[list[int], list[int]]] = {}
+    replication_factor = None
+    for assignment in topic.assignments:
+        index, replicas = assignment.partition_index, assignment.broker_ids
+        if index in chosen:
+            raise KafkaError(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                f"Found multiple manual partition assignments for partition {index}",
+            )
+        placement.check_manual(state, replicas, replication_factor)
+        replication_factor = len(replicas)
+        isr = placement.in_sync_at_birth(state, replicas)
+        if not isr:
+            raise KafkaError(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                "All brokers specified in the manual partition assignment for partition "
+                f"{index} are fenced or in controlled shutdown.",
+            )
+        chosen[index] = (replicas, isr)
+    if set(chosen) != set(range(len(chosen))):
+        raise KafkaError(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT, "partitions should be a consecutive 0-based integer sequence"
+        )
+    return [chosen[index] for index in range(len(chosen))]
+
+
+def _automatic(state: MetadataImage, context: OperationContext, topic: Any) -> list[tuple[tuple[int, ...], list[int]]]:
+    """(replicas, in-sync replicas) by partition index, placed by the controller."""
+    factor, count = topic.replication_factor, topic.num_partitions
+    if factor < -1 or factor == 0:
+        raise KafkaError(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            "Replication factor must be larger than 0, or -1 to use the default value.",
+        )
+    if count < -1 or count == 0:
+        raise KafkaError(ErrorCode.INVALID_PARTITIONS, "Number of partitions was set to an invalid non-positive value.")
+    factor = int(context.config["default.replication.factor"]) if factor == -1 else factor
+    count = int(context.config["num.partitions"]) if count == -1 else count
+    unable = f"Unable to replicate the partition {factor} time(s): "
+    try:
+        placed = placement.place(list(state.brokers.values()), count, factor, context.now_ms)
+    except KafkaError as error:
+        raise KafkaError(error.code, unable + error.message) from None
+    chosen = []
+    for replicas in placed:
+        isr = placement.in_sync_at_birth(state, replicas)
+        if not isr:
+            raise KafkaError(
+                ErrorCode.INVALID_REPLICATION_FACTOR,
+                unable + "All brokers are currently fenced or in controlled shutdown.",
+            )
+        chosen.append((replicas, isr))
+    return chosen

@@ -1,0 +1,50 @@
+"""The effective configuration of a topic and where each value comes from, as CreateTopics answers it (KIP-525)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from broker_cy.config import BrokerConfig
+from broker_cy.config.definitions import TOPIC, TOPIC_SYNONYMS
+from broker_cy.config.topic import topic_settings
+from broker_cy.config.types import to_text
+from broker_cy.wire import messages
+
+# DescribeConfigsResponse.ConfigSource of Kafka.
+SOURCE_TOPIC = 1
+SOURCE_DYNAMIC_BROKER = 2
+SOURCE_DYNAMIC_DEFAULT = 3
+SOURCE_STATIC_BROKER = 4
+SOURCE_DEFAULT = 5
+
+
+def effective(overrides: dict[str, str], config: BrokerConfig) -> list[Any]:
+    """CreatableTopicConfigs by name, for a topic that sets `overrides`."""
+    values = topic_settings(overrides, config)
+    found = []
+    for name in sorted(TOPIC):
+        setting = TOPIC[name]
+        sensitive = setting.is_sensitive
+        found.append(
+            messages.CreateTopicsResponse.CreatableTopicConfigs(
+                name=name,
+                value=None if sensitive else to_text(values[name], setting.type),
+                read_only=False,
+                config_source=SOURCE_TOPIC if name in overrides else _source(name, config),
+                is_sensitive=sensitive,
+            )
+        )
+    return found
+
+
+def _source(name: str, config: BrokerConfig) -> int:
+    """Where the broker got a value for topics from: the first level that has one of the synonyms of the setting."""
+    levels = (
+        (config.dynamic_broker, SOURCE_DYNAMIC_BROKER),
+        (config.dynamic_default, SOURCE_DYNAMIC_DEFAULT),
+        (config.static, SOURCE_STATIC_BROKER),
+    )
+    for settings, source in levels:
+        if any(synonym.name in settings for synonym in TOPIC_SYNONYMS[name]):
+            return source
+    return SOURCE_DEFAULT

@@ -1,0 +1,84 @@
+"""Reading the metadata log and its snapshots into an image."""
+
+from __future__ import annotations
+
+from broker_cy.metadata import framing
+from broker_cy.metadata.image import MetadataImage
+from broker_cy.metadata.records import MetadataLogError
+from broker_cy.metadata.replay import replay
+from broker_cy.metadata.snapshot import KRaftState, SnapshotId
+from broker_cy.wire.control import KraftVersion, KraftVoters
+from broker_cy.wire.records import Batch
+
+
+class Loader:
+    """Applies batches to `image` in order. A metadata transaction (KIP-868) is applied when it ends; `in_transaction`
+    says that one was begun and neither ended nor aborted.
+    """
+
+    def __init__(self) -> None:
+        self.image = MetadataImage()
+        self.kraft = KRaftState()
+        self.log_bytes = 0  # of the log, without what the snapshot covered
+        self._transaction: MetadataImage | None = None
+
+    @property
+    def in_transaction(self) -> bool:
+        return self._transaction is not None
+
+    def load_snapshot(self, content: bytes, snapshot_id: SnapshotId) -> None:
+        """Fill the empty image. Raises MetadataLogError for a snapshot that does not parse."""
+        assert self.image.offset < 0
+        for batch in framing.batches(content):
+            self._apply(batch, f"snapshot {snapshot_id.file_name}")
+        self._reached(snapshot_id.end_offset - 1, snapshot_id.epoch)
+
+    def load_log(self, content: bytes) -> None:
+        """Apply whole batches of the log, except for what a snapshot has covered already."""
+        for batch in framing.batches(content):
+            if batch.last_offset <= self.image.offset:
+                continue
+            self._apply(batch, "metadata log")
+            self.log_bytes += batch.size_bytes
+            self._reached(batch.last_offset, batch.leader_epoch)
+
+    def _reached(self, offset: int, epoch: int) -> None:
+        self.image.offset = self.image.features.epoch = offset
+        self.image.epoch = epoch
+
+    def _apply(self, batch: Batch, where: str) -> None:
+        offset = batch.base_offset
+        try:
+            if batch.is_control:
+                self._apply_control(batch)
+                return
+            for at, record in framing.records_in(batch):
+                offset = at
+                self._apply_record(record.message)
+        except MetadataLogError as error:
+            raise MetadataLogError(f"{where}, offset {offset}: {error}") from error
+
+    def _apply_control(self, batch: Batch) -> None:
+        for message in framing.control_messages_in(batch):
+            if isinstance(message, KraftVersion):
+                self.kraft.kraft_version = message.kraft_version
+            elif isinstance(message, KraftVoters):
+                self.kraft.voters = message
+
+    def _apply_record(self, message: object) -> None:
+        name = type(message).__name__
+        if name == "BeginTransactionRecord":
+            if self._transaction is not None:
+                raise MetadataLogError("a transaction begins inside of another")
+            self._transaction = self.image.branch()
+        elif name == "EndTransactionRecord":
+            if self._transaction is None:
+                raise MetadataLogError("a transaction ends that was not begun")
+            self.image.absorb(self._transaction)
+            self._transaction = None
+        elif name == "AbortTransactionRecord":
+            if self._transaction is None:
+                raise MetadataLogError("a transaction is aborted that was not begun")
+            self._transaction = None
+        else:
+            replay(self.image if self._transaction is None else self._transaction, message)

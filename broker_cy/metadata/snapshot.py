@@ -1,0 +1,188 @@
+"""Snapshots of the metadata (KIP-630): the whole image as records, in a file `<end offset>-<epoch>.checkpoint`.
+
+A snapshot replaces every record of the log below its end offset. The file is a sequence of record batches with
+offsets of its own: a control batch with the header, batches of records, and a control batch with the footer; one
+without a footer was not finished. `bootstrap.checkpoint` has the same form.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+from typing import NamedTuple
+
+from broker_cy.metadata import features, framing
+from broker_cy.metadata.image import (
+    PRODUCER_IDS_BROKER,
+    PRODUCER_IDS_BROKER_EPOCH,
+    ZK_MIGRATION_STATE,
+    BrokerImage,
+    MetadataImage,
+    TopicImage,
+)
+from broker_cy.metadata.records import MetadataLogError, VersionedRecord
+from broker_cy.wire import messages
+from broker_cy.wire.control import ControlMessage, KraftVersion, KraftVoters, SnapshotFooter, SnapshotHeader
+
+BOOTSTRAP_NAME = "bootstrap.checkpoint"
+# Records in one batch of a snapshot. Small, because the loop of the broker turns between two batches.
+RECORDS_PER_BATCH = 64
+
+_NAME = re.compile(r"(\d{20})-(\d{10})\.checkpoint\Z")
+
+
+class SnapshotId(NamedTuple):
+    """`end_offset` is one above the last record that the snapshot contains, `epoch` is that record's."""
+
+    end_offset: int
+    epoch: int
+
+    @property
+    def file_name(self) -> str:
+        return f"{self.end_offset:020d}-{self.epoch:010d}.checkpoint"
+
+    @classmethod
+    def of_file(cls, name: str) -> SnapshotId | None:
+        """None for a name that is not a snapshot's."""
+        found = _NAME.match(name)
+        return cls(int(found[1]), int(found[2])) if found else None
+
+
+@dataclass(slots=True)
+class KRaftState:
+    """What control records say of the quorum. `voters` is None while the voters are static (KIP-853)."""
+
+    kraft_version: int = 0
+    voters: KraftVoters | None = None
+
+    def voter_ids(self) -> tuple[int, ...] | None:
+        """None while the log says nothing of voters."""
+        return None if self.voters is None else tuple(sorted(v.voter_id for v in self.voters.voters))
+
+
+def records_of(image: MetadataImage) -> Iterator[VersionedRecord]:
+    """The records whose replay into an empty image gives `image`."""
+    level = image.features.metadata_version
+    finalized = image.features.levels()
+    # metadata.version comes first: it says how the rest is to be read.
+    for name in sorted(finalized, key=lambda n: (n != features.METADATA_VERSION, n)):
+        yield VersionedRecord(messages.FeatureLevelRecord(name=name, feature_level=finalized[name]))
+    for broker in image.brokers.values():
+        yield _broker_record(broker, level)
+    for controller in image.controllers.values():
+        yield VersionedRecord(controller)
+    for topic in image.topics:
+        yield from _topic_records(topic, level)
+    for resource_type, name in image.configs.resources():
+        for key, value in image.configs.resource(resource_type, name).items():
+            record = messages.ConfigRecord(resource_type=resource_type, resource_name=name, name=key, value=value)
+            yield VersionedRecord(record)
+    if image.next_producer_id:
+        yield VersionedRecord(
+            messages.ProducerIdsRecord(
+                broker_id=image.scalars[PRODUCER_IDS_BROKER],
+                broker_epoch=image.scalars[PRODUCER_IDS_BROKER_EPOCH],
+                next_producer_id=image.next_producer_id,
+            )
+        )
+    if ZK_MIGRATION_STATE in image.scalars:
+        state = image.scalars[ZK_MIGRATION_STATE]
+        yield VersionedRecord(messages.ZkMigrationStateRecord(zk_migration_state=state))
+    for kept in image.kept.values():
+        yield VersionedRecord(kept)
+
+
+def _broker_record(broker: BrokerImage, level: int) -> VersionedRecord:
+    version = features.register_broker_version(level)
+    record = messages.RegisterBrokerRecord(
+        broker_id=broker.broker_id,
+        incarnation_id=broker.incarnation_id,
+        broker_epoch=broker.epoch,
+        end_points=[
+            messages.RegisterBrokerRecord.BrokerEndpoint(
+                name=name, host=at.host, port=at.port, security_protocol=at.security_protocol
+            )
+            for name, at in broker.listeners.items()
+        ],
+        features=[
+            messages.RegisterBrokerRecord.BrokerFeature(
+                name=name, min_supported_version=low, max_supported_version=high
+            )
+            for name, (low, high) in broker.features.items()
+        ],
+        rack=broker.rack,
+        fenced=broker.fenced,
+        in_controlled_shutdown=broker.in_controlled_shutdown,
+    )
+    if version >= 2:
+        record.is_migrating_zk_broker = broker.is_migrating_zk_broker
+    if version >= 3:
+        record.log_dirs = list(broker.log_dirs)
+    if version >= 4 and broker.cordoned_log_dirs is not None:
+        record.cordoned_log_dirs = list(broker.cordoned_log_dirs)
+    return VersionedRecord(record, version)
+
+
+def _topic_records(topic: TopicImage, level: int) -> Iterator[VersionedRecord]:
+    version = features.partition_version(level)
+    yield VersionedRecord(messages.TopicRecord(name=topic.name, topic_id=topic.topic_id))
+    for index, partition in topic.partitions.items():
+        record = messages.PartitionRecord(
+            partition_id=index,
+            topic_id=topic.topic_id,
+            replicas=list(partition.replicas),
+            isr=list(partition.isr),
+            removing_replicas=list(partition.removing_replicas),
+            adding_replicas=list(partition.adding_replicas),
+            leader=partition.leader,
+            leader_epoch=partition.leader_epoch,
+            partition_epoch=partition.partition_epoch,
+            leader_recovery_state=partition.leader_recovery_state,
+        )
+        if version >= 1:
+            record.directories = list(partition.directories)
+        # Null, not empty, where there is none: so Kafka writes them.
+        if version >= 2 and partition.elr:
+            record.eligible_leader_replicas = list(partition.elr)
+        if version >= 2 and partition.last_known_elr:
+            record.last_known_elr = list(partition.last_known_elr)
+        yield VersionedRecord(record, version)
+
+
+def write(
+    records: Iterator[VersionedRecord], kraft: KRaftState, epoch: int, last_contained_ms: int, now_ms: int
+) -> Iterator[bytes]:
+    """The bytes of a snapshot, batch by batch."""
+    header: list[ControlMessage] = [SnapshotHeader(last_contained_ms)]
+    if kraft.kraft_version > 0:
+        header.append(KraftVersion(kraft.kraft_version))
+        if kraft.voters is not None:
+            header.append(kraft.voters)
+    offset = 0
+    yield framing.control_batch(header, offset, epoch, now_ms)
+    offset += len(header)
+    while chunk := list(islice(records, RECORDS_PER_BATCH)):
+        yield framing.data_batch(chunk, offset, epoch, now_ms)
+        offset += len(chunk)
+    yield framing.control_batch([SnapshotFooter()], offset, epoch, now_ms)
+
+
+def is_finished(content: bytes) -> bool:
+    """Whether the content ends with a footer: a snapshot without one was not written to its end."""
+    last = None
+    for batch in framing.batches(content):
+        last = batch
+    return last is not None and last.is_control and SnapshotFooter() in framing.control_messages_in(last)
+
+
+def bootstrap_records(content: bytes) -> list[VersionedRecord]:
+    """The records in a `bootstrap.checkpoint`."""
+    records: list[VersionedRecord] = []
+    for batch in framing.batches(content):
+        if not batch.is_control:
+            records += [record for _, record in framing.records_in(batch)]
+    if not records:
+        raise MetadataLogError(f"{BOOTSTRAP_NAME} holds no records: format the directory again")
+    return records

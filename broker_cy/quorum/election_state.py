@@ -1,0 +1,80 @@
+"""`quorum-state`: what a voter must never forget, in the JSON file that Kafka keeps beside the metadata log.
+
+Version 0 (kraft.version 0, static voters) names the voters; version 1 (kraft.version 1) leaves them to the log and
+adds the directory id of the vote.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from broker_cy.core import uuid as uuids
+
+FILE_NAME = "quorum-state"
+NO_LEADER = -1
+NOT_VOTED = -1
+
+
+class QuorumError(Exception):
+    """The quorum cannot run on what it found. The message says what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class ElectionState:
+    """A durable election state. Of `leader_id` and `voted_id` at most one is set: a known leader ends the vote."""
+
+    epoch: int
+    leader_id: int = NO_LEADER
+    voted_id: int = NOT_VOTED
+    voted_directory_id: UUID = uuids.ZERO
+    voters: tuple[int, ...] | None = None  # None: the log holds them (version 1 of the file)
+
+    def to_json(self) -> bytes:
+        """The content of the file, field for field as Kafka writes it."""
+        fields: dict[str, Any]
+        if self.voters is None:
+            fields = {
+                "leaderId": self.leader_id,
+                "leaderEpoch": self.epoch,
+                "votedId": self.voted_id,
+                "votedDirectoryId": uuids.to_text(self.voted_directory_id),
+                "data_version": 1,
+            }
+        else:
+            fields = {
+                "clusterId": "",
+                "leaderId": self.leader_id,
+                "leaderEpoch": self.epoch,
+                "votedId": self.voted_id,
+                "appliedOffset": 0,
+                "currentVoters": [{"voterId": voter} for voter in self.voters],
+                "data_version": 0,
+            }
+        return json.dumps(fields, separators=(",", ":")).encode()
+
+    @classmethod
+    def from_json(cls, content: bytes) -> ElectionState:
+        """Raises QuorumError for content that is not a quorum-state of version 0 or 1."""
+        try:
+            fields = json.loads(content)
+            version = fields["data_version"]
+            if version not in (0, 1):
+                raise QuorumError(f"{FILE_NAME} has data_version {version}; 0 and 1 are known")
+            voters = None
+            if version == 0:
+                voters = tuple(int(voter["voterId"]) for voter in fields.get("currentVoters") or ())
+            directory = fields.get("votedDirectoryId")
+            return cls(
+                int(fields["leaderEpoch"]),
+                int(fields["leaderId"]),
+                int(fields["votedId"]),
+                uuids.from_text(directory) if directory else uuids.ZERO,
+                voters,
+            )
+        except (ValueError, KeyError, TypeError) as error:
+            raise QuorumError(
+                f"{FILE_NAME} does not parse ({error}): restore it from a copy of this directory"
+            ) from error

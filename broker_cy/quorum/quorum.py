@@ -1,0 +1,128 @@
+"""The quorum as a state machine: events in, what must be persisted and appended out. It holds no file, socket or clock.
+
+A single node is a quorum of one: it is elected by its own vote, and an entry is committed once this node has synced
+it. The roles of a quorum with several voters (Prospective, Follower, Observer) and the messages between voters are
+not here yet; what is here keeps their rules: a durable vote before anything depends on it, an epoch per leadership
+that begins with a LeaderChange record, and a high watermark that moves only over entries of the leader's own epoch
+(KIP-595).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+from broker_cy.quorum.election_state import NO_LEADER, ElectionState, QuorumError
+
+
+class Role(Enum):
+    UNATTACHED = "unattached"  # knows an epoch, no leader and has not voted
+    RESIGNED = "resigned"  # was the leader of this epoch and must not act as it again
+    CANDIDATE = "candidate"  # has voted for itself in this epoch
+    LEADER = "leader"
+
+
+# Roles that may come right before each role, None standing for the start of the process.
+PREDECESSORS: Final[dict[Role, frozenset[Role | None]]] = {
+    Role.UNATTACHED: frozenset({None}),
+    Role.RESIGNED: frozenset({None, Role.LEADER}),
+    Role.CANDIDATE: frozenset({Role.UNATTACHED, Role.RESIGNED}),
+    Role.LEADER: frozenset({Role.CANDIDATE}),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Elected:
+    """What follows from winning an election. Order: `persist` is synced to disk, then the LeaderChange record is
+    appended.
+
+    Nothing may be appended or answered in the new epoch before `persist` is on disk: after a crash this node could
+    else lead the same epoch twice.
+    """
+
+    persist: ElectionState
+    epoch: int
+    leader_id: int
+    voters: tuple[int, ...]
+
+
+class Quorum:
+    """Invariants: `epoch` never falls; `0 <= high_watermark <= synced_end <= end of the log`; one leadership per
+    epoch.
+    """
+
+    __slots__ = (
+        "epoch",
+        "epoch_start_offset",
+        "high_watermark",
+        "leader_id",
+        "node_id",
+        "role",
+        "synced_end",
+        "voters",
+    )
+
+    def __init__(
+        self, node_id: int, stored: ElectionState | None, last_log_epoch: int, log_voters: tuple[int, ...] | None = None
+    ) -> None:
+        """`stored` is what quorum-state holds, None for a node that never voted; `last_log_epoch` is of the newest
+        entry of the log or of the snapshot (0 where both are empty); `log_voters` is the voter set found in the log,
+        if any.
+
+        Raises QuorumError if the node is not the only voter.
+        """
+        self.node_id = node_id
+        voters = log_voters if log_voters is not None else (stored.voters if stored else None)
+        if voters and voters != (node_id,):
+            raise QuorumError(
+                f"the metadata quorum has the voters {sorted(voters)}, this node is {node_id}: "
+                "only a quorum whose one voter is this node can be run"
+            )
+        self.voters: tuple[int, ...] = (node_id,)
+        self.role: Role | None = None
+        self.leader_id = NO_LEADER
+        self.epoch = max(last_log_epoch, stored.epoch if stored else 0)
+        self.epoch_start_offset = -1
+        self.synced_end = 0
+        self.high_watermark = 0
+        was_leader = stored is not None and stored.leader_id == node_id and stored.epoch == self.epoch
+        self._become(Role.RESIGNED if was_leader else Role.UNATTACHED)
+
+    def _become(self, role: Role) -> None:
+        if self.role not in PREDECESSORS[role]:
+            raise AssertionError(f"{self.role} may not be followed by {role}")
+        self.role = role
+
+    def elect(self, *, static_voters: bool) -> Elected:
+        """Stand for election in the next epoch and win it, as the node's own vote is the majority.
+
+        Vote and leadership are one durable write: no message leaves between them. `static_voters` says that
+        kraft.version is 0, so that the file names the voters.
+        """
+        self._become(Role.CANDIDATE)
+        self.epoch += 1
+        self.epoch_start_offset = -1
+        self._become(Role.LEADER)
+        self.leader_id = self.node_id
+        state = ElectionState(self.epoch, self.node_id, voters=self.voters if static_voters else None)
+        return Elected(state, self.epoch, self.node_id, self.voters)
+
+    def began_epoch(self, offset: int) -> None:
+        """The LeaderChange record of this epoch got `offset`."""
+        assert self.role is Role.LEADER
+        assert self.epoch_start_offset < 0
+        self.epoch_start_offset = offset
+
+    def synced(self, end_offset: int) -> int:
+        """Everything below `end_offset` is on disk here; returns the high watermark (exclusive)."""
+        self.synced_end = max(self.synced_end, end_offset)
+        # Entries of earlier epochs are committed only together with one of this epoch (Raft, section 5.4.2).
+        if self.role is Role.LEADER and 0 <= self.epoch_start_offset < self.synced_end:
+            self.high_watermark = self.synced_end
+        return self.high_watermark
+
+    def resign(self) -> None:
+        """Stop leading: nothing may be appended in this epoch any more."""
+        self._become(Role.RESIGNED)
+        self.leader_id = NO_LEADER

@@ -1,0 +1,55 @@
+"""The metadata image as clients of one listener see it: brokers with the address of that listener, partitions with
+errors where no leader can be reached. Metadata and DescribeTopicPartitions share it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from broker_cy.core.errors import ErrorCode
+from broker_cy.metadata import topic_names
+from broker_cy.metadata.image import NO_LEADER, BrokerImage, Endpoint, MetadataImage, PartitionImage
+
+
+def visible_brokers(
+    image: MetadataImage, listener: str, *, fenced: bool = False
+) -> Iterator[tuple[BrokerImage, Endpoint]]:
+    """Brokers with an endpoint of that listener, lowest id first; fenced ones only if `fenced` is set."""
+    for broker_id in sorted(image.brokers):
+        broker = image.brokers[broker_id]
+        if broker.fenced and not fenced:
+            continue
+        endpoint = broker.listeners.get(listener)
+        if endpoint is not None:
+            yield broker, endpoint
+
+
+def leader_error(image: MetadataImage, partition: PartitionImage, listener: str) -> ErrorCode:
+    """NONE where the leader can be reached over the listener."""
+    leader = image.brokers.get(partition.leader)
+    if leader is None or leader.fenced:
+        return ErrorCode.LEADER_NOT_AVAILABLE
+    return ErrorCode.NONE if listener in leader.listeners else ErrorCode.LISTENER_NOT_FOUND
+
+
+def told_leader(image: MetadataImage, partition: PartitionImage, listener: str) -> int:
+    """The leader's id, NO_LEADER where it cannot be reached over the listener."""
+    return partition.leader if leader_error(image, partition, listener) is ErrorCode.NONE else NO_LEADER
+
+
+def is_reachable(image: MetadataImage, broker_id: int, listener: str) -> bool:
+    """Whether the broker is up, as far as the log knows, and has the listener."""
+    broker = image.brokers.get(broker_id)
+    return broker is not None and not broker.fenced and listener in broker.listeners
+
+
+def offline_replicas(image: MetadataImage, partition: PartitionImage, listener: str) -> list[int]:
+    """Replicas on brokers that cannot be reached over the listener."""
+    return [replica for replica in partition.replicas if not is_reachable(image, replica, listener)]
+
+
+def absent_topic_error(name: str) -> ErrorCode:
+    """What is said of a topic that does not exist: that, or that no topic can have the name."""
+    if topic_names.invalid_reason(name) is not None:
+        return ErrorCode.INVALID_TOPIC_EXCEPTION
+    return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

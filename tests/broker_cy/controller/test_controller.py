@@ -1,0 +1,325 @@
+"""The controller: what is committed, what is undone, what a restart reads; brokers and producer ids."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from broker_cy.controller.activation import Activate
+from broker_cy.controller.broker_ops import AllocateProducerIds, StopBroker
+from broker_cy.controller.create_topics import CreateTopics
+from broker_cy.controller.operation import RECORDS_PER_STEP_MAX, Operation, OperationContext, Step
+from broker_cy.controller.topic_ops import CreatePartitions, DeleteTopics, TopicChoice
+from broker_cy.core import uuid as uuids
+from broker_cy.core.errors import ErrorCode, KafkaError
+from broker_cy.metadata import snapshot
+from broker_cy.metadata.image import RESOURCE_TOPIC, MetadataImage
+from broker_cy.metadata.loader import Loader
+from broker_cy.metadata.records import MetadataLogError, VersionedRecord
+from broker_cy.metadata.snapshot import KRaftState, SnapshotId
+from broker_cy.wire import messages
+from tests.broker_cy.controller.cluster import LISTENERS, Cluster
+
+FIXTURE = Path(__file__).parents[2] / "fixtures" / "kafka-4.3.1" / "logdir" / "__cluster_metadata-0"
+
+
+def create(*names: str, partitions: int = 1) -> CreateTopics:
+    topic = messages.CreateTopicsRequest.CreatableTopic
+    return CreateTopics(
+        messages.CreateTopicsRequest(
+            topics=[topic(name=name, num_partitions=partitions, replication_factor=1) for name in names]
+        )
+    )
+
+
+def delete(name: str) -> DeleteTopics:
+    return DeleteTopics([TopicChoice(name, uuids.ZERO)])
+
+
+def grow(name: str, count: int) -> CreatePartitions:
+    topic = messages.CreatePartitionsRequest.CreatePartitionsTopic
+    return CreatePartitions([topic(name=name, count=count, assignments=None)], validate_only=False)
+
+
+class Records(Operation[None]):
+    """Writes given records."""
+
+    def __init__(self, *records: VersionedRecord, atomic: bool = True) -> None:
+        self.records = list(records)
+        self.atomic = atomic
+
+    def run(self, state: MetadataImage, context: OperationContext) -> Step[None]:
+        return Step(self.records, None, self.atomic)
+
+
+def setting(topic: str, name: str, value: str | None) -> Records:
+    record = messages.ConfigRecord(resource_type=RESOURCE_TOPIC, resource_name=topic, name=name, value=value)
+    return Records(VersionedRecord(record))
+
+
+def test_a_new_cluster() -> None:
+    """A new directory would hold something else than Kafka's bootstrap and an unfenced broker."""
+    cluster = Cluster.started()
+    image = cluster.image
+    assert image.features.levels() == {"metadata.version": 30}
+    broker = image.brokers[1]
+    assert (broker.fenced, broker.epoch, broker.listeners) == (False, 3, LISTENERS)
+    assert cluster.replayed().same_content(image)
+
+
+def test_operations_see_what_is_not_committed_yet() -> None:
+    """Two clients that create the same topic at once would both be told that they did."""
+    cluster = Cluster.started()
+    first = cluster.accept(create("a"))
+    second = cluster.accept(create("a"))
+    assert first.topics[0].error_code == 0
+    assert second.topics[0].error_code == ErrorCode.TOPIC_ALREADY_EXISTS
+    assert cluster.image.topics.by_name("a") is None
+    cluster.commit()
+    assert cluster.image.topics.by_name("a") is not None
+
+
+def test_abandoned_operations_leave_nothing() -> None:
+    """After a full disk the broker would go on with topics that no log knows."""
+    cluster = Cluster.started()
+    cluster.run(create("kept"))
+    before = cluster.image.copy()
+    cluster.accept(create("a", "b"))
+    cluster.accept(delete("kept"))
+    cluster.abandon()
+    assert cluster.image.same_content(before)
+    assert cluster.controller.state.topics.by_name("kept") is not None
+    assert cluster.run(create("a")).topics[0].error_code == 0
+    assert cluster.replayed().same_content(cluster.image)
+
+
+def test_commit_of_a_sealed_layer_keeps_the_later_one() -> None:
+    """What is accepted while a sync runs would be lost or committed too early."""
+    cluster = Cluster.started()
+    controller = cluster.controller
+    cluster.accept(create("a"))
+    controller.seal()
+    cluster.accept(create("b"))
+    controller.commit(1)
+    assert cluster.image.topics.by_name("a") is not None
+    assert cluster.image.topics.by_name("b") is None
+    assert controller.state.topics.by_name("a") is not None
+    assert not controller.is_idle
+    controller.seal()
+    controller.commit(1)
+    assert cluster.image.topics.by_name("b") is not None
+    assert controller.is_idle
+
+
+def test_an_atomic_step_has_a_bound() -> None:
+    """One request could write a batch that nobody can read in one piece."""
+    cluster = Cluster.started()
+    noop = VersionedRecord(messages.NoOpRecord())
+    with pytest.raises(KafkaError, match="excessively large batch operation"):
+        cluster.run(Records(*[noop] * (RECORDS_PER_STEP_MAX + 1)))
+    cluster.run(Records(*[noop] * (RECORDS_PER_STEP_MAX + 1), atomic=False))
+    assert cluster.replayed().offset == cluster.image.offset
+
+
+def test_restart_begins_a_new_leader_epoch_everywhere() -> None:
+    """After a crash, consumers could not tell new records from lost ones at the same offsets (KIP-320)."""
+    cluster = Cluster.started()
+    cluster.run(create("a", "b", partitions=2))
+    old_epoch = cluster.image.brokers[1].epoch
+    new_epoch = cluster.start()
+    assert new_epoch > old_epoch
+    for topic in cluster.image.topics:
+        for partition in topic.partitions.values():
+            assert (partition.leader, partition.leader_epoch, partition.partition_epoch) == (1, 1, 1)
+    assert cluster.replayed().same_content(cluster.image)
+
+
+def test_start_on_kafkas_log_leads_everything_again() -> None:
+    """A directory of Apache Kafka, stopped in order, has no leaders: nothing of it could be read."""
+    loader = Loader()
+    loader.load_log((FIXTURE / "00000000000000000000.log").read_bytes())
+    cluster = Cluster(image=loader.image)
+    cluster.run(Activate([], in_transaction=False))
+    assert cluster.start() == 50
+    for topic in cluster.image.topics:
+        (partition,) = topic.partitions.values()
+        assert (partition.leader, partition.isr, partition.elr, partition.last_known_elr) == (1, (1,), (), ())
+        assert partition.leader_epoch == 2
+    broker = cluster.image.brokers[1]
+    assert (broker.epoch, broker.is_active) == (50, True)
+
+
+def lonely(
+    replicas: list[int], isr: list[int], leader: int, elr: list[int] | None = None
+) -> tuple[int, tuple[int, ...]]:
+    """(leader, isr) after broker 1 starts alone."""
+    cluster = Cluster.started()
+    cluster.start(broker_id=2)
+    topic_id = cluster.new_uuid()
+    cluster.run(
+        Records(
+            VersionedRecord(messages.TopicRecord(name="t", topic_id=topic_id)),
+            VersionedRecord(
+                messages.PartitionRecord(
+                    partition_id=0,
+                    topic_id=topic_id,
+                    replicas=replicas,
+                    isr=isr,
+                    leader=leader,
+                    leader_epoch=0,
+                    partition_epoch=0,
+                    eligible_leader_replicas=elr,
+                ),
+                2,
+            ),
+        )
+    )
+    cluster.start(broker_id=1)
+    assert cluster.image.brokers[2].fenced
+    partition = cluster.image.topics.by_name("t").partitions[0]
+    return partition.leader, partition.isr
+
+
+def test_only_what_is_in_sync_is_led() -> None:
+    """Started from the log of a larger cluster, the broker would lead partitions that it has only a part of."""
+    assert lonely([1, 2], [1, 2], 2) == (1, (1,))
+    assert lonely([1, 2], [2], 2) == (-1, (2,))
+    assert lonely([2], [2], 2) == (-1, (2,))
+    assert lonely([1, 2], [], -1, elr=[1]) == (1, (1,))
+    assert lonely([1, 2], [], -1, elr=[2]) == (-1, ())
+
+
+def test_stop_fences_the_broker_once() -> None:
+    """Apache Kafka would refuse to start on the directory until a session has timed out."""
+    cluster = Cluster.started()
+    cluster.run(StopBroker(1))
+    assert cluster.image.brokers[1].fenced
+    size = len(cluster.log)
+    cluster.run(StopBroker(1))
+    assert len(cluster.log) == size
+
+
+def test_producer_ids_are_never_given_twice() -> None:
+    """Two producers with one id would take each other's records for duplicates."""
+    cluster = Cluster.started()
+    epoch = cluster.image.brokers[1].epoch
+    seen = [cluster.run(AllocateProducerIds(1, epoch)) for _ in range(3)]
+    assert seen == [(0, 1000), (1000, 1000), (2000, 1000)]
+    assert cluster.replayed().next_producer_id == 3000
+    with pytest.raises(KafkaError) as error:
+        cluster.run(AllocateProducerIds(1, epoch + 1))
+    assert error.value.code is ErrorCode.STALE_BROKER_EPOCH
+
+
+def test_producer_ids_end() -> None:
+    """The id after the last would be negative, which means none."""
+    cluster = Cluster.started()
+    epoch = cluster.image.brokers[1].epoch
+    record = messages.ProducerIdsRecord(broker_id=1, broker_epoch=epoch, next_producer_id=2**63 - 900)
+    cluster.run(Records(VersionedRecord(record)))
+    with pytest.raises(KafkaError, match="Exhausted all producerIds"):
+        cluster.run(AllocateProducerIds(1, epoch))
+
+
+@pytest.mark.parametrize("level", [6, 31])
+def test_metadata_version_out_of_range(level: int) -> None:
+    """The broker would write records that the cluster's other software cannot read."""
+    record = messages.FeatureLevelRecord(name="metadata.version", feature_level=level)
+    with pytest.raises(MetadataLogError, match=f"metadata.version {level} of this cluster is not supported: 7 to 30"):
+        Cluster.started(bootstrap=[VersionedRecord(record)])
+
+
+@pytest.mark.parametrize("level", [7, 8, 15, 17, 23, 30])
+def test_older_metadata_versions(level: int) -> None:
+    """On a cluster that was never upgraded, records would be written in versions it does not know."""
+    record = messages.FeatureLevelRecord(name="metadata.version", feature_level=level)
+    cluster = Cluster.started(bootstrap=[VersionedRecord(record)])
+    cluster.run(create("a"))
+    cluster.start()
+    assert cluster.replayed().same_content(cluster.image)
+    assert bool(cluster.image.topics.by_name("a").partitions[0].directories) is (level >= 17)
+    loader = snapshot_of(cluster.image)
+    assert loader.image.same_content(cluster.image)
+
+
+def test_torn_transaction_is_ended() -> None:
+    """Everything written after a transaction that a crash cut off would count as part of it, and vanish."""
+    cluster = Cluster.started()
+    cluster.log.append(b"")
+    begin = Records(VersionedRecord(messages.BeginTransactionRecord(name="x")))
+    cluster.run(begin)
+    torn = Loader()
+    for batch in cluster.log:
+        torn.load_log(batch)
+    assert torn.in_transaction
+    cluster.run(Activate([], in_transaction=True))
+    cluster.run(create("a"))
+    assert cluster.replayed().topics.by_name("a") is not None
+
+
+def snapshot_of(image: MetadataImage) -> Loader:
+    loader = Loader()
+    content = b"".join(snapshot.write(snapshot.records_of(image), KRaftState(), max(image.epoch, 0), 0, 0))
+    loader.load_snapshot(content, SnapshotId(image.offset + 1, max(image.epoch, 0)))
+    return loader
+
+
+NAMES = st.sampled_from(["a", "b", "c.c", "c_c", "d"])
+ACTIONS = st.one_of(
+    st.tuples(st.just("create"), NAMES, st.integers(1, 4)),
+    st.tuples(st.just("delete"), NAMES),
+    st.tuples(st.just("grow"), NAMES, st.integers(1, 6)),
+    st.tuples(st.just("set"), NAMES, st.sampled_from(["1", "2", None])),
+    st.tuples(st.just("restart")),
+    st.tuples(st.just("ids")),
+    st.tuples(st.just("commit")),
+    st.tuples(st.just("abandon")),
+    st.tuples(st.just("snapshot")),
+)
+
+
+def act(cluster: Cluster, action: tuple[Any, ...]) -> None:
+    match action:
+        case ("create", name, count):
+            cluster.accept(create(name, partitions=count))
+        case ("delete", name):
+            cluster.accept(delete(name))
+        case ("grow", name, count):
+            cluster.accept(grow(name, count))
+        case ("set", name, value) if cluster.controller.state.topics.by_name(name):
+            cluster.accept(setting(name, "retention.ms", value))
+        case ("restart",):
+            cluster.commit()
+            cluster.start()
+        case ("ids",):
+            cluster.accept(AllocateProducerIds(1, cluster.controller.state.brokers[1].epoch))
+        case ("commit",):
+            cluster.commit()
+        case ("abandon",):
+            cluster.abandon()
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.lists(ACTIONS, max_size=25))
+def test_replay_gives_the_same_image(actions: list[tuple[Any, ...]]) -> None:
+    """After a restart the broker would know other topics, settings, epochs or producer ids than before."""
+    cluster = Cluster.started()
+    newest: Loader | None = None
+    for action in actions:
+        if action == ("snapshot",):
+            cluster.commit()
+            newest = snapshot_of(cluster.image)
+        else:
+            act(cluster, action)
+    cluster.commit()
+    replayed = cluster.replayed()
+    assert replayed.same_content(cluster.image)
+    assert replayed.offset == cluster.image.offset
+    if newest is not None:
+        for batch in cluster.log:
+            newest.load_log(batch)
+        assert newest.image.same_content(cluster.image)
