@@ -26,6 +26,11 @@ class Figure:
         unit = "x floor" if self.per_floor else self.unit
         return f"{sign} {self.bound:,g} {unit}"
 
+    def missed_by(self, value: float) -> float:
+        """How far `value` is on the wrong side of the bound, as a share of it; 0 or less where it is reached."""
+        assert self.bound is not None
+        return (self.bound - value if self.at_least else value - self.bound) / self.bound
+
 
 @dataclass(frozen=True)
 class Row:
@@ -46,12 +51,13 @@ class Row:
             if not self.floor:
                 return "no floor in this run"
             value /= self.floor
-        if figure.at_least:
-            missed = (figure.bound - value) / figure.bound
-        else:
-            missed = (value - figure.bound) / figure.bound
+        missed = figure.missed_by(value)
         text = "met" if missed <= 0 else f"missed by {missed * 100:.1f} %"
-        return f"{value:.2f}x floor, {text}" if figure.per_floor else text
+        if figure.per_floor:
+            return f"{value:.2f}x floor, {text}"
+        if missed > 0 and self.floor is not None and figure.missed_by(self.floor) > 0:
+            return f"{text}; the floor missed it, too"  # a hint that the machine was busy with something else
+        return text
 
     @property
     def missed(self) -> bool:

@@ -17,6 +17,7 @@ from bench.figures import FIGURES, FLOOR, OURS, PEER, Figure, Row
 Runs = Mapping[str, Sequence[Mapping[str, float]]]
 SIDES = (OURS, PEER, FLOOR)
 GENERATOR_LIMIT = 0.95  # share of a core; a generator that uses more is named as the limit
+COLD_SHARE = 0.01  # of the bytes that were consumed: more from the disk than this, and they were not in the page cache
 
 
 def median_of(runs: Runs, side: str, metric: str) -> float | None:
@@ -53,7 +54,7 @@ def notes(figure: Figure, runs: Runs) -> list[str]:
         share = median_of(runs, side, "generator_share")
         if figure.unit in ("/s", "MB/s") and share is not None and share >= GENERATOR_LIMIT:
             out.append(f"{side}: the generator was the limit")
-        if figure.workload == "consume" and median_of(runs, side, "disk_read_bytes"):
+        if figure.workload == "consume" and (median_of(runs, side, "disk_read_share") or 0) > COLD_SHARE:
             out.append(f"{side}: reads were cold")
         if median_of(runs, side, "negative_samples"):
             out.append(f"{side}: negative latencies, see the JSON")

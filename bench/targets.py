@@ -172,6 +172,15 @@ class Spawned(Target):
                     raise TargetError(f"{self.name} did not answer within {START_TIMEOUT_S} s") from error
                 time.sleep(0.002)
 
+    def delete_topic(self, topic: str) -> None:
+        """Delete a topic and wait until its files are gone: pages still in use would leave the next window cold."""
+        super().delete_topic(topic)
+        deadline = time.monotonic() + STOP_TIMEOUT_S
+        while any(self.directory.glob(f"{topic}-*")):
+            if time.monotonic() > deadline:
+                raise TargetError(f"{self.name} kept the files of the deleted topic {topic} for {STOP_TIMEOUT_S} s")
+            time.sleep(0.05)
+
     def stop(self) -> None:
         self._end(signal.SIGTERM)
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from bench import proc, protocol
 from bench.protocol import Template
-from bench.raw import Driver
+from bench.raw import Driver, LoadError
 from bench.targets import Target
 
 PARTITIONS = 4
@@ -59,7 +59,7 @@ class Window(NamedTuple):
             "generator_share": driver.cpu_seconds / driver.seconds,
             "faults": used.minor_faults / driver.responses,
             "switches": (used.voluntary_switches + used.involuntary_switches) / driver.responses,
-            "disk_read_bytes": used.read_bytes,
+            "disk_read_share": used.read_bytes / driver.bytes,
             "p50_ms": driver.latency.percentile(50) / 1e6,
             "p99_ms": driver.latency.percentile(99) / 1e6,
             "p999_ms": driver.latency.percentile(99.9) / 1e6,
@@ -112,7 +112,8 @@ class Produce(Workload):
         topic = f"bench-{self.name}-{self.round}"
         plan = produce_plan(topic, self.value_bytes, self.batch_bytes, self.connections)
         target.create_topic(topic, PARTITIONS)
-        warm = int(self.requests * (self.scale.warm_share if self.name not in target.warmed else 0.05))
+        first = self.name not in target.warmed
+        warm = int(self.requests * (self.scale.warm_share if first else 0.05))
         target.warmed.add(self.name)
         driver = Driver(target.address, plan)
         try:
@@ -120,10 +121,28 @@ class Produce(Workload):
             proc.warm_memory(target.directory, self.requests * plan[0][0].batch_bytes, plan[0][0].batch_bytes)
             before = proc.usage(target.pid)
             driver.run_closed(depth=self.depth, requests=self.requests, seconds=NO_TIME_LIMIT_S)
-            return Window(driver, proc.usage(target.pid) - before).metrics()
+            metrics = Window(driver, proc.usage(target.pid) - before).metrics()
+            if first:
+                read_back(target, topic, driver.next_offsets(PARTITIONS), plan[0][0])
+            return metrics
         finally:
             driver.close()
             target.delete_topic(topic)
+
+
+def read_back(target: Target, topic: str, ends: dict[int, int], written: Template) -> None:
+    """Fetch everything that was acknowledged and check every checksum: an answer alone is not a write."""
+    driver = Driver(
+        target.address, [[protocol.fetch_request(topic, p, MIB) for p in ends]], fetching=True, wrap_at=ends
+    )
+    a_fetch = max(written.batch_bytes, MIB - written.batch_bytes)  # bytes that one fetch brings at the least
+    fetches = max(ends.values()) // written.records * written.batch_bytes // a_fetch + 2
+    try:
+        driver.run_closed(depth=1, requests=fetches * len(ends), seconds=NO_TIME_LIMIT_S, check_crc=True)
+    finally:
+        driver.close()
+    if driver.records < sum(ends.values()):
+        raise LoadError(f"{target.name}: {sum(ends.values())} records were acknowledged, {driver.records} came back")
 
 
 class Consume(Workload):

@@ -28,6 +28,8 @@ SHOWN = Figure("w", "m", "shown", "us")
         (row(PER_FLOOR, 0.24, 0.2), "1.20x floor, met", False),
         (row(PER_FLOOR, 0.30, 0.2), "1.50x floor, missed by 25.0 %", True),
         (row(PER_FLOOR, 0.30), "no floor in this run", False),
+        (row(AT_MOST, 25, 10), "missed by 25.0 %", True),
+        (row(AT_MOST, 25, 22), "missed by 25.0 %; the floor missed it, too", True),
         (row(AT_MOST, None), "", False),
         (row(SHOWN, 5), "", False),
     ],
@@ -47,7 +49,7 @@ def test_medians_and_pair_ratios_come_from_the_repeats() -> None:
 def test_rows_name_a_generator_that_was_the_limit_and_cold_reads() -> None:
     """A rate that the load could not exceed must not pass for the broker's."""
     busy = {"per_second": 1e5, "cpu_us": 8.0, "generator_share": 0.99}
-    cold = {"cpu_s_per_gb": 0.3, "mb_per_s": 900.0, "disk_read_bytes": 4096.0}
+    cold = {"cpu_s_per_gb": 0.3, "mb_per_s": 900.0, "disk_read_share": 0.5}
     lines = report.rows({"onerecord": {"ours": [busy]}, "consume": {"ours": [cold]}}, {})
     notes = {(line.figure.workload, line.figure.metric): line.note for line in lines}
     assert "ours: the generator was the limit" in notes["onerecord", "per_second"]
