@@ -82,7 +82,10 @@ def decode_prefix(type cls, int version, buffer):
 
 
 def encode_versioned(message, int version):
-    """`encode` with the version as an int16 in front: keys and values of the internal topics."""
+    """`encode` with the version as an int16 in front: values of the internal topics, embedded consumer protocol data.
+
+    Keys of internal topics have the record type (`API_KEY`) in front in place of the version.
+    """
     cdef Writer writer = Writer.__new__(Writer)
     if 0 <= version <= 0x7FFF:
         writer.i16(<int16_t>version)

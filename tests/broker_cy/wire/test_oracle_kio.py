@@ -83,10 +83,12 @@ class Pairing:
         # kio drops the unit where it has a type for times, spares the names of builtins, and splits KRaft.
         for name, spec in zip(names, specs, strict=True):
             assert ODD_NAMES.get(name, name.removesuffix("_")) in (spec.attribute, spec.attribute.removesuffix("_ms"))
-        values = {}
+        values: dict[str, Any] = {}
         for field, spec in zip(fields, specs, strict=True):
             value = getattr(message, spec.attribute)
             kind = field.metadata.get("kafka_type")
+            ours: Any
+            theirs: Any
             nullable = self.version in spec.nullable
             if spec.is_array:
                 pairs = [self.value(element, spec, field.type, kind, False) for element in value or ()]
