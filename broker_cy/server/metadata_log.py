@@ -1,0 +1,188 @@
+"""The files of `__cluster_metadata-0`: the log, `quorum-state` and the snapshots.
+
+Whatever blocks for the disk says so; on a running broker those calls are made in a worker thread and touch nothing
+that the loop changes.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING
+
+from broker_cy.controller.activation import default_bootstrap
+from broker_cy.metadata import snapshot
+from broker_cy.metadata.loader import Loader
+from broker_cy.metadata.records import MetadataLogError, VersionedRecord
+from broker_cy.metadata.snapshot import KRaftState, SnapshotId
+from broker_cy.quorum import election_state
+from broker_cy.quorum.election_state import ElectionState
+from broker_cy.storage import disk, maintenance
+from broker_cy.storage.atomic import read_whole, sync_directory, write_atomically
+
+if TYPE_CHECKING:
+    from broker_cy.storage.log import Log
+
+# A snapshot is read as a whole: 100,000 partitions are about 10 MB.
+SNAPSHOT_BYTES_MAX = 1 << 30
+QUORUM_STATE_BYTES_MAX = 1 << 20
+BOOTSTRAP_BYTES_MAX = 16 << 20
+# The log is read in pieces of this size at start.
+READ_BYTES = 4 << 20
+PART_SUFFIX = ".part"
+
+
+class MetadataLog:
+    """Reads and writes the files; knows nothing of what the records mean."""
+
+    def __init__(self, log: Log, root: str) -> None:
+        """`root` is the data directory that the log lies in."""
+        self.log = log
+        self.root = root
+        self.directory = str(log.directory)
+        self._synced_base = -1  # base offset of the segment that was the newest at the last sync
+
+    def load(self) -> Loader:
+        """The newest snapshot and the log behind it, applied. Blocks. Raises MetadataLogError, StorageError."""
+        self._remove_parts()
+        loader = Loader()
+        ids = self.snapshots()
+        if ids:
+            path = os.path.join(self.directory, ids[-1].file_name)
+            content = read_whole(path, SNAPSHOT_BYTES_MAX)
+            if not snapshot.is_finished(content):
+                raise MetadataLogError(f"{path} has no footer: it is not whole")
+            loader.load_snapshot(content, ids[-1])
+        start, end = self.log.log_start_offset, self.log.log_end_offset
+        covered = loader.image.offset + 1
+        if start > covered:
+            raise MetadataLogError(
+                f"{self.directory}: the log begins at offset {start}, and the newest snapshot ends at {covered}"
+            )
+        offset = max(start, covered)
+        while offset < end:
+            slice_ = self.log.read_slice(offset, None, READ_BYTES, True)
+            if slice_ is None:
+                break
+            content = _whole_batches(slice_.read())
+            loader.load_log(content)
+            offset = loader.image.offset + 1
+        return loader
+
+    def bootstrap_records(self, now_ms: int) -> list[VersionedRecord]:
+        """What an empty log begins with: the records of `bootstrap.checkpoint`, which is written if Kafka's
+        StorageTool has not.
+
+        Blocks. Raises MetadataLogError, OSError.
+        """
+        path = os.path.join(self.root, snapshot.BOOTSTRAP_NAME)
+        try:
+            return snapshot.bootstrap_records(read_whole(path, BOOTSTRAP_BYTES_MAX))
+        except FileNotFoundError:
+            records = default_bootstrap()
+            content = b"".join(snapshot.write(iter(records), KRaftState(), 0, now_ms, now_ms))
+            # Not synced: as long as the log is empty the same records are written again.
+            write_atomically(path, content, sync=False)
+            return records
+
+    def last_epoch(self, loader: Loader) -> int:
+        """Epoch of the newest entry there is; 0 where there is none."""
+        return max(self.log.leader_epoch, loader.image.epoch, 0)
+
+    def begin_sync(self) -> Callable[[], None]:
+        """What has to be called, in any thread, to bring all that is appended now to disk: it blocks, and raises
+        OSError.
+
+        Only the log itself: indexes and the like are made again from it where they are missing.
+        """
+        paths = [s.path for s in self.log.segments if s.base_offset >= self._synced_base]
+        is_new = self._synced_base != self.log.active.base_offset
+        self._synced_base = self.log.active.base_offset
+        return partial(_sync, paths, self.directory if is_new else None)
+
+    def delete_log_before(self, offset: int, now_ms: int) -> Callable[[], None]:
+        """Let the log begin at `offset`, which a snapshot covers; what is returned deletes the files, in any thread.
+
+        Raises StorageError, OSError.
+        """
+        return partial(_unlink, maintenance.delete_records_before(self.log, offset, now_ms))
+
+    # --- quorum-state
+
+    def read_election_state(self) -> ElectionState | None:
+        """None where the node has never voted. Raises QuorumError for a file that does not parse."""
+        try:
+            content = read_whole(self._path(election_state.FILE_NAME), QUORUM_STATE_BYTES_MAX)
+        except FileNotFoundError:
+            return None
+        return ElectionState.from_json(content)
+
+    def write_election_state(self, state: ElectionState) -> None:
+        """Replace the file. Blocks until it is on disk. Raises OSError."""
+        write_atomically(self._path(election_state.FILE_NAME), state.to_json(), sync=True)
+
+    # --- snapshots
+
+    def snapshots(self) -> list[SnapshotId]:
+        """Oldest first."""
+        return sorted(filter(None, map(SnapshotId.of_file, os.listdir(self.directory))))
+
+    def write_snapshot(self, snapshot_id: SnapshotId, parts: list[bytes]) -> None:
+        """Write the file and give it its name when it is whole. Blocks until it is on disk. Raises OSError."""
+        path = self._path(snapshot_id.file_name)
+        part = path + PART_SUFFIX
+        try:
+            with open(part, "wb") as file:
+                file.writelines(parts)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(part, path)
+        except OSError:
+            with suppress(OSError):
+                os.unlink(part)
+            raise
+        sync_directory(self.directory)
+
+    def delete_snapshot(self, snapshot_id: SnapshotId) -> None:
+        """Raises OSError."""
+        os.unlink(self._path(snapshot_id.file_name))
+
+    def snapshot_size_and_age(self, snapshot_id: SnapshotId, now_ms: int) -> tuple[int, int]:
+        """Bytes, and milliseconds since it was written."""
+        status = os.stat(self._path(snapshot_id.file_name))
+        return status.st_size, now_ms - status.st_mtime_ns // 1_000_000
+
+    def _path(self, name: str) -> str:
+        return os.path.join(self.directory, name)
+
+    def _remove_parts(self) -> None:
+        for name in os.listdir(self.directory):
+            if name.endswith(".checkpoint" + PART_SUFFIX):
+                os.unlink(self._path(name))
+
+
+def _sync(paths: list[str], directory: str | None) -> None:
+    for path in paths:
+        disk.sync_file(path)
+    if directory is not None:
+        # The name of a new segment is as important as what is in it.
+        sync_directory(directory)
+
+
+def _unlink(paths: list[str]) -> None:
+    for path in paths:
+        with suppress(FileNotFoundError):
+            os.unlink(path)
+
+
+def _whole_batches(content: bytes) -> bytes:
+    """Without the batch that is cut off at the end of a bounded read."""
+    end = 0
+    while end + 12 <= len(content):
+        size = 12 + int.from_bytes(content[end + 8 : end + 12], "big", signed=True)
+        if size < 12 or end + size > len(content):
+            break
+        end += size
+    return content[:end]

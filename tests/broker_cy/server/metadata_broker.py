@@ -1,0 +1,97 @@
+"""The controller service over a real directory, and handlers called as a connection would call them."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, cast
+
+from broker_cy.config import BrokerConfig
+from broker_cy.core import uuid as uuids
+from broker_cy.core.clock import ManualClock
+from broker_cy.metadata.image import Endpoint, MetadataImage
+from broker_cy.server.broker import Broker
+from broker_cy.server.controller_service import ControllerService, random_uuid
+from broker_cy.server.registry import RequestContext, registrations
+from broker_cy.storage.data_directory import DataDirectory, open_directories
+from broker_cy.storage.jobs import InlineJobs
+from broker_cy.storage.log_manager import LogManager, StorageSettings
+from broker_cy.wire import codec, frame
+
+LISTENERS = {"PLAINTEXT": Endpoint("host-a", 9092, 0), "OTHER": Endpoint("host-b", 9093, 0)}
+
+
+class MetadataBroker:
+    """As much of a broker as the metadata handlers see, over the data directory `path`. Use as a context manager."""
+
+    def __init__(self, path: Path, settings: dict[str, str] | None = None) -> None:
+        self.config = BrokerConfig.from_properties({"node.id": "1", "log.dirs": str(path), **(settings or {})})
+        self.path = path
+        self.clock = ManualClock()
+        self.directories: list[DataDirectory] = []
+        self.controller: ControllerService
+        self.node_id = 1
+        self.cluster_id = ""
+        self.changes: list[Any] = []
+
+    @property
+    def image(self) -> MetadataImage:
+        return self.controller.image
+
+    def open(self) -> MetadataBroker:
+        """Everything but start."""
+        self.directories = open_directories([str(self.path)], 1, lambda: uuids.to_text(random_uuid()), random_uuid)
+        self.cluster_id = self.directories[0].cluster_id
+        logs = LogManager(self.directories, StorageSettings(), InlineJobs())
+        loop = asyncio.get_running_loop()
+        self.controller = ControllerService.open(self.config, self.clock, loop, logs)
+        self.controller.subscribe(lambda delta, image: self.changes.append(delta))
+        return self
+
+    async def __aenter__(self) -> MetadataBroker:
+        try:
+            self.open().controller.start(LISTENERS, rack="r1")
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.controller.stop()
+        self.close()
+
+    def close(self) -> None:
+        for directory in self.directories:
+            directory.close()
+
+    async def call(self, request: Any, version: int, listener: str = "PLAINTEXT") -> Any:
+        """Encode the request, decode it as the broker does, run the handler, and give what a client would decode."""
+        api_key = next(key for key in registrations() if frame.request_class(key) is type(request))
+        registration = registrations()[api_key]
+        assert registration.min_version <= version <= registration.max_version
+        request = codec.decode(type(request), version, codec.encode(request, version))
+        context = RequestContext(cast(Broker, self), api_key, version, "test", "127.0.0.1", listener)
+        response = registration.function(context, request)
+        if inspect.isawaitable(response):
+            response = await response
+        return codec.decode(type(response), version, codec.encode(response, version))
+
+
+def run(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    """Run a test's coroutine on a loop of its own."""
+    asyncio.run(work())
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Wait for a condition; the test's own time limit ends what never comes."""
+    while not condition():
+        await asyncio.sleep(0.001)
+
+
+def damage(path: Path) -> None:
+    """Cut the last bytes off a file."""
+    with suppress(FileNotFoundError), path.open("r+b") as file:
+        file.truncate(path.stat().st_size - 3)

@@ -1,0 +1,318 @@
+"""The controller service: durable before it answers, the same after a restart, and what it does when the disk fails."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from broker_cy.controller.create_topics import CreateTopics
+from broker_cy.controller.topic_ops import DeleteTopics, TopicChoice
+from broker_cy.core import uuid as uuids
+from broker_cy.core.errors import ErrorCode, KafkaError
+from broker_cy.metadata.records import MetadataLogError
+from broker_cy.metadata.snapshot import SnapshotId
+from broker_cy.quorum.election_state import QuorumError
+from broker_cy.storage import disk
+from broker_cy.wire import messages
+from tests.broker_cy.server.metadata_broker import MetadataBroker, run, until
+
+FIXTURE = Path(__file__).parents[2] / "fixtures" / "kafka-4.3.1" / "logdir"
+
+
+def create(*names: str, partitions: int = 1) -> CreateTopics:
+    topic = messages.CreateTopicsRequest.CreatableTopic
+    topics = [topic(name=name, num_partitions=partitions, replication_factor=1) for name in names]
+    return CreateTopics(messages.CreateTopicsRequest(topics=topics))
+
+
+def metadata(path: Path, name: str = "") -> Path:
+    return path / "__cluster_metadata-0" / name
+
+
+def snapshots(path: Path) -> list[SnapshotId]:
+    return sorted(filter(None, (SnapshotId.of_file(file.name) for file in metadata(path).iterdir())))
+
+
+def test_a_new_directory(tmp_path: Path) -> None:
+    """A fresh directory would lack a file that Kafka's tools and Kafka itself need."""
+
+    async def work() -> None:
+        async with MetadataBroker(tmp_path) as broker:
+            assert broker.controller.epoch == 1
+            assert broker.controller.high_watermark == broker.image.offset + 1
+            assert broker.controller.broker_epoch == broker.image.brokers[1].epoch
+            assert not broker.image.brokers[1].fenced
+            assert broker.image.brokers[1].rack == "r1"
+        assert (tmp_path / "bootstrap.checkpoint").exists()
+        state = json.loads(metadata(tmp_path, "quorum-state").read_text())
+        assert (state["leaderId"], state["leaderEpoch"], state["currentVoters"]) == (1, 1, [{"voterId": 1}])
+
+    run(work)
+
+
+def test_everything_is_there_after_a_restart(tmp_path: Path) -> None:
+    """A topic that a client was told is created would be gone."""
+
+    async def work() -> None:
+        async with MetadataBroker(tmp_path) as broker:
+            replies = await asyncio.gather(*(broker.controller.submit(create(f"t{i}")) for i in range(20)))
+            assert all(reply.topics[0].error_code == 0 for reply in replies)
+            ids = [await broker.controller.next_producer_id() for _ in range(3)]
+            names = sorted(topic.name for topic in broker.image.topics)
+        async with MetadataBroker(tmp_path) as broker:
+            assert sorted(topic.name for topic in broker.image.topics) == names
+            assert broker.controller.epoch == 2
+            # Subscribers are told everything at start.
+            assert [len(change.topics) for change in broker.changes] == [20]
+            assert await broker.controller.next_producer_id() not in ids
+
+    run(work)
+
+
+def test_kafkas_directory_is_continued(tmp_path: Path) -> None:
+    """A person who moves from Apache Kafka would lose topics, settings or producer ids."""
+    path = tmp_path / "data"
+    shutil.copytree(FIXTURE, path)
+    for file in [path, *path.rglob("*")]:
+        file.chmod(0o755)
+
+    async def work() -> None:
+        for epoch in (2, 3):
+            async with MetadataBroker(path) as broker:
+                assert broker.cluster_id == "fixturefixturefixture0"
+                assert broker.controller.epoch == epoch
+                sample = broker.image.topics.by_name("sample")
+                assert sample is not None
+                assert sample.partitions[0].leader == 1
+                assert broker.image.configs.topic("compacted") == {"cleanup.policy": "compact"}
+                assert await broker.controller.next_producer_id() >= 1000
+
+    run(work)
+
+
+def test_operations_of_one_turn_share_a_sync(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Creating many topics at once would take one disk sync for each."""
+
+    async def work() -> None:
+        async with MetadataBroker(tmp_path) as broker:
+            synced = []
+            monkeypatch.setattr(disk, "sync_file", lambda path: synced.append(path))
+            await asyncio.gather(*(broker.controller.submit(create(f"t{i}")) for i in range(50)))
+            assert len(synced) == 1
+            assert len(broker.changes) == 2
+
+    run(work)
+
+
+def test_nothing_is_visible_before_it_is_synced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A power loss could take back a topic that clients have seen."""
+
+    async def work() -> None:
+        async with MetadataBroker(tmp_path) as broker:
+            seen: list[int] = []
+            monkeypatch.setattr(disk, "sync_file", lambda path: seen.append(len(broker.image.topics)))
+            await broker.controller.submit(create("a"))
+            assert seen == [0]
+            assert len(broker.image.topics) == 1
+
+    run(work)
+
+
+def test_full_disk(tmp_path: Path) -> None:
+    """After the disk was full for a moment the broker would refuse changes for ever, or keep a topic it never wrote."""
+
+    async def work() -> None:
+        async with MetadataBroker(tmp_path) as broker:
+            disk.set_write_budget(0, 28)
+            try:
+                with pytest.raises(KafkaError) as error:
+                    await broker.controller.submit(create("a"))
+            finally:
+                disk.set_write_budget(-1, 0)
+            assert error.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+            assert broker.image.topics.by_name("a") is None
+            reply = await broker.controller.submit(create("a"))
+            assert reply.topics[0].error_code == 0
+        async with MetadataBroker(tmp_path) as broker:
+            assert [topic.name for topic in broker.image.topics] == ["a"]
+
+    run(work)
+
+
+def test_failed_sync_ends_the_leadership(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Changes would be acknowledged although nobody knows whether they are on disk."""
+
+    def fail(path: str) -> None:
+        raise OSError(5, "Input/output error")
+
+    async def work() -> None:
+        async with MetadataBroker(tmp_path) as broker:
+            with monkeypatch.context() as patch:
+                patch.setattr(disk, "sync_file", fail)
+                with pytest.raises(KafkaError, match="cannot be synced") as error:
+                    await broker.controller.submit(create("a"))
+                assert error.value.code is ErrorCode.NOT_CONTROLLER
+            with pytest.raises(KafkaError, match="restart the broker"):
+                await broker.controller.submit(create("b"))
+            assert len(broker.image.topics) == 0
+
+    run(work)
+
+
+def test_a_refused_operation_does_not_write(tmp_path: Path) -> None:
+    """Requests that fail would fill the metadata log."""
+
+    async def work() -> None:
+        async with MetadataBroker(tmp_path) as broker:
+            await broker.controller.submit(create("a"))
+            size = metadata(tmp_path, "00000000000000000000.log").stat().st_size
+            reply = await broker.controller.submit(create("a"))
+            assert reply.topics[0].error_code == ErrorCode.TOPIC_ALREADY_EXISTS
+            assert metadata(tmp_path, "00000000000000000000.log").stat().st_size == size
+
+    run(work)
+
+
+SMALL_SNAPSHOTS = {"metadata.log.max.record.bytes.between.snapshots": "4000"}
+
+
+def test_snapshots_and_what_they_make_superfluous(tmp_path: Path) -> None:
+    """The metadata log would grow for ever, or be cut above what the snapshot covers."""
+    settings = {**SMALL_SNAPSHOTS, "metadata.max.retention.bytes": "10000", "metadata.log.segment.bytes": "8388608"}
+
+    async def work() -> None:
+        async with MetadataBroker(tmp_path, settings) as broker:
+            for i in range(60):
+                await broker.controller.submit(create(f"t{i}", partitions=5))
+                if i % 2:
+                    await broker.controller.submit(DeleteTopics([TopicChoice(f"t{i}", uuids.ZERO)]))
+            await until(lambda: len(snapshots(tmp_path)) > 0)
+            names = sorted(topic.name for topic in broker.image.topics)
+        kept = snapshots(tmp_path)
+        # Over the limit all but the newest go.
+        assert 1 <= len(kept) <= 2
+        for _ in range(2):
+            async with MetadataBroker(tmp_path, settings) as broker:
+                assert sorted(topic.name for topic in broker.image.topics) == names
+
+    run(work)
+
+
+def test_start_from_snapshot_without_the_log_before_it(tmp_path: Path) -> None:
+    """Once the log's prefix is deleted, a snapshot that misses something loses it for good."""
+
+    async def work() -> None:
+        async with MetadataBroker(tmp_path, SMALL_SNAPSHOTS) as broker:
+            await asyncio.gather(*(broker.controller.submit(create(f"t{i}", partitions=8)) for i in range(10)))
+            await until(lambda: len(snapshots(tmp_path)) == 1)
+            (newest,) = snapshots(tmp_path)
+            delete = broker.controller._files.delete_log_before(newest.end_offset, 0)
+            await asyncio.to_thread(delete)
+            content = broker.image.copy()
+        assert not metadata(tmp_path, "00000000000000000000.log").exists()
+        async with MetadataBroker(tmp_path) as broker:
+            assert {t.name: len(t.partitions) for t in broker.image.topics} == {
+                t.name: len(t.partitions) for t in content.topics
+            }
+
+    run(work)
+
+
+def test_other_voters(tmp_path: Path) -> None:
+    """A node of a larger cluster would go on alone and split it."""
+    metadata(tmp_path).mkdir()
+    metadata(tmp_path, "quorum-state").write_text(
+        '{"clusterId":"","leaderId":-1,"leaderEpoch":3,"votedId":-1,"appliedOffset":0,'
+        '"currentVoters":[{"voterId":1},{"voterId":2}],"data_version":0}'
+    )
+
+    async def work() -> None:
+        with pytest.raises(QuorumError, match=r"voters \[1, 2\], this node is 1"):
+            await MetadataBroker(tmp_path).__aenter__()
+
+    run(work)
+
+
+def test_damaged_snapshot(tmp_path: Path) -> None:
+    """The broker would start without the topics of a snapshot that lost its end."""
+    metadata(tmp_path).mkdir()
+    metadata(tmp_path, "00000000000000000050-0000000001.checkpoint").write_bytes(b"")
+
+    async def work() -> None:
+        with pytest.raises(MetadataLogError, match="has no footer"):
+            await MetadataBroker(tmp_path).__aenter__()
+
+    run(work)
+
+
+def test_log_shorter_than_snapshot(tmp_path: Path) -> None:
+    """New records would get offsets that the snapshot has covered, and be skipped at the next start."""
+
+    async def work() -> None:
+        async with MetadataBroker(tmp_path, SMALL_SNAPSHOTS) as broker:
+            await broker.controller.submit(create("a", partitions=60))
+            await until(lambda: len(snapshots(tmp_path)) == 1)
+        for name in ("00000000000000000000.log", "00000000000000000000.index", "00000000000000000000.timeindex"):
+            metadata(tmp_path, name).unlink()
+        with pytest.raises(MetadataLogError, match="before the newest snapshot"):
+            await MetadataBroker(tmp_path).__aenter__()
+
+    run(work)
+
+
+def test_left_over_part_is_removed(tmp_path: Path) -> None:
+    """Crashes while a snapshot is written would fill the disk with parts."""
+    metadata(tmp_path).mkdir()
+    part = metadata(tmp_path, "00000000000000000050-0000000001.checkpoint.part")
+    part.write_bytes(b"x")
+
+    async def work() -> None:
+        async with MetadataBroker(tmp_path):
+            assert not part.exists()
+
+    run(work)
+
+
+def test_after_stop_nothing_is_accepted(tmp_path: Path) -> None:
+    """A request that comes in late would be answered and then not be there."""
+
+    async def work() -> None:
+        broker = MetadataBroker(tmp_path)
+        async with broker:
+            pass
+        with pytest.raises(KafkaError, match="stopping"):
+            await broker.controller.submit(create("a"))
+        async with MetadataBroker(tmp_path) as again:
+            assert len(again.image.topics) == 0
+
+    run(work)
+
+
+def test_producer_ids_asked_for_at_once_are_distinct(tmp_path: Path) -> None:
+    """Producers that start together would share an id, or each would take a block of a thousand."""
+
+    async def work() -> None:
+        async with MetadataBroker(tmp_path) as broker:
+            ids: list[Any] = await asyncio.gather(*(broker.controller.next_producer_id() for _ in range(1500)))
+            assert sorted(ids) == list(range(1500))
+            assert broker.image.next_producer_id == 2000
+
+    run(work)
+
+
+def test_a_step_of_many_records(tmp_path: Path) -> None:
+    """A broker with more than 10,000 partitions could not register."""
+
+    async def work() -> None:
+        async with MetadataBroker(tmp_path) as broker:
+            for name in "abc":
+                await broker.controller.submit(create(name, partitions=5000))
+        async with MetadataBroker(tmp_path) as broker:
+            assert all(p.leader_epoch == 1 for t in broker.image.topics for p in t.partitions.values())
+
+    run(work)
