@@ -41,6 +41,8 @@ cdef bytes bytes_or_none(object data):
     return data if data is None or type(data) is bytes else bytes(memoryview(data))
 
 
+# Bytes and a tuple of them cannot form a cycle, and 100,000 records in a list need not be visited by the collector.
+@cython.no_gc
 @cython.freelist(256)
 @cython.final
 cdef class Record:
