@@ -84,6 +84,8 @@ cdef int write_tags(Node node, Writer writer, object message, object unknown) ex
                 raise WireError(f"tag {tag} is a known field", "_unknown_tags")
         if tag in extra or not 0 <= tag <= INT_MAX:
             raise WireError(f"tag {tag} is there twice or out of range", "_unknown_tags")
+        if not PyBytes_CheckExact(raw):
+            raise WireError(f"tag {tag} must be bytes, not a {type(raw).__qualname__}", "_unknown_tags")
         extra[tag] = raw
         present.append((tag, -1, raw))
     present.sort(key=tag_of)

@@ -179,11 +179,13 @@ def test_bad_tagged_fields_are_refused(tags: bytes, reason: str) -> None:
 
 
 def test_unknown_tags_that_cannot_be_written_are_refused() -> None:
-    for tags, reason in [
+    cases: list[tuple[Any, str]] = [
         (((0, b""),), "tag 0 is a known field"),
         (((5, b""), (5, b"")), "twice"),
         (((-1, b""),), "out of range"),
-    ]:
+        (((5, "x"),), "tag 5 must be bytes, not a str"),
+    ]
+    for tags, reason in cases:
         with pytest.raises(WireError, match=reason):
             codec.encode(FetchRequest(_unknown_tags=tags), 17)
     with pytest.raises(WireError, match="_unknown_tags: version 4 has no tagged fields"):
