@@ -1,0 +1,29 @@
+"""CreatePartitions (37), versions 0-3.
+
+All topics of a request are one atomic change of the metadata log; with `validate_only` nothing is written.
+`timeout_ms` is not needed.
+"""
+
+from __future__ import annotations
+
+from broker_cy.controller.topic_ops import CreatePartitions
+from broker_cy.core.errors import KafkaError
+from broker_cy.server.registry import RequestContext, handler
+from broker_cy.wire import messages
+from broker_cy.wire.frame import ApiKey
+
+
+@handler(ApiKey.CREATE_PARTITIONS, versions=(0, 3))
+async def create_partitions(
+    ctx: RequestContext, request: messages.CreatePartitionsRequest
+) -> messages.CreatePartitionsResponse:
+    try:
+        results = await ctx.broker.controller.submit(CreatePartitions(request.topics, request.validate_only))
+    except KafkaError as error:
+        results = [
+            messages.CreatePartitionsResponse.CreatePartitionsTopicResult(
+                name=topic.name, error_code=int(error.code), error_message=error.message
+            )
+            for topic in request.topics
+        ]
+    return messages.CreatePartitionsResponse(results=results)

@@ -1,0 +1,49 @@
+"""DescribeCluster (60), versions 0-2.
+
+Brokers with the address of the listener the request came in on; fenced ones if version 2 asks for them. Controllers are
+described only on a controller listener, which there is none of yet.
+"""
+
+from __future__ import annotations
+
+from broker_cy.core.errors import ErrorCode
+from broker_cy.server import authorized_operations, metadata_view
+from broker_cy.server.registry import RequestContext, handler
+from broker_cy.wire import messages
+from broker_cy.wire.frame import ApiKey
+
+ENDPOINT_BROKER = 1
+ENDPOINT_CONTROLLER = 2
+
+
+@handler(ApiKey.DESCRIBE_CLUSTER, versions=(0, 2), omissions="The controller endpoint type is not served.")
+def describe_cluster(ctx: RequestContext, request: messages.DescribeClusterRequest) -> messages.DescribeClusterResponse:
+    if request.endpoint_type == ENDPOINT_CONTROLLER:
+        message = "The request was sent to an endpoint of type BROKER, but we wanted an endpoint of type CONTROLLER"
+        return _failed(ErrorCode.MISMATCHED_ENDPOINT_TYPE, message)
+    if request.endpoint_type != ENDPOINT_BROKER:
+        return _failed(ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, f"Unsupported endpoint type {request.endpoint_type}")
+    asked = request.include_cluster_authorized_operations
+    brokers = [
+        messages.DescribeClusterResponse.DescribeClusterBroker(
+            broker_id=broker.broker_id,
+            host=endpoint.host,
+            port=endpoint.port,
+            rack=broker.rack,
+            is_fenced=broker.fenced and ctx.version >= 2,
+        )
+        for broker, endpoint in metadata_view.visible_brokers(
+            ctx.broker.image, ctx.listener, fenced=request.include_fenced_brokers
+        )
+    ]
+    told = any(broker.broker_id == ctx.broker.node_id for broker in brokers)
+    return messages.DescribeClusterResponse(
+        cluster_id=ctx.broker.cluster_id,
+        controller_id=ctx.broker.node_id if told else -1,
+        brokers=brokers,
+        cluster_authorized_operations=(authorized_operations.CLUSTER if asked else authorized_operations.NOT_ASKED),
+    )
+
+
+def _failed(code: ErrorCode, message: str) -> messages.DescribeClusterResponse:
+    return messages.DescribeClusterResponse(error_code=int(code), error_message=message)

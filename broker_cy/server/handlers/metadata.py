@@ -1,0 +1,186 @@
+"""Metadata (3), versions 0-13.
+
+Which topics: in version 0 an empty list means all, from version 1 on a null one does and an empty one means none.
+From version 12 on topics may be named by id; where one is, names are not looked at. Topics that do not exist are
+created if the request (from version 4 on) and `auto.create.topics.enable` allow it; the answer waits for that and
+shows the new topic, where Kafka answers UNKNOWN_TOPIC_OR_PARTITION and has the client ask again. Brokers are told
+with the address of the listener the request came in on.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from broker_cy.controller.create_topics import CreateTopics
+from broker_cy.core import uuid as uuids
+from broker_cy.core.errors import ErrorCode, KafkaError
+from broker_cy.metadata import topic_names
+from broker_cy.metadata.image import NO_LEADER, MetadataImage, PartitionImage, TopicImage
+from broker_cy.server import authorized_operations, metadata_view
+from broker_cy.server.broker import Broker
+from broker_cy.server.internal_topics import creatable_topic, is_creatable
+from broker_cy.server.registry import RequestContext, handler
+from broker_cy.wire import messages
+from broker_cy.wire.frame import ApiKey
+
+Response = messages.MetadataResponse
+
+# Partitions whose answers are kept until the image changes. About 400 bytes each.
+CACHED_PARTITIONS_MAX = 20_000
+_COUNT = "metadata handler: partitions kept"
+
+
+@handler(ApiKey.METADATA, versions=(0, 13))
+async def metadata(ctx: RequestContext, request: messages.MetadataRequest) -> messages.MetadataResponse:
+    version = ctx.version
+    asked = request.topics or []
+    every = request.topics is None or (version == 0 and not asked)
+    if version < 12 and any(topic.name is None or topic.topic_id != uuids.ZERO for topic in asked):
+        return _invalid(asked)
+    image = ctx.broker.image
+    if every:
+        topics = [_cached(image, topic, ctx.listener, version) for topic in image.topics]
+    elif any(topic.topic_id != uuids.ZERO for topic in asked):
+        topics = _by_id(image, asked, ctx.listener, version)
+    else:
+        names = list(dict.fromkeys(topic.name for topic in asked if topic.name is not None))
+        errors: dict[str, ErrorCode] = {}
+        absent = [name for name in names if image.topics.by_name(name) is None]
+        if absent and request.allow_auto_topic_creation and ctx.broker.config["auto.create.topics.enable"]:
+            errors = await _create(ctx.broker, absent)
+            image = ctx.broker.image
+        topics = _by_name(image, names, errors, ctx.listener, version)
+    if version >= 8 and request.include_topic_authorized_operations:
+        topics = [_with_operations(topic) for topic in topics]
+    brokers = [
+        Response.MetadataResponseBroker(
+            node_id=broker.broker_id, host=endpoint.host, port=endpoint.port, rack=broker.rack
+        )
+        for broker, endpoint in metadata_view.visible_brokers(image, ctx.listener)
+    ]
+    response = Response(
+        brokers=brokers,
+        cluster_id=ctx.broker.cluster_id,
+        # Clients send what is for the controller to this broker, which passes it on: any that is up will do (KIP-590).
+        controller_id=brokers[0].node_id if brokers else -1,
+        topics=topics,
+    )
+    if 8 <= version <= 10 and request.include_cluster_authorized_operations:
+        response.cluster_authorized_operations = authorized_operations.CLUSTER
+    return response
+
+
+async def _create(broker: Broker, names: list[str]) -> dict[str, ErrorCode]:
+    """Create what may be created; the errors of topics that were refused for another reason than their name."""
+    errors: dict[str, ErrorCode] = {}
+    wanted = [creatable_topic(name, broker.config) for name in names if is_creatable(name)]
+    if not wanted:
+        return errors
+    request = messages.CreateTopicsRequest(topics=wanted)
+    try:
+        response = await broker.controller.submit(CreateTopics(request))
+    except KafkaError as error:
+        return {topic.name: error.code for topic in wanted}
+    for result in response.topics:
+        # Another request may have created it in the meantime.
+        if result.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
+            errors[result.name] = ErrorCode(result.error_code)
+    return errors
+
+
+def _by_name(
+    image: MetadataImage, names: list[str], errors: dict[str, ErrorCode], listener: str, version: int
+) -> list[Any]:
+    topics = []
+    for name in names:
+        topic = image.topics.by_name(name)
+        if topic is not None:
+            topics.append(_cached(image, topic, listener, version))
+            continue
+        error = errors.get(name) or metadata_view.absent_topic_error(name)
+        topics.append(
+            Response.MetadataResponseTopic(error_code=int(error), name=name, is_internal=topic_names.is_internal(name))
+        )
+    return topics
+
+
+def _by_id(image: MetadataImage, asked: list[Any], listener: str, version: int) -> list[Any]:
+    """Unknown ids first, as Kafka answers them; names beside ids are not looked at."""
+    known, unknown = [], []
+    for topic_id in dict.fromkeys(topic.topic_id for topic in asked):
+        if topic_id == uuids.ZERO:
+            continue
+        topic = image.topics.by_id(topic_id)
+        if topic is not None:
+            known.append(_cached(image, topic, listener, version))
+        else:
+            unknown.append(
+                Response.MetadataResponseTopic(error_code=int(ErrorCode.UNKNOWN_TOPIC_ID), name=None, topic_id=topic_id)
+            )
+    return unknown + known
+
+
+def _cached(image: MetadataImage, topic: TopicImage, listener: str, version: int) -> Any:
+    """The answer for one topic, kept in the image until that changes. It is shared: it must not be modified."""
+    # Versions differ in which error a leader without the listener gets, and version 0 hides replicas that are down.
+    form = 0 if version == 0 else (5 if version <= 5 else 6)
+    key = (metadata, topic.topic_id, listener, form)
+    found = image.derived.get(key)
+    if found is None:
+        found = _topic(image, topic, listener, form)
+        kept = image.derived.get(_COUNT, 0) + len(topic.partitions)
+        if kept <= CACHED_PARTITIONS_MAX:
+            image.derived[_COUNT] = kept
+            image.derived[key] = found
+    return found
+
+
+def _topic(image: MetadataImage, topic: TopicImage, listener: str, form: int) -> Any:
+    return Response.MetadataResponseTopic(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=topic.is_internal,
+        partitions=[
+            _partition(image, index, partition, listener, form) for index, partition in topic.partitions.items()
+        ],
+    )
+
+
+def _partition(image: MetadataImage, index: int, partition: PartitionImage, listener: str, form: int) -> Any:
+    replicas, isr = list(partition.replicas), list(partition.isr)
+    error = metadata_view.leader_error(image, partition, listener)
+    if error is ErrorCode.LISTENER_NOT_FOUND and form < 6:
+        error = ErrorCode.LEADER_NOT_AVAILABLE
+    reachable = error is ErrorCode.NONE
+    if form == 0:
+        replicas = [r for r in replicas if metadata_view.is_reachable(image, r, listener)]
+        isr = [r for r in isr if metadata_view.is_reachable(image, r, listener)]
+        if reachable and (len(replicas) < len(partition.replicas) or len(isr) < len(partition.isr)):
+            error = ErrorCode.REPLICA_NOT_AVAILABLE
+    return Response.MetadataResponsePartition(
+        error_code=int(error),
+        partition_index=index,
+        leader_id=partition.leader if reachable else NO_LEADER,
+        leader_epoch=partition.leader_epoch,
+        replica_nodes=replicas,
+        isr_nodes=isr,
+        offline_replicas=metadata_view.offline_replicas(image, partition, listener),
+    )
+
+
+def _with_operations(topic: Any) -> Any:
+    return Response.MetadataResponseTopic(
+        error_code=topic.error_code,
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=topic.is_internal,
+        partitions=topic.partitions,
+        topic_authorized_operations=authorized_operations.TOPIC,
+    )
+
+
+def _invalid(asked: list[Any]) -> messages.MetadataResponse:
+    """Versions 10 and 11 have the field for topic ids but do not serve it (KAFKA-14036)."""
+    code = int(ErrorCode.INVALID_REQUEST)
+    topics = [Response.MetadataResponseTopic(error_code=code, name=t.name or "") for t in asked]
+    return Response(topics=topics, error_code=code)

@@ -1,0 +1,471 @@
+"""Metadata, DescribeTopicPartitions, DescribeCluster, InitProducerId and topic administration, as a client sees them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from broker_cy.controller.broker_ops import StopBroker
+from broker_cy.core import uuid as uuids
+from broker_cy.core.errors import ErrorCode
+from broker_cy.server.handlers import (  # noqa: F401 - importing registers them
+    create_partitions,
+    create_topics,
+    delete_topics,
+    describe_cluster,
+    describe_topic_partitions,
+    init_producer_id,
+    metadata,
+)
+from broker_cy.storage import disk
+from broker_cy.wire import messages
+from tests.broker_cy.server.metadata_broker import MetadataBroker
+
+Work = Callable[[MetadataBroker], Coroutine[Any, Any, None]]
+
+
+def with_broker(path: Path, work: Work, settings: dict[str, str] | None = None) -> None:
+    async def main() -> None:
+        async with MetadataBroker(path, settings) as broker:
+            await work(broker)
+
+    asyncio.run(main())
+
+
+def topics_request(*names: str | UUID | None, auto: bool = False, **fields: Any) -> messages.MetadataRequest:
+    wanted = []
+    for name in names:
+        if isinstance(name, UUID):
+            wanted.append(messages.MetadataRequest.MetadataRequestTopic(topic_id=name, name=None))
+        else:
+            wanted.append(messages.MetadataRequest.MetadataRequestTopic(name=name))
+    return messages.MetadataRequest(topics=wanted, allow_auto_topic_creation=auto, **fields)
+
+
+async def create(broker: MetadataBroker, name: str, partitions: int = 1, version: int = 7, **fields: Any) -> Any:
+    topic = messages.CreateTopicsRequest.CreatableTopic(name=name, num_partitions=partitions, replication_factor=1)
+    response = await broker.call(messages.CreateTopicsRequest(topics=[topic], **fields), version)
+    return response.topics[0]
+
+
+def errors(response: Any) -> dict[Any, str]:
+    return {topic.name: ErrorCode(topic.error_code).name for topic in response.topics}
+
+
+@pytest.mark.parametrize("version", range(14))
+def test_metadata_in_every_version(tmp_path: Path, version: int) -> None:
+    """A client that speaks this version would find no broker, no leader or no topic."""
+
+    async def work(broker: MetadataBroker) -> None:
+        made = await create(broker, "t", 3)
+        response = await broker.call(topics_request("t", "none", auto=version < 4), version)
+        (node,) = response.brokers
+        assert (node.node_id, node.host, node.port) == (1, "host-a", 9092)
+        assert errors(response) == {"t": "NONE", "none": "UNKNOWN_TOPIC_OR_PARTITION"}
+        partitions = response.topics[0].partitions
+        assert [(p.partition_index, p.leader_id, p.replica_nodes, p.isr_nodes) for p in partitions] == [
+            (i, 1, [1], [1]) for i in range(3)
+        ]
+        if version >= 1:
+            assert (node.rack, response.controller_id) == ("r1", 1)
+        if version >= 2:
+            assert response.cluster_id == broker.cluster_id
+        if version >= 7:
+            assert partitions[0].leader_epoch == 0
+        if version >= 8:
+            assert response.topics[0].topic_authorized_operations == -(2**31)
+        if version >= 10:
+            assert response.topics[0].topic_id == made.topic_id
+
+    with_broker(tmp_path, work, {"auto.create.topics.enable": "false"})
+
+
+def test_metadata_of_all_and_of_no_topics(tmp_path: Path) -> None:
+    """Version 0 and the later ones differ in what an empty list means: clients would get everything, or nothing."""
+
+    async def work(broker: MetadataBroker) -> None:
+        await create(broker, "a")
+        await create(broker, "__consumer_offsets")
+        for version, request, names in [
+            (0, messages.MetadataRequest(topics=[]), {"a", "__consumer_offsets"}),
+            (1, messages.MetadataRequest(topics=[]), set()),
+            (1, messages.MetadataRequest(topics=None), {"a", "__consumer_offsets"}),
+            (13, messages.MetadataRequest(topics=None), {"a", "__consumer_offsets"}),
+            (13, messages.MetadataRequest(topics=[]), set()),
+        ]:
+            response = await broker.call(request, version)
+            assert {topic.name for topic in response.topics} == names
+            if version:
+                assert {t.name for t in response.topics if t.is_internal} == names & {"__consumer_offsets"}
+
+    with_broker(tmp_path, work)
+
+
+def test_metadata_tells_the_address_of_the_listener(tmp_path: Path) -> None:
+    """A client from outside would be sent to an address that only the inside reaches."""
+
+    async def work(broker: MetadataBroker) -> None:
+        await create(broker, "t")
+        response = await broker.call(topics_request("t"), 9, listener="OTHER")
+        assert [(b.host, b.port) for b in response.brokers] == [("host-b", 9093)]
+        for version, code in [(5, "LEADER_NOT_AVAILABLE"), (6, "LISTENER_NOT_FOUND")]:
+            response = await broker.call(topics_request("t"), version, listener="NEITHER")
+            (partition,) = response.topics[0].partitions
+            assert (response.brokers, partition.leader_id) == ([], -1)
+            assert ErrorCode(partition.error_code).name == code
+            assert partition.offline_replicas == [1]
+
+    with_broker(tmp_path, work)
+
+
+def test_metadata_creates_topics(tmp_path: Path) -> None:
+    """A producer to a new topic would wait for ever, or topics would appear where the client said no."""
+
+    async def work(broker: MetadataBroker) -> None:
+        response = await broker.call(topics_request("no"), 9)
+        assert errors(response) == {"no": "UNKNOWN_TOPIC_OR_PARTITION"}
+        response = await broker.call(topics_request("new", "bad/name", "__transaction_state", auto=True), 9)
+        assert errors(response) == {
+            "new": "NONE",
+            "bad/name": "INVALID_TOPIC_EXCEPTION",
+            "__transaction_state": "UNKNOWN_TOPIC_OR_PARTITION",
+        }
+        assert [p.leader_id for p in response.topics[0].partitions] == [1, 1]
+        # Versions before 4 have no field for it: then it is allowed.
+        assert errors(await broker.call(topics_request("old", auto=True), 1)) == {"old": "NONE"}
+        both = await asyncio.gather(*(broker.call(topics_request("twice", auto=True), 9) for _ in range(2)))
+        assert [errors(response) for response in both] == [{"twice": "NONE"}] * 2
+        offsets = await broker.call(topics_request("__consumer_offsets", auto=True), 9)
+        assert len(offsets.topics[0].partitions) == 50
+        assert broker.image.configs.topic("__consumer_offsets")["cleanup.policy"] == "compact"
+        assert {topic.name for topic in broker.image.topics} == {"new", "old", "twice", "__consumer_offsets"}
+
+    with_broker(tmp_path, work, {"num.partitions": "2"})
+
+
+def test_metadata_does_not_create_where_the_broker_forbids_it(tmp_path: Path) -> None:
+    """auto.create.topics.enable=false would be ignored."""
+
+    async def work(broker: MetadataBroker) -> None:
+        response = await broker.call(topics_request("new", auto=True), 9)
+        assert errors(response) == {"new": "UNKNOWN_TOPIC_OR_PARTITION"}
+        assert len(broker.image.topics) == 0
+
+    with_broker(tmp_path, work, {"auto.create.topics.enable": "false"})
+
+
+def test_metadata_says_why_a_topic_could_not_be_created(tmp_path: Path) -> None:
+    """With a full disk, producers would be told again and again that the topic is just not there yet."""
+
+    async def work(broker: MetadataBroker) -> None:
+        disk.set_write_budget(0, 28)
+        try:
+            response = await broker.call(topics_request("new", auto=True), 9)
+        finally:
+            disk.set_write_budget(-1, 0)
+        assert errors(response) == {"new": "KAFKA_STORAGE_ERROR"}
+        await create(broker, "a.b")
+        response = await broker.call(topics_request("a_b", auto=True), 9)
+        assert errors(response) == {"a_b": "INVALID_TOPIC_EXCEPTION"}
+
+    with_broker(tmp_path, work)
+
+
+def test_metadata_by_id(tmp_path: Path) -> None:
+    """Consumers that follow topic ids (KIP-516) would lose a topic that is there."""
+
+    async def work(broker: MetadataBroker) -> None:
+        made = await create(broker, "t")
+        unknown = UUID(int=1 << 90)
+        for version in (12, 13):
+            response = await broker.call(topics_request(made.topic_id, unknown, made.topic_id), version)
+            assert [(t.name, ErrorCode(t.error_code).name, t.topic_id) for t in response.topics] == [
+                (None, "UNKNOWN_TOPIC_ID", unknown),
+                ("t", "NONE", made.topic_id),
+            ]
+        for version in (10, 11):
+            response = await broker.call(topics_request(made.topic_id), version)
+            assert [ErrorCode(t.error_code).name for t in response.topics] == ["INVALID_REQUEST"]
+
+    with_broker(tmp_path, work)
+
+
+def test_metadata_tells_operations_when_asked(tmp_path: Path) -> None:
+    """Admin tools would show a client as allowed to do nothing."""
+
+    async def work(broker: MetadataBroker) -> None:
+        await create(broker, "t")
+        plain = await broker.call(topics_request("t"), 8)
+        asked = await broker.call(
+            topics_request("t", include_topic_authorized_operations=True, include_cluster_authorized_operations=True),
+            8,
+        )
+        assert asked.topics[0].topic_authorized_operations == 0b1101_1111_1000
+        assert asked.cluster_authorized_operations == 0b1_1111_1010_0000
+        again = await broker.call(topics_request("t"), 8)
+        assert again == plain
+        assert plain.topics[0].topic_authorized_operations == -(2**31)
+
+    with_broker(tmp_path, work)
+
+
+def test_metadata_follows_every_change(tmp_path: Path) -> None:
+    """Answers are kept between changes: a client would not see a new partition, or see a deleted topic."""
+
+    async def work(broker: MetadataBroker) -> None:
+        first = await create(broker, "t")
+        assert len((await broker.call(topics_request("t"), 9)).topics[0].partitions) == 1
+        grown = messages.CreatePartitionsRequest(
+            topics=[messages.CreatePartitionsRequest.CreatePartitionsTopic(name="t", count=3, assignments=None)]
+        )
+        response = await broker.call(grown, 3)
+        assert [(r.name, r.error_code) for r in response.results] == [("t", 0)]
+        assert len((await broker.call(topics_request("t"), 9)).topics[0].partitions) == 3
+        await broker.call(messages.DeleteTopicsRequest(topic_names=["t"]), 5)
+        assert errors(await broker.call(topics_request("t"), 9)) == {"t": "UNKNOWN_TOPIC_OR_PARTITION"}
+        second = await create(broker, "t")
+        response = await broker.call(topics_request("t"), 10)
+        assert response.topics[0].topic_id == second.topic_id != first.topic_id
+
+    with_broker(tmp_path, work)
+
+
+def test_metadata_without_leader(tmp_path: Path) -> None:
+    """A client would send to a broker that is down."""
+
+    async def work(broker: MetadataBroker) -> None:
+        await create(broker, "t")
+        await broker.controller.submit(StopBroker(1))
+        response = await broker.call(topics_request("t"), 9)
+        (partition,) = response.topics[0].partitions
+        assert (ErrorCode(partition.error_code).name, partition.leader_id) == ("LEADER_NOT_AVAILABLE", -1)
+        assert (response.brokers, response.controller_id) == ([], -1)
+        response = await broker.call(topics_request("t", auto=True), 0)
+        assert response.topics[0].partitions[0].replica_nodes == []
+
+    with_broker(tmp_path, work)
+
+
+@pytest.mark.parametrize("version", range(2, 8))
+def test_create_topics_in_every_version(tmp_path: Path, version: int) -> None:
+    """A client of this version would not be able to create topics, or not learn why."""
+
+    async def work(broker: MetadataBroker) -> None:
+        result = await create(broker, "t", 2, version)
+        assert (result.name, result.error_code, result.error_message) == ("t", 0, None)
+        if version >= 5:
+            assert (result.num_partitions, result.replication_factor) == (2, 1)
+            assert {c.name: c.value for c in result.configs}["cleanup.policy"] == "delete"
+        if version >= 7:
+            assert result.topic_id == broker.image.topics.by_name("t").topic_id
+        result = await create(broker, "t", 2, version)
+        assert ErrorCode(result.error_code) is ErrorCode.TOPIC_ALREADY_EXISTS
+        assert result.error_message == "Topic 't' already exists."
+        assert (await create(broker, "dry", 1, version, validate_only=True)).error_code == 0
+        assert broker.image.topics.by_name("dry") is None
+
+    with_broker(tmp_path, work)
+
+
+@pytest.mark.parametrize("version", range(1, 7))
+def test_delete_topics_in_every_version(tmp_path: Path, version: int) -> None:
+    """A client of this version would delete nothing, or not learn why."""
+
+    async def work(broker: MetadataBroker) -> None:
+        made = await create(broker, "t")
+        await create(broker, "u")
+        if version >= 6:
+            state = messages.DeleteTopicsRequest.DeleteTopicState
+            topics = [state(name=None, topic_id=made.topic_id), state(name="u"), state(name="none")]
+            request = messages.DeleteTopicsRequest(topics=topics)
+        else:
+            request = messages.DeleteTopicsRequest(topic_names=["t", "u", "none"])
+        response = await broker.call(request, version)
+        assert {r.name: ErrorCode(r.error_code).name for r in response.responses} == {
+            "t": "NONE",
+            "u": "NONE",
+            "none": "UNKNOWN_TOPIC_OR_PARTITION",
+        }
+        if version >= 6:
+            assert made.topic_id in {r.topic_id for r in response.responses}
+        assert len(broker.image.topics) == 0
+
+    with_broker(tmp_path, work)
+
+
+def test_delete_topics_disabled(tmp_path: Path) -> None:
+    """delete.topic.enable=false would be ignored."""
+
+    async def work(broker: MetadataBroker) -> None:
+        await create(broker, "t")
+        for version, code in [(2, "INVALID_REQUEST"), (3, "TOPIC_DELETION_DISABLED")]:
+            response = await broker.call(messages.DeleteTopicsRequest(topic_names=["t"]), version)
+            assert [ErrorCode(r.error_code).name for r in response.responses] == [code]
+        assert broker.image.topics.by_name("t") is not None
+
+    with_broker(tmp_path, work, {"delete.topic.enable": "false"})
+
+
+@pytest.mark.parametrize("version", range(4))
+def test_create_partitions_in_every_version(tmp_path: Path, version: int) -> None:
+    """A client of this version could not grow a topic, or not learn why."""
+
+    async def work(broker: MetadataBroker) -> None:
+        await create(broker, "t")
+        wanted = messages.CreatePartitionsRequest.CreatePartitionsTopic(name="t", count=1, assignments=None)
+        response = await broker.call(messages.CreatePartitionsRequest(topics=[wanted]), version)
+        (result,) = response.results
+        assert ErrorCode(result.error_code) is ErrorCode.INVALID_PARTITIONS
+        assert result.error_message == "Topic already has 1 partition(s)."
+        wanted.count = 2
+        response = await broker.call(messages.CreatePartitionsRequest(topics=[wanted], validate_only=True), version)
+        assert response.results[0].error_code == 0
+        assert len(broker.image.topics.by_name("t").partitions) == 1
+
+    with_broker(tmp_path, work)
+
+
+def test_admin_errors_are_of_each_topic_when_the_disk_fails(tmp_path: Path) -> None:
+    """The connection would close without an answer."""
+
+    async def work(broker: MetadataBroker) -> None:
+        await create(broker, "t")
+        disk.set_write_budget(0, 28)
+        try:
+            created = await create(broker, "u")
+            deleted = await broker.call(messages.DeleteTopicsRequest(topic_names=["t"]), 5)
+            wanted = messages.CreatePartitionsRequest.CreatePartitionsTopic(name="t", count=2, assignments=None)
+            grown = await broker.call(messages.CreatePartitionsRequest(topics=[wanted]), 3)
+            producer = await broker.call(messages.InitProducerIdRequest(transactional_id=None), 4)
+        finally:
+            disk.set_write_budget(-1, 0)
+        codes = [created, deleted.responses[0], grown.results[0], producer]
+        assert {ErrorCode(part.error_code).name for part in codes} == {"KAFKA_STORAGE_ERROR"}
+        assert "cannot write" in created.error_message
+
+    with_broker(tmp_path, work)
+
+
+@pytest.mark.parametrize("version", range(6))
+def test_init_producer_id(tmp_path: Path, version: int) -> None:
+    """Two producers would get one id, or a transactional one would believe it is served."""
+
+    async def work(broker: MetadataBroker) -> None:
+        request = messages.InitProducerIdRequest(transactional_id=None)
+        first = await broker.call(request, version)
+        second = await broker.call(request, version)
+        assert [(r.error_code, r.producer_id, r.producer_epoch) for r in (first, second)] == [(0, 0, 0), (0, 1, 0)]
+        for transactional_id, code in [("x", "UNSUPPORTED_VERSION"), ("", "INVALID_REQUEST")]:
+            response = await broker.call(messages.InitProducerIdRequest(transactional_id=transactional_id), version)
+            assert (ErrorCode(response.error_code).name, response.producer_id) == (code, -1)
+        if version >= 3:
+            request = messages.InitProducerIdRequest(transactional_id=None, producer_id=1, producer_epoch=7)
+            response = await broker.call(request, version)
+            assert (response.error_code, response.producer_id, response.producer_epoch) == (0, 2, 0)
+            request = messages.InitProducerIdRequest(transactional_id=None, producer_id=1)
+            response = await broker.call(request, version)
+            assert ErrorCode(response.error_code) is ErrorCode.INVALID_REQUEST
+
+    with_broker(tmp_path, work)
+
+
+@pytest.mark.parametrize("version", range(3))
+def test_describe_cluster(tmp_path: Path, version: int) -> None:
+    """Admin tools would show no cluster, or another address than that of their listener."""
+
+    async def work(broker: MetadataBroker) -> None:
+        response = await broker.call(messages.DescribeClusterRequest(), version, listener="OTHER")
+        assert (response.error_code, response.cluster_id, response.controller_id) == (0, broker.cluster_id, 1)
+        assert [(b.broker_id, b.host, b.port, b.rack) for b in response.brokers] == [(1, "host-b", 9093, "r1")]
+        assert response.cluster_authorized_operations == -(2**31)
+        request = messages.DescribeClusterRequest(include_cluster_authorized_operations=True)
+        response = await broker.call(request, version)
+        assert response.cluster_authorized_operations == 0b1_1111_1010_0000
+        if version >= 1:
+            for endpoint_type, code in [(2, "MISMATCHED_ENDPOINT_TYPE"), (9, "UNSUPPORTED_ENDPOINT_TYPE")]:
+                request = messages.DescribeClusterRequest(endpoint_type=endpoint_type)
+                response = await broker.call(request, version)
+                assert ErrorCode(response.error_code).name == code
+        await broker.controller.submit(StopBroker(1))
+        response = await broker.call(messages.DescribeClusterRequest(), version)
+        assert (response.brokers, response.controller_id) == ([], -1)
+        if version >= 2:
+            response = await broker.call(messages.DescribeClusterRequest(include_fenced_brokers=True), version)
+            assert [(b.broker_id, b.is_fenced) for b in response.brokers] == [(1, True)]
+
+    with_broker(tmp_path, work)
+
+
+def pages_request(*names: str, limit: int = 2000, cursor: tuple[str, int] | None = None) -> Any:
+    kind = messages.DescribeTopicPartitionsRequest
+    return kind(
+        topics=[kind.TopicRequest(name=name) for name in names],
+        response_partition_limit=limit,
+        cursor=None if cursor is None else kind.Cursor(topic_name=cursor[0], partition_index=cursor[1]),
+    )
+
+
+def pages(response: Any) -> tuple[dict[str, list[int]], tuple[str, int] | None]:
+    cursor = response.next_cursor
+    return (
+        {topic.name: [p.partition_index for p in topic.partitions] for topic in response.topics},
+        None if cursor is None else (cursor.topic_name, cursor.partition_index),
+    )
+
+
+def test_describe_topic_partitions(tmp_path: Path) -> None:
+    """An admin client that pages through topics would miss partitions or turn in a circle."""
+
+    async def work(broker: MetadataBroker) -> None:
+        for name, count in [("b", 3), ("a", 2), ("c", 1)]:
+            await create(broker, name, count)
+        response = await broker.call(pages_request(), 0)
+        assert pages(response) == ({"a": [0, 1], "b": [0, 1, 2], "c": [0]}, None)
+        topic = response.topics[0]
+        assert (topic.topic_id, topic.is_internal) == (broker.image.topics.by_name("a").topic_id, False)
+        assert topic.topic_authorized_operations == 0b1101_1111_1000
+        partition = topic.partitions[0]
+        assert (partition.leader_id, partition.leader_epoch, partition.replica_nodes) == (1, 0, [1])
+        assert (partition.isr_nodes, partition.eligible_leader_replicas, partition.offline_replicas) == ([1], [], [])
+
+        assert pages(await broker.call(pages_request(limit=2), 0)) == ({"a": [0, 1]}, ("b", 0))
+        assert pages(await broker.call(pages_request(limit=4, cursor=("b", 1)), 0)) == ({"b": [1, 2], "c": [0]}, None)
+        assert pages(await broker.call(pages_request(limit=1, cursor=("b", 1)), 0)) == ({"b": [1]}, ("b", 2))
+        assert pages(await broker.call(pages_request(limit=0), 0)) == ({"a": [0]}, ("a", 1))
+        assert pages(await broker.call(pages_request("c", "b", limit=9, cursor=("c", 0)), 0)) == ({"c": [0]}, None)
+        response = await broker.call(pages_request("none", "a", "x/y"), 0)
+        assert errors(response) == {
+            "a": "NONE",
+            "none": "UNKNOWN_TOPIC_OR_PARTITION",
+            "x/y": "INVALID_TOPIC_EXCEPTION",
+        }
+
+    with_broker(tmp_path, work)
+
+
+def test_describe_topic_partitions_bounds(tmp_path: Path) -> None:
+    """One request could make the broker build an answer of any size."""
+
+    async def work(broker: MetadataBroker) -> None:
+        await create(broker, "a", 9)
+        assert pages(await broker.call(pages_request(), 0)) == ({"a": [0, 1, 2, 3]}, ("a", 4))
+        for request in (pages_request("a", cursor=("b", 0)), pages_request("a", cursor=("a", -1))):
+            assert errors(await broker.call(request, 0)) == {"a": "INVALID_REQUEST"}
+        assert pages(await broker.call(pages_request("a", cursor=("a", 99)), 0)) == ({"a": []}, None)
+
+    with_broker(tmp_path, work, {"max.request.partition.size.limit": "4"})
+
+
+def test_zero_uuid_is_no_topic(tmp_path: Path) -> None:
+    """The id that stands for none would be looked up."""
+
+    async def work(broker: MetadataBroker) -> None:
+        response = await broker.call(topics_request(uuids.ZERO), 12)
+        assert response.topics == []
+
+    with_broker(tmp_path, work)
