@@ -3,34 +3,9 @@ from collections.abc import Iterable, Iterator
 from typing_extensions import Buffer
 
 from broker_cy.wire.compression import Codec
+from broker_cy.wire.record import Record as Record
 
 MAX_PAYLOAD_BYTES: int
-
-class Record:
-    """One record. `headers` is a tuple of (str, bytes or None); header keys that are not UTF-8 are read with U+FFFD.
-
-    Any bytes-like object is taken for key, value and header value. Raises TypeError for others.
-    """
-
-    @property
-    def offset(self) -> int: ...
-    @property
-    def timestamp(self) -> int:
-        """Milliseconds; -1: none."""
-    @property
-    def key(self) -> bytes | None: ...
-    @property
-    def value(self) -> bytes | None: ...
-    @property
-    def headers(self) -> tuple[tuple[str, bytes | None], ...]: ...
-    def __init__(
-        self,
-        offset: int = 0,
-        timestamp: int = -1,
-        key: Buffer | None = None,
-        value: Buffer | None = None,
-        headers: Iterable[tuple[str, Buffer | None]] = (),
-    ) -> None: ...
 
 class Batch:
     """One batch of a buffer, whose records are read when they are asked for. Keeps the buffer alive.

@@ -6,9 +6,7 @@ Kafka 4 still reads from disk, are refused with a WireError that says so.
 
 cimport cython
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.memoryview cimport PyMemoryView_FromMemory
-from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
 from broker_cy.core.crc32c cimport crc32c
@@ -18,10 +16,11 @@ from broker_cy.wire.batch cimport (
     ATTRIBUTE_CODEC_MASK, ATTRIBUTE_CONTROL, ATTRIBUTE_DELETE_HORIZON, ATTRIBUTE_LOG_APPEND_TIME, ATTRIBUTE_TRANSACTIONAL,
     BATCH_CRC_START, BATCH_HEADER_BYTES, BATCH_OVERHEAD_BYTES, BatchHeader, parse_header,
 )
-from broker_cy.wire.walk cimport read_sized, read_varint, read_varlong
+from broker_cy.wire.record cimport Record as CRecord, put_record, read_records
 
 from broker_cy.core.errors import Truncated, WireError
 from broker_cy.wire.compression import Codec, CorruptPayload, PayloadTooLarge, compress, decompress, decompressed_limit
+from broker_cy.wire.record import Record    # no-cython-lint: for those who import it from here
 
 
 cdef extern from "Python.h":
@@ -29,123 +28,10 @@ cdef extern from "Python.h":
 
 cdef enum:
     MAGIC_AT = 16
-    RECORD_BYTES_MIN = 7            # length, attributes, two deltas, two lengths, number of headers
     INT32_MAX = 0x7FFFFFFF
 
 # What a batch that is already in a log may expand to: what a length can say.
 MAX_PAYLOAD_BYTES = INT32_MAX
-
-
-cdef bytes bytes_or_none(object data):
-    # bytes(5) would be five zeros; a memoryview only of what has bytes.
-    return data if data is None or type(data) is bytes else bytes(memoryview(data))
-
-
-# Bytes and a tuple of them cannot form a cycle, and 100,000 records in a list need not be visited by the collector.
-@cython.no_gc
-@cython.freelist(256)
-@cython.final
-cdef class Record:
-    """One record. `headers` is a tuple of (str, bytes or None); header keys that are not UTF-8 are read with U+FFFD.
-
-    Any bytes-like object is taken for key, value and header value. Raises TypeError for others.
-    """
-
-    def __init__(self, int64_t offset=0, int64_t timestamp=-1, key=None, value=None, headers=()):
-        self.offset = offset
-        self.timestamp = timestamp
-        self.key = bytes_or_none(key)
-        self.value = bytes_or_none(value)
-        self.headers = tuple([(<str?>name, bytes_or_none(content)) for name, content in headers])
-
-    def __eq__(self, other):
-        if not isinstance(other, Record):
-            return NotImplemented
-        cdef Record that = other
-        return (
-            self.offset == that.offset and self.timestamp == that.timestamp and self.key == that.key
-            and self.value == that.value and self.headers == that.headers
-        )
-
-    def __hash__(self):
-        return hash((self.offset, self.timestamp, self.key, self.value, self.headers))
-
-    def __repr__(self):
-        return (
-            f"Record(offset={self.offset}, timestamp={self.timestamp}, key={self.key!r}, value={self.value!r}, "
-            f"headers={self.headers!r})"
-        )
-
-
-cdef inline bytes slice_or_none(const uint8_t* end, int32_t size):
-    return None if size < 0 else PyBytes_FromStringAndSize(<const char*>end - size, size)
-
-
-cdef tuple read_headers(const uint8_t** at, const uint8_t* end, int32_t count):
-    cdef const uint8_t* p = at[0]
-    cdef int32_t size = 0
-    if count < 0 or count > end - p:
-        raise WireError(f"{count} headers in {end - p} bytes")
-    headers = []
-    while count > 0:
-        count -= 1
-        p = read_sized(p, end, &size)
-        if p == NULL or size < 0:
-            raise WireError("a header key is null or does not fit in its record")
-        name = PyUnicode_DecodeUTF8(<const char*>p - size, size, "replace")
-        p = read_sized(p, end, &size)
-        if p == NULL:
-            raise WireError("a header value does not fit in its record")
-        headers.append((name, slice_or_none(p, size)))
-    at[0] = p
-    return tuple(headers)
-
-
-cdef list read_records(const uint8_t* p, Py_ssize_t n, const BatchHeader* header):
-    # The checks are those of the walk (walk.pyx), in the same order.
-    cdef const uint8_t* end = p + n
-    cdef const uint8_t* record_end
-    cdef const uint8_t* key_end
-    cdef int32_t length = 0, offset_delta = 0, key_size = 0, value_size = 0, header_count = 0
-    cdef int64_t timestamp_delta = 0
-    cdef bint append_time = header.attributes & ATTRIBUTE_LOG_APPEND_TIME != 0
-    cdef int32_t index
-    cdef Record record
-    if header.count < 0 or header.count > n // RECORD_BYTES_MIN:
-        raise WireError(f"a batch of {n} bytes of records claims {header.count} of them")
-    records = []
-    for index in range(header.count):
-        p = read_varint(p, end, &length)
-        if p == NULL or length < 1 or length > end - p:
-            raise WireError(f"record {index} of {header.count} has a length of {length} that does not fit in its batch")
-        record_end = p + length
-        p = read_varlong(p + 1, record_end, &timestamp_delta)
-        if p != NULL:
-            p = read_varint(p, record_end, &offset_delta)
-        if p != NULL:
-            p = read_sized(p, record_end, &key_size)
-        key_end = p
-        if p != NULL:
-            p = read_sized(p, record_end, &value_size)
-        if p == NULL:
-            raise WireError(f"record {index} of {header.count} has a field that does not fit in its {length} bytes")
-        record = Record.__new__(Record)
-        record.key = slice_or_none(key_end, key_size)
-        record.value = slice_or_none(p, value_size)
-        p = read_varint(p, record_end, &header_count)
-        if p == NULL:
-            raise WireError(f"record {index} of {header.count} ends before its headers")
-        record.headers = read_headers(&p, record_end, header_count) if header_count != 0 else ()
-        if p != record_end:
-            raise WireError(f"record {index} of {header.count} has {record_end - p} bytes behind its fields")
-        record.offset = <int64_t>(<uint64_t>header.base_offset + <uint64_t>offset_delta)
-        record.timestamp = header.max_timestamp
-        if not append_time:
-            record.timestamp = <int64_t>(<uint64_t>header.base_timestamp + <uint64_t>timestamp_delta)
-        records.append(record)
-    if p != end:
-        raise WireError(f"{end - p} bytes lie behind the {header.count} records of a batch")
-    return records
 
 
 @cython.freelist(64)
@@ -343,51 +229,6 @@ def decode_batches(buffer not None):
     return _Reader(buffer)
 
 
-cdef inline uint64_t zigzag(int64_t v) noexcept:
-    return (<uint64_t>v << 1) ^ <uint64_t>(v >> 63)
-
-
-cdef inline int size_of(uint64_t v) noexcept:
-    cdef int n = 1
-    while v >= 0x80:
-        v >>= 7
-        n += 1
-    return n
-
-
-cdef inline Py_ssize_t sized_field(bytes data) except -1:
-    return 1 if data is None else size_of(zigzag(PyBytes_GET_SIZE(data))) + PyBytes_GET_SIZE(data)
-
-
-cdef inline int put_field(Writer out, bytes data) except -1:
-    if data is None:
-        return out.i8(1)    # the varint -1
-    out.varlong(PyBytes_GET_SIZE(data))
-    return out.raw(PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data))
-
-
-cdef int put_record(Writer out, Record record, int64_t base_timestamp, int32_t index) except -1:
-    cdef int64_t timestamp_delta = <int64_t>(<uint64_t>record.timestamp - <uint64_t>base_timestamp)
-    cdef Py_ssize_t size = 1 + size_of(zigzag(timestamp_delta)) + size_of(zigzag(index))
-    size += sized_field(record.key) + sized_field(record.value) + size_of(zigzag(len(record.headers)))
-    headers = [((<str>name).encode("utf-8"), value) for name, value in record.headers] if record.headers else ()
-    for name, value in headers:
-        size += sized_field(name) + sized_field(value)
-    if size > INT32_MAX:
-        raise WireError(f"record {index} takes {size} bytes; a record has at most {INT32_MAX}")
-    out.varint(<int32_t>size)
-    out.i8(0)
-    out.varlong(timestamp_delta)
-    out.varint(index)
-    put_field(out, record.key)
-    put_field(out, record.value)
-    out.varint(<int32_t>len(headers))
-    for name, value in headers:
-        put_field(out, name)
-        put_field(out, value)
-    return 0
-
-
 cdef void put_header(uint8_t* p, const BatchHeader* h) noexcept:
     store_u64(p, <uint64_t>h.base_offset)
     store_u32(p + 8, <uint32_t>h.length)
@@ -433,7 +274,7 @@ def encode_batch(
     """
     cdef Writer out = Writer()
     cdef BatchHeader header
-    cdef Record record
+    cdef CRecord record
     cdef int32_t index = 0
     codec = 0 if codec is None else int(codec)
     if codec < 0 or codec > 4:
@@ -443,7 +284,7 @@ def encode_batch(
     out.reserve(BATCH_HEADER_BYTES)
     out.pos = BATCH_HEADER_BYTES
     for each in records:
-        record = <Record?>each
+        record = <CRecord?>each
         if index == 0:
             header.base_timestamp = record.timestamp
         header.max_timestamp = max(header.max_timestamp, record.timestamp)

@@ -1,0 +1,20 @@
+cimport cython
+from libc.stdint cimport int32_t, int64_t, uint8_t
+
+from broker_cy.core.writer cimport Writer
+from broker_cy.wire.batch cimport BatchHeader
+
+
+@cython.final
+cdef class Record:
+    cdef readonly int64_t offset
+    cdef readonly int64_t timestamp         # ms; -1: none
+    cdef readonly bytes key                 # or None
+    cdef readonly bytes value               # or None
+    cdef readonly tuple headers             # of (str, bytes or None)
+
+# The `header.count` records in the n (uncompressed) bytes at p; raises WireError where they are not that.
+cdef list read_records(const uint8_t* p, Py_ssize_t n, const BatchHeader* header)
+
+# Appends one record with offset delta `index`; raises WireError where it is too long.
+cdef int put_record(Writer out, Record record, int64_t base_timestamp, int32_t index) except -1
