@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import asyncio
+    from collections.abc import Callable
 
-    from broker_cy.config import BrokerConfig
+    from broker_cy.config import BrokerConfig, TopicSettings
     from broker_cy.core.clock import Clock
     from broker_cy.metadata.image import MetadataImage
     from broker_cy.replica.partition_table import PartitionTable
@@ -35,8 +36,4 @@ class Broker:
         """The newest committed metadata image."""
         return self.controller.image
 
-    def advertised(self, listener: str) -> tuple[str, int]:
-        """Host and port that clients of the named listener are told."""
-        return self.advertised_listeners[listener]
-
-    advertised_listeners: dict[str, tuple[str, int]]
+    topic_settings: Callable[[str], TopicSettings]

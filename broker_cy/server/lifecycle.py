@@ -1,47 +1,52 @@
 """One broker from start to stop.
 
-Start: bind the listeners (so that a port in use is told before anything is touched), open and lock the data directory, load the
+Start: bind the listeners (so that a port in use is told before anything is touched), lock the data directory, load the
 metadata, open the partitions, load the coordinators, accept. Stop: read nothing more, finish what was read, flush, write
-the clean-shutdown mark, within STOP_S.
+the clean-shutdown mark; STOP_ANSWERS_S bounds the waiting, so that all of it takes at most two seconds.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import time
+import os
+import socket
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
+from uuid import UUID
 
+from broker_cy.core import uuid as uuids
 from broker_cy.metadata.image import Endpoint
 from broker_cy.replica.partition_table import PartitionTable
 from broker_cy.server.broker import Broker
 from broker_cy.server.connection import Connection, ServerCore
-from broker_cy.server.controller_service import ControllerService
+from broker_cy.server.controller_service import ControllerService, random_uuid
 from broker_cy.server.group_service import GroupService
+from broker_cy.server.jobs import LoopJobs
 from broker_cy.server.listener import Admission, Listener, open_socket
 from broker_cy.server.partition_service import PartitionService
 from broker_cy.server.registry import load_handlers
-from broker_cy.storage.log_manager import LogManager
+from broker_cy.storage.data_directory import open_directories
+from broker_cy.storage.log_manager import LogManager, StorageSettings
 
 if TYPE_CHECKING:
-    import socket
-
     from broker_cy.config import BrokerConfig
     from broker_cy.core.clock import Clock
 
 LOGGER = logging.getLogger("broker_cy.server")
 
-# Within this an orderly stop answers what was read; the rest of the two seconds is for flushing.
-STOP_ANSWERS_S = 1.0
+# An orderly stop waits this long for answers that are due; those that still wait for data or members are given up.
+STOP_ANSWERS_S = 0.8
 STOP_POLL_S = 0.005
-# Threads for cold reads; each reads for one consumer at a time, the others queue.
+# Cold reads under way at once; each is one consumer's, the others queue.
 COLD_READERS = 4
-# Threads for fsync, removals and snapshots.
+# For fsync, removals and snapshots.
 BACKGROUND_WORKERS = 2
-IDLE_SWEEPS_PER_TIMEOUT = 10
+# Idle connections are looked for ten times within connections.max.idle.ms, but at least every ten seconds.
+IDLE_SWEEPS = 10
 IDLE_SWEEP_S_MAX = 10.0
-STORAGE_TICK_S = 1.0
+# How often storage is asked whether a flush or checkpoint is due; at 2 GB/s that is 512 MB on top of its own bound.
+STORAGE_TICK_S = 0.25
 
 
 class BrokerServer:
@@ -55,5 +60,170 @@ class BrokerServer:
         self.listeners: list[Listener] = []
         self._executor = ThreadPoolExecutor(BACKGROUND_WORKERS, thread_name_prefix="background")
         self._cold_reader = ThreadPoolExecutor(COLD_READERS, thread_name_prefix="cold-read")
+        self._jobs = LoopJobs(loop, self._executor)
         self._timers: dict[str, asyncio.TimerHandle] = {}
+        self._partitions: PartitionService
         self._core: ServerCore
+
+    # ---- start ----
+
+    def start(self) -> None:
+        """Start and accept. Raises ListenError, DataDirectoryError, MetadataLogError, QuorumError, StorageError, OSError."""
+        sockets = [self._bind(listener.name, listener.host, listener.port) for listener in self.config.listeners]
+        table = PartitionTable()
+        self.broker.partitions = table
+        admission = Admission(
+            self.config["max.connections"],
+            self.config["max.connections.per.ip"],
+            self.config.max_connections_per_ip_overrides,
+        )
+        self._core = ServerCore(
+            self.loop,
+            self.broker,
+            table,
+            load_handlers(),
+            self.config["socket.request.max.bytes"],
+            lambda connection: self._on_closed(admission, connection),
+        )
+        self._install_hot_handlers()
+        self._open_storage()
+        for listener, bound in zip(self.config.listeners, sockets, strict=True):
+            self.listeners.append(self._listener(listener.name, bound, admission))
+        self._start_services(self._endpoints())
+        self._follow_settings(admission)
+        for accepting in self.listeners:
+            accepting.start()
+        self._every("storage", STORAGE_TICK_S, self._storage_tick)
+        idle_ms = self.config["connections.max.idle.ms"]
+        if idle_ms > 0:
+            self._every("idle", min(idle_ms / 1000 / IDLE_SWEEPS, IDLE_SWEEP_S_MAX), self._close_idle)
+
+    def _bind(self, name: str, host: str, port: int) -> socket.socket:
+        return open_socket(name, host, port, self.config["socket.listen.backlog.size"])
+
+    def _listener(self, name: str, bound: socket.socket, admission: Admission) -> Listener:
+        return Listener(
+            name,
+            bound,
+            self._core,
+            admission,
+            send_buffer_bytes=self.config["socket.send.buffer.bytes"],
+            receive_buffer_bytes=self.config["socket.receive.buffer.bytes"],
+        )
+
+    def _install_hot_handlers(self) -> None:
+        from broker_cy.server.handlers import fetch, produce
+
+        self._core.cold_reader = self._cold_reader
+        self._core.fetch_bytes_max = self.config["fetch.max.bytes"]
+        produce.install(self._core)
+        fetch.install(
+            self._core,
+            self.config["max.incremental.fetch.session.cache.slots"],
+            self.config["min.incremental.fetch.session.eviction.ms"],
+        )
+
+    def _open_storage(self) -> None:
+        directories = open_directories(
+            [os.path.abspath(path) for path in self.config.log_dirs],
+            self.config.node_id,
+            lambda: uuids.to_text(random_uuid()),
+            random_uuid,
+        )
+        settings = StorageSettings(
+            checkpoint_interval_ms=self.config["log.flush.offset.checkpoint.interval.ms"],
+            retention_check_interval_ms=self.config["log.retention.check.interval.ms"],
+            producer_id_expiration_ms=self.config["producer.id.expiration.ms"],
+            producer_id_expiration_check_interval_ms=self.config["producer.id.expiration.check.interval.ms"],
+        )
+        self.broker.log_manager = LogManager(directories, settings, self._jobs)
+        self.broker.cluster_id = directories[0].cluster_id
+
+    def _endpoints(self) -> dict[str, Endpoint]:
+        """Addresses that clients are told, by listener; the port that was picked where 0 was asked for."""
+        ports = {listener.name: listener.port for listener in self.listeners}
+        return {
+            told.name: Endpoint(told.host or socket.getfqdn(), told.port or ports[told.name], told.protocol_id)
+            for told in self.config.advertised_listeners
+        }
+
+    def _start_services(self, endpoints: dict[str, Endpoint]) -> None:
+        broker = self.broker
+        broker.controller = ControllerService.open(
+            self.config, self.clock, self.loop, broker.log_manager, self._executor
+        )
+        self._partitions = PartitionService(
+            self.config, self.clock, broker.partitions, broker.log_manager, self._core
+        )
+        broker.topic_settings = self._partitions.settings
+        broker.controller.subscribe(self._on_image)
+        self._loaded = False
+        broker.controller.start(endpoints, self.config["broker.rack"])
+        broker.groups = GroupService(broker)
+        broker.groups.start()
+
+    def _on_image(self, delta, image) -> None:  # type: ignore[no-untyped-def]
+        if not self._loaded:
+            self._loaded = True
+            self._partitions.start(image, self.clock.wall_ms())
+        self._partitions.apply(delta, image)
+
+    def _follow_settings(self, admission: Admission) -> None:
+        """Dynamic settings that act on connections."""
+
+        def changed(_: frozenset[str]) -> None:
+            admission.connections_max = self.config["max.connections"]
+            admission.per_ip_max = self.config["max.connections.per.ip"]
+            admission.per_ip_overrides = self.config.max_connections_per_ip_overrides
+            self._resume_listeners(admission)
+
+        self.config.on_change(
+            changed, "max.connections", "max.connections.per.ip", "max.connections.per.ip.overrides"
+        )
+
+    # ---- while it runs ----
+
+    def _every(self, name: str, interval_s: float, work) -> None:  # type: ignore[no-untyped-def]
+        def fire() -> None:
+            self._timers[name] = self.loop.call_later(interval_s, fire)
+            work()
+
+        self._timers[name] = self.loop.call_later(interval_s, fire)
+
+    def _storage_tick(self) -> None:
+        self.broker.log_manager.tick(self.clock.wall_ms(), self._partitions.high_watermark_of)
+
+    def _close_idle(self) -> None:
+        self._core.close_idle(self.config["connections.max.idle.ms"])
+
+    def _on_closed(self, admission: Admission, connection: Connection) -> None:
+        admission.leave(connection.client_host)
+        self._resume_listeners(admission)
+
+    def _resume_listeners(self, admission: Admission) -> None:
+        if not admission.full and not self._core.stopping:
+            for listener in self.listeners:
+                listener.start()
+
+    # ---- stop ----
+
+    async def stop(self) -> None:
+        """Stop in order; everything acknowledged is on disk afterwards, and the data directory is marked clean."""
+        for timer in self._timers.values():
+            timer.cancel()
+        for listener in self.listeners:
+            listener.close()
+        self._core.stop_reading()
+        self._core.flush()
+        deadline = self.loop.time() + STOP_ANSWERS_S
+        while self._core.pending_answers and self.loop.time() < deadline:
+            await asyncio.sleep(STOP_POLL_S)
+        await self.broker.groups.stop()
+        await self.broker.controller.stop()
+        for connection in list(self._core.connections):
+            connection.close()
+        self._core.flush()
+        self._jobs.stop()
+        self._executor.shutdown(wait=True, cancel_futures=True)
+        self._cold_reader.shutdown(wait=False, cancel_futures=True)
+        self.broker.log_manager.close(self._partitions.high_watermark_of, self.broker.controller.broker_epoch)

@@ -12,20 +12,21 @@ from broker_cy.storage.errors import StorageError
 from broker_cy.storage.log_config import LogConfig
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from broker_cy.config import BrokerConfig, TopicSettings
     from broker_cy.core.clock import Clock
     from broker_cy.metadata.image import ImageDelta, MetadataImage, TopicImage
     from broker_cy.replica.partition import FlushGroup
     from broker_cy.replica.partition_table import PartitionTable
+    from broker_cy.storage.log import Log
     from broker_cy.storage.log_manager import LogManager
 
 LOGGER = logging.getLogger("broker_cy.server.partitions")
 
 
 class PartitionService:
-    """Keeps the partition table in step with the image. `topic_deleted` callbacks run after a topic's partitions are closed."""
+    """Keeps the partition table in step with the image."""
 
     def __init__(
         self,
@@ -41,30 +42,53 @@ class PartitionService:
         self._logs = log_manager
         self._group = group
         self._reporter = NoEffectReporter()
+        self._image: MetadataImage
         config.on_change(self._on_broker_setting)
-        self._image: MetadataImage | None = None
 
     def settings(self, topic: str) -> TopicSettings:
         """The settings of a topic now, typed, by Kafka's topic setting names."""
-        overrides = self._image.configs.topic(topic) if self._image is not None else {}
-        return topic_settings(overrides, self._config)
+        return topic_settings(self._image.configs.topic(topic), self._config)
+
+    def high_watermark_of(self, topic: str, index: int) -> int:
+        """For the checkpoints; the end of the log for one that is no partition of a topic (the metadata log)."""
+        partition = self._table.get(topic, index)
+        if partition is not None:
+            return partition.high_watermark
+        log = self._logs.get(topic, index)
+        return log.written_end_offset if log is not None else 0
+
+    def start(self, image: MetadataImage, now_ms: int) -> None:
+        """Load the logs of the data directories; `apply` then makes partitions of them. Blocks. Raises OSError."""
+        self._image = image
+        self._take_broker_settings(image)
+        self._logs.load(lambda topic: LogConfig.from_settings(self.settings(topic)), now_ms)
+        self._set_strays_aside(image)
+
+    def _set_strays_aside(self, image: MetadataImage) -> None:
+        """A log whose topic the metadata does not know (or knows under another id) was deleted while we were down."""
+        for topic, index in list(self._logs.topic_ids):
+            known = image.topics.by_name(topic)
+            if known is None or known.topic_id != self._logs.topic_ids[topic, index]:
+                self._logs.mark_stray(topic, index)
 
     def apply(self, delta: ImageDelta, image: MetadataImage) -> None:
         """Take over one committed change."""
         self._image = image
         if any(kind == RESOURCE_BROKER for kind, _ in delta.configs):
-            self._config.apply_dynamic(image.configs.broker(self._config.node_id), image.configs.broker(""))
+            self._take_broker_settings(image)
         for topic in delta.topics:
-            if topic.after is None:
-                assert topic.before is not None
+            if topic.before is not None and (topic.after is None or topic.after.topic_id != topic.before.topic_id):
                 self._delete(topic.before)
-            else:
+            if topic.after is not None:
                 self._open(topic.after)
         for kind, name in delta.configs:
             if kind == RESOURCE_TOPIC:
                 self._configure(name, self._table.topic(name))
                 for line in self._reporter.lines(name, image.configs.topic(name)):
                     LOGGER.warning(line)
+
+    def _take_broker_settings(self, image: MetadataImage) -> None:
+        self._config.apply_dynamic(image.configs.broker(self._config.node_id), image.configs.broker(""))
 
     def _on_broker_setting(self, changed: frozenset[str]) -> None:
         """Topic settings without an override follow the broker's."""
@@ -86,15 +110,7 @@ class PartitionService:
         for index, image in topic.partitions.items():
             if self._config.node_id not in image.replicas or self._table.get(topic.name, index) is not None:
                 continue
-            config = LogConfig.from_settings(self.settings(topic.name))
-            log, reason = None, None
-            try:
-                log = self._logs.open_log(topic.name, index, topic.topic_id, config, self._clock.wall_ms())
-            except (StorageError, OSError) as error:
-                reason = str(error)
-                LOGGER.error(
-                    "partition offline", extra={"fields": {"partition": f"{topic.name}-{index}", "reason": reason}}
-                )
+            log, reason = self._open_log(topic, index)
             if log is not None:
                 log.epochs.assign(image.leader_epoch, log.log_end_offset)
             partition = Partition(
@@ -112,8 +128,30 @@ class PartitionService:
         if fresh:
             self._configure(topic.name, fresh)
 
+    def _open_log(self, topic: TopicImage, index: int) -> tuple[Log | None, str | None]:
+        """The partition's log, made where there is none; or why it cannot be had."""
+        offline = self._logs.offline.get((topic.name, index))
+        if offline is not None:
+            return None, offline
+        log = self._logs.get(topic.name, index)
+        if log is not None:
+            return log, None
+        config = LogConfig.from_settings(self.settings(topic.name))
+        try:
+            return self._logs.create(topic.name, index, topic.topic_id, config, self._clock.wall_ms()), None
+        except StorageError as error:
+            LOGGER.error(
+                "partition offline", extra={"fields": {"partition": f"{topic.name}-{index}", "reason": str(error)}}
+            )
+            return None, str(error)
+
     def _delete(self, topic: TopicImage) -> None:
+        self._flush()
         for partition in self._table.remove_topic(topic.name, topic.topic_id):
             partition.close()
-            if partition.log is not None:
-                self._logs.delete_log(partition.log, self._clock.wall_ms())
+            self._logs.delete(topic.name, partition.index)
+
+    @property
+    def _flush(self) -> Callable[[], int]:
+        """A log must not be taken away with batches staged in it."""
+        return self._group.flush

@@ -34,7 +34,7 @@ def delete_before(ctx: RequestContext, topic: str, index: int, offset: int) -> R
         return Result(partition_index=index, low_watermark=-1, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     if partition.internal:
         return Result(partition_index=index, low_watermark=-1, error_code=ErrorCode.INVALID_TOPIC_EXCEPTION)
-    if not ctx.broker.may_delete(topic):
+    if "delete" not in ctx.broker.topic_settings(topic)["cleanup.policy"]:
         # A topic that is only compacted keeps its newest value of each key for ever.
         return Result(partition_index=index, low_watermark=-1, error_code=ErrorCode.POLICY_VIOLATION)
     if partition.log is None:

@@ -1,0 +1,99 @@
+"""The process: real clock, loop and disk, signals, and one line of error where it cannot start."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import os
+import resource
+import signal
+import sys
+import time
+from collections.abc import Sequence
+
+import uvloop
+
+from broker_cy import __version__
+from broker_cy.config import BrokerConfig, ConfigError, sources
+from broker_cy.core import logs
+from broker_cy.core.clock import SystemClock
+from broker_cy.core.errors import KafkaError
+from broker_cy.metadata.records import MetadataLogError
+from broker_cy.quorum.quorum import QuorumError
+from broker_cy.server.lifecycle import BrokerServer
+from broker_cy.server.listener import ListenError
+from broker_cy.storage.data_directory import DataDirectoryError
+
+LOGGER = logging.getLogger("broker_cy")
+
+# Objects made while starting live as long as the process; the collector need not look at them again, and what is made later
+# on the request path has no cycles, so it may look seldom.
+GC_THRESHOLDS = (50_000, 20, 50)
+
+
+class StartError(Exception):
+    """The broker cannot start; the text is one line that says what to do."""
+
+
+def run(config_file: str | None, data_dir: str | None, listener: str | None, settings: Sequence[str]) -> int:
+    """Run a broker until SIGTERM or SIGINT; the exit code. Raises StartError."""
+    logs.configure()
+    try:
+        config = BrokerConfig.from_properties(
+            sources(config_file, data_dir=data_dir, listener=listener, overrides=settings)
+        )
+    except ConfigError as error:
+        raise StartError(str(error)) from None
+    raise_descriptor_limit()
+    loop = uvloop.new_event_loop()
+    asyncio.set_event_loop(loop)
+    server = BrokerServer(config, SystemClock(), loop)
+    try:
+        server.start()
+    except (ListenError, DataDirectoryError, MetadataLogError, QuorumError, ConfigError) as error:
+        raise StartError(str(error)) from None
+    except KafkaError as error:
+        raise StartError(f"cannot start: {error}") from None
+    except OSError as error:
+        raise StartError(f"cannot start: {error.strerror or error}: {error.filename or ''}".rstrip(": ")) from None
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*GC_THRESHOLDS)
+    addresses = ", ".join(f"{each.host}:{each.port}" for each in server.listeners)
+    print(f"broker-cy {__version__} ready on {addresses} in {since_process_start_s():.2f} s", flush=True)
+    return serve(loop, server)
+
+
+def serve(loop: asyncio.AbstractEventLoop, server: BrokerServer) -> int:
+    """Run the loop until a signal, then stop in order."""
+    stopping = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopping.set)
+
+    async def until_stopped() -> None:
+        await stopping.wait()
+        started = time.monotonic()
+        LOGGER.info("stopping")
+        await server.stop()
+        LOGGER.info("stopped", extra={"fields": {"seconds": f"{time.monotonic() - started:.2f}"}})
+
+    loop.run_until_complete(until_stopped())
+    # What is left are tasks of requests that were given up; interpreter shutdown has nothing to add to a stop in order.
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)
+
+
+def raise_descriptor_limit() -> None:
+    """Every connection and every open segment takes a descriptor: use all the system gives."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft < hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def since_process_start_s() -> float:
+    """Seconds since the kernel started this process, from /proc (10 ms exact)."""
+    with open("/proc/self/stat", encoding="ascii") as file:
+        started_ticks = int(file.read().rpartition(")")[2].split()[19])
+    return time.clock_gettime(time.CLOCK_BOOTTIME) - started_ticks / os.sysconf("SC_CLK_TCK")

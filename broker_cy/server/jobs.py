@@ -1,0 +1,53 @@
+"""Worker threads and timers for whatever must not run on the loop (storage.jobs.Jobs)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import Executor, Future
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+class LoopJobs:
+    """Runs work in `executor` and hands the results back on the loop."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, executor: Executor) -> None:
+        self._loop = loop
+        self._executor = executor
+        self._timers: set[asyncio.TimerHandle] = set()
+        self._stopped = False
+
+    def run(self, work: Callable[[], T], done: Callable[[T | None, BaseException | None], None]) -> None:
+        """Call `work` in a worker thread, then `done(result, None)` or `done(None, error)` on the loop."""
+        self._executor.submit(work).add_done_callback(lambda future: self._hand_over(future, done))
+
+    def _hand_over(self, future: Future[T], done: Callable[[T | None, BaseException | None], None]) -> None:
+        error: BaseException | None
+        if future.cancelled():
+            result, error = None, asyncio.CancelledError()
+        else:
+            error = future.exception()
+            result = future.result() if error is None else None
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(done, result, error)
+
+    def later(self, delay_ms: int, callback: Callable[[], None]) -> None:
+        """Call `callback` on the loop after a delay; not at all once the broker has stopped."""
+        if self._stopped:
+            return
+
+        def fire() -> None:
+            self._timers.discard(timer)
+            callback()
+
+        timer = self._loop.call_later(delay_ms / 1000, fire)
+        self._timers.add(timer)
+
+    def stop(self) -> None:
+        """Forget what was to come later. What a deletion left is removed at the next start."""
+        self._stopped = True
+        for timer in self._timers:
+            timer.cancel()
+        self._timers.clear()
