@@ -1,0 +1,15 @@
+"""docs/protocol.md says what is served."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def test_protocol_page_is_in_step() -> None:
+    """A reader would else plan on an API or version that is not there."""
+    done = subprocess.run(
+        [sys.executable, "tools/protocol_doc.py", "--check"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr

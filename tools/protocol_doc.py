@@ -1,0 +1,52 @@
+"""Write docs/protocol.md from the handlers' own registrations: `python tools/protocol_doc.py [--check]`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+PAGE = ROOT / "docs" / "protocol.md"
+HEAD = """\
+# What is answered
+
+Generated from the handlers' registrations by `python tools/protocol_doc.py`; a test keeps it in step. ApiVersions tells clients
+the same ranges. An API or version that is not here closes the connection, as in Kafka; ApiVersions of an unknown version is
+answered in version 0 (KIP-511).
+
+| key | API | versions | told to clients | left out |
+|---|---|---|---|---|
+"""
+
+
+def page() -> str:
+    """The whole document."""
+    from broker_cy.server.registry import load_handlers
+
+    rows = [
+        f"| {int(key)} | {entry.api_key.name.title().replace('_', '')} | {entry.min_version}-{entry.max_version} "
+        f"| {entry.advertised_min}-{entry.max_version} | {entry.omissions} |\n"
+        for key, entry in sorted(load_handlers().items())
+    ]
+    return HEAD + "".join(rows)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--check", action="store_true", help="only say whether the page is in step")
+    arguments = parser.parse_args()
+    text = page()
+    if arguments.check:
+        if not PAGE.exists() or PAGE.read_text() != text:
+            print("docs/protocol.md is not in step: run python tools/protocol_doc.py", file=sys.stderr)
+            return 1
+        return 0
+    PAGE.write_text(text)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
