@@ -386,11 +386,11 @@ cdef class Connection:
                     at = n - cursor.remaining()
             if self.server.hot[key] != NULL:
                 return self.server.hot[key](self, correlation_id, version, p + at, n - at, self.buffer)
-            if client_id_length >= 0:
-                client_id = PyBytes_FromStringAndSize(<char*>p + 10, client_id_length).decode("utf-8", "replace")
-            return self.call_handler(key, version, correlation_id, client_id, p + at, n - at)
         except WireError as error:
             return self.fail(f"{self.api_name(key)} v{version}", str(error))
+        if client_id_length >= 0:
+            client_id = PyBytes_FromStringAndSize(<char*>p + 10, client_id_length).decode("utf-8", "replace")
+        return self.call_handler(key, version, correlation_id, client_id, p + at, n - at)
 
     cdef str api_name(self, int16_t key):
         entry = self.server.registrations[key] if 0 <= key < API_KEYS else None
@@ -413,7 +413,10 @@ cdef class Connection:
         cdef Reply reply = Reply.__new__(Reply)
         reply.correlation_id = correlation_id
         if body != NULL:
-            request = decode_at(self.server.request_classes[key], version, Cursor.over(body, n, self.buffer))
+            try:
+                request = decode_at(self.server.request_classes[key], version, Cursor.over(body, n, self.buffer))
+            except WireError as error:
+                return self.fail(f"{self.api_name(key)} v{version}", str(error))
         context = RequestContext(self.server.broker, key, version, client_id, self.client_host, self.listener,
                                  self.connection_id)
         self.add_reply(reply)

@@ -2,7 +2,7 @@
 
 Epoch 0 asks for a new session with a full answer, -1 for a full answer without one, n > 0 goes on with a session and sends
 what changed. The cache is bounded by max.incremental.fetch.session.cache.slots; a session that was not used for
-min.incremental.fetch.session.eviction.ms makes room for a new one, else the new client is served without a session.
+`eviction_ms` makes room for a new one, else the new client is served without a session.
 """
 
 cimport cython

@@ -21,7 +21,7 @@ from broker_cy.replica.partition_table import PartitionTable
 from broker_cy.server.broker import Broker
 from broker_cy.server.connection import Connection, ServerCore
 from broker_cy.server.controller_service import ControllerService, random_uuid
-from broker_cy.server.group_service import GroupService
+#from broker_cy.server.group_service import GroupService
 from broker_cy.server.jobs import LoopJobs
 from broker_cy.server.listener import Admission, Listener, open_socket
 from broker_cy.server.partition_service import PartitionService
@@ -40,6 +40,8 @@ STOP_ANSWERS_S = 0.8
 STOP_POLL_S = 0.005
 # Cold reads under way at once; each is one consumer's, the others queue.
 COLD_READERS = 4
+# Kafka's MIN_INCREMENTAL_FETCH_SESSION_EVICTION_MS: a fetch session unused for this long makes room for a new one.
+FETCH_SESSION_EVICTION_MS = 120_000
 # For fsync, removals and snapshots.
 BACKGROUND_WORKERS = 2
 # Idle connections are looked for ten times within connections.max.idle.ms, but at least every ten seconds.
@@ -120,7 +122,7 @@ class BrokerServer:
         fetch.install(
             self._core,
             self.config["max.incremental.fetch.session.cache.slots"],
-            self.config["min.incremental.fetch.session.eviction.ms"],
+            FETCH_SESSION_EVICTION_MS,
         )
 
     def _open_storage(self) -> None:
@@ -134,7 +136,6 @@ class BrokerServer:
             checkpoint_interval_ms=self.config["log.flush.offset.checkpoint.interval.ms"],
             retention_check_interval_ms=self.config["log.retention.check.interval.ms"],
             producer_id_expiration_ms=self.config["producer.id.expiration.ms"],
-            producer_id_expiration_check_interval_ms=self.config["producer.id.expiration.check.interval.ms"],
         )
         self.broker.log_manager = LogManager(directories, settings, self._jobs)
         self.broker.cluster_id = directories[0].cluster_id
@@ -159,8 +160,8 @@ class BrokerServer:
         broker.controller.subscribe(self._on_image)
         self._loaded = False
         broker.controller.start(endpoints, self.config["broker.rack"])
-        broker.groups = GroupService(broker)
-        broker.groups.start()
+        #broker.groups = GroupService(broker)
+        #broker.groups.start()
 
     def _on_image(self, delta, image) -> None:  # type: ignore[no-untyped-def]
         if not self._loaded:
@@ -218,7 +219,7 @@ class BrokerServer:
         deadline = self.loop.time() + STOP_ANSWERS_S
         while self._core.pending_answers and self.loop.time() < deadline:
             await asyncio.sleep(STOP_POLL_S)
-        await self.broker.groups.stop()
+        #await self.broker.groups.stop()
         await self.broker.controller.stop()
         for connection in list(self._core.connections):
             connection.close()

@@ -26,6 +26,8 @@ EARLIEST_PENDING_UPLOAD = -6
 # First version that knows each special time.
 SINCE = {EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
 READ_COMMITTED = 1
+# First version that is told the leader epoch of the record found.
+LEADER_EPOCH_SINCE = 4
 
 Answer = messages.ListOffsetsResponse.ListOffsetsPartitionResponse
 
@@ -78,7 +80,9 @@ def look_up(
     except OSError as error:
         partition.read_failed(error)
         return failed(index, ErrorCode.KAFKA_STORAGE_ERROR)
-    return Answer(partition_index=index, timestamp=timestamp, offset=offset, leader_epoch=epoch)
+    return Answer(
+        partition_index=index, timestamp=timestamp, offset=offset, leader_epoch=epoch if version >= LEADER_EPOCH_SINCE else -1
+    )
 
 
 def find(partition: Partition, timestamp: int, read_committed: bool) -> tuple[int, int, int]:

@@ -39,7 +39,6 @@ cdef struct Result:
     AppendResult append
 
 
-@cython.freelist(64)
 @cython.final
 cdef class ProduceReply(Reply):
     """The answer of one Produce request, encoded when it leaves."""
