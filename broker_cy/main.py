@@ -20,15 +20,15 @@ from broker_cy.core import logs
 from broker_cy.core.clock import SystemClock
 from broker_cy.core.errors import KafkaError
 from broker_cy.metadata.records import MetadataLogError
-from broker_cy.quorum.quorum import QuorumError
+from broker_cy.quorum.election_state import QuorumError
 from broker_cy.server.lifecycle import BrokerServer
 from broker_cy.server.listener import ListenError
 from broker_cy.storage.data_directory import DataDirectoryError
 
 LOGGER = logging.getLogger("broker_cy")
 
-# Objects made while starting live as long as the process; the collector need not look at them again, and what is made later
-# on the request path has no cycles, so it may look seldom.
+# Objects made while starting live as long as the process; the collector need not look at them again, and what is made
+# later on the request path has no cycles, so it may look seldom.
 GC_THRESHOLDS = (50_000, 20, 50)
 
 

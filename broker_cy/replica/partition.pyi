@@ -16,13 +16,13 @@ class FlushGroup:
     def flush(self) -> int: ...
 
 class Partition:
-    """A partition as clients see it. `log` is None while it is offline; `offline_reason` then says why."""
+    """A partition as clients see it. `offline` says why there is no `log`, or why it is not served."""
 
     topic: str
     index: int
     topic_id: UUID
     log: Log
-    offline_reason: str | None
+    offline: str | None
     leader_epoch: int
     high_watermark: int
     last_stable_offset: int

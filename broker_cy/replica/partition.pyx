@@ -243,6 +243,11 @@ cdef class Partition:
         self.waiting_fetches.pop(waiting, None)
         return 0
 
+    @property
+    def offline(self):
+        """None where the partition is served, else why not."""
+        return self.offline_reason if self.log is None else self.log.offline
+
     def read_failed(self, error):
         """Note that reading this partition's files failed."""
         self.group.failed(self, "read", error)

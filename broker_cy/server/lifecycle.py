@@ -1,8 +1,8 @@
 """One broker from start to stop.
 
 Start: bind the listeners (so that a port in use is told before anything is touched), lock the data directory, load the
-metadata, open the partitions, load the coordinators, accept. Stop: read nothing more, finish what was read, flush, write
-the clean-shutdown mark; STOP_ANSWERS_S bounds the waiting, so that all of it takes at most two seconds.
+metadata, open the partitions, load the coordinators, accept. Stop: read nothing more, finish what was read, flush,
+write the clean-shutdown mark; STOP_ANSWERS_S bounds the waiting, so that all of it takes at most two seconds.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import os
 import socket
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
-from uuid import UUID
 
 from broker_cy.core import uuid as uuids
 from broker_cy.metadata.image import Endpoint
@@ -21,7 +20,6 @@ from broker_cy.replica.partition_table import PartitionTable
 from broker_cy.server.broker import Broker
 from broker_cy.server.connection import Connection, ServerCore
 from broker_cy.server.controller_service import ControllerService, random_uuid
-#from broker_cy.server.group_service import GroupService
 from broker_cy.server.jobs import LoopJobs
 from broker_cy.server.listener import Admission, Listener, open_socket
 from broker_cy.server.partition_service import PartitionService
@@ -70,7 +68,9 @@ class BrokerServer:
     # ---- start ----
 
     def start(self) -> None:
-        """Start and accept. Raises ListenError, DataDirectoryError, MetadataLogError, QuorumError, StorageError, OSError."""
+        """Start and accept. Raises ListenError, DataDirectoryError, MetadataLogError, QuorumError, StorageError,
+        OSError.
+        """
         sockets = [self._bind(listener.name, listener.host, listener.port) for listener in self.config.listeners]
         table = PartitionTable()
         self.broker.partitions = table
@@ -153,15 +153,11 @@ class BrokerServer:
         broker.controller = ControllerService.open(
             self.config, self.clock, self.loop, broker.log_manager, self._executor
         )
-        self._partitions = PartitionService(
-            self.config, self.clock, broker.partitions, broker.log_manager, self._core
-        )
+        self._partitions = PartitionService(self.config, self.clock, broker.partitions, broker.log_manager, self._core)
         broker.topic_settings = self._partitions.settings
         broker.controller.subscribe(self._on_image)
         self._loaded = False
         broker.controller.start(endpoints, self.config["broker.rack"])
-        #broker.groups = GroupService(broker)
-        #broker.groups.start()
 
     def _on_image(self, delta, image) -> None:  # type: ignore[no-untyped-def]
         if not self._loaded:
@@ -178,9 +174,7 @@ class BrokerServer:
             admission.per_ip_overrides = self.config.max_connections_per_ip_overrides
             self._resume_listeners(admission)
 
-        self.config.on_change(
-            changed, "max.connections", "max.connections.per.ip", "max.connections.per.ip.overrides"
-        )
+        self.config.on_change(changed, "max.connections", "max.connections.per.ip", "max.connections.per.ip.overrides")
 
     # ---- while it runs ----
 
@@ -219,7 +213,6 @@ class BrokerServer:
         deadline = self.loop.time() + STOP_ANSWERS_S
         while self._core.pending_answers and self.loop.time() < deadline:
             await asyncio.sleep(STOP_POLL_S)
-        #await self.broker.groups.stop()
         await self.broker.controller.stop()
         for connection in list(self._core.connections):
             connection.close()

@@ -37,7 +37,7 @@ def delete_before(ctx: RequestContext, topic: str, index: int, offset: int) -> R
     if "delete" not in ctx.broker.topic_settings(topic)["cleanup.policy"]:
         # A topic that is only compacted keeps its newest value of each key for ever.
         return Result(partition_index=index, low_watermark=-1, error_code=ErrorCode.POLICY_VIOLATION)
-    if partition.log is None:
+    if partition.offline is not None:
         return Result(partition_index=index, low_watermark=-1, error_code=ErrorCode.KAFKA_STORAGE_ERROR)
     target = partition.high_watermark if offset == HIGH_WATERMARK else offset
     if target < 0 or target > partition.high_watermark:

@@ -28,7 +28,7 @@ def describe_log_dirs(
         directory: defaultdict(list) for directory in ctx.broker.log_manager.directories
     }
     for partition in wanted(ctx, request):
-        if partition.log is not None:
+        if partition.offline is None:
             directory = os.path.dirname(partition.log.directory)
             by_directory[directory][partition.topic].append(partition)
     return Response(results=[describe(path, topics) for path, topics in by_directory.items()])

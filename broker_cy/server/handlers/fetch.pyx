@@ -173,7 +173,7 @@ cdef int read_one(FetchReply reply, FetchPartition target, Py_ssize_t left, bint
         target.error = (FENCED_LEADER_EPOCH if target.current_leader_epoch < partition.leader_epoch
                         else UNKNOWN_LEADER_EPOCH)
         return 0
-    if partition.log is None:
+    if partition.log is None or partition.log.offline is not None:
         target.error = KAFKA_STORAGE_ERROR
         return 0
     if target.last_fetched_epoch >= 0:

@@ -71,7 +71,7 @@ def look_up(
     code = partition.check_leader_epoch(wanted.current_leader_epoch)
     if code is not None:
         return failed(index, code)
-    if partition.log is None:
+    if partition.offline is not None:
         return failed(index, ErrorCode.KAFKA_STORAGE_ERROR)
     try:
         timestamp, offset, epoch = find(partition, wanted.timestamp, read_committed)
@@ -81,7 +81,10 @@ def look_up(
         partition.read_failed(error)
         return failed(index, ErrorCode.KAFKA_STORAGE_ERROR)
     return Answer(
-        partition_index=index, timestamp=timestamp, offset=offset, leader_epoch=epoch if version >= LEADER_EPOCH_SINCE else -1
+        partition_index=index,
+        timestamp=timestamp,
+        offset=offset,
+        leader_epoch=epoch if version >= LEADER_EPOCH_SINCE else -1,
     )
 
 

@@ -34,7 +34,7 @@ def end_offset(ctx: RequestContext, topic: str, asked: Asked) -> Answer:
     if partition is None:
         return Answer(partition=asked.partition, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     code = partition.check_leader_epoch(asked.current_leader_epoch)
-    if code is None and partition.log is None:
+    if code is None and partition.offline is not None:
         code = ErrorCode.KAFKA_STORAGE_ERROR
     if code is not None:
         return Answer(partition=asked.partition, error_code=code)

@@ -1,0 +1,3 @@
+from broker_cy.server.connection import ServerCore
+
+def install(server: ServerCore, slots: int, eviction_ms: int) -> None: ...
