@@ -326,7 +326,8 @@ cdef class Connection:
         cdef const uint8_t* p
         self.parsing = True
         try:
-            while self.in_end - self.in_start >= 4 and not self.must_wait():
+            # Sending what is ready, or the write of what is staged, may end this connection: then its buffer is gone.
+            while not self.closed and self.in_end - self.in_start >= 4 and not self.must_wait():
                 p = self.buffer.data + self.in_start
                 size = be32(p)
                 if size < 0 or size > self.server.request_bytes_max:
@@ -531,6 +532,9 @@ cdef class Connection:
         """Send what `out` gathered, or queue what the socket does not take; empties `out`."""
         cdef Py_ssize_t done = 0
         cdef ssize_t n
+        if self.closed:
+            out.pos = 0             # the descriptor may already be another's
+            return 0
         if not self.queue:
             while done < out.pos:
                 n = send(self.fd, out.buf + done, out.pos - done, MSG_NOSIGNAL | MSG_DONTWAIT | (MSG_MORE if more else 0))
