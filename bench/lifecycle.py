@@ -10,7 +10,7 @@ from collections.abc import Callable
 from bench import proc, protocol
 from bench.raw import Driver, LoadError
 from bench.targets import Target, TargetError
-from bench.workloads import MIB, NO_TIME_LIMIT_S, PARTITIONS, Metrics, Scale, produce_plan
+from bench.workloads import MIB, NO_TIME_LIMIT_S, PARTITIONS, Metrics, Scale, produce_plan, read_back
 
 SETTLE_S = 2.0  # after a start, until its own work is over; resident memory is a state, not a race
 MB = 1e6
@@ -46,7 +46,7 @@ def _connections(target: Target, count: int) -> None:
 
 
 def through(target: Target, scale: Scale) -> Metrics:
-    """Resident memory idle and after `scale.through_bytes` were produced; then kill -9, and a start without loss."""
+    """Resident memory idle and after `scale.through_bytes` went in and out; then kill -9, and a start without loss."""
     need = scale.through_bytes * 1.2 + 1e9
     if (free := shutil.disk_usage(target.directory.parent).free) < need:
         raise TargetError(f"{need / 1e9:.1f} GB must be free in {target.directory.parent}, there are {free / 1e9:.1f}")
@@ -65,6 +65,7 @@ def through(target: Target, scale: Scale) -> Metrics:
             acknowledged = driver.next_offsets(PARTITIONS)
         finally:
             driver.close()
+        read_back(target, topic, acknowledged, plan[0][0])
         metrics["through_mb"] = proc.resident_bytes(target.pid) / MB
         metrics["through_private_mb"] = proc.private_bytes(target.pid) / MB
         target.kill()
