@@ -100,7 +100,9 @@ cdef class IndexFile:
             high = os.fstat(fd).st_size // self.entry_bytes
             if high > 0:
                 error = pread_all(fd, entry, self.entry_bytes, (high - 1) * self.entry_bytes, &got)
-                if error == 0 and not is_zero(entry, self.entry_bytes):
+                # A time index of one entry may hold timestamp 0 at the base offset; a preallocated file is longer.
+                lone = high == 1 and self.entry_bytes == TIME_ENTRY_BYTES
+                if error == 0 and (lone or not is_zero(entry, self.entry_bytes)):
                     low = high
             while low < high:
                 middle = (low + high) // 2

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from uuid import UUID, uuid5
 
-from broker_cy.storage import checkpoints, maintenance, recovery
+from broker_cy.storage import checkpoints, maintenance, offset_checkpoints, recovery
 from broker_cy.storage.atomic import sync_directory
 from broker_cy.storage.checkpoints import TopicPartition
 from broker_cy.storage.data_directory import (
@@ -257,7 +257,19 @@ class LogManager:
 
         return done
 
-    # --- old records
+    # --- truncation and old records
+
+    def truncate_to(self, log: Log, offset: int, now_ms: int) -> None:
+        """Drop everything at or after `offset` (maintenance.truncate_to). Blocks until the recovery point is
+        checkpointed: were it higher than the log, records appended later would not be checked after a crash. Raises
+        OffsetOutOfRange, StorageError.
+        """
+        try:
+            if maintenance.truncate_to(log, offset, now_ms):
+                wanted = self.checkpoints.collect([checkpoints.RECOVERY_POINTS], self.logs, self.offline)
+                offset_checkpoints.write(wanted)
+        except OSError as error:
+            raise StorageError(f"cannot truncate {log.directory}: {error.strerror}") from error
 
     def delete_records_before(self, log: Log, offset: int, now_ms: int | None = None) -> None:
         """Move a log's start offset (KIP-107); segments before it go after file.delete.delay.ms. Raises

@@ -45,6 +45,12 @@ def fill(log, count, *, size=60, producer_id=-1):
         )
 
 
+def overwrite(path, data, at=0):
+    with open(path, "r+b") as file:
+        file.seek(at)
+        file.write(data)
+
+
 def test_a_clean_stop_brings_everything_back(tmp_path):
     """Records, epochs, producers or offsets are lost over an ordinary restart."""
     manager = open_manager(tmp_path, config=SMALL)
@@ -127,9 +133,7 @@ def test_a_flipped_bit_past_the_recovery_point_ends_the_log_there(tmp_path):
     fill(log, 10)
     path = log.active.path
     manager.crash()
-    with open(path, "r+b") as file:
-        file.seek(7 * 121 + 100)
-        file.write(b"\xff")
+    overwrite(path, b"\xff", 7 * 121 + 100)
     again = open_manager(tmp_path)
     assert again.logs["t", 0].log_end_offset == 14
     again.crash()
@@ -143,9 +147,7 @@ def test_damage_in_an_older_segment_takes_only_that_partition_offline(tmp_path):
     damaged = manager.logs["t", 0].segments[1]
     path, middle = damaged.path, damaged.size // 2
     manager.crash()
-    with open(path, "r+b") as file:
-        file.seek(middle)
-        file.write(bytes(200))
+    overwrite(path, bytes(200), middle)
     size = os.path.getsize(path)
     again = open_manager(tmp_path, config=SMALL)
     assert list(again.offline) == [("t", 0)]
@@ -171,9 +173,7 @@ def test_only_what_lies_past_the_recovery_point_is_read(tmp_path):
     paths = [segment.path for segment in log.segments]
     described = log.producers.describe()
     manager.crash()
-    with open(paths[1], "r+b") as file:
-        file.seek(90)
-        file.write(b"\xff" * 20)
+    overwrite(paths[1], b"\xff" * 20, 90)
     again = open_manager(tmp_path, config=SMALL)
     assert again.offline == {}
     log = again.logs["t", 0]
@@ -198,8 +198,8 @@ def test_wrong_indexes_are_made_again(tmp_path):
         "missing": lambda path: os.unlink(path),
         "partial": lambda path: os.truncate(path, os.path.getsize(path) - 3),
         "empty": lambda path: os.truncate(path, 0),
-        "noise": lambda path: open(path, "r+b").write(b"\x00\x00\x00\x03\x00\x00\x01\x07" * 3),
-        "beyond": lambda path: open(path, "ab").write(struct.pack(">ii", 1 << 20, 1 << 30)),
+        "noise": lambda path: overwrite(path, b"\x00\x00\x00\x03\x00\x00\x01\x07" * 3),
+        "beyond": lambda path: overwrite(path, struct.pack(">ii", 1 << 20, 1 << 30), os.path.getsize(path)),
         "preallocated": lambda path: os.truncate(path, 1 << 20),
     }
     for name, damage in damages.items():
