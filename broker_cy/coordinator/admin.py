@@ -1,0 +1,142 @@
+"""DescribeGroups, ListGroups and DeleteGroups."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from broker_cy.coordinator.group import GroupState
+from broker_cy.coordinator.member import ClassicMember
+from broker_cy.coordinator.offset_record import encode_offset_key
+from broker_cy.coordinator.other_groups import GroupType
+from broker_cy.coordinator.records import group_tombstone
+from broker_cy.coordinator.step import Record, Step, Token, append_error
+from broker_cy.core.errors import ErrorCode
+from broker_cy.wire import messages
+
+if TYPE_CHECKING:
+    from broker_cy.coordinator.shard import Shard
+
+# From this version of DescribeGroups on, a group that is not there is an error and not just dead.
+VERSION_GROUP_ID_NOT_FOUND = 6
+
+DescribedGroup = messages.DescribeGroupsResponse.DescribedGroup
+ListedGroup = messages.ListGroupsResponse.ListedGroup
+DeletedGroup = messages.DeleteGroupsResponse.DeletableGroupResult
+
+
+def describe(shard: Shard, group_id: str, version: int) -> messages.DescribeGroupsResponse.DescribedGroup:
+    group = shard.groups.get(group_id)
+    if group is None:
+        reason = f"Group {group_id} not found."
+        if shard.other_groups.get(group_id) is not None:
+            reason = f"Group {group_id} is not a classic group."
+        if version < VERSION_GROUP_ID_NOT_FOUND:
+            return DescribedGroup(group_id=group_id, group_state=GroupState.DEAD.value)
+        return DescribedGroup(
+            group_id=group_id,
+            group_state=GroupState.DEAD.value,
+            error_code=ErrorCode.GROUP_ID_NOT_FOUND,
+            error_message=reason,
+        )
+    # Until everybody has the assignment of one generation, there is no protocol that all members speak.
+    protocol = group.protocol_name if group.state is GroupState.STABLE else None
+    return DescribedGroup(
+        group_id=group_id,
+        group_state=group.state.value,
+        protocol_type=group.protocol_type or "",
+        protocol_data=protocol or "",
+        members=[_described(member, protocol) for member in group.members.values()],
+    )
+
+
+def _described(member: ClassicMember, protocol: str | None) -> messages.DescribeGroupsResponse.DescribedGroupMember:
+    return messages.DescribeGroupsResponse.DescribedGroupMember(
+        member_id=member.member_id,
+        group_instance_id=member.instance_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        member_metadata=b"" if protocol is None else member.metadata(protocol),
+        member_assignment=member.assignment,
+    )
+
+
+def list_groups(
+    shard: Shard, states: Iterable[str], types: Iterable[str]
+) -> list[messages.ListGroupsResponse.ListedGroup]:
+    """All groups of any type; empty filters let everything pass, and names in them are compared without case."""
+    wanted_states = {state.strip().lower() for state in states}
+    wanted_types = {group_type.lower() for group_type in types}
+    listed = [
+        ListedGroup(
+            group_id=group.group_id,
+            protocol_type=group.protocol_type or "",
+            group_state=group.state.value,
+            group_type=GroupType.CLASSIC.value,
+        )
+        for group in shard.groups.values()
+    ]
+    listed += [
+        ListedGroup(
+            group_id=other.group_id,
+            protocol_type=other.protocol_type,
+            group_state=other.state(),
+            group_type=other.group_type.value,
+        )
+        for other in shard.other_groups.by_id.values()
+    ]
+    return [
+        group
+        for group in listed
+        if (not wanted_states or group.group_state.lower() in wanted_states)
+        and (not wanted_types or group.group_type in wanted_types)
+    ]
+
+
+def delete_groups(shard: Shard, step: Step, group_ids: Iterable[str], token: Token) -> None:
+    """Delete groups without members, with their offsets. Each is answered for itself."""
+    codes: dict[str, ErrorCode] = {}
+    records: list[Record] = []
+    for group_id in dict.fromkeys(group_ids):
+        codes[group_id] = code = _deletable(shard, group_id)
+        if code is ErrorCode.NONE:
+            records += offset_tombstones(shard, group_id)
+            records += group_tombstones(shard, group_id)
+    shard.append(step, records)
+
+    def failure(error: ErrorCode) -> messages.DeleteGroupsResponse:
+        return _response({g: code if code is not ErrorCode.NONE else append_error(error) for g, code in codes.items()})
+
+    step.reply_when_written(token, _response(codes), failure)
+
+
+def _response(codes: dict[str, ErrorCode]) -> messages.DeleteGroupsResponse:
+    return messages.DeleteGroupsResponse(
+        results=[DeletedGroup(group_id=group_id, error_code=code) for group_id, code in codes.items()]
+    )
+
+
+def _deletable(shard: Shard, group_id: str) -> ErrorCode:
+    other = shard.other_groups.get(group_id)
+    if other is not None:
+        if other.has_members:
+            return ErrorCode.NON_EMPTY_GROUP
+        # A share group has state in another internal topic, which would stay behind.
+        return ErrorCode.UNSUPPORTED_VERSION if other.group_type is GroupType.SHARE else ErrorCode.NONE
+    group = shard.groups.get(group_id)
+    if group is None:
+        return ErrorCode.GROUP_ID_NOT_FOUND
+    return ErrorCode.NONE if group.state is GroupState.EMPTY else ErrorCode.NON_EMPTY_GROUP
+
+
+def offset_tombstones(shard: Shard, group_id: str) -> list[Record]:
+    """What deletes every offset of a group, also those of open transactions."""
+    partitions = {(topic, index): None for topic, found in shard.offsets.topics(group_id).items() for index in found}
+    partitions.update(dict.fromkeys(shard.offsets.pending_partitions(group_id)))
+    return [Record(encode_offset_key(group_id, topic, index), None) for topic, index in partitions]
+
+
+def group_tombstones(shard: Shard, group_id: str) -> list[Record]:
+    """What deletes a group itself."""
+    other = shard.other_groups.get(group_id)
+    return [group_tombstone(group_id)] if other is None else other.tombstones()

@@ -1,0 +1,191 @@
+"""OffsetCommit and OffsetDelete."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from broker_cy.coordinator.group import GroupState
+from broker_cy.coordinator.offset_record import encode_offset_key, encode_offset_value
+from broker_cy.coordinator.other_groups import GroupType, OtherGroup
+from broker_cy.coordinator.rebalance import set_session
+from broker_cy.coordinator.step import Now, Record, Step, Token, append_error
+from broker_cy.core.errors import ErrorCode, KafkaError
+from broker_cy.wire import messages
+
+if TYPE_CHECKING:
+    from broker_cy.coordinator.shard import Shard
+
+# From this version on the group being unknown has a code of its own.
+VERSION_GROUP_ID_NOT_FOUND = 9
+# The request's RetentionTimeMs that stands for the broker's own retention.
+DEFAULT_RETENTION_MS = -1
+INT64_MAX = (1 << 63) - 1
+# What a string of a record can hold, whatever `offset.metadata.max.bytes` allows.
+STRING_BYTES_MAX = 0x7FFF
+
+
+def commit_error(request: messages.OffsetCommitRequest, code: ErrorCode) -> messages.OffsetCommitResponse:
+    """The same code for every partition of the request."""
+    return messages.OffsetCommitResponse(
+        topics=[
+            messages.OffsetCommitResponse.OffsetCommitResponseTopic(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                partitions=[_result(partition.partition_index, code) for partition in topic.partitions],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def commit(
+    shard: Shard, step: Step, request: messages.OffsetCommitRequest, version: int, token: Token, now: Now
+) -> None:
+    """Commit offsets. Topics have their name and their id, whichever the request carried; they and the partitions
+    exist.
+    """
+    try:
+        _validate(shard, request, version, now)
+    except KafkaError as error:
+        step.reply(token, commit_error(request, error.code))
+        return
+    expire_ms = -1
+    if request.retention_time_ms != DEFAULT_RETENTION_MS:
+        expire_ms = min(max(now.wall_ms + request.retention_time_ms, 0), INT64_MAX)
+    records: list[Record] = []
+    topics = []
+    for topic in request.topics:
+        results = []
+        topic_id = topic.topic_id.bytes
+        for partition in topic.partitions:
+            metadata = partition.committed_metadata or ""
+            if _is_too_large(metadata, shard.settings.offset_metadata_max):
+                results.append(_result(partition.partition_index, ErrorCode.OFFSET_METADATA_TOO_LARGE))
+                continue
+            results.append(_result(partition.partition_index, ErrorCode.NONE))
+            key = encode_offset_key(request.group_id, topic.name, partition.partition_index)
+            value = encode_offset_value(
+                partition.committed_offset,
+                max(partition.committed_leader_epoch, -1),
+                metadata,
+                now.wall_ms,
+                expire_ms,
+                topic_id,
+            )
+            records.append(Record(key, value))
+        topics.append(
+            messages.OffsetCommitResponse.OffsetCommitResponseTopic(
+                name=topic.name, topic_id=topic.topic_id, partitions=results
+            )
+        )
+    shard.append(step, records)
+    step.reply_when_written(
+        token,
+        messages.OffsetCommitResponse(topics=topics),
+        lambda code: commit_error(request, append_error(code)),
+    )
+
+
+def _result(index: int, code: ErrorCode) -> messages.OffsetCommitResponse.OffsetCommitResponsePartition:
+    return messages.OffsetCommitResponse.OffsetCommitResponsePartition(partition_index=index, error_code=code)
+
+
+def _is_too_large(metadata: str, units_max: int) -> bool:
+    # Kafka counts UTF-16 units: one or two per character.
+    if 2 * len(metadata) > units_max and len(metadata.encode("utf-16-le")) // 2 > units_max:
+        return True
+    return 3 * len(metadata) > STRING_BYTES_MAX and len(metadata.encode("utf-8")) > STRING_BYTES_MAX
+
+
+def _validate(shard: Shard, request: messages.OffsetCommitRequest, version: int, now: Now) -> None:
+    """Raises KafkaError where this sender may not commit; prolongs the session of a member that may."""
+    generation = request.generation_id_or_member_epoch
+    other = shard.other_groups.get(request.group_id)
+    if other is not None:
+        _validate_other(other, generation)
+        return
+    group = shard.groups.get(request.group_id)
+    if group is None:
+        if generation < 0:
+            # A consumer that assigns its partitions itself, or an administrator: the group comes to be with the record.
+            return
+        raise KafkaError(
+            ErrorCode.GROUP_ID_NOT_FOUND if version >= VERSION_GROUP_ID_NOT_FOUND else ErrorCode.ILLEGAL_GENERATION
+        )
+    if generation < 0 and group.state is GroupState.EMPTY:
+        return
+    if generation >= 0 or request.member_id or request.group_instance_id is not None:
+        code = group.member_error(request.member_id, request.group_instance_id)
+        if code is not ErrorCode.NONE:
+            raise KafkaError(code)
+        if generation != group.generation:
+            raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
+    elif group.state is not GroupState.EMPTY:
+        raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
+    if group.state is GroupState.COMPLETING_REBALANCE:
+        raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
+    member = group.members.get(request.member_id)
+    if member is not None:
+        set_session(shard, group, member, now)
+
+
+def _validate_other(group: OtherGroup, member_epoch: int) -> None:
+    """Nobody can be a live member of a group whose protocol is not served; an administrator may commit in an empty
+    one.
+    """
+    if group.group_type is GroupType.SHARE:
+        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND)
+    if member_epoch >= 0 or group.has_members:
+        raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
+
+
+# ---- OffsetDelete ----
+
+
+def delete_offsets(shard: Shard, step: Step, request: messages.OffsetDeleteRequest, token: Token) -> None:
+    """Delete offsets of topics that the group does not read. Topics and partitions exist."""
+    try:
+        is_subscribed = _deletable(shard, request.group_id)
+    except KafkaError as error:
+        step.reply(token, messages.OffsetDeleteResponse(error_code=error.code))
+        return
+    records: list[Record] = []
+    topics = []
+    for topic in request.topics:
+        code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if is_subscribed(topic.name) else ErrorCode.NONE
+        results = []
+        for partition in topic.partitions:
+            index = partition.partition_index
+            results.append(
+                messages.OffsetDeleteResponse.OffsetDeleteResponsePartition(partition_index=index, error_code=code)
+            )
+            if code is ErrorCode.NONE and (
+                shard.offsets.get(request.group_id, topic.name, index) is not None
+                or shard.offsets.is_pending(request.group_id, topic.name, index)
+            ):
+                records.append(Record(encode_offset_key(request.group_id, topic.name, index), None))
+        topics.append(messages.OffsetDeleteResponse.OffsetDeleteResponseTopic(name=topic.name, partitions=results))
+    shard.append(step, records)
+    step.reply_when_written(
+        token,
+        messages.OffsetDeleteResponse(topics=topics),
+        lambda code: messages.OffsetDeleteResponse(error_code=append_error(code)),
+    )
+
+
+def _deletable(shard: Shard, group_id: str) -> Callable[[str], bool]:
+    """Which topics the group reads; KafkaError where nothing of it may be deleted."""
+    other = shard.other_groups.get(group_id)
+    if other is not None:
+        if other.group_type is GroupType.SHARE:
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND)
+        # What its members read is not looked into: as long as there are any, all of it counts as read.
+        has_members = other.has_members
+        return lambda topic: has_members
+    group = shard.groups.get(group_id)
+    if group is None:
+        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND)
+    if group.state is not GroupState.EMPTY and not group.uses_consumer_protocol:
+        raise KafkaError(ErrorCode.NON_EMPTY_GROUP)
+    return group.is_subscribed

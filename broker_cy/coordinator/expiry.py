@@ -1,0 +1,91 @@
+"""What deletes offsets without being asked: the retention of groups that nobody uses, and the end of a topic."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from broker_cy.coordinator.group import ClassicGroup, GroupState
+from broker_cy.coordinator.offset_record import CommittedOffset, encode_offset_key
+from broker_cy.coordinator.records import group_tombstone
+from broker_cy.coordinator.step import Now, Record, Step
+
+if TYPE_CHECKING:
+    from broker_cy.coordinator.shard import Shard
+
+
+def sweep(shard: Shard, step: Step, now: Now) -> None:
+    """Delete expired offsets of classic groups, and empty groups that have none left.
+
+    Groups of other types are left alone as long as nothing here keeps them up to date.
+    """
+    step.atomic = False
+    records: list[Record] = []
+    for group in shard.groups.values():
+        expired, is_bare = _expired(shard, group, now)
+        records += expired
+        if is_bare and group.state is GroupState.EMPTY:
+            records.append(group_tombstone(group.group_id))
+    shard.append(step, records)
+
+
+def _expired(shard: Shard, group: ClassicGroup, now: Now) -> tuple[list[Record], bool]:
+    """Tombstones of the group's expired offsets, and whether nothing is left beside them."""
+    group_id = group.group_id
+    topics = shard.offsets.topics(group_id)
+    if not topics:
+        return [], not shard.offsets.has_pending(group_id)
+    retention_begin = _retention_begin(group)
+    if retention_begin is None:
+        return [], False
+    records: list[Record] = []
+    is_bare = not shard.offsets.has_pending(group_id)
+    for topic, partitions in topics.items():
+        if group.is_subscribed(topic):
+            is_bare = False
+            continue
+        for index, offset in partitions.items():
+            if _is_over(offset, retention_begin, shard.settings.offsets_retention_ms, now) and not (
+                shard.offsets.is_pending(group_id, topic, index)
+            ):
+                records.append(Record(encode_offset_key(group_id, topic, index), None))
+            else:
+                is_bare = False
+    return records, is_bare
+
+
+def _retention_begin(group: ClassicGroup) -> Callable[[CommittedOffset], int] | None:
+    """From when the retention of an offset counts; None where nothing of the group expires now."""
+    if group.protocol_type is None:
+        # Nobody ever joined: offsets of consumers that assign their partitions themselves.
+        return lambda offset: offset.commit_timestamp_ms
+    if group.state is GroupState.EMPTY:
+        empty_since_ms = group.state_timestamp_ms
+        return lambda offset: offset.commit_timestamp_ms if empty_since_ms is None else empty_since_ms
+    if group.state is GroupState.STABLE and group.uses_consumer_protocol and group.subscribed_topics is not None:
+        # Of topics that the group no longer reads.
+        return lambda offset: offset.commit_timestamp_ms
+    return None
+
+
+def _is_over(offset: CommittedOffset, begin: Callable[[CommittedOffset], int], retention_ms: int, now: Now) -> bool:
+    if offset.expire_timestamp_ms != -1:
+        return now.wall_ms >= offset.expire_timestamp_ms
+    return now.wall_ms - begin(offset) >= retention_ms
+
+
+def topics_deleted(shard: Shard, step: Step, topics: Collection[tuple[str, UUID]]) -> None:
+    """Delete the offsets committed in topics, given as (name, id), that are gone."""
+    step.atomic = False
+    keys: dict[bytes, None] = {}
+    for name, topic_id in topics:
+        wanted = topic_id.bytes
+        for group_id, by_topic in shard.offsets.by_group.items():
+            for index, offset in by_topic.get(name, {}).items():
+                if offset.is_of_topic(wanted):
+                    keys[encode_offset_key(group_id, name, index)] = None
+        for _, group_id, topic, index, offset in shard.offsets.pending_offsets():
+            if topic == name and offset.is_of_topic(wanted):
+                keys[encode_offset_key(group_id, topic, index)] = None
+    shard.append(step, [Record(key, None) for key in keys])

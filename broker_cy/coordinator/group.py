@@ -1,0 +1,270 @@
+"""A classic group: members, generation, state. What is here is live state; what of it is durable lies in the shard."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from broker_cy.coordinator import subscription
+from broker_cy.coordinator.member import ClassicMember, Protocols
+from broker_cy.coordinator.step import Token
+from broker_cy.core.errors import ErrorCode
+
+CONSUMER_PROTOCOL_TYPE = "consumer"
+
+
+class GroupState(Enum):
+    """Kafka's states, by the names that clients are told."""
+
+    EMPTY = "Empty"
+    PREPARING_REBALANCE = "PreparingRebalance"
+    COMPLETING_REBALANCE = "CompletingRebalance"
+    STABLE = "Stable"
+    DEAD = "Dead"
+
+
+# The states that may come before each.
+PREDECESSORS: dict[GroupState, frozenset[GroupState]] = {
+    GroupState.EMPTY: frozenset({GroupState.PREPARING_REBALANCE}),
+    GroupState.PREPARING_REBALANCE: frozenset({GroupState.STABLE, GroupState.COMPLETING_REBALANCE, GroupState.EMPTY}),
+    GroupState.COMPLETING_REBALANCE: frozenset({GroupState.PREPARING_REBALANCE}),
+    GroupState.STABLE: frozenset({GroupState.COMPLETING_REBALANCE}),
+    GroupState.DEAD: frozenset(GroupState),
+}
+
+
+class ClassicGroup:
+    """Invariants: `leader_id` names a member, or is None while there is none. `static_members` maps the instance id of
+    each static member to its member id. `pending_members` (ids handed out by KIP-394, not joined yet) and `members` are
+    disjoint. `pending_sync` (members of this generation whose SyncGroup has not come) is a subset of `members`.
+    `waiting_joins` counts the members whose JoinGroup waits.
+    """
+
+    __slots__ = (
+        "generation",
+        "group_id",
+        "initial_delay",
+        "leader_id",
+        "members",
+        "new_member_added",
+        "pending_members",
+        "pending_sync",
+        "previous_state",
+        "protocol_name",
+        "protocol_type",
+        "speakers",
+        "state",
+        "state_timestamp_ms",
+        "static_members",
+        "subscribed_topics",
+        "waiting_joins",
+    )
+
+    def __init__(self, group_id: str, wall_ms: int) -> None:
+        self.group_id = group_id
+        self.state = GroupState.EMPTY
+        self.previous_state = GroupState.DEAD
+        # Wall clock of the last change of state; None in records of old Kafka versions.
+        self.state_timestamp_ms: int | None = wall_ms
+        self.generation = 0
+        self.protocol_type: str | None = None
+        self.protocol_name: str | None = None
+        self.leader_id: str | None = None
+        self.members: dict[str, ClassicMember] = {}
+        self.static_members: dict[str, str] = {}
+        self.pending_members: set[str] = set()
+        self.pending_sync: set[str] = set()
+        self.waiting_joins = 0
+        # How many members speak each protocol; counted, so that a join does not cost a walk over all members.
+        self.speakers: dict[str, int] = {}
+        # Topics the members subscribe to, where they speak the consumer protocol and it could be read; else None.
+        self.subscribed_topics: frozenset[str] | None = None
+        # First rebalance of an empty group: whether a member came since the delay began, and (delay, what remains) in
+        # ms.
+        self.new_member_added = False
+        self.initial_delay: tuple[int, int] | None = None
+
+    # ---- what it is ----
+
+    @property
+    def uses_consumer_protocol(self) -> bool:
+        return self.protocol_type == CONSUMER_PROTOCOL_TYPE
+
+    @property
+    def can_rebalance(self) -> bool:
+        return self.state in PREDECESSORS[GroupState.PREPARING_REBALANCE]
+
+    @property
+    def all_joined(self) -> bool:
+        return len(self.members) == self.waiting_joins and not self.pending_members
+
+    @property
+    def rebalance_timeout_ms(self) -> int:
+        return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
+
+    def is_leader(self, member_id: str) -> bool:
+        return self.leader_id is not None and self.leader_id == member_id
+
+    def is_subscribed(self, topic: str) -> bool:
+        """Whether the members read `topic`; where that is not known, whether they could."""
+        if self.subscribed_topics is None:
+            return self.uses_consumer_protocol
+        return topic in self.subscribed_topics
+
+    def member_error(self, member_id: str, instance_id: str | None) -> ErrorCode:
+        """NONE where the pair names a member; FENCED_INSTANCE_ID where another member has taken over the instance
+        id.
+        """
+        if instance_id is not None:
+            holder = self.static_members.get(instance_id)
+            if holder is None:
+                return ErrorCode.UNKNOWN_MEMBER_ID
+            if holder != member_id:
+                return ErrorCode.FENCED_INSTANCE_ID
+        return ErrorCode.NONE if member_id in self.members else ErrorCode.UNKNOWN_MEMBER_ID
+
+    def supports(self, protocol_type: str, protocols: Protocols) -> bool:
+        """Whether a member that speaks `protocols` fits in: at least one of them is spoken by all who are there."""
+        if self.state is GroupState.EMPTY:
+            return bool(protocol_type) and bool(protocols)
+        everyone = len(self.members)
+        return self.protocol_type == protocol_type and any(
+            self.speakers.get(name, 0) == everyone for name, _ in protocols
+        )
+
+    # ---- members ----
+
+    def add(self, member: ClassicMember, join_token: Token | None) -> None:
+        """Add a member that is not there yet and that fits in. The first one sets the protocol type and leads."""
+        if member.member_id in self.members or (
+            member.instance_id is not None and member.instance_id in self.static_members
+        ):
+            raise ValueError(f"{member.member_id} is a member of {self.group_id} already")
+        if not self.members:
+            self.protocol_type = member.protocol_type
+        if member.instance_id is not None:
+            self.static_members[member.instance_id] = member.member_id
+        if self.leader_id is None:
+            self.leader_id = member.member_id
+        self.members[member.member_id] = member
+        self._count_protocols(member.protocols, 1)
+        self.pending_members.discard(member.member_id)
+        self.set_join_token(member, join_token)
+
+    def remove(self, member_id: str) -> None:
+        """Remove a member or a pending member id. Its waiting requests must have been answered."""
+        member = self.members.get(member_id)
+        if member is not None:
+            if member.join_token is not None or member.sync_token is not None:
+                raise ValueError(f"a request of member {member_id} of {self.group_id} waits for its answer")
+            del self.members[member_id]
+            self._count_protocols(member.protocols, -1)
+            if member.instance_id is not None and self.static_members.get(member.instance_id) == member_id:
+                del self.static_members[member.instance_id]
+        if self.is_leader(member_id):
+            self.leader_id = next(iter(self.members), None)
+        self.pending_members.discard(member_id)
+        self.pending_sync.discard(member_id)
+
+    def replace_static(self, instance_id: str, old_id: str, new_id: str) -> ClassicMember:
+        """Give a static member another member id, keeping its place, role and assignment. Returns the new one."""
+        old = self.members[old_id]
+        if old.join_token is not None or old.sync_token is not None:
+            raise ValueError(f"a request of member {old_id} of {self.group_id} waits for its answer")
+        new = ClassicMember(
+            new_id,
+            instance_id,
+            old.client_id,
+            old.client_host,
+            old.rebalance_timeout_ms,
+            old.session_timeout_ms,
+            old.protocol_type,
+            old.protocols,
+            old.assignment,
+        )
+        del self.members[old_id]
+        self.members[new_id] = new
+        if old_id in self.pending_sync:
+            self.pending_sync.discard(old_id)
+            self.pending_sync.add(new_id)
+        if self.is_leader(old_id):
+            self.leader_id = new_id
+        self.static_members[instance_id] = new_id
+        return new
+
+    def update(
+        self, member: ClassicMember, protocols: Protocols, rebalance_timeout_ms: int, session_timeout_ms: int
+    ) -> None:
+        """Take over what a member told when it joined again."""
+        self._count_protocols(member.protocols, -1)
+        member.protocols = protocols
+        self._count_protocols(protocols, 1)
+        member.rebalance_timeout_ms = rebalance_timeout_ms
+        member.session_timeout_ms = session_timeout_ms
+
+    def set_join_token(self, member: ClassicMember, token: Token | None) -> Token | None:
+        """Note which JoinGroup of the member waits; returns the one that did so far."""
+        before = member.join_token
+        member.join_token = token
+        self.waiting_joins += (token is not None) - (before is not None)
+        return before
+
+    # ---- generations ----
+
+    def elect_joined_leader(self) -> bool:
+        """Keep the leader if it waits for the join to end, else take the first member that does. False if none does."""
+        if self.leader_id is None:
+            return False
+        if self.members[self.leader_id].join_token is not None:
+            return True
+        for member in self.members.values():
+            if member.join_token is not None:
+                self.leader_id = member.member_id
+                return True
+        return False
+
+    def select_protocol(self) -> str:
+        """Of the protocols that all members speak, the one most of them like best; among equals the one voted for
+        first.
+        """
+        candidates = {name for name, count in self.speakers.items() if count == len(self.members)}
+        votes: dict[str, int] = {}
+        for member in self.members.values():
+            choice = member.vote(candidates)
+            votes[choice] = votes.get(choice, 0) + 1
+        return max(votes, key=lambda name: votes[name])
+
+    def next_generation(self, wall_ms: int) -> None:
+        """End the join phase: COMPLETING_REBALANCE with members, EMPTY without."""
+        self.generation += 1
+        self.protocol_name = self.select_protocol() if self.members else None
+        self.refresh_subscription()
+        self.transition(GroupState.COMPLETING_REBALANCE if self.members else GroupState.EMPTY, wall_ms)
+        self.pending_sync.clear()
+
+    def refresh_subscription(self) -> None:
+        """Read from the members' metadata which topics they subscribe to."""
+        self.subscribed_topics = None
+        if not self.uses_consumer_protocol:
+            return
+        if not self.members:
+            self.subscribed_topics = frozenset()
+        elif self.protocol_name is not None:
+            self.subscribed_topics = subscription.topics_of(
+                member.metadata(self.protocol_name) for member in self.members.values()
+            )
+
+    def transition(self, state: GroupState, wall_ms: int) -> None:
+        """Change the state; ValueError for a change that PREDECESSORS does not allow."""
+        if self.state not in PREDECESSORS[state]:
+            raise ValueError(f"group {self.group_id} cannot go from {self.state.value} to {state.value}")
+        self.previous_state = self.state
+        self.state = state
+        self.state_timestamp_ms = wall_ms
+
+    def _count_protocols(self, protocols: Protocols, change: int) -> None:
+        for name in {name for name, _ in protocols}:
+            count = self.speakers.get(name, 0) + change
+            if count:
+                self.speakers[name] = count
+            else:
+                del self.speakers[name]

@@ -1,0 +1,294 @@
+"""JoinGroup: new and returning members, dynamic and static (KIP-345), with member ids handed out first (KIP-394)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker_cy.coordinator import records
+from broker_cy.coordinator.group import ClassicGroup, GroupState
+from broker_cy.coordinator.member import ClassicMember, Protocols
+from broker_cy.coordinator.rebalance import (
+    NEW_MEMBER_JOIN_TIMEOUT_MS,
+    answer_join,
+    answer_sync,
+    drop_member,
+    join_error,
+    join_response,
+    maybe_complete_join,
+    prepare,
+    rebalance_or_complete,
+    set_session,
+    sync_error,
+    wait_for_join,
+)
+from broker_cy.coordinator.step import ClientFacts, Now, Step, Token, append_error
+from broker_cy.coordinator.timers import TimerKey, TimerKind
+from broker_cy.core.errors import ErrorCode
+from broker_cy.wire import messages
+
+if TYPE_CHECKING:
+    from broker_cy.coordinator.shard import Shard
+
+# From these versions of JoinGroup on: a member asks with the id it was given; the answer can tell the leader not to
+# assign.
+VERSION_MEMBER_ID_REQUIRED = 4
+VERSION_SKIP_ASSIGNMENT = 9
+
+# Member ids one group has handed out that have not joined yet. Each ends with the session timeout its JoinGroup named,
+# so without a bound a client that never comes back could fill the memory.
+PENDING_MEMBERS_MAX = 10_000
+
+
+def join(
+    shard: Shard,
+    step: Step,
+    request: messages.JoinGroupRequest,
+    client: ClientFacts,
+    token: Token,
+    unique: str,
+    now: Now,
+) -> None:
+    """`unique` is the random part of the member id that may be made here."""
+    is_unknown = request.member_id == ""
+    if shard.other_groups.get(request.group_id) is not None:
+        step.reply(token, join_error("", ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
+        return
+    group = shard.groups.get(request.group_id)
+    is_new_group = group is None
+    if group is None:
+        if not is_unknown:
+            step.reply(token, join_error(request.member_id, ErrorCode.UNKNOWN_MEMBER_ID))
+            return
+        group = shard.groups[request.group_id] = ClassicGroup(request.group_id, now.wall_ms)
+    if not _has_room(shard, group, request.member_id):
+        _evict(shard, step, group, request.member_id)
+        step.reply(token, join_error("", ErrorCode.GROUP_MAX_SIZE_REACHED))
+    elif is_unknown:
+        _join_new(shard, step, group, request, client, token, unique, now)
+    else:
+        _join_known(shard, step, group, request, client, token, now)
+    if is_new_group and not step.records:
+        _persist_new_group(shard, step, group, now)
+
+
+def _persist_new_group(shard: Shard, step: Step, group: ClassicGroup, now: Now) -> None:
+    """A group exists once it is in the log; where it cannot be written, whoever is in it already is sent away."""
+    shard.append(step, [records.new_group_record(group)])
+
+    def failed(out: Step, later: Now, code: ErrorCode) -> None:
+        if shard.groups.get(group.group_id) is group and group.group_id not in shard.group_values:
+            shard.discard_group(out, group, append_error(code))
+
+    step.then(lambda out, later: None, failed)
+
+
+def _has_room(shard: Shard, group: ClassicGroup, member_id: str) -> bool:
+    """Whether `group.max.size` lets the member in."""
+    limit = shard.settings.group_max_size
+    if group.state is GroupState.PREPARING_REBALANCE:
+        # Counted in joins that wait: the group may be larger than a limit that was lowered, and sheds its last ones
+        # here.
+        member = group.members.get(member_id)
+        return (member is not None and member.join_token is not None) or group.waiting_joins < limit
+    if group.state in (GroupState.COMPLETING_REBALANCE, GroupState.STABLE):
+        return member_id in group.members or len(group.members) < limit
+    return True
+
+
+def _evict(shard: Shard, step: Step, group: ClassicGroup, member_id: str) -> None:
+    member = group.members.get(member_id)
+    if member is not None:
+        answer_join(step, group, member, join_error("", ErrorCode.GROUP_MAX_SIZE_REACHED))
+    drop_member(shard, step, group, member_id)
+
+
+def _protocols(request: messages.JoinGroupRequest) -> Protocols:
+    return tuple((protocol.name, bytes(protocol.metadata)) for protocol in request.protocols)
+
+
+# ---- a member without an id ----
+
+
+def _join_new(
+    shard: Shard,
+    step: Step,
+    group: ClassicGroup,
+    request: messages.JoinGroupRequest,
+    client: ClientFacts,
+    token: Token,
+    unique: str,
+    now: Now,
+) -> None:
+    instance_id = request.group_instance_id
+    if not group.supports(request.protocol_type, _protocols(request)):
+        step.reply(token, join_error("", ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
+        return
+    member_id = f"{client.client_id if instance_id is None else instance_id}-{unique}"
+    if instance_id is not None:
+        old_id = group.static_members.get(instance_id)
+        if old_id is not None:
+            _replace_static(shard, step, group, request, client, token, old_id, member_id, now)
+        else:
+            _add(shard, step, group, request, client, token, member_id, now)
+    elif client.version >= VERSION_MEMBER_ID_REQUIRED:
+        if len(group.pending_members) >= PENDING_MEMBERS_MAX:
+            step.reply(token, join_error("", ErrorCode.GROUP_MAX_SIZE_REACHED))
+            return
+        group.pending_members.add(member_id)
+        shard.timers.set(
+            TimerKey(TimerKind.SESSION, group.group_id, member_id), now.mono_ms + request.session_timeout_ms
+        )
+        step.reply(token, join_error(member_id, ErrorCode.MEMBER_ID_REQUIRED))
+    else:
+        _add(shard, step, group, request, client, token, member_id, now)
+
+
+def _add(
+    shard: Shard,
+    step: Step,
+    group: ClassicGroup,
+    request: messages.JoinGroupRequest,
+    client: ClientFacts,
+    token: Token,
+    member_id: str,
+    now: Now,
+) -> None:
+    member = ClassicMember(
+        member_id,
+        request.group_instance_id,
+        client.client_id,
+        client.host,
+        request.rebalance_timeout_ms,
+        request.session_timeout_ms,
+        request.protocol_type,
+        _protocols(request),
+    )
+    member.is_new = True
+    if group.state is GroupState.PREPARING_REBALANCE and group.previous_state is GroupState.EMPTY:
+        group.new_member_added = True
+    group.add(member, token)
+    set_session(shard, group, member, now, NEW_MEMBER_JOIN_TIMEOUT_MS)
+    rebalance_or_complete(shard, step, group, now)
+
+
+# ---- a member with an id ----
+
+
+def _join_known(
+    shard: Shard,
+    step: Step,
+    group: ClassicGroup,
+    request: messages.JoinGroupRequest,
+    client: ClientFacts,
+    token: Token,
+    now: Now,
+) -> None:
+    member_id = request.member_id
+    protocols = _protocols(request)
+    if not group.supports(request.protocol_type, protocols):
+        step.reply(token, join_error(member_id, ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
+        return
+    if member_id in group.pending_members:
+        if request.group_instance_id is not None:
+            # Such ids are only given to dynamic members; Kafka fails on this with an internal error.
+            step.reply(token, join_error(member_id, ErrorCode.UNKNOWN_SERVER_ERROR))
+            return
+        _add(shard, step, group, request, client, token, member_id, now)
+        return
+    code = group.member_error(member_id, request.group_instance_id)
+    if code is not ErrorCode.NONE:
+        step.reply(token, join_error(member_id, code))
+        return
+    member = group.members[member_id]
+    same = member.protocols == protocols
+    if group.state is GroupState.EMPTY:
+        step.reply(token, join_error(member_id, ErrorCode.UNKNOWN_MEMBER_ID))
+    elif (group.state is GroupState.COMPLETING_REBALANCE and same) or (
+        group.state is GroupState.STABLE and same and not group.is_leader(member_id)
+    ):
+        # It may have missed the answer to its last join: the generation it asks for is there. The leader of a stable
+        # group, on the other hand, joins to have the partitions assigned anew.
+        step.reply(token, join_response(group, member_id))
+    else:
+        group.update(member, protocols, request.rebalance_timeout_ms, request.session_timeout_ms)
+        wait_for_join(step, group, member, token)
+        rebalance_or_complete(shard, step, group, now)
+
+
+# ---- a static member that comes back without its id ----
+
+
+def _replace_static(
+    shard: Shard,
+    step: Step,
+    group: ClassicGroup,
+    request: messages.JoinGroupRequest,
+    client: ClientFacts,
+    token: Token,
+    old_id: str,
+    new_id: str,
+    now: Now,
+) -> None:
+    """Whoever holds the old member id is fenced; the new one takes its place, without a rebalance where none is
+    needed.
+    """
+    old = group.members[old_id]
+    old_leader = group.leader_id
+    before = (old.protocols, old.rebalance_timeout_ms, old.session_timeout_ms)
+    answer_join(step, group, old, join_error(old_id, ErrorCode.FENCED_INSTANCE_ID))
+    answer_sync(step, old, sync_error(ErrorCode.FENCED_INSTANCE_ID))
+    member = group.replace_static(old.instance_id or "", old_id, new_id)
+    shard.timers.cancel(TimerKey(TimerKind.SESSION, group.group_id, old_id))
+    set_session(shard, group, member, now)
+    group.update(member, _protocols(request), request.rebalance_timeout_ms, request.session_timeout_ms)
+    wait_for_join(step, group, member, token)
+    if group.state is GroupState.COMPLETING_REBALANCE:
+        # The leader may be assigning partitions to the old member id at this moment.
+        prepare(shard, step, group, now)
+    elif group.state is GroupState.STABLE and group.select_protocol() == group.protocol_name:
+        _persist_replacement(shard, step, group, member, client.version, old_id, old_leader, before, now)
+    elif group.state is GroupState.STABLE:
+        prepare(shard, step, group, now)
+    else:
+        maybe_complete_join(shard, step, group, now)
+
+
+def _persist_replacement(
+    shard: Shard,
+    step: Step,
+    group: ClassicGroup,
+    member: ClassicMember,
+    version: int,
+    old_id: str,
+    old_leader: str | None,
+    before: tuple[Protocols, int, int],
+    now: Now,
+) -> None:
+    """Write the group with the new member id, then answer with the generation as it is; on failure put the old id
+    back.
+    """
+    new_id = member.member_id
+    assignment = {other.member_id: other.assignment for other in group.members.values()}
+    shard.append(step, [records.group_record(group, assignment)])
+
+    def written(out: Step, later: Now) -> None:
+        # Where a rebalance has begun meanwhile, the join waits for its end like any other.
+        if group.state is not GroupState.STABLE or group.members.get(new_id) is not member:
+            return
+        if version >= VERSION_SKIP_ASSIGNMENT:
+            is_leader = group.is_leader(new_id)
+            answer_join(out, group, member, join_response(group, new_id, skip_assignment=is_leader))
+        else:
+            # Told its own id as the leader's, an older client would assign anew. It is told the one before instead.
+            answer_join(out, group, member, join_response(group, new_id, leader=old_leader))
+
+    def failed(out: Step, later: Now, code: ErrorCode) -> None:
+        if group.state is not GroupState.STABLE or group.members.get(new_id) is not member:
+            return
+        answer_join(out, group, member, join_error("", append_error(code)))
+        group.update(member, *before)
+        old = group.replace_static(member.instance_id or "", new_id, old_id)
+        shard.timers.cancel(TimerKey(TimerKind.SESSION, group.group_id, new_id))
+        set_session(shard, group, old, later)
+
+    step.then(written, failed)

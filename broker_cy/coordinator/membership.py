@@ -1,0 +1,82 @@
+"""Heartbeat and LeaveGroup."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker_cy.coordinator.group import ClassicGroup, GroupState
+from broker_cy.coordinator.rebalance import drop_member, maybe_complete_join, prepare, set_session
+from broker_cy.coordinator.step import Now, Step, Token, append_error
+from broker_cy.core.errors import ErrorCode
+from broker_cy.wire import messages
+
+if TYPE_CHECKING:
+    from broker_cy.coordinator.shard import Shard
+
+
+def heartbeat(
+    shard: Shard, group_id: str, member_id: str, instance_id: str | None, generation: int, now: Now
+) -> ErrorCode:
+    """Prolong a session; REBALANCE_IN_PROGRESS tells the member to join again."""
+    group = shard.groups.get(group_id)
+    if group is None:
+        return ErrorCode.UNKNOWN_MEMBER_ID
+    code = group.member_error(member_id, instance_id)
+    if code is not ErrorCode.NONE:
+        return code
+    if generation != group.generation:
+        return ErrorCode.ILLEGAL_GENERATION
+    if group.state is GroupState.EMPTY:
+        return ErrorCode.UNKNOWN_MEMBER_ID
+    set_session(shard, group, group.members[member_id], now)
+    return ErrorCode.REBALANCE_IN_PROGRESS if group.state is GroupState.PREPARING_REBALANCE else ErrorCode.NONE
+
+
+def leave(
+    shard: Shard,
+    step: Step,
+    group_id: str,
+    identities: list[messages.LeaveGroupRequest.MemberIdentity],
+    token: Token,
+    now: Now,
+) -> None:
+    """Remove members by member id or, by an administrator, by instance id alone. Each is answered for itself."""
+    group = shard.groups.get(group_id)
+    results: list[messages.LeaveGroupResponse.MemberResponse] = []
+    anyone_left = False
+    for identity in identities:
+        code = ErrorCode.UNKNOWN_MEMBER_ID if group is None else _leave_one(shard, step, group, identity)
+        anyone_left = anyone_left or code is ErrorCode.NONE
+        results.append(
+            messages.LeaveGroupResponse.MemberResponse(
+                member_id=identity.member_id, group_instance_id=identity.group_instance_id, error_code=code
+            )
+        )
+    if group is not None and anyone_left:
+        if group.state in (GroupState.STABLE, GroupState.COMPLETING_REBALANCE):
+            prepare(shard, step, group, now)
+        else:
+            maybe_complete_join(shard, step, group, now)
+    step.reply_when_written(
+        token,
+        messages.LeaveGroupResponse(members=results),
+        lambda code: messages.LeaveGroupResponse(error_code=append_error(code)),
+    )
+
+
+def _leave_one(
+    shard: Shard, step: Step, group: ClassicGroup, identity: messages.LeaveGroupRequest.MemberIdentity
+) -> ErrorCode:
+    member_id = identity.member_id
+    if member_id == "":
+        if identity.group_instance_id is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        member_id = group.static_members.get(identity.group_instance_id, "")
+        if member_id == "":
+            return ErrorCode.UNKNOWN_MEMBER_ID
+    elif member_id not in group.pending_members:
+        code = group.member_error(member_id, identity.group_instance_id)
+        if code is not ErrorCode.NONE:
+            return code
+    drop_member(shard, step, group, member_id)
+    return ErrorCode.NONE

@@ -1,0 +1,162 @@
+"""The durable part of a shard that clients know as committed offsets, with those of open transactions.
+
+Only `replay_commit`, `replay_tombstone` and `replay_marker` change it, and the functions they return to undo it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from broker_cy.coordinator.offset_record import CommittedOffset
+
+Undo = Callable[[], None]
+PartitionOffsets = dict[int, CommittedOffset]
+
+NO_PRODUCER_ID = -1
+
+
+class OffsetStore:
+    """Committed offsets by group, topic and partition. No inner dict is ever left empty.
+
+    An offset committed in a transaction waits in `pending` until the transaction's marker comes: a commit marker moves
+    it over, unless a younger record has been seen for the partition; an abort marker drops it.
+    """
+
+    __slots__ = ("_open", "_pending", "by_group", "count")
+
+    def __init__(self) -> None:
+        self.by_group: dict[str, dict[str, PartitionOffsets]] = {}
+        self.count = 0
+        self._pending: dict[int, dict[tuple[str, str, int], CommittedOffset]] = {}
+        # Producer ids with a pending offset, by group and then (topic, partition): the index over _pending.
+        self._open: dict[str, dict[tuple[str, int], set[int]]] = {}
+
+    def get(self, group_id: str, topic: str, partition: int) -> CommittedOffset | None:
+        topics = self.by_group.get(group_id)
+        if topics is None:
+            return None
+        partitions = topics.get(topic)
+        return None if partitions is None else partitions.get(partition)
+
+    def topics(self, group_id: str) -> dict[str, PartitionOffsets]:
+        """Offsets of one group by topic; not to be changed."""
+        return self.by_group.get(group_id) or {}
+
+    def has_pending(self, group_id: str) -> bool:
+        """Whether an open transaction has committed an offset in this group."""
+        return group_id in self._open
+
+    def is_pending(self, group_id: str, topic: str, partition: int) -> bool:
+        open_partitions = self._open.get(group_id)
+        return open_partitions is not None and (topic, partition) in open_partitions
+
+    def pending_partitions(self, group_id: str) -> list[tuple[str, int]]:
+        """(topic, partition) of each pending offset of a group."""
+        return list(self._open.get(group_id) or ())
+
+    def groups_with_pending(self) -> list[str]:
+        """The groups of all pending offsets."""
+        return list(self._open)
+
+    def pending_offsets(self) -> Iterator[tuple[int, str, str, int, CommittedOffset]]:
+        """(producer id, group, topic, partition, offset) of everything pending."""
+        for producer_id, offsets in self._pending.items():
+            for (group_id, topic, partition), offset in offsets.items():
+                yield producer_id, group_id, topic, partition, offset
+
+    # ---- replay ----
+
+    def replay_commit(self, group_id: str, topic: str, partition: int, offset: CommittedOffset) -> Undo:
+        """A commit outside of a transaction."""
+        before = self._put(group_id, topic, partition, offset)
+        return lambda: self._restore(group_id, topic, partition, before)
+
+    def load_commit(self, group_id: str, topic: str, partition: int, offset: CommittedOffset) -> None:
+        """As replay_commit, with nothing to undo: this is called once for each record of a log that is loaded."""
+        try:
+            partitions = self.by_group[group_id][topic]
+        except KeyError:
+            self._put(group_id, topic, partition, offset)
+            return
+        if partition not in partitions:
+            self.count += 1
+        partitions[partition] = offset
+
+    def replay_pending(
+        self, producer_id: int, group_id: str, topic: str, partition: int, offset: CommittedOffset
+    ) -> None:
+        """A commit inside of a transaction, which no reader sees yet."""
+        self._pending.setdefault(producer_id, {})[(group_id, topic, partition)] = offset
+        self._open.setdefault(group_id, {}).setdefault((topic, partition), set()).add(producer_id)
+
+    def replay_tombstone(self, group_id: str, topic: str, partition: int) -> Undo:
+        """The offset is deleted, and with it what open transactions have committed there."""
+        before = self._remove(group_id, topic, partition)
+        dropped: list[tuple[int, CommittedOffset]] = []
+        for producer_id in list(self._open.get(group_id, {}).get((topic, partition), ())):
+            dropped.append((producer_id, self._pending[producer_id][(group_id, topic, partition)]))
+            self._close(producer_id, group_id, topic, partition)
+
+        def undo() -> None:
+            self._restore(group_id, topic, partition, before)
+            for producer_id, offset in dropped:
+                self.replay_pending(producer_id, group_id, topic, partition, offset)
+
+        return undo
+
+    def replay_marker(self, producer_id: int, committed: bool) -> None:
+        """A transaction ends. Nothing happens for a producer without pending offsets."""
+        for (group_id, topic, partition), offset in list(self._pending.get(producer_id, {}).items()):
+            self._close(producer_id, group_id, topic, partition)
+            if not committed:
+                continue
+            # Compaction may have left a younger record than the transaction's; the youngest counts.
+            current = self.get(group_id, topic, partition)
+            if current is None or offset.record_offset > current.record_offset:
+                self._put(group_id, topic, partition, offset)
+
+    # ---- inner ----
+
+    def _put(self, group_id: str, topic: str, partition: int, offset: CommittedOffset) -> CommittedOffset | None:
+        topics = self.by_group.get(group_id)
+        if topics is None:
+            topics = self.by_group[group_id] = {}
+        partitions = topics.get(topic)
+        if partitions is None:
+            partitions = topics[topic] = {}
+        before = partitions.get(partition)
+        partitions[partition] = offset
+        if before is None:
+            self.count += 1
+        return before
+
+    def _remove(self, group_id: str, topic: str, partition: int) -> CommittedOffset | None:
+        before = self.get(group_id, topic, partition)
+        if before is not None:
+            topics = self.by_group[group_id]
+            del topics[topic][partition]
+            if not topics[topic]:
+                del topics[topic]
+            if not topics:
+                del self.by_group[group_id]
+            self.count -= 1
+        return before
+
+    def _restore(self, group_id: str, topic: str, partition: int, before: CommittedOffset | None) -> None:
+        if before is None:
+            self._remove(group_id, topic, partition)
+        else:
+            self._put(group_id, topic, partition, before)
+
+    def _close(self, producer_id: int, group_id: str, topic: str, partition: int) -> None:
+        pending = self._pending[producer_id]
+        del pending[(group_id, topic, partition)]
+        if not pending:
+            del self._pending[producer_id]
+        partitions = self._open[group_id]
+        producers = partitions[(topic, partition)]
+        producers.discard(producer_id)
+        if not producers:
+            del partitions[(topic, partition)]
+        if not partitions:
+            del self._open[group_id]

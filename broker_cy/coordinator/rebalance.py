@@ -1,0 +1,244 @@
+"""The phases of a rebalance: wait for the joins, name a leader and a protocol, wait for the syncs.
+
+EMPTY -> PREPARING_REBALANCE   a member joined; the initial delay runs and is prolonged while more come
+STABLE, COMPLETING_REBALANCE -> PREPARING_REBALANCE   somebody came, left, was lost or changed
+PREPARING_REBALANCE -> COMPLETING_REBALANCE   all have joined or the rebalance timeout is over; joins are answered
+COMPLETING_REBALANCE -> STABLE   the leader's assignment is on disk; syncs are answered (sync.py)
+PREPARING_REBALANCE -> EMPTY   nobody is left
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker_cy.coordinator import records
+from broker_cy.coordinator.group import ClassicGroup, GroupState
+from broker_cy.coordinator.member import ClassicMember
+from broker_cy.coordinator.step import Now, Step
+from broker_cy.coordinator.timers import TimerKey, TimerKind
+from broker_cy.core.errors import ErrorCode
+from broker_cy.wire import messages
+
+if TYPE_CHECKING:
+    from broker_cy.coordinator.shard import Shard
+
+# A member whose first JoinGroup waits cannot send heartbeats, and its connection may be gone: it is given up after
+# this. Kafka's `group.new.member.join.timeout`, which cannot be set.
+NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60 * 1000
+
+
+def join_error(member_id: str, code: ErrorCode) -> messages.JoinGroupResponse:
+    return messages.JoinGroupResponse(error_code=code, member_id=member_id, protocol_name=None, protocol_type=None)
+
+
+def sync_error(code: ErrorCode) -> messages.SyncGroupResponse:
+    return messages.SyncGroupResponse(error_code=code)
+
+
+def join_response(
+    group: ClassicGroup, member_id: str, *, leader: str | None = None, skip_assignment: bool = False
+) -> messages.JoinGroupResponse:
+    """The current generation, for one member; the leader is told all members. `leader` is told in place of the true
+    one.
+    """
+    members = []
+    told_leader = group.leader_id if leader is None else leader
+    if group.is_leader(member_id) and told_leader == member_id:
+        members = [
+            messages.JoinGroupResponse.JoinGroupResponseMember(
+                member_id=member.member_id,
+                group_instance_id=member.instance_id,
+                metadata=member.metadata(group.protocol_name or ""),
+            )
+            for member in group.members.values()
+        ]
+    return messages.JoinGroupResponse(
+        generation_id=group.generation,
+        protocol_type=group.protocol_type,
+        protocol_name=group.protocol_name,
+        leader=told_leader or "",
+        skip_assignment=skip_assignment,
+        member_id=member_id,
+        members=members,
+    )
+
+
+# ---- waiting requests ----
+
+
+def answer_join(step: Step, group: ClassicGroup, member: ClassicMember, response: messages.JoinGroupResponse) -> bool:
+    """Answer the member's JoinGroup if one waits; whether one did."""
+    token = group.set_join_token(member, None)
+    if token is None:
+        return False
+    step.reply(token, response)
+    return True
+
+
+def answer_sync(step: Step, member: ClassicMember, response: messages.SyncGroupResponse) -> bool:
+    """Answer the member's SyncGroup if one waits; whether one did."""
+    token, member.sync_token = member.sync_token, None
+    if token is None:
+        return False
+    step.reply(token, response)
+    return True
+
+
+def wait_for_join(step: Step, group: ClassicGroup, member: ClassicMember, token: object) -> None:
+    """Let a JoinGroup wait. One of the same member that waited before was given up by its client: it is told to
+    retry.
+    """
+    before = group.set_join_token(member, token)
+    if before is not None:
+        step.reply(before, join_error(member.member_id, ErrorCode.REBALANCE_IN_PROGRESS))
+
+
+def set_session(
+    shard: Shard, group: ClassicGroup, member: ClassicMember, now: Now, timeout_ms: int | None = None
+) -> None:
+    """The member was heard of: its session lasts from now, for its own timeout or the one given."""
+    shard.timers.set(
+        TimerKey(TimerKind.SESSION, group.group_id, member.member_id),
+        now.mono_ms + (member.session_timeout_ms if timeout_ms is None else timeout_ms),
+    )
+
+
+def drop_member(shard: Shard, step: Step, group: ClassicGroup, member_id: str) -> None:
+    """Remove a member, or a member id that was handed out, and answer what it waits for with UNKNOWN_MEMBER_ID."""
+    member = group.members.get(member_id)
+    if member is not None:
+        answer_join(step, group, member, join_error("", ErrorCode.UNKNOWN_MEMBER_ID))
+        answer_sync(step, member, sync_error(ErrorCode.UNKNOWN_MEMBER_ID))
+    group.remove(member_id)
+    shard.timers.cancel(TimerKey(TimerKind.SESSION, group.group_id, member_id))
+
+
+# ---- join phase ----
+
+
+def rebalance_or_complete(shard: Shard, step: Step, group: ClassicGroup, now: Now) -> None:
+    """Begin a rebalance; where one is going on, end its join phase if that was all it waited for."""
+    if group.can_rebalance:
+        prepare(shard, step, group, now)
+    else:
+        maybe_complete_join(shard, step, group, now)
+
+
+def prepare(shard: Shard, step: Step, group: ClassicGroup, now: Now) -> None:
+    """Begin a rebalance. Members that wait for their assignment are told to join again."""
+    if group.state is GroupState.COMPLETING_REBALANCE:
+        give_up_syncs(shard, step, group, ErrorCode.REBALANCE_IN_PROGRESS, now)
+    group.pending_sync.clear()
+    shard.timers.cancel(TimerKey(TimerKind.SYNC, group.group_id))
+    is_initial = group.state is GroupState.EMPTY
+    group.transition(GroupState.PREPARING_REBALANCE, now.wall_ms)
+    group.new_member_added = False
+    if is_initial:
+        delay_ms = shard.settings.initial_rebalance_delay_ms
+        _set_initial_delay(shard, group, delay_ms, max(group.rebalance_timeout_ms - delay_ms, 0), now)
+    elif group.all_joined:
+        complete_join(shard, step, group, now)
+    else:
+        _set_join_timer(shard, group, now, group.rebalance_timeout_ms)
+
+
+def maybe_complete_join(shard: Shard, step: Step, group: ClassicGroup, now: Now) -> None:
+    """End the join phase if all have joined; an initial rebalance ends by time alone."""
+    if (
+        group.state is GroupState.PREPARING_REBALANCE
+        and group.previous_state is not GroupState.EMPTY
+        and group.all_joined
+    ):
+        complete_join(shard, step, group, now)
+
+
+def complete_join(shard: Shard, step: Step, group: ClassicGroup, now: Now) -> None:
+    """End the join phase: dynamic members that did not come are removed, the others are told the next generation."""
+    shard.timers.cancel(TimerKey(TimerKind.JOIN, group.group_id))
+    group.initial_delay = None
+    for member in list(group.members.values()):
+        if member.join_token is None and not member.is_static:
+            drop_member(shard, step, group, member.member_id)
+    if group.members and not group.elect_joined_leader():
+        # Only static members are left, and none has come: wait until they do or their sessions end.
+        _set_join_timer(shard, group, now, group.rebalance_timeout_ms)
+        return
+    group.next_generation(now.wall_ms)
+    if group.state is GroupState.EMPTY:
+        # Nothing waits for this record. Without it, a restart would bring the last generation back, to time out there.
+        shard.append(step, [records.group_record(group, {})])
+        return
+    for member in group.members.values():
+        answer_join(step, group, member, join_response(group, member.member_id))
+        set_session(shard, group, member, now)
+        member.is_new = False
+        group.pending_sync.add(member.member_id)
+    shard.timers.set(TimerKey(TimerKind.SYNC, group.group_id), now.mono_ms + group.rebalance_timeout_ms)
+
+
+def on_join_timer(shard: Shard, step: Step, group: ClassicGroup, now: Now) -> None:
+    """The join phase is over, unless it is the initial one and members came during the last delay."""
+    if group.state is not GroupState.PREPARING_REBALANCE:
+        return
+    if group.initial_delay is not None:
+        delay_ms, remaining_ms = group.initial_delay
+        if group.new_member_added and remaining_ms > 0:
+            group.new_member_added = False
+            next_delay_ms = min(shard.settings.initial_rebalance_delay_ms, remaining_ms)
+            _set_initial_delay(shard, group, next_delay_ms, max(remaining_ms - delay_ms, 0), now)
+            return
+    complete_join(shard, step, group, now)
+
+
+def _set_initial_delay(shard: Shard, group: ClassicGroup, delay_ms: int, remaining_ms: int, now: Now) -> None:
+    group.initial_delay = (delay_ms, remaining_ms)
+    _set_join_timer(shard, group, now, delay_ms)
+
+
+def _set_join_timer(shard: Shard, group: ClassicGroup, now: Now, delay_ms: int) -> None:
+    shard.timers.set(TimerKey(TimerKind.JOIN, group.group_id), now.mono_ms + delay_ms)
+
+
+# ---- sync phase ----
+
+
+def give_up_syncs(shard: Shard, step: Step, group: ClassicGroup, code: ErrorCode, now: Now) -> None:
+    """Take the assignments of this generation back and answer `code` to all who wait for theirs."""
+    for member in group.members.values():
+        member.assignment = b""
+        if answer_sync(step, member, sync_error(code)):
+            set_session(shard, group, member, now)
+
+
+def on_sync_timer(shard: Shard, step: Step, group: ClassicGroup, now: Now) -> None:
+    """Members that have not asked for their assignment in time are removed, and the others share again."""
+    if group.state not in (GroupState.COMPLETING_REBALANCE, GroupState.STABLE) or not group.pending_sync:
+        return
+    for member_id in list(group.pending_sync):
+        drop_member(shard, step, group, member_id)
+    prepare(shard, step, group, now)
+
+
+# ---- sessions ----
+
+
+def on_session_timer(shard: Shard, step: Step, group: ClassicGroup, member_id: str, now: Now) -> None:
+    """A member, or a member id that was handed out, has not been heard of for its session timeout."""
+    if member_id in group.pending_members:
+        drop_member(shard, step, group, member_id)
+        _complete_if_all_joined(shard, step, group, now)
+        return
+    member = group.members.get(member_id)
+    if member is None or member.has_satisfied_heartbeat:
+        # Its session begins again with the answer it waits for.
+        return
+    drop_member(shard, step, group, member_id)
+    if group.state in (GroupState.STABLE, GroupState.COMPLETING_REBALANCE):
+        prepare(shard, step, group, now)
+    else:
+        _complete_if_all_joined(shard, step, group, now)
+
+
+def _complete_if_all_joined(shard: Shard, step: Step, group: ClassicGroup, now: Now) -> None:
+    if group.state is GroupState.PREPARING_REBALANCE and group.all_joined:
+        complete_join(shard, step, group, now)

@@ -1,0 +1,25 @@
+"""Which partition of `__consumer_offsets` a group belongs to."""
+
+OFFSETS_TOPIC = "__consumer_offsets"
+
+
+def java_string_hash(text: str) -> int:
+    """`String.hashCode` of Java: a signed 32-bit number over the UTF-16 units of `text`."""
+    value = 0
+    if text.isascii():
+        for byte in text.encode("ascii"):
+            value = (31 * value + byte) & 0xFFFFFFFF
+    else:
+        units = text.encode("utf-16-be", "surrogatepass")
+        for i in range(0, len(units), 2):
+            value = (31 * value + (units[i] << 8 | units[i + 1])) & 0xFFFFFFFF
+    return value - (1 << 32) if value & 0x80000000 else value
+
+
+def partition_for(group_id: str, partition_count: int) -> int:
+    """The partition that keeps the group, as every Kafka broker computes it.
+
+    Kafka's `Utils.abs` makes 0 of the one number that has no positive counterpart.
+    """
+    value = java_string_hash(group_id)
+    return (0 if value == -(1 << 31) else abs(value)) % partition_count

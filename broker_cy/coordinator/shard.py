@@ -1,0 +1,294 @@
+"""The coordinator of the groups in one partition of `__consumer_offsets`: a state machine without socket, file or
+clock.
+
+Durable state is what the partition's records say: `offsets`, `group_values`, `other_groups`. Only `replay` changes it,
+both for records read from the log and for those an operation has just made. Everything else (`groups` with their
+members' waiting requests, `timers`) is live state, which `loaded` rebuilds from the durable one.
+
+The caller appends the records of each `Step` in order and tells their fate with `written` or `failed`; it calls
+`expire` no later than `next_wake_ms`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from uuid import UUID
+
+from broker_cy.coordinator import admin, commit, expiry, fetch, join, membership, rebalance, records, sync
+from broker_cy.coordinator.group import ClassicGroup, GroupState
+from broker_cy.coordinator.offset_record import decode_offset_key, decode_offset_value
+from broker_cy.coordinator.offsets import NO_PRODUCER_ID, OffsetStore
+from broker_cy.coordinator.other_groups import GROUP_TYPES, OtherGroups
+from broker_cy.coordinator.records import KeyType
+from broker_cy.coordinator.settings import GroupSettings
+from broker_cy.coordinator.step import ClientFacts, Now, Record, Step, Token
+from broker_cy.coordinator.timers import TimerKey, TimerKind, Timers
+from broker_cy.core.errors import ErrorCode
+from broker_cy.wire import messages
+
+# Keys of committed offsets have the types up to this one; a plain number, as it is compared once per record of a log.
+_OFFSET_KEY_MAX = int(KeyType.OFFSET_COMMIT)
+
+
+class Shard:
+    """Invariant: `groups` and `other_groups` are disjoint; each id in `group_values` is in `groups` once loaded."""
+
+    def __init__(self, settings: GroupSettings) -> None:
+        self.settings = settings
+        self.offsets = OffsetStore()
+        self.group_values: dict[str, bytes] = {}
+        """The value of each classic group's record."""
+        self.other_groups = OtherGroups()
+        self.groups: dict[str, ClassicGroup] = {}
+        self.timers = Timers()
+        self.next_offset = 0
+        """The offset that the next record appended will have."""
+        self.unknown_records = 0
+        """Records whose key type a newer Kafka may know; they stay in the log."""
+
+    # ---- loading ----
+
+    def load_record(self, offset: int, producer_id: int, key: bytes, value: bytes | None) -> None:
+        """Replay a record from the log. `producer_id` is that of its batch if the batch is transactional, else -1.
+
+        Raises WireError where key or value is malformed or of a version this broker does not know.
+        """
+        self.next_offset = offset + 1
+        kind = records.key_type(key)
+        if kind <= _OFFSET_KEY_MAX:
+            group_id, topic, partition = decode_offset_key(key)
+            if value is None:
+                self.offsets.replay_tombstone(group_id, topic, partition)
+            elif producer_id == NO_PRODUCER_ID:
+                self.offsets.load_commit(group_id, topic, partition, decode_offset_value(value, offset))
+            else:
+                committed = decode_offset_value(value, offset)
+                self.offsets.replay_pending(producer_id, group_id, topic, partition, committed)
+        elif kind == KeyType.GROUP_METADATA:
+            group_id = records.group_of_key(key)
+            if value is None:
+                self.group_values.pop(group_id, None)
+            else:
+                self.group_values[group_id] = value
+                self.other_groups.by_id.pop(group_id, None)
+        elif kind in GROUP_TYPES:
+            group_id, _ = self.other_groups.replay(key, value)
+            if value is not None:
+                self.group_values.pop(group_id, None)
+        else:
+            self.unknown_records += 1
+
+    def load_marker(self, offset: int, producer_id: int, committed: bool) -> None:
+        """Replay the marker that ends a transaction."""
+        self.next_offset = offset + 1
+        self.offsets.replay_marker(producer_id, committed)
+
+    def loaded(self, now: Now) -> Step:
+        """All records of the log are replayed: members get a session each, and groups over the limit are rebalanced."""
+        step = Step()
+        self.groups = {
+            group_id: records.load_group(group_id, value, now.wall_ms) for group_id, value in self.group_values.items()
+        }
+        for group_id in [*self.offsets.by_group, *self.offsets.groups_with_pending()]:
+            self._ensure_simple_group(group_id, now.wall_ms)
+        for group in self.groups.values():
+            for member in group.members.values():
+                rebalance.set_session(self, group, member, now)
+            if len(group.members) > self.settings.group_max_size:
+                rebalance.prepare(self, step, group, now)
+        return step
+
+    # ---- records of an operation ----
+
+    def append(self, step: Step, new: Sequence[Record]) -> None:
+        """Make records part of the step and replay them."""
+        for record in new:
+            step.records.append(record)
+            step._undo.append(self._replay_live(record))
+            self.next_offset += 1
+
+    def _replay_live(self, record: Record) -> Callable[[], None]:
+        """Replay a record that was made here, which is of a committed offset, a classic group or a deletion."""
+        key, value = record
+        kind = records.key_type(key)
+        if kind == KeyType.OFFSET_COMMIT:
+            group_id, topic, partition = decode_offset_key(key)
+            if value is None:
+                return self.offsets.replay_tombstone(group_id, topic, partition)
+            committed = decode_offset_value(value, self.next_offset)
+            is_new = self._ensure_simple_group(group_id, committed.commit_timestamp_ms)
+            undo = self.offsets.replay_commit(group_id, topic, partition, committed)
+            if not is_new:
+                return undo
+            created = self.groups[group_id]
+
+            def undo_group() -> None:
+                undo()
+                if self.groups.get(group_id) is created and created.state is GroupState.EMPTY:
+                    del self.groups[group_id]
+
+            return undo_group
+        if kind == KeyType.GROUP_METADATA:
+            return self._replay_group(records.group_of_key(key), value)
+        group_id, before = self.other_groups.replay(key, value)
+        return lambda: self._restore_other(key, before)
+
+    def _replay_group(self, group_id: str, value: bytes | None) -> Callable[[], None]:
+        before = self.group_values.get(group_id)
+        if value is not None:
+            self.group_values[group_id] = value
+            return lambda: self._restore_group_value(group_id, before)
+        self.group_values.pop(group_id, None)
+        group = self.groups.pop(group_id, None)
+
+        def undo() -> None:
+            self._restore_group_value(group_id, before)
+            if group is not None:
+                self.groups.setdefault(group_id, group)
+
+        return undo
+
+    def _restore_group_value(self, group_id: str, before: bytes | None) -> None:
+        if before is None:
+            self.group_values.pop(group_id, None)
+        else:
+            self.group_values[group_id] = before
+
+    def _restore_other(self, key: bytes, before: bytes | None) -> None:
+        self.other_groups.replay(key, before)
+
+    def _ensure_simple_group(self, group_id: str, wall_ms: int) -> bool:
+        """Offsets make a group of their own where there is none; whether they did."""
+        if group_id in self.groups or self.other_groups.get(group_id) is not None:
+            return False
+        self.groups[group_id] = ClassicGroup(group_id, wall_ms)
+        return True
+
+    # ---- fate of records ----
+
+    def written(self, steps: Iterable[Step], now: Now) -> Step:
+        """The records of these steps are on disk; what follows."""
+        out = Step()
+        for step in steps:
+            for follow in step._written:
+                follow(out, now)
+        return out
+
+    def failed(self, steps: Sequence[Step], code: ErrorCode, now: Now) -> Step:
+        """The records of these steps, which must be the youngest there are, could not be written: undo them."""
+        for step in reversed(steps):
+            for undo in reversed(step._undo):
+                undo()
+            self.next_offset -= len(step.records)
+        out = Step()
+        for step in steps:
+            for follow in step._failed:
+                follow(out, now, code)
+        return out
+
+    # ---- time ----
+
+    def next_wake_ms(self) -> int | None:
+        """When `expire` is to be called at the latest, on the monotonic clock; None while nothing is awaited."""
+        return self.timers.next_wake_ms()
+
+    def expire(self, now: Now) -> Step:
+        """Let every deadline that has come take effect."""
+        step = Step()
+        for key in self.timers.due(now.mono_ms):
+            group = self.groups.get(key.group_id)
+            if group is None:
+                continue
+            if key.kind is TimerKind.SESSION:
+                rebalance.on_session_timer(self, step, group, key.member_id, now)
+            elif key.kind is TimerKind.JOIN:
+                rebalance.on_join_timer(self, step, group, now)
+            else:
+                rebalance.on_sync_timer(self, step, group, now)
+        return step
+
+    def sweep(self, now: Now) -> Step:
+        """Delete what `offsets.retention.minutes` ends."""
+        step = Step()
+        expiry.sweep(self, step, now)
+        return step
+
+    def topics_deleted(self, topics: Collection[tuple[str, UUID]]) -> Step:
+        """Topics, given as (name, id), are gone: so are the offsets committed in them."""
+        step = Step()
+        expiry.topics_deleted(self, step, topics)
+        return step
+
+    def unload(self) -> Step:
+        """This shard is given up: everything that waits is answered with NOT_COORDINATOR."""
+        step = Step()
+        for group in list(self.groups.values()):
+            self.discard_group(step, group, ErrorCode.NOT_COORDINATOR)
+        return step
+
+    def discard_group(self, step: Step, group: ClassicGroup, code: ErrorCode) -> None:
+        """Forget the live state of a group and answer `code` to all who wait in it."""
+        for member in group.members.values():
+            rebalance.answer_join(step, group, member, rebalance.join_error(member.member_id, code))
+            rebalance.answer_sync(step, member, rebalance.sync_error(code))
+        for member_id in [*group.members, *group.pending_members]:
+            self.timers.cancel(TimerKey(TimerKind.SESSION, group.group_id, member_id))
+        self.timers.cancel(TimerKey(TimerKind.JOIN, group.group_id))
+        self.timers.cancel(TimerKey(TimerKind.SYNC, group.group_id))
+        group.state = GroupState.DEAD
+        del self.groups[group.group_id]
+
+    # ---- operations; requests are answered under `token` ----
+
+    def join(
+        self, request: messages.JoinGroupRequest, client: ClientFacts, token: Token, unique: str, now: Now
+    ) -> Step:
+        """`unique` becomes part of the member id, where one is made."""
+        step = Step()
+        join.join(self, step, request, client, token, unique, now)
+        return step
+
+    def sync(self, request: messages.SyncGroupRequest, token: Token, now: Now) -> Step:
+        step = Step()
+        sync.sync(self, step, request, token, now)
+        return step
+
+    def heartbeat(self, request: messages.HeartbeatRequest, now: Now) -> ErrorCode:
+        return membership.heartbeat(
+            self, request.group_id, request.member_id, request.group_instance_id, request.generation_id, now
+        )
+
+    def leave(
+        self, group_id: str, members: list[messages.LeaveGroupRequest.MemberIdentity], token: Token, now: Now
+    ) -> Step:
+        step = Step()
+        membership.leave(self, step, group_id, members, token, now)
+        return step
+
+    def commit(self, request: messages.OffsetCommitRequest, version: int, token: Token, now: Now) -> Step:
+        """Topics carry both their name and their id; they and the partitions exist."""
+        step = Step()
+        commit.commit(self, step, request, version, token, now)
+        return step
+
+    def delete_offsets(self, request: messages.OffsetDeleteRequest, token: Token) -> Step:
+        """Topics and partitions exist."""
+        step = Step()
+        commit.delete_offsets(self, step, request, token)
+        return step
+
+    def fetch_offsets(
+        self, request: messages.OffsetFetchRequest.OffsetFetchRequestGroup, *, require_stable: bool
+    ) -> messages.OffsetFetchResponse.OffsetFetchResponseGroup:
+        return fetch.fetch_offsets(self, request, require_stable=require_stable)
+
+    def describe(self, group_id: str, version: int) -> messages.DescribeGroupsResponse.DescribedGroup:
+        return admin.describe(self, group_id, version)
+
+    def list_groups(self, states: Iterable[str], types: Iterable[str]) -> list[messages.ListGroupsResponse.ListedGroup]:
+        return admin.list_groups(self, states, types)
+
+    def delete_groups(self, group_ids: Iterable[str], token: Token) -> Step:
+        step = Step()
+        admin.delete_groups(self, step, group_ids, token)
+        return step

@@ -1,0 +1,106 @@
+"""What an operation of the coordinator takes and gives back.
+
+An operation changes the durable state only by records, which the shard replays at once, so that the next operation sees
+them; they are on disk later. `Step` says what must be on disk before which answer leaves: `replies` depend on nothing,
+whatever `Shard.written` returns depends on the step's records. If they cannot be written, `Shard.failed` undoes them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from broker_cy.core.errors import ErrorCode
+
+# Names a request that waits for its answer. Opaque to the coordinator, which hands it back in `Step.replies`.
+Token = Any
+
+
+class Now(NamedTuple):
+    """One moment on both clocks: `wall_ms` goes into records, `mono_ms` is what timeouts are counted on."""
+
+    wall_ms: int
+    mono_ms: int
+
+
+class Record(NamedTuple):
+    """One record of `__consumer_offsets`; a value of None is a tombstone."""
+
+    key: bytes
+    value: bytes | None
+
+
+class ClientFacts(NamedTuple):
+    """Who sent a request: `host` in the form Kafka stores ("/127.0.0.1"), `version` of the API."""
+
+    client_id: str
+    host: str
+    version: int
+
+
+class Reply(NamedTuple):
+    """An answer to one waiting request."""
+
+    token: Token
+    response: Any
+
+
+# What follows once the records of a step are on disk, or cannot be.
+Written = Callable[["Step", Now], None]
+Failed = Callable[["Step", Now, ErrorCode], None]
+
+
+@dataclass(slots=True)
+class Step:
+    """Records to append and answers to give.
+
+    `atomic` records go into one batch: all of them are there after a crash, or none; only sweeps are not atomic. The
+    underscored fields are for the shard, which is told the outcome by `Shard.written` or `Shard.failed`.
+    """
+
+    records: list[Record] = field(default_factory=list)
+    replies: list[Reply] = field(default_factory=list)
+    atomic: bool = True
+    _undo: list[Callable[[], None]] = field(default_factory=list)
+    _written: list[Written] = field(default_factory=list)
+    _failed: list[Failed] = field(default_factory=list)
+
+    def reply(self, token: Token, response: Any) -> None:
+        """Answer whether or not the records get written."""
+        self.replies.append(Reply(token, response))
+
+    def then(self, written: Written, failed: Failed) -> None:
+        """Go on with one of the two when the fate of this step's records is known."""
+        self._written.append(written)
+        self._failed.append(failed)
+
+    def reply_when_written(self, token: Token, response: Any, failure: Callable[[ErrorCode], Any]) -> None:
+        """Answer `response` once the records are on disk, `failure(code)` if they cannot be; at once if there are
+        none.
+        """
+        if not self.records:
+            self.reply(token, response)
+            return
+        self.then(
+            lambda step, now: step.reply(token, response),
+            lambda step, now, code: step.reply(token, failure(code)),
+        )
+
+
+# The code a client of a group API is told for an append that failed, as Kafka maps them; others are told as they are.
+_APPEND_ERRORS: dict[ErrorCode, ErrorCode] = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+    ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+    ErrorCode.INVALID_FETCH_SIZE: ErrorCode.UNKNOWN_SERVER_ERROR,
+}
+
+
+def append_error(code: ErrorCode) -> ErrorCode:
+    """The code to answer with where appending failed with `code`."""
+    return _APPEND_ERRORS.get(code, code)

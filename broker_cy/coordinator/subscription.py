@@ -1,0 +1,31 @@
+"""The part of the consumer protocol's subscription that the coordinator understands: the names of the topics.
+
+Every version of ConsumerProtocolSubscription begins with version i16 and the topics as an i32 count of i16-sized
+strings. What follows is the assignors' own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from broker_cy.core.cursor import Cursor
+from broker_cy.core.errors import WireError
+
+
+def topics_of(subscriptions: Iterable[bytes]) -> frozenset[str] | None:
+    """All topics that the subscriptions name, or None where one of them cannot be read."""
+    topics: set[str] = set()
+    try:
+        for metadata in subscriptions:
+            cursor = Cursor(metadata)
+            if cursor.read_i16() < 0:
+                return None
+            for _ in range(cursor.read_i32()):
+                topics.add(cursor.read_bytes(cursor.read_i16()).decode("utf-8"))
+            # User data of the assignor: i32 size (-1: none) and bytes, which version 0 already has.
+            size = cursor.read_i32()
+            if size >= 0:
+                cursor.read_bytes(size)
+    except (WireError, UnicodeDecodeError):
+        return None
+    return frozenset(topics)

@@ -1,0 +1,101 @@
+"""The deadlines of one shard: a heap whose entries may be earlier than the deadline they stand for.
+
+A heartbeat moves a deadline by writing one dict entry; the heap is corrected when the old entry comes up. So a member
+costs one heap operation per session timeout, not per heartbeat.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator
+from enum import IntEnum
+from typing import NamedTuple
+
+
+class TimerKind(IntEnum):
+    """What ends at a deadline."""
+
+    SESSION = 0
+    """The session of a member, or of a member id that was handed out and has not joined yet."""
+    JOIN = 1
+    """The join phase of a group."""
+    SYNC = 2
+    """The wait for the SyncGroup requests of a group."""
+
+
+class TimerKey(NamedTuple):
+    """`member_id` is "" for the timers of a group."""
+
+    kind: TimerKind
+    group_id: str
+    member_id: str = ""
+
+
+# Heap entries of cancelled timers are thrown out when there are this many more of them than live ones.
+STALE_ENTRIES_MAX = 1024
+
+
+class Timers:
+    """At most one deadline per key, in milliseconds of the monotonic clock."""
+
+    __slots__ = ("_deadlines", "_heap", "_queued", "_sequence")
+
+    def __init__(self) -> None:
+        self._deadlines: dict[TimerKey, int] = {}
+        # (when, sequence, key); invariant: each key of _deadlines has an entry not later than its deadline, at
+        # _queued[key].
+        self._heap: list[tuple[int, int, TimerKey]] = []
+        self._queued: dict[TimerKey, int] = {}
+        self._sequence = 0
+
+    def set(self, key: TimerKey, deadline_ms: int) -> None:
+        """Set or move a deadline."""
+        self._deadlines[key] = deadline_ms
+        queued = self._queued.get(key)
+        if queued is None or queued > deadline_ms:
+            self._push(key, deadline_ms)
+
+    def cancel(self, key: TimerKey) -> None:
+        """Forget a deadline; nothing happens if there is none."""
+        if (
+            self._deadlines.pop(key, None) is not None
+            and len(self._heap) > 2 * len(self._deadlines) + STALE_ENTRIES_MAX
+        ):
+            self._rebuild()
+
+    def get(self, key: TimerKey) -> int | None:
+        return self._deadlines.get(key)
+
+    def next_wake_ms(self) -> int | None:
+        """When to call `due` next: the earliest deadline or some time before it. None while there is none."""
+        return self._heap[0][0] if self._heap else None
+
+    def due(self, mono_ms: int) -> Iterator[TimerKey]:
+        """Take out, in order, each key whose deadline has come. Keys may be set and cancelled while this runs."""
+        while self._heap and self._heap[0][0] <= mono_ms:
+            when, _, key = heapq.heappop(self._heap)
+            if self._queued.get(key) != when:
+                continue
+            del self._queued[key]
+            deadline = self._deadlines.get(key)
+            if deadline is None:
+                continue
+            if deadline > mono_ms:
+                self._push(key, deadline)
+                continue
+            del self._deadlines[key]
+            yield key
+
+    def __len__(self) -> int:
+        return len(self._deadlines)
+
+    def _push(self, key: TimerKey, when: int) -> None:
+        self._sequence += 1
+        self._queued[key] = when
+        heapq.heappush(self._heap, (when, self._sequence, key))
+
+    def _rebuild(self) -> None:
+        self._queued = dict(self._deadlines)
+        self._heap = [(when, i, key) for i, (key, when) in enumerate(self._deadlines.items())]
+        self._sequence = len(self._heap)
+        heapq.heapify(self._heap)

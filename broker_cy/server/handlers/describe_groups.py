@@ -1,0 +1,35 @@
+"""DescribeGroups, versions 0 to 6: classic groups, their state and members.
+
+3 can ask what the client may do with the group, 4 has static members, 6 tells a group that is not there as an error.
+Groups of other types are described by APIs of their own.
+"""
+
+from __future__ import annotations
+
+from broker_cy.core.errors import ErrorCode, KafkaError
+from broker_cy.server import authorized_operations
+from broker_cy.server.registry import RequestContext, handler
+from broker_cy.wire import messages
+from broker_cy.wire.frame import ApiKey
+
+VERSION_AUTHORIZED_OPERATIONS = 3
+
+Group = messages.DescribeGroupsResponse.DescribedGroup
+
+
+@handler(ApiKey.DESCRIBE_GROUPS, versions=(0, 6))
+def describe_groups(ctx: RequestContext, request: messages.DescribeGroupsRequest) -> messages.DescribeGroupsResponse:
+    described = []
+    for group_id in request.groups:
+        try:
+            group = ctx.broker.groups.shard_for(group_id).shard.describe(group_id, ctx.version)
+        except KafkaError as error:
+            group = Group(group_id=group_id, error_code=error.code)
+        if (
+            ctx.version >= VERSION_AUTHORIZED_OPERATIONS
+            and request.include_authorized_operations
+            and group.error_code == ErrorCode.NONE
+        ):
+            group.authorized_operations = authorized_operations.GROUP
+        described.append(group)
+    return messages.DescribeGroupsResponse(groups=described)

@@ -1,0 +1,22 @@
+"""Heartbeat, versions 0 to 4. 3 has static members. While the group is being loaded every heartbeat is accepted, as in
+Kafka.
+"""
+
+from __future__ import annotations
+
+from broker_cy.core.errors import ErrorCode, KafkaError
+from broker_cy.server.registry import RequestContext, handler
+from broker_cy.wire import messages
+from broker_cy.wire.frame import ApiKey
+
+
+@handler(ApiKey.HEARTBEAT, versions=(0, 4))
+def heartbeat(ctx: RequestContext, request: messages.HeartbeatRequest) -> messages.HeartbeatResponse:
+    if not request.group_id:
+        return messages.HeartbeatResponse(error_code=ErrorCode.INVALID_GROUP_ID)
+    try:
+        shard = ctx.broker.groups.shard_for(request.group_id)
+    except KafkaError as error:
+        code = ErrorCode.NONE if error.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS else error.code
+        return messages.HeartbeatResponse(error_code=code)
+    return messages.HeartbeatResponse(error_code=shard.shard.heartbeat(request, shard.now()))

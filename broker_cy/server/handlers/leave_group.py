@@ -1,0 +1,28 @@
+"""LeaveGroup, versions 0 to 5. From 3 several members leave at once, also by instance id alone; 5 has the reason."""
+
+from __future__ import annotations
+
+from broker_cy.core.errors import ErrorCode, KafkaError
+from broker_cy.server.registry import RequestContext, handler
+from broker_cy.wire import messages
+from broker_cy.wire.frame import ApiKey
+
+VERSION_MEMBERS = 3
+
+Identity = messages.LeaveGroupRequest.MemberIdentity
+
+
+@handler(ApiKey.LEAVE_GROUP, versions=(0, 5))
+async def leave_group(ctx: RequestContext, request: messages.LeaveGroupRequest) -> messages.LeaveGroupResponse:
+    if not request.group_id:
+        return messages.LeaveGroupResponse(error_code=ErrorCode.INVALID_GROUP_ID)
+    members = request.members if ctx.version >= VERSION_MEMBERS else [Identity(member_id=request.member_id)]
+    try:
+        response: messages.LeaveGroupResponse = await ctx.broker.groups.run(
+            request.group_id, lambda shard, token, now: shard.leave(request.group_id, members, token, now)
+        )
+    except KafkaError as error:
+        return messages.LeaveGroupResponse(error_code=error.code)
+    if ctx.version < VERSION_MEMBERS and response.error_code == ErrorCode.NONE:
+        return messages.LeaveGroupResponse(error_code=response.members[0].error_code)
+    return response

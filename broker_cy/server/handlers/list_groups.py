@@ -1,0 +1,18 @@
+"""ListGroups, versions 0 to 5: groups of every type. 4 filters by state (KIP-518), 5 by type (KIP-848)."""
+
+from __future__ import annotations
+
+from broker_cy.core.errors import KafkaError
+from broker_cy.server.registry import RequestContext, handler
+from broker_cy.wire import messages
+from broker_cy.wire.frame import ApiKey
+
+
+@handler(ApiKey.LIST_GROUPS, versions=(0, 5))
+def list_groups(ctx: RequestContext, request: messages.ListGroupsRequest) -> messages.ListGroupsResponse:
+    try:
+        shards = ctx.broker.groups.readable_shards()
+    except KafkaError as error:
+        return messages.ListGroupsResponse(error_code=error.code)
+    groups = [group for shard in shards for group in shard.list_groups(request.states_filter, request.types_filter)]
+    return messages.ListGroupsResponse(groups=groups)

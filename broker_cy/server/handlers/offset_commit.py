@@ -1,0 +1,83 @@
+"""OffsetCommit, versions 2 to 10.
+
+2 to 4 may name their own retention, 6 has the leader epoch, 7 static members, 9 tells an unknown group apart (KIP-848),
+10 names topics by id (KIP-516). Topics and partitions that do not exist are answered for themselves; the rest is
+committed.
+"""
+
+from __future__ import annotations
+
+from broker_cy.coordinator.commit import commit_error
+from broker_cy.core.errors import ErrorCode, KafkaError
+from broker_cy.core.uuid import ZERO
+from broker_cy.metadata.image import MetadataImage
+from broker_cy.server.registry import RequestContext, handler
+from broker_cy.wire import messages
+from broker_cy.wire.frame import ApiKey
+
+VERSION_TOPIC_IDS = 10
+
+Topic = messages.OffsetCommitRequest.OffsetCommitRequestTopic
+TopicResult = messages.OffsetCommitResponse.OffsetCommitResponseTopic
+PartitionResult = messages.OffsetCommitResponse.OffsetCommitResponsePartition
+
+
+@handler(ApiKey.OFFSET_COMMIT, versions=(2, 10))
+async def offset_commit(ctx: RequestContext, request: messages.OffsetCommitRequest) -> messages.OffsetCommitResponse:
+    image = ctx.broker.image
+    refused: list[messages.OffsetCommitResponse.OffsetCommitResponseTopic] = []
+    accepted: list[messages.OffsetCommitRequest.OffsetCommitRequestTopic] = []
+    for topic in request.topics:
+        _sort(image, topic, ctx.version >= VERSION_TOPIC_IDS, accepted, refused)
+    if not accepted:
+        return messages.OffsetCommitResponse(topics=refused)
+    request.topics = accepted
+    try:
+        response: messages.OffsetCommitResponse = await ctx.broker.groups.run(
+            request.group_id, lambda shard, token, now: shard.commit(request, ctx.version, token, now)
+        )
+    except KafkaError as error:
+        response = commit_error(request, error.code)
+    if refused:
+        _merge(response.topics, refused)
+    return response
+
+
+def _sort(
+    image: MetadataImage,
+    topic: messages.OffsetCommitRequest.OffsetCommitRequestTopic,
+    by_id: bool,
+    accepted: list[messages.OffsetCommitRequest.OffsetCommitRequestTopic],
+    refused: list[messages.OffsetCommitResponse.OffsetCommitResponseTopic],
+) -> None:
+    """Split a topic of the request into what exists, with name and id filled in, and the answer for what does not."""
+    known = image.topics.by_id(topic.topic_id) if by_id else image.topics.by_name(topic.name)
+    if known is None:
+        code = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        results = [PartitionResult(partition_index=p.partition_index, error_code=code) for p in topic.partitions]
+        refused.append(TopicResult(name=topic.name, topic_id=topic.topic_id if by_id else ZERO, partitions=results))
+        return
+    exists = [p for p in topic.partitions if p.partition_index in known.partitions]
+    if len(exists) < len(topic.partitions):
+        results = [
+            PartitionResult(partition_index=p.partition_index, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            for p in topic.partitions
+            if p.partition_index not in known.partitions
+        ]
+        refused.append(TopicResult(name=known.name, topic_id=known.topic_id, partitions=results))
+    if exists:
+        accepted.append(Topic(name=known.name, topic_id=known.topic_id, partitions=exists))
+
+
+def _merge(
+    topics: list[messages.OffsetCommitResponse.OffsetCommitResponseTopic],
+    refused: list[messages.OffsetCommitResponse.OffsetCommitResponseTopic],
+) -> None:
+    """Add the answers for what does not exist, to the same topic where there is one."""
+    by_topic = {(topic.name, topic.topic_id): topic for topic in topics}
+    for topic in refused:
+        found = by_topic.get((topic.name, topic.topic_id))
+        if found is None:
+            topics.append(topic)
+        else:
+            found.partitions.extend(topic.partitions)

@@ -1,0 +1,139 @@
+"""OffsetFetch, versions 1 to 10.
+
+From 2 a null list of topics asks for all offsets and errors of the group have a place of their own, 5 has the leader
+epoch, 7 can ask for stable offsets only (KIP-447), 8 asks for several groups, 9 names the member (KIP-848), 10 names
+topics by id. A partition without an offset has offset -1 and no error; so has every partition of a group that was never
+seen.
+"""
+
+from __future__ import annotations
+
+from broker_cy.core.errors import ErrorCode, KafkaError
+from broker_cy.core.uuid import ZERO
+from broker_cy.server.registry import RequestContext, handler
+from broker_cy.wire import messages
+from broker_cy.wire.frame import ApiKey
+
+VERSION_GROUP_ERROR = 2
+VERSION_GROUPS = 8
+VERSION_TOPIC_IDS = 10
+NO_OFFSET = -1
+
+RequestGroup = messages.OffsetFetchRequest.OffsetFetchRequestGroup
+RequestTopic = messages.OffsetFetchRequest.OffsetFetchRequestTopics
+Group = messages.OffsetFetchResponse.OffsetFetchResponseGroup
+GroupTopic = messages.OffsetFetchResponse.OffsetFetchResponseTopics
+GroupPartition = messages.OffsetFetchResponse.OffsetFetchResponsePartitions
+OldTopic = messages.OffsetFetchResponse.OffsetFetchResponseTopic
+OldPartition = messages.OffsetFetchResponse.OffsetFetchResponsePartition
+
+
+@handler(ApiKey.OFFSET_FETCH, versions=(1, 10))
+def offset_fetch(ctx: RequestContext, request: messages.OffsetFetchRequest) -> messages.OffsetFetchResponse:
+    if ctx.version >= VERSION_GROUPS:
+        return messages.OffsetFetchResponse(
+            groups=[_fetch(ctx, group, request.require_stable) for group in request.groups]
+        )
+    topics = None
+    if request.topics is not None:
+        topics = [RequestTopic(name=topic.name, partition_indexes=topic.partition_indexes) for topic in request.topics]
+    return _old_response(_fetch(ctx, RequestGroup(group_id=request.group_id, topics=topics), request.require_stable))
+
+
+def _fetch(
+    ctx: RequestContext, group: messages.OffsetFetchRequest.OffsetFetchRequestGroup, require_stable: bool
+) -> messages.OffsetFetchResponse.OffsetFetchResponseGroup:
+    by_id = ctx.version >= VERSION_TOPIC_IDS
+    unknown: list[messages.OffsetFetchRequest.OffsetFetchRequestTopics] = []
+    if by_id and group.topics is not None:
+        unknown = _name_topics(ctx, group)
+    try:
+        shard = ctx.broker.groups.shard_for(group.group_id)
+    except KafkaError as error:
+        return _group_error(ctx.version, group, error.code)
+    found = shard.shard.fetch_offsets(group, require_stable=require_stable)
+    if found.error_code != ErrorCode.NONE:
+        return _group_error(ctx.version, group, ErrorCode(found.error_code))
+    if by_id:
+        if group.topics is None:
+            _add_topic_ids(ctx, found)
+        found.topics.extend(_failed(topic, ErrorCode.UNKNOWN_TOPIC_ID) for topic in unknown)
+    return found
+
+
+def _name_topics(
+    ctx: RequestContext, group: messages.OffsetFetchRequest.OffsetFetchRequestGroup
+) -> list[messages.OffsetFetchRequest.OffsetFetchRequestTopics]:
+    """Give the topics of a request by id their names; takes out and returns those that do not exist."""
+    known, unknown = [], []
+    for topic in group.topics or ():
+        image = ctx.broker.image.topics.by_id(topic.topic_id)
+        if image is None:
+            unknown.append(topic)
+        else:
+            topic.name = image.name
+            known.append(topic)
+    group.topics = known
+    return unknown
+
+
+def _add_topic_ids(ctx: RequestContext, group: messages.OffsetFetchResponse.OffsetFetchResponseGroup) -> None:
+    """Give the topics of an answer their ids; those that do not exist any more cannot be named and are left out."""
+    named = []
+    for topic in group.topics:
+        image = ctx.broker.image.topics.by_name(topic.name)
+        if image is not None:
+            topic.topic_id = image.topic_id
+            named.append(topic)
+    group.topics = named
+
+
+def _failed(
+    topic: messages.OffsetFetchRequest.OffsetFetchRequestTopics, code: ErrorCode
+) -> messages.OffsetFetchResponse.OffsetFetchResponseTopics:
+    return GroupTopic(
+        name=topic.name,
+        topic_id=topic.topic_id or ZERO,
+        partitions=[
+            GroupPartition(
+                partition_index=index,
+                committed_offset=NO_OFFSET,
+                committed_leader_epoch=-1,
+                metadata="",
+                error_code=code,
+            )
+            for index in topic.partition_indexes
+        ],
+    )
+
+
+def _group_error(
+    version: int, group: messages.OffsetFetchRequest.OffsetFetchRequestGroup, code: ErrorCode
+) -> messages.OffsetFetchResponse.OffsetFetchResponseGroup:
+    """An error of the whole group; version 1 can only tell it with each partition."""
+    if version >= VERSION_GROUP_ERROR:
+        return Group(group_id=group.group_id, error_code=code)
+    return Group(group_id=group.group_id, topics=[_failed(topic, code) for topic in group.topics or ()])
+
+
+def _old_response(group: messages.OffsetFetchResponse.OffsetFetchResponseGroup) -> messages.OffsetFetchResponse:
+    """The answer of versions 1 to 7, which are about one group."""
+    return messages.OffsetFetchResponse(
+        error_code=group.error_code,
+        topics=[
+            OldTopic(
+                name=topic.name,
+                partitions=[
+                    OldPartition(
+                        partition_index=partition.partition_index,
+                        committed_offset=partition.committed_offset,
+                        committed_leader_epoch=partition.committed_leader_epoch,
+                        metadata=partition.metadata,
+                        error_code=partition.error_code,
+                    )
+                    for partition in topic.partitions
+                ],
+            )
+            for topic in group.topics
+        ],
+    )

@@ -1,0 +1,29 @@
+"""SyncGroup, versions 0 to 5. 3 has static members; from 5 protocol type and name are there and must be the group's.
+
+The answer comes when the leader's assignment is written.
+"""
+
+from __future__ import annotations
+
+from broker_cy.coordinator.rebalance import sync_error
+from broker_cy.core.errors import ErrorCode, KafkaError
+from broker_cy.server.registry import RequestContext, handler
+from broker_cy.wire import messages
+from broker_cy.wire.frame import ApiKey
+
+VERSION_PROTOCOL_MANDATORY = 5
+
+
+@handler(ApiKey.SYNC_GROUP, versions=(0, 5))
+async def sync_group(ctx: RequestContext, request: messages.SyncGroupRequest) -> messages.SyncGroupResponse:
+    if ctx.version >= VERSION_PROTOCOL_MANDATORY and (request.protocol_type is None or request.protocol_name is None):
+        return sync_error(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+    if not request.group_id:
+        return sync_error(ErrorCode.INVALID_GROUP_ID)
+    try:
+        response: messages.SyncGroupResponse = await ctx.broker.groups.run(
+            request.group_id, lambda shard, token, now: shard.sync(request, token, now)
+        )
+    except KafkaError as error:
+        return sync_error(error.code)
+    return response

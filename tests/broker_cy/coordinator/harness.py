@@ -1,0 +1,317 @@
+"""A shard with a clock in hand, a log in memory, and requests in short form."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+from typing import Any
+from uuid import UUID
+
+from broker_cy.coordinator.group import ClassicGroup
+from broker_cy.coordinator.settings import GroupSettings
+from broker_cy.coordinator.shard import Shard
+from broker_cy.coordinator.step import ClientFacts, Now, Record, Step
+from broker_cy.core.errors import ErrorCode
+from broker_cy.core.uuid import ZERO
+from broker_cy.wire import messages
+
+GROUP = "readers"
+SESSION_MS = 10_000
+REBALANCE_MS = 60_000
+TOPIC_ID = UUID(int=0x1234)
+RANGE = (("range", b"\x00\x00"),)
+
+
+def subscription(*topics: str) -> bytes:
+    """ConsumerProtocolSubscription version 0."""
+    out = struct.pack(">hi", 0, len(topics))
+    for topic in topics:
+        out += struct.pack(">h", len(topic)) + topic.encode()
+    return out + struct.pack(">i", -1)
+
+
+class Harness:
+    """Runs operations; `answers` holds every answer by token. Records are written at once unless `hold` is set."""
+
+    def __init__(self, **settings: Any) -> None:
+        self.settings = GroupSettings(**{"initial_rebalance_delay_ms": 0, **settings})
+        self.wall_ms = 1_700_000_000_000
+        self.mono_ms = 0
+        self.log: list[Record] = []
+        self.answers: dict[object, Any] = {}
+        self.hold = False
+        self.held: list[Step] = []
+        self.shard = Shard(self.settings)
+        self.loaded = self.shard.loaded(self.now)
+        self._unique = 0
+
+    @property
+    def now(self) -> Now:
+        return Now(self.wall_ms, self.mono_ms)
+
+    def group(self, group_id: str = GROUP) -> ClassicGroup:
+        return self.shard.groups[group_id]
+
+    # ---- steps ----
+
+    def take(self, step: Step) -> Step:
+        for token, response in step.replies:
+            assert token not in self.answers, f"{token} is answered twice"
+            self.answers[token] = response
+        if step.records:
+            self.held.append(step)
+            if not self.hold:
+                self.write()
+        return step
+
+    def write(self) -> None:
+        """The held records reach the disk."""
+        steps, self.held = self.held, []
+        for step in steps:
+            self.log += step.records
+        self.take(self.shard.written(steps, self.now))
+
+    def fail(self, code: ErrorCode = ErrorCode.KAFKA_STORAGE_ERROR) -> None:
+        """The held records cannot be written."""
+        steps, self.held = self.held, []
+        self.take(self.shard.failed(steps, code, self.now))
+
+    def restart(self) -> None:
+        """Another shard from what is in the log."""
+        self.held.clear()
+        self.shard = replayed(self.log, self.settings, self.now)
+
+    # ---- time ----
+
+    def advance(self, ms: int) -> None:
+        """Let time pass, with everything that falls due on the way, when it does."""
+        end = self.mono_ms + ms
+        while (wake := self.shard.next_wake_ms()) is not None and wake <= end:
+            self._move(max(wake, self.mono_ms))
+            self.take(self.shard.expire(self.now))
+        self._move(end)
+
+    def _move(self, mono_ms: int) -> None:
+        self.wall_ms += mono_ms - self.mono_ms
+        self.mono_ms = mono_ms
+
+    # ---- requests ----
+
+    def join(
+        self,
+        token: object,
+        member_id: str = "",
+        *,
+        version: int = 9,
+        group_id: str = GROUP,
+        instance_id: str | None = None,
+        protocol_type: str = "consumer",
+        protocols: Iterable[tuple[str, bytes]] = RANGE,
+        session_ms: int = SESSION_MS,
+        rebalance_ms: int = REBALANCE_MS,
+        client_id: str = "client",
+    ) -> Any:
+        """The answer, None while it is awaited."""
+        self._unique += 1
+        request = messages.JoinGroupRequest(
+            group_id=group_id,
+            session_timeout_ms=session_ms,
+            rebalance_timeout_ms=rebalance_ms,
+            member_id=member_id,
+            group_instance_id=instance_id,
+            protocol_type=protocol_type,
+            protocols=[
+                messages.JoinGroupRequest.JoinGroupRequestProtocol(name=name, metadata=metadata)
+                for name, metadata in protocols
+            ],
+        )
+        client = ClientFacts(client_id, "/127.0.0.1", version)
+        self.take(self.shard.join(request, client, token, f"u{self._unique}", self.now))
+        return self.answers.get(token)
+
+    def join_new(self, token: object, **how: Any) -> str:
+        """Ask for an id, then join with it. Returns the id; the answer comes under `token`."""
+        first = self.join((token, "id"), **how)
+        assert first.error_code == ErrorCode.MEMBER_ID_REQUIRED
+        self.join(token, first.member_id, **how)
+        return first.member_id
+
+    def sync(
+        self,
+        token: object,
+        member_id: str,
+        generation: int,
+        assignments: dict[str, bytes] | None = None,
+        *,
+        group_id: str = GROUP,
+        instance_id: str | None = None,
+        protocol_type: str | None = None,
+        protocol_name: str | None = None,
+    ) -> Any:
+        request = messages.SyncGroupRequest(
+            group_id=group_id,
+            generation_id=generation,
+            member_id=member_id,
+            group_instance_id=instance_id,
+            protocol_type=protocol_type,
+            protocol_name=protocol_name,
+            assignments=[
+                messages.SyncGroupRequest.SyncGroupRequestAssignment(member_id=name, assignment=assignment)
+                for name, assignment in (assignments or {}).items()
+            ],
+        )
+        self.take(self.shard.sync(request, token, self.now))
+        return self.answers.get(token)
+
+    def heartbeat(
+        self, member_id: str, generation: int, *, instance_id: str | None = None, group_id: str = GROUP
+    ) -> ErrorCode:
+        request = messages.HeartbeatRequest(
+            group_id=group_id, generation_id=generation, member_id=member_id, group_instance_id=instance_id
+        )
+        code = self.shard.heartbeat(request, self.now)
+        self.take(Step())
+        return code
+
+    def leave(self, token: object, *members: tuple[str, str | None], group_id: str = GROUP) -> list[ErrorCode]:
+        """Members as (member id, instance id); the code of each."""
+        identities = [
+            messages.LeaveGroupRequest.MemberIdentity(member_id=member_id, group_instance_id=instance_id)
+            for member_id, instance_id in members
+        ]
+        self.take(self.shard.leave(group_id, identities, token, self.now))
+        answer = self.answers.get(token)
+        return [] if answer is None else [ErrorCode(member.error_code) for member in answer.members]
+
+    def commit(
+        self,
+        token: object,
+        offset: int,
+        *,
+        member_id: str = "",
+        generation: int = -1,
+        group_id: str = GROUP,
+        topic: str = "t",
+        partition: int = 0,
+        metadata: str | None = "",
+        instance_id: str | None = None,
+        version: int = 9,
+        retention_ms: int = -1,
+        leader_epoch: int = -1,
+        topic_id: UUID = TOPIC_ID,
+    ) -> ErrorCode | None:
+        """The code of the one partition; None while it is awaited."""
+        request = messages.OffsetCommitRequest(
+            group_id=group_id,
+            generation_id_or_member_epoch=generation,
+            member_id=member_id,
+            group_instance_id=instance_id,
+            retention_time_ms=retention_ms,
+            topics=[
+                messages.OffsetCommitRequest.OffsetCommitRequestTopic(
+                    name=topic,
+                    topic_id=topic_id,
+                    partitions=[
+                        messages.OffsetCommitRequest.OffsetCommitRequestPartition(
+                            partition_index=partition,
+                            committed_offset=offset,
+                            committed_leader_epoch=leader_epoch,
+                            committed_metadata=metadata,
+                        )
+                    ],
+                )
+            ],
+        )
+        self.take(self.shard.commit(request, version, token, self.now))
+        answer = self.answers.get(token)
+        return None if answer is None else ErrorCode(answer.topics[0].partitions[0].error_code)
+
+    def fetch(
+        self,
+        *,
+        group_id: str = GROUP,
+        topic: str = "t",
+        partition: int = 0,
+        topic_id: UUID = ZERO,
+        require_stable: bool = False,
+        member_id: str | None = None,
+        member_epoch: int = -1,
+    ) -> Any:
+        """The answer for one partition, or the group's if that has an error."""
+        answer = self.shard.fetch_offsets(
+            messages.OffsetFetchRequest.OffsetFetchRequestGroup(
+                group_id=group_id,
+                member_id=member_id,
+                member_epoch=member_epoch,
+                topics=[
+                    messages.OffsetFetchRequest.OffsetFetchRequestTopics(
+                        name=topic, topic_id=topic_id, partition_indexes=[partition]
+                    )
+                ],
+            ),
+            require_stable=require_stable,
+        )
+        return answer if answer.error_code else answer.topics[0].partitions[0]
+
+    def delete_offsets(self, token: object, topic: str, *partitions: int, group_id: str = GROUP) -> Any:
+        request = messages.OffsetDeleteRequest(
+            group_id=group_id,
+            topics=[
+                messages.OffsetDeleteRequest.OffsetDeleteRequestTopic(
+                    name=topic,
+                    partitions=[
+                        messages.OffsetDeleteRequest.OffsetDeleteRequestPartition(partition_index=index)
+                        for index in partitions
+                    ],
+                )
+            ],
+        )
+        self.take(self.shard.delete_offsets(request, token))
+        return self.answers.get(token)
+
+    def delete_groups(self, token: object, *group_ids: str) -> dict[str, ErrorCode]:
+        self.take(self.shard.delete_groups(group_ids, token))
+        answer = self.answers.get(token)
+        return {} if answer is None else {r.group_id: ErrorCode(r.error_code) for r in answer.results}
+
+    # ---- whole scenes ----
+
+    def stable(self, *names: str, **how: Any) -> list[str]:
+        """A stable group of dynamic members, the first of them its leader; their ids. Each is assigned its own id."""
+        delay = self.settings.initial_rebalance_delay_ms
+        ids = [self.join_new(f"join {name}", **how) for name in names]
+        self.advance(delay + 1)
+        while any(f"join {name}" not in self.answers for name in names):
+            self.advance(self.settings.initial_rebalance_delay_ms + 1)
+        generation = self.group().generation
+        leader = self.group().leader_id
+        assert leader is not None
+        for name, member_id in zip(names, ids, strict=True):
+            if member_id != leader:
+                self.sync(f"sync {name}", member_id, generation)
+        self.sync(f"sync {names[ids.index(leader)]}", leader, generation, {i: i.encode() for i in ids})
+        return ids
+
+
+def replayed(log: Iterable[Record], settings: GroupSettings, now: Now) -> Shard:
+    """A shard loaded from records."""
+    shard = Shard(settings)
+    for offset, record in enumerate(log):
+        shard.load_record(offset, -1, record.key, record.value)
+    shard.loaded(now)
+    return shard
+
+
+def durable(shard: Shard) -> dict[str, Any]:
+    """The durable state, for comparison."""
+    return {
+        "groups": dict(shard.group_values),
+        "offsets": {
+            (group, topic, index): offset
+            for group, topics in shard.offsets.by_group.items()
+            for topic, partitions in topics.items()
+            for index, offset in partitions.items()
+        },
+        "other": {group_id: dict(group.records) for group_id, group in shard.other_groups.by_id.items()},
+        "pending": sorted(shard.offsets.pending_offsets(), key=repr),
+    }

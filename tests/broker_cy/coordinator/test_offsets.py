@@ -1,0 +1,337 @@
+"""Committing, fetching, deleting and expiring offsets."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+import pytest
+
+from broker_cy.coordinator.group import GroupState
+from broker_cy.coordinator.offset_record import encode_offset_key, encode_offset_value
+from broker_cy.core.errors import ErrorCode
+from broker_cy.wire import messages
+from tests.broker_cy.coordinator.harness import GROUP, SESSION_MS, TOPIC_ID, Harness, subscription
+
+RETENTION_MS = 100_000
+
+
+@pytest.fixture
+def h() -> Harness:
+    return Harness(offsets_retention_ms=RETENTION_MS)
+
+
+def test_offset_comes_back_as_committed(h: Harness) -> None:
+    """Else: a consumer goes on at the wrong place."""
+    assert h.commit("c", 42, metadata="mark", leader_epoch=3) is ErrorCode.NONE
+    h.restart()
+    found = h.fetch()
+    assert (found.committed_offset, found.committed_leader_epoch, found.metadata) == (42, 3, "mark")
+
+
+def test_nothing_committed_is_minus_one_without_error(h: Harness) -> None:
+    """Else: a new consumer fails instead of starting by auto.offset.reset."""
+    assert (h.fetch().committed_offset, h.fetch().error_code) == (-1, ErrorCode.NONE)
+    h.commit("c", 1)
+    assert h.fetch(partition=1).committed_offset == -1
+    assert h.fetch(topic="other").committed_offset == -1
+
+
+def test_commit_is_answered_when_written_and_undone_when_not(h: Harness) -> None:
+    """Else: a commit that was acknowledged is lost, or one that failed is served."""
+    h.commit("first", 1)
+    h.hold = True
+    assert h.commit("c", 2) is None
+    h.fail()
+    assert h.answers["c"].topics[0].partitions[0].error_code == ErrorCode.NOT_COORDINATOR
+    assert h.fetch().committed_offset == 1
+    h.commit("other", 3, group_id="fresh")
+    h.fail(ErrorCode.RECORD_LIST_TOO_LARGE)
+    assert h.answers["other"].topics[0].partitions[0].error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert "fresh" not in h.shard.groups
+
+
+def test_consumer_without_membership_commits_only_while_nobody_is_a_member(h: Harness) -> None:
+    """Else: a tool that resets offsets races with live consumers."""
+    assert h.commit("c1", 1) is ErrorCode.NONE
+    assert h.group().protocol_type is None
+    h.stable("m")
+    assert h.commit("c2", 2) is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+@pytest.mark.parametrize(("version", "code"), [(8, ErrorCode.ILLEGAL_GENERATION), (9, ErrorCode.GROUP_ID_NOT_FOUND)])
+def test_member_of_an_unknown_group_cannot_commit(h: Harness, version: int, code: ErrorCode) -> None:
+    """Else: a group that was deleted comes back with the offsets of a zombie."""
+    assert h.commit("c", 1, member_id="m", generation=3, version=version) is code
+    assert GROUP not in h.shard.groups
+
+
+def test_member_commits_in_its_generation_only(h: Harness) -> None:
+    """Else: a member that lost its partitions moves the offset of their new owner back."""
+    (a,) = h.stable("a")
+    assert h.commit("ok", 1, member_id=a, generation=1) is ErrorCode.NONE
+    assert h.commit("gen", 2, member_id=a, generation=0) is ErrorCode.ILLEGAL_GENERATION
+    assert h.commit("who", 2, member_id="ghost", generation=1) is ErrorCode.UNKNOWN_MEMBER_ID
+    assert h.commit("in", 2, member_id=a, generation=1, instance_id="x") is ErrorCode.UNKNOWN_MEMBER_ID
+    assert h.fetch().committed_offset == 1
+
+
+def test_commit_while_the_group_rebalances(h: Harness) -> None:
+    """Else: consumers that commit before they give partitions up lose their progress, or commit for the wrong owner."""
+    a, b = h.stable("a", "b")
+    h.join("a2", a)
+    assert h.commit("prepare", 5, member_id=b, generation=1) is ErrorCode.NONE
+    h.join("b2", b)
+    assert h.group().state is GroupState.COMPLETING_REBALANCE
+    assert h.commit("completing", 6, member_id=a, generation=2) is ErrorCode.REBALANCE_IN_PROGRESS
+
+
+def test_commit_keeps_the_session_alive(h: Harness) -> None:
+    """Else: a consumer that only commits is thrown out."""
+    (a,) = h.stable("a")
+    for i in range(5):
+        h.advance(SESSION_MS - 1)
+        assert h.commit(i, i, member_id=a, generation=1) is ErrorCode.NONE
+
+
+@pytest.mark.parametrize(
+    ("metadata", "code"),
+    [
+        ("x" * 4096, ErrorCode.NONE),
+        ("x" * 4097, ErrorCode.OFFSET_METADATA_TOO_LARGE),
+        ("\U0001f600" * 2048, ErrorCode.NONE),
+        ("\U0001f600" * 2049, ErrorCode.OFFSET_METADATA_TOO_LARGE),
+        (None, ErrorCode.NONE),
+    ],
+    ids=["full", "over", "full of pairs", "over by pairs", "null"],
+)
+def test_metadata_is_bounded(h: Harness, metadata: str | None, code: ErrorCode) -> None:
+    """Else: offsets fill the coordinator's memory, or a commit Kafka takes is refused."""
+    assert h.commit("c", 1, metadata=metadata) is code
+    assert h.fetch().committed_offset == (1 if code is ErrorCode.NONE else -1)
+
+
+def test_metadata_never_exceeds_what_a_record_can_hold() -> None:
+    """Else: a large offset.metadata.max.bytes lets one commit break the connection."""
+    h = Harness(offset_metadata_max=1_000_000)
+    assert h.commit("c", 1, metadata="é" * 16_384) is ErrorCode.OFFSET_METADATA_TOO_LARGE
+    assert h.commit("d", 1, metadata="é" * 16_383) is ErrorCode.NONE
+
+
+def test_offset_of_a_topic_that_was_created_again_is_not_told(h: Harness) -> None:
+    """Else: a consumer of version 10 starts a new topic at the old one's offset (KIP-516)."""
+    h.commit("c", 9)
+    assert h.fetch(topic_id=TOPIC_ID).committed_offset == 9
+    assert h.fetch(topic_id=UUID(int=77)).committed_offset == -1
+
+
+def test_all_offsets_of_a_group(h: Harness) -> None:
+    """Else: tools that list a group's offsets see none of them."""
+    h.commit("a", 1, partition=0)
+    h.commit("b", 2, partition=5)
+    h.commit("c", 3, topic="u")
+    request = messages.OffsetFetchRequest.OffsetFetchRequestGroup(group_id=GROUP, topics=None)
+    answer = h.shard.fetch_offsets(request, require_stable=False)
+    assert {(t.name, p.partition_index): p.committed_offset for t in answer.topics for p in t.partitions} == {
+        ("t", 0): 1,
+        ("t", 5): 2,
+        ("u", 0): 3,
+    }
+
+
+# ---- transactions, as read from a log ----
+
+
+def pending(h: Harness, offset: int, producer_id: int, committed: int) -> None:
+    key = encode_offset_key(GROUP, "t", 0)
+    h.shard.load_record(offset, producer_id, key, encode_offset_value(committed, -1, "", 5, -1, TOPIC_ID.bytes))
+
+
+def test_pending_offset_is_seen_only_as_unstable(h: Harness) -> None:
+    """Else: a consumer of a transaction's group reads records twice (KIP-447)."""
+    pending(h, 0, 7, 50)
+    h.shard.loaded(h.now)
+    assert h.fetch().committed_offset == -1
+    unstable = h.fetch(require_stable=True)
+    assert (unstable.error_code, unstable.committed_offset) == (ErrorCode.UNSTABLE_OFFSET_COMMIT, -1)
+    assert h.fetch(partition=1, require_stable=True).error_code == ErrorCode.NONE
+
+
+@pytest.mark.parametrize(("committed", "offset"), [(True, 50), (False, -1)])
+def test_marker_decides_about_pending_offsets(h: Harness, committed: bool, offset: int) -> None:
+    """Else: offsets of an aborted transaction count, or those of a committed one do not."""
+    pending(h, 0, 7, 50)
+    h.shard.load_marker(1, 8, True)
+    h.shard.load_marker(2, 7, committed)
+    h.shard.loaded(h.now)
+    assert h.fetch(require_stable=True).committed_offset == offset
+
+
+def test_younger_commit_beats_an_older_transaction(h: Harness) -> None:
+    """Else: compaction of the log makes a group go back to an older offset."""
+    pending(h, 0, 7, 50)
+    h.shard.load_record(1, -1, encode_offset_key(GROUP, "t", 0), encode_offset_value(60, -1, "", 5, -1, TOPIC_ID.bytes))
+    h.shard.load_marker(2, 7, True)
+    h.shard.loaded(h.now)
+    assert h.fetch().committed_offset == 60
+
+
+def test_group_with_pending_offsets_is_kept(h: Harness) -> None:
+    """Else: the end of a transaction puts offsets into a group that was deleted."""
+    pending(h, 0, 7, 50)
+    h.shard.loaded(h.now)
+    h.advance(10 * RETENTION_MS)
+    h.take(h.shard.sweep(h.now))
+    assert GROUP in h.shard.groups
+    assert not h.log
+
+
+def test_deleting_an_offset_drops_what_is_pending_there(h: Harness) -> None:
+    """Else: a deleted offset comes back when the transaction ends."""
+    pending(h, 0, 7, 50)
+    h.shard.loaded(h.now)
+    assert h.delete_offsets("d", "t", 0).topics[0].partitions[0].error_code == ErrorCode.NONE
+    assert len(h.log) == 1
+    h.shard.load_marker(1, 7, True)
+    assert h.fetch().committed_offset == -1
+
+
+# ---- deletion ----
+
+
+def test_offsets_are_deleted_but_not_of_topics_that_are_read(h: Harness) -> None:
+    """Else: an administrator's slip throws live consumers back to the beginning."""
+    h.commit("t", 1)
+    h.commit("u", 2, topic="u")
+    h.stable("m", protocols=[("range", subscription("t"))])
+    answer = h.delete_offsets("d1", "t", 0)
+    assert answer.topics[0].partitions[0].error_code == ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
+    answer = h.delete_offsets("d2", "u", 0, 1)
+    assert [p.error_code for p in answer.topics[0].partitions] == [ErrorCode.NONE, ErrorCode.NONE]
+    h.restart()
+    assert (h.fetch().committed_offset, h.fetch(topic="u").committed_offset) == (1, -1)
+
+
+def test_offsets_of_unknown_groups_and_of_other_protocols_are_not_deleted(h: Harness) -> None:
+    """Else: offsets of Connect's workers go away under them."""
+    assert h.delete_offsets("d1", "t", 0).error_code == ErrorCode.GROUP_ID_NOT_FOUND
+    h.commit("t", 1)
+    h.stable("m", protocol_type="connect")
+    assert h.delete_offsets("d2", "t", 0).error_code == ErrorCode.NON_EMPTY_GROUP
+
+
+def test_unreadable_subscription_counts_as_reading_everything(h: Harness) -> None:
+    """Else: offsets of a group with an assignor of its own are deleted under it."""
+    h.commit("t", 1)
+    h.stable("m", protocols=[("range", b"\x00")])
+    answer = h.delete_offsets("d", "t", 0)
+    assert answer.topics[0].partitions[0].error_code == ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
+
+
+def test_deletion_that_cannot_be_written_is_undone(h: Harness) -> None:
+    """Else: offsets vanish until the next restart brings them back."""
+    h.commit("t", 1)
+    h.hold = True
+    h.delete_offsets("d", "t", 0)
+    h.fail()
+    assert h.answers["d"].error_code == ErrorCode.NOT_COORDINATOR
+    assert h.fetch().committed_offset == 1
+
+
+def test_offsets_of_a_deleted_topic_go_with_it(h: Harness) -> None:
+    """Else: a topic created again under the name is read from the old offset."""
+    h.commit("t", 1)
+    h.commit("u", 2, topic="u", topic_id=UUID(int=5))
+    h.commit("v", 3, topic="t", partition=1, topic_id=UUID(int=6))
+    h.take(h.shard.topics_deleted([("t", TOPIC_ID)]))
+    h.restart()
+    assert h.fetch().committed_offset == -1
+    assert h.fetch(topic="u").committed_offset == 2
+    assert h.fetch(partition=1).committed_offset == 3, "committed in another topic of the name"
+
+
+# ---- expiry ----
+
+
+def sweep(h: Harness) -> None:
+    h.take(h.shard.sweep(h.now))
+
+
+def test_offsets_of_a_group_without_members_expire_from_when_it_was_empty(h: Harness) -> None:
+    """Else: a consumer that pauses over a weekend starts from nothing, or groups stay for ever."""
+    (a,) = h.stable("a")
+    h.commit("c", 1, member_id=a, generation=1)
+    h.advance(SESSION_MS - 1)
+    h.heartbeat(a, 1)
+    h.leave("l", (a, None))
+    h.advance(RETENTION_MS - 1)
+    sweep(h)
+    assert h.fetch().committed_offset == 1
+    h.advance(1)
+    sweep(h)
+    assert GROUP not in h.shard.groups
+    h.restart()
+    assert not h.shard.groups
+    assert h.shard.offsets.count == 0
+
+
+def test_offsets_without_membership_expire_one_by_one(h: Harness) -> None:
+    """Else: one partition that is still read keeps the offsets of all others."""
+    h.commit("old", 1)
+    h.advance(RETENTION_MS // 2)
+    h.commit("young", 2, partition=1)
+    h.advance(RETENTION_MS // 2)
+    sweep(h)
+    assert (h.fetch().committed_offset, h.fetch(partition=1).committed_offset) == (-1, 2)
+    assert GROUP in h.shard.groups
+
+
+def test_offsets_of_topics_no_longer_read_expire_in_a_live_group(h: Harness) -> None:
+    """Else: a group that changed its topics carries the old offsets for ever, or loses the current ones."""
+    (a,) = h.stable("a", protocols=[("range", subscription("t"))])
+    h.commit("read", 1, member_id=a, generation=1)
+    h.commit("left", 2, member_id=a, generation=1, topic="u")
+    for _ in range(RETENTION_MS // 5_000):
+        h.advance(5_000)
+        h.heartbeat(a, 1)
+    sweep(h)
+    assert (h.fetch().committed_offset, h.fetch(topic="u").committed_offset) == (1, -1)
+
+
+def test_offsets_of_a_group_of_another_protocol_do_not_expire_while_it_lives(h: Harness) -> None:
+    """Else: Connect loses its offsets under a running task."""
+    (a,) = h.stable("a", protocol_type="connect")
+    h.commit("c", 1, member_id=a, generation=1)
+    for _ in range(RETENTION_MS // 5_000):
+        h.advance(5_000)
+        h.heartbeat(a, 1)
+    sweep(h)
+    assert h.fetch().committed_offset == 1
+
+
+def test_commit_with_its_own_retention(h: Harness) -> None:
+    """Else: old clients that ask for a longer retention lose their offsets. Versions 2 to 4 alone can."""
+    h.commit("c", 1, retention_ms=3 * RETENTION_MS, version=4)
+    h.restart()
+    h.advance(3 * RETENTION_MS - 1)
+    sweep(h)
+    assert h.fetch().committed_offset == 1
+    h.advance(1)
+    sweep(h)
+    assert h.fetch().committed_offset == -1
+
+
+def test_absurd_retention_is_capped(h: Harness) -> None:
+    """Else: a retention of Long.MAX_VALUE breaks the connection."""
+    assert h.commit("c", 1, retention_ms=(1 << 63) - 1, version=2) is ErrorCode.NONE
+    sweep(h)
+    assert h.fetch().committed_offset == 1
+
+
+def test_empty_group_without_offsets_is_removed(h: Harness) -> None:
+    """Else: every console consumer that ever ran is listed for ever."""
+    (a,) = h.stable("a")
+    sweep(h)
+    assert GROUP in h.shard.groups
+    h.leave("l", (a, None))
+    sweep(h)
+    assert GROUP not in h.shard.groups

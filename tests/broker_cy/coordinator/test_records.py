@@ -1,0 +1,302 @@
+"""The records of `__consumer_offsets`: against the codec, against what a real Kafka wrote, and for groups not
+served.
+"""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from broker_cy.coordinator.group import GroupState
+from broker_cy.coordinator.offset_record import (
+    decode_offset_key,
+    decode_offset_value,
+    encode_offset_key,
+    encode_offset_value,
+)
+from broker_cy.coordinator.other_groups import OtherKeyType
+from broker_cy.coordinator.records import group_key
+from broker_cy.core.errors import ErrorCode, WireError
+from broker_cy.wire import codec, messages
+from broker_cy.wire.records import decode_batches
+from tests.broker_cy.coordinator.harness import GROUP, Harness, durable, replayed
+
+FIXTURE = Path(__file__).parents[2] / "fixtures/kafka-4.3.1/logdir/__consumer_offsets-0/00000000000000000000.log"
+
+int64s = st.integers(-(1 << 63), (1 << 63) - 1)
+int32s = st.integers(-(1 << 31), (1 << 31) - 1)
+texts = st.text(max_size=60)
+uuids = st.uuids() | st.just(UUID(int=0))
+
+
+@given(texts, texts, int32s)
+def test_offset_keys_are_those_of_the_codec(group: str, topic: str, partition: int) -> None:
+    """Else: no other broker finds the committed offsets."""
+    message = messages.OffsetCommitKey(group=group, topic=topic, partition=partition)
+    key = encode_offset_key(group, topic, partition)
+    assert key == struct.pack(">h", 1) + codec.encode(message, 0)
+    assert decode_offset_key(key) == (group, topic, partition)
+    assert decode_offset_key(b"\0\0" + key[2:]) == (group, topic, partition)
+
+
+@given(st.integers(0, 4), int64s, int32s, texts, int64s, int64s, uuids, int64s)
+def test_offset_values_are_read_as_the_codec_writes_them(
+    version: int, offset: int, epoch: int, metadata: str, commit_ms: int, expire_ms: int, topic_id: UUID, at: int
+) -> None:
+    """Else: offsets that a Kafka of any age committed are lost or wrong."""
+    message = messages.OffsetCommitValue(
+        offset=offset,
+        leader_epoch=epoch if version >= 3 else -1,
+        metadata=metadata,
+        commit_timestamp=commit_ms,
+        expire_timestamp=expire_ms if version == 1 else -1,
+        topic_id=topic_id if version >= 4 else UUID(int=0),
+    )
+    found = decode_offset_value(codec.encode_versioned(message, version), at)
+    assert (found.committed_offset, found.metadata, found.commit_timestamp_ms) == (offset, metadata, commit_ms)
+    assert (found.leader_epoch, found.expire_timestamp_ms) == (message.leader_epoch, message.expire_timestamp)
+    assert (found.topic_id, found.record_offset) == (message.topic_id, at)
+
+
+@given(int64s, int32s, texts, int64s, int64s, uuids)
+def test_offset_values_are_written_as_the_codec_writes_them(
+    offset: int, epoch: int, metadata: str, commit_ms: int, expire_ms: int, topic_id: UUID
+) -> None:
+    """Else: no other broker reads the committed offsets. Kafka writes version 1 for a commit with its own expiry."""
+    value = encode_offset_value(offset, epoch, metadata, commit_ms, expire_ms, topic_id.bytes)
+    version = 4 if expire_ms == -1 else 1
+    message = messages.OffsetCommitValue(
+        offset=offset,
+        leader_epoch=epoch,
+        metadata=metadata,
+        commit_timestamp=commit_ms,
+        expire_timestamp=expire_ms,
+        topic_id=topic_id,
+    )
+    assert value == codec.encode_versioned(message, version)
+
+
+@given(st.binary(max_size=80))
+def test_damaged_records_are_refused(data: bytes) -> None:
+    """Else: a damaged record reads foreign memory or passes for an offset."""
+    for decode in (decode_offset_key, decode_offset_value):
+        try:
+            decode(data)
+        except (WireError, UnicodeDecodeError):
+            continue
+
+
+@pytest.mark.parametrize("cut", [1, 5])
+def test_cut_and_prolonged_values_are_refused(cut: int) -> None:
+    """Else: half a record passes for a whole one."""
+    value = encode_offset_value(1, 2, "m", 3, -1, UUID(int=9).bytes)
+    with pytest.raises(WireError):
+        decode_offset_value(value[:-cut])
+    with pytest.raises(WireError):
+        decode_offset_value(value + b"\0" * cut)
+    with pytest.raises(WireError, match="version 5"):
+        decode_offset_value(b"\0\5" + value[2:])
+
+
+# ---- a log of a real Kafka ----
+
+
+def loaded_fixture() -> Harness:
+    h = Harness()
+    for batch in decode_batches(FIXTURE.read_bytes()):
+        for record in batch.records():
+            assert record.key is not None
+            h.shard.load_record(record.offset, batch.producer_id, record.key, record.value)
+    h.shard.loaded(h.now)
+    return h
+
+
+def test_log_of_a_real_kafka_is_understood() -> None:
+    """Else: a cluster that moves here loses its groups."""
+    h = loaded_fixture()
+    group = h.group("classic-sample")
+    assert (group.state, group.generation, group.protocol_type) == (GroupState.EMPTY, 2, "consumer")
+    assert group.state_timestamp_ms == 1795239900756
+    assert h.fetch(group_id="classic-sample", topic="sample").committed_offset == 100
+    assert h.fetch(group_id="consumer-sample", topic="compacted").committed_offset == 100
+    assert h.shard.next_offset == 14
+    assert h.shard.unknown_records == 0
+
+
+def test_records_of_classic_groups_are_written_as_kafka_writes_them() -> None:
+    """Else: Kafka, or its dump tool, reads something else out of our log."""
+    found = [
+        record
+        for batch in decode_batches(FIXTURE.read_bytes())
+        for record in batch.records()
+        if record.key == group_key("classic-sample")
+    ]
+    assert len(found) == 3
+    for record in found:
+        value, version = codec.decode_versioned(messages.GroupMetadataValue, record.value)
+        assert version == 3
+        assert codec.encode_versioned(value, version) == record.value
+    h = Harness()
+    h.join("a", group_id="classic-sample", client_id="rdkafka")
+    assert h.log[0].key == found[0].key
+    mine, _ = codec.decode_versioned(messages.GroupMetadataValue, h.log[0].value or b"")
+    kafkas, _ = codec.decode_versioned(messages.GroupMetadataValue, found[0].value)
+    mine.current_state_timestamp = kafkas.current_state_timestamp
+    assert mine == kafkas
+
+
+@pytest.mark.parametrize("version", [0, 1, 2, 3, 4])
+def test_group_records_of_every_version_are_read(version: int) -> None:
+    """Else: groups written by an older Kafka come back without members."""
+    member = messages.GroupMetadataValue.MemberMetadata(
+        member_id="m", client_id="c", client_host="/h", session_timeout=9_000, subscription=b"s", assignment=b"a"
+    )
+    if version >= 1:
+        member.rebalance_timeout = 70_000
+    value = messages.GroupMetadataValue(
+        protocol_type="consumer", generation=5, protocol="range", leader="m", members=[member]
+    )
+    if version >= 2:
+        value.current_state_timestamp = 123
+    h = Harness()
+    h.shard.load_record(0, -1, group_key(GROUP), codec.encode_versioned(value, version))
+    h.shard.loaded(h.now)
+    group = h.group()
+    assert (group.state, group.generation, group.leader_id) == (GroupState.STABLE, 5, "m")
+    assert group.members["m"].rebalance_timeout_ms == (70_000 if version >= 1 else 9_000)
+    assert group.state_timestamp_ms == (123 if version >= 2 else None)
+    assert h.heartbeat("m", 5) is ErrorCode.NONE
+
+
+# ---- groups of other types ----
+
+
+def key_of(kind: int, group_id: str, *more: str) -> bytes:
+    out = struct.pack(">h", kind)
+    for text in (group_id, *more):
+        out += struct.pack(">h", len(text)) + text.encode()
+    return out
+
+
+def consumer_group(h: Harness, *, member_epoch: int | None) -> None:
+    """A KIP-848 group at epoch 3 with one member at `member_epoch`, or without any."""
+    records = [
+        (key_of(3, "modern"), messages.ConsumerGroupMetadataValue(epoch=3)),
+        (key_of(6, "modern"), messages.ConsumerGroupTargetAssignmentMetadataValue(assignment_epoch=3)),
+    ]
+    if member_epoch is not None:
+        current = messages.ConsumerGroupCurrentMemberAssignmentValue(member_epoch=member_epoch)
+        records.append((key_of(5, "modern", "m"), messages.ConsumerGroupMemberMetadataValue(client_id="c")))
+        records.append((key_of(8, "modern", "m"), current))
+    for key, value in records:
+        h.shard.load_record(h.shard.next_offset, -1, key, codec.encode_versioned(value, 0))
+    h.shard.loaded(h.now)
+
+
+@pytest.mark.parametrize(("epoch", "state"), [(None, "Empty"), (3, "Stable"), (2, "Reconciling")])
+def test_consumer_group_is_listed_as_what_it_is(epoch: int | None, state: str) -> None:
+    """Else: tools show a KIP-848 group as a classic one, or not at all."""
+    h = Harness()
+    consumer_group(h, member_epoch=epoch)
+    (found,) = h.shard.list_groups([state.upper()], ["consumer"])
+    assert (found.group_id, found.protocol_type, found.group_state, found.group_type) == (
+        "modern",
+        "consumer",
+        state,
+        "consumer",
+    )
+    assert h.shard.list_groups([], ["classic"]) == []
+    described = h.shard.describe("modern", 6)
+    assert described.error_code == ErrorCode.GROUP_ID_NOT_FOUND
+    assert "not a classic group" in (described.error_message or "")
+
+
+def test_consumer_group_is_not_served_as_a_classic_one() -> None:
+    """Else: a classic member overwrites a group of another protocol."""
+    h = Harness()
+    consumer_group(h, member_epoch=3)
+    before = durable(h.shard)
+    assert h.join("j", group_id="modern", version=3).error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    assert h.sync("s", "m", 3, group_id="modern").error_code == ErrorCode.UNKNOWN_MEMBER_ID
+    assert h.heartbeat("m", 3, group_id="modern") is ErrorCode.UNKNOWN_MEMBER_ID
+    assert h.leave("l", ("m", None), group_id="modern") == [ErrorCode.UNKNOWN_MEMBER_ID]
+    assert h.commit("c1", 1, group_id="modern") is ErrorCode.UNKNOWN_MEMBER_ID
+    assert h.commit("c2", 1, group_id="modern", member_id="m", generation=3) is ErrorCode.UNKNOWN_MEMBER_ID
+    assert h.delete_groups("d", "modern") == {"modern": ErrorCode.NON_EMPTY_GROUP}
+    h.take(h.shard.sweep(h.now))
+    assert durable(h.shard) == before
+    assert h.log == []
+
+
+def test_offsets_of_an_empty_consumer_group_are_an_administrators() -> None:
+    """Else: kafka-consumer-groups cannot reset the offsets of a group that moved here from Kafka."""
+    h = Harness()
+    consumer_group(h, member_epoch=None)
+    assert h.commit("c", 5, group_id="modern") is ErrorCode.NONE
+    assert h.fetch(group_id="modern").committed_offset == 5
+    assert h.fetch(group_id="modern", member_id="m", member_epoch=3).error_code == ErrorCode.UNKNOWN_MEMBER_ID
+    assert "modern" not in h.shard.groups
+    assert h.delete_offsets("d", "t", 0, group_id="modern").topics[0].partitions[0].error_code == ErrorCode.NONE
+    assert h.fetch(group_id="modern").committed_offset == -1
+
+
+def test_empty_consumer_group_is_deleted_whole() -> None:
+    """Else: a deleted group is back after a restart, with half of its records."""
+    h = Harness()
+    consumer_group(h, member_epoch=None)
+    h.commit("c", 5, group_id="modern")
+    h.hold = True
+    h.delete_groups("d", "modern")
+    h.fail()
+    assert h.shard.other_groups.get("modern") is not None
+    h.hold = False
+    assert h.delete_groups("again", "modern") == {"modern": ErrorCode.NONE}
+    assert h.shard.list_groups([], []) == []
+    assert [record.key[:2] for record in h.log if record.value is None][-2:] == [b"\0\6", b"\0\3"]
+
+
+def test_share_groups_are_kept_and_refused() -> None:
+    """Else: deleting a share group leaves its state behind, or its offsets pass for those of consumers."""
+    h = Harness()
+    h.shard.load_record(0, -1, key_of(11, "shared"), b"\0\0\0\0\0\1\0")
+    h.shard.loaded(h.now)
+    assert [g.group_type for g in h.shard.list_groups([], [])] == ["share"]
+    assert h.commit("c", 1, group_id="shared") is ErrorCode.GROUP_ID_NOT_FOUND
+    assert h.fetch(group_id="shared").committed_offset == -1
+    assert h.delete_groups("d", "shared") == {"shared": ErrorCode.UNSUPPORTED_VERSION}
+    assert h.delete_offsets("o", "t", 0, group_id="shared").error_code == ErrorCode.GROUP_ID_NOT_FOUND
+
+
+def test_group_changes_its_type_as_kafka_writes_it() -> None:
+    """Else: a group that was moved to or from KIP-848 is taken for what it was."""
+    h = Harness()
+    h.stable("a")
+    h.commit("c", 7, member_id=h.group().leader_id or "", generation=1)
+    shard = replayed(h.log, h.settings, h.now)
+    shard.load_record(10, -1, group_key(GROUP), None)
+    shard.load_record(11, -1, key_of(3, GROUP), b"\0\0\0\0\0\1\0")
+    shard.loaded(h.now)
+    assert [g.group_type for g in shard.list_groups([], [])] == ["consumer"]
+    shard.load_record(12, -1, key_of(3, GROUP), None)
+    shard.load_record(13, -1, h.log[0].key, h.log[0].value)
+    shard.loaded(h.now)
+    assert [g.group_type for g in shard.list_groups([], [])] == ["classic"]
+    assert shard.offsets.get(GROUP, "t", 0) is not None
+
+
+def test_every_known_key_type_is_kept_and_unknown_ones_are_counted() -> None:
+    """Else: loading fails for records that a newer or older Kafka left."""
+    h = Harness()
+    for kind in OtherKeyType:
+        h.shard.load_record(0, -1, key_of(kind, f"g{kind}", "m"), b"\0\0")
+    assert len(h.shard.other_groups.by_id) == len(OtherKeyType)
+    for kind in OtherKeyType:
+        h.shard.load_record(0, -1, key_of(kind, f"g{kind}", "m"), None)
+    assert not h.shard.other_groups.by_id
+    h.shard.load_record(0, -1, key_of(99, "g"), b"\0\0")
+    assert h.shard.unknown_records == 1

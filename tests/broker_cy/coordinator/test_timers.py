@@ -1,0 +1,43 @@
+"""The deadlines of a shard, against a plain dict."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from broker_cy.coordinator.timers import STALE_ENTRIES_MAX, TimerKey, TimerKind, Timers
+
+keys = st.builds(TimerKey, st.sampled_from(TimerKind), st.sampled_from("ab"), st.sampled_from(["", "m"]))
+actions = st.lists(st.tuples(st.sampled_from(["set", "cancel", "due"]), keys, st.integers(0, 50)), max_size=80)
+
+
+@given(actions)
+def test_each_deadline_comes_once_and_in_time(steps: list[tuple[str, TimerKey, int]]) -> None:
+    """Else: a dead member stays for ever, or a live one is thrown out."""
+    timers, model, now = Timers(), dict[TimerKey, int](), 0
+    for action, key, number in steps:
+        if action == "set":
+            timers.set(key, now + number)
+            model[key] = now + number
+        elif action == "cancel":
+            timers.cancel(key)
+            model.pop(key, None)
+        else:
+            now += number
+            found = list(timers.due(now))
+            assert sorted(found) == sorted(k for k, when in model.items() if when <= now)
+            model = {k: when for k, when in model.items() if when > now}
+        wake = timers.next_wake_ms()
+        assert not model or (wake is not None and wake <= min(model.values()))
+        assert len(timers) == len(model)
+
+
+def test_cancelled_timers_do_not_pile_up() -> None:
+    """Else: clients that join and leave in a loop fill the memory until their sessions would have ended."""
+    timers = Timers()
+    for i in range(20 * STALE_ENTRIES_MAX):
+        key = TimerKey(TimerKind.SESSION, "g", str(i))
+        timers.set(key, 1_000_000)
+        timers.cancel(key)
+    assert len(timers._heap) <= STALE_ENTRIES_MAX + 1
+    assert len(timers) == 0
