@@ -27,6 +27,9 @@ cdef class Segment:
     cdef int fd                         # -1 while closed
     cdef int pins                       # slices that use fd
     cdef bint recently_used
+    # Bytes that were there when the segment was loaded and whose checksums nobody has looked at since: a reader has them
+    # checked first (recovery.verify_file). 0 for what this process wrote or recovered.
+    cdef readonly int64_t unverified_bytes
     cdef readonly bint deleted          # its files are renamed or gone: closed for good once pins == 0
     # What the next index entry and the next roll depend on.
     cdef int64_t index_interval_bytes   # index.interval.bytes, for an index that has to be made again

@@ -65,6 +65,7 @@ cdef class Segment:
         self.open_files = open_files
         self.size = size
         self.staged_size = size
+        self.unverified_bytes = size if exists else 0
         self.offsets = OffsetIndex(directory, base_offset, exists)
         self.times = TimeIndex(directory, base_offset, exists)
         self.fd = -1
@@ -74,6 +75,10 @@ cdef class Segment:
         self.created_ms = created_ms
         self.index_interval_bytes = index_interval_bytes
         self.jitter_draw = -1
+
+    def mark_verified(self):
+        """Its checksums were found right."""
+        self.unverified_bytes = 0
 
     def __dealloc__(self):
         if self.fd >= 0:

@@ -1,7 +1,8 @@
 """Fetch, versions 4 to 18: sessions (KIP-227), long polling by min_bytes and max_wait_ms, leader epochs (KIP-320, KIP-595).
 
 Answers are pieces: small record sets are read from the page cache into the answer itself, large ones go out by sendfile. What
-left the page cache is read ahead by a worker thread first, so that a cold read stalls nobody else.
+left the page cache is read ahead by a worker thread first, so that a cold read stalls nobody else; and a segment that was
+there when the broker started has its checksums looked at, also by a worker, before anything of it is sent for the first time.
 A fetch that finds less than min_bytes waits at its partitions and is tried again when enough was written, or answered with
 what there is after max_wait_ms.
 Omissions: fetching by followers and other replicas (replica_id >= 0 is answered as a consumer is, as far as the high
@@ -20,14 +21,16 @@ from broker_cy.server.connection cimport Connection, Reply, ServerCore, coarse_m
 from broker_cy.server.fetch_session cimport FetchContext, FetchPartition, FetchSession, SessionCache
 from broker_cy.storage.log cimport LogSlice
 from broker_cy.storage.page_cache cimport is_cached, read_cached
+from broker_cy.storage.segment cimport Segment
 from broker_cy.wire.fetch cimport FetchView
 
 import random
 
 from broker_cy.core.errors import ErrorCode
 from broker_cy.server.registry import handler
-from broker_cy.storage.errors import OffsetOutOfRange
+from broker_cy.storage.errors import OffsetOutOfRange, StorageError
 from broker_cy.storage.page_cache import warm
+from broker_cy.storage.recovery import verify_file
 from broker_cy.wire.frame import ApiKey
 
 cdef enum:
@@ -95,11 +98,16 @@ cdef class FetchReply(Reply):
         return 0x7fffffffffffffff if at_once else found
 
     cdef int answer(self) except -1:
-        """Build the answer of what was read last, and send it once its records are in memory."""
-        cdef list cold
+        """Build the answer of what was read last, and send it once its records are checked and in memory."""
+        cdef list cold, unchecked
         cdef object part
         self.answered = True
         self.leave()
+        unchecked = self.unchecked_segments()
+        if unchecked:
+            future = self.connection.server.loop.run_in_executor(self.connection.server.cold_reader, verify_all, unchecked)
+            future.add_done_callback(self.verified)
+            return 0
         self.payload = encode(self)
         cold = [part for part in self.payload if type(part) is not bytes
                 and not is_cached((<LogSlice>part).fd, (<LogSlice>part).position, (<LogSlice>part).size)]
@@ -109,6 +117,30 @@ cdef class FetchReply(Reply):
         future = self.connection.server.loop.run_in_executor(self.connection.server.cold_reader, warm_all, cold)
         future.add_done_callback(self.warmed)
         return 0
+
+    cdef list unchecked_segments(self):
+        """(log, segment) of what was read and nobody has checked since the broker started."""
+        cdef FetchPartition target
+        cdef list found = []
+        for target in self.context.targets:
+            if target.records is not None and (<Segment>target.records.segment).unverified_bytes:
+                found.append((target.partition.log, target.records.segment))
+        return found
+
+    def verified(self, future):
+        """The worker checked segments: those that are sound are never checked again, the others' logs are offline."""
+        if future.cancelled() or self.connection.closed:
+            return
+        try:
+            for log, segment, damage in future.result():
+                if damage is None:
+                    segment.mark_verified()
+                else:
+                    log.mark_offline(str(damage))
+            self.read_all()
+            self.answer()
+        except Exception as error:
+            self.connection.broken(error)
 
     def warmed(self, future):
         """The worker read the cold slices, or failed: then sendfile meets the same error and closes this connection."""
@@ -141,6 +173,12 @@ def warm_all(list slices):
     """In a worker thread."""
     for part in slices:
         warm(part.fd, part.position, part.size)
+
+
+def verify_all(list pairs):
+    """In a worker thread: [(log, segment, None or what is wrong)]. Another fetch may have had a segment checked meanwhile."""
+    return [(log, segment, verify_file(segment.path, segment.base_offset, segment.unverified_bytes))
+            for log, segment in pairs]
 
 
 @cython.final
@@ -191,7 +229,7 @@ cdef int read_one(FetchReply reply, FetchPartition target, Py_ssize_t left, bint
         except OffsetOutOfRange:
             target.error = OFFSET_OUT_OF_RANGE
             return 0
-        except OSError as error:
+        except (OSError, StorageError) as error:
             partition.read_failed(error)
             target.error = KAFKA_STORAGE_ERROR
             return 0

@@ -11,11 +11,24 @@ from typing import Any
 import pytest
 
 from broker_cy.core.errors import ErrorCode
+from broker_cy.replica.partition import Partition
 from broker_cy.server.listener import Admission
+from broker_cy.storage import maintenance
+from broker_cy.storage.log_config import LogConfig
+from broker_cy.storage.log_loader import LoadContext, load_log
+from broker_cy.storage.log_slice import LogTotals
+from broker_cy.storage.segment import OpenFiles
 from broker_cy.wire import messages
 from broker_cy.wire.frame import ApiKey
 from broker_cy.wire.records import Record, encode_batch
-from tests.broker_cy.server.harness import CoreHarness, fetch_from, fetch_request, produce_request, produce_to
+from tests.broker_cy.server.harness import (
+    SETTINGS,
+    CoreHarness,
+    fetch_from,
+    fetch_request,
+    produce_request,
+    produce_to,
+)
 
 
 async def slow_heartbeat(ctx: Any, request: Any) -> Any:
@@ -291,3 +304,33 @@ def test_idle_connections_are_closed(core: CoreHarness) -> None:
     core.wait_until(lambda: len(core.core.connections) == 1)
     core.wait_until(lambda: core.core.close_idle(0) == 1 or not core.core.connections)
     assert client.is_closed()
+
+
+def test_damage_in_an_older_segment_is_never_sent(core: CoreHarness) -> None:
+    """Bytes that rotted on disk must not reach a consumer: the partition goes offline, the others are served."""
+    directory = core.on_loop(lambda: core.table.get("t", 0).log.directory)
+    client = core.client()
+    for _ in range(3):
+        produce_to(client, "t", batch(1, 5000))
+    core.topic("u")
+    produce_to(client, "u", batch())
+
+    def reload() -> None:
+        """As at a start: the log is loaded from its files."""
+        partition = core.table.get("t", 0)
+        maintenance.close(partition.log)
+        with open(f"{directory}/{0:020d}.log", "r+b") as file:
+            file.seek(3000)
+            byte = file.read(1)
+            file.seek(3000)
+            file.write(bytes([byte[0] ^ 1]))
+        context = LoadContext(OpenFiles(10), LogTotals(), True, 0, 1 << 60)
+        log = load_log(directory, "t", 0, LogConfig(), 0, 0, context)
+        fresh = Partition(core.core, "t", 0, partition.topic_id, log, 0)
+        fresh.configure(SETTINGS)
+        core.table.add(fresh)
+
+    core.on_loop(reload)
+    assert fetch_from(client, "t", 2).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert produce_to(client, "t", batch()).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert fetch_from(client, "u", 0).records
