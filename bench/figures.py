@@ -81,6 +81,7 @@ FIGURES = [
     Figure("latency", "p999_ms", "  p99.9", "ms", 1.0, digits=3),
     Figure("latency", "late_p99_ms", "  the generator itself was late: p99", "ms", digits=3),
     Figure("start", "first_answer_s", "start to first answer", "s", 0.3),
+    Figure("start", "cpu_s", "  CPU until then", "CPU-s"),
     Figure("through", "idle_mb", "resident memory idle", "MB", 45, digits=1),
     Figure("through", "through_mb", "  after {through} went through", "MB", 90, digits=1),
     Figure("idle", "kb_each", "{connections} idle connections", "KB each", 6),
