@@ -13,6 +13,7 @@ is on disk: the node resigns, and every operation is refused until the broker is
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -42,6 +43,8 @@ if TYPE_CHECKING:
     from broker_cy.storage.log_manager import LogManager
 
 R = TypeVar("R")
+
+LOGGER = logging.getLogger("broker_cy.server.metadata")
 
 Listener = Callable[[ImageDelta, MetadataImage], None]
 
@@ -342,7 +345,12 @@ class ControllerService:
 
     def _tell(self, delta: ImageDelta) -> None:
         for listener in self._listeners:
-            listener(delta, self.image)
+            try:
+                listener(delta, self.image)
+            except Exception:
+                # The change is committed whatever a listener makes of it: the others and the clients are told all the
+                # same.
+                LOGGER.exception("a listener failed on a metadata change at offset %d", self.image.offset)
 
 
 def _reply(waiting: list[tuple[asyncio.Future[Any], Any]]) -> None:

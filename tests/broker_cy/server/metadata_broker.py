@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Callable, Coroutine
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, cast
 
@@ -86,12 +85,7 @@ def run(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    """Wait for a condition; the test's own time limit ends what never comes."""
-    while not condition():
-        await asyncio.sleep(0.001)
-
-
-def damage(path: Path) -> None:
-    """Cut the last bytes off a file."""
-    with suppress(FileNotFoundError), path.open("r+b") as file:
-        file.truncate(path.stat().st_size - 3)
+    """Wait for a condition that must come soon."""
+    async with asyncio.timeout(30):
+        while not condition():
+            await asyncio.sleep(0.001)

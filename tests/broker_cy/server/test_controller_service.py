@@ -164,6 +164,19 @@ def test_failed_sync_ends_the_leadership(tmp_path: Path, monkeypatch: pytest.Mon
     run(work)
 
 
+def test_a_failing_listener_holds_nobody_up(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A bug in one part of the broker would leave clients without an answer to what is committed."""
+
+    async def work() -> None:
+        async with MetadataBroker(tmp_path) as broker:
+            broker.controller._listeners.insert(0, lambda delta, image: 1 // 0)
+            await broker.controller.submit(create("a"))
+            assert len(broker.changes) == 2
+        assert "a listener failed on a metadata change" in caplog.text
+
+    run(work)
+
+
 def test_a_refused_operation_does_not_write(tmp_path: Path) -> None:
     """Requests that fail would fill the metadata log."""
 

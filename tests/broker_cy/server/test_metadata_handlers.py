@@ -1,4 +1,4 @@
-"""Metadata, DescribeTopicPartitions, DescribeCluster, InitProducerId and topic administration, as a client sees them."""
+"""Metadata, DescribeTopicPartitions, DescribeCluster, InitProducerId and topic administration, seen by a client."""
 
 from __future__ import annotations
 
