@@ -38,6 +38,7 @@ cdef class Reply:
     cdef int emit(self, Writer out) except -1
     cdef int written(self) except -1
     cdef int cancel(self) except -1
+    cdef int hurry(self) except -1
 
 cdef class OutSlice:
     """A file slice of which the first `sent` bytes are with the socket."""

@@ -101,6 +101,10 @@ cdef class Reply:
         """The write that this answer waited for is done."""
         return 0
 
+    cdef int hurry(self) except -1:
+        """The broker stops: answer now with what there is, if that is possible."""
+        return 0
+
     cdef int cancel(self) except -1:
         """The connection went away. A task goes on to its end: what it changes is not the connection's."""
         return 0
@@ -649,12 +653,19 @@ cdef class Connection:
 
     def stop(self):
         """Read nothing more; close as soon as every answer due is sent."""
+        cdef Reply reply, following
         if self.closed:
             return
         self.closing = True
         if self.reading:
             self.server.loop.remove_reader(self.fd)
             self.reading = False
+        reply = self.head
+        while reply is not None:
+            following = reply.next
+            if not reply.ready:
+                reply.hurry()
+            reply = following
         if self.pending == 0 and not self.queue:
             self.close()
 

@@ -67,6 +67,11 @@ cdef class FetchReply(Reply):
         self.answered = True
         return self.leave()
 
+    cdef int hurry(self) except -1:
+        if self.waiting is not None:
+            self.try_again()
+        return 0
+
     cdef int leave(self) except -1:
         """Wait no more."""
         cdef FetchPartition target
