@@ -334,3 +334,14 @@ def test_damage_in_an_older_segment_is_never_sent(core: CoreHarness) -> None:
     assert fetch_from(client, "t", 2).error_code == ErrorCode.KAFKA_STORAGE_ERROR
     assert produce_to(client, "t", batch()).error_code == ErrorCode.KAFKA_STORAGE_ERROR
     assert fetch_from(client, "u", 0).records
+
+
+def test_stop_answers_waiting_fetches(core: CoreHarness) -> None:
+    """A consumer is not left to find out by a time-out that the broker stopped."""
+    reader = core.client()
+    reader.send(reader.encode(fetch_request("t", 0, 0, max_wait_ms=600_000), ApiKey.FETCH, 11))
+    core.wait_until(lambda: sum(c.pending for c in core.core.connections) == 1)
+    core.on_loop(core.core.stop_reading)
+    _, response = reader.receive(ApiKey.FETCH, 11, messages.FetchResponse)
+    assert response.responses[0].partitions[0].error_code == 0
+    assert reader.is_closed()
