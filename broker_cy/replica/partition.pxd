@@ -39,6 +39,7 @@ cdef class Partition:
     cdef readonly int64_t high_watermark
     cdef readonly int flush_errno       # of the last write; 0 where it succeeded
     cdef ValidationRules rules
+    cdef readonly object compression_level  # of compression.type; None: the codec's default
     cdef FlushGroup group
     cdef bint dirty
     cdef Py_ssize_t staged_bytes
@@ -51,6 +52,7 @@ cdef class Partition:
 
     cdef int append_produced(self, uint8_t* data, Py_ssize_t size, object owner, int64_t now_ms, int16_t acks,
                              int16_t version, AppendResult* out) except -1
+    cdef int stage_rebuilt(self, uint8_t* data, Py_ssize_t size, int64_t now_ms, AppendResult* out) except -1
     cdef int stage(self, uint8_t* data, Py_ssize_t size, BatchHeader* header, object owner, int64_t now_ms,
                    AppendResult* out) except -1
     cdef int refuse(self, AppendResult* out, int16_t error, str message) except -1

@@ -4,7 +4,7 @@ This broker holds the only replica, so the high watermark is what is written: it
 flushes is here too, since each knows the other.
 """
 
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 
 from broker_cy.storage.producer_state cimport PRODUCER_DUPLICATE, PRODUCER_OK
 from broker_cy.wire.batch cimport (
@@ -14,9 +14,12 @@ from broker_cy.wire.batch cimport (
 import os
 
 from broker_cy.core.errors import ErrorCode, KafkaError
+from broker_cy.wire.compression import Codec
+from broker_cy.wire.records import rebuild_batch
 
 cdef int16_t KAFKA_STORAGE_ERROR = ErrorCode.KAFKA_STORAGE_ERROR
 cdef int16_t NOT_ENOUGH_REPLICAS = ErrorCode.NOT_ENOUGH_REPLICAS
+cdef int16_t MESSAGE_TOO_LARGE = ErrorCode.MESSAGE_TOO_LARGE
 cdef int16_t INVALID_TXN_STATE = ErrorCode.INVALID_TXN_STATE
 cdef enum:
     ACKS_ALL = -1
@@ -98,7 +101,9 @@ cdef class Partition:
     def configure(self, settings):
         """Take over the topic's settings: a mapping of Kafka's topic setting names to typed values."""
         self.rules.timestamp_type = LOG_APPEND_TIME if settings["message.timestamp.type"] == "LogAppendTime" else CREATE_TIME
-        self.rules.target_codec = CODECS[settings["compression.type"]]
+        codec = settings["compression.type"]
+        self.rules.target_codec = CODECS[codec]
+        self.compression_level = settings.get(f"compression.{codec}.level")
         self.rules.before_max_ms = settings["message.timestamp.before.max.ms"]
         self.rules.after_max_ms = settings["message.timestamp.after.max.ms"]
         self.rules.max_message_bytes = settings["max.message.bytes"]
@@ -143,7 +148,24 @@ cdef class Partition:
             if status != PRODUCER_OK:
                 return self.refuse(out, status, f"producer {header.producer_id} epoch {header.producer_epoch} sequence "
                                                 f"{header.base_sequence} of {self.topic}-{self.index}")
+        if verdict.rebuild:
+            return self.stage_rebuilt(data, size, now_ms, out)
         return self.stage(data, size, &header, owner, now_ms, out)
+
+    cdef int stage_rebuilt(self, uint8_t* data, Py_ssize_t size, int64_t now_ms, AppendResult* out) except -1:
+        """Stage what the batch is to be stored as: with the topic's codec, or with its offset deltas closed up."""
+        cdef BatchHeader header
+        cdef bytes rebuilt
+        codec = None if self.rules.target_codec < 0 else Codec(self.rules.target_codec)
+        append_time_ms = now_ms if self.rules.timestamp_type == LOG_APPEND_TIME else None
+        rebuilt = rebuild_batch(PyBytes_FromStringAndSize(<char*>data, size), codec=codec, level=self.compression_level,
+                                log_append_time_ms=append_time_ms)
+        if len(rebuilt) > self.rules.max_message_bytes:
+            return self.refuse(out, MESSAGE_TOO_LARGE, f"{self.topic}-{self.index}: the batch has {len(rebuilt)} bytes with the "
+                               f"topic's compression.type; max.message.bytes is {self.rules.max_message_bytes}")
+        parse_header(<uint8_t*>PyBytes_AS_STRING(rebuilt), len(rebuilt), &header)
+        # Nobody else has a reference to these bytes, so they may be stamped in place.
+        return self.stage(<uint8_t*>PyBytes_AS_STRING(rebuilt), len(rebuilt), &header, rebuilt, now_ms, out)
 
     cdef int stage(self, uint8_t* data, Py_ssize_t size, BatchHeader* header, object owner, int64_t now_ms,
                    AppendResult* out) except -1:
