@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 
 LOGGER = logging.getLogger("broker_cy.server.groups")
 
+# A write takes a turn or two of the loop; a disk that hangs must not hold up the stop.
+STOP_WRITES_S = 0.5
+
 Submit = Callable[[Any], Awaitable[Any]]
 Operation = Callable[[Shard, Any, Now], Step]
 
@@ -128,10 +131,13 @@ class GroupService:
         self.partition_count = 0
 
     async def stop(self) -> None:
-        """Answer all that waits with NOT_COORDINATOR, and end every timer and task."""
+        """Write what was accepted, answer all that waits on with NOT_COORDINATOR, and end every timer and task."""
         self._stopped = True
         if self._sweeper is not None:
             self._sweeper.cancel()
+        deadline = self._loop.time() + STOP_WRITES_S
+        while any(shard.is_writing for shard in self._active()) and self._loop.time() < deadline:
+            await asyncio.sleep(0)
         self._close_shards()
         for task in (self._loading, self._creating):
             if task is not None and not task.done():

@@ -80,6 +80,11 @@ class GroupShard:
             return ErrorCode.NONE
         return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if self.state is LoadState.LOADING else ErrorCode.NOT_COORDINATOR
 
+    @property
+    def is_writing(self) -> bool:
+        """Whether answers wait for records to be written."""
+        return bool(self._in_flight or self._pending)
+
     # ---- loading ----
 
     async def load(self) -> None:
@@ -104,11 +109,9 @@ class GroupShard:
             LOGGER.info("group coordinator loaded", extra={"fields": fields})
 
     async def _replay_log(self) -> int:
+        if self.partition.offline is not None:
+            raise StorageError(self.partition.offline)
         log = self.partition.log
-        if log is None or log.offline is not None:
-            raise StorageError(
-                self.partition.offline_reason or str(getattr(log, "offline", "")) or "the log is offline"
-            )
         at = log.log_start_offset
         count = 0
         while self.state is LoadState.LOADING and at < log.written_end_offset:

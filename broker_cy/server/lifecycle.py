@@ -20,6 +20,7 @@ from broker_cy.replica.partition_table import PartitionTable
 from broker_cy.server.broker import Broker
 from broker_cy.server.connection import Connection, ServerCore
 from broker_cy.server.controller_service import ControllerService, random_uuid
+from broker_cy.server.group_service import GroupService
 from broker_cy.server.jobs import LoopJobs
 from broker_cy.server.listener import Admission, Listener, open_socket
 from broker_cy.server.partition_service import PartitionService
@@ -155,6 +156,15 @@ class BrokerServer:
         )
         self._partitions = PartitionService(self.config, self.clock, broker.partitions, broker.log_manager, self._core)
         broker.topic_settings = self._partitions.settings
+        broker.groups = GroupService(
+            self.config,
+            self.clock,
+            self.loop,
+            broker.partitions,
+            broker.controller.submit,
+            self._partitions.settings,
+            self._executor,
+        )
         broker.controller.subscribe(self._on_image)
         self._loaded = False
         broker.controller.start(endpoints, self.config["broker.rack"])
@@ -164,6 +174,7 @@ class BrokerServer:
             self._loaded = True
             self._partitions.start(image, self.clock.wall_ms())
         self._partitions.apply(delta, image)
+        self.broker.groups.apply(delta, image)
 
     def _follow_settings(self, admission: Admission) -> None:
         """Dynamic settings that act on connections."""
@@ -210,6 +221,7 @@ class BrokerServer:
             listener.close()
         self._core.stop_reading()
         self._core.flush()
+        await self.broker.groups.stop()
         deadline = self.loop.time() + STOP_ANSWERS_S
         while self._core.pending_answers and self.loop.time() < deadline:
             await asyncio.sleep(STOP_POLL_S)
