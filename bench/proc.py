@@ -8,6 +8,8 @@ from typing import NamedTuple
 TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 # clock_getcpuclockid(3): ~pid << 3 | 2 is the scheduler's nanosecond clock of all the threads of pid.
 CPUCLOCK_SCHED = 2
+GATHERED = 5  # requests that one connection has in flight, and that a broker may write in one piece
+LARGE_WRITE = 128 << 10  # above, gathering does not change the folios any more
 
 
 class Usage(NamedTuple):
@@ -75,17 +77,21 @@ def _fields(path: Path) -> dict[str, int]:
 
 
 def warm_memory(directory: Path, size_bytes: int, write_bytes: int) -> None:
-    """Write and delete a scratch file, so that the window finds its pages with the guest and not with the hypervisor.
+    """Write and delete scratch files, so that the window finds its pages with the guest and not with the hypervisor.
 
     A virtual machine pays for the first touch of each page: 2.3 CPU-s/GB of fresh page cache, 0.36 once it is warm. The
-    file is written in pieces as large as the window's: their size and alignment choose the sizes of the page cache's
-    folios, and the allocator hands out small blocks that are cold before it splits large ones that are warm.
+    size of a write chooses the sizes of the page cache's folios, and the allocator hands out small blocks that are cold
+    before it splits large ones that are warm. So there is one file in pieces as large as the window's own, and, where
+    those are small, one in pieces as large as a broker makes of some of them; each as long as what the window writes.
     """
-    block = memoryview(bytearray(os.urandom(max(write_bytes, 1))))
-    path = directory / "bench-warm.scratch"
+    pieces = {write_bytes, write_bytes * GATHERED} if write_bytes < LARGE_WRITE else {write_bytes}
+    paths = {piece: directory / f"bench-warm-{piece}.scratch" for piece in pieces}
     try:
-        with open(path, "wb", buffering=0) as file:
-            for _ in range(-(-size_bytes * 5 // (4 * len(block)))):  # a quarter more: sockets and journal take some
-                file.write(block)
+        for piece, path in paths.items():
+            block = memoryview(bytearray(os.urandom(piece)))
+            with open(path, "wb", buffering=0) as file:
+                for _ in range(size_bytes * 5 // (4 * piece) + 1):  # a quarter more: sockets and journal take some
+                    file.write(block)
     finally:
-        path.unlink(missing_ok=True)
+        for path in paths.values():
+            path.unlink(missing_ok=True)
