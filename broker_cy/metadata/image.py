@@ -323,6 +323,11 @@ class MetadataImage:
     def absorb(self, above: MetadataImage) -> ImageDelta:
         """Take over the changes of `above`, a branch of this image, and say what changed. O(changes)."""
         delta = ImageDelta.of_branch(self, above)
+        self.merge(above)
+        return delta
+
+    def merge(self, above: MetadataImage) -> None:
+        """`absorb` for who does not ask what changed; this image may itself be a branch."""
         for mine, theirs in zip(self._tables(), above._tables(), strict=True):
             merge(mine, theirs)
         self.offset = above.offset
@@ -330,7 +335,6 @@ class MetadataImage:
         self.generation += 1
         self.derived.clear()
         self.features.epoch = self.offset
-        return delta
 
     def rebase(self, base: MetadataImage) -> None:
         """Let this branch stand on `base`, which has just absorbed the branch it stood on."""

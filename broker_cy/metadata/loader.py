@@ -30,7 +30,7 @@ class Loader:
         """Fill the empty image. Raises MetadataLogError for a snapshot that does not parse."""
         assert self.image.offset < 0
         for batch in framing.batches(content):
-            self._apply(batch, f"snapshot {snapshot_id.file_name}")
+            self._apply(batch, "record")
         self._reached(snapshot_id.end_offset - 1, snapshot_id.epoch)
 
     def load_log(self, content: bytes) -> None:

@@ -140,7 +140,7 @@ class ControllerService:
         by listener name), and tell everything to the subscribers. Blocks for the disk, so it belongs before the first
         connection.
 
-        Raises MetadataLogError, QuorumError, StorageError, OSError.
+        Raises MetadataLogError, QuorumError, StorageError, OSError, and what a subscriber raises.
         """
         loader = self._files.load()
         log = self._files.log
@@ -161,7 +161,7 @@ class ControllerService:
         self._next_offset = log.log_end_offset
         self._quorum.began_epoch(self._next_offset)
         self._pending.append(self._leader_change(elected))
-        self._controller.state.offset = self._next_offset
+        self._controller.skip_to(self._next_offset)
         self._next_offset += 1
         self._refusal = None
         bootstrap = (
@@ -182,7 +182,10 @@ class ControllerService:
             kraft=self._kraft,
             bytes_since_snapshot=loader.log_bytes,
         )
-        self._tell(ImageDelta.initial(self.image))
+        # Whoever cannot take the image over cannot work: unlike later, its error ends the start.
+        delta = ImageDelta.initial(self.image)
+        for listener in self._listeners:
+            listener(delta, self.image)
 
     async def stop(self) -> None:
         """Fence the broker, wait for what is under way, and resign. Later operations are refused."""

@@ -50,11 +50,7 @@ class MetadataLog:
         loader = Loader()
         ids = self.snapshots()
         if ids:
-            path = os.path.join(self.directory, ids[-1].file_name)
-            content = read_whole(path, SNAPSHOT_BYTES_MAX)
-            if not snapshot.is_finished(content):
-                raise MetadataLogError(f"{path} has no footer: it is not whole")
-            loader.load_snapshot(content, ids[-1])
+            _load_snapshot(loader, ids[-1], self._path(ids[-1].file_name))
         start, end = self.log.log_start_offset, self.log.log_end_offset
         covered = loader.image.offset + 1
         if start > covered:
@@ -80,6 +76,8 @@ class MetadataLog:
         path = os.path.join(self.root, snapshot.BOOTSTRAP_NAME)
         try:
             return snapshot.bootstrap_records(read_whole(path, BOOTSTRAP_BYTES_MAX))
+        except (MetadataLogError, ValueError) as error:
+            raise MetadataLogError(f"{path}: {error}") from error
         except FileNotFoundError:
             records = default_bootstrap()
             content = b"".join(snapshot.write(iter(records), KRaftState(), 0, now_ms, now_ms))
@@ -161,6 +159,16 @@ class MetadataLog:
         for name in os.listdir(self.directory):
             if name.endswith(".checkpoint" + PART_SUFFIX):
                 os.unlink(self._path(name))
+
+
+def _load_snapshot(loader: Loader, snapshot_id: SnapshotId, path: str) -> None:
+    try:
+        content = read_whole(path, SNAPSHOT_BYTES_MAX)
+        if not snapshot.is_finished(content):
+            raise MetadataLogError("it has no footer, so it is not whole")
+        loader.load_snapshot(content, snapshot_id)
+    except (MetadataLogError, ValueError) as error:
+        raise MetadataLogError(f"metadata snapshot {path}: {error}") from error
 
 
 def _sync(paths: list[str], directory: str | None) -> None:

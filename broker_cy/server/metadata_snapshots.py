@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from broker_cy.metadata import snapshot
@@ -64,10 +65,14 @@ class SnapshotKeeper:
                 self._timer = self._loop.call_later(interval_ms / 1000, self._begin)
 
     async def stop(self) -> None:
-        """Wait for the snapshot that is being written, if any, and begin no other."""
+        """Give up the snapshot that is being written, if any, and begin no other. Its left-overs go at the next
+        start.
+        """
         self._disarm()
         if self._task is not None:
-            await self._task
+            self._task.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._task
 
     def _disarm(self) -> None:
         if self._timer is not None:

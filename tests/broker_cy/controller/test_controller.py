@@ -125,6 +125,20 @@ def test_an_atomic_step_has_a_bound() -> None:
     assert cluster.replayed().offset == cluster.image.offset
 
 
+def test_a_step_that_does_not_fit_leaves_nothing() -> None:
+    """A bug in one operation would leave records in the state that no log has."""
+    cluster = Cluster.started()
+    cluster.accept(create("kept"))
+    good = VersionedRecord(messages.TopicRecord(name="half", topic_id=cluster.new_uuid()))
+    bad = VersionedRecord(messages.RemoveTopicRecord(topic_id=cluster.new_uuid()))
+    with pytest.raises(MetadataLogError):
+        cluster.accept(Records(good, bad))
+    assert cluster.controller.state.topics.by_name("half") is None
+    cluster.commit()
+    assert [topic.name for topic in cluster.image.topics] == ["kept"]
+    assert cluster.replayed().same_content(cluster.image)
+
+
 def test_restart_begins_a_new_leader_epoch_everywhere() -> None:
     """After a crash, consumers could not tell new records from lost ones at the same offsets (KIP-320)."""
     cluster = Cluster.started()

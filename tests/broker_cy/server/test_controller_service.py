@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -257,8 +258,61 @@ def test_damaged_snapshot(tmp_path: Path) -> None:
     metadata(tmp_path, "00000000000000000050-0000000001.checkpoint").write_bytes(b"")
 
     async def work() -> None:
-        with pytest.raises(MetadataLogError, match="has no footer"):
+        with pytest.raises(MetadataLogError, match="00000000000000000050-0000000001.checkpoint: it has no footer"):
             await MetadataBroker(tmp_path).__aenter__()
+
+    run(work)
+
+
+def test_damaged_bootstrap(tmp_path: Path) -> None:
+    """A directory that Kafka formatted would start with other features than it was formatted for."""
+    (tmp_path / "bootstrap.checkpoint").write_bytes(b"\x00" * 90)
+
+    async def work() -> None:
+        with pytest.raises(MetadataLogError, match=r"bootstrap\.checkpoint: no batch at byte 0"):
+            await MetadataBroker(tmp_path).__aenter__()
+
+    run(work)
+
+
+def test_torn_tail(tmp_path: Path) -> None:
+    """A crash while the metadata log is written would keep the broker from starting."""
+
+    async def work() -> None:
+        async with MetadataBroker(tmp_path) as broker:
+            await broker.controller.submit(create("a"))
+            size = metadata(tmp_path, "00000000000000000000.log").stat().st_size
+            await broker.controller.submit(create("b"))
+        with metadata(tmp_path, "00000000000000000000.log").open("r+b") as file:
+            file.truncate(size + 70)
+        async with MetadataBroker(tmp_path) as broker:
+            assert [topic.name for topic in broker.image.topics] == ["a"]
+            await broker.controller.submit(create("c"))
+        async with MetadataBroker(tmp_path) as broker:
+            assert sorted(topic.name for topic in broker.image.topics) == ["a", "c"]
+
+    run(work)
+
+
+def test_stop_while_a_snapshot_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With many partitions a stop would take as long as the snapshot that happens to be under way."""
+    turns = 0
+
+    def endless(*_: object) -> Iterator[bytes]:
+        nonlocal turns
+        while True:
+            turns += 1
+            yield b""
+
+    async def work() -> None:
+        monkeypatch.setattr(snapshot, "write", endless)
+        async with MetadataBroker(tmp_path, SMALL_SNAPSHOTS) as broker:
+            await broker.controller.submit(create("a", partitions=100))
+            await until(lambda: turns > 0)
+        monkeypatch.undo()
+        assert snapshots(tmp_path) == []
+        async with MetadataBroker(tmp_path) as broker:
+            assert len(broker.image.topics.by_name("a").partitions) == 100
 
     run(work)
 
