@@ -55,7 +55,7 @@ Failed = Callable[["Step", Now, ErrorCode], None]
 class Step:
     """Records to append and answers to give.
 
-    `atomic` records go into one batch: all of them are there after a crash, or none; only sweeps are not atomic. The
+    `atomic` records go into one batch: all of them are there after a crash, or none; only deletions are not atomic. The
     underscored fields are for the shard, which is told the outcome by `Shard.written` or `Shard.failed`.
     """
 

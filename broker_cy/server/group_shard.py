@@ -260,7 +260,7 @@ class GroupShard:
                 return
             self._timer.cancel()
         self._timer_ms = wake_ms
-        self._timer = self._loop.call_at(wake_ms / 1000, self._on_timer)
+        self._timer = self._loop.call_later(max(wake_ms - self.now().mono_ms, 0) / 1000, self._on_timer)
 
     def _on_timer(self) -> None:
         self._timer = None
