@@ -43,14 +43,15 @@ def read_whole(path: str, size_max_bytes: int) -> bytes:
     """Content of a small file, at most `size_max_bytes`; raises OSError, ValueError where it is larger."""
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        data = os.read(fd, size_max_bytes + 1)
-        while data and len(data) <= size_max_bytes:
-            more = os.read(fd, size_max_bytes + 1 - len(data))
+        size = os.fstat(fd).st_size
+        if size > size_max_bytes:
+            raise ValueError(f"{path} is larger than {size_max_bytes} bytes")
+        data = os.read(fd, size)
+        while len(data) < size:
+            more = os.read(fd, size - len(data))
             if not more:
                 break
             data += more
     finally:
         os.close(fd)
-    if len(data) > size_max_bytes:
-        raise ValueError(f"{path} is larger than {size_max_bytes} bytes")
     return data

@@ -25,6 +25,8 @@ class FlushJob:
     epochs_path: str = ""
     epochs: bytes = b""
     error: OSError | None = None
+    # A sync failed: what it was to bring to disk may be gone from the page cache, and a later sync would not tell.
+    sync_failed: bool = False
 
     def run(self, *, synced: bool = False) -> "FlushJob":
         """Write producer state and epochs, sync the files and the directory; with `synced` the caller syncs the whole
@@ -38,11 +40,18 @@ class FlushJob:
             write_atomically(self.epochs_path, self.epochs, sync=False)
             self.paths.append(self.epochs_path)
             if not synced:
-                for path in self.paths:
-                    disk.sync_file(path)
-                sync_directory(self.directory)
+                self._sync()
             if self.superseded_snapshot >= 0 and self.superseded_snapshot != self.end_offset:
                 snapshots.remove(self.directory, self.superseded_snapshot)
         except OSError as error:
             self.error = error
         return self
+
+    def _sync(self) -> None:
+        try:
+            for path in self.paths:
+                disk.sync_file(path)
+            sync_directory(self.directory)
+        except OSError:
+            self.sync_failed = True
+            raise

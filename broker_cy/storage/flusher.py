@@ -14,7 +14,7 @@ import os
 from collections.abc import Iterable
 
 from broker_cy.storage import disk, maintenance, offset_checkpoints
-from broker_cy.storage.checkpoints import TopicPartition
+from broker_cy.storage.checkpoints import RECOVERY_POINTS, TopicPartition
 from broker_cy.storage.data_directory import DataDirectory
 from broker_cy.storage.errors import StorageError
 from broker_cy.storage.flush_job import FlushJob
@@ -27,7 +27,7 @@ logger = logging.getLogger(__name__)
 
 # Bytes written since the last flush that start one. See the module's docstring for what it bounds.
 FLUSH_BYTES = 256 << 20
-# From this many files on, a stop syncs the file system instead of each file.
+# From this many files on, the file system is synced instead of each file.
 SYNC_FILES_MAX = 64
 
 Pending = list[tuple[Log, FlushJob]]
@@ -50,14 +50,14 @@ class Flusher:
         self.checkpoints = checkpoints
         self.totals = totals
         self.jobs = jobs
-        self.flush_bytes = flush_bytes
         self._running = False
         self._again = False
+        totals.flush_bytes = flush_bytes
+        totals.on_due = self._ask
 
-    @property
-    def is_due(self) -> bool:
-        """Whether so much was written since the last flush that one should start."""
-        return self.totals.unflushed_bytes >= self.flush_bytes and not self._running
+    def _ask(self) -> None:
+        """So much was written since the last flush that one should start, soon but not in the middle of an append."""
+        self.jobs.later(0, self.start)
 
     def start(self, logs: Iterable[Log] | None = None) -> None:
         """Bring `logs` (all by default) to disk in a worker; then their recovery points move and are checkpointed. At
@@ -67,7 +67,7 @@ class Flusher:
             self._again = True
             return
         pending: Pending = []
-        for log in list(self.logs.values()) if logs is None else logs:
+        for log in list(self.totals.dirty if logs is None else logs):
             try:
                 job = maintenance.begin_flush(log)
             except StorageError as error:
@@ -77,22 +77,19 @@ class Flusher:
                 pending.append((log, job))
         self._running = True
 
-        def work() -> None:
-            for _, job in pending:
-                job.run()
-
         def done(_: None, error: BaseException | None) -> None:
             self._running = False
+            self.totals.on_due = self._ask
             if error is not None:
                 logger.warning("flush failed: %s", error)
                 return
             self._complete(pending)
-            self.write_checkpoints()
+            self.write_checkpoints(RECOVERY_POINTS)
             if self._again:
                 self._again = False
                 self.start()
 
-        self.jobs.run(work, done)
+        self.jobs.run(lambda: self._sync(pending), done)
 
     @staticmethod
     def _complete(pending: Pending) -> set[str]:
@@ -134,6 +131,8 @@ class Flusher:
                 continue
             if job is not None:
                 pending.append((log, job))
+            elif log.sync_failed:
+                failed.add(os.path.dirname(log.directory))
         self._sync(pending)
         failed |= self._complete(pending)
         wanted = self.checkpoints.collect(offset_checkpoints.ALL, self.logs, self.offline)
@@ -171,3 +170,4 @@ class Flusher:
                 for log, job in pending:
                     if os.path.dirname(log.directory) == root:
                         job.error = error
+                        job.sync_failed = True

@@ -23,6 +23,7 @@ class Log:
     unflushed_bytes: int
     last_append_ms: int
     last_flush_ms: int
+    sync_failed: bool
     generation: int
     staged_batches: int
     def __init__(

@@ -174,7 +174,7 @@ cdef class Log:
             txn_index.append(active.directory, active.base_offset, active.pending_aborts)
         if error == 0:
             active.pending_aborts = None
-            self.totals.unflushed_bytes += active.staged_size - active.size
+            self.totals.written(self, self.unflushed_bytes == 0, active.staged_size - active.size)
             self.unflushed_bytes += active.staged_size - active.size
             active.size = active.staged_size
         return error

@@ -46,13 +46,14 @@ class LogFiles:
         self.log_sizes: dict[int, int] = {}
         self.index_sizes: dict[int, int] = {}
         self.time_index_sizes: dict[int, int] = {}
-        self.has_snapshots = False
+        self.snapshots: list[int] = []
         swaps = self._scan()
         if swaps:
             self._finish_swap(swaps)
             self.log_sizes.clear()
             self.index_sizes.clear()
             self.time_index_sizes.clear()
+            self.snapshots.clear()
             self._scan()
         for base in (self.index_sizes.keys() | self.time_index_sizes.keys()) - self.log_sizes.keys():
             logger.warning("%s has an index at offset %d and no log file for it: removed", directory, base)
@@ -78,7 +79,7 @@ class LogFiles:
                 if suffix in by_suffix:
                     by_suffix[suffix][int(stem)] = entry.stat().st_size
                 elif suffix == ".snapshot":
-                    self.has_snapshots = True
+                    self.snapshots.append(int(stem))
                 elif suffix.endswith(".swap"):
                     swaps.append(name)
                 elif suffix.endswith(".cleaned"):
@@ -176,11 +177,13 @@ def load_log(
         context.open_files,
         context.totals,
     )
-    if context.clean and not files.has_snapshots:
+    if log.recovery_point < end_offset:
+        context.totals.dirty.add(log)
+    if context.clean and not files.snapshots:
         # Kafka does not read a whole log for the state of producers that a clean stop left none of.
         log.producers.clear(end_offset)
     else:
-        maintenance.reload_producers(log, context.now_ms, context.producer_expiration_ms)
+        maintenance.reload_producers(log, context.now_ms, context.producer_expiration_ms, files.snapshots)
     return log
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import resource
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -32,6 +33,7 @@ from broker_cy.storage.segment import OpenFiles
 
 logger = logging.getLogger(__name__)
 
+OPEN_FILES_MIN = 16
 NO_TOPIC_ID = UUID(int=0)
 
 
@@ -60,11 +62,15 @@ class LogManager:
         self.offline: dict[TopicPartition, str] = {}
         self.checkpoints = OffsetCheckpoints([directory.path for directory in directories])
         self.clean = {directory.path: directory.clean_broker_epoch() is not None for directory in directories}
-        self.open_files = OpenFiles(settings.open_files_max)
+        # Half of what the process may open is left to connections.
+        allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        self.open_files = OpenFiles(min(settings.open_files_max, max(OPEN_FILES_MIN, allowed // 2)))
         self.totals = LogTotals()
         self.flusher = Flusher(
             self.logs, self.offline, self.checkpoints, self.totals, jobs, flush_bytes=settings.flush_bytes
         )
+        # How many partitions each data directory holds: a new one goes where the fewest are.
+        self._held = {directory.path: 0 for directory in directories}
         self._last_checkpoint_ms = -1
         self._last_retention_ms = -1
         self._last_expiry_ms = -1
@@ -155,7 +161,9 @@ class LogManager:
         except (StorageError, OSError, ValueError) as error:
             logger.error("partition %s-%d is offline: %s", key[0], key[1], error)
             self.offline[key] = str(error)
+            self._held[os.path.dirname(path)] += 1
             return
+        self._held[os.path.dirname(path)] += 1
         self.logs[key] = log
         if topic_id is not None:
             self.topic_ids[key] = topic_id
@@ -169,11 +177,7 @@ class LogManager:
         key = (topic, partition)
         if key in self.logs or key in self.offline:
             raise ValueError(f"partition {topic}-{partition} exists")
-        held = dict.fromkeys(self.directories, 0)
-        for log in self.logs.values():
-            root = os.path.dirname(log.directory)
-            held[root] = held.get(root, 0) + 1
-        root = min(self.directories, key=lambda path: held[path])
+        root = min(self._held, key=self._held.__getitem__)
         try:
             log = Log.create(
                 f"{root}/{topic}-{partition}", topic, partition, config, now_ms, self.open_files, self.totals
@@ -181,6 +185,7 @@ class LogManager:
             write_topic_id(log.directory, topic_id)
         except OSError as error:
             raise StorageError(f"cannot create {root}/{topic}-{partition}: {error.strerror}") from error
+        self._held[root] += 1
         self.logs[key] = log
         self.topic_ids[key] = topic_id
         return log
@@ -217,6 +222,7 @@ class LogManager:
         """Rename a partition's directory to `<name>.<uuid>-<mark>`; with a delay of at least 0 remove it after that."""
         if not os.path.isdir(path):
             return
+        self._held[os.path.dirname(path)] -= 1
         # One name per life of the partition; a second deletion of the same one finds the name free or in removal.
         unique = uuid5(topic_id, path).hex
         # Kafka keeps such names below 255 bytes by cutting the topic.
@@ -301,7 +307,7 @@ class LogManager:
 
     def tick(self, now_ms: int, high_watermark_of: Callable[[str, int], int]) -> None:
         """What is due: flush, checkpoints, producer expiry, retention. Cheap when nothing is; to be called about once a
-        second, and whenever `flusher.is_due`.
+        second.
         """
         settings = self.settings
         if self._last_checkpoint_ms < 0:
@@ -311,12 +317,9 @@ class LogManager:
             for key in self.logs:
                 self.high_watermarks[key] = high_watermark_of(*key)
             self.flusher.start()
-        elif self.flusher.is_due:
-            self.flusher.start()
-        else:
-            due = [log for log in self.logs.values() if log.needs_flush(now_ms)]
-            if due:
-                self.flusher.start(due)
+            self.flusher.write_checkpoints(checkpoints.LOG_START_OFFSETS, checkpoints.HIGH_WATERMARKS)
+        elif due := [log for log in self.totals.dirty if log.needs_flush(now_ms)]:
+            self.flusher.start(due)
         if now_ms - self._last_expiry_ms >= settings.producer_id_expiration_check_interval_ms:
             self._last_expiry_ms = now_ms
             for log in self.logs.values():

@@ -1,3 +1,6 @@
+from collections.abc import Callable
+
+from broker_cy.storage.log import Log
 from broker_cy.storage.segment import Segment
 
 class LogSlice:
@@ -10,3 +13,6 @@ class LogSlice:
 
 class LogTotals:
     unflushed_bytes: int
+    flush_bytes: int
+    on_due: Callable[[], None] | None
+    dirty: set[Log]

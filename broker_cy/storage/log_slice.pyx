@@ -27,3 +27,18 @@ cdef class LogSlice:
 
 cdef class LogTotals:
     """Counters that all logs of a broker share."""
+
+    def __cinit__(self):
+        self.flush_bytes = 0x7FFFFFFFFFFFFFFF
+        self.dirty = set()
+
+    cdef int written(self, object log, bint first, int64_t size) except -1:
+        """Count `size` bytes that `log` has written; `first` where it had nothing to flush before."""
+        if first:
+            self.dirty.add(log)
+        self.unflushed_bytes += size
+        if self.unflushed_bytes >= self.flush_bytes and self.on_due is not None:
+            ask = self.on_due
+            self.on_due = None
+            ask()
+        return 0

@@ -33,12 +33,15 @@ cdef int refuse_staged(Log log) except -1:
 # --- producer state
 
 
-def reload_producers(Log log not None, int64_t now_ms, int64_t expiration_ms):
+def reload_producers(Log log not None, int64_t now_ms, int64_t expiration_ms, snapshot_offsets=None):
     """Producer state at the log end offset: the newest usable snapshot, and the batches after it. Snapshots that are damaged or
-    lie outside of the log are removed. Raises OSError, StorageError."""
+    lie outside of the log are removed. `snapshot_offsets` is what the directory has, where that is known. Raises OSError,
+    StorageError."""
     cdef Segment segment
     log.producers.clear(log.log_start_offset)
-    for offset in sorted(snapshots.offsets(log.directory), reverse=True):
+    if snapshot_offsets is None:
+        snapshot_offsets = snapshots.offsets(log.directory)
+    for offset in sorted(snapshot_offsets, reverse=True):
         if offset > log.written_end_offset:
             snapshots.remove(log.directory, offset)
             continue
@@ -52,8 +55,9 @@ def reload_producers(Log log not None, int64_t now_ms, int64_t expiration_ms):
         except (WireError, ValueError) as error:
             logger.warning("%s is no producer state (%s): removed", snapshots.path_of(log.directory, offset), error)
             snapshots.remove(log.directory, offset)
-    for segment in log.segments[log.segment_number(log.producers.end_offset):]:
-        recovery.replay_producers(segment, log.producers)
+    if log.producers.end_offset < log.written_end_offset:
+        for segment in log.segments[log.segment_number(log.producers.end_offset):]:
+            recovery.replay_producers(segment, log.producers)
     log.producers.end_offset = log.written_end_offset
     log.producers.commit()
 
@@ -236,6 +240,12 @@ def begin_flush(Log log not None):
     there already. Raises StorageError where the indexes cannot be written."""
     cdef Segment segment
     if log.recovery_point >= log.written_end_offset or log.offline is not None:
+        log.totals.dirty.discard(log)
+        return None
+    if log.sync_failed:
+        # The recovery point stays for good: the next start checks everything that the failed sync may have lost.
+        drop_unflushed(log, log.unflushed_bytes)
+        log.totals.dirty.discard(log)
         return None
     job = FlushJob(log.directory, log.written_end_offset, log.generation, log.unflushed_bytes)
     bases = set()
@@ -262,12 +272,16 @@ def begin_flush(Log log not None):
 def complete_flush(Log log not None, job):
     """Take the result of a FlushJob that has run: the recovery point moves. Raises StorageError where it failed."""
     if job.error is not None:
+        if job.sync_failed:
+            log.sync_failed = True
         raise StorageError(f"cannot flush {log.directory}: {job.error.strerror}") from job.error
     if job.generation != log.generation:
         return
     drop_unflushed(log, job.unflushed_bytes)
     if log.recovery_point < job.end_offset:
         log.recovery_point = job.end_offset
+    if log.recovery_point == log.written_end_offset:
+        log.totals.dirty.discard(log)
     log.last_flush_ms = log.last_append_ms
     log.flushed_snapshot = job.end_offset
 
@@ -287,6 +301,7 @@ def mark_closed(Log log not None):
     for segment in log.segments:
         segment.close()
     drop_unflushed(log, log.unflushed_bytes)
+    log.totals.dirty.discard(log)
 
 
 def complete_active(Log log not None):
@@ -309,3 +324,4 @@ def close(Log log not None):
     for segment in log.segments:
         segment.close()
     log.offline = "closed"
+    log.totals.dirty.discard(log)

@@ -258,7 +258,6 @@ cdef class Segment:
 
     def complete(self):
         """Nothing more will be appended: add the last time index entry, as Kafka does, and write the indexes; raises OSError."""
-        self.ensure_timestamps()
         if self.max_timestamp >= 0:
             self.times.maybe_append(self.max_timestamp, self.max_timestamp_offset)
         self.offsets.write()
