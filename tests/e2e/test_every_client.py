@@ -1,0 +1,44 @@
+"""The main job on real input: what one client puts in, every other takes out, byte for byte, with every codec."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from tests.support import corpus
+from tests.support.broker import Target
+from tests.support.clients import CLIENTS, CODECS
+from tests.support.topics import create_topic
+
+# Pure Python and JavaScript clients spend milliseconds of CPU on a thousand records; C clients get the whole file.
+SLICE_RECORDS = 2_000
+
+
+@pytest.mark.parametrize(("producer", "codec"), list(itertools.product(CLIENTS, CODECS)))
+def test_every_client_reads_what_each_client_wrote(broker: Target, topic: str, producer: str, codec: str) -> None:
+    """A user who mixes clients gets other records out than went in."""
+    pairs = corpus.head(SLICE_RECORDS)
+    create_topic(broker.bootstrap, topic)
+    CLIENTS[producer].produce(broker.bootstrap, topic, pairs, codec)
+    expected = corpus.digest(pairs)
+    digests = {
+        name: corpus.digest(client.consume(broker.bootstrap, topic, len(pairs))) for name, client in CLIENTS.items()
+    }
+    assert digests == dict.fromkeys(CLIENTS, expected)
+
+
+@pytest.mark.parametrize(
+    ("producer", "codec"), list(itertools.product([name for name in CLIENTS if CLIENTS[name].fast], CODECS))
+)
+def test_the_whole_file_through_the_fast_clients(broker: Target, topic: str, producer: str, codec: str) -> None:
+    """A topic of more than a few fetches comes out changed, out of order, or with holes."""
+    pairs = corpus.paragraphs()
+    create_topic(broker.bootstrap, topic)
+    CLIENTS[producer].produce(broker.bootstrap, topic, pairs, codec)
+    expected = corpus.digest(pairs)
+    fast = {name: client for name, client in CLIENTS.items() if client.fast}
+    digests = {
+        name: corpus.digest(client.consume(broker.bootstrap, topic, len(pairs))) for name, client in fast.items()
+    }
+    assert digests == dict.fromkeys(fast, expected)
