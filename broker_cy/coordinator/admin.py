@@ -96,8 +96,8 @@ def list_groups(
 def delete_groups(shard: Shard, step: Step, group_ids: Iterable[str], token: Token) -> None:
     """Delete groups without members, with their offsets. Each is answered for itself.
 
-    The records of a group with many offsets fill more than one batch; its own tombstone comes last, so that what a crash
-    leaves can be deleted again.
+    The records of a group with many offsets fill more than one batch; its own tombstone comes last, so that what a
+    crash leaves can be deleted again.
     """
     step.atomic = False
     codes: dict[str, ErrorCode] = {}

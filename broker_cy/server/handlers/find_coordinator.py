@@ -28,7 +28,7 @@ class Found(NamedTuple):
     """Where the coordinator is; node -1 with a code other than NONE."""
 
     code: ErrorCode
-    message: str | None = None
+    message: str = ""
     node_id: int = -1
     host: str = ""
     port: int = -1
@@ -59,7 +59,11 @@ async def find_coordinator(
         )
     one = await _find(ctx, request.key_type, request.key)
     return messages.FindCoordinatorResponse(
-        error_code=one.code, error_message=one.message, node_id=one.node_id, host=one.host, port=one.port
+        error_code=one.code,
+        error_message=one.message or ErrorCode.NONE.name,
+        node_id=one.node_id,
+        host=one.host,
+        port=one.port,
     )
 
 
@@ -89,4 +93,4 @@ def _leader(ctx: RequestContext, index: int) -> Found:
     endpoint = broker.listeners.get(ctx.listener) if broker is not None and not broker.fenced else None
     if broker is None or endpoint is None:
         return Found(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the partition of the coordinator has no leader")
-    return Found(ErrorCode.NONE, None, broker.broker_id, endpoint.host, endpoint.port)
+    return Found(ErrorCode.NONE, "", broker.broker_id, endpoint.host, endpoint.port)
