@@ -15,6 +15,7 @@ from broker_cy.controller.create_topics import CreateTopics
 from broker_cy.controller.topic_ops import DeleteTopics, TopicChoice
 from broker_cy.core import uuid as uuids
 from broker_cy.core.errors import ErrorCode, KafkaError
+from broker_cy.metadata import snapshot
 from broker_cy.metadata.records import MetadataLogError
 from broker_cy.metadata.snapshot import SnapshotId
 from broker_cy.quorum.election_state import QuorumError
