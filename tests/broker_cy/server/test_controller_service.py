@@ -306,8 +306,8 @@ def test_stop_while_a_snapshot_is_written(tmp_path: Path, monkeypatch: pytest.Mo
             yield b""
 
     async def work() -> None:
-        monkeypatch.setattr(snapshot, "write", endless)
         async with MetadataBroker(tmp_path, SMALL_SNAPSHOTS) as broker:
+            monkeypatch.setattr(snapshot, "write", endless)
             await broker.controller.submit(create("a", partitions=100))
             await until(lambda: turns > 0)
         monkeypatch.undo()
