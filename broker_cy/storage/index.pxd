@@ -3,7 +3,7 @@
 #   .timeindex  timestamp i64, relative offset i32
 # New entries wait in memory (`pending`) and go to the file with the log's own write once enough have come together, on roll, on
 # close and when the recovery point moves. A crash loses at most entries past the recovery point, which recovery makes again.
-# No descriptor is held: a lookup opens the file, reads by bisection, and closes it.
+# An offset index keeps a descriptor for lookups, which its segment closes together with its own; the others hold none.
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
 cdef enum:
@@ -20,8 +20,14 @@ cdef class IndexFile:
     cdef uint8_t* pending
     cdef int64_t pending_count
     cdef int64_t pending_capacity
+    cdef int read_fd                        # -1 while closed
+    cdef int64_t last_key                   # of the last entry in the file; -1 until it is known
 
     cdef int load(self) except -1
+    cdef int reader(self) except -1
+    cdef int close_reader(self) noexcept
+    cdef int read_block(self, uint8_t* block, int64_t first, int64_t count) except -1
+    cdef int64_t search_file(self, int64_t key, uint8_t* out) except -2
     cdef int64_t count(self) except -1
     cdef uint8_t* push(self) except NULL
     cdef int flush(self) except -1

@@ -10,6 +10,9 @@ from broker_cy.core.cursor cimport load_u32, load_u64
 from broker_cy.core.writer cimport store_u32, store_u64
 from broker_cy.storage.disk cimport pread_all, pwrite_all
 
+cdef extern from "<unistd.h>" nogil:
+    int c_close "close"(int fd)
+
 cdef enum:
     # Entries read in one go at the end of a bisection.
     SEARCH_BLOCK_ENTRIES = 32
@@ -50,9 +53,12 @@ cdef class IndexFile:
         self.base_offset = base_offset
         self.written = -1 if exists else 0
         self.entry_bytes = OFFSET_ENTRY_BYTES
+        self.read_fd = -1
+        self.last_key = -1
 
     def __dealloc__(self):
         free(self.pending)
+        self.close_reader()
 
     @property
     def path(self):
@@ -155,6 +161,7 @@ cdef class IndexFile:
         if error == 0:
             self.written += self.pending_count
             self.pending_count = 0
+            self.last_key = -1
         return error
 
     cdef int truncate_entries(self, int64_t count) except -1:
@@ -166,6 +173,7 @@ cdef class IndexFile:
             return 0
         self.pending_count = 0
         self.written = count
+        self.last_key = -1
         self.trim()
         return 0
 
@@ -205,43 +213,75 @@ cdef class IndexFile:
             raise OSError(error, os.strerror(error), self.path)
         return 0
 
+    cdef int reader(self) except -1:
+        """A descriptor to read the file by; stays open until close_reader."""
+        if self.read_fd < 0:
+            self.read_fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+        return self.read_fd
+
+    cdef int close_reader(self) noexcept:
+        if self.read_fd >= 0:
+            c_close(self.read_fd)
+            self.read_fd = -1
+        return 0
+
     cdef int64_t search(self, int64_t key, uint8_t* out) except -2:
         """Number of the last entry whose key is <= `key`, copied to `out`; -1 where there is none."""
-        cdef uint8_t block[SEARCH_BLOCK_BYTES]
-        cdef Py_ssize_t got = 0
-        cdef int64_t low, high, middle, first
-        cdef int fd, error
+        cdef int64_t at
         if self.count() == 0:
             return -1
         if self.pending_count > 0 and self.key_of(self.pending) <= key:
-            low = self.bisect(self.pending, self.pending_count, key)
-            memcpy(out, self.pending + low * self.entry_bytes, self.entry_bytes)
-            return self.written + low
+            at = self.bisect(self.pending, self.pending_count, key)
+            memcpy(out, self.pending + at * self.entry_bytes, self.entry_bytes)
+            return self.written + at
         if self.written == 0:
             return -1
-        low = 0                     # the answer, if there is one, is in [low, high)
-        high = self.written
-        fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            while high - low > SEARCH_BLOCK_ENTRIES:
-                middle = (low + high) // 2
-                error = pread_all(fd, block, self.entry_bytes, middle * self.entry_bytes, &got)
-                if error != 0 or got < self.entry_bytes:
-                    raise OSError(error or 5, "cannot read index", self.path)
-                if self.key_of(block) <= key:
-                    low = middle
-                else:
-                    high = middle
-            error = pread_all(fd, block, (high - low) * self.entry_bytes, low * self.entry_bytes, &got)
-            if error != 0 or got < (high - low) * self.entry_bytes:
-                raise OSError(error or 5, "cannot read index", self.path)
-        finally:
-            os.close(fd)
-        first = self.bisect(block, high - low, key)
-        if first < 0:
+        return self.search_file(key, out)
+
+    cdef int read_block(self, uint8_t* block, int64_t first, int64_t count) except -1:
+        cdef Py_ssize_t got = 0
+        cdef int error = pread_all(self.reader(), block, count * self.entry_bytes, first * self.entry_bytes, &got)
+        if error != 0 or got < count * self.entry_bytes:
+            raise OSError(error or 5, "cannot read index", self.path)
+        return 0
+
+    cdef int64_t search_file(self, int64_t key, uint8_t* out) except -2:
+        """search, among the entries of the file. Keys grow about evenly: a first block is read where the key would be then, and
+        is mostly the right one; else bisection goes on from what it told."""
+        cdef uint8_t block[SEARCH_BLOCK_BYTES]
+        cdef int64_t low = 0, high = self.written       # the answer, if there is one, is in [low, high)
+        cdef int64_t middle, at
+        if high > SEARCH_BLOCK_ENTRIES:
+            if self.last_key < 0:
+                self.read_block(block, high - 1, 1)
+                self.last_key = self.key_of(block)
+            at = <int64_t>(<double>key / (self.last_key + 1.0) * high) - SEARCH_BLOCK_ENTRIES // 2
+            at = max(0, min(at, high - SEARCH_BLOCK_ENTRIES))
+            self.read_block(block, at, SEARCH_BLOCK_ENTRIES)
+            if self.key_of(block) > key:
+                high = at
+            elif at + SEARCH_BLOCK_ENTRIES < high and self.key_of(
+                block + (SEARCH_BLOCK_ENTRIES - 1) * self.entry_bytes
+            ) <= key:
+                low = at + SEARCH_BLOCK_ENTRIES - 1
+            else:
+                low = at
+                high = at + SEARCH_BLOCK_ENTRIES
+        while high - low > SEARCH_BLOCK_ENTRIES:
+            middle = (low + high) // 2
+            self.read_block(block, middle, 1)
+            if self.key_of(block) <= key:
+                low = middle
+            else:
+                high = middle
+        if high <= low:
             return -1
-        memcpy(out, block + first * self.entry_bytes, self.entry_bytes)
-        return low + first
+        self.read_block(block, low, high - low)
+        at = self.bisect(block, high - low, key)
+        if at < 0:
+            return -1
+        memcpy(out, block + at * self.entry_bytes, self.entry_bytes)
+        return low + at
 
     cdef int64_t bisect(self, const uint8_t* entries, int64_t count, int64_t key) noexcept:
         """Last of `count` entries with a key <= `key`; -1 where there is none."""
@@ -351,6 +391,14 @@ cdef class TimeIndex(IndexFile):
         self.last_timestamp = timestamp
         self.last_offset = offset
         return 0
+
+    cdef int64_t search_file(self, int64_t key, uint8_t* out) except -2:
+        cdef int64_t number
+        try:
+            number = IndexFile.search_file(self, key, out)
+        finally:
+            self.close_reader()
+        return number
 
     cdef int64_t lookup(self, int64_t timestamp, int64_t* entry_timestamp) except -1:
         cdef uint8_t entry[TIME_ENTRY_BYTES]

@@ -62,9 +62,9 @@ class LogManager:
         self.offline: dict[TopicPartition, str] = {}
         self.checkpoints = OffsetCheckpoints([directory.path for directory in directories])
         self.clean = {directory.path: directory.clean_broker_epoch() is not None for directory in directories}
-        # Half of what the process may open is left to connections.
+        # A segment takes two descriptors; half of what the process may open is left to connections.
         allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-        self.open_files = OpenFiles(min(settings.open_files_max, max(OPEN_FILES_MIN, allowed // 2)))
+        self.open_files = OpenFiles(min(settings.open_files_max, max(OPEN_FILES_MIN, allowed // 4)))
         self.totals = LogTotals()
         self.flusher = Flusher(
             self.logs, self.offline, self.checkpoints, self.totals, jobs, flush_bytes=settings.flush_bytes

@@ -25,7 +25,7 @@ cdef enum:
 
 
 cdef class OpenFiles:
-    """Holds at most `limit` segment descriptors open (more only while more than that are in use by slices)."""
+    """Holds at most `limit` segments open, with up to two descriptors each (more only while more than that are in use by slices)."""
 
     def __cinit__(self, Py_ssize_t limit=512):
         if limit < 1:
@@ -151,6 +151,7 @@ cdef class Segment:
     cdef int close_fd(self) except -1:
         cdef int fd = self.fd
         cdef Py_ssize_t at
+        self.offsets.close_reader()
         if fd < 0:
             return 0
         self.fd = -1
@@ -177,7 +178,10 @@ cdef class Segment:
         that is not the batch the index says."""
         cdef BatchHeader header
         cdef int64_t entry_offset = 0, found = 0
-        cdef int64_t position = self.offsets.lookup(offset, &entry_offset)
+        cdef int64_t position
+        # Open first: the descriptor of the index is closed together with this one.
+        self.descriptor()
+        position = self.offsets.lookup(offset, &entry_offset)
         if position == 0:
             return 0
         if position >= self.size or entry_offset < self.base_offset:
@@ -191,7 +195,7 @@ cdef class Segment:
     cdef int64_t checked_start(self, int64_t offset) except -1:
         try:
             return self.start_position(offset)
-        except CorruptSegment as error:
+        except (CorruptSegment, OSError) as error:
             logger.warning("%s; the index is made again", error)
         # Reads the headers of the whole segment, on the loop: rare, and bounded by segment.bytes.
         from broker_cy.storage import recovery

@@ -100,7 +100,6 @@ def test_damaged_checkpoints_cost_time_and_not_data(filled):
 
 def test_lost_segments_let_the_log_begin_anew(filled):
     """Segment files that were lost leave a partition that never accepts a record again."""
-    manager, _ = reopen(filled)
     (filled / "log-start-offset-checkpoint").write_text("0\n1\nt 0 250\n")
     for path in (filled / "t-0").glob("*.log"):
         path.unlink()
@@ -152,7 +151,7 @@ def test_partitions_that_are_not_in_use_are_left_alone(filled):
 def test_a_partition_in_two_directories_is_refused(filled, tmp_path):
     """Half of a partition's records are served, depending on the order of directories."""
     shutil.copytree(filled / "t-0", tmp_path / "other" / "t-0")
-    with pytest.raises(DataDirectoryError, match="t-0 is in .* and in another data directory"):
+    with pytest.raises(DataDirectoryError, match=r"t-0 is in .* and in another data directory"):
         open_manager(filled, tmp_path / "other")
 
 
@@ -235,6 +234,6 @@ def test_reading_damage_takes_the_partition_offline(filled):
     with pytest.raises(Exception, match="is corrupt at byte 1210"):
         log.read_slice(20)
     assert log.offline is not None
-    with pytest.raises(Exception, match="is offline: .* is corrupt at byte 1210"):
+    with pytest.raises(Exception, match=r"is offline: .* is corrupt at byte 1210"):
         log.append(batch(300), 0)
     manager.crash()

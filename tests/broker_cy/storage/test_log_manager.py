@@ -339,3 +339,22 @@ def test_partitions_spread_over_data_directories(tmp_path):
     again = open_manager(tmp_path / "a", tmp_path / "b")
     assert [again.logs["t", partition].log_end_offset for partition in range(4)] == [2, 4, 6, 8]
     again.crash()
+
+
+def test_an_index_that_vanishes_while_it_is_used_is_made_again(tmp_path):
+    """Someone removes index files of a running broker: consumers get errors until it is restarted."""
+    manager = open_manager(tmp_path, config=SMALL)
+    log = manager.create("t", 0, TOPIC_ID, SMALL, 0)
+    fill(log, 150)
+    data = contents(log)
+    for segment in log.segments[:-1]:
+        os.unlink(segment.offsets.path)
+    manager.crash()
+    manager = open_manager(tmp_path, config=SMALL)
+    log = manager.logs["t", 0]
+    for segment in log.segments[:-1]:
+        assert len(segment.offsets) > 0
+        os.unlink(segment.offsets.path)
+    assert contents(log) == data
+    assert all(os.path.getsize(segment.offsets.path) for segment in log.segments[:-1])
+    manager.crash()
