@@ -20,10 +20,6 @@ if TYPE_CHECKING:
 # From this version of DescribeGroups on, a group that is not there is an error and not just dead.
 VERSION_GROUP_ID_NOT_FOUND = 6
 
-DescribedGroup = messages.DescribeGroupsResponse.DescribedGroup
-ListedGroup = messages.ListGroupsResponse.ListedGroup
-DeletedGroup = messages.DeleteGroupsResponse.DeletableGroupResult
-
 
 def describe(shard: Shard, group_id: str, version: int) -> messages.DescribeGroupsResponse.DescribedGroup:
     group = shard.groups.get(group_id)
@@ -32,8 +28,8 @@ def describe(shard: Shard, group_id: str, version: int) -> messages.DescribeGrou
         if shard.other_groups.get(group_id) is not None:
             reason = f"Group {group_id} is not a classic group."
         if version < VERSION_GROUP_ID_NOT_FOUND:
-            return DescribedGroup(group_id=group_id, group_state=GroupState.DEAD.value)
-        return DescribedGroup(
+            return messages.DescribeGroupsResponse.DescribedGroup(group_id=group_id, group_state=GroupState.DEAD.value)
+        return messages.DescribeGroupsResponse.DescribedGroup(
             group_id=group_id,
             group_state=GroupState.DEAD.value,
             error_code=ErrorCode.GROUP_ID_NOT_FOUND,
@@ -41,7 +37,7 @@ def describe(shard: Shard, group_id: str, version: int) -> messages.DescribeGrou
         )
     # Until everybody has the assignment of one generation, there is no protocol that all members speak.
     protocol = group.protocol_name if group.state is GroupState.STABLE else None
-    return DescribedGroup(
+    return messages.DescribeGroupsResponse.DescribedGroup(
         group_id=group_id,
         group_state=group.state.value,
         protocol_type=group.protocol_type or "",
@@ -68,7 +64,7 @@ def list_groups(
     wanted_states = {state.strip().lower() for state in states}
     wanted_types = {group_type.lower() for group_type in types}
     listed = [
-        ListedGroup(
+        messages.ListGroupsResponse.ListedGroup(
             group_id=group.group_id,
             protocol_type=group.protocol_type or "",
             group_state=group.state.value,
@@ -77,7 +73,7 @@ def list_groups(
         for group in shard.groups.values()
     ]
     listed += [
-        ListedGroup(
+        messages.ListGroupsResponse.ListedGroup(
             group_id=other.group_id,
             protocol_type=other.protocol_type,
             group_state=other.state(),
@@ -117,7 +113,10 @@ def delete_groups(shard: Shard, step: Step, group_ids: Iterable[str], token: Tok
 
 def _response(codes: dict[str, ErrorCode]) -> messages.DeleteGroupsResponse:
     return messages.DeleteGroupsResponse(
-        results=[DeletedGroup(group_id=group_id, error_code=code) for group_id, code in codes.items()]
+        results=[
+            messages.DeleteGroupsResponse.DeletableGroupResult(group_id=group_id, error_code=code)
+            for group_id, code in codes.items()
+        ]
     )
 
 

@@ -15,10 +15,6 @@ if TYPE_CHECKING:
 
 NO_OFFSET = -1
 
-Group = messages.OffsetFetchResponse.OffsetFetchResponseGroup
-Topic = messages.OffsetFetchResponse.OffsetFetchResponseTopics
-Partition = messages.OffsetFetchResponse.OffsetFetchResponsePartitions
-
 
 def fetch_offsets(
     shard: Shard, request: messages.OffsetFetchRequest.OffsetFetchRequestGroup, *, require_stable: bool
@@ -30,10 +26,10 @@ def fetch_offsets(
     try:
         is_visible = _is_visible(shard, request)
     except KafkaError as error:
-        return Group(group_id=request.group_id, error_code=error.code)
+        return messages.OffsetFetchResponse.OffsetFetchResponseGroup(group_id=request.group_id, error_code=error.code)
     if request.topics is None:
         topics = _all_topics(shard, request.group_id, require_stable) if is_visible else []
-        return Group(group_id=request.group_id, topics=topics)
+        return messages.OffsetFetchResponse.OffsetFetchResponseGroup(group_id=request.group_id, topics=topics)
     offsets = shard.offsets.topics(request.group_id) if is_visible else {}
     results = []
     for topic in request.topics:
@@ -46,15 +42,19 @@ def fetch_offsets(
                 # Committed in a topic of the same name that was deleted since.
                 offset = None
             partitions.append(_partition(shard, request.group_id, topic.name, index, offset, require_stable))
-        results.append(Topic(name=topic.name, topic_id=topic.topic_id, partitions=partitions))
-    return Group(group_id=request.group_id, topics=results)
+        results.append(
+            messages.OffsetFetchResponse.OffsetFetchResponseTopics(
+                name=topic.name, topic_id=topic.topic_id, partitions=partitions
+            )
+        )
+    return messages.OffsetFetchResponse.OffsetFetchResponseGroup(group_id=request.group_id, topics=results)
 
 
 def _all_topics(
     shard: Shard, group_id: str, require_stable: bool
 ) -> list[messages.OffsetFetchResponse.OffsetFetchResponseTopics]:
     return [
-        Topic(
+        messages.OffsetFetchResponse.OffsetFetchResponseTopics(
             name=name,
             topic_id=ZERO,
             partitions=[
@@ -69,7 +69,7 @@ def _partition(
     shard: Shard, group_id: str, topic: str, index: int, offset: CommittedOffset | None, require_stable: bool
 ) -> messages.OffsetFetchResponse.OffsetFetchResponsePartitions:
     if require_stable and shard.offsets.is_pending(group_id, topic, index):
-        return Partition(
+        return messages.OffsetFetchResponse.OffsetFetchResponsePartitions(
             partition_index=index,
             committed_offset=NO_OFFSET,
             committed_leader_epoch=-1,
@@ -77,8 +77,10 @@ def _partition(
             error_code=ErrorCode.UNSTABLE_OFFSET_COMMIT,
         )
     if offset is None:
-        return Partition(partition_index=index, committed_offset=NO_OFFSET, committed_leader_epoch=-1, metadata="")
-    return Partition(
+        return messages.OffsetFetchResponse.OffsetFetchResponsePartitions(
+            partition_index=index, committed_offset=NO_OFFSET, committed_leader_epoch=-1, metadata=""
+        )
+    return messages.OffsetFetchResponse.OffsetFetchResponsePartitions(
         partition_index=index,
         committed_offset=offset.committed_offset,
         committed_leader_epoch=offset.leader_epoch,

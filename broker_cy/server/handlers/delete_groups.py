@@ -13,8 +13,6 @@ from broker_cy.server.registry import RequestContext, handler
 from broker_cy.wire import messages
 from broker_cy.wire.frame import ApiKey
 
-Result = messages.DeleteGroupsResponse.DeletableGroupResult
-
 
 @handler(ApiKey.DELETE_GROUPS, versions=(0, 2), omissions="Share groups are not deleted: they get UNSUPPORTED_VERSION.")
 async def delete_groups(ctx: RequestContext, request: messages.DeleteGroupsRequest) -> messages.DeleteGroupsResponse:
@@ -24,7 +22,7 @@ async def delete_groups(ctx: RequestContext, request: messages.DeleteGroupsReque
         try:
             by_shard.setdefault(ctx.broker.groups.shard_for(group_id), []).append(group_id)
         except KafkaError as error:
-            results.append(Result(group_id=group_id, error_code=error.code))
+            results.append(messages.DeleteGroupsResponse.DeletableGroupResult(group_id=group_id, error_code=error.code))
     for answer in await asyncio.gather(*(_delete(shard, group_ids) for shard, group_ids in by_shard.items())):
         results += answer.results
     return messages.DeleteGroupsResponse(results=results)

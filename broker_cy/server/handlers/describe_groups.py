@@ -14,8 +14,6 @@ from broker_cy.wire.frame import ApiKey
 
 VERSION_AUTHORIZED_OPERATIONS = 3
 
-Group = messages.DescribeGroupsResponse.DescribedGroup
-
 
 @handler(ApiKey.DESCRIBE_GROUPS, versions=(0, 6))
 def describe_groups(ctx: RequestContext, request: messages.DescribeGroupsRequest) -> messages.DescribeGroupsResponse:
@@ -24,7 +22,7 @@ def describe_groups(ctx: RequestContext, request: messages.DescribeGroupsRequest
         try:
             group = ctx.broker.groups.shard_for(group_id).shard.describe(group_id, ctx.version)
         except KafkaError as error:
-            group = Group(group_id=group_id, error_code=error.code)
+            group = messages.DescribeGroupsResponse.DescribedGroup(group_id=group_id, error_code=error.code)
         if (
             ctx.version >= VERSION_AUTHORIZED_OPERATIONS
             and request.include_authorized_operations

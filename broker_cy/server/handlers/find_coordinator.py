@@ -21,8 +21,6 @@ SHARE = 2
 VERSION_KEYS = 4
 VERSION_SHARE = 6
 
-Coordinator = messages.FindCoordinatorResponse.Coordinator
-
 
 class Found(NamedTuple):
     """Where the coordinator is; node -1 with a code other than NONE."""
@@ -46,7 +44,7 @@ async def find_coordinator(
         found = [(key, await _find(ctx, request.key_type, key)) for key in request.coordinator_keys]
         return messages.FindCoordinatorResponse(
             coordinators=[
-                Coordinator(
+                messages.FindCoordinatorResponse.Coordinator(
                     key=key,
                     node_id=one.node_id,
                     host=one.host,

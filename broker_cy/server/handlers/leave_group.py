@@ -9,14 +9,16 @@ from broker_cy.wire.frame import ApiKey
 
 VERSION_MEMBERS = 3
 
-Identity = messages.LeaveGroupRequest.MemberIdentity
-
 
 @handler(ApiKey.LEAVE_GROUP, versions=(0, 5))
 async def leave_group(ctx: RequestContext, request: messages.LeaveGroupRequest) -> messages.LeaveGroupResponse:
     if not request.group_id:
         return messages.LeaveGroupResponse(error_code=ErrorCode.INVALID_GROUP_ID)
-    members = request.members if ctx.version >= VERSION_MEMBERS else [Identity(member_id=request.member_id)]
+    members = (
+        request.members
+        if ctx.version >= VERSION_MEMBERS
+        else [messages.LeaveGroupRequest.MemberIdentity(member_id=request.member_id)]
+    )
     try:
         response: messages.LeaveGroupResponse = await ctx.broker.groups.run(
             request.group_id, lambda shard, token, now: shard.leave(request.group_id, members, token, now)

@@ -17,10 +17,6 @@ from broker_cy.wire.frame import ApiKey
 
 VERSION_TOPIC_IDS = 10
 
-Topic = messages.OffsetCommitRequest.OffsetCommitRequestTopic
-TopicResult = messages.OffsetCommitResponse.OffsetCommitResponseTopic
-PartitionResult = messages.OffsetCommitResponse.OffsetCommitResponsePartition
-
 
 @handler(ApiKey.OFFSET_COMMIT, versions=(2, 10))
 async def offset_commit(ctx: RequestContext, request: messages.OffsetCommitRequest) -> messages.OffsetCommitResponse:
@@ -54,19 +50,38 @@ def _sort(
     known = image.topics.by_id(topic.topic_id) if by_id else image.topics.by_name(topic.name)
     if known is None:
         code = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        results = [PartitionResult(partition_index=p.partition_index, error_code=code) for p in topic.partitions]
-        refused.append(TopicResult(name=topic.name, topic_id=topic.topic_id if by_id else ZERO, partitions=results))
+        results = [
+            messages.OffsetCommitResponse.OffsetCommitResponsePartition(
+                partition_index=p.partition_index, error_code=code
+            )
+            for p in topic.partitions
+        ]
+        refused.append(
+            messages.OffsetCommitResponse.OffsetCommitResponseTopic(
+                name=topic.name, topic_id=topic.topic_id if by_id else ZERO, partitions=results
+            )
+        )
         return
     exists = [p for p in topic.partitions if p.partition_index in known.partitions]
     if len(exists) < len(topic.partitions):
         results = [
-            PartitionResult(partition_index=p.partition_index, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            messages.OffsetCommitResponse.OffsetCommitResponsePartition(
+                partition_index=p.partition_index, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            )
             for p in topic.partitions
             if p.partition_index not in known.partitions
         ]
-        refused.append(TopicResult(name=known.name, topic_id=known.topic_id, partitions=results))
+        refused.append(
+            messages.OffsetCommitResponse.OffsetCommitResponseTopic(
+                name=known.name, topic_id=known.topic_id, partitions=results
+            )
+        )
     if exists:
-        accepted.append(Topic(name=known.name, topic_id=known.topic_id, partitions=exists))
+        accepted.append(
+            messages.OffsetCommitRequest.OffsetCommitRequestTopic(
+                name=known.name, topic_id=known.topic_id, partitions=exists
+            )
+        )
 
 
 def _merge(

@@ -7,10 +7,6 @@ from broker_cy.server.registry import RequestContext, handler
 from broker_cy.wire import messages
 from broker_cy.wire.frame import ApiKey
 
-RequestTopic = messages.OffsetDeleteRequest.OffsetDeleteRequestTopic
-Topic = messages.OffsetDeleteResponse.OffsetDeleteResponseTopic
-Partition = messages.OffsetDeleteResponse.OffsetDeleteResponsePartition
-
 
 @handler(ApiKey.OFFSET_DELETE, versions=(0, 0))
 async def offset_delete(ctx: RequestContext, request: messages.OffsetDeleteRequest) -> messages.OffsetDeleteResponse:
@@ -25,7 +21,7 @@ async def offset_delete(ctx: RequestContext, request: messages.OffsetDeleteReque
         if missing:
             unknown.setdefault(topic.name, []).extend(missing)
         if exists:
-            known.append(RequestTopic(name=topic.name, partitions=exists))
+            known.append(messages.OffsetDeleteRequest.OffsetDeleteRequestTopic(name=topic.name, partitions=exists))
     request.topics = known
     try:
         response: messages.OffsetDeleteResponse = await ctx.broker.groups.run(
@@ -39,9 +35,12 @@ async def offset_delete(ctx: RequestContext, request: messages.OffsetDeleteReque
     for name, indexes in unknown.items():
         topic_response = by_name.get(name)
         if topic_response is None:
-            topic_response = Topic(name=name, partitions=[])
+            topic_response = messages.OffsetDeleteResponse.OffsetDeleteResponseTopic(name=name, partitions=[])
             response.topics.append(topic_response)
         topic_response.partitions.extend(
-            Partition(partition_index=index, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) for index in indexes
+            messages.OffsetDeleteResponse.OffsetDeleteResponsePartition(
+                partition_index=index, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            )
+            for index in indexes
         )
     return response

@@ -19,14 +19,6 @@ VERSION_GROUPS = 8
 VERSION_TOPIC_IDS = 10
 NO_OFFSET = -1
 
-RequestGroup = messages.OffsetFetchRequest.OffsetFetchRequestGroup
-RequestTopic = messages.OffsetFetchRequest.OffsetFetchRequestTopics
-Group = messages.OffsetFetchResponse.OffsetFetchResponseGroup
-GroupTopic = messages.OffsetFetchResponse.OffsetFetchResponseTopics
-GroupPartition = messages.OffsetFetchResponse.OffsetFetchResponsePartitions
-OldTopic = messages.OffsetFetchResponse.OffsetFetchResponseTopic
-OldPartition = messages.OffsetFetchResponse.OffsetFetchResponsePartition
-
 
 @handler(ApiKey.OFFSET_FETCH, versions=(1, 10))
 def offset_fetch(ctx: RequestContext, request: messages.OffsetFetchRequest) -> messages.OffsetFetchResponse:
@@ -36,8 +28,19 @@ def offset_fetch(ctx: RequestContext, request: messages.OffsetFetchRequest) -> m
         )
     topics = None
     if request.topics is not None:
-        topics = [RequestTopic(name=topic.name, partition_indexes=topic.partition_indexes) for topic in request.topics]
-    return _old_response(_fetch(ctx, RequestGroup(group_id=request.group_id, topics=topics), request.require_stable))
+        topics = [
+            messages.OffsetFetchRequest.OffsetFetchRequestTopics(
+                name=topic.name, partition_indexes=topic.partition_indexes
+            )
+            for topic in request.topics
+        ]
+    return _old_response(
+        _fetch(
+            ctx,
+            messages.OffsetFetchRequest.OffsetFetchRequestGroup(group_id=request.group_id, topics=topics),
+            request.require_stable,
+        )
+    )
 
 
 def _fetch(
@@ -91,11 +94,11 @@ def _add_topic_ids(ctx: RequestContext, group: messages.OffsetFetchResponse.Offs
 def _failed(
     topic: messages.OffsetFetchRequest.OffsetFetchRequestTopics, code: ErrorCode
 ) -> messages.OffsetFetchResponse.OffsetFetchResponseTopics:
-    return GroupTopic(
+    return messages.OffsetFetchResponse.OffsetFetchResponseTopics(
         name=topic.name,
         topic_id=topic.topic_id or ZERO,
         partitions=[
-            GroupPartition(
+            messages.OffsetFetchResponse.OffsetFetchResponsePartitions(
                 partition_index=index,
                 committed_offset=NO_OFFSET,
                 committed_leader_epoch=-1,
@@ -112,8 +115,10 @@ def _group_error(
 ) -> messages.OffsetFetchResponse.OffsetFetchResponseGroup:
     """An error of the whole group; version 1 can only tell it with each partition."""
     if version >= VERSION_GROUP_ERROR:
-        return Group(group_id=group.group_id, error_code=code)
-    return Group(group_id=group.group_id, topics=[_failed(topic, code) for topic in group.topics or ()])
+        return messages.OffsetFetchResponse.OffsetFetchResponseGroup(group_id=group.group_id, error_code=code)
+    return messages.OffsetFetchResponse.OffsetFetchResponseGroup(
+        group_id=group.group_id, topics=[_failed(topic, code) for topic in group.topics or ()]
+    )
 
 
 def _old_response(group: messages.OffsetFetchResponse.OffsetFetchResponseGroup) -> messages.OffsetFetchResponse:
@@ -121,10 +126,10 @@ def _old_response(group: messages.OffsetFetchResponse.OffsetFetchResponseGroup) 
     return messages.OffsetFetchResponse(
         error_code=group.error_code,
         topics=[
-            OldTopic(
+            messages.OffsetFetchResponse.OffsetFetchResponseTopic(
                 name=topic.name,
                 partitions=[
-                    OldPartition(
+                    messages.OffsetFetchResponse.OffsetFetchResponsePartition(
                         partition_index=partition.partition_index,
                         committed_offset=partition.committed_offset,
                         committed_leader_epoch=partition.committed_leader_epoch,
