@@ -10,7 +10,6 @@ Key: type i16 (0 or 1), group, topic, partition i32. Value: version i16, then by
 Strings are i16 length and UTF-8. The codec over the same tables is the oracle in the tests.
 """
 
-cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
