@@ -23,7 +23,7 @@ $(VENV)/.requirements: requirements.lock tools/make_venv.sh
 	touch $@
 
 $(VENV)/.installed: $(VENV)/.requirements setup.cfg pyproject.toml setup.py
-	$(BIN)/pip install -q --disable-pip-version-check --no-build-isolation --no-deps -e .
+	BROKER_CY_NO_EXTENSIONS=1 $(BIN)/pip install -q --disable-pip-version-check --no-build-isolation --no-deps -e .
 	touch $@
 
 test: build system-packages lint types unit serial
