@@ -240,6 +240,8 @@ def begin_flush(Log log not None):
     there already. Raises StorageError where the indexes cannot be written."""
     cdef Segment segment
     if log.recovery_point >= log.written_end_offset or log.offline is not None:
+        # Deleting records moves the recovery point past what was never flushed, and never needs to be.
+        drop_unflushed(log, log.unflushed_bytes)
         log.totals.dirty.discard(log)
         return None
     if log.sync_failed:

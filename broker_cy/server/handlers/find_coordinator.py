@@ -1,8 +1,9 @@
 """FindCoordinator, versions 0 to 6: which broker coordinates a group.
 
 1 names the type of the key, 4 asks for several keys, 6 has share coordinators. The first one asked for creates
-`__consumer_offsets`. Omissions: there is no coordinator for transactions and for the state of share groups yet; both
-are answered with UNSUPPORTED_VERSION, which makes clients give up at once instead of asking until their timeout.
+`__consumer_offsets`. Omissions: there is no coordinator for transactions and for the state of share groups yet. For
+transactions this broker names itself, so that InitProducerId can say UNSUPPORTED_VERSION in words that every client
+reports: librdkafka would ask for a coordinator again until its timeout. For share groups it is said here.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from typing import NamedTuple
 
 from broker_cy.coordinator.routing import OFFSETS_TOPIC
 from broker_cy.core.errors import ErrorCode
+from broker_cy.metadata.image import NO_LEADER
 from broker_cy.server.registry import RequestContext, handler
 from broker_cy.wire import messages
 from broker_cy.wire.frame import ApiKey
@@ -35,7 +37,7 @@ class Found(NamedTuple):
 @handler(
     ApiKey.FIND_COORDINATOR,
     versions=(0, 6),
-    omissions="Transaction and share coordinators are answered with UNSUPPORTED_VERSION.",
+    omissions="Share coordinators are answered with UNSUPPORTED_VERSION; the coordinator named for transactions refuses them.",
 )
 async def find_coordinator(
     ctx: RequestContext, request: messages.FindCoordinatorRequest
@@ -67,7 +69,7 @@ async def find_coordinator(
 
 async def _find(ctx: RequestContext, key_type: int, key: str) -> Found:
     if key_type == TRANSACTION:
-        return Found(ErrorCode.UNSUPPORTED_VERSION, "this broker does not serve transactions yet")
+        return _address(ctx, ctx.broker.node_id)
     if key_type == SHARE and ctx.version >= VERSION_SHARE:
         return Found(ErrorCode.UNSUPPORTED_VERSION, "this broker does not serve share groups yet")
     if key_type != GROUP:
@@ -87,7 +89,12 @@ def _leader(ctx: RequestContext, index: int) -> Found:
     image = ctx.broker.image
     topic = image.topics.by_name(OFFSETS_TOPIC)
     partition = topic.partitions.get(index) if topic is not None else None
-    broker = image.brokers.get(partition.leader) if partition is not None else None
+    return _address(ctx, partition.leader if partition is not None else NO_LEADER)
+
+
+def _address(ctx: RequestContext, node_id: int) -> Found:
+    """A broker as clients of this listener reach it."""
+    broker = ctx.broker.image.brokers.get(node_id)
     endpoint = broker.listeners.get(ctx.listener) if broker is not None and not broker.fenced else None
     if broker is None or endpoint is None:
         return Found(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the partition of the coordinator has no leader")

@@ -30,7 +30,7 @@ class MemoryController:
         self.records: list[Any] = []
 
     async def submit(self, operation: Operation[Any]) -> Any:
-        step = operation.run(self.image, OperationContext(now_ms=0, new_uuid=lambda: UUID(int=1)))
+        step = operation.run(self.image, OperationContext(0, lambda: UUID(int=1), self.config))
         for record in step.records:
             self.records.append(record.message)
             replay(self.image, record.message)

@@ -40,15 +40,13 @@ def test_coordinator_is_found_in_every_version(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("version", "key_type", "code"),
     [
-        (1, 1, ErrorCode.UNSUPPORTED_VERSION),
-        (6, 1, ErrorCode.UNSUPPORTED_VERSION),
         (6, 2, ErrorCode.UNSUPPORTED_VERSION),
         (5, 2, ErrorCode.INVALID_REQUEST),
         (6, 7, ErrorCode.INVALID_REQUEST),
     ],
 )
 def test_other_coordinators_are_refused(tmp_path: Path, version: int, key_type: int, code: ErrorCode) -> None:
-    """Else: a transactional producer waits for its timeout instead of being told at once."""
+    """Else: a share consumer waits for its timeout instead of being told at once."""
 
     async def work() -> None:
         async with GroupBroker(tmp_path) as broker:
@@ -61,6 +59,24 @@ def test_other_coordinators_are_refused(tmp_path: Path, version: int, key_type: 
                 found = await broker.call(request, version)
             assert (found.error_code, found.node_id) == (code, -1)
             assert found.error_message
+
+    run(work)
+
+
+@pytest.mark.parametrize("version", [0, 1, 4, 6])
+def test_transactional_producers_are_sent_to_a_broker_that_refuses_them(tmp_path: Path, version: int) -> None:
+    """Else: a client asks for a coordinator until its timeout, and InitProducerId never tells it the reason."""
+
+    async def work() -> None:
+        async with GroupBroker(tmp_path) as broker:
+            request = messages.FindCoordinatorRequest(key="k")
+            if version >= 1:
+                request.key_type = 1
+            if version >= 4:
+                request.key, request.coordinator_keys = "", ["k"]
+            response = await broker.call(request, version)
+            found = response.coordinators[0] if version >= 4 else response
+            assert (found.error_code, found.node_id) == (ErrorCode.NONE, 1)
 
     run(work)
 
