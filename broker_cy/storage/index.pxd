@@ -48,4 +48,4 @@ cdef class TimeIndex(IndexFile):
     cdef int read_last(self) except -1
     cdef int maybe_append(self, int64_t timestamp, int64_t offset) except -1
     # Offset of the last entry with a timestamp <= `timestamp`; the base offset where there is none.
-    cdef int64_t lookup(self, int64_t timestamp, int64_t* entry_timestamp) except -1
+    cdef int64_t lookup(self, int64_t timestamp, int64_t* entry_timestamp) except? -1

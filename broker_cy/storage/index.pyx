@@ -400,7 +400,7 @@ cdef class TimeIndex(IndexFile):
             self.close_reader()
         return number
 
-    cdef int64_t lookup(self, int64_t timestamp, int64_t* entry_timestamp) except -1:
+    cdef int64_t lookup(self, int64_t timestamp, int64_t* entry_timestamp) except? -1:
         cdef uint8_t entry[TIME_ENTRY_BYTES]
         if self.search(timestamp, entry) < 0:
             entry_timestamp[0] = -1

@@ -12,7 +12,7 @@ from broker_cy.storage.log_config cimport LogConfig
 from broker_cy.storage.producer_state cimport ProducerState
 from broker_cy.storage.log_slice cimport LogSlice, LogTotals
 from broker_cy.storage.segment cimport OpenFiles, Segment
-from broker_cy.wire.batch cimport BATCH_OVERHEAD_BYTES, BatchHeader, parse_header
+from broker_cy.wire.batch cimport BatchHeader, batch_bytes, parse_header
 
 from broker_cy.storage import snapshots, txn_index
 from broker_cy.storage.epochs import LeaderEpochs
@@ -291,8 +291,8 @@ cdef class Log:
         while at < view.shape[0]:
             if parse_header(&view[at], view.shape[0] - at, &header) != 0:
                 raise ValueError(f"no whole batch at byte {at} of {view.shape[0]}")
-            self.stage(&header, <uint8_t*>&view[at], header.length + BATCH_OVERHEAD_BYTES, data, now_ms)
-            at += header.length + BATCH_OVERHEAD_BYTES
+            self.stage(&header, <uint8_t*>&view[at], batch_bytes(&header), data, now_ms)
+            at += batch_bytes(&header)
         self.flush()
         return self.log_end_offset
 
@@ -378,7 +378,7 @@ cdef class Log:
                 return None
         size = end - position
         if size > max_bytes:
-            size = first.length + BATCH_OVERHEAD_BYTES
+            size = batch_bytes(&first)
             if size <= max_bytes:
                 size = max_bytes
             elif not at_least_one:

@@ -2,19 +2,18 @@
 
 import os
 
-from libc.stdint cimport int32_t, int64_t
+from libc.stdint cimport int32_t, int64_t, uint64_t
 
 from broker_cy.core.cursor cimport Cursor
 from broker_cy.storage.log cimport Log
 from broker_cy.storage.segment cimport Segment
 from broker_cy.wire.batch cimport (
-    ATTRIBUTE_CODEC_MASK, ATTRIBUTE_LOG_APPEND_TIME, BATCH_HEADER_BYTES, BATCH_OVERHEAD_BYTES, BatchHeader
+    ATTRIBUTE_CODEC_MASK, ATTRIBUTE_LOG_APPEND_TIME, BATCH_HEADER_BYTES, BatchHeader, batch_bytes
 )
 
-from broker_cy.core.errors import WireError
 from broker_cy.storage import txn_index
-from broker_cy.storage.errors import CorruptSegment
-from broker_cy.wire.compression import CorruptPayload, PayloadTooLarge, decompress, decompressed_limit
+from broker_cy.storage.errors import CorruptSegment, StorageError
+from broker_cy.wire.compression import decompress, decompressed_limit
 
 
 cdef object first_record_from(Segment segment, int64_t position, BatchHeader* header, int64_t timestamp, int64_t from_offset):
@@ -30,7 +29,7 @@ cdef object first_record_from(Segment segment, int64_t position, BatchHeader* he
         if header.max_timestamp < timestamp:
             return None
         return header.max_timestamp, max(header.base_offset, from_offset)
-    size = header.length + BATCH_OVERHEAD_BYTES
+    size = batch_bytes(header)
     data = os.pread(segment.descriptor(), size, position)
     payload = memoryview(data)[BATCH_HEADER_BYTES:]
     codec = header.attributes & ATTRIBUTE_CODEC_MASK
@@ -42,12 +41,13 @@ cdef object first_record_from(Segment segment, int64_t position, BatchHeader* he
             length = cursor.varint()
             end = cursor.position() + length
             cursor.i8()
-            record_timestamp = header.base_timestamp + cursor.varlong()
+            # A client's timestamps may wrap, as Kafka's do.
+            record_timestamp = <int64_t>(<uint64_t>header.base_timestamp + <uint64_t>cursor.varlong())
             offset = header.base_offset + cursor.varint()
             if record_timestamp >= timestamp and offset >= from_offset:
                 return record_timestamp, offset
             cursor.take(end - cursor.position())
-    except (WireError, CorruptPayload, PayloadTooLarge) as error:
+    except ValueError as error:         # also those of core.errors and wire.compression
         raise CorruptSegment(segment.path, position, f"records of the batch at offset {header.base_offset}: {error}") from error
     return None
 
@@ -71,7 +71,7 @@ def offset_for_timestamp(Log log not None, int64_t timestamp):
                 found = first_record_from(segment, position, &header, timestamp, log.log_start_offset)
                 if found is not None:
                     return found
-            position += header.length + BATCH_OVERHEAD_BYTES
+            position += batch_bytes(&header)
     return None
 
 
@@ -91,14 +91,14 @@ def max_timestamp(Log log not None):
     while best.find_batch(log.log_start_offset, position, best.size, &position, &header):
         if header.max_timestamp == best.max_timestamp:
             return first_record_from(best, position, &header, header.max_timestamp, log.log_start_offset)
-        position += header.length + BATCH_OVERHEAD_BYTES
+        position += batch_bytes(&header)
     return None
 
 
 def aborted_transactions(Log log not None, int64_t offset, int64_t end_offset):
     """[(producer id, first offset)] of aborted transactions that overlap [offset, end_offset), for read_committed readers.
 
-    Raises OSError, ValueError where a transaction index cannot be read.
+    Raises StorageError where a transaction index cannot be read or is damaged.
     """
     cdef Segment segment
     cdef Py_ssize_t number
@@ -107,7 +107,11 @@ def aborted_transactions(Log log not None, int64_t offset, int64_t end_offset):
     # everything before end_offset was decided.
     for number in range(log.segment_number(offset), len(log.segments)):
         segment = <Segment>log.segments[number]
-        for producer_id, first, last, stable in txn_index.read(segment.directory, segment.base_offset):
+        try:
+            entries = txn_index.read(segment.directory, segment.base_offset)
+        except (OSError, ValueError) as error:
+            raise StorageError(f"transactions of {log.topic}-{log.partition} cannot be read: {error}") from error
+        for producer_id, first, last, stable in entries:
             if last >= offset and first < end_offset:
                 found.append((producer_id, first))
             if stable >= end_offset:

@@ -145,7 +145,7 @@ cdef class ProducerState:
                     timestamp[0] = batch.timestamp
                     return PRODUCER_DUPLICATE
             last_sequence = producer.batches[producer.newest].last_sequence if producer.count > 0 else NO_SEQUENCE
-            if header.base_sequence != last_sequence + 1 and not (header.base_sequence == 0 and last_sequence == 0x7FFFFFFF):
+            if header.base_sequence != <int64_t>last_sequence + 1 and not (header.base_sequence == 0 and last_sequence == 0x7FFFFFFF):
                 return PRODUCER_OUT_OF_ORDER
         if producer.txn_first_offset >= 0 and not header.attributes & ATTRIBUTE_TRANSACTIONAL:
             return PRODUCER_INVALID_TXN_STATE
@@ -222,7 +222,7 @@ cdef class ProducerState:
         cursor.take(BATCH_HEADER_BYTES)
         cursor.varint()             # record length
         cursor.i8()                 # attributes
-        timestamp = header.base_timestamp + cursor.varlong()
+        timestamp = <int64_t>(<uint64_t>header.base_timestamp + <uint64_t>cursor.varlong())
         cursor.varint()             # offset delta
         if cursor.varint() < 4:     # key length
             raise WireError("the key of a control record has no version and type")
@@ -310,7 +310,7 @@ cdef class ProducerState:
         for i in range(self.count):
             if (
                 self.producers[i].txn_first_offset >= 0
-                or now_ms - self.producers[i].last_timestamp < expiration_ms
+                or <int64_t>(<uint64_t>now_ms - <uint64_t>self.producers[i].last_timestamp) < expiration_ms
             ):
                 self.producers[kept] = self.producers[i]
                 kept += 1

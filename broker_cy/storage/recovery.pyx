@@ -7,7 +7,7 @@ segment is not written to meanwhile.
 import logging
 import os
 
-from libc.stdint cimport int64_t, uint8_t, uint32_t
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 
 from broker_cy.core.crc32c cimport crc32c
@@ -15,7 +15,7 @@ from broker_cy.storage.disk cimport pread_all, truncate_fd
 from broker_cy.storage.producer_state cimport ProducerState
 from broker_cy.storage.segment cimport Segment
 from broker_cy.wire.batch cimport (
-    ATTRIBUTE_CONTROL, BATCH_CRC_START, BATCH_HEADER_BYTES, BATCH_OVERHEAD_BYTES, BatchHeader, parse_header
+    ATTRIBUTE_CONTROL, BATCH_CRC_START, BATCH_HEADER_BYTES, BatchHeader, batch_bytes, parse_header
 )
 
 from broker_cy.core.errors import WireError
@@ -32,6 +32,8 @@ cdef enum:
     # A transaction marker is far smaller; a control batch above this is not read for its key.
     CONTROL_BATCH_MAX_BYTES = 1 << 12
     MAGIC = 2
+    # A segment's offsets are written in its indexes as int32, relative to the first.
+    OFFSETS_MAX = 0x7FFFFFFF
 
 cdef int64_t ANY_LENGTH = 0x7FFFFFFFFFFF
 
@@ -52,6 +54,7 @@ cdef class BatchReader:
     cdef int64_t next_position
     cdef int64_t next_offset        # smallest base offset that the next batch may have
     cdef int64_t check_from
+    cdef int64_t base_offset        # of the segment
     cdef BatchHeader header
     cdef uint8_t* block
     cdef Py_ssize_t block_size
@@ -66,6 +69,7 @@ cdef class BatchReader:
         self.position = position
         self.next_offset = next_offset
         self.check_from = check_from
+        self.base_offset = next_offset
         self.block_size = CHECK_BLOCK_BYTES if check_from < 0x7FFFFFFFFFFFFFFF else WALK_BLOCK_BYTES
         self.block = <uint8_t*>malloc(<size_t>self.block_size)
         if self.block == NULL:
@@ -129,8 +133,8 @@ cdef class BatchReader:
         if parse_header(self.block + (at - self.block_start), ANY_LENGTH, header) != 0:
             self.problem = "a batch length is too small for a header"
             return False
-        if header.length + BATCH_OVERHEAD_BYTES > self.end - at:
-            self.problem = f"a batch of {header.length + BATCH_OVERHEAD_BYTES} bytes has only {self.end - at}"
+        if batch_bytes(header) > self.end - at:
+            self.problem = f"a batch of {batch_bytes(header)} bytes has only {self.end - at}"
             return False
         if header.magic != MAGIC:
             self.problem = f"magic {header.magic} is not {MAGIC}"
@@ -138,7 +142,10 @@ cdef class BatchReader:
         if header.base_offset < self.next_offset or header.last_offset_delta < 0:
             self.problem = f"offset {header.base_offset}+{header.last_offset_delta} after {self.next_offset - 1}"
             return False
-        self.next_position = at + header.length + BATCH_OVERHEAD_BYTES
+        if header.base_offset - self.base_offset > OFFSETS_MAX - header.last_offset_delta:
+            self.problem = f"offset {header.base_offset}+{header.last_offset_delta} is too far from the first, {self.base_offset}"
+            return False
+        self.next_position = at + batch_bytes(header)
         if header.base_offset + header.last_offset_delta >= self.check_from:
             self.checksum(&crc)
             if crc != header.crc:
@@ -204,10 +211,6 @@ def rebuild_indexes(Segment segment not None, int64_t from_offset, int64_t check
     reader = BatchReader(segment.descriptor(), start, segment.size, segment.base_offset, check_from)
     while reader.advance():
         last_offset = reader.next_offset - 1
-        if last_offset - segment.base_offset > 0x7FFFFFFF:
-            reader.problem = f"offset {last_offset} is too far from the base offset of the segment"
-            reader.next_offset = reader.header.base_offset
-            break
         if reader.header.max_timestamp > max_timestamp:
             max_timestamp = reader.header.max_timestamp
             max_timestamp_offset = last_offset
@@ -288,7 +291,7 @@ cdef int64_t trusted_start(Segment segment, int64_t from_offset) except -1:
         return 0
     if parse_header(raw_header, ANY_LENGTH, &header) != 0 or header.magic != MAGIC:
         return 0
-    if header.base_offset + header.last_offset_delta != offset:
+    if <int64_t>(<uint64_t>header.base_offset + <uint64_t>header.last_offset_delta) != offset:
         return 0
     segment.offsets.truncate_entries(number + 1)
     return position

@@ -8,7 +8,7 @@ from libc.stdint cimport int64_t, uint8_t
 from broker_cy.storage.disk cimport pread_all
 from broker_cy.storage.index cimport OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES, OffsetIndex, TimeIndex
 from broker_cy.storage.log_config cimport LogConfig
-from broker_cy.wire.batch cimport BATCH_HEADER_BYTES, BATCH_OVERHEAD_BYTES, BatchHeader, parse_header
+from broker_cy.wire.batch cimport BATCH_HEADER_BYTES, BatchHeader, batch_bytes, parse_header
 
 from broker_cy.core.crc32c import value as crc32c_value
 from broker_cy.storage.errors import CorruptSegment, StorageError
@@ -22,6 +22,8 @@ cdef enum:
     SCAN_BLOCK_BYTES = 4096
     # Largest `length` a batch can have; keeps position arithmetic far from overflow.
     ANY_LENGTH = 0x7FFFFFFFFFFF
+    # A segment's offsets are written in its indexes as int32, relative to the first.
+    OFFSETS_MAX = 0x7FFFFFFF
 
 
 cdef class OpenFiles:
@@ -97,7 +99,7 @@ cdef class Segment:
         cdef int64_t waited, jitter
         if self.base_offset == header.base_offset:
             return False                # empty: a new one would be the same
-        if last_offset - self.base_offset > 0x7FFFFFFF:
+        if last_offset - self.base_offset > OFFSETS_MAX:
             return True
         if self.staged_size > config.segment_bytes - size:
             return True
@@ -238,12 +240,18 @@ cdef class Segment:
                     or parse_header(block + (at - block_start), ANY_LENGTH, header) != 0
                 ):
                     raise CorruptSegment(self.path, at, "no batch header there")
-            if header.length + BATCH_OVERHEAD_BYTES > end - at:
-                raise CorruptSegment(self.path, at, f"a batch of {header.length + BATCH_OVERHEAD_BYTES} bytes has no room")
+            if batch_bytes(header) > end - at:
+                raise CorruptSegment(self.path, at, f"a batch of {batch_bytes(header)} bytes has no room")
+            if (
+                header.base_offset < self.base_offset
+                or header.last_offset_delta < 0
+                or header.base_offset - self.base_offset > OFFSETS_MAX - header.last_offset_delta
+            ):
+                raise CorruptSegment(self.path, at, f"offset {header.base_offset}+{header.last_offset_delta} cannot be there")
             if header.base_offset + header.last_offset_delta >= offset:
                 position[0] = at
                 return 1
-            at += header.length + BATCH_OVERHEAD_BYTES
+            at += batch_bytes(header)
             want = SCAN_BLOCK_BYTES if header.length < SCAN_BLOCK_BYTES // 4 else BATCH_HEADER_BYTES
         return 0
 

@@ -37,6 +37,12 @@ cdef struct BatchHeader:
     int32_t base_sequence
     int32_t count
 
+
+cdef inline int64_t batch_bytes(const BatchHeader* h) noexcept nogil:
+    """Size of the whole batch. A length may be as large as an int32, so the sum may not be one."""
+    return <int64_t>h.length + BATCH_OVERHEAD_BYTES
+
+
 # What a produced batch must satisfy: the topic's settings, and the request's version.
 cdef struct ValidationRules:
     int8_t timestamp_type           # message.timestamp.type

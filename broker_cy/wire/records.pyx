@@ -14,7 +14,7 @@ from broker_cy.core.cursor cimport load_u32
 from broker_cy.core.writer cimport Writer, store_u16, store_u32, store_u64
 from broker_cy.wire.batch cimport (
     ATTRIBUTE_CODEC_MASK, ATTRIBUTE_CONTROL, ATTRIBUTE_DELETE_HORIZON, ATTRIBUTE_LOG_APPEND_TIME, ATTRIBUTE_TRANSACTIONAL,
-    BATCH_CRC_START, BATCH_HEADER_BYTES, BATCH_OVERHEAD_BYTES, BatchHeader, parse_header,
+    BATCH_CRC_START, BATCH_HEADER_BYTES, BATCH_OVERHEAD_BYTES, BatchHeader, batch_bytes, parse_header,
 )
 from broker_cy.wire.record cimport Record as CRecord, put_record, read_records
 
@@ -47,7 +47,7 @@ cdef class Batch:
 
     @property
     def size_bytes(self):
-        return self.header.length + BATCH_OVERHEAD_BYTES
+        return batch_bytes(&self.header)
 
     @property
     def base_offset(self):
@@ -216,7 +216,7 @@ cdef class _Reader:
         batch.at = at
         batch.position = self.position
         batch.owner = self
-        self.position += batch.header.length + BATCH_OVERHEAD_BYTES
+        self.position += batch_bytes(&batch.header)
         return batch
 
 
@@ -242,7 +242,7 @@ cdef void put_header(uint8_t* p, const BatchHeader* h) noexcept:
     store_u16(p + 51, <uint16_t>h.producer_epoch)
     store_u32(p + 53, <uint32_t>h.base_sequence)
     store_u32(p + 57, <uint32_t>h.count)
-    store_u32(p + 17, crc32c(0, p + BATCH_CRC_START, h.length + BATCH_OVERHEAD_BYTES - BATCH_CRC_START))
+    store_u32(p + 17, crc32c(0, p + BATCH_CRC_START, batch_bytes(h) - BATCH_CRC_START))
 
 
 cdef bytes finish(Writer out, BatchHeader* header, object codec, object level):
