@@ -16,6 +16,8 @@ from broker_cy.wire.control import ControlMessage, decode_control, encode_contro
 from broker_cy.wire.records import Batch, Record, decode_batches, encode_batch
 
 FRAME_VERSION: Final = 1
+# Versions are an int16 everywhere but in the frame.
+VERSION_MAX: Final = 0x7FFF
 
 # Class name by api key: every record type of Kafka 4.3.
 RECORD_TYPES: Final[dict[int, str]] = {
@@ -65,6 +67,8 @@ def unframe(value: bytes) -> VersionedRecord:
             raise MetadataLogError(f"record frame version {frame_version}: only {FRAME_VERSION} is known")
         api_key = cursor.read_uvarint()
         version = cursor.read_uvarint()
+        if version > VERSION_MAX:
+            raise MetadataLogError(f"record version {version}: {VERSION_MAX} is the largest that a record can have")
         cls = _CLASSES.get(api_key)
         if cls is None:
             cls = _class_of(api_key)

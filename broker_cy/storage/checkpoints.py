@@ -16,6 +16,9 @@ HIGH_WATERMARKS = "replication-offset-checkpoint"
 # Text of one entry: topic (249), partition (10), offset (19) and separators. A million partitions.
 SIZE_MAX_BYTES = 300 << 20
 VERSION = b"0"
+# Leader epochs and partition numbers are int32, offsets int64.
+INT32_MAX = 2**31 - 1
+INT64_MAX = 2**63 - 1
 
 TopicPartition = tuple[str, int]
 
@@ -40,6 +43,8 @@ def decode_pairs(data: bytes, path: str) -> list[tuple[int, int]]:
         if len(words) != 2 or not all(word.isdigit() for word in words):
             raise ValueError(f"{path}: entry {b' '.join(words)!r} is not an epoch and an offset")
         pair = (int(words[0]), int(words[1]))
+        if pair[0] > INT32_MAX or pair[1] > INT64_MAX:
+            raise ValueError(f"{path}: entry {pair} is larger than an epoch or an offset can be")
         if pairs and not (pair[0] > pairs[-1][0] and pair[1] > pairs[-1][1]):
             raise ValueError(f"{path}: entry {pair} does not follow {pairs[-1]}")
         pairs.append(pair)
@@ -64,7 +69,10 @@ def read_offsets(path: str) -> dict[TopicPartition, int]:
     for words in _lines(data, path):
         if len(words) != 3 or not words[1].isdigit() or not words[2].lstrip(b"-").isdigit():
             raise ValueError(f"{path}: entry {b' '.join(words)!r} is not a topic, a partition and an offset")
-        found[words[0].decode(), int(words[1])] = int(words[2])
+        partition, offset = int(words[1]), int(words[2])
+        if partition > INT32_MAX or not -1 <= offset <= INT64_MAX:
+            raise ValueError(f"{path}: entry {b' '.join(words)!r} is outside of what a partition or an offset can be")
+        found[words[0].decode(), partition] = offset
     return found
 
 

@@ -25,6 +25,8 @@ logger = logging.getLogger(__name__)
 
 NEVER = (1 << 63) - 1
 DIGITS = 20
+# The last offset of a segment, at most 2^31 further on, is an int64 too.
+BASE_OFFSET_MAX = NEVER - (1 << 32)
 
 
 @dataclass(slots=True, frozen=True)
@@ -70,20 +72,20 @@ class LogFiles:
         with os.scandir(self.directory) as entries:
             for entry in entries:
                 name = entry.name
-                stem = name[:DIGITS]
-                if not stem.isdigit() or len(stem) < DIGITS:
+                base = base_offset_of(name)
+                if base is None:
                     if name.endswith(".tmp"):
                         _unlink(entry.path)
                     continue
                 suffix = name[DIGITS:]
                 if suffix in by_suffix:
-                    by_suffix[suffix][int(stem)] = entry.stat().st_size
+                    by_suffix[suffix][base] = entry.stat().st_size
                 elif suffix == ".snapshot":
-                    self.snapshots.append(int(stem))
+                    self.snapshots.append(base)
                 elif suffix.endswith(".swap"):
                     swaps.append(name)
                 elif suffix.endswith(".cleaned"):
-                    cleaned = min(cleaned, int(stem))
+                    cleaned = min(cleaned, base)
                     _unlink(entry.path)
                 elif suffix.endswith((".deleted", ".tmp")) and ".checkpoint" not in suffix:
                     _unlink(entry.path)
@@ -105,12 +107,22 @@ class LogFiles:
                 lowest = min(lowest, base)
                 highest = max(highest, recovery.next_offset_of_file(f"{self.directory}/{name}", base, size))
         for name in os.listdir(self.directory):
-            if name[:DIGITS].isdigit() and not name.endswith(".swap") and lowest <= int(name[:DIGITS]) < highest:
+            found = base_offset_of(name)
+            if found is not None and not name.endswith(".swap") and lowest <= found < highest:
                 logger.info("%s/%s was replaced by compaction: removed", self.directory, name)
                 _unlink(f"{self.directory}/{name}")
         for name in swaps:
             os.replace(f"{self.directory}/{name}", f"{self.directory}/{name.removesuffix('.swap')}")
         sync_directory(self.directory)
+
+
+def base_offset_of(name: str) -> int | None:
+    """The offset in front of a segment file's name; None where the file belongs to no segment that there can be."""
+    stem = name[:DIGITS]
+    if len(stem) < DIGITS or not (stem.isascii() and stem.isdigit()):
+        return None
+    base = int(stem)
+    return base if base <= BASE_OFFSET_MAX else None
 
 
 def _unlink(path: str) -> None:
