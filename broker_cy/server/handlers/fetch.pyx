@@ -242,7 +242,13 @@ cdef int read_one(FetchReply reply, FetchPartition target, Py_ssize_t left, bint
     target.last_stable_offset = partition.fetch_bound(True)
     target.log_start_offset = partition.log.log_start_offset
     if reply.read_committed and target.records is not None:
-        target.aborted = partition.log.aborted_transactions(target.fetch_offset, bound)
+        try:
+            target.aborted = partition.log.aborted_transactions(target.fetch_offset, bound)
+        except StorageError as error:
+            # Without them aborted records would be taken for committed ones.
+            partition.read_failed(error)
+            target.records = None
+            target.error = KAFKA_STORAGE_ERROR
     return 0
 
 
