@@ -1,0 +1,24 @@
+"""The targets by name; a module is imported when one of its targets is asked for."""
+
+from importlib import import_module
+
+from tests.fuzz.target import Target
+
+MODULES = {
+    "wire_targets": ("requests", "messages", "produce_view", "fetch_view", "control", "metadata", "group_records"),
+    "batch_targets": ("produced", "stored", "compressed"),
+    "storage_targets": ("log_files", "small_files"),
+}
+
+
+def load(name: str) -> Target:
+    """The target called `name`; KeyError where there is none."""
+    for module, names in MODULES.items():
+        if name in names:
+            return import_module(f"tests.fuzz.{module}").TARGETS[name]
+    raise KeyError(f"no target {name!r}; there are {', '.join(names())}")
+
+
+def names() -> list[str]:
+    """All targets."""
+    return [name for group in MODULES.values() for name in group]

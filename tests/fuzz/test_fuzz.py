@@ -1,0 +1,99 @@
+"""Foreign bytes: a million mutants of frames, batches and files are read or refused, and nothing is left behind.
+
+Each target runs in processes of its own, with a limit on memory. A failure prints the input; README.md says what to do
+with it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.fuzz.driver import read_scratch
+from tests.fuzz.targets import load, names
+
+ROOT = Path(__file__).resolve().parents[2]
+REGRESSIONS = Path(__file__).parent / "regressions"
+# Other seeds find other things; CI keeps to one, so that it fails for a change and not by chance.
+SEED = int(os.environ.get("BROKER_CY_FUZZ_SEED", "1"))
+# Shortens everything, for slow builds.
+SCALE = float(os.environ.get("BROKER_CY_FUZZ_SCALE", "1"))
+TIMEOUT_S = 280.0
+SOAK_TIMEOUT_S = 4 * 3600.0
+SOAK_FACTOR = 50
+# A long target is split, so that the workers share it.
+PART_ITERATIONS = 50_000
+PART_ITERATIONS_OF = {"log_files": 1_250}
+
+
+def parts() -> list[tuple[str, int, int]]:
+    """(target, seed, iterations) of each process, the longest first."""
+    found = []
+    for name in names():
+        total = load(name).iterations
+        part = PART_ITERATIONS_OF.get(name, PART_ITERATIONS)
+        starts = range(0, total, part)
+        found += [(name, SEED * 1000 + number, min(part, total - start)) for number, start in enumerate(starts)]
+    return found
+
+
+def drive(scratch: Path, *arguments: str, timeout_s: float = TIMEOUT_S) -> dict[str, Any]:
+    """Run the driver; fails the test where it dies, hangs or finds something."""
+    mode, target, *rest = arguments
+    argv = [sys.executable, "-X", "faulthandler", "-m", "tests.fuzz.driver", mode, target]
+    argv += [*rest, str(scratch)] if mode == "run" else [str(scratch), *rest]
+    try:
+        done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, timeout=timeout_s, check=False)
+    except subprocess.TimeoutExpired:
+        pytest.fail(f"{target} did not end within {timeout_s} s; the last input was {read_scratch(scratch).hex()}")
+    if done.returncode != 0:
+        last = read_scratch(scratch).hex() if scratch.exists() else "none"
+        pytest.fail(f"{target} ended with {done.returncode}; the last input was {last}\n{done.stderr[-8000:]}")
+    result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    if "finding" in result:
+        finding = result["finding"]
+        pytest.fail(f"{' '.join(arguments)}, {result['in']}: {finding['input']}\n{finding['error']}")
+    return result
+
+
+def check(result: dict[str, Any], count: int) -> None:
+    """All were run, some were accepted and some refused, and nothing stayed behind."""
+    assert result["count"] == count
+    assert 0 < result["accepted"] < count, "mutants that all go one way test only the first check"
+    assert "leaks" not in result, result["leaks"]
+
+
+@pytest.mark.parametrize(("target", "seed", "count"), parts(), ids=lambda value: str(value))
+def test_mutants(target: str, seed: int, count: int, tmp_path: Path) -> None:
+    """Anyone who can reach a port, or a bad disk, can stop the broker or fill its memory."""
+    count = max(int(count * SCALE), 100)
+    check(drive(tmp_path / "scratch", "run", target, str(seed), str(count)), count)
+
+
+def test_a_million() -> None:
+    """CI runs fewer inputs than it says."""
+    assert sum(load(name).iterations for name in names()) >= 1_000_000
+
+
+@pytest.mark.parametrize("target", names())
+def test_what_once_failed(target: str, tmp_path: Path) -> None:
+    """A defect that was found and fixed is back."""
+    files = sorted(str(path) for path in (REGRESSIONS / target).glob("*.hex"))
+    result = drive(tmp_path / "scratch", "replay", target, *files)
+    assert result["count"] == len(files)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(SOAK_TIMEOUT_S + 60)
+@pytest.mark.parametrize("target", names())
+def test_many_mutants(target: str, tmp_path: Path) -> None:
+    """What a million inputs do not find."""
+    count = load(target).iterations * SOAK_FACTOR
+    seed = str(SEED * 1000 + 999)
+    check(drive(tmp_path / "scratch", "run", target, seed, str(count), timeout_s=SOAK_TIMEOUT_S), count)
