@@ -1,7 +1,7 @@
 """Compile every .pyx under broker_cy and bench into its own extension. Metadata is in setup.cfg.
 
-Environment: BROKER_CY_SANITIZE=1 builds with AddressSanitizer and UBSan (see `make asan`); BROKER_CY_NO_EXTENSIONS=1 leaves
-the extensions out (the editable install of `make build`, which compiles them in place by itself).
+Environment: BROKER_CY_SANITIZE=1 builds with AddressSanitizer and UBSan (see `make asan`); BROKER_CY_NO_EXTENSIONS=1
+leaves the extensions out (the editable install of `make build`, which compiles them in place by itself).
 """
 
 import os
@@ -13,7 +13,7 @@ from setuptools import Extension, setup
 C_SOURCES: dict[str, list[str]] = {
     "broker_cy.core.crc32c": ["broker_cy/core/includes/crc32c_impl.c"],
 }
-# What runs per record or per request. Everything else is compiled with -O1, which takes half the time: `make build` has a bound.
+# What runs per record or per request. Everything else is compiled with -O1, which takes half the time.
 HOT = {
     "broker_cy.core.crc32c",
     "broker_cy.replica.partition",

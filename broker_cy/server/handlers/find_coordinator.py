@@ -37,7 +37,7 @@ class Found(NamedTuple):
 @handler(
     ApiKey.FIND_COORDINATOR,
     versions=(0, 6),
-    omissions="Share coordinators are answered with UNSUPPORTED_VERSION; the coordinator named for transactions refuses them.",
+    omissions="share coordinators are answered with UNSUPPORTED_VERSION; the one named for transactions refuses them",
 )
 async def find_coordinator(
     ctx: RequestContext, request: messages.FindCoordinatorRequest

@@ -259,7 +259,7 @@ def test_damaged_snapshot(tmp_path: Path) -> None:
     metadata(tmp_path, "00000000000000000050-0000000001.checkpoint").write_bytes(b"")
 
     async def work() -> None:
-        with pytest.raises(MetadataLogError, match="00000000000000000050-0000000001.checkpoint: it has no footer"):
+        with pytest.raises(MetadataLogError, match=r"00000000000000000050-0000000001\.checkpoint: it has no footer"):
             await MetadataBroker(tmp_path).__aenter__()
 
     run(work)
