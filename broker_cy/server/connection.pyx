@@ -1,6 +1,9 @@
 """One client connection: it owns its socket, reads requests, keeps the order of answers, writes them.
 
 The loop only tells readiness (add_reader, add_writer); recv, send and sendfile are called here. Bounds are in the .pxd.
+
+Over 400 lines, since a connection, its answers and what all connections share use each other's C fields on every request,
+and Cython wants such classes in one module.
 """
 
 cimport cython
