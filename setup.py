@@ -17,6 +17,7 @@ C_SOURCES: dict[str, list[str]] = {
 HOT = {
     "broker_cy.core.crc32c",
     "broker_cy.replica.partition",
+    "broker_cy.server.answers",
     "broker_cy.server.connection",
     "broker_cy.server.handlers.fetch",
     "broker_cy.server.handlers.produce",

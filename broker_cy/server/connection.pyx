@@ -1,25 +1,20 @@
-"""One client connection: it owns its socket, reads requests, keeps the order of answers, writes them.
+"""The receiving half of a client connection: it owns its socket, reads requests and hands them to their handlers.
 
-The loop only tells readiness (add_reader, add_writer); recv, send and sendfile are called here. Bounds are in the .pxd.
-
-Over 400 lines, since a connection, its answers and what all connections share use each other's C fields on every request,
-and Cython wants such classes in one module.
+The loop only tells readiness (add_reader, add_writer); recv is called here, send and sendfile in `answers`. Bounds are in the
+.pxd.
 """
 
-cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.errno cimport EAGAIN, EINTR, errno
-from libc.string cimport memcpy, memmove, memset
-from posix.time cimport CLOCK_MONOTONIC_COARSE, CLOCK_REALTIME, clock_gettime, timespec
+from libc.string cimport memcpy, memmove
 
 from broker_cy.core.cursor cimport Cursor
+from broker_cy.core.writer cimport Writer
+from broker_cy.server.answers cimport coarse_ms
 from broker_cy.wire.codec cimport decode_at
 from broker_cy.wire.produce cimport skip_tags
 
-import os
-
 from broker_cy.core.errors import WireError
-from broker_cy.server import log_events
 from broker_cy.server.registry import RequestContext
 from broker_cy.wire import codec, frame
 
@@ -28,29 +23,14 @@ cdef extern from "Python.h":
 
 cdef extern from "sys/socket.h" nogil:
     ssize_t recv(int fd, void* buf, size_t n, int flags)
-    ssize_t send(int fd, const void* buf, size_t n, int flags)
-    int MSG_NOSIGNAL, MSG_MORE, MSG_DONTWAIT
-
-cdef extern from "sys/sendfile.h" nogil:
-    ssize_t sendfile(int out_fd, int in_fd, long* offset, size_t count)
+    int MSG_DONTWAIT
 
 cdef extern from "arpa/inet.h" nogil:
     unsigned int ntohl(unsigned int)
     unsigned short ntohs(unsigned short)
 
-DEFAULT_REQUEST_BYTES_MAX = 104857600
-FETCH_BYTES_MAX = 57671680          # fetch.max.bytes
 cdef enum:
     API_VERSIONS_KEY = 18
-
-
-cdef int16_t flexible_from(api_key) except -1:
-    """First version of the API whose request header carries tagged fields (RequestHeader v2, KIP-482)."""
-    low, high = frame.api_versions(api_key)
-    for version in range(low, high + 1):
-        if frame.request_header_version(api_key, version) >= 2:
-            return version
-    return high + 1
 
 
 cdef bytes response_frame(int16_t key, int16_t version, int32_t correlation_id, object response):
@@ -65,13 +45,6 @@ cdef bytes response_frame(int16_t key, int16_t version, int32_t correlation_id, 
     return PyBytes_FromStringAndSize(<char*>writer.buf, writer.pos)
 
 
-cdef int64_t coarse_ms() noexcept nogil:
-    """Monotonic milliseconds, a few ms coarse: for idle times only."""
-    cdef timespec t
-    clock_gettime(CLOCK_MONOTONIC_COARSE, &t)
-    return <int64_t>t.tv_sec * 1000 + t.tv_nsec // 1000000
-
-
 cdef inline int32_t be32(const uint8_t* p) noexcept nogil:
     cdef unsigned int v
     memcpy(&v, p, 4)
@@ -84,137 +57,7 @@ cdef inline int16_t be16(const uint8_t* p) noexcept nogil:
     return <int16_t>ntohs(v)
 
 
-@cython.freelist(256)
-cdef class Reply:
-    cdef int emit(self, Writer out) except -1:
-        """Append this answer to `out`, or hand its pieces to the connection in order."""
-        cdef object piece
-        if type(self.payload) is bytes:
-            out.raw(<const uint8_t*>PyBytes_AS_STRING(self.payload), PyBytes_GET_SIZE(self.payload))
-            return 0
-        for piece in self.payload:
-            if type(piece) is bytes:
-                out.raw(<const uint8_t*>PyBytes_AS_STRING(piece), PyBytes_GET_SIZE(piece))
-            else:
-                self.connection.push_bytes(out, True)
-                self.connection.push_slice(<LogSlice>piece)
-        return 0
-
-    cdef int written(self) except -1:
-        """The write that this answer waited for is done."""
-        return 0
-
-    cdef int hurry(self) except -1:
-        """The broker stops: answer now with what there is, if that is possible."""
-        return 0
-
-    cdef int cancel(self) except -1:
-        """The connection went away. A task goes on to its end: what it changes is not the connection's."""
-        return 0
-
-
-@cython.freelist(64)
-cdef class OutSlice:
-    pass
-
-
-cdef class ServerCore(FlushGroup):
-    """What all connections of a broker share: dispatch table, buffers, the answers that wait for the write."""
-
-    def __init__(self, loop, broker, table, registry, request_bytes_max=DEFAULT_REQUEST_BYTES_MAX, on_closed=None):
-        super().__init__(loop)
-        self.broker = broker
-        self.topics_by_name = table.by_name
-        self.topics_by_id = table.by_id
-        self.fetch_bytes_max = FETCH_BYTES_MAX
-        self.pool = BufferPool()
-        self.connections = set()
-        self.scratch = Writer()
-        self.request_bytes_max = request_bytes_max
-        self.on_closed = on_closed
-        self.unflushed = []
-        self.tasks = set()
-        self.registrations = [None] * API_KEYS
-        self.request_classes = [None] * API_KEYS
-        memset(self.hot, 0, sizeof(self.hot))
-        cdef int key
-        for key in range(API_KEYS):
-            self.min_version[key] = 0
-            self.max_version[key] = -1
-            self.flexible_from[key] = 32767
-        for key, entry in registry.items():
-            self.registrations[key] = entry
-            self.request_classes[key] = frame.request_class(entry.api_key)
-            self.min_version[key] = entry.min_version
-            self.max_version[key] = entry.max_version
-            self.flexible_from[key] = flexible_from(entry.api_key)
-
-    cdef int set_hot(self, int16_t key, HotHandler function) except -1:
-        self.hot[key] = function
-        return 0
-
-    cdef int64_t wall_ms(self) except -1:
-        """Wall clock in ms, asked once per loop turn in which something is appended."""
-        cdef timespec t
-        if self.now_ms == 0:
-            clock_gettime(CLOCK_REALTIME, &t)
-            self.now_ms = <int64_t>t.tv_sec * 1000 + t.tv_nsec // 1000000
-            self.schedule_flush()
-        return self.now_ms
-
-    cdef int answer_waiting(self) except -1:
-        """After the write of this turn: every answer that waited for it goes, one send per connection."""
-        cdef list replies = self.unflushed
-        cdef list touched = []
-        cdef Reply reply
-        cdef Connection connection
-        self.now_ms = 0
-        if not replies:
-            return 0
-        self.unflushed = []
-        for reply in replies:
-            reply.written()
-            reply.ready = True
-            connection = reply.connection
-            if not connection.in_touched:
-                connection.in_touched = True
-                touched.append(connection)
-        for connection in touched:
-            connection.in_touched = False
-            if not connection.parsing:
-                connection.drain_guarded()
-        return 0
-
-    cdef int failed(self, Partition partition, object what, object error) except -1:
-        log_events.disk_error(f"{partition.topic}-{partition.index}", what, error)
-        return 0
-
-    def close_idle(self, int64_t idle_ms):
-        """Close connections from which nothing came for `idle_ms` and that wait for no answer; how many were closed."""
-        cdef Connection connection
-        cdef int64_t limit = coarse_ms() - idle_ms
-        idle = [c for c in self.connections if (<Connection>c).last_active_ms < limit and (<Connection>c).pending == 0]
-        for connection in idle:
-            connection.close()
-        return len(idle)
-
-    def stop_reading(self):
-        """First step of an orderly stop: nothing more is read; what was read goes on to be answered."""
-        cdef Connection connection
-        self.stopping = True
-        for connection in list(self.connections):
-            connection.stop()
-
-    @property
-    def pending_answers(self):
-        cdef Connection connection
-        cdef Py_ssize_t total = 0
-        for connection in self.connections:
-            total += connection.pending + len(connection.queue)
-        return total
-
-
-cdef class Connection:
+cdef class Connection(AnswerQueue):
     def __init__(self, ServerCore server, int fd, str listener, str client_host, int client_port, str local):
         self.server = server
         self.fd = fd
@@ -228,8 +71,6 @@ cdef class Connection:
         server.connections.add(self)
         server.loop.add_reader(fd, self.on_readable)
         self.reading = True
-
-    # ---- input ----
 
     def on_readable(self):
         if self.closed:
@@ -438,71 +279,19 @@ cdef class Connection:
         reply.payload = response_frame(key, max(version, 0), correlation_id, response)
         return self.mark_ready(reply)
 
-    # ---- answers ----
+    # ---- after output was held back ----
 
-    cdef int add_reply(self, Reply reply) except -1:
-        """Take the next place in the order of answers."""
-        reply.connection = self
-        if self.tail is None:
-            self.head = reply
-        else:
-            self.tail.next = reply
-        self.tail = reply
-        self.pending += 1
+    cdef int release_input(self) except -1:
+        self.buffer = None
+        self.carry = None
         return 0
 
-    cdef int mark_ready(self, Reply reply) except -1:
-        """The payload of `reply` is complete: it leaves as soon as all before it have."""
-        reply.ready = True
-        if type(reply.payload) is bytes:
-            self.ready_bytes += PyBytes_GET_SIZE(reply.payload)
-        if not self.parsing and not self.closed and self.head is reply:
-            self.drain()
-        return 0
-
-    cdef int drain_guarded(self) except -1:
-        """`drain` for callers that serve many connections: what goes wrong ends this connection only."""
-        try:
-            self.drain()
-        except Exception as error:
-            self.broken(error)
-
-    cdef int drain(self) except -1:
-        """Send every answer that is ready and next in order."""
-        cdef Writer out = self.server.scratch
-        cdef Reply reply
-        out.pos = 0
-        while self.head is not None and self.head.ready and not self.closed:
-            reply = self.head
-            self.head = reply.next
-            if self.head is None:
-                self.tail = None
-            reply.next = None
-            self.pending -= 1
-            reply.emit(out)
-            if out.pos >= SCRATCH_BYTES:
-                self.push_bytes(out, False)
-        self.ready_bytes = 0
-        if out.pos and not self.closed:
-            self.push_bytes(out, False)
-        out.pos = 0
-        return self.after_output()
-
-    cdef int after_output(self) except -1:
-        if self.closed:
+    cdef int output_free(self) except -1:
+        if self.parsing or self.resume_scheduled or self.must_wait():
             return 0
-        if self.queue:
-            if not self.writing:
-                self.server.loop.add_writer(self.fd, self.on_writable)
-                self.writing = True
-            return 0
-        if self.closing and self.pending == 0:
-            return self.close()
-        if self.buffer is not None or self.carry is not None or not self.reading:
-            if not self.parsing and not self.resume_scheduled and not self.must_wait():
-                if not self.reading or self.has_whole_request():
-                    self.resume_scheduled = True
-                    self.server.loop.call_soon(self.resume)
+        if not self.reading or self.has_whole_request():
+            self.resume_scheduled = True
+            self.server.loop.call_soon(self.resume)
         return 0
 
     cdef bint has_whole_request(self) noexcept:
@@ -535,167 +324,6 @@ cdef class Connection:
         except Exception as error:
             self.broken(error)
 
-    cdef int push_bytes(self, Writer out, bint more) except -1:
-        """Send what `out` gathered, or queue what the socket does not take; empties `out`."""
-        cdef Py_ssize_t done = 0
-        cdef ssize_t n
-        if self.closed:
-            out.pos = 0             # the descriptor may already be another's
-            return 0
-        if not self.queue:
-            while done < out.pos:
-                n = send(self.fd, out.buf + done, out.pos - done, MSG_NOSIGNAL | MSG_DONTWAIT | (MSG_MORE if more else 0))
-                if n >= 0:
-                    done += n
-                elif errno == EINTR:
-                    continue
-                elif errno == EAGAIN:
-                    break
-                else:
-                    out.pos = 0
-                    return self.close()
-        if done < out.pos:
-            self.queue.append(PyBytes_FromStringAndSize(<char*>out.buf + done, out.pos - done))
-        out.pos = 0
-        return 0
-
-    cdef int push_slice(self, LogSlice part) except -1:
-        """Send a slice of a segment file, or queue what the socket does not take."""
-        cdef OutSlice item
-        if self.closed:
-            return 0
-        item = OutSlice.__new__(OutSlice)
-        item.part = part
-        item.sent = 0
-        if self.queue or not self.send_slice(item, SENDFILE_TURN_BYTES):
-            if not self.closed:
-                self.queue.append(item)
-        return 0
-
-    cdef bint send_slice(self, OutSlice item, Py_ssize_t budget) except *:
-        """Whether the slice is sent to its end. A file that became shorter (truncated) ends the connection."""
-        cdef long at
-        cdef ssize_t n
-        while item.sent < item.part.size:
-            if budget <= 0:
-                return False
-            at = item.part.position + item.sent
-            n = sendfile(self.fd, item.part.fd, &at, min(item.part.size - item.sent, budget))
-            if n > 0:
-                item.sent += n
-                budget -= n
-            elif n == 0:
-                self.fail("Fetch", "the segment became shorter while it was sent")
-                return False
-            elif errno == EINTR:
-                continue
-            elif errno == EAGAIN:
-                return False
-            else:
-                self.close()
-                return False
-        return True
-
-    def on_writable(self):
-        if self.closed:
-            return
-        try:
-            self.write_queue()
-        except Exception as error:
-            self.broken(error)
-
-    cdef int write_queue(self) except -1:
-        cdef Py_ssize_t budget = SENDFILE_TURN_BYTES
-        cdef Py_ssize_t size
-        cdef ssize_t n
-        cdef int sent_items = 0
-        cdef object item
-        while sent_items < len(self.queue) and budget > 0:
-            item = self.queue[sent_items]
-            if type(item) is bytes:
-                size = PyBytes_GET_SIZE(item)
-                n = send(self.fd, PyBytes_AS_STRING(item), size, MSG_NOSIGNAL | MSG_DONTWAIT
-                         | (MSG_MORE if sent_items + 1 < len(self.queue) else 0))
-                if n < 0:
-                    if errno == EINTR:
-                        continue
-                    if errno != EAGAIN:
-                        return self.close()
-                    break
-                if n < size:
-                    self.queue[sent_items] = item[n:]
-                    break
-                budget -= size
-            else:
-                if not self.send_slice(<OutSlice>item, budget):
-                    if self.closed:
-                        return 0
-                    break
-                budget -= (<OutSlice>item).part.size
-            sent_items += 1
-        if sent_items:
-            del self.queue[:sent_items]
-            self.last_active_ms = coarse_ms()
-        if not self.queue:
-            self.server.loop.remove_writer(self.fd)
-            self.writing = False
-            self.drain()
-        return 0
-
-    # ---- the end ----
-
-    cdef int fail(self, str api, str reason) except -1:
-        """Close this connection for what the peer sent; one log line, rate-limited."""
-        log_events.bad_request(self.client_host, self.client_port, api, reason)
-        return self.close()
-
-    def broken(self, error):
-        """Close this connection after an error of ours; the traceback is logged."""
-        log_events.internal_error(self.client_host, self.client_port, error)
-        self.close()
-
-    def stop(self):
-        """Read nothing more; close as soon as every answer due is sent."""
-        cdef Reply reply, following
-        if self.closed:
-            return
-        self.closing = True
-        if self.reading:
-            self.server.loop.remove_reader(self.fd)
-            self.reading = False
-        reply = self.head
-        while reply is not None:
-            following = reply.next
-            if not reply.ready:
-                reply.hurry()
-            reply = following
-        if self.pending == 0 and not self.queue:
-            self.close()
-
-    cpdef int close(self) except -1:
-        """End the connection at once; handlers that still run for it are cancelled."""
-        cdef Reply reply
-        if self.closed:
-            return 0
-        self.closed = True
-        self.server.loop.remove_reader(self.fd)
-        if self.writing:
-            self.server.loop.remove_writer(self.fd)
-        os.close(self.fd)
-        self.buffer = None
-        self.carry = None
-        self.queue = []
-        reply = self.head
-        self.head = self.tail = None
-        self.pending = 0
-        while reply is not None:
-            reply.cancel()
-            reply = reply.next
-        self.server.connections.discard(self)
-        if self.server.on_closed is not None:
-            self.server.on_closed(self)
-        return 0
-
 
 cdef class _Completion:
     """Turns the result of a handler's task into the answer."""
@@ -709,7 +337,7 @@ cdef class _Completion:
         self.version = version
 
     def __call__(self, task):
-        cdef Connection connection = self.reply.connection
+        cdef AnswerQueue connection = self.reply.connection
         connection.server.tasks.discard(task)
         self.reply.task = None
         if connection.closed or task.cancelled():

@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING
 from broker_cy.core import uuid as uuids
 from broker_cy.metadata.image import Endpoint
 from broker_cy.replica.partition_table import PartitionTable
+from broker_cy.server.answers import ServerCore
 from broker_cy.server.broker import Broker
-from broker_cy.server.connection import Connection, ServerCore
+from broker_cy.server.connection import Connection
 from broker_cy.server.controller_service import ControllerService, random_uuid
 from broker_cy.server.group_service import GroupService
 from broker_cy.server.jobs import LoopJobs

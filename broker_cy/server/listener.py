@@ -14,7 +14,8 @@ import socket
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from broker_cy.server.connection import Connection, ServerCore
+from broker_cy.server.answers import ServerCore
+from broker_cy.server.connection import Connection
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -17,7 +17,7 @@ from broker_cy.core.cursor cimport Cursor
 from broker_cy.core.writer cimport Writer
 from broker_cy.replica.partition cimport DelayedFetch, Partition
 from broker_cy.server.buffers cimport RecvBuffer
-from broker_cy.server.connection cimport Connection, Reply, ServerCore, coarse_ms
+from broker_cy.server.answers cimport AnswerQueue, Reply, ServerCore, coarse_ms
 from broker_cy.server.fetch_session cimport FetchContext, FetchPartition, FetchSession, SessionCache
 from broker_cy.storage.log cimport LogSlice
 from broker_cy.storage.page_cache cimport is_cached, read_cached
@@ -406,7 +406,7 @@ cdef int remember(FetchSession session, FetchPartition target) except -1:
 
 # ---- the request ----
 
-cdef int handle_fetch(Connection connection, int32_t correlation_id, int16_t version, const uint8_t* p, Py_ssize_t n,
+cdef int handle_fetch(AnswerQueue connection, int32_t correlation_id, int16_t version, const uint8_t* p, Py_ssize_t n,
                       RecvBuffer owner) except -1:
     cdef ServerCore server = connection.server
     cdef FetchReply reply = FetchReply.__new__(FetchReply)

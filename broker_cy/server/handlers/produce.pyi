@@ -1,3 +1,3 @@
-from broker_cy.server.connection import ServerCore
+from broker_cy.server.answers import ServerCore
 
 def install(server: ServerCore) -> None: ...

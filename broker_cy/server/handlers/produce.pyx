@@ -14,7 +14,7 @@ from broker_cy.core.cursor cimport Cursor
 from broker_cy.core.writer cimport Writer
 from broker_cy.replica.partition cimport AppendResult, Partition
 from broker_cy.server.buffers cimport RecvBuffer
-from broker_cy.server.connection cimport Connection, Reply, ServerCore
+from broker_cy.server.answers cimport AnswerQueue, Reply, ServerCore
 from broker_cy.wire.produce cimport ProducePartition, ProduceTopic, ProduceView
 
 from broker_cy.core.errors import ErrorCode
@@ -174,7 +174,7 @@ cdef int put_compact_string(Writer out, object text) except -1:
 cdef ProduceView _view = ProduceView()
 
 
-cdef int handle_produce(Connection connection, int32_t correlation_id, int16_t version, const uint8_t* p, Py_ssize_t n,
+cdef int handle_produce(AnswerQueue connection, int32_t correlation_id, int16_t version, const uint8_t* p, Py_ssize_t n,
                         RecvBuffer owner) except -1:
     """Parse the whole request first, so that a malformed one changes nothing; then append partition by partition."""
     cdef ServerCore server = connection.server
@@ -250,7 +250,7 @@ cdef int note(ProduceReply reply, int32_t k, object message, list records) excep
     return 0
 
 
-cdef int refuse_unacked(Connection connection, ProduceReply reply, int16_t version) except -1:
+cdef int refuse_unacked(AnswerQueue connection, ProduceReply reply, int16_t version) except -1:
     """acks=0: there is no answer to carry an error, so the connection is closed, which clients take for one."""
     cdef int32_t i
     for i in range(reply.count):

@@ -18,7 +18,7 @@ import uvloop
 
 from broker_cy.replica.partition import Partition
 from broker_cy.replica.partition_table import PartitionTable
-from broker_cy.server.connection import ServerCore
+from broker_cy.server.answers import ServerCore
 from broker_cy.server.handlers import fetch, produce
 from broker_cy.server.listener import Admission, Listener, open_socket
 from broker_cy.server.registry import Registration, registrations

@@ -1,0 +1,104 @@
+"""The answers of a connection, in the order of its requests, and what all connections of a broker share.
+
+Bounds: requests are left unread while anything waits for the socket or PENDING_MAX answers are due; what is ready goes to the
+socket once it passes SCRATCH_BYTES. File slices hold no memory.
+"""
+
+from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
+
+from broker_cy.core.writer cimport Writer
+from broker_cy.replica.partition cimport FlushGroup, Partition
+from broker_cy.server.buffers cimport BufferPool, RecvBuffer
+from broker_cy.storage.log cimport LogSlice
+
+cdef enum:
+    SCRATCH_BYTES = 65536           # answers are gathered up to this before they go to the socket
+    PENDING_MAX = 2048              # answers due on one connection
+    SENDFILE_TURN_BYTES = 2097152   # sent from files to one socket in one turn of the loop
+    STAGED_BYTES_MAX = 8388608      # staged batches over all partitions before they are written without waiting
+    API_KEYS = 128
+
+ctypedef int (*HotHandler)(AnswerQueue, int32_t, int16_t, const uint8_t*, Py_ssize_t, RecvBuffer) except -1
+
+cdef class Reply:
+    """One place in a connection's order of answers."""
+    cdef AnswerQueue connection
+    cdef Reply next
+    cdef int32_t correlation_id
+    cdef bint ready
+    cdef object payload             # the whole frame (bytes), or a list of bytes and LogSlice
+    cdef object task                # the asyncio.Task that will answer, where there is one
+
+    cdef int emit(self, Writer out) except -1
+    cdef int written(self) except -1
+    cdef int cancel(self) except -1
+    cdef int hurry(self) except -1
+
+cdef class OutSlice:
+    """A file slice of which the first `sent` bytes are with the socket."""
+    cdef LogSlice part
+    cdef Py_ssize_t sent
+
+cdef class ServerCore(FlushGroup):
+    """What all connections of a broker share."""
+    cdef readonly object broker
+    cdef readonly BufferPool pool
+    cdef readonly set connections
+    cdef Writer scratch
+    cdef public Py_ssize_t request_bytes_max
+    cdef readonly int64_t connections_opened
+    cdef readonly int64_t requests
+    cdef list registrations         # by api key: Registration or None
+    cdef list request_classes
+    cdef HotHandler hot[API_KEYS]
+    cdef int16_t min_version[API_KEYS]
+    cdef int16_t max_version[API_KEYS]
+    cdef int16_t flexible_from[API_KEYS]
+    cdef list unflushed             # replies that wait for the write of this turn
+    cdef int64_t now_ms             # wall clock of this turn; 0 until asked
+    cdef object on_closed           # called with each connection that ended
+    cdef readonly bint stopping
+    cdef readonly object tasks      # strong references to running handler tasks
+    cdef readonly dict topics_by_name   # PartitionTable.by_name: name -> [Partition or None]
+    cdef readonly dict topics_by_id
+    cdef public Py_ssize_t fetch_bytes_max
+    cdef public object fetch_sessions   # SessionCache, put there by the Fetch handler
+    cdef public object cold_reader      # executor of reads that left the page cache
+
+    cdef int set_hot(self, int16_t key, HotHandler function) except -1
+    cdef int64_t wall_ms(self) except -1
+
+cdef class AnswerQueue:
+    cdef readonly int fd
+    cdef readonly ServerCore server
+    cdef readonly str listener
+    cdef readonly str client_host
+    cdef readonly int client_port
+    cdef readonly bint closed
+    cdef Reply head
+    cdef Reply tail
+    cdef readonly int pending
+    cdef Py_ssize_t ready_bytes     # of answers that are ready and not yet given to the socket
+    cdef readonly list queue        # bytes and OutSlice that the socket did not take yet
+    cdef bint reading               # the loop watches for input
+    cdef bint writing               # the loop watches for room
+    cdef bint parsing               # requests are being handled: what becomes ready leaves after them
+    cdef bint closing               # close once everything due is sent
+    cdef bint in_touched            # is in the list of connections to drain after a write
+    cdef readonly int64_t last_active_ms
+
+    cdef int add_reply(self, Reply reply) except -1
+    cdef int mark_ready(self, Reply reply) except -1
+    cdef int drain(self) except -1
+    cdef int drain_guarded(self) except -1
+    cdef int after_output(self) except -1
+    cdef int output_free(self) except -1
+    cdef int release_input(self) except -1
+    cdef bint send_slice(self, OutSlice item, Py_ssize_t budget) except *
+    cdef int write_queue(self) except -1
+    cdef int push_bytes(self, Writer out, bint more) except -1
+    cdef int push_slice(self, LogSlice part) except -1
+    cdef int fail(self, str api, str reason) except -1
+    cpdef int close(self) except -1
+
+cdef int64_t coarse_ms() noexcept nogil
