@@ -34,6 +34,7 @@ cdef struct Producer:
 
 cdef struct UndoEntry:
     bint existed
+    bint began                      # did not exist, and what made it exist was a batch with sequence 0
     Producer before
 
 cdef class ProducerState:
@@ -62,7 +63,7 @@ cdef class ProducerState:
     cdef Producer* find(self, int64_t producer_id) noexcept
     cdef Producer* obtain(self, int64_t producer_id) except NULL
     cdef int rehash(self, Py_ssize_t size) except -1
-    cdef int save_undo(self, int64_t producer_id, Producer* producer) except -1
+    cdef int save_undo(self, BatchHeader* header) except -1
     cdef object end_transaction(self, BatchHeader* header, const uint8_t* data, Py_ssize_t size)
     cdef Producer* committed(self, Producer* producer) noexcept
     cdef int find_first_undecided(self) noexcept

@@ -151,8 +151,9 @@ cdef class ProducerState:
             return PRODUCER_INVALID_TXN_STATE
         return PRODUCER_OK
 
-    cdef int save_undo(self, int64_t producer_id, Producer* producer) except -1:
-        """Keep the entry as it is now, once per flush, for rollback. `producer` is NULL where there is none yet."""
+    cdef int save_undo(self, BatchHeader* header) except -1:
+        """Keep the producer's entry as it is now, once per flush, for rollback."""
+        cdef Producer* producer = self.find(header.producer_id)
         cdef UndoEntry* grown
         cdef Py_ssize_t capacity
         if producer != NULL and producer.generation == self.generation:
@@ -168,7 +169,8 @@ cdef class ProducerState:
         if producer != NULL:
             self.undo[self.undo_count].before = producer[0]
         else:
-            self.undo[self.undo_count].before.producer_id = producer_id
+            self.undo[self.undo_count].before.producer_id = header.producer_id
+            self.undo[self.undo_count].began = header.base_sequence == 0
         self.undo_count += 1
         return 0
 
@@ -182,7 +184,7 @@ cdef class ProducerState:
             return None
         if header.attributes & ATTRIBUTE_CONTROL:
             return self.end_transaction(header, data, size)
-        self.save_undo(header.producer_id, self.find(header.producer_id))
+        self.save_undo(header)
         producer = self.obtain(header.producer_id)
         producer.generation = self.generation
         if producer.epoch != header.producer_epoch:
@@ -234,7 +236,7 @@ cdef class ProducerState:
             raise WireError("the value of a transaction marker has no coordinator epoch")
         cursor.i16()                # value version
         coordinator_epoch = cursor.i32()
-        self.save_undo(header.producer_id, self.find(header.producer_id))
+        self.save_undo(header)
         producer = self.obtain(header.producer_id)
         producer.generation = self.generation
         if producer.epoch != header.producer_epoch:
@@ -284,8 +286,12 @@ cdef class ProducerState:
         cdef Producer* producer
         for i in range(self.undo_count - 1, -1, -1):
             if self.undo[i].existed:
+                self.obtain(self.undo[i].before.producer_id)[0] = self.undo[i].before
+            elif self.undo[i].began:
+                # What it sent right behind its first batch must not be taken for the beginning: the order would be lost.
                 producer = self.obtain(self.undo[i].before.producer_id)
-                producer[0] = self.undo[i].before
+                producer.count = 0
+                producer.txn_first_offset = -1
             else:
                 self.forget(self.undo[i].before.producer_id)
         self.undo_count = 0
@@ -363,8 +369,7 @@ cdef class ProducerState:
         cdef Writer out = Writer()
         cdef Producer* producer
         cdef int32_t written = 0
-        cdef ProducedBatch* last
-        cdef ProducedBatch none
+        cdef ProducedBatch none, *last
         cdef Py_ssize_t i
         none.last_offset = -1
         none.last_sequence = NO_SEQUENCE
@@ -439,12 +444,7 @@ cdef class ProducerState:
         found = []
         for i in range(self.count):
             producer = &self.producers[i]
-            found.append((
-                producer.producer_id,
-                producer.epoch,
-                producer.batches[producer.newest].last_sequence if producer.count > 0 else NO_SEQUENCE,
-                producer.last_timestamp,
-                producer.coordinator_epoch,
-                producer.txn_first_offset,
-            ))
+            last_sequence = producer.batches[producer.newest].last_sequence if producer.count > 0 else NO_SEQUENCE
+            found.append((producer.producer_id, producer.epoch, last_sequence, producer.last_timestamp,
+                          producer.coordinator_epoch, producer.txn_first_offset))
         return found

@@ -98,6 +98,9 @@ def test_answers_are_those_of_kafka(tmp_path_factory, steps, failures):
                 log.append(data, 0)
             disk.set_write_budget(-1, 0)
             assert log.producers.check_batch(data) == expected
+            if producer_id not in model.producers and first == 0:
+                # ... and only that one: what it sent right behind it would end up in front of it.
+                model.producers[producer_id] = (epoch, [])
         else:
             model.take(producer_id, epoch, first, count, log.log_end_offset, number)
             log.append(data, 0)
@@ -202,7 +205,9 @@ def test_a_failed_write_takes_a_marker_back(tmp_path):
     disk.set_write_budget(-1, 0)
     assert log.last_stable_offset(1) == 0
     assert log.aborted_transactions(0, 1) == []
-    assert [producer[0] for producer in log.producers.describe()] == [10]
+    # Of the other one it is known that it began, and nothing more.
+    assert [producer[:3] for producer in log.producers.describe()] == [(10, 0, 0), (11, 0, -1)]
+    assert log.producers.describe()[1][5] == -1
     log.append(marker(1, 10, 0), 0)
     assert log.last_stable_offset(2) == 2
     assert log.aborted_transactions(0, 2) == [(10, 0)]
