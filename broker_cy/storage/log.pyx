@@ -190,14 +190,21 @@ cdef class Log:
         return 0
 
     def begin_segment(self, int64_t now_ms):
-        """Complete the active segment's files and make a new one at the log end offset; raises OSError."""
+        """Complete the active segment's files and make a new one at the log end offset; raises OSError, and then leaves nothing of
+        the new one."""
         cdef Segment old = self.active
         cdef Segment segment
         old.complete()
-        snapshots.write(self.directory, self.log_end_offset, self.producers.encode())
         segment = Segment(self.directory, self.log_end_offset, self.open_files, 0, False,
                           index_interval_bytes=self.config.index_interval_bytes)
-        segment.create(now_ms)
+        try:
+            snapshots.write(self.directory, self.log_end_offset, self.producers.encode())
+            segment.create(now_ms)
+        except OSError:
+            # The log may end elsewhere when it rolls again: an empty segment among full ones would hide what is behind it,
+            # and producer state of batches that are undone would come back at the next start.
+            segment.discard()
+            raise
         self.segments.append(segment)
         self.active = segment
         self.drop_hints()

@@ -161,7 +161,6 @@ def delete_records_before(Log log not None, int64_t offset, int64_t now_ms):
     Returns the paths of their files, renamed to `.deleted`, for the caller to unlink later (file.delete.delay.ms). Raises
     OffsetOutOfRange above what is written, OSError.
     """
-    cdef Segment segment
     if offset > log.written_end_offset:
         raise OffsetOutOfRange(offset, log.log_start_offset, log.written_end_offset)
     if offset > log.log_start_offset:
@@ -169,11 +168,28 @@ def delete_records_before(Log log not None, int64_t offset, int64_t now_ms):
         if log.recovery_point < offset:
             log.recovery_point = offset
         if log.epochs.truncate_from_start(offset):
-            log.epochs.write()
+            try:
+                log.epochs.write()
+            except OSError as error:
+                # The next start does it. What matters more: on a full disk this deletion is what makes room again.
+                logger.warning("%s: epochs before offset %d are not removed: %s", log.directory, offset, error)
+    renamed = drop_before_start(log)
     if offset == log.log_end_offset and log.active.size > 0:
         # Everything goes: the segment that is written to has to be another one first.
-        log.begin_segment(now_ms)
-    renamed = []
+        try:
+            log.begin_segment(now_ms)
+        except OSError as error:
+            if not renamed:
+                raise
+            logger.warning("%s: the last segment stays for now: %s", log.directory, error)
+        renamed += drop_before_start(log)
+    return renamed
+
+
+cdef list drop_before_start(Log log):
+    """Take the segments away that lie before the log start offset as a whole; the new paths of their files."""
+    cdef Segment segment
+    cdef list renamed = []
     while len(log.segments) > 1 and (<Segment>log.segments[1]).base_offset <= log.log_start_offset:
         segment = log.segments.pop(0)
         drop_flushed_with(log, segment)
