@@ -56,7 +56,7 @@ cdef class Partition:
     cdef int stage(self, uint8_t* data, Py_ssize_t size, BatchHeader* header, object owner, int64_t now_ms,
                    AppendResult* out) except -1
     cdef int refuse(self, AppendResult* out, int16_t error, str message) except -1
-    cdef int flush(self) except -1
+    cdef int write_staged(self) except -1
     cdef int tell(self) except -1
     cdef int wake(self, Py_ssize_t written_bytes) except -1
     cdef int64_t fetch_bound(self, bint read_committed) except -2

@@ -14,6 +14,7 @@ from broker_cy.wire.batch cimport (
 import os
 
 from broker_cy.core.errors import ErrorCode, KafkaError
+from broker_cy.storage.errors import StorageError, errno_of
 from broker_cy.wire.compression import Codec
 from broker_cy.wire.records import rebuild_batch
 
@@ -73,7 +74,7 @@ cdef class FlushGroup:
         if dirty:
             self.dirty = []
             for partition in dirty:
-                partition.flush()
+                partition.write_staged()
         self.answer_waiting()
         if dirty:
             for partition in dirty:
@@ -172,7 +173,12 @@ cdef class Partition:
         header.base_offset = self.log.log_end_offset
         header.leader_epoch = self.leader_epoch
         stamp_offset_epoch(data, header.base_offset, header.leader_epoch)
-        self.log.stage(header, data, size, owner, now_ms)
+        try:
+            self.log.stage(header, data, size, owner, now_ms)
+        except (OSError, StorageError) as error:
+            # The active segment cannot be opened or read; nothing was staged.
+            self.group.failed(self, "append", error)
+            return self.refuse(out, KAFKA_STORAGE_ERROR, f"{self.topic}-{self.index}: {os.strerror(errno_of(error))}")
         self.staged_bytes += size
         self.group.add_dirty(self, size)
         out.base_offset = header.base_offset
@@ -194,20 +200,28 @@ cdef class Partition:
         cdef AppendResult out
         cdef bytes own = bytes(bytearray(batch))
         cdef uint8_t* data = <uint8_t*>PyBytes_AS_STRING(own)
-        if self.log is None:
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self.offline_reason)
+        if self.offline is not None:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self.offline)
         if parse_header(data, PyBytes_GET_SIZE(own), &header) != 0:
             raise KafkaError(ErrorCode.CORRUPT_MESSAGE, "no whole record batch")
+        out.error = 0
         self.stage(data, PyBytes_GET_SIZE(own), &header, own, now_ms, &out)
+        if out.error:
+            raise KafkaError(ErrorCode(out.error), self.last_error[0])
         future = self.group.loop.create_future()
         self.waiting_appends.append((future, out.base_offset))
         return future
 
     # ---- write ----
 
-    cdef int flush(self) except -1:
+    cdef int write_staged(self) except -1:
         """Write what is staged; on failure it is undone and `flush_errno` says why."""
-        self.flush_errno = self.log.flush_staged()
+        try:
+            self.flush_errno = self.log.flush_staged()
+        except Exception as error:
+            # A defect, or no memory. What the log holds now is not known; the other partitions and the answers go on.
+            self.flush_errno = errno_of(error)
+            self.log.mark_offline(f"writing failed: {error!r}")
         if self.flush_errno == 0:
             self.high_watermark = self.log.written_end_offset
         else:
@@ -277,6 +291,12 @@ cdef class Partition:
     @property
     def last_stable_offset(self):
         return self.fetch_bound(True)
+
+    def come_online(self, Log log not None):
+        """Serve `log`, which could not be had before."""
+        self.log = log
+        self.offline_reason = None
+        self.high_watermark = log.written_end_offset
 
     def close(self):
         """The topic is deleted: nothing is appended any more, and waiting fetches are answered."""

@@ -110,6 +110,13 @@ class GroupService:
         if self._sweeper is None:
             self._schedule_sweep()
 
+    def partition_online(self, topic: str, index: int) -> None:
+        """A partition is served that was offline before: coordinate its groups."""
+        shard = self.shards.get(index)
+        if topic == OFFSETS_TOPIC and shard is not None and shard.state is LoadState.FAILED and not self._stopped:
+            del self.shards[index]
+            self._open_shards()
+
     async def _load(self, fresh: list[GroupShard], before: asyncio.Task[None] | None) -> None:
         if before is not None:
             await before

@@ -35,6 +35,7 @@ class RateLimit:
 _bad_requests = RateLimit()
 _internal_errors = RateLimit()
 _disk_errors = RateLimit()
+_offline = RateLimit()
 
 
 def bad_request(host: str, port: int, api: str, reason: str) -> None:
@@ -66,3 +67,11 @@ def disk_error(partition: str, what: str, error: BaseException) -> None:
             "disk error",
             extra={"fields": {"partition": partition, "what": what, "reason": str(error), "left_out": left_out}},
         )
+
+
+def partition_offline(partition: str, reason: str, retry_s: float) -> None:
+    """A partition has no log for now; its clients are told KAFKA_STORAGE_ERROR."""
+    left_out = _offline.allow(time.monotonic())
+    if left_out is not None:
+        fields = {"partition": partition, "reason": reason, "retry_s": retry_s, "left_out": left_out}
+        LOGGER.error("partition offline", extra={"fields": fields})

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING
 from broker_cy.config import NoEffectReporter, topic_settings
 from broker_cy.metadata.image import RESOURCE_BROKER, RESOURCE_TOPIC
 from broker_cy.replica.partition import Partition
+from broker_cy.server import log_events
 from broker_cy.storage.errors import StorageError
 from broker_cy.storage.log_config import LogConfig
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
+    from uuid import UUID
 
     from broker_cy.config import BrokerConfig, TopicSettings
     from broker_cy.core.clock import Clock
@@ -23,6 +25,9 @@ if TYPE_CHECKING:
     from broker_cy.storage.log_manager import LogManager
 
 LOGGER = logging.getLogger("broker_cy.server.partitions")
+
+# A log that could not be created or loaded for want of room is tried again this often.
+RETRY_S = 1.0
 
 
 class PartitionService:
@@ -35,7 +40,9 @@ class PartitionService:
         table: PartitionTable,
         log_manager: LogManager,
         group: FlushGroup,
+        on_online: Callable[[str, int], None] | None = None,
     ) -> None:
+        """`on_online(topic, index)` hears of partitions that could not be served at first and now are."""
         self._config = config
         self._clock = clock
         self._table = table
@@ -43,6 +50,10 @@ class PartitionService:
         self._group = group
         self._reporter = NoEffectReporter()
         self._image: MetadataImage
+        self._on_online = on_online
+        # Partitions without a log, and when it was last tried to get one (monotonic).
+        self._offline: dict[tuple[str, int], Partition] = {}
+        self._last_retry_s = 0.0
         config.on_change(self._on_broker_setting)
 
     def settings(self, topic: str) -> TopicSettings:
@@ -110,9 +121,7 @@ class PartitionService:
         for index, image in topic.partitions.items():
             if self._config.node_id not in image.replicas or self._table.get(topic.name, index) is not None:
                 continue
-            log, reason = self._open_log(topic, index)
-            if log is not None:
-                log.epochs.assign(image.leader_epoch, log.log_end_offset)
+            log, reason = self._open_log(topic, index, image.leader_epoch)
             partition = Partition(
                 self._group,
                 topic.name,
@@ -125,31 +134,71 @@ class PartitionService:
             )
             self._table.add(partition)
             fresh.append(partition)
+            if log is None:
+                self._offline[topic.name, index] = partition
         if fresh:
             self._configure(topic.name, fresh)
 
-    def _open_log(self, topic: TopicImage, index: int) -> tuple[Log | None, str | None]:
+    def _open_log(self, topic: TopicImage, index: int, leader_epoch: int) -> tuple[Log | None, str | None]:
         """The partition's log, made where there is none; or why it cannot be had."""
         offline = self._logs.offline.get((topic.name, index))
         if offline is not None:
             return None, offline
         log = self._logs.get(topic.name, index)
-        if log is not None:
-            return log, None
-        config = LogConfig.from_settings(self.settings(topic.name))
-        try:
-            return self._logs.create(topic.name, index, topic.topic_id, config, self._clock.wall_ms()), None
-        except StorageError as error:
-            LOGGER.error(
-                "partition offline", extra={"fields": {"partition": f"{topic.name}-{index}", "reason": str(error)}}
-            )
-            return None, str(error)
+        if log is None:
+            if (topic.name, index) in self._logs.high_watermarks:
+                LOGGER.warning(
+                    "the directory of a partition is gone: begun anew, empty",
+                    extra={"fields": {"partition": f"{topic.name}-{index}"}},
+                )
+            try:
+                log = self._create_log(topic.name, index, topic.topic_id)
+            except StorageError as error:
+                log_events.partition_offline(f"{topic.name}-{index}", str(error), RETRY_S)
+                return None, str(error)
+        log.epochs.assign(leader_epoch, log.log_end_offset)
+        return log, None
+
+    def _create_log(self, topic: str, index: int, topic_id: UUID) -> Log:
+        """Raises StorageError."""
+        config = LogConfig.from_settings(self.settings(topic))
+        return self._logs.create(topic, index, topic_id, config, self._clock.wall_ms())
+
+    def retry(self) -> None:
+        """Try again to get logs for which there was no room. Cheap where there are none; to be called often."""
+        now_s = self._clock.monotonic()
+        if not self._offline or now_s - self._last_retry_s < RETRY_S:
+            return
+        self._last_retry_s = now_s
+        for key, partition in list(self._offline.items()):
+            try:
+                if key in self._logs.offline:
+                    config = LogConfig.from_settings(self.settings(partition.topic))
+                    log = self._logs.reopen(*key, config, self._clock.wall_ms())
+                else:
+                    log = self._create_log(*key, partition.topic_id)
+            except StorageError:
+                # There is no room still, for the others either.
+                return
+            if log is None:
+                continue
+            del self._offline[key]
+            log.epochs.assign(partition.leader_epoch, log.log_end_offset)
+            partition.come_online(log)
+            LOGGER.info("partition online", extra={"fields": {"partition": f"{key[0]}-{key[1]}"}})
+            if self._on_online is not None:
+                self._on_online(*key)
 
     def _delete(self, topic: TopicImage) -> None:
         self._flush()
         for partition in self._table.remove_topic(topic.name, topic.topic_id):
             partition.close()
-            self._logs.delete(topic.name, partition.index)
+            self._offline.pop((topic.name, partition.index), None)
+            try:
+                self._logs.delete(topic.name, partition.index)
+            except StorageError as error:
+                # The topic is gone all the same; the next start sets the directory aside.
+                LOGGER.error("a deleted partition's directory stays", extra={"fields": {"reason": str(error)}})
 
     @property
     def _flush(self) -> Callable[[], int]:

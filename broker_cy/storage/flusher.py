@@ -52,6 +52,8 @@ class Flusher:
         self.jobs = jobs
         self._running = False
         self._again = False
+        # The last flush did not do all it was to do: the disk is full or broken.
+        self.failed = False
         totals.flush_bytes = flush_bytes
         totals.on_due = self._ask
 
@@ -67,11 +69,12 @@ class Flusher:
             self._again = True
             return
         pending: Pending = []
+        self.failed = False
         for log in list(self.totals.dirty if logs is None else logs):
             try:
                 job = maintenance.begin_flush(log)
             except StorageError as error:
-                logger.warning("%s", error)
+                self._note_failure("%s", error)
                 continue
             if job is not None:
                 pending.append((log, job))
@@ -81,7 +84,7 @@ class Flusher:
             self._running = False
             self.totals.on_due = self._ask
             if error is not None:
-                logger.warning("flush failed: %s", error)
+                self._note_failure("flush failed: %s", error)
                 return
             self._complete(pending)
             self.write_checkpoints(RECOVERY_POINTS)
@@ -91,8 +94,13 @@ class Flusher:
 
         self.jobs.run(lambda: self._sync(pending), done)
 
-    @staticmethod
-    def _complete(pending: Pending) -> set[str]:
+    def _note_failure(self, text: str, error: BaseException) -> None:
+        """One line a flush: the other logs most likely fail for the same reason."""
+        if not self.failed:
+            logger.error(text, error)
+        self.failed = True
+
+    def _complete(self, pending: Pending) -> set[str]:
         """Let the recovery points move; the data directories in which that failed."""
         failed = set()
         for log, job in pending:
@@ -100,7 +108,7 @@ class Flusher:
                 maintenance.complete_flush(log, job)
             except StorageError as error:
                 failed.add(os.path.dirname(log.directory))
-                logger.error("%s", error)
+                self._note_failure("%s", error)
         return failed
 
     def write_checkpoints(self, *names: str) -> None:
@@ -109,7 +117,7 @@ class Flusher:
 
         def done(_: None, error: BaseException | None) -> None:
             if error is not None:
-                logger.warning("cannot write checkpoints: %s", error)
+                self._note_failure("cannot write checkpoints: %s", error)
 
         self.jobs.run(lambda: offset_checkpoints.write(wanted), done)
 
@@ -119,6 +127,7 @@ class Flusher:
         """
         failed: set[str] = set()
         pending: Pending = []
+        self.failed = False
         for log in self.logs.values():
             if log.offline is not None:
                 continue

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import resource
 import shutil
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from uuid import UUID, uuid5
 
 from broker_cy.storage import checkpoints, maintenance, offset_checkpoints, recovery
@@ -21,7 +22,7 @@ from broker_cy.storage.data_directory import (
     read_topic_id,
     write_topic_id,
 )
-from broker_cy.storage.errors import StorageError
+from broker_cy.storage.errors import StorageError, errno_of
 from broker_cy.storage.flusher import FLUSH_BYTES, Flusher
 from broker_cy.storage.jobs import Jobs
 from broker_cy.storage.log import Log
@@ -34,6 +35,10 @@ from broker_cy.storage.segment import OpenFiles
 logger = logging.getLogger(__name__)
 
 OPEN_FILES_MIN = 16
+# How long after a flush that failed (the disk is full) the next one is tried.
+FLUSH_RETRY_MS = 5_000
+# Why a log cannot be loaded now and may be a moment later.
+SHORTAGES = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 NO_TOPIC_ID = UUID(int=0)
 
 
@@ -58,8 +63,9 @@ class LogManager:
         self.jobs = jobs
         self.logs: dict[TopicPartition, Log] = {}
         self.topic_ids: dict[TopicPartition, UUID] = {}
-        # Partitions that cannot be served, and why.
+        # Partitions that cannot be served, and why; and the directories of those of them that `reopen` may bring back.
         self.offline: dict[TopicPartition, str] = {}
+        self._short_of_room: dict[TopicPartition, str] = {}
         self.checkpoints = OffsetCheckpoints([directory.path for directory in directories])
         self.clean = {directory.path: directory.clean_broker_epoch() is not None for directory in directories}
         # A segment takes two descriptors; half of what the process may open is left to connections.
@@ -72,6 +78,7 @@ class LogManager:
         # How many partitions each data directory holds: a new one goes where the fewest are.
         self._held = {directory.path: 0 for directory in directories}
         self._last_checkpoint_ms = -1
+        self._last_flush_ms = -1
         self._last_retention_ms = -1
         self._last_expiry_ms = -1
 
@@ -148,25 +155,50 @@ class LogManager:
 
     def _load_one(self, key: TopicPartition, path: str, config: LogConfig, context: LoadContext) -> None:
         try:
-            log = load_log(
-                path,
-                key[0],
-                key[1],
-                config,
-                self.checkpoints.recovery_points.get(key, 0),
-                self.checkpoints.log_starts.get(key, 0),
-                context,
-            )
-            topic_id = read_topic_id(path)
+            log, topic_id = self._load_log(key, path, config, context)
         except (StorageError, OSError, ValueError) as error:
             logger.error("partition %s-%d is offline: %s", key[0], key[1], error)
             self.offline[key] = str(error)
+            if errno_of(error) in SHORTAGES:
+                self._short_of_room[key] = path
             self._held[os.path.dirname(path)] += 1
             return
         self._held[os.path.dirname(path)] += 1
         self.logs[key] = log
         if topic_id is not None:
             self.topic_ids[key] = topic_id
+
+    def _load_log(
+        self, key: TopicPartition, path: str, config: LogConfig, context: LoadContext
+    ) -> tuple[Log, UUID | None]:
+        topic, partition = key
+        recovery_point = self.checkpoints.recovery_points.get(key, 0)
+        log_start_offset = self.checkpoints.log_starts.get(key, 0)
+        log = load_log(path, topic, partition, config, recovery_point, log_start_offset, context)
+        return log, read_topic_id(path)
+
+    def reopen(self, topic: str, partition: int, config: LogConfig, now_ms: int) -> Log | None:
+        """Try again to load a partition that is offline for want of room, descriptors or memory. None where that fails
+        again, or where it is offline for another reason.
+        """
+        key = (topic, partition)
+        path = self._short_of_room.get(key)
+        if path is None:
+            return None
+        context = replace(self._context(os.path.dirname(path), now_ms), clean=False)
+        try:
+            log, topic_id = self._load_log(key, path, config, context)
+        except (StorageError, OSError, ValueError) as error:
+            if errno_of(error) not in SHORTAGES:
+                logger.error("partition %s-%d stays offline: %s", topic, partition, error)
+                self.offline[key] = str(error)
+                del self._short_of_room[key]
+            return None
+        del self.offline[key], self._short_of_room[key]
+        self.logs[key] = log
+        if topic_id is not None:
+            self.topic_ids[key] = topic_id
+        return log
 
     # --- partitions come and go
 
@@ -197,6 +229,7 @@ class LogManager:
         key = (topic, partition)
         log = self.logs.pop(key, None)
         reason = self.offline.pop(key, None)
+        self._short_of_room.pop(key, None)
         topic_id = self.topic_ids.pop(key, NO_TOPIC_ID)
         self.checkpoints.forget(key)
         if log is not None:
@@ -318,8 +351,11 @@ class LogManager:
                 self.high_watermarks[key] = high_watermark_of(*key)
             self.flusher.start()
             self.flusher.write_checkpoints(checkpoints.LOG_START_OFFSETS, checkpoints.HIGH_WATERMARKS)
-        elif due := [log for log in self.totals.dirty if log.needs_flush(now_ms)]:
-            self.flusher.start(due)
+        elif not self.flusher.failed or now_ms - self._last_flush_ms >= FLUSH_RETRY_MS:
+            due = [log for log in self.totals.dirty if log.needs_flush(now_ms)]
+            if due:
+                self._last_flush_ms = now_ms
+                self.flusher.start(due)
         if now_ms - self._last_expiry_ms >= settings.producer_id_expiration_check_interval_ms:
             self._last_expiry_ms = now_ms
             for log in self.logs.values():
