@@ -48,6 +48,8 @@ def run(config_file: str | None, data_dir: str | None, listener: str | None, set
         )
     except ConfigError as error:
         raise StartError(str(error)) from None
+    for line in config.warnings:
+        LOGGER.warning(line)
     raise_descriptor_limit()
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     loop = uvloop.new_event_loop()
@@ -64,7 +66,7 @@ def run(config_file: str | None, data_dir: str | None, listener: str | None, set
     gc.collect()
     gc.freeze()
     gc.set_threshold(*GC_THRESHOLDS)
-    addresses = ", ".join(f"{each.host}:{each.port}" for each in server.listeners)
+    addresses = ", ".join(each.local for each in server.listeners)
     print(f"broker-cy {__version__} ready on {addresses} in {since_process_start_s():.2f} s", flush=True)
     return serve(loop, server)
 

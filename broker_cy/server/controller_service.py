@@ -190,7 +190,11 @@ class ControllerService:
     async def stop(self) -> None:
         """Fence the broker, wait for what is under way, and resign. Later operations are refused."""
         if self._refusal is None:
-            await self.submit(StopBroker(self.node_id))
+            try:
+                await self.submit(StopBroker(self.node_id))
+            except KafkaError as error:
+                # A full disk must not keep the broker from stopping: it registers anew at its next start anyway.
+                LOGGER.warning("the broker could not be fenced before it stops: %s", error)
             await self._snapshots.stop()
         if self._refusal is None:
             self._refusal = "the broker is stopping"

@@ -10,8 +10,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import resource
 import socket
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from broker_cy.core import uuid as uuids
@@ -44,6 +46,8 @@ COLD_READERS = 4
 FETCH_SESSION_EVICTION_MS = 120_000
 # For fsync, removals and snapshots.
 BACKGROUND_WORKERS = 2
+# Descriptors that neither connections nor open segments may take: listeners, indexes, checkpoints, workers.
+DESCRIPTORS_RESERVED = 128
 # Idle connections are looked for ten times within connections.max.idle.ms, but at least every ten seconds.
 IDLE_SWEEPS = 10
 IDLE_SWEEP_S_MAX = 10.0
@@ -76,11 +80,7 @@ class BrokerServer:
         sockets = [self._bind(listener.name, listener.host, listener.port) for listener in self.config.listeners]
         table = PartitionTable()
         self.broker.partitions = table
-        admission = Admission(
-            self.config["max.connections"],
-            self.config["max.connections.per.ip"],
-            self.config.max_connections_per_ip_overrides,
-        )
+        admission = Admission(0, 0, {})
         self._core = ServerCore(
             self.loop,
             self.broker,
@@ -94,6 +94,7 @@ class BrokerServer:
         for listener, bound in zip(self.config.listeners, sockets, strict=True):
             self.listeners.append(self._listener(listener.name, bound, admission))
         self._start_services(self._endpoints())
+        self._take_limits(admission)
         self._follow_settings(admission)
         for accepting in self.listeners:
             accepting.start()
@@ -155,7 +156,14 @@ class BrokerServer:
         broker.controller = ControllerService.open(
             self.config, self.clock, self.loop, broker.log_manager, self._executor
         )
-        self._partitions = PartitionService(self.config, self.clock, broker.partitions, broker.log_manager, self._core)
+        self._partitions = PartitionService(
+            self.config,
+            self.clock,
+            broker.partitions,
+            broker.log_manager,
+            self._core,
+            lambda topic, index: broker.groups.partition_online(topic, index),
+        )
         broker.topic_settings = self._partitions.settings
         broker.groups = GroupService(
             self.config,
@@ -178,15 +186,27 @@ class BrokerServer:
         self.broker.groups.apply(delta, image)
 
     def _follow_settings(self, admission: Admission) -> None:
-        """Dynamic settings that act on connections."""
+        """Dynamic settings that are not a topic's."""
 
-        def changed(_: frozenset[str]) -> None:
-            admission.connections_max = self.config["max.connections"]
-            admission.per_ip_max = self.config["max.connections.per.ip"]
-            admission.per_ip_overrides = self.config.max_connections_per_ip_overrides
+        def limits_changed(_: frozenset[str]) -> None:
+            self._take_limits(admission)
             self._resume_listeners(admission)
 
-        self.config.on_change(changed, "max.connections", "max.connections.per.ip", "max.connections.per.ip.overrides")
+        def expiration_changed(_: frozenset[str]) -> None:
+            logs = self.broker.log_manager
+            logs.settings = replace(logs.settings, producer_id_expiration_ms=self.config["producer.id.expiration.ms"])
+
+        names = ("max.connections", "max.connections.per.ip", "max.connections.per.ip.overrides")
+        self.config.on_change(limits_changed, *names)
+        self.config.on_change(expiration_changed, "producer.id.expiration.ms")
+
+    def _take_limits(self, admission: Admission) -> None:
+        """Take over the limits on connections; logs and the rest always find the descriptors they need."""
+        descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        room = descriptors - self.broker.log_manager.open_files.limit - DESCRIPTORS_RESERVED
+        admission.connections_max = min(self.config["max.connections"], max(1, room))
+        admission.per_ip_max = self.config["max.connections.per.ip"]
+        admission.per_ip_overrides = self.config.max_connections_per_ip_overrides
 
     # ---- while it runs ----
 
@@ -199,6 +219,7 @@ class BrokerServer:
 
     def _storage_tick(self) -> None:
         self.broker.log_manager.tick(self.clock.wall_ms(), self._partitions.high_watermark_of)
+        self._partitions.retry()
 
     def _close_idle(self) -> None:
         self._core.close_idle(self.config["connections.max.idle.ms"])

@@ -1,8 +1,8 @@
 """Listening sockets: accept, admit, and hand over to connections.
 
-Bounds: `max.connections` over all listeners (beyond it nothing is accepted until one ends: new peers wait in the
-kernel's backlog), `max.connections.per.ip` with overrides (beyond it a new connection is closed at once, as in Kafka),
-and ACCEPTS_PER_TURN accepts in one turn of the loop.
+Bounds: `max.connections` over all listeners, or fewer where the process may not have so many descriptors (beyond it
+nothing is accepted until one ends: new peers wait in the kernel's backlog), `max.connections.per.ip` with overrides
+(beyond it a new connection is closed at once, as in Kafka), and ACCEPTS_PER_TURN accepts in one turn of the loop.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ class Listener:
         host, port = listening.getsockname()[:2]
         self.host: str = host
         self.port: int = port
-        self.local = f"{host}:{port}"
+        self.local = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         self.loop: asyncio.AbstractEventLoop = core.loop
         self.accepting = False
 
@@ -136,7 +136,7 @@ class Listener:
         for _ in range(ACCEPTS_PER_TURN):
             if self.admission.full:
                 LOGGER.warning(
-                    "max.connections reached: accepting nothing until a connection ends",
+                    "max.connections or the limit of descriptors reached: accepting nothing until a connection ends",
                     extra={"fields": {"listener": self.name, "connections": self.admission.total}},
                 )
                 self.pause()
