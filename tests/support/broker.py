@@ -9,7 +9,7 @@ import os
 import re
 import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -75,6 +75,8 @@ class BrokerProcess:
         self.data_dir = data_dir or directory / "data"
         self.settings = dict(settings or {})
         self.port = 0  # the broker picks one at the first start; a restart keeps it
+        # What stands before the command line: nsenter, prlimit, setpriv with their arguments.
+        self.wrapper: Sequence[str] = ()
         self._child: Child | None = None
         self._starts = 0
 
@@ -96,7 +98,8 @@ class BrokerProcess:
 
     def launch(self) -> Child:
         """The process, whether or not it comes up."""
-        argv = [*command(), "start", "--data-dir", str(self.data_dir), "--listener", f"{self.host}:{self.port}"]
+        argv = [*self.wrapper, *command(), "start"]
+        argv += ["--data-dir", str(self.data_dir), "--listener", f"{self.host}:{self.port}"]
         for name, value in self.settings.items():
             argv += ["--set", f"{name}={value}"]
         self._starts += 1

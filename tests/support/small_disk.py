@@ -1,0 +1,60 @@
+"""A small file system of a test's own, to be full when the test wants it.
+
+A tmpfs in a mount namespace that a child process holds: nothing of it is left when that process ends. It needs root;
+`why_not` says what is missing where it cannot be had.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+from tests.support.processes import Child, run
+from tests.support.wait import until
+
+
+def why_not() -> str | None:
+    """None where a small file system can be made, else the reason."""
+    for tool in ("unshare", "nsenter", "mount"):
+        if shutil.which(tool) is None:
+            return f"there is no {tool}"
+    if os.geteuid() != 0:
+        return "mounting a file system needs root"
+    made = run(["unshare", "-m", "--propagation", "private", "mount", "-t", "tmpfs", "tmpfs", "/mnt"], check=False)
+    return None if made.returncode == 0 else f"mounting fails here: {made.stderr.decode().strip()}"
+
+
+class SmallDisk:
+    """`path` is the mount point as processes started with `wrapper` see it, `view` the same place for this process."""
+
+    def __init__(self, directory: Path, size_bytes: int, inodes: int = 0) -> None:
+        self.path = directory / "small-disk"
+        self.path.mkdir()
+        options = f"size={size_bytes}" + (f",nr_inodes={inodes}" if inodes else "")
+        script = f"mount -t tmpfs -o {options} tmpfs {self.path} && echo mounted && exec sleep infinity"
+        self._holder = Child(["unshare", "-m", "--propagation", "private", "sh", "-c", script], directory, "small-disk")
+        until(lambda: "mounted" in self._holder.stdout() or self._holder.returncode is not None, "the mount")
+        assert self._holder.returncode is None, self._holder.stderr()
+        self.wrapper = ["nsenter", "-t", str(self._holder.pid), "-m", f"--wd={Path.cwd()}", "--"]
+        self.view = Path(f"/proc/{self._holder.pid}/root{self.path}")
+        self._filler = self.view / "filler"
+
+    def free_bytes(self) -> int:
+        room = os.statvfs(self.view)
+        return room.f_bavail * room.f_frsize
+
+    def fill(self, leave_bytes: int = 0) -> None:
+        """Take all room but `leave_bytes` (whole pages)."""
+        page = os.sysconf("SC_PAGE_SIZE")
+        with open(self._filler, "ab", buffering=0) as file:
+            while self.free_bytes() - leave_bytes >= page:
+                want = min(self.free_bytes() - leave_bytes, 1 << 20) // page * page
+                file.write(bytes(want))
+
+    def make_room(self) -> None:
+        """Give back what `fill` took."""
+        self._filler.unlink(missing_ok=True)
+
+    def close(self) -> None:
+        self._holder.kill()
