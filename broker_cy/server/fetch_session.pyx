@@ -7,7 +7,7 @@ what changed. The cache is bounded by max.incremental.fetch.session.cache.slots;
 
 cimport cython
 
-from broker_cy.wire.fetch cimport FetchTopic
+from broker_cy.wire.produce cimport TopicSpan
 
 from broker_cy.core.errors import ErrorCode
 
@@ -45,7 +45,7 @@ cdef list requested(FetchView view):
     """The partitions a request names, in its order."""
     cdef list found = []
     cdef FetchPartition part
-    cdef FetchTopic* topic
+    cdef TopicSpan* topic
     cdef bytes name
     cdef int32_t i, k
     for i in range(view.topic_count):
@@ -65,7 +65,7 @@ cdef class FetchSession:
     cdef int update(self, FetchView view) except -1:
         """Take up what an incremental request adds, changes and forgets."""
         cdef FetchPartition part, known
-        cdef FetchTopic* topic
+        cdef TopicSpan* topic
         cdef bytes name
         cdef int32_t i, k
         for part in requested(view):

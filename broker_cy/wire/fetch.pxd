@@ -3,12 +3,7 @@
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t
 
 from broker_cy.core.cursor cimport Cursor
-
-cdef struct FetchTopic:
-    const uint8_t* name             # topic name up to version 12; from 13 on the 16 bytes of its id
-    int32_t name_size
-    int32_t first                   # its partitions are partitions[first:first + count]
-    int32_t count
+from broker_cy.wire.produce cimport TopicSpan
 
 cdef struct FetchTarget:
     int32_t index
@@ -28,13 +23,13 @@ cdef class FetchView:
     cdef int8_t isolation_level     # 0 read_uncommitted, 1 read_committed
     cdef int32_t session_id
     cdef int32_t session_epoch
-    cdef FetchTopic* topics
+    cdef TopicSpan* topics
     cdef int32_t topic_count
     cdef int32_t topic_capacity
     cdef FetchTarget* partitions
     cdef int32_t partition_count
     cdef int32_t partition_capacity
-    cdef FetchTopic* forgotten      # first and count are into forgotten_partitions
+    cdef TopicSpan* forgotten      # first and count are into forgotten_partitions
     cdef int32_t forgotten_count
     cdef int32_t forgotten_capacity
     cdef int32_t* forgotten_partitions

@@ -8,7 +8,7 @@ the oracle.
 from libc.stdint cimport int64_t
 from libc.stdlib cimport free
 
-from broker_cy.wire.produce cimport array_length, grown, skip_tags, string_length
+from broker_cy.wire.produce cimport array_length, grown, read_key, skip_tags, string_length
 
 from broker_cy.core.errors import WireError
 
@@ -51,19 +51,15 @@ cdef class FetchView:
         return 0
 
     cdef int parse_topics(self, Cursor cursor, bint flexible) except -1:
-        cdef int32_t topics, partitions, n, i, _k
-        cdef FetchTopic* topic
+        cdef int32_t topics, partitions, i, _k
+        cdef TopicSpan* topic
         cdef FetchTarget* part
         topics = array_length(cursor, flexible, 3, False)
         if topics > self.topic_capacity:
-            self.topics = <FetchTopic*>grown(self.topics, &self.topic_capacity, topics, sizeof(FetchTopic))
+            self.topics = <TopicSpan*>grown(self.topics, &self.topic_capacity, topics, sizeof(TopicSpan))
         for i in range(topics):
             topic = &self.topics[i]
-            n = 16 if self.version >= 13 else string_length(cursor, flexible)
-            if n < 0:
-                raise WireError("a topic name is null")
-            topic.name = cursor.take(n) if n else cursor.ptr
-            topic.name_size = n
+            read_key(cursor, topic, self.version, flexible)
             partitions = array_length(cursor, flexible, 16, False)
             topic.first = self.partition_count
             topic.count = partitions
@@ -87,18 +83,14 @@ cdef class FetchView:
         return 0
 
     cdef int parse_forgotten(self, Cursor cursor, bint flexible) except -1:
-        cdef int32_t topics, partitions, n, i, k
-        cdef FetchTopic* topic
+        cdef int32_t topics, partitions, i, k
+        cdef TopicSpan* topic
         topics = array_length(cursor, flexible, 3, False)
         if topics > self.forgotten_capacity:
-            self.forgotten = <FetchTopic*>grown(self.forgotten, &self.forgotten_capacity, topics, sizeof(FetchTopic))
+            self.forgotten = <TopicSpan*>grown(self.forgotten, &self.forgotten_capacity, topics, sizeof(TopicSpan))
         for i in range(topics):
             topic = &self.forgotten[i]
-            n = 16 if self.version >= 13 else string_length(cursor, flexible)
-            if n < 0:
-                raise WireError("a forgotten topic's name is null")
-            topic.name = cursor.take(n) if n else cursor.ptr
-            topic.name_size = n
+            read_key(cursor, topic, self.version, flexible)
             partitions = array_length(cursor, flexible, 4, False)
             topic.first = self.forgotten_partition_count
             topic.count = partitions
@@ -132,7 +124,7 @@ def parse_fetch(bytes body, int16_t version):
     cdef FetchView view = FetchView()
     view.parse(Cursor(body), version)
     cdef int i, k
-    cdef FetchTopic* topic
+    cdef TopicSpan* topic
     cdef FetchTarget* part
     topics, forgotten = [], []
     for i in range(view.topic_count):

@@ -4,10 +4,11 @@ from libc.stdint cimport int16_t, int32_t, uint8_t
 
 from broker_cy.core.cursor cimport Cursor
 
-cdef struct ProduceTopic:
+# One topic of a Produce or Fetch request.
+cdef struct TopicSpan:
     const uint8_t* name             # topic name up to version 12; from 13 on the 16 bytes of its id
     int32_t name_size
-    int32_t first                   # its partitions are partitions[first:first + count]
+    int32_t first                   # its partitions are partitions[first:first + count] of the view
     int32_t count
 
 cdef struct ProducePartition:
@@ -21,7 +22,7 @@ cdef class ProduceView:
     cdef int16_t acks
     cdef int32_t timeout_ms
     cdef bint transactional
-    cdef ProduceTopic* topics
+    cdef TopicSpan* topics
     cdef int32_t topic_count
     cdef int32_t topic_capacity
     cdef ProducePartition* partitions
@@ -31,6 +32,7 @@ cdef class ProduceView:
     cdef int parse(self, Cursor cursor, int16_t version) except -1
 
 cdef int skip_tags(Cursor cursor) except -1
+cdef int read_key(Cursor cursor, TopicSpan* topic, int16_t version, bint flexible) except -1
 cdef int32_t array_length(Cursor cursor, bint flexible, int element_bytes_min, bint nullable) except -2
 cdef int32_t string_length(Cursor cursor, bint flexible) except -2
 cdef void* grown(void* block, int32_t* capacity, int32_t needed, Py_ssize_t element_bytes) except NULL

@@ -58,6 +58,16 @@ cdef void* grown(void* block, int32_t* capacity, int32_t needed, Py_ssize_t elem
     return moved
 
 
+cdef int read_key(Cursor cursor, TopicSpan* topic, int16_t version, bint flexible) except -1:
+    """A topic's name, or from version 13 on its id: Produce and Fetch changed in the same version (KIP-516)."""
+    cdef int32_t n = 16 if version >= 13 else string_length(cursor, flexible)
+    if n < 0:
+        raise WireError("a topic name is null")
+    topic.name = cursor.take(n)
+    topic.name_size = n
+    return 0
+
+
 cdef class ProduceView:
     def __dealloc__(self):
         free(self.topics)
@@ -68,7 +78,7 @@ cdef class ProduceView:
         cdef bint flexible = version >= 9
         cdef int32_t topics, partitions, n, i, _k
         cdef int64_t size
-        cdef ProduceTopic* topic
+        cdef TopicSpan* topic
         cdef ProducePartition* part
         self.version = version
         self.topic_count = 0
@@ -81,17 +91,10 @@ cdef class ProduceView:
         self.timeout_ms = cursor.i32()
         topics = array_length(cursor, flexible, 3, False)
         if topics > self.topic_capacity:
-            self.topics = <ProduceTopic*>grown(self.topics, &self.topic_capacity, topics, sizeof(ProduceTopic))
+            self.topics = <TopicSpan*>grown(self.topics, &self.topic_capacity, topics, sizeof(TopicSpan))
         for i in range(topics):
             topic = &self.topics[i]
-            if version >= 13:
-                n = 16
-            else:
-                n = string_length(cursor, flexible)
-                if n < 0:
-                    raise WireError("a topic name is null")
-            topic.name = cursor.take(n)
-            topic.name_size = n
+            read_key(cursor, topic, version, flexible)
             partitions = array_length(cursor, flexible, 5, False)
             topic.first = self.partition_count
             topic.count = partitions

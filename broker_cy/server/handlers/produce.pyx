@@ -15,7 +15,7 @@ from broker_cy.core.writer cimport Writer
 from broker_cy.replica.partition cimport AppendResult, Partition
 from broker_cy.server.buffers cimport RecvBuffer
 from broker_cy.server.answers cimport AnswerQueue, Reply, ServerCore
-from broker_cy.wire.produce cimport ProducePartition, ProduceTopic, ProduceView
+from broker_cy.wire.produce cimport ProducePartition, ProduceView, TopicSpan
 
 from broker_cy.core.errors import ErrorCode
 from broker_cy.server.registry import handler
@@ -179,7 +179,7 @@ cdef int handle_produce(AnswerQueue connection, int32_t correlation_id, int16_t 
     """Parse the whole request first, so that a malformed one changes nothing; then append partition by partition."""
     cdef ServerCore server = connection.server
     cdef ProduceReply reply
-    cdef ProduceTopic* topic
+    cdef TopicSpan* topic
     cdef int32_t i, k
     cdef bint waits = False
     cdef list places
