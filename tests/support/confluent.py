@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, KafkaException, Message, Producer
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Message, Producer, TopicPartition
 
 from tests.support.broker import Target
 
@@ -52,6 +52,18 @@ def take(consumer: Consumer, count: int, timeout_s: float = TIMEOUT_S) -> list[M
 
 def values(messages: list[Message]) -> list[bytes | None]:
     return [message.value() for message in messages]
+
+
+def read_all(bootstrap: str, topic: str, partition: int = 0) -> list[bytes | None]:
+    """Every value of a partition, up to its end."""
+    consumer = new_consumer(bootstrap, "reader")
+    try:
+        at = TopicPartition(topic, partition, OFFSET_BEGINNING)
+        start, end = consumer.get_watermark_offsets(at, TIMEOUT_S)
+        consumer.assign([at])
+        return values(take(consumer, end - start))
+    finally:
+        consumer.close()
 
 
 def error_code(call: Callable[[], Any]) -> int:

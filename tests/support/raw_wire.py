@@ -314,7 +314,11 @@ def produce(
     connection: Connection, topics: dict[str, dict[int, bytes | None]], version: int = 8, acks: int = -1
 ) -> dict[tuple[str, int], ProducedPartition]:
     """Produce 3 to 8 with acks, and its answer by topic and partition."""
-    reader = connection.ask(PRODUCE, version, produce_body(topics, acks))
+    return parse_produced(connection.ask(PRODUCE, version, produce_body(topics, acks)), version)
+
+
+def parse_produced(reader: Reader, version: int) -> dict[tuple[str, int], ProducedPartition]:
+    """The body of a Produce response 3 to 8, by topic and partition."""
     answers = {}
     for _ in range(reader.i32()):
         name = reader.string() or ""
