@@ -90,8 +90,15 @@ cdef inline int get_varlong(const uint8_t** p, const uint8_t* end, int64_t* out)
     return status
 
 
+cdef enum:
+    # Objects that one message may make of its arrays and tagged fields: a request of 100 MB could else become several GB of
+    # them. The largest that Kafka's tools send name some 100,000 partitions.
+    ELEMENTS_MAX = 1000000
+
+
 @cython.final
 cdef class Cursor:
+    cdef int64_t elements_left     # of ELEMENTS_MAX
     cdef const uint8_t* ptr        # next byte to read; begin <= ptr <= end, never NULL
     cdef const uint8_t* end        # one behind the last byte
     cdef const uint8_t* begin
@@ -102,6 +109,8 @@ cdef class Cursor:
     @staticmethod
     cdef Cursor over(const uint8_t* ptr, Py_ssize_t n, object owner)
 
+    # Count `n` objects to be made; WireError where the message has too many of them.
+    cdef int spend(self, int64_t n) except -1
     # The failures, out of line.
     cdef int _short(self, Py_ssize_t wanted) except -1
     cdef int _bad_varint(self, int status, int bytes_max) except -1

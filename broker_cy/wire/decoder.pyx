@@ -72,6 +72,7 @@ cdef int read_tags(Node node, Cursor cursor, object message) except -1:
     cdef dict unknown = None
     if count > cursor.remaining() // 2:
         raise Truncated(f"{count} tagged fields are claimed, {cursor.remaining()} bytes left", "tagged fields")
+    cursor.spend(count)
     while count > 0:
         count -= 1
         tag = cursor.uvarint()
@@ -140,6 +141,7 @@ cdef object read_array(Op* op, Cursor cursor):
         raise Truncated(
             f"{length} elements of at least {op.element_size} bytes are claimed, {cursor.remaining()} bytes left"
         )
+    cursor.spend(length)
     values = PyList_New(length)
     if op.kind == INT32:
         at = cursor.take(length * 4)

@@ -33,6 +33,7 @@ cdef int32_t array_length(Cursor cursor, bint flexible, int element_bytes_min, b
         raise WireError(f"an array of {n} elements")
     if n * element_bytes_min > cursor.remaining():
         raise WireError(f"an array claims {n} elements with {cursor.remaining()} bytes left")
+    cursor.spend(n)
     return <int32_t>n
 
 

@@ -185,3 +185,15 @@ def test_random_bytes_are_read_or_refused(data: bytes, produce_version: int, fet
             parse(data, version)
         except WireError:
             pass
+
+
+@pytest.mark.parametrize("version", [3, 9])
+def test_number_of_partitions_is_bounded(version: int) -> None:
+    """A request of 100 MB that holds nothing but partitions without records must not become gigabytes of results."""
+    empty = [messages.ProduceRequest.PartitionProduceData(index=0, records=None)] * 1_000_001
+    topic = messages.ProduceRequest.TopicProduceData(name="t", partition_data=empty)
+    body = codec.encode(messages.ProduceRequest(acks=1, timeout_ms=1, topic_data=[topic]), version)
+    with pytest.raises(WireError, match="more than 1000000 elements"):
+        parse_produce(body, version)
+    with pytest.raises(WireError, match="more than 1000000 elements"):
+        codec.decode(messages.ProduceRequest, version, body)
