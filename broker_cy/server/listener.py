@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 LOGGER = logging.getLogger("broker_cy.server.listener")
 
 ACCEPTS_PER_TURN = 64
+# How an IPv4 peer of an IPv6 socket is written.
+MAPPED_IPV4 = "::ffff:"
 # How long nothing is accepted after the process ran out of descriptors.
 DESCRIPTOR_PAUSE_S = 0.1
 
@@ -73,8 +75,13 @@ def open_socket(name: str, host: str, port: int, backlog: int) -> socket.socket:
         raise ListenError(f"listener {name}: {host!r} is no address of this machine ({error.strerror})") from None
     info.sort(key=lambda entry: entry[0] != socket.AF_INET)
     family, kind, protocol, _, address = info[0]
+    if not host and socket.has_dualstack_ipv6():
+        # No host means every address of this machine, as in Kafka: one IPv6 socket that takes IPv4 as well.
+        family, address = socket.AF_INET6, ("::", port, 0, 0)
     listening = socket.socket(family, kind | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC, protocol)
     try:
+        if not host and family == socket.AF_INET6:
+            listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind(address)
         listening.listen(backlog)
@@ -86,7 +93,7 @@ def open_socket(name: str, host: str, port: int, backlog: int) -> socket.socket:
             advice = "needs privileges: choose a port above 1023 with --listener HOST:PORT"
         else:
             advice = f"cannot be listened on: {error.strerror}"
-        raise ListenError(f"listener {name}: {host or '0.0.0.0'}:{port} {advice}") from None
+        raise ListenError(f"listener {name}: {host or '*'}:{port} {advice}") from None
     return listening
 
 
@@ -148,7 +155,7 @@ class Listener:
             except OSError as error:
                 self._out_of_descriptors(error)
                 return
-            self._admit(client, address[0], address[1])
+            self._admit(client, address[0].removeprefix(MAPPED_IPV4), address[1])
 
     def _out_of_descriptors(self, error: OSError) -> None:
         LOGGER.error(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import struct
 import time
 from collections.abc import Iterator
@@ -12,7 +13,7 @@ import pytest
 
 from broker_cy.core.errors import ErrorCode
 from broker_cy.replica.partition import Partition
-from broker_cy.server.listener import Admission
+from broker_cy.server.listener import Admission, open_socket
 from broker_cy.storage import maintenance
 from broker_cy.storage.log_config import LogConfig
 from broker_cy.storage.log_loader import LoadContext, load_log
@@ -345,3 +346,18 @@ def test_stop_answers_waiting_fetches(core: CoreHarness) -> None:
     _, response = reader.receive(ApiKey.FETCH, 11, messages.FetchResponse)
     assert response.responses[0].partitions[0].error_code == 0
     assert reader.is_closed()
+
+
+@pytest.mark.parametrize("peer", ["127.0.0.1", "::1"])
+def test_listener_without_host_takes_both_families(peer: str) -> None:
+    """`listeners=PLAINTEXT://:9092` stands in every server.properties; clients resolve localhost to either address."""
+    try:
+        socket.create_server((peer, 0), family=socket.AF_INET6 if ":" in peer else socket.AF_INET).close()
+    except OSError as error:
+        pytest.skip(f"this machine has no {peer}: {error}")
+    listening = open_socket("PLAINTEXT", "", 0, 5)
+    try:
+        client = socket.create_connection((peer, listening.getsockname()[1]), 5)
+        client.close()
+    finally:
+        listening.close()
