@@ -181,11 +181,16 @@ def pack(pairs: Iterable[Pair]) -> bytes:
     return b"".join(struct.pack(">II", len(key), len(value)) + key + value for key, value in pairs)
 
 
-def unpack(data: bytes) -> list[Pair]:
+def unpack(data: bytes, allow_partial: bool = False) -> list[Pair]:
+    """The opposite; `allow_partial` when the last record may not be whole yet."""
     pairs, at = [], 0
     while at < len(data):
+        if allow_partial and len(data) - at < 8:
+            break
         key_size, value_size = struct.unpack_from(">II", data, at)
         key_end = at + 8 + key_size
+        if allow_partial and key_end + value_size > len(data):
+            break
         pairs.append((data[at + 8 : key_end], data[key_end : key_end + value_size]))
         at = key_end + value_size
     return pairs
