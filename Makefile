@@ -54,7 +54,7 @@ soak: build system-packages
 bench: build
 	$(BIN)/python -m bench.datapath $(ARGS)
 
-asan:
+asan: $(VENV)/.installed
 	sh tools/asan.sh
 
 lock:
