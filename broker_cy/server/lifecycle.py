@@ -137,6 +137,7 @@ class BrokerServer:
         )
         settings = StorageSettings(
             checkpoint_interval_ms=self.config["log.flush.offset.checkpoint.interval.ms"],
+            start_offset_checkpoint_interval_ms=self.config["log.flush.start.offset.checkpoint.interval.ms"],
             retention_check_interval_ms=self.config["log.retention.check.interval.ms"],
             producer_id_expiration_ms=self.config["producer.id.expiration.ms"],
         )

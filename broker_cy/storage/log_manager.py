@@ -48,6 +48,7 @@ class StorageSettings:
 
     open_files_max: int = 4096
     checkpoint_interval_ms: int = 60_000
+    start_offset_checkpoint_interval_ms: int = 60_000
     retention_check_interval_ms: int = 300_000
     producer_id_expiration_ms: int = 86_400_000
     producer_id_expiration_check_interval_ms: int = 600_000
@@ -78,6 +79,7 @@ class LogManager:
         # How many partitions each data directory holds: a new one goes where the fewest are.
         self._held = {directory.path: 0 for directory in directories}
         self._last_checkpoint_ms = -1
+        self._last_start_offset_checkpoint_ms = -1
         self._last_flush_ms = -1
         self._last_retention_ms = -1
         self._last_expiry_ms = -1
@@ -345,17 +347,21 @@ class LogManager:
         settings = self.settings
         if self._last_checkpoint_ms < 0:
             self._last_checkpoint_ms = self._last_retention_ms = self._last_expiry_ms = now_ms
+            self._last_start_offset_checkpoint_ms = now_ms
         if now_ms - self._last_checkpoint_ms >= settings.checkpoint_interval_ms:
             self._last_checkpoint_ms = now_ms
             for key in self.logs:
                 self.high_watermarks[key] = high_watermark_of(*key)
             self.flusher.start()
-            self.flusher.write_checkpoints(checkpoints.LOG_START_OFFSETS, checkpoints.HIGH_WATERMARKS)
+            self.flusher.write_checkpoints(checkpoints.HIGH_WATERMARKS)
         elif not self.flusher.failed or now_ms - self._last_flush_ms >= FLUSH_RETRY_MS:
             due = [log for log in self.totals.dirty if log.needs_flush(now_ms)]
             if due:
                 self._last_flush_ms = now_ms
                 self.flusher.start(due)
+        if now_ms - self._last_start_offset_checkpoint_ms >= settings.start_offset_checkpoint_interval_ms:
+            self._last_start_offset_checkpoint_ms = now_ms
+            self.flusher.write_checkpoints(checkpoints.LOG_START_OFFSETS)
         if now_ms - self._last_expiry_ms >= settings.producer_id_expiration_check_interval_ms:
             self._last_expiry_ms = now_ms
             for log in self.logs.values():

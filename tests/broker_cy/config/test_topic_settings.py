@@ -92,17 +92,19 @@ def test_reported_once() -> None:
     """A setting without effect is said in the log, and does not flood it."""
     reporter = NoEffectReporter()
     overrides = {
+        "min.compaction.lag.ms": "5",
         "retention.ms": "5",
         "segment.bytes": "1048576",
         "compression.type": "producer",
         "cleanup.policy": "compact",
     }
     assert reporter.lines("t", overrides) == [
-        "topic t: setting retention.ms=5 has no effect yet",
+        "topic t: setting min.compaction.lag.ms=5 has no effect yet",
         "topic t: setting cleanup.policy=compact has no effect yet",
     ]
     assert reporter.lines("t", overrides) == []
     assert len(reporter.lines("u", overrides)) == 2
+    assert reporter.lines("v", {"cleanup.policy": "delete", "preallocate": "false"}) == []
 
 
 def test_stored_nonsense_does_not_stop_a_topic(caplog: pytest.LogCaptureFixture) -> None:

@@ -244,6 +244,21 @@ def test_flushing_moves_the_recovery_point(tmp_path):
     manager.crash()
 
 
+def test_each_checkpoint_has_its_own_interval(tmp_path):
+    """log.flush.start.offset.checkpoint.interval.ms is accepted and has no effect."""
+    settings = StorageSettings(checkpoint_interval_ms=60_000, start_offset_checkpoint_interval_ms=5_000)
+    manager = open_manager(tmp_path, settings=settings)
+    manager.create("t", 0, TOPIC_ID, LogConfig(), 0)
+    starts, high_watermarks = tmp_path / "log-start-offset-checkpoint", tmp_path / "replication-offset-checkpoint"
+    written = []
+    for now_ms in (0, 4_999, 5_000, 59_999, 60_000):
+        manager.tick(now_ms, lambda topic, partition: 0)
+        manager.jobs.run_due()
+        written.append((starts.exists(), high_watermarks.exists()))
+    assert written == [(False, False), (False, False), (True, False), (True, False), (True, True)]
+    manager.crash()
+
+
 def test_deleted_partitions_leave_the_disk(tmp_path):
     """Deleting a topic frees no space, or a restart brings the topic back."""
     config = LogConfig(file_delete_delay_ms=1_234)
