@@ -1,0 +1,84 @@
+"""The ordinary life of kafkajs, which speaks old, not flexible versions only and is no longer maintained but
+everywhere."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.support.broker import Target
+from tests.support.node import run_script
+
+Live = Callable[[str], Any]
+
+
+@pytest.fixture
+def live(broker: Target, topic: str, group: str) -> Live:
+    """Plays one scenario of tests/e2e/node/kafkajs_life.mjs."""
+    return lambda scenario: json.loads(run_script("kafkajs_life.mjs", scenario, broker.bootstrap, topic, group).stdout)
+
+
+def test_topics(live: Live, broker: Target) -> None:
+    """A topic cannot be created, grown, or deleted."""
+    assert live("topics") == {"made": True, "again": False, "listed": True, "brokers": [broker.bootstrap]}
+
+
+def test_settings(live: Live) -> None:
+    """A setting is not stored or not shown."""
+    assert live("settings") == {"before": [["retention.ms", "100000"]], "wrong": "INVALID_CONFIG"}
+
+
+def test_records(live: Live) -> None:
+    """Parts of a record are lost or changed on their way."""
+    assert live("records") == [
+        {"key": "k", "value": "v", "headers": [["a", ["1", "2"]], ["b", [""]]], "after": 0, "offset": "0"},
+        {"key": None, "value": "no key", "headers": [], "after": 1, "offset": "1"},
+        {"key": "no value", "value": None, "headers": [], "after": 2, "offset": "2"},
+    ]
+
+
+def test_gzip(live: Live) -> None:
+    """Compressed records of the one codec it has are lost."""
+    assert live("gzip") is True
+
+
+def test_idempotent(live: Live) -> None:
+    """An idempotent producer's records come twice or not at all."""
+    assert live("idempotent") == [str(number) for number in range(300)]
+
+
+def test_too_large(live: Live) -> None:
+    """The producer hears of success for a message that the topic does not take."""
+    assert live("tooLarge") == ["MESSAGE_TOO_LARGE", None]
+
+
+def test_offsets(live: Live) -> None:
+    """Offsets by time are wrong, or a consumer reads from another place than it asked for."""
+    assert live("offsets") == {"ends": [["0", "10"]], "byTime": "2", "low": "4", "sought": ["7", "8"]}
+
+
+def test_commit_and_go_on(live: Live) -> None:
+    """A restarted consumer begins elsewhere than where it stopped."""
+    assert live("commitAndGoOn") == ["4", "5", "6", "7", "8", "9"]
+
+
+def test_pause(live: Live) -> None:
+    """A paused topic still delivers, or a resumed one loses its place."""
+    assert live("pause") == {"paused": ["0", "1"], "resumed": ["0", "1", "2"]}
+
+
+def test_groups(live: Live) -> None:
+    """A group cannot be found, described, given other offsets, or deleted; or its members do not share."""
+    assert live("groups") == {
+        "listed": True,
+        "state": "Stable",
+        "protocol": "RoundRobinAssigner",
+        "hosts": ["/127.0.0.1"],
+        "assigned": [0, 1],
+        "notEmpty": "NON_EMPTY_GROUP",
+        "offset": "1",
+        "gone": True,
+    }

@@ -1,0 +1,124 @@
+"""The ordinary life of @platformatic/kafka, which speaks the newest versions only."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.support.broker import Target
+from tests.support.node import run_script
+
+Live = Callable[[str], Any]
+TOPIC_ALREADY_EXISTS, MESSAGE_TOO_LARGE, NON_EMPTY_GROUP = (
+    "TOPIC_ALREADY_EXISTS",
+    "MESSAGE_TOO_LARGE",
+    "NON_EMPTY_GROUP",
+)
+STATIC_DEFAULT, DYNAMIC_TOPIC = 5, 1
+
+
+@pytest.fixture
+def live(broker: Target, topic: str, group: str) -> Live:
+    """Plays one scenario of tests/e2e/node/platformatic_life.mjs."""
+    return lambda scenario: json.loads(
+        run_script("platformatic_life.mjs", scenario, broker.bootstrap, topic, group).stdout
+    )
+
+
+def test_topics(live: Live, broker: Target, topic: str) -> None:
+    """A topic cannot be created, grown, or deleted."""
+    assert live("topics") == {
+        "made": {"name": topic, "partitions": 2, "replicas": 1, "retention": "100000"},
+        "sameId": True,
+        "again": TOPIC_ALREADY_EXISTS,
+        "partitions": 4,
+        "brokers": [broker.bootstrap],
+        "listed": True,
+    }
+
+
+def test_settings(live: Live) -> None:
+    """A setting is not stored or not shown."""
+    week_ms = "604800000"
+    assert live("settings") == {
+        "first": {"retention.ms": ["100000", DYNAMIC_TOPIC], "segment.ms": [week_ms, STATIC_DEFAULT]},
+        "second": {"retention.ms": [week_ms, STATIC_DEFAULT], "segment.ms": ["50000", DYNAMIC_TOPIC]},
+        # The older call replaces all that was set.
+        "third": {"retention.ms": ["77000", DYNAMIC_TOPIC], "segment.ms": [week_ms, STATIC_DEFAULT]},
+    }
+
+
+def test_records(live: Live) -> None:
+    """Parts of a record are lost or changed on their way."""
+    assert live("records") == [
+        {"key": "k", "value": "v", "headers": [["a", "1"], ["empty", ""]], "after": 0, "offset": 0},
+        {"key": None, "value": "no key", "headers": [], "after": 1, "offset": 1},
+        {"key": "no value", "value": None, "headers": [], "after": 2, "offset": 2},
+    ]
+
+
+def test_large_messages(live: Live) -> None:
+    """A message larger than a fetch does not get through."""
+    assert live("large") == [True, "small"]
+
+
+def test_too_large_messages(live: Live) -> None:
+    """The producer hears of success for a message that the topic does not take."""
+    assert live("tooLarge") == [MESSAGE_TOO_LARGE, 0]
+
+
+def test_idempotent(live: Live) -> None:
+    """An idempotent producer's records come twice or not at all."""
+    assert live("idempotent") == [str(number) for number in range(300)]
+
+
+def test_offsets(live: Live) -> None:
+    """Offsets by time are wrong, or deleted records come back."""
+    assert live("offsets") == {
+        "earliest": 0,
+        "latest": 3,
+        "max": 1,
+        "time": 1,
+        "never": -1,
+        "lowWatermark": 2,
+        "afterDeletion": 2,
+        "left": [2],
+    }
+
+
+def test_seek(live: Live) -> None:
+    """A consumer reads from another place than it asked for."""
+    assert live("seek") == ["7", "8", "9"]
+
+
+def test_commit_and_go_on(live: Live) -> None:
+    """A restarted consumer begins elsewhere than where it stopped."""
+    assert live("commitAndGoOn") == {"committed": [4], "rest": ["4", "5", "6", "7", "8", "9"]}
+
+
+def test_groups(live: Live) -> None:
+    """A group cannot be found, described, given other offsets, or deleted."""
+    assert live("groups") == {
+        "listed": "classic",
+        "state": "Stable",
+        "clients": ["life"],
+        "notEmpty": NON_EMPTY_GROUP,
+        "offset": 2,
+        "none": [],
+        "gone": True,
+    }
+
+
+def test_members(live: Live) -> None:
+    """Partitions are read by nobody when a member leaves."""
+    assert live("members") == [0, 1, 2, 3]
+
+
+def test_log_directories(live: Live, broker: Target, topic: str) -> None:
+    """Nobody can see where the disk space goes."""
+    (found,) = live("logDirectories")
+    size = (broker.data_dir / f"{topic}-0" / f"{0:020}.log").stat().st_size
+    assert found == {"directory": str(broker.data_dir), "size": size}
