@@ -10,6 +10,7 @@ import shutil
 import signal
 import sys
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 from bench import lifecycle, report
@@ -19,6 +20,7 @@ from bench.raw import LoadError
 from bench.targets import Attached, BrokerCy, Floor, Target, TargetError, raise_file_limit
 from bench.workloads import QUICK, Metrics, Scale, steady
 
+COLD_GB_MIN = 0.1
 Results = dict[str, dict[str, list[Metrics]]]
 
 
@@ -28,6 +30,7 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench.datapath", description=__doc__.split("\n\n")[0])
     parser.add_argument("--only", metavar="NAME,...", help=f"workloads to run, of {', '.join(names)}")
     parser.add_argument("--quick", action="store_true", help="small windows: for a look, not for a verdict")
+    parser.add_argument("--cold-gb", type=float, metavar="GB", help="backlog of `cold` (default 20, 2 with --quick)")
     parser.add_argument("--repeats", type=int, default=3, help="measurements of each side, in turn (default 3)")
     parser.add_argument("--peer", choices=["kafka"], help="measure Apache Kafka 4.3.1 beside ours")
     parser.add_argument("--no-ours", action="store_true", help="leave our broker out")
@@ -43,6 +46,8 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
         parser.error(f"--only {','.join(unknown)}: there is {', '.join(names)}")
     if (options.target is None) != (options.pid is None):
         parser.error("--target and --pid belong together")
+    if options.cold_gb is not None and options.cold_gb < COLD_GB_MIN:
+        parser.error(f"--cold-gb {options.cold_gb:g}: at least {COLD_GB_MIN:g}")
     if options.repeats < 1:
         parser.error(f"--repeats {options.repeats}: at least 1")
     if options.target is not None:
@@ -50,7 +55,8 @@ def arguments(argv: list[str] | None = None) -> argparse.Namespace:
         if not host or not port.isdigit():
             parser.error(f"--target {options.target}: HOST:PORT is wanted")
         options.target = host, int(port)
-        options.only = [name for name in options.only if name not in lifecycle.RUNS]
+        unable = {*lifecycle.RUNS, "cold"}  # they start and stop the target, or evict its files
+        options.only = [name for name in options.only if name not in unable]
     return options
 
 
@@ -82,11 +88,12 @@ def run_steady(options: argparse.Namespace, sides: dict[str, Target], scale: Sca
         for workload in chosen:
             runs = results[workload.name] = {side: [] for side in sides}
             with contextlib.ExitStack() as cleaning:
-                for target in sides.values():
+                measured = {side: target for side, target in sides.items() if side != FLOOR or workload.has_floor}
+                for target in measured.values():
                     workload.prepare(target)
                     cleaning.callback(workload.clean, target)
                 for repeat in range(options.repeats):
-                    for side, target in sides.items():
+                    for side, target in measured.items():
                         metrics = workload.measure(target)
                         runs[side].append(metrics)
                         show(workload.name, repeat, side, metrics)
@@ -117,6 +124,8 @@ def main(argv: list[str] | None = None) -> int:
     options = arguments(argv)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that no broker and no data outlive an ended run
     scale = QUICK if options.quick else Scale()
+    if options.cold_gb is not None:
+        scale = replace(scale, cold_bytes=int(options.cold_gb * 1e9))
     raise_file_limit(2 * scale.idle_connections + 1000)
     home = options.dir or Path(__file__).resolve().parent.parent / ".cache"
     home.mkdir(parents=True, exist_ok=True)
@@ -130,7 +139,11 @@ def main(argv: list[str] | None = None) -> int:
         return 1
     finally:
         shutil.rmtree(root, ignore_errors=True)
-    words = {"through": f"{scale.through_bytes / 1e9:g} GB", "connections": f"{scale.idle_connections:,}"}
+    words = {
+        "cold": f"{scale.cold_bytes / 1e9:g} GB",
+        "through": f"{scale.through_bytes / 1e9:g} GB",
+        "connections": f"{scale.idle_connections:,}",
+    }
     lines = report.rows(results, words)
     origin = report.provenance(versions)
     print(report.table(lines))

@@ -31,13 +31,14 @@ class Scale:
     consume_data_bytes: int = 1_000_000_000
     consume_bytes: int = 6_000_000_000
     latency_s: float = 20.0
+    cold_bytes: int = 20_000_000_000
     warm_share: float = 0.5  # of a window, the first time a process meets a workload: a JVM compiles meanwhile
     through_bytes: int = 10_000_000_000
     idle_connections: int = 10_000
     starts: int = 5
 
 
-QUICK = Scale(20_000, 60_000, 500_000_000, 500_000_000, 1_500_000_000, 4.0, 0.5, 1_000_000_000, 1_000, 3)
+QUICK = Scale(20_000, 60_000, 500_000_000, 500_000_000, 1_500_000_000, 4.0, 2_000_000_000, 0.5, 1_000_000_000, 1_000, 3)
 
 
 class Window(NamedTuple):
@@ -81,6 +82,7 @@ class Workload:
     """One kind of load: `measure` may be called again and again between `prepare` and `clean`."""
 
     name = ""
+    has_floor = True  # whether the bare system calls can be measured beside it
 
     def __init__(self, scale: Scale) -> None:
         self.scale = scale
@@ -216,10 +218,13 @@ class Latency(Workload):
 
 def steady(scale: Scale) -> list[Workload]:
     """The workloads that run in turn on targets that stay up."""
+    from bench.cold import Cold  # it builds on this module
+
     return [
         Produce(scale, "produce16k", (100, KIB16), connections=2, depth=5, requests=scale.produce16k_requests),
         Produce(scale, "onerecord", (100, 0), connections=4, depth=20, requests=scale.onerecord_requests),
         Produce(scale, "produce1m", (1024, MIB), connections=2, depth=5, requests=scale.produce1m_bytes // MIB),
         Consume(scale),
         Latency(scale),
+        Cold(scale),
     ]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable
+    from concurrent.futures import Executor
 
     from broker_cy.config import BrokerConfig, TopicSettings
     from broker_cy.core.clock import Clock
@@ -30,6 +31,7 @@ class Broker:
         self.partitions: PartitionTable
         self.controller: ControllerService
         self.groups: GroupService
+        self.cold_reader: Executor  # reads what left the page cache
 
     @property
     def image(self) -> MetadataImage:

@@ -66,6 +66,7 @@ class BrokerServer:
         self.listeners: list[Listener] = []
         self._executor = ThreadPoolExecutor(BACKGROUND_WORKERS, thread_name_prefix="background")
         self._cold_reader = ThreadPoolExecutor(COLD_READERS, thread_name_prefix="cold-read")
+        self.broker.cold_reader = self._cold_reader
         self._jobs = LoopJobs(loop, self._executor)
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._partitions: PartitionService

@@ -14,6 +14,12 @@ cdef enum:
 # Writes all of `iov` at `position`. The array is used up: entries of a short write are advanced in place.
 cdef int pwritev_all(int fd, iovec* iov, Py_ssize_t count, int64_t position) noexcept nogil
 cdef int pwrite_all(int fd, const void* data, size_t size, int64_t position) noexcept nogil
-# Reads up to `size` bytes; `got` is less only at the end of the file.
+# Reads up to `size` bytes; `got` is less only at the end of the file. EAGAIN under confine_reads where the disk would be needed.
 cdef int pread_all(int fd, void* out, size_t size, int64_t position, Py_ssize_t* got) noexcept nogil
+# The whole file as bytes; raises OSError, and ColdRead under confine_reads.
+cpdef bytes read_whole(object path)
+# From now on, until it is called with False, pread_all of this thread reads from the page cache alone. Whoever sets it takes it back
+# in a `finally`, and catches ColdRead (storage.errors), which the lookups of a log raise then.
+cdef void confine_reads(bint on) noexcept nogil
+cdef bint reads_are_confined() noexcept nogil
 cdef int truncate_fd(int fd, int64_t size) noexcept nogil

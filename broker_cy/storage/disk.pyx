@@ -1,12 +1,18 @@
 """The system calls that write segments and indexes: short writes are finished, failures are errno values.
 
-`set_write_budget` lets a test fill the disk at an exact byte.
+`set_write_budget` lets a test fill the disk at an exact byte. Reads of a thread that may not wait for the disk (the loop while it
+looks up what a consumer asked for) are confined to the page cache by `confine_reads`.
 """
 
 import os
 
-from libc.errno cimport EINTR, EIO, errno
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from libc.errno cimport EAGAIN, EINTR, EIO, errno
 from libc.stdint cimport int64_t, uint8_t
+
+from broker_cy.storage.page_cache cimport read_cached
+
+from broker_cy.storage.errors import ColdRead
 
 cdef extern from "<sys/types.h>" nogil:
     ctypedef long off_t
@@ -19,6 +25,13 @@ cdef extern from "<unistd.h>" nogil:
     ssize_t c_pread "pread"(int fd, void* data, size_t size, off_t offset)
     int c_ftruncate "ftruncate"(int fd, off_t size)
     int c_syncfs "syncfs"(int fd)
+
+cdef extern from *:
+    """
+    /* Of each thread its own: jobs in worker threads read with waiting while the loop does not. */
+    static __thread int bc_cached_only;
+    """
+    int cached_only "bc_cached_only"
 
 # Bytes that may still be written before writes fail, and the errno they fail with; below zero there is no limit.
 cdef int64_t write_budget = -1
@@ -93,11 +106,15 @@ cdef int pwrite_all(int fd, const void* data, size_t size, int64_t position) noe
 cdef int pread_all(int fd, void* out, size_t size, int64_t position, Py_ssize_t* got) noexcept nogil:
     cdef uint8_t* p = <uint8_t*>out
     cdef ssize_t n
+    cdef bint wait = not cached_only
     got[0] = 0
     while size > 0:
-        n = c_pread(fd, p, size, position)
+        n = c_pread(fd, p, size, position) if wait else read_cached(fd, p, size, position)
         if n < 0:
             if errno == EINTR:
+                continue
+            if not wait and errno != EAGAIN:
+                wait = True             # a file system that cannot tell (EOPNOTSUPP), or an error that pread tells, too
                 continue
             return errno
         if n == 0:
@@ -114,6 +131,33 @@ cdef int truncate_fd(int fd, int64_t size) noexcept nogil:
         if errno != EINTR:
             return errno
     return 0
+
+
+cdef void confine_reads(bint on) noexcept nogil:
+    global cached_only
+    cached_only = on
+
+
+cdef bint reads_are_confined() noexcept nogil:
+    return cached_only
+
+
+cpdef bytes read_whole(object path):
+    cdef Py_ssize_t got = 0
+    cdef int fd, error
+    cdef bytes data
+    py_fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    fd = py_fd
+    try:
+        data = PyBytes_FromStringAndSize(NULL, os.fstat(fd).st_size)
+        error = pread_all(fd, PyBytes_AS_STRING(data), len(data), 0, &got)
+    finally:
+        os.close(fd)
+    if error == EAGAIN:
+        raise ColdRead(path, 0, len(data))
+    if error != 0:
+        raise OSError(error, os.strerror(error), path)
+    return data[:got]
 
 
 def sync_file(path):

@@ -32,6 +32,19 @@ class CorruptSegment(StorageError):
         self.position = position
 
 
+class ColdRead(Exception):
+    """Under `disk.confine_reads`: a lookup needs `size` bytes at `position` of the file `path` that are not in memory.
+
+    No error of the log: a worker thread reads them (`page_cache.warm_path`), then the lookup is made again.
+    """
+
+    def __init__(self, path: str, position: int, size: int) -> None:
+        super().__init__(f"{size} bytes at {position} of {path} are not in the page cache")
+        self.path = path
+        self.position = position
+        self.size = size
+
+
 def errno_of(error: BaseException | None) -> int:
     """The errno of an OSError, or of the one that this error was raised from; EIO where there is none."""
     while error is not None:

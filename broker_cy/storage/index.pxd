@@ -25,6 +25,7 @@ cdef class IndexFile:
 
     cdef int load(self) except -1
     cdef int reader(self) except -1
+    cdef int read_failed(self, int error, int64_t position) except -1
     cdef int close_reader(self) noexcept
     cdef int read_block(self, uint8_t* block, int64_t first, int64_t count) except -1
     cdef int64_t search_file(self, int64_t key, uint8_t* out) except -2

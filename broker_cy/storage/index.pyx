@@ -2,6 +2,7 @@
 
 import os
 
+from libc.errno cimport EAGAIN, EIO
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy
@@ -10,6 +11,8 @@ from broker_cy.core.cursor cimport load_u32, load_u64
 from broker_cy.core.writer cimport store_u32, store_u64
 from broker_cy.storage.disk cimport pread_all, pwrite_all
 
+from broker_cy.storage.errors import ColdRead
+
 cdef extern from "<unistd.h>" nogil:
     int c_close "close"(int fd)
 
@@ -17,6 +20,8 @@ cdef enum:
     # Entries read in one go at the end of a bisection.
     SEARCH_BLOCK_ENTRIES = 32
     SEARCH_BLOCK_BYTES = 384
+    # What is read ahead around an entry that is not in memory: most indexes are shorter.
+    COLD_BYTES = 1048576
 
 
 cdef inline int32_t get_i32(const uint8_t* p) noexcept nogil:
@@ -107,6 +112,8 @@ cdef class IndexFile:
             if high > 0:
                 error = pread_all(fd, entry, self.entry_bytes, (high - 1) * self.entry_bytes, &got)
                 # A time index of one entry may hold timestamp 0 at the base offset; a preallocated file is longer.
+                if error == EAGAIN:
+                    self.read_failed(error, (high - 1) * self.entry_bytes)
                 lone = high == 1 and self.entry_bytes == TIME_ENTRY_BYTES
                 if error == 0 and (lone or not is_zero(entry, self.entry_bytes)):
                     low = high
@@ -114,7 +121,7 @@ cdef class IndexFile:
                 middle = (low + high) // 2
                 error = pread_all(fd, entry, self.entry_bytes, middle * self.entry_bytes, &got)
                 if error != 0:
-                    raise OSError(error, os.strerror(error), self.path)
+                    self.read_failed(error, middle * self.entry_bytes)
                 if is_zero(entry, self.entry_bytes):
                     high = middle
                 else:
@@ -207,11 +214,18 @@ cdef class IndexFile:
         fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
         error = pread_all(fd, out, self.entry_bytes, number * self.entry_bytes, &got)
         os.close(fd)
-        if error == 0 and got < self.entry_bytes:
-            raise OSError(5, "index is shorter than it was", self.path)
-        if error != 0:
-            raise OSError(error, os.strerror(error), self.path)
+        if error != 0 or got < self.entry_bytes:
+            self.read_failed(error, number * self.entry_bytes)
         return 0
+
+    cdef int read_failed(self, int error, int64_t position) except -1:
+        """Raise what a read at `position` of the file came to; `error` 0 is a file that became shorter."""
+        if error == EAGAIN:
+            position = max(0, position - COLD_BYTES // 2)
+            raise ColdRead(self.path, position, COLD_BYTES)
+        if error == 0:
+            raise OSError(EIO, "index is shorter than it was", self.path)
+        raise OSError(error, os.strerror(error), self.path)
 
     cdef int reader(self) except -1:
         """A descriptor to read the file by; stays open until close_reader."""
@@ -242,7 +256,7 @@ cdef class IndexFile:
         cdef Py_ssize_t got = 0
         cdef int error = pread_all(self.reader(), block, count * self.entry_bytes, first * self.entry_bytes, &got)
         if error != 0 or got < count * self.entry_bytes:
-            raise OSError(error or 5, "cannot read index", self.path)
+            self.read_failed(error, first * self.entry_bytes)
         return 0
 
     cdef int64_t search_file(self, int64_t key, uint8_t* out) except -2:
@@ -360,7 +374,11 @@ cdef class TimeIndex(IndexFile):
         if self.written >= 0:
             return 0
         IndexFile.load(self)
-        self.read_last()
+        try:
+            self.read_last()
+        except Exception:
+            self.written = -1           # not loaded: a later call has to look again
+            raise
         return 0
 
     cdef int read_last(self) except -1:

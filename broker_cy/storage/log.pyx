@@ -98,6 +98,7 @@ cdef class Log:
     cdef int set_mark(self) except -1:
         cdef Segment active = self.active
         active.ensure_timestamps()
+        active.ensure_rolling_timestamp()
         self.mark.end_offset = self.log_end_offset
         self.mark.leader_epoch = self.leader_epoch
         self.mark.segment_count = len(self.segments)

@@ -2,9 +2,12 @@
 
 import os
 
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from libc.errno cimport EAGAIN
 from libc.stdint cimport int32_t, int64_t, uint64_t
 
 from broker_cy.core.cursor cimport Cursor
+from broker_cy.storage.disk cimport confine_reads, pread_all
 from broker_cy.storage.log cimport Log
 from broker_cy.storage.segment cimport Segment
 from broker_cy.wire.batch cimport (
@@ -12,7 +15,7 @@ from broker_cy.wire.batch cimport (
 )
 
 from broker_cy.storage import txn_index
-from broker_cy.storage.errors import CorruptSegment, StorageError
+from broker_cy.storage.errors import ColdRead, CorruptSegment, StorageError
 from broker_cy.wire.compression import decompress, decompressed_limit
 
 
@@ -24,14 +27,21 @@ cdef object first_record_from(Segment segment, int64_t position, BatchHeader* he
     cdef Cursor cursor
     cdef int64_t record_timestamp, offset
     cdef int32_t _i, length
-    cdef Py_ssize_t end
+    cdef Py_ssize_t end, got = 0
+    cdef Py_ssize_t size = batch_bytes(header)
+    cdef int failed
+    cdef bytes data
     if header.attributes & ATTRIBUTE_LOG_APPEND_TIME:
         if header.max_timestamp < timestamp:
             return None
         return header.max_timestamp, max(header.base_offset, from_offset)
-    size = batch_bytes(header)
-    data = os.pread(segment.descriptor(), size, position)
-    payload = memoryview(data)[BATCH_HEADER_BYTES:]
+    data = PyBytes_FromStringAndSize(NULL, size)
+    failed = pread_all(segment.descriptor(), PyBytes_AS_STRING(data), size, position, &got)
+    if failed == EAGAIN:
+        segment.needs_disk(position, size)
+    if failed != 0:
+        raise StorageError(f"cannot read {segment.path} at byte {position}: {os.strerror(failed)}")
+    payload = memoryview(data)[BATCH_HEADER_BYTES:got]
     codec = header.attributes & ATTRIBUTE_CODEC_MASK
     try:
         if codec:
@@ -117,3 +127,14 @@ def aborted_transactions(Log log not None, int64_t offset, int64_t end_offset):
             if stable >= end_offset:
                 return found
     return found
+
+
+def confined(function, *arguments):
+    """What `function(*arguments)` gives without waiting for the disk, or the ColdRead that says what has to be read first."""
+    confine_reads(True)
+    try:
+        return function(*arguments)
+    except ColdRead as cold:
+        return cold
+    finally:
+        confine_reads(False)

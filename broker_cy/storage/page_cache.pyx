@@ -1,11 +1,15 @@
 """Whether bytes of a file are in memory, and bringing them there without stalling the loop.
 
-`is_cached` asks cachestat(2) (Linux 6.5): one call for a whole range. Where the kernel has none, a probe with RWF_NOWAIT of
-every PROBE_STRIDE-th byte stands in; it may take a partly cached range for cached, which costs one stall, no error.
-`warm` is for worker threads: it reads a range in pieces and drops what it read.
+`is_cached` asks cachestat(2) (Linux 6.5): one call for a whole range. It counts pages that are still on their way from the disk,
+too, so every PROBE_STRIDE-th byte is also asked for with RWF_NOWAIT. Where the kernel has no cachestat the probes are all there
+is: they may take a partly cached range for cached, which costs one stall, no error.
+`warm` is for worker threads: it asks for a range and for AHEAD_BYTES after it, and waits for the range. The kernel's own readahead
+is left out: on a descriptor that the loop shares it would be the loop that starts it.
 """
 
-from libc.errno cimport EINTR, ENOSYS, EPERM, errno
+import os
+
+from libc.errno cimport EAGAIN, EINTR, EINVAL, ENOMEM, ENOSYS, EPERM, errno
 from libc.stdint cimport uint64_t
 from libc.stdlib cimport free, malloc
 
@@ -41,10 +45,20 @@ cdef extern from *:
 cdef extern from "unistd.h" nogil:
     ssize_t pread(int fd, void* buf, size_t count, int64_t offset)
 
+cdef extern from "sys/sendfile.h" nogil:
+    ssize_t sendfile(int out_fd, int in_fd, long* offset, size_t count)
+
+cdef extern from "fcntl.h" nogil:
+    int posix_fadvise(int fd, int64_t offset, int64_t size, int advice)
+    int POSIX_FADV_RANDOM, POSIX_FADV_WILLNEED
+
 cdef enum:
     PAGE_BYTES = 4096
-    PROBE_STRIDE = 65536
+    PROBE_STRIDE = 262144
+    # Most that the kernel takes of one POSIX_FADV_WILLNEED is its readahead limit: 128 KiB, where nobody changed it.
     WARM_BYTES = 131072
+    # Asked for after what is waited for: a consumer that reads on finds its next megabytes on their way.
+    AHEAD_BYTES = 2097152
 
 cdef bint has_cachestat = True
 
@@ -56,24 +70,28 @@ cdef bint is_cached(int fd, int64_t position, Py_ssize_t size) noexcept nogil:
     cdef cachestat_result found
     cdef int64_t first = position // PAGE_BYTES
     cdef int64_t last = (position + size - 1) // PAGE_BYTES
-    cdef int64_t at
-    cdef uint8_t byte
     if size <= 0:
         return True
     if has_cachestat:
         wanted.off = first * PAGE_BYTES
         wanted.len = (last - first + 1) * PAGE_BYTES
         if cachestat(fd, &wanted, &found) == 0:
-            return <int64_t>found.nr_cache >= last - first + 1
+            return <int64_t>found.nr_cache >= last - first + 1 and probe(fd, position, size)
         if errno != ENOSYS and errno != EPERM:
             return True
         has_cachestat = False
-    at = position
+    return probe(fd, position, size)
+
+
+cdef bint probe(int fd, int64_t position, Py_ssize_t size) noexcept nogil:
+    """Whether every PROBE_STRIDE-th byte and the last can be read without waiting. A file system that cannot tell says yes."""
+    cdef int64_t at = position
+    cdef uint8_t byte
     while at < position + size:
-        if read_nowait(fd, &byte, 1, at) < 0:
+        if read_nowait(fd, &byte, 1, at) < 0 and errno == EAGAIN:
             return False
         at += PROBE_STRIDE
-    return read_nowait(fd, &byte, 1, position + size - 1) >= 0
+    return read_nowait(fd, &byte, 1, position + size - 1) >= 0 or errno != EAGAIN
 
 
 cdef Py_ssize_t read_cached(int fd, uint8_t* into, Py_ssize_t size, int64_t position) noexcept nogil:
@@ -85,27 +103,68 @@ cdef Py_ssize_t read_cached(int fd, uint8_t* into, Py_ssize_t size, int64_t posi
             return n
 
 
-def warm(int fd, int64_t position, Py_ssize_t size):
-    """Read a range of a file into the page cache. For worker threads; holds no GIL while it waits. Raises OSError."""
-    cdef Py_ssize_t done = 0
-    cdef ssize_t n = 0
+def warm(int fd, int64_t position, Py_ssize_t size, bint ahead=False):
+    """Bring a range of a file into the page cache; with `ahead`, ask for what follows it, too. Waits without the GIL, for worker
+    threads. Raises OSError."""
+    cdef int64_t at = position
+    cdef int64_t end = position + size
     cdef int failed = 0
-    cdef uint8_t* scratch = <uint8_t*>malloc(WARM_BYTES)
-    if scratch == NULL:
-        raise MemoryError("no memory to read ahead")
+    cdef int null_fd
+    if size <= 0:
+        return
+    py_null = os.open("/dev/null", os.O_WRONLY | os.O_CLOEXEC)
+    null_fd = py_null
     with nogil:
-        while done < size:
-            n = pread(fd, scratch, min(WARM_BYTES, size - done), position + done)
-            if n > 0:
-                done += n
-            elif n == 0:
-                break
-            elif errno != EINTR:
-                failed = errno
-                break
-    free(scratch)
+        posix_fadvise(fd, 0, 0, POSIX_FADV_RANDOM)
+        while at < end + (AHEAD_BYTES if ahead else 0):
+            posix_fadvise(fd, at, WARM_BYTES, POSIX_FADV_WILLNEED)
+            at += WARM_BYTES
+        failed = wait_for(null_fd, fd, position, end)
+    os.close(null_fd)
     if failed:
         raise OSError(failed, f"reading {size} bytes at {position} ahead failed")
+
+
+cdef int wait_for(int null_fd, int fd, int64_t position, int64_t end) noexcept nogil:
+    """Read the range and drop it; 0 or the errno. Sending it to /dev/null waits for the pages and copies nothing: a tenth of the
+    CPU of reading them, on a machine whose cores the loop may need."""
+    cdef long at = position
+    cdef ssize_t n = 0
+    cdef int error = 0
+    cdef uint8_t* scratch = NULL
+    while at < end:
+        if scratch == NULL:
+            n = sendfile(null_fd, fd, &at, end - at)
+        else:
+            n = pread(fd, scratch, min(WARM_BYTES, end - at), at)
+            if n > 0:
+                at += n
+        if n == 0:
+            break
+        if n < 0 and errno == EINVAL and scratch == NULL:       # a file system without splice
+            scratch = <uint8_t*>malloc(WARM_BYTES)
+            if scratch == NULL:
+                error = ENOMEM
+                break
+        elif n < 0 and errno != EINTR:
+            error = errno
+            break
+    free(scratch)
+    return error
+
+
+def warm_path(path, int64_t position, int64_t size, bint ahead=False):
+    """`warm` for a file by its name, for what a lookup found missing (ColdRead). Errors are left to the lookup that follows."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return
+    try:
+        warm(fd, position, size, ahead)
+    except OSError:
+        pass
+    finally:
+        os.close(fd)
 
 
 def cached(int fd, int64_t position, Py_ssize_t size):

@@ -63,6 +63,8 @@ cdef class BatchReader:
     cdef object problem
 
     def __cinit__(self, int fd, int64_t position, int64_t end, int64_t next_offset, int64_t check_from):
+        if fd >= 0:
+            os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_SEQUENTIAL)
         self.fd = fd
         self.end = end
         self.next_position = position

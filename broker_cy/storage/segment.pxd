@@ -46,6 +46,8 @@ cdef class Segment:
     cdef int close_fd(self) except -1
     cdef int unpin(self) except -1
     cdef int ensure_timestamps(self) except -1
+    cdef int ensure_rolling_timestamp(self) except -1
+    cdef int needs_disk(self, int64_t position, int64_t size) except -1
     # First batch whose last offset is >= `offset`, from `start` (the start of a batch) and before `end`: 1, or 0 where there is none.
     cdef int find_batch(
         self, int64_t offset, int64_t start, int64_t end, int64_t* position, BatchHeader* header

@@ -3,15 +3,17 @@
 import logging
 import os
 
+from libc.errno cimport EAGAIN
 from libc.stdint cimport int64_t, uint8_t
 
-from broker_cy.storage.disk cimport pread_all
+from broker_cy.storage.disk cimport confine_reads, pread_all, reads_are_confined
 from broker_cy.storage.index cimport OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES, OffsetIndex, TimeIndex
 from broker_cy.storage.log_config cimport LogConfig
+from broker_cy.storage.page_cache cimport is_cached
 from broker_cy.wire.batch cimport BATCH_HEADER_BYTES, BatchHeader, batch_bytes, parse_header
 
 from broker_cy.core.crc32c import value as crc32c_value
-from broker_cy.storage.errors import CorruptSegment, StorageError
+from broker_cy.storage.errors import ColdRead, CorruptSegment, StorageError
 
 logger = logging.getLogger(__name__)
 
@@ -24,6 +26,8 @@ cdef enum:
     ANY_LENGTH = 0x7FFFFFFFFFFF
     # A segment's offsets are written in its indexes as int32, relative to the first.
     OFFSETS_MAX = 0x7FFFFFFF
+    # What is read ahead from a batch header that is not in memory: with small batches, the headers up to the next index entry.
+    COLD_BYTES = 65536
 
 
 cdef class OpenFiles:
@@ -131,6 +135,9 @@ cdef class Segment:
             fd = os.open(self.path, os.O_RDWR | os.O_CLOEXEC)
         except OSError as error:
             raise StorageError(f"cannot open {self.path}: {error.strerror}") from error
+        # No readahead by the kernel: it would be the loop that starts it, up to some MB at once, in a lookup or a sendfile. The
+        # workers that read what is cold read ahead instead (page_cache.warm), and who reads it all asks for it (BatchReader).
+        os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_RANDOM)
         self.fd = fd
         self.open_files.admit(self)
         return self.fd
@@ -199,13 +206,25 @@ cdef class Segment:
             return self.start_position(offset)
         except (CorruptSegment, OSError) as error:
             logger.warning("%s; the index is made again", error)
-        # Reads the headers of the whole segment, on the loop: rare, and bounded by segment.bytes.
+        # Reads the headers of the whole segment, on the loop: rare, and bounded by segment.bytes. Where they may not be waited for
+        # the worker brings all of the segment into memory first.
+        confined = reads_are_confined()
+        if confined and not is_cached(self.descriptor(), 0, self.size):
+            self.needs_disk(0, self.size)
         from broker_cy.storage import recovery
-        recovery.mend_indexes(self)
+        confine_reads(False)
+        try:
+            recovery.mend_indexes(self)
+        finally:
+            confine_reads(confined)
         return self.start_position(offset)
 
     cdef int locate(self, int64_t offset, int64_t* position, BatchHeader* header) except -1:
         return self.find_batch(offset, self.checked_start(offset), self.size, position, header)
+
+    cdef int needs_disk(self, int64_t position, int64_t size) except -1:
+        """Raise ColdRead."""
+        raise ColdRead(self.path, position, size)
 
     def indexes_fit(self):
         """Whether the last entries of the indexes can belong to this segment (a cheap check of damaged or foreign files)."""
@@ -231,6 +250,8 @@ cdef class Segment:
             if at - block_start + BATCH_HEADER_BYTES > got:
                 block_start = at
                 error = pread_all(fd, block, want, at, &got)
+                if error == EAGAIN:
+                    self.needs_disk(at, min(COLD_BYTES, self.size - at))
                 if error != 0:
                     raise StorageError(f"cannot read {self.path} at byte {at}: {os.strerror(error)}")
             if parse_header(block + (at - block_start), got - (at - block_start), header) != 0:
@@ -256,13 +277,17 @@ cdef class Segment:
         return 0
 
     cdef int ensure_timestamps(self) except -1:
-        """Read from the files what only a later append or lookup needs to know: largest and first timestamp."""
-        cdef BatchHeader header
-        cdef int64_t position = 0
+        """Read from the files what only a later append or lookup needs to know: the largest timestamp."""
         if self.max_timestamp == TIMESTAMP_UNKNOWN:
             self.times.count()
             self.max_timestamp = self.times.last_timestamp
             self.max_timestamp_offset = self.times.last_offset
+        return 0
+
+    cdef int ensure_rolling_timestamp(self) except -1:
+        """The same for the first timestamp, which only an append needs."""
+        cdef BatchHeader header
+        cdef int64_t position = 0
         if self.rolling_timestamp == TIMESTAMP_UNKNOWN and self.size > 0:
             if self.find_batch(self.base_offset, 0, self.size, &position, &header):
                 self.rolling_timestamp = header.max_timestamp

@@ -8,6 +8,8 @@ import os
 import struct
 from collections.abc import Iterable
 
+from broker_cy.storage import disk
+
 ENTRY = struct.Struct(">hqqqq")
 VERSION = 0
 # (producer id, first offset, last offset, last stable offset)
@@ -31,11 +33,10 @@ def append(directory: str, base_offset: int, entries: Iterable[AbortedTransactio
 
 
 def read(directory: str, base_offset: int) -> list[AbortedTransaction]:
-    """Entries in order of their markers; raises ValueError where the file is not an index."""
+    """Entries in order of their markers; raises ValueError where the file is not an index, and OSError."""
     path = path_of(directory, base_offset)
     try:
-        with open(path, "rb") as file:
-            data = file.read()
+        data = disk.read_whole(path)
     except FileNotFoundError:
         return []
     if len(data) % ENTRY.size:

@@ -1,7 +1,8 @@
 """ListOffsets, versions 1 to 11: by time, and earliest (-2), latest (-1), largest timestamp (-3, KIP-734), local
 earliest (-4).
 
-Under read_committed the latest offset is the last stable one, and nothing beyond it is found by time. Omissions:
+Under read_committed the latest offset is the last stable one, and nothing beyond it is found by time. A search by time
+in what left the page cache has a worker read it first. Omissions:
 tiered storage: its special times (-5, -6) are answered -1, as Kafka does for a topic without it.
 """
 
@@ -10,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from broker_cy.core.errors import ErrorCode, KafkaError
+from broker_cy.server.cold_lookup import look_up
 from broker_cy.server.registry import RequestContext, handler
 from broker_cy.wire import messages
 from broker_cy.wire.frame import ApiKey
@@ -37,7 +39,7 @@ Answer = messages.ListOffsetsResponse.ListOffsetsPartitionResponse
     versions=(1, 11),
     omissions="tiered storage: its special timestamps are answered with offset -1",
 )
-def list_offsets(ctx: RequestContext, request: messages.ListOffsetsRequest) -> messages.ListOffsetsResponse:
+async def list_offsets(ctx: RequestContext, request: messages.ListOffsetsRequest) -> messages.ListOffsetsResponse:
     topics = []
     for topic in request.topics:
         asked = [p.partition_index for p in topic.partitions]
@@ -47,7 +49,7 @@ def list_offsets(ctx: RequestContext, request: messages.ListOffsetsRequest) -> m
                 answers.append(failed(wanted.partition_index, ErrorCode.INVALID_REQUEST))
                 continue
             partition = ctx.broker.partitions.get(topic.name, wanted.partition_index)
-            answers.append(look_up(ctx.version, partition, wanted, request.isolation_level == READ_COMMITTED))
+            answers.append(await answer_for(ctx, partition, wanted, request.isolation_level == READ_COMMITTED))
         topics.append(messages.ListOffsetsResponse.ListOffsetsTopicResponse(name=topic.name, partitions=answers))
     return messages.ListOffsetsResponse(topics=topics)
 
@@ -56,14 +58,14 @@ def failed(index: int, code: ErrorCode) -> Answer:
     return Answer(partition_index=index, error_code=code)
 
 
-def look_up(
-    version: int,
+async def answer_for(
+    ctx: RequestContext,
     partition: Partition | None,
     wanted: messages.ListOffsetsRequest.ListOffsetsPartition,
     read_committed: bool,
 ) -> Answer:
     """The offset for one partition and timestamp, or its error."""
-    index = wanted.partition_index
+    index, version = wanted.partition_index, ctx.version
     if version < SINCE.get(wanted.timestamp, 0) or wanted.timestamp < EARLIEST_PENDING_UPLOAD:
         return failed(index, ErrorCode.UNSUPPORTED_VERSION)
     if partition is None:
@@ -74,7 +76,7 @@ def look_up(
     if partition.offline is not None:
         return failed(index, ErrorCode.KAFKA_STORAGE_ERROR)
     try:
-        timestamp, offset, epoch = find(partition, wanted.timestamp, read_committed)
+        timestamp, offset, epoch = await look_up(ctx.broker, find, partition, wanted.timestamp, read_committed)
     except KafkaError as error:
         return failed(index, error.code)
     except OSError as error:

@@ -1,0 +1,153 @@
+"""The frame of a Fetch answer, versions 4 to 18, from what was read for each partition."""
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from libc.stdint cimport int16_t, int32_t, uint8_t
+
+from broker_cy.core.writer cimport Writer
+from broker_cy.server.fetch_session cimport FetchContext, FetchPartition, FetchSession
+from broker_cy.storage.log_slice cimport LogSlice
+from broker_cy.storage.page_cache cimport read_cached
+
+cdef enum:
+    INLINE_BYTES_MAX = 32768        # a record set of up to this is copied into the answer: one writev for all
+    INLINE_TOTAL_MAX = 262144       # ... and at most this much per answer, the rest goes by sendfile
+
+cdef Writer _writer = Writer()
+
+
+cdef list encode(FetchContext context, int32_t correlation_id, int16_t version):
+    """Pieces of the whole frame: bytes, and LogSlice for record sets that go by sendfile."""
+    cdef FetchSession session = context.session
+    cdef list pieces = [], told
+    cdef list topics = []               # (topic, [FetchPartition])
+    cdef FetchPartition target
+    cdef Writer out = _writer
+    cdef bint flexible = version >= 12
+    cdef Py_ssize_t inlined = 0, file_bytes = 0
+    out.pos = 0
+    told = [t for t in context.targets if (<FetchPartition>t).is_news()] if context.incremental else context.targets
+    for target in told:
+        if topics and topics[len(topics) - 1][0] == target.topic:
+            topics[len(topics) - 1][1].append(target)
+        else:
+            topics.append((target.topic, [target]))
+    out.i32(0)
+    out.i32(correlation_id)
+    if flexible:
+        out.i8(0)
+    out.i32(0)                          # throttle_time_ms
+    if version >= 7:
+        out.i16(context.error)
+        out.i32(context.session_id)
+    put_length(out, len(topics), flexible)
+    for topic, targets in topics:
+        if version < 13:
+            if flexible:
+                out.uvarint(len(topic) + 1)
+            else:
+                out.i16(len(topic))
+        out.put_bytes(topic)
+        put_length(out, len(targets), flexible)
+        for target in targets:
+            put_partition(out, target, version, flexible)
+            if target.records is not None:
+                if (target.records.size <= INLINE_BYTES_MAX and inlined < INLINE_TOTAL_MAX
+                        and inline_records(out, target.records)):
+                    inlined += target.records.size
+                else:
+                    pieces.append(PyBytes_FromStringAndSize(<char*>out.buf, out.pos))
+                    pieces.append(target.records)
+                    file_bytes += out.pos + target.records.size
+                    out.pos = 0
+            if flexible:
+                put_partition_tags(out, target)
+            if session is not None:
+                remember(session, target)
+        if flexible:
+            out.i8(0)
+    if flexible:
+        out.i8(0)
+    pieces.append(PyBytes_FromStringAndSize(<char*>out.buf, out.pos))
+    patch_length(<bytes>pieces[0], file_bytes + out.pos - 4)
+    return pieces
+
+
+cdef int put_length(Writer out, Py_ssize_t n, bint flexible) except -1:
+    if flexible:
+        return out.uvarint(<unsigned int>(n + 1))
+    return out.i32(<int32_t>n)
+
+
+cdef int patch_length(bytes first, Py_ssize_t size) except -1:
+    """Write the frame's length into its first piece, which nobody else has seen yet."""
+    cdef uint8_t* p = <uint8_t*>PyBytes_AS_STRING(first)
+    if size > 0x7fffffff:
+        raise ValueError(f"a Fetch answer of {size} bytes does not fit a frame")
+    p[0] = (size >> 24) & 0xff
+    p[1] = (size >> 16) & 0xff
+    p[2] = (size >> 8) & 0xff
+    p[3] = size & 0xff
+    return 0
+
+
+cdef int put_partition(Writer out, FetchPartition target, int16_t version, bint flexible) except -1:
+    """PartitionData up to and with the length of its records."""
+    cdef Py_ssize_t size = target.records.size if target.records is not None else 0
+    out.i32(target.index)
+    out.i16(target.error)
+    out.i64(target.high_watermark)
+    out.i64(target.last_stable_offset)
+    if version >= 5:
+        out.i64(target.log_start_offset)
+    if target.aborted is None:
+        # read_uncommitted: null
+        if flexible:
+            out.i8(0)
+        else:
+            out.i32(-1)
+    else:
+        put_length(out, len(target.aborted), flexible)
+        for producer_id, first_offset in target.aborted:
+            out.i64(producer_id)
+            out.i64(first_offset)
+            if flexible:
+                out.i8(0)
+    if version >= 11:
+        out.i32(-1)                     # preferred_read_replica
+    return put_length(out, size, flexible)
+
+
+cdef int put_partition_tags(Writer out, FetchPartition target) except -1:
+    """Tag 0, DivergingEpoch {epoch i32, end_offset i64}, where the client's log left ours (KIP-595)."""
+    if target.diverging_epoch < 0:
+        return out.i8(0)
+    out.i8(1)
+    out.i8(0)
+    out.i8(13)
+    out.i32(target.diverging_epoch)
+    out.i64(target.diverging_end_offset)
+    return out.i8(0)
+
+
+cdef bint inline_records(Writer out, LogSlice part) except *:
+    """Copy a small record set into the answer if all of it is in the page cache."""
+    cdef Py_ssize_t n
+    out.reserve(part.size)
+    n = read_cached(part.fd, out.buf + out.pos, part.size, part.position)
+    if n != part.size:
+        return False
+    out.pos += n
+    return True
+
+
+cdef int remember(FetchSession session, FetchPartition target) except -1:
+    """Note what the client is told; one that got records goes to the end of the order, so that all get their turn."""
+    target.told_high_watermark = target.high_watermark
+    target.told_log_start_offset = target.log_start_offset
+    if target.error:
+        target.told_high_watermark = target.told_log_start_offset = -1
+    if target.records is not None:
+        key = (target.topic, target.index)
+        if session.partitions.pop(key, None) is not None:
+            session.partitions[key] = target
+    return 0

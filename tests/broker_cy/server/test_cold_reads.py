@@ -1,0 +1,227 @@
+"""What left the page cache is read by worker threads: a loop that waits for a disk keeps every producer waiting."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from broker_cy.server.cold_lookup import look_up
+from broker_cy.storage import page_cache
+from broker_cy.storage.log import Log
+from broker_cy.storage.log_config import LogConfig
+from broker_cy.wire.frame import ApiKey
+from broker_cy.wire.records import Record, encode_batch
+from tests.broker_cy.server.harness import (
+    DEADLINE_S,
+    CoreHarness,
+    RawClient,
+    fetch_from,
+    fetch_request,
+    produce_to,
+)
+
+BATCHES = 600
+BATCH_BYTES = 16 << 10
+SEGMENT_BYTES = 3 << 20
+FIRST_MS = 1_700_000_000_000
+
+
+class CountingExecutor(ThreadPoolExecutor):
+    """One worker; counts what it was given, by the function's name."""
+
+    def __init__(self) -> None:
+        super().__init__(1)
+        self.calls: list[str] = []
+
+    def submit(self, function: Callable[..., Any], /, *arguments: Any, **named: Any) -> Any:
+        self.calls.append(function.__name__)
+        return super().submit(function, *arguments, **named)
+
+
+class ColdLog:
+    """A log of some segments on a running core, evicted from memory by `evict`."""
+
+    def __init__(self, core: CoreHarness) -> None:
+        self.core = core
+        self.worker = CountingExecutor()
+        core.on_loop(lambda: setattr(core.core, "cold_reader", self.worker))
+        core.topic("cold")
+        self.directory = Path(core.directory.name) / "cold-0"
+        self.log: Log = core.table.get("cold", 0).log
+        core.on_loop(lambda: self.log.reconfigure(LogConfig(segment_bytes=SEGMENT_BYTES)))
+        self.content = b"".join(batch(number) for number in range(BATCHES))
+        client = core.client()
+        for number in range(BATCHES):
+            assert produce_to(client, "cold", bytes(8) + batch(number)[8:]).error_code == 0
+        client.close()
+
+    def evict(self) -> None:
+        for path in self.directory.iterdir():
+            fd = os.open(path, os.O_RDONLY)
+            try:
+                os.fsync(fd)
+                os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+                if page_cache.cached(fd, 0, os.fstat(fd).st_size) and os.fstat(fd).st_size:
+                    pytest.skip(f"the file system of {self.directory} keeps its files in memory")
+            finally:
+                os.close(fd)
+
+
+def batch(number: int) -> bytes:
+    value = number.to_bytes(4, "big") * (BATCH_BYTES // 4)
+    return encode_batch([Record(timestamp=FIRST_MS + number, value=value)], base_offset=number, leader_epoch=0)
+
+
+def disk_bytes(thread_id: int) -> int:
+    """What a thread of this process had the disk read."""
+    for line in Path(f"/proc/self/task/{thread_id}/io").read_text().splitlines():
+        if line.startswith("read_bytes:"):
+            return int(line.split()[1])
+    raise AssertionError("the kernel counts no read_bytes")
+
+
+@pytest.fixture
+def core() -> Iterator[CoreHarness]:
+    harness = CoreHarness()
+    try:
+        yield harness
+    finally:
+        harness.close()
+
+
+@pytest.fixture
+def cold(core: CoreHarness) -> Iterator[ColdLog]:
+    log = ColdLog(core)
+    try:
+        log.evict()
+        yield log
+    finally:
+        log.worker.shutdown()
+
+
+@pytest.fixture
+def client(core: CoreHarness) -> Iterator[RawClient]:
+    raw = core.client()
+    try:
+        yield raw
+    finally:
+        raw.close()
+
+
+@pytest.mark.parametrize("max_bytes", [1, 20_000, 1 << 20, 50 << 20])
+def test_cold_log_is_served_whole_and_the_loop_reads_nothing_of_it(
+    cold: ColdLog, client: RawClient, max_bytes: int
+) -> None:
+    """A consumer that is far behind gets every byte, and producers do not wait for its disk."""
+    loop_id = cold.core.thread.native_id
+    assert loop_id is not None
+    before = disk_bytes(loop_id)
+    got = bytearray()
+    first = BATCHES - 5 if max_bytes == 1 else 0  # one batch a fetch: a few of them
+    offset = first
+    while offset < BATCHES:
+        records = fetch_from(client, "cold", offset, max_bytes=max_bytes).records
+        size = len(batch(offset))
+        whole = len(records) // size * size
+        assert whole >= size
+        got += records[:whole]
+        offset += whole // size
+    assert bytes(got) == cold.content[first * len(batch(0)) :]
+    assert "warm_paths" in cold.worker.calls
+    # A page that is missing when the loop looks may be asked for in passing; it is not waited for.
+    assert disk_bytes(loop_id) - before <= len(got) // 10
+
+
+def test_lookup_far_into_a_cold_log(cold: ColdLog, client: RawClient) -> None:
+    """A seek to the middle needs the index, a batch header and records, all of them cold."""
+    got = fetch_from(client, "cold", 417, max_bytes=1).records
+    assert got == batch(417)
+    assert cold.worker.calls.count("warm_paths") <= 3
+
+
+def test_warm_log_needs_no_worker(cold: ColdLog, client: RawClient) -> None:
+    """What is in memory goes out at once: a trip to a thread would cost every consumer."""
+    for path in cold.directory.iterdir():
+        path.read_bytes()
+    records = fetch_from(client, "cold", 300).records
+    assert cold.content[300 * len(batch(0)) :].startswith(records)
+    assert len(records) > BATCH_BYTES
+    assert cold.worker.calls == []
+
+
+def test_loop_goes_on_while_a_worker_reads(cold: ColdLog, client: RawClient) -> None:
+    """Another consumer is answered while the disk is slow."""
+    release = threading.Event()
+    blocked = cold.worker.submit(release.wait, DEADLINE_S)
+    other = cold.core.client()
+    cold.core.topic("other")
+    try:
+        client.send(client.encode(fetch_request("cold", 0, 0), ApiKey.FETCH, 11))
+        cold.core.wait_until(lambda: "warm_paths" in cold.worker.calls)
+        assert fetch_from(other, "other", 0).error_code == 0
+    finally:
+        other.close()
+        release.set()
+    blocked.result(DEADLINE_S)
+    assert client.read_exactly(4) != b""
+
+
+def test_connection_that_ends_while_a_worker_reads(cold: ColdLog, client: RawClient) -> None:
+    """The answer has nobody to go to; the broker goes on."""
+    release = threading.Event()
+    cold.worker.submit(release.wait, DEADLINE_S)
+    leaving = cold.core.client()
+    leaving.send(leaving.encode(fetch_request("cold", 0, 0), ApiKey.FETCH, 11))
+    cold.core.wait_until(lambda: "warm_paths" in cold.worker.calls)
+    leaving.close()
+    cold.core.wait_until(lambda: len(cold.core.core.connections) == 1)
+    release.set()
+    assert fetch_from(client, "cold", 0, max_bytes=1).records == batch(0)
+
+
+def test_offset_by_time_in_a_cold_log(cold: ColdLog) -> None:
+    """ListOffsets by time finds its record without having the loop wait for index or batch."""
+    broker: Any = SimpleNamespace(loop=cold.core.loop, cold_reader=cold.worker)
+
+    async def find() -> Any:
+        return await look_up(broker, cold.log.offset_for_timestamp, FIRST_MS + 321)
+
+    found = asyncio.run_coroutine_threadsafe(find(), cold.core.loop).result(DEADLINE_S)
+    assert found == (FIRST_MS + 321, 321)
+    assert "warm_path" in cold.worker.calls
+
+
+def test_lookup_that_memory_cannot_hold_comes_to_an_end(cold: ColdLog) -> None:
+    """Where pages go as fast as they come, a lookup waits for the disk rather than going round for ever."""
+    worker = ThreadPoolExecutor(1)
+
+    class Useless:
+        """Takes what is to be read, and reads nothing."""
+
+        submits = 0
+
+        def submit(self, function: Any, *arguments: Any) -> Any:
+            self.submits += 1
+            return worker.submit(time.sleep, 0)
+
+    useless = Useless()
+    broker: Any = SimpleNamespace(loop=cold.core.loop, cold_reader=useless)
+
+    async def find() -> Any:
+        return await look_up(broker, cold.log.offset_for_timestamp, FIRST_MS + 321)
+
+    try:
+        found = asyncio.run_coroutine_threadsafe(find(), cold.core.loop).result(DEADLINE_S)
+    finally:
+        worker.shutdown()
+    assert found == (FIRST_MS + 321, 321)
+    assert useless.submits >= 1
