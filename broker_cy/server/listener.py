@@ -14,6 +14,7 @@ import socket
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from broker_cy.server import log_events
 from broker_cy.server.answers import ServerCore
 from broker_cy.server.connection import Connection
 
@@ -142,10 +143,7 @@ class Listener:
     def _on_ready(self) -> None:
         for _ in range(ACCEPTS_PER_TURN):
             if self.admission.full:
-                LOGGER.warning(
-                    "max.connections or the limit of descriptors reached: accepting nothing until a connection ends",
-                    extra={"fields": {"listener": self.name, "connections": self.admission.total}},
-                )
+                log_events.connections_full(self.name, self.admission.total)
                 self.pause()
                 return
             try:
@@ -171,12 +169,7 @@ class Listener:
 
     def _admit(self, client: socket.socket, host: str, port: int) -> None:
         if not self.admission.admit(host):
-            LOGGER.warning(
-                "connection refused: max.connections.per.ip",
-                extra={
-                    "fields": {"listener": self.name, "peer": f"{host}:{port}", "limit": self.admission.limit_of(host)}
-                },
-            )
+            log_events.connection_refused(self.name, host, port, self.admission.limit_of(host))
             client.close()
             return
         client.setblocking(False)

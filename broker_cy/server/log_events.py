@@ -33,6 +33,8 @@ class RateLimit:
 
 
 _bad_requests = RateLimit()
+_refused = RateLimit()
+_full = RateLimit()
 _internal_errors = RateLimit()
 _disk_errors = RateLimit()
 _offline = RateLimit()
@@ -45,6 +47,24 @@ def bad_request(host: str, port: int, api: str, reason: str) -> None:
         LOGGER.warning(
             "connection closed: bad request",
             extra={"fields": {"peer": f"{host}:{port}", "api": api or "-", "reason": reason, "left_out": left_out}},
+        )
+
+
+def connection_refused(listener: str, host: str, port: int, limit: int) -> None:
+    """One line for a connection beyond max.connections.per.ip, which is closed at once."""
+    left_out = _refused.allow(time.monotonic())
+    if left_out is not None:
+        fields = {"listener": listener, "peer": f"{host}:{port}", "limit": limit, "left_out": left_out}
+        LOGGER.warning("connection refused: max.connections.per.ip", extra={"fields": fields})
+
+
+def connections_full(listener: str, connections: int) -> None:
+    """One line for a listener that accepts nothing until a connection ends."""
+    left_out = _full.allow(time.monotonic())
+    if left_out is not None:
+        LOGGER.warning(
+            "max.connections or the limit of descriptors reached: accepting nothing until a connection ends",
+            extra={"fields": {"listener": listener, "connections": connections, "left_out": left_out}},
         )
 
 

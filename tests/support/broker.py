@@ -35,6 +35,10 @@ def testing_kafka() -> bool:
     return target == "kafka"
 
 
+# Modules of tests import it, and pytest would take it for one.
+testing_kafka.__test__ = False  # type: ignore[attr-defined]
+
+
 def command() -> list[str]:
     """How to run our command line: the installed command, or the module of an uninstalled tree."""
     installed = Path(sys.executable).parent / "broker-cy"
