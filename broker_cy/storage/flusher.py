@@ -52,6 +52,8 @@ class Flusher:
         self.jobs = jobs
         self._running = False
         self._again = False
+        self._writing = False
+        self._names_due: set[str] = set()
         # The last flush did not do all it was to do: the disk is full or broken.
         self.failed = False
         totals.flush_bytes = flush_bytes
@@ -112,14 +114,24 @@ class Flusher:
         return failed
 
     def write_checkpoints(self, *names: str) -> None:
-        """Write the named checkpoints (all by default) in a worker."""
-        wanted = self.checkpoints.collect(names or offset_checkpoints.ALL, self.logs, self.offline)
+        """Write the named checkpoints (all by default) in a worker. At most one write runs at a time, so that a burst
+        of deletions takes neither all workers nor a write each; one of what was named meanwhile follows it.
+        """
+        self._names_due.update(names or offset_checkpoints.ALL)
+        if self._writing:
+            return
+        wanted = self.checkpoints.collect(self._names_due, self.logs, self.offline)
+        self._names_due.clear()
+        self._writing = True
 
         def done(_: None, error: BaseException | None) -> None:
+            self._writing = False
             if error is not None:
                 self._note_failure("cannot write checkpoints: %s", error)
+            if self._names_due:
+                self.write_checkpoints(*self._names_due)
 
-        self.jobs.run(lambda: offset_checkpoints.write(wanted), done)
+        self.jobs.run(lambda: self.checkpoints.write(wanted), done)
 
     def stop(self, directories: list[DataDirectory], broker_epoch: int) -> None:
         """Bring everything to disk, write checkpoints, close the logs and mark the stop as clean, except in a
@@ -153,7 +165,7 @@ class Flusher:
                     failed.add(os.path.dirname(log.directory))
                     logger.error("cannot close %s: %s", log.directory, error)
         try:
-            offset_checkpoints.write(wanted)
+            self.checkpoints.write(wanted)
         except OSError as error:
             logger.error("cannot write checkpoints: %s", error)
             return

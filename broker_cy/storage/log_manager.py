@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from uuid import UUID, uuid5
 
-from broker_cy.storage import checkpoints, maintenance, offset_checkpoints, recovery
+from broker_cy.storage import checkpoints, maintenance, recovery
 from broker_cy.storage.atomic import sync_directory
 from broker_cy.storage.checkpoints import TopicPartition
 from broker_cy.storage.data_directory import (
@@ -308,7 +308,7 @@ class LogManager:
         try:
             if maintenance.truncate_to(log, offset, now_ms):
                 wanted = self.checkpoints.collect([checkpoints.RECOVERY_POINTS], self.logs, self.offline)
-                offset_checkpoints.write(wanted)
+                self.checkpoints.write(wanted)
         except OSError as error:
             raise StorageError(f"cannot truncate {log.directory}: {error.strerror}") from error
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import logging
 import os
+import threading
 from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
 from broker_cy.storage.checkpoints import (
     HIGH_WATERMARKS,
@@ -20,8 +22,14 @@ logger = logging.getLogger(__name__)
 
 METADATA_TOPIC = "__cluster_metadata"
 ALL = (RECOVERY_POINTS, LOG_START_OFFSETS, HIGH_WATERMARKS)
-# Path of a checkpoint file, and its content.
-Content = tuple[str, Mapping[TopicPartition, int]]
+
+
+class Content(NamedTuple):
+    """What a checkpoint file has to hold. Of two for the same path the one with the higher `sequence` is newer."""
+
+    sequence: int
+    path: str
+    offsets: Mapping[TopicPartition, int]
 
 
 class OffsetCheckpoints:
@@ -37,6 +45,11 @@ class OffsetCheckpoints:
             LOG_START_OFFSETS: self.log_starts,
             HIGH_WATERMARKS: self.high_watermarks,
         }
+        self._collected = 0
+        # By path, the sequence of what its file holds. Guarded by the lock, as the files themselves are: the loop
+        # writes (truncation, stop) while a worker may.
+        self._written: dict[str, int] = {}
+        self._lock = threading.Lock()
         for root in roots:
             for name, offsets in self._by_name.items():
                 try:
@@ -54,8 +67,9 @@ class OffsetCheckpoints:
         self, names: Iterable[str], logs: Mapping[TopicPartition, Log], offline: Iterable[TopicPartition]
     ) -> list[Content]:
         """What the checkpoint files `names` have to hold now. Partitions that are offline keep what was read at
-        start.
+        start. To be called on the loop.
         """
+        self._collected += 1
         wanted: list[Content] = []
         for name in names:
             found: dict[str, dict[TopicPartition, int]] = {root: {} for root in self.roots}
@@ -74,11 +88,15 @@ class OffsetCheckpoints:
                 for root, offsets in found.items():
                     if key in self._by_name[name] and os.path.isdir(f"{root}/{key[0]}-{key[1]}"):
                         offsets[key] = self._by_name[name][key]
-            wanted += [(f"{root}/{name}", offsets) for root, offsets in found.items()]
+            wanted += [Content(self._collected, f"{root}/{name}", offsets) for root, offsets in found.items()]
         return wanted
 
-
-def write(wanted: Iterable[Content]) -> None:
-    """Write checkpoint files, durably: blocks for the disk. Raises OSError."""
-    for path, offsets in wanted:
-        write_offsets(path, offsets)
+    def write(self, wanted: Iterable[Content]) -> None:
+        """Write checkpoint files, durably: blocks for the disk and for a write in another thread. A file that holds
+        something newer is left as it is. Raises OSError.
+        """
+        with self._lock:
+            for sequence, path, offsets in wanted:
+                if sequence > self._written.get(path, 0):
+                    write_offsets(path, offsets)
+                    self._written[path] = sequence

@@ -1,5 +1,7 @@
 """A log manager over a temporary directory, with work done at once."""
 
+from collections.abc import Callable
+from typing import TypeVar
 from uuid import UUID
 
 from broker_cy.storage.data_directory import open_directories
@@ -7,6 +9,7 @@ from broker_cy.storage.jobs import InlineJobs
 from broker_cy.storage.log_config import LogConfig
 from broker_cy.storage.log_manager import LogManager, StorageSettings
 
+T = TypeVar("T")
 CLUSTER_ID = "clusterclusterclustert"
 TOPIC_ID = UUID(int=77)
 
@@ -24,9 +27,20 @@ class Manager(LogManager):
         self.close(lambda topic, partition: self.logs[topic, partition].written_end_offset)
 
 
-def open_manager(*paths, config=None, settings=None, now_ms=0, load=True) -> Manager:
+def open_manager(*paths, config=None, settings=None, now_ms=0, load=True, jobs=None) -> Manager:
     directories = open_directories([str(path) for path in paths], 1, lambda: CLUSTER_ID, lambda: UUID(int=5))
-    manager = Manager(directories, settings or StorageSettings(), InlineJobs())
+    manager = Manager(directories, settings or StorageSettings(), jobs or InlineJobs())
     if load:
         manager.load(lambda topic: config or LogConfig(), now_ms)
     return manager
+
+
+class HeldJobs(InlineJobs):
+    """Keeps work until the test runs it, in the order it chooses: workers of a pool finish in any order."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.held: list[Callable[[], None]] = []
+
+    def run(self, work: Callable[[], T], done: Callable[[T | None, BaseException | None], None]) -> None:
+        self.held.append(lambda: super(HeldJobs, self).run(work, done))

@@ -11,7 +11,7 @@ from broker_cy.storage.log_config import LogConfig
 from broker_cy.storage.log_manager import StorageSettings
 
 from .batches import batch, split
-from .managing import CLUSTER_ID, TOPIC_ID, open_manager
+from .managing import CLUSTER_ID, TOPIC_ID, HeldJobs, open_manager
 
 SMALL = LogConfig(segment_bytes=4_000, index_interval_bytes=300)
 
@@ -302,6 +302,40 @@ def test_deleted_records_free_whole_segments(tmp_path):
     again = open_manager(tmp_path, config=SMALL)
     assert (again.logs["t", 0].log_start_offset, again.logs["t", 0].log_end_offset) == (300, 302)
     again.crash()
+
+
+def test_a_burst_of_deleted_records_is_checkpointed_one_write_at_a_time(tmp_path):
+    """Two DeleteRecords at once write the same checkpoint in two workers: one write fails, or the older one stays and
+    the deleted records are back after a crash.
+    """
+    jobs = HeldJobs()
+    manager = open_manager(tmp_path, config=SMALL, jobs=jobs)
+    log = manager.create("t", 0, TOPIC_ID, SMALL, 0)
+    fill(log, 20)
+    for offset in (3, 5, 7):
+        manager.delete_records_before(log, offset)
+    assert len(jobs.held) == 1
+    while jobs.held:
+        jobs.held.pop()()
+    assert (tmp_path / "log-start-offset-checkpoint").read_text() == "0\n1\nt 0 7\n"
+    manager.crash()
+
+
+def test_a_checkpoint_is_never_replaced_by_an_older_one(tmp_path):
+    """A worker that was slow writes a recovery point above the end of a log that was truncated meanwhile: after a
+    crash what was appended since is served unchecked.
+    """
+    jobs = HeldJobs()
+    manager = open_manager(tmp_path, config=SMALL, jobs=jobs)
+    log = manager.create("t", 0, TOPIC_ID, SMALL, 0)
+    fill(log, 20)
+    manager.flusher.start()
+    jobs.held.pop()()
+    assert len(jobs.held) == 1, "the recovery point is about to be written"
+    manager.truncate_to(log, 10, 0)
+    jobs.held.pop()()
+    assert (tmp_path / "recovery-point-offset-checkpoint").read_text() == "0\n1\nt 0 10\n"
+    manager.crash()
 
 
 def test_retention_by_time_and_size(tmp_path):
