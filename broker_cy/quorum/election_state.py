@@ -22,6 +22,13 @@ class QuorumError(Exception):
     """The quorum cannot run on what it found. The message says what to do."""
 
 
+def _int32(fields: dict[str, Any], name: str, lowest: int) -> int:
+    value = int(fields[name])
+    if not lowest <= value < 1 << 31:
+        raise ValueError(f"{name} is {value}; allowed are {lowest} to {(1 << 31) - 1}")
+    return value
+
+
 @dataclass(frozen=True, slots=True)
 class ElectionState:
     """A durable election state. Of `leader_id` and `voted_id` at most one is set: a known leader ends the vote."""
@@ -68,13 +75,13 @@ class ElectionState:
                 voters = tuple(int(voter["voterId"]) for voter in fields.get("currentVoters") or ())
             directory = fields.get("votedDirectoryId")
             return cls(
-                int(fields["leaderEpoch"]),
-                int(fields["leaderId"]),
-                int(fields["votedId"]),
+                _int32(fields, "leaderEpoch", 0),
+                _int32(fields, "leaderId", -1),
+                _int32(fields, "votedId", -1),
                 uuids.from_text(directory) if directory else uuids.ZERO,
                 voters,
             )
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, ArithmeticError, LookupError, TypeError, AttributeError, RecursionError) as error:
             raise QuorumError(
                 f"{FILE_NAME} does not parse ({error}): restore it from a copy of this directory"
             ) from error

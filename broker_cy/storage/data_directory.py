@@ -23,7 +23,9 @@ SMALL_FILE_MAX_BYTES = 64 << 10
 VERSION = "1"
 
 # `<topic>-<partition>`, and what is appended to it: `.<uuid>-delete`, `.<uuid>-stray`, `.<uuid>-future`.
-_PARTITION = re.compile(r"(?P<topic>.+)-(?P<partition>\d{1,10})")
+_PARTITION = re.compile(r"(?P<topic>.+)-(?P<partition>[0-9]{1,10})")
+# Partition numbers are int32.
+PARTITION_MAX = 2**31 - 1
 _MARKED = re.compile(r".+\.[0-9a-f]{32}-(?P<mark>delete|stray|future)")
 
 
@@ -34,7 +36,7 @@ class DataDirectoryError(Exception):
 def parse_partition(name: str) -> tuple[str, int] | None:
     """(topic, partition) of a directory name; None where it is not that of a partition in use."""
     found = _PARTITION.fullmatch(name)
-    if found is None or mark_of(name) is not None:
+    if found is None or mark_of(name) is not None or int(found["partition"]) > PARTITION_MAX:
         return None
     return found["topic"], int(found["partition"])
 
@@ -138,7 +140,7 @@ class DataDirectory:
             return None
         try:
             return int(json.loads(data)["brokerEpoch"])
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, ArithmeticError, LookupError, TypeError, RecursionError):
             return -1
 
     def mark_clean(self, broker_epoch: int) -> None:

@@ -125,6 +125,9 @@ def test_a_rolled_empty_segment_behind_a_torn_one(filled):
 def test_names_of_directories():
     """A partition of another topic is deleted or served: its directory's name was read wrongly."""
     assert parse_partition("my-topic.with_all-12") == ("my-topic.with_all", 12)
+    assert parse_partition("t-2147483647") == ("t", 2147483647)
+    assert parse_partition("t-2147483648") is None
+    assert parse_partition("t-\N{ARABIC-INDIC DIGIT THREE}") is None
     assert parse_partition("t-0.0123456789abcdef0123456789abcdef-delete") is None
     assert mark_of("t-0.0123456789abcdef0123456789abcdef-delete") == "delete"
     assert mark_of("t-0.0123456789abcdef0123456789abcdef-stray") == "stray"
