@@ -26,7 +26,7 @@ from broker_cy.wire import control
 from broker_cy.wire.records import Record, decode_batches, encode_batch
 from tests.fuzz.batch_targets import FIELDS, NOW_MS
 from tests.fuzz.mutator import Mutator
-from tests.fuzz.target import MIB, Target
+from tests.fuzz.target import MIB, Target, text_mutation
 
 CONFIG = LogConfig(segment_bytes=4000, index_interval_bytes=300, segment_ms=1 << 40)
 EXPIRATION_MS = 1 << 40
@@ -317,7 +317,7 @@ TARGETS = {
         # Small files are read with room for the largest there may be, which is not touched.
         Target("log_files", log_corpus, run_log, (StorageError, OffsetOutOfRange), 5_000, mutate_log,
                memory_bytes_max=600 * MIB, close=remove_directory),
-        Target("small_files", small_corpus, run_small, (ValueError, DataDirectoryError), 20_000,
+        Target("small_files", small_corpus, run_small, (ValueError, DataDirectoryError), 20_000, text_mutation,
                memory_bytes_max=900 * MIB, close=remove_directory),
     )
 }  # fmt: skip

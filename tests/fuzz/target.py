@@ -2,17 +2,37 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from tests.fuzz.mutator import Mutator
 
 MIB = 1 << 20
+WORD = re.compile(rb"[0-9A-Za-z_.+-]+")
 
 
 def plain_mutation(mutator: Mutator, data: bytes, other: bytes) -> bytes:
     """A mutation that knows nothing of the target."""
     return bytes(mutator.mutate(data, other))
+
+
+# What numbers, lists and text can be that a reader of text files does not think of.
+TOKENS = (
+    b"1e999", b"-1e999", b"NaN", b"0.5", b"-0", b"-1", b"+7", b"1_000", b"2147483648", b"9223372036854775808", b"=",
+    b"9" * 30, b"9" * 5000, b"[" * 20_000, b'{"a":' * 3000, b"null", b"true", b'""', b"\\ud800", b"\xd9\xa3", b"\x00",
+    b"\r", b" ", b"\n\n", b":",
+)  # fmt: skip
+
+
+def text_mutation(mutator: Mutator, data: bytes, other: bytes) -> bytes:
+    """A mutation of text: half of the time a word or a number is another one."""
+    r = mutator.bits(40)
+    words = list(WORD.finditer(data))
+    if r & 1 == 0 or not words:
+        return bytes(mutator.mutate(data, other))
+    word = words[(r >> 8) % len(words)]
+    return data[: word.start()] + TOKENS[(r >> 24) % len(TOKENS)] + data[word.end() :]
 
 
 @dataclass(frozen=True)
