@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.compat.bad_batches import ACCEPTED, CASES, TOPICS, Case, good
-from tests.support.broker import Target, testing_kafka
+from tests.support.broker import Target, target_is_kafka
 from tests.support.raw_wire import Connection, RawBatch, RawRecord, produce
 from tests.support.topics import create_topic
 
@@ -42,7 +42,7 @@ def test_bad_batch(connection: Connection, case: Case) -> None:
     assert tuple(index for index, _ in bad.record_errors) == case.record_errors
     if case.message is not None:
         assert bad.message == case.message
-    assert beside.error == (case.error if case.whole_request and testing_kafka() else 0)
+    assert beside.error == (case.error if case.whole_request and target_is_kafka() else 0)
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
@@ -97,7 +97,7 @@ def test_many_bad_batches_in_one_request(connection: Connection) -> None:
 
 def test_null_records(broker: Target, connection: Connection) -> None:
     """A request without records hangs its connection for ever, as it does with Apache Kafka 4.3.1."""
-    if testing_kafka():
+    if target_is_kafka():
         pytest.skip("Apache Kafka 4.3.1 never answers: NullPointerException")
     with Connection((broker.host, broker.port)) as other:
         try:

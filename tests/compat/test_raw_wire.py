@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import psutil
 import pytest
 
-from tests.support.broker import Target, testing_kafka
+from tests.support.broker import Target, target_is_kafka
 from tests.support.raw_wire import (
     API_VERSIONS,
     FETCH,
@@ -154,7 +154,7 @@ def test_a_frame_in_single_bytes(broker: Target, witness: Connection) -> None:
 
 def test_a_claimed_length_costs_nothing(broker: Target, witness: Connection) -> None:
     """A hundred idle connections that each claim a 100 MB request take the machine's memory."""
-    if testing_kafka():
+    if target_is_kafka():
         pytest.skip("Apache Kafka allocates what a frame claims, and dies of it with a small heap")
     process = psutil.Process(broker.pid)
     before = process.memory_info().rss
@@ -330,7 +330,7 @@ def test_hand_made_frames_are_right() -> None:
 
 def test_one_log_line_for_a_bad_frame(broker: Target, witness: Connection) -> None:
     """An operator cannot find out who sends rubbish."""
-    if testing_kafka():
+    if target_is_kafka():
         pytest.skip("about our own log")
     with socket.create_connection((broker.host, broker.port), 10) as sock:
         peer = f"{sock.getsockname()[0]}:{sock.getsockname()[1]}"

@@ -17,7 +17,7 @@ import pytest
 from confluent_kafka import OFFSET_BEGINNING, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
-from tests.support.broker import BrokerProcess, Target, command, testing_kafka
+from tests.support.broker import BrokerProcess, Target, command, target_is_kafka
 from tests.support.confluent import TIMEOUT_S, new_consumer, read_all, send, take
 from tests.support.kafka_dist import dump_log_segments
 from tests.support.processes import Child
@@ -36,7 +36,7 @@ from tests.support.topics import create_topic
 from tests.support.wait import until
 
 MakeBroker = Callable[..., Target]
-ours_only = pytest.mark.skipif(testing_kafka(), reason="about our own command line and log")
+ours_only = pytest.mark.skipif(target_is_kafka(), reason="about our own command line and log")
 SEGMENT = f"{0:020}.log"
 
 
@@ -165,7 +165,7 @@ class TestStop:
         create_topic(broker.bootstrap, topic)
         send(broker, topic, [b"%d" % n for n in range(1000)])
         assert not (broker.data_dir / ".kafka_cleanshutdown").exists()
-        assert broker.stop(2 if not testing_kafka() else 60) == 0
+        assert broker.stop(2 if not target_is_kafka() else 60) == 0
         assert (broker.data_dir / ".kafka_cleanshutdown").exists()
         assert "Traceback" not in broker.stderr()
         broker.restart()
@@ -195,7 +195,7 @@ class TestStop:
             except BufferError:
                 pass
             producer.poll(0)
-        assert broker.stop(2 if not testing_kafka() else 60) == 0
+        assert broker.stop(2 if not target_is_kafka() else 60) == 0
         producer.poll(0.2)
         told = set(acknowledged)
         broker.restart()

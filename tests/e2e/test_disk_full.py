@@ -49,7 +49,7 @@ SETTINGS = {
     "group.initial.rebalance.delay.ms": "0",
 }
 
-WHY_NOT = "about our own broker" if broker.testing_kafka() else small_disk.why_not()
+WHY_NOT = "about our own broker" if broker.target_is_kafka() else small_disk.why_not()
 pytestmark = pytest.mark.skipif(WHY_NOT is not None, reason=str(WHY_NOT))
 
 

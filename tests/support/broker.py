@@ -27,16 +27,12 @@ QUICK = {
 }
 
 
-def testing_kafka() -> bool:
+def target_is_kafka() -> bool:
     """Whether the broker under test is Apache Kafka."""
     target = os.environ.get("BROKER_CY_TEST_TARGET", "broker-cy")
     if target not in ("broker-cy", "kafka"):
         raise AssertionError(f"BROKER_CY_TEST_TARGET={target!r}: allowed are broker-cy (the default) and kafka")
     return target == "kafka"
-
-
-# Modules of tests import it, and pytest would take it for one.
-testing_kafka.__test__ = False  # type: ignore[attr-defined]
 
 
 def command() -> list[str]:
@@ -151,5 +147,5 @@ def new_target(
     directory: Path, settings: Mapping[str, str] | None = None, data_dir: Path | None = None
 ) -> BrokerProcess | KafkaPeer:
     """A broker under test, not yet started, with the settings that make tests quick."""
-    kind = KafkaPeer if testing_kafka() else BrokerProcess
+    kind = KafkaPeer if target_is_kafka() else BrokerProcess
     return kind(directory, {**QUICK, **(settings or {})}, data_dir)
