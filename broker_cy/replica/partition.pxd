@@ -52,6 +52,7 @@ cdef class Partition:
 
     cdef int append_produced(self, uint8_t* data, Py_ssize_t size, object owner, int64_t now_ms, int16_t acks,
                              int16_t version, AppendResult* out) except -1
+    cdef int refill(self) except -1
     cdef int stage_rebuilt(self, uint8_t* data, Py_ssize_t size, int64_t now_ms, AppendResult* out) except -1
     cdef int stage(self, uint8_t* data, Py_ssize_t size, BatchHeader* header, object owner, int64_t now_ms,
                    AppendResult* out) except -1

@@ -6,7 +6,7 @@ flushes is here too, since each knows the other.
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 
-from broker_cy.storage.producer_state cimport PRODUCER_DUPLICATE, PRODUCER_OK
+from broker_cy.storage.producer_state cimport PRODUCER_DUPLICATE, PRODUCER_OK, PRODUCER_OUT_OF_ORDER
 from broker_cy.wire.batch cimport (
     ATTRIBUTE_TRANSACTIONAL, BatchHeader, BatchVerdict, parse_header, rejection, stamp_offset_epoch, validate_batch,
 )
@@ -15,6 +15,7 @@ import os
 
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.storage.errors import StorageError, errno_of
+from broker_cy.storage.recovery import refill_producers
 from broker_cy.wire.compression import Codec
 from broker_cy.wire.records import rebuild_batch
 
@@ -141,6 +142,10 @@ cdef class Partition:
             return self.refuse(out, INVALID_TXN_STATE, "transactions are not served by this broker")
         if header.producer_id >= 0:
             status = self.log.producers.check(&header, &base_offset, &timestamp)
+            if status == PRODUCER_OUT_OF_ORDER and self.log.producers.newest_only:
+                # It may be one that was sent again after a restart.
+                self.refill()
+                status = self.log.producers.check(&header, &base_offset, &timestamp)
             if status == PRODUCER_DUPLICATE:
                 out.base_offset = base_offset
                 out.log_append_time_ms = timestamp if self.rules.timestamp_type == LOG_APPEND_TIME else -1
@@ -152,6 +157,13 @@ cdef class Partition:
         if verdict.rebuild:
             return self.stage_rebuilt(data, size, now_ms, out)
         return self.stage(data, size, &header, owner, now_ms, out)
+
+    cdef int refill(self) except -1:
+        try:
+            refill_producers(self.log.segments, self.log.producers)
+        except (OSError, StorageError) as error:
+            self.group.failed(self, "read", error)
+        return 0
 
     cdef int stage_rebuilt(self, uint8_t* data, Py_ssize_t size, int64_t now_ms, AppendResult* out) except -1:
         """Stage what the batch is to be stored as: with the topic's codec, or with its offset deltas closed up."""

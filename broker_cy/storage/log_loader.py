@@ -229,11 +229,16 @@ def _recover(segments: list[Segment], files: LogFiles, config: LogConfig, check_
             if result.problem is not None:
                 raise CorruptSegment(segment.path, result.position, result.problem)
     tail = segments[-1]
-    result = recovery.next_offset(tail)
-    if result.problem is not None and check_from == NEVER:
-        # The stop was clean, and the last batch is not whole or the index points into nowhere: look at all of it.
-        _check(tail, True, tail.base_offset, config, epochs)
-        result = recovery.next_offset(tail)
+    clean = check_from == NEVER
+    result = recovery.next_offset(tail, clean)
+    if result.problem is not None and clean:
+        # The stop was clean, and what lies behind the last index entry is damaged, or that entry itself is. Before it
+        # all is trusted still; where that does not help, nothing is.
+        for checked in (recovery.last_indexed_offset(tail), tail.base_offset):
+            _check(tail, True, checked, config, epochs)
+            result = recovery.next_offset(tail, clean)
+            if result.problem is None:
+                break
     if result.problem is not None:
         raise CorruptSegment(tail.path, result.position, result.problem)
     return max(result.next_offset, tail.base_offset)

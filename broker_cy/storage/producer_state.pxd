@@ -49,6 +49,8 @@ cdef class ProducerState:
     cdef Py_ssize_t undo_count
     cdef Py_ssize_t undo_capacity
     cdef uint32_t generation
+    # Came from a snapshot, which has only the newest batch of each producer: see recovery.refill_producers.
+    cdef public bint newest_only
     cdef readonly int64_t end_offset        # the state holds everything before this offset
     cdef int64_t end_offset_before          # end_offset at the last commit
     # Transactions found in the log. completed: (first offset, marker offset) whose marker may still be above the high watermark.

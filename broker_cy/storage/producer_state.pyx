@@ -331,12 +331,11 @@ cdef class ProducerState:
         self.count = 0
         self.undo_count = 0
         self.first_undecided = -1
-        self.completed = None
-        self.completed_before = None
+        self.newest_only = False
+        self.completed = self.completed_before = None
         if self.table_size:
             self.rehash(self.table_size)
-        self.end_offset = end_offset
-        self.end_offset_before = end_offset
+        self.end_offset = self.end_offset_before = end_offset
 
     def last_stable_offset(self, int64_t high_watermark):
         """End of what a read_committed reader may see: before the first transaction that is open, or whose marker is not
@@ -423,6 +422,7 @@ cdef class ProducerState:
             producer.txn_first_offset = cursor.i64()
             producer.newest = 0
             producer.count = 1 if producer.batches[0].last_offset >= 0 else 0
+        self.newest_only = count > 0
         self.find_first_undecided()
         if now_ms >= 0:
             self.expire(now_ms, expiration_ms)

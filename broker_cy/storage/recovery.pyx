@@ -6,13 +6,14 @@ segment is not written to meanwhile.
 
 import logging
 import os
+from collections import deque
 
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 
 from broker_cy.core.crc32c cimport crc32c
 from broker_cy.storage.disk cimport pread_all, truncate_fd
-from broker_cy.storage.producer_state cimport ProducerState
+from broker_cy.storage.producer_state cimport BATCHES_RETAINED, ProducedBatch, Producer, ProducerState
 from broker_cy.storage.segment cimport Segment
 from broker_cy.wire.batch cimport (
     ATTRIBUTE_CONTROL, BATCH_CRC_START, BATCH_HEADER_BYTES, BatchHeader, batch_bytes, parse_header
@@ -32,6 +33,8 @@ cdef enum:
     # A transaction marker is far smaller; a control batch above this is not read for its key.
     CONTROL_BATCH_MAX_BYTES = 1 << 12
     MAGIC = 2
+    # How far back refill_producers looks: five batches of a megabyte, and others between them.
+    REFILL_BYTES = 1 << 23
     # A segment's offsets are written in its indexes as int32, relative to the first.
     OFFSETS_MAX = 0x7FFFFFFF
 
@@ -172,10 +175,11 @@ cdef ScanResult finish(BatchReader reader, int64_t batches):
     return result
 
 
-def next_offset(Segment segment not None):
+def next_offset(Segment segment not None, bint check=False):
     """Offset after the last batch of a segment that is known to be whole: index, then headers from there.
 
-    Returns a ScanResult whose `problem` is set where the end of the file is not the end of a batch.
+    Returns a ScanResult whose `problem` is set where the end of the file is not the end of a batch, or with `check` where a checksum
+    behind the last index entry is wrong.
     """
     cdef int64_t batches = 0
     cdef int64_t start = segment.checked_start(segment.base_offset + 0x7FFFFFFF)
@@ -183,10 +187,16 @@ def next_offset(Segment segment not None):
     if segment.size == 0:
         reader = BatchReader(-1, 0, 0, segment.base_offset, 0x7FFFFFFFFFFFFFFF)
         return finish(reader, 0)
-    reader = BatchReader(segment.descriptor(), start, segment.size, segment.base_offset, 0x7FFFFFFFFFFFFFFF)
+    reader = BatchReader(segment.descriptor(), start, segment.size, segment.base_offset, 0 if check else 0x7FFFFFFFFFFFFFFF)
     while reader.advance():
         batches += 1
     return finish(reader, batches)
+
+
+def last_indexed_offset(Segment segment not None):
+    """Offset of the newest entry of the offset index; the base offset where there is none."""
+    cdef int64_t count = segment.offsets.count()
+    return segment.offsets.entry_at(count - 1)[0] if count > 0 else segment.base_offset
 
 
 def rebuild_indexes(Segment segment not None, int64_t from_offset, int64_t check_from, int64_t index_interval_bytes, epochs=None):
@@ -328,6 +338,72 @@ def replay_producers(Segment segment not None, ProducerState producers not None)
     txn_index.truncate_to(segment.directory, segment.base_offset, from_offset)
     if aborted:
         txn_index.append(segment.directory, segment.base_offset, aborted)
+
+
+def refill_producers(list segments not None, ProducerState producers not None):
+    """Find the batches before the newest one of producers whose state came from a snapshot, which has only that one.
+
+    Clients may have five under way when a broker stops, and send those again whose answers got lost: with the newest alone all
+    but that would look out of order. Looks at the headers of the last REFILL_BYTES; raises OSError, StorageError.
+    """
+    cdef Segment segment
+    cdef BatchReader reader
+    cdef Py_ssize_t first = len(segments)
+    cdef int64_t left = REFILL_BYTES
+    cdef int64_t start
+    cdef dict found = {}
+    producers.newest_only = False
+    while first > 0 and left > 0:
+        first -= 1
+        left -= (<Segment>segments[first]).size
+    for segment in segments[first:]:
+        if segment.size == 0:
+            continue
+        start = batch_before(segment, -left) if left < 0 else 0
+        left = 0
+        reader = BatchReader(segment.descriptor(), start, segment.size, segment.base_offset, 0x7FFFFFFFFFFFFFFF)
+        while reader.advance():
+            if reader.header.producer_id >= 0 and reader.header.base_sequence >= 0:
+                recent = found.setdefault(reader.header.producer_id, deque(maxlen=BATCHES_RETAINED))
+                recent.append((
+                    reader.header.producer_epoch, reader.header.base_sequence, reader.header.last_offset_delta,
+                    reader.header.base_offset + reader.header.last_offset_delta, reader.header.max_timestamp,
+                ))
+    for producer_id, recent in found.items():
+        put_older(producers, producer_id, recent)
+
+
+cdef int64_t batch_before(Segment segment, int64_t position) except -1:
+    """The newest indexed position at or before `position`; 0 where there is none."""
+    cdef int64_t low = 0, high = segment.offsets.count(), middle
+    while low < high:
+        middle = (low + high) // 2
+        if segment.offsets.entry_at(middle)[1] <= position:
+            low = middle + 1
+        else:
+            high = middle
+    return segment.checked_start(segment.offsets.entry_at(low - 1)[0]) if low > 0 else 0
+
+
+cdef int put_older(ProducerState producers, int64_t producer_id, recent) except -1:
+    """Put batches into the ring of a producer that are older than those it has, as far as there is room."""
+    cdef Producer* producer = producers.find(producer_id)
+    cdef ProducedBatch* batch
+    if producer == NULL or producer.count == 0:
+        return 0
+    for epoch, base_sequence, delta, last_offset, timestamp in reversed(recent):
+        batch = &producer.batches[(producer.newest + BATCHES_RETAINED + 1 - producer.count) % BATCHES_RETAINED]
+        if producer.count == BATCHES_RETAINED or epoch != producer.epoch:
+            return 0
+        if last_offset >= batch.last_offset:
+            continue
+        batch = &producer.batches[(producer.newest + BATCHES_RETAINED - producer.count) % BATCHES_RETAINED]
+        batch.last_offset = last_offset
+        batch.timestamp = timestamp
+        batch.offset_delta = delta
+        batch.last_sequence = (base_sequence + delta) & 0x7FFFFFFF
+        producer.count += 1
+    return 0
 
 
 def cut(Segment segment not None, int64_t size):
