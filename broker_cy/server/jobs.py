@@ -20,7 +20,13 @@ class LoopJobs:
         self._stopped = False
 
     def run(self, work: Callable[[], T], done: Callable[[T | None, BaseException | None], None]) -> None:
-        """Call `work` in a worker thread, then `done(result, None)` or `done(None, error)` on the loop."""
+        """Call `work` in a worker thread, then `done(result, None)` or `done(None, error)` on the loop.
+
+        Nothing is begun, and no result told, once the broker has stopped: whoever stops it waits for the workers and
+        does the rest itself.
+        """
+        if self._stopped:
+            return
         self._executor.submit(work).add_done_callback(lambda future: self._hand_over(future, done))
 
     def _hand_over(self, future: Future[T], done: Callable[[T | None, BaseException | None], None]) -> None:
@@ -31,7 +37,13 @@ class LoopJobs:
             error = future.exception()
             result = future.result() if error is None else None
         if not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(done, result, error)
+            self._loop.call_soon_threadsafe(self._deliver, done, result, error)
+
+    def _deliver(
+        self, done: Callable[[T | None, BaseException | None], None], result: T | None, error: BaseException | None
+    ) -> None:
+        if not self._stopped:
+            done(result, error)
 
     def later(self, delay_ms: int, callback: Callable[[], None]) -> None:
         """Call `callback` on the loop after a delay; not at all once the broker has stopped."""
@@ -46,7 +58,7 @@ class LoopJobs:
         self._timers.add(timer)
 
     def stop(self) -> None:
-        """Forget what was to come later. What a deletion left is removed at the next start."""
+        """Forget what was to come later, and the results of what runs. What a deletion left goes at the next start."""
         self._stopped = True
         for timer in self._timers:
             timer.cancel()
