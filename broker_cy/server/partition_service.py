@@ -6,6 +6,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from broker_cy.config import NoEffectReporter, topic_settings
+from broker_cy.metadata import topic_names
 from broker_cy.metadata.image import RESOURCE_BROKER, RESOURCE_TOPIC
 from broker_cy.replica.partition import Partition
 from broker_cy.server import log_events
@@ -95,7 +96,9 @@ class PartitionService:
         for kind, name in delta.configs:
             if kind == RESOURCE_TOPIC:
                 self._configure(name, self._table.topic(name))
-                for line in self._reporter.lines(name, image.configs.topic(name)):
+                # What we set ourselves on internal topics is for a later version and for Kafka's tools.
+                lines = [] if topic_names.is_internal(name) else self._reporter.lines(name, image.configs.topic(name))
+                for line in lines:
                     LOGGER.warning(line)
 
     def _take_broker_settings(self, image: MetadataImage) -> None:
