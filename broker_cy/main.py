@@ -66,18 +66,19 @@ def run(config_file: str | None, data_dir: str | None, listener: str | None, set
     gc.collect()
     gc.freeze()
     gc.set_threshold(*GC_THRESHOLDS)
-    addresses = ", ".join(each.local for each in server.listeners)
-    print(f"broker-cy {__version__} ready on {addresses} in {since_process_start_s():.2f} s", flush=True)
     return serve(loop, server)
 
 
 def serve(loop: asyncio.AbstractEventLoop, server: BrokerServer) -> int:
-    """Run the loop until a signal, then stop in order."""
+    """Say that the broker is ready, run the loop until a signal, then stop in order."""
     stopping = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.set)
 
     async def until_stopped() -> None:
+        # Here, where a signal that follows the line at once is heard.
+        addresses = ", ".join(each.local for each in server.listeners)
+        print(f"broker-cy {__version__} ready on {addresses} in {since_process_start_s():.2f} s", flush=True)
         await stopping.wait()
         started = time.monotonic()
         LOGGER.info("stopping")
