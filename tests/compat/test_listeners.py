@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
 
-from tests.support.broker import BrokerProcess, Target, command, testing_kafka
+from tests.support.broker import BrokerProcess, Target, command, target_is_kafka
 from tests.support.confluent import read_all, send
 from tests.support.processes import Child
 from tests.support.raw_wire import API_VERSIONS, Connection, frame, receive_frame, request
@@ -18,7 +18,7 @@ from tests.support.wait import until
 
 TIMEOUT_S = 20.0
 MakeBroker = Callable[..., Target]
-pytestmark = pytest.mark.skipif(testing_kafka(), reason="about our own command line")
+pytestmark = pytest.mark.skipif(target_is_kafka(), reason="about our own command line")
 ASK = frame(request(API_VERSIONS, 0, b""))
 
 
