@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import socket
 from collections.abc import Callable
@@ -77,27 +78,23 @@ def test_beyond_max_connections_new_ones_wait(make_broker: MakeBroker) -> None:
 def test_limits_of_connections_follow_the_settings(make_broker: MakeBroker) -> None:
     """A limit that was too low can be raised only by a restart."""
     broker = make_broker({"max.connections.per.ip": "3"})
-    address = (broker.host, broker.port)
-    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
-    admin.list_topics(timeout=TIMEOUT_S)
-    held = []
-    try:
-
-        def refused() -> bool:
-            held.append(socket.create_connection(address, TIMEOUT_S))
-            held[-1].sendall(ASK)
-            try:
-                return held[-1].recv(4) == b""
-            except ConnectionError:
-                return True
-
-        until(refused, "a connection beyond the limit is closed")
+    with contextlib.ExitStack() as held:
+        until(lambda: not _served(broker, held), "a connection beyond the limit is closed")
         assert "connection refused: max.connections.per.ip" in broker.stderr()
-        entry = ConfigEntry("max.connections.per.ip", "100", incremental_operation=AlterConfigOpType.SET)
-        resource = ConfigResource(ConfigResource.Type.BROKER, "1", incremental_configs=[entry])
-        (done,) = admin.incremental_alter_configs([resource], request_timeout=TIMEOUT_S).values()
-        done.result(TIMEOUT_S)
-        assert not refused()
-    finally:
-        for each in held:
-            each.close()
+    entry = ConfigEntry("max.connections.per.ip", "100", incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ConfigResource.Type.BROKER, "1", incremental_configs=[entry])
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    (done,) = admin.incremental_alter_configs([resource], request_timeout=TIMEOUT_S).values()
+    done.result(TIMEOUT_S)
+    with contextlib.ExitStack() as held:
+        assert all(_served(broker, held) for _ in range(10))
+
+
+def _served(broker: Target, held: contextlib.ExitStack) -> bool:
+    """Whether one more connection is answered, or else closed; it is held open."""
+    connection = held.enter_context(socket.create_connection((broker.host, broker.port), TIMEOUT_S))
+    try:
+        connection.sendall(ASK)
+        return connection.recv(4) != b""
+    except ConnectionError:
+        return False
