@@ -413,6 +413,8 @@ def cut(Segment segment not None, int64_t size):
         raise StorageError(f"cannot cut {segment.path} to {size} bytes: {os.strerror(error)}")
     segment.size = size
     segment.staged_size = size
+    # What was cut off is not to be looked for in the batches that will be written in its place.
+    segment.unverified_bytes = min(segment.unverified_bytes, size)
 
 
 def verify_file(path, int64_t base_offset, int64_t size):

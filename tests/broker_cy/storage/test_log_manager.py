@@ -6,6 +6,7 @@ import struct
 
 import pytest
 
+from broker_cy.storage import recovery
 from broker_cy.storage.data_directory import DataDirectoryError
 from broker_cy.storage.log_config import LogConfig
 from broker_cy.storage.log_manager import StorageSettings
@@ -122,6 +123,9 @@ def test_a_torn_tail_is_cut_at_every_byte(tmp_path, caplog):
             assert f"cut off {size - 4 * one} bytes from byte {4 * one}" in told[0]
         fill(log, 1)
         assert contents(log)[: kept * one] == data[: kept * one]
+        # The look at what was there at the start must not take the batch in the tail's place for damage.
+        assert log.active.unverified_bytes == kept * one
+        assert recovery.verify_file(log.active.path, 0, log.active.unverified_bytes) is None
         again.crash()
         shutil.rmtree(target)
 
