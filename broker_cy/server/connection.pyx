@@ -218,12 +218,11 @@ cdef class Connection(AnswerQueue):
             return self.fail(self.api_name(key), "the request ends within its header")
         client_id_length = be16(p + 8)
         at = 10
+        # Any negative length is null, as Kafka reads it.
         if client_id_length >= 0:
             if at + client_id_length > n:
                 return self.fail(self.api_name(key), f"client_id of {client_id_length} bytes passes the request's end")
             at += client_id_length
-        elif client_id_length != -1:
-            return self.fail(self.api_name(key), f"client_id length {client_id_length}")
         self.server.requests += 1
         try:
             if version >= self.server.flexible_from[key]:
