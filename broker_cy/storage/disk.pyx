@@ -1,7 +1,8 @@
 """The system calls that write segments and indexes: short writes are finished, failures are errno values.
 
-`set_write_budget` lets a test fill the disk at an exact byte. Reads of a thread that may not wait for the disk (the loop while it
-looks up what a consumer asked for) are confined to the page cache by `confine_reads`.
+`set_write_budget` lets a test fill the disk at an exact byte, `set_read_refusals` empty the page cache at an exact read. Reads of a
+thread that may not wait for the disk (the loop while it looks up what a consumer asked for) are confined to the page cache by
+`confine_reads`.
 """
 
 import os
@@ -36,6 +37,16 @@ cdef extern from *:
 # Bytes that may still be written before writes fail, and the errno they fail with; below zero there is no limit.
 cdef int64_t write_budget = -1
 cdef int write_errno = 0
+
+
+# Reads under confine_reads that are still to be answered with EAGAIN.
+cdef int64_t read_refusals = 0
+
+
+def set_read_refusals(int64_t count):
+    """Let the next `count` confined reads find nothing in the page cache. For tests."""
+    global read_refusals
+    read_refusals = count
 
 
 def set_write_budget(int64_t size_bytes, int error):
@@ -107,7 +118,11 @@ cdef int pread_all(int fd, void* out, size_t size, int64_t position, Py_ssize_t*
     cdef uint8_t* p = <uint8_t*>out
     cdef ssize_t n
     cdef bint wait = not cached_only
+    global read_refusals
     got[0] = 0
+    if not wait and read_refusals > 0:
+        read_refusals -= 1
+        return EAGAIN
     while size > 0:
         n = c_pread(fd, p, size, position) if wait else read_cached(fd, p, size, position)
         if n < 0:
