@@ -8,7 +8,7 @@ from broker_cy.wire.batch cimport BatchHeader, ValidationRules
 cdef struct AppendResult:
     int16_t error                   # Kafka error code, 0 where the batch was staged or is a duplicate
     int64_t base_offset
-    int64_t log_append_time_ms      # -1 under CreateTime
+    int64_t log_append_time_ms      # -1 under CreateTime, but for duplicates
     int64_t log_start_offset
 
 cdef class DelayedFetch:
@@ -21,6 +21,7 @@ cdef class FlushGroup:
     cdef list dirty
     cdef bint flush_scheduled
     cdef readonly Py_ssize_t staged_bytes
+    cdef readonly int64_t flushes       # done so far
 
     cdef int schedule_flush(self) except -1
     cdef int add_dirty(self, Partition partition, Py_ssize_t staged_bytes) except -1
@@ -45,6 +46,7 @@ cdef class Partition:
     cdef Py_ssize_t staged_bytes
     cdef readonly bint closed           # deleted or replaced: whoever holds it looks it up again
     cdef readonly bint internal         # clients may not produce to it
+    cdef readonly int32_t replication_factor
     cdef readonly int32_t min_insync_replicas
     cdef dict waiting_fetches           # keys are DelayedFetch; each removes itself when it is answered
     cdef list waiting_appends           # of (future, base offset) from append_records

@@ -11,6 +11,7 @@ class FlushGroup:
 
     loop: asyncio.AbstractEventLoop
     staged_bytes: int
+    flushes: int
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None: ...
     def flush(self) -> int: ...
@@ -26,6 +27,7 @@ class Partition:
     leader_epoch: int
     high_watermark: int
     last_stable_offset: int
+    replication_factor: int
     min_insync_replicas: int
     closed: bool
     internal: bool
@@ -41,6 +43,7 @@ class Partition:
         *,
         internal: bool = False,
         offline_reason: str | None = None,
+        replication_factor: int = 1,
     ) -> None: ...
     def configure(self, settings: Mapping[str, Any]) -> None: ...
     def append_records(self, batch: bytes, now_ms: int) -> asyncio.Future[int]: ...

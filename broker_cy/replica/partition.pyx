@@ -8,7 +8,7 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes
 
 from broker_cy.storage.producer_state cimport PRODUCER_DUPLICATE, PRODUCER_OK, PRODUCER_OUT_OF_ORDER
 from broker_cy.wire.batch cimport (
-    ATTRIBUTE_TRANSACTIONAL, BatchHeader, BatchVerdict, parse_header, rejection, stamp_offset_epoch, validate_batch,
+    ATTRIBUTE_TRANSACTIONAL, BATCH_SECOND, BatchHeader, BatchVerdict, parse_header, rejection, stamp_offset_epoch, validate_batch,
 )
 
 import os
@@ -21,10 +21,12 @@ from broker_cy.wire.records import rebuild_batch
 
 cdef int16_t KAFKA_STORAGE_ERROR = ErrorCode.KAFKA_STORAGE_ERROR
 cdef int16_t NOT_ENOUGH_REPLICAS = ErrorCode.NOT_ENOUGH_REPLICAS
+cdef int16_t CORRUPT_MESSAGE = ErrorCode.CORRUPT_MESSAGE
 cdef int16_t MESSAGE_TOO_LARGE = ErrorCode.MESSAGE_TOO_LARGE
 cdef int16_t INVALID_TXN_STATE = ErrorCode.INVALID_TXN_STATE
 cdef enum:
     ACKS_ALL = -1
+    NO_EPOCH = -1
     CREATE_TIME = 0
     LOG_APPEND_TIME = 1
 
@@ -72,6 +74,7 @@ cdef class FlushGroup:
         cdef Partition partition
         self.flush_scheduled = False
         self.staged_bytes = 0
+        self.flushes += 1
         if dirty:
             self.dirty = []
             for partition in dirty:
@@ -85,7 +88,7 @@ cdef class FlushGroup:
 
 cdef class Partition:
     def __init__(self, FlushGroup group, str topic, int32_t index, topic_id, Log log, int32_t leader_epoch,
-                 *, bint internal=False, str offline_reason=None):
+                 *, bint internal=False, str offline_reason=None, int replication_factor=1):
         """`log` is None for a partition whose log cannot be served; `offline_reason` says why."""
         self.group = group
         self.topic = topic
@@ -98,6 +101,7 @@ cdef class Partition:
         self.high_watermark = log.written_end_offset if log is not None else -1
         self.waiting_fetches = {}
         self.waiting_appends = []
+        self.replication_factor = replication_factor
         self.min_insync_replicas = 1
 
     def configure(self, settings):
@@ -110,7 +114,8 @@ cdef class Partition:
         self.rules.after_max_ms = settings["message.timestamp.after.max.ms"]
         self.rules.max_message_bytes = settings["max.message.bytes"]
         self.rules.compacted = "compact" in settings["cleanup.policy"]
-        self.min_insync_replicas = settings["min.insync.replicas"]
+        # More replicas than there are cannot be asked for.
+        self.min_insync_replicas = min(settings["min.insync.replicas"], self.replication_factor)
 
     # ---- append ----
 
@@ -133,8 +138,10 @@ cdef class Partition:
         self.rules.produce_version = version
         if validate_batch(data, size, &header, &self.rules, now_ms, &verdict):
             refused = rejection(data, size, &self.rules, now_ms, &verdict, f"{self.topic}-{self.index}")
-            out.error = verdict.error
-            out.log_start_offset = self.log.log_start_offset
+            self.refuse(out, verdict.error, refused.message)
+            if verdict.fault <= BATCH_SECOND:
+                # Kafka refuses these before it looks at the log.
+                out.log_start_offset = -1
             self.last_error = (refused.message, refused.record_errors)
             return 0
         size = verdict.size
@@ -148,7 +155,8 @@ cdef class Partition:
                 status = self.log.producers.check(&header, &base_offset, &timestamp)
             if status == PRODUCER_DUPLICATE:
                 out.base_offset = base_offset
-                out.log_append_time_ms = timestamp if self.rules.timestamp_type == LOG_APPEND_TIME else -1
+                # Kafka tells the time of a duplicate under CreateTime as well.
+                out.log_append_time_ms = timestamp
                 out.log_start_offset = self.log.log_start_offset
                 return 0
             if status != PRODUCER_OK:
@@ -199,7 +207,10 @@ cdef class Partition:
         return 0
 
     cdef int refuse(self, AppendResult* out, int16_t error, str message) except -1:
+        """Which errors come without the log start offset is as in Kafka."""
         out.error = error
+        if error != KAFKA_STORAGE_ERROR and error != CORRUPT_MESSAGE and error != MESSAGE_TOO_LARGE:
+            out.log_start_offset = self.log.log_start_offset
         self.last_error = (message, [])
         return 0
 
@@ -271,7 +282,7 @@ cdef class Partition:
 
     def check_leader_epoch(self, int32_t epoch):
         """None where a client's leader epoch is ours or not told (-1), else the error that says which of us is behind."""
-        if epoch < 0 or epoch == self.leader_epoch:
+        if epoch == NO_EPOCH or epoch == self.leader_epoch:
             return None
         return ErrorCode.FENCED_LEADER_EPOCH if epoch < self.leader_epoch else ErrorCode.UNKNOWN_LEADER_EPOCH
 

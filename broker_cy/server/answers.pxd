@@ -86,6 +86,7 @@ cdef class AnswerQueue:
     cdef bint closing               # close once everything due is sent
     cdef bint in_touched            # is in the list of connections to drain after a write
     cdef readonly int64_t last_active_ms
+    cdef int64_t staged_at          # server.flushes when this connection last staged a batch; -1: never
 
     cdef int add_reply(self, Reply reply) except -1
     cdef int mark_ready(self, Reply reply) except -1

@@ -30,6 +30,7 @@ cdef extern from "arpa/inet.h" nogil:
     unsigned short ntohs(unsigned short)
 
 cdef enum:
+    PRODUCE_KEY = 0
     API_VERSIONS_KEY = 18
 
 
@@ -68,6 +69,7 @@ cdef class Connection(AnswerQueue):
         server.connections_opened += 1
         self.queue = []
         self.last_active_ms = coarse_ms()
+        self.staged_at = -1
         server.connections.add(self)
         server.loop.add_reader(fd, self.on_readable)
         self.reading = True
@@ -224,6 +226,11 @@ cdef class Connection(AnswerQueue):
                 return self.fail(self.api_name(key), f"client_id of {client_id_length} bytes passes the request's end")
             at += client_id_length
         self.server.requests += 1
+        if key != PRODUCE_KEY and self.staged_at == self.server.flushes:
+            # Kafka handles the requests of a connection one by one: this one finds what those before it produced.
+            self.server.flush()
+            if self.closed:
+                return 0
         try:
             if version >= self.server.flexible_from[key]:
                 if at < n and p[at] == 0:

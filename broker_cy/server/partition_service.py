@@ -134,6 +134,7 @@ class PartitionService:
                 image.leader_epoch,
                 internal=topic.is_internal,
                 offline_reason=reason,
+                replication_factor=len(image.replicas),
             )
             self._table.add(partition)
             fresh.append(partition)

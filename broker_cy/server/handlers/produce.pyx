@@ -193,12 +193,16 @@ cdef int handle_produce(AnswerQueue connection, int32_t correlation_id, int16_t 
     reply.allot(_view.partition_count)
     for i in range(_view.topic_count):
         topic = &_view.topics[i]
+        if topic.count == 0:
+            continue                # as in Kafka, the answer does not name it
         name = topic.name[:topic.name_size]
         reply.topics.append((name, topic.count))
         places = (server.topics_by_id if version >= 13 else server.topics_by_name).get(name)
         for k in range(topic.first, topic.first + topic.count):
             if append_one(server, reply, places, k, version, owner):
                 waits = True
+    if waits:
+        connection.staged_at = server.flushes
     if _view.acks == ACKS_NONE:
         return refuse_unacked(connection, reply, version)
     connection.add_reply(reply)
@@ -223,10 +227,10 @@ cdef bint append_one(ServerCore server, ProduceReply reply, list places, int32_t
     if places is not None and 0 <= part.index < len(places):
         partition = <Partition>places[part.index]
     reply.partitions.append(partition)
-    if _view.acks < -1 or _view.acks > 1:
-        result.append.error = INVALID_REQUIRED_ACKS
-    elif partition is None:
+    if partition is None:
         result.append.error = UNKNOWN_TOPIC_ID if places is None and version >= 13 else UNKNOWN_TOPIC_OR_PARTITION
+    elif _view.acks < -1 or _view.acks > 1:
+        result.append.error = INVALID_REQUIRED_ACKS
     elif partition.internal:
         result.append.error = INVALID_TOPIC_EXCEPTION
     elif _view.transactional:
