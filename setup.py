@@ -19,6 +19,7 @@ HOT = {
     "broker_cy.replica.partition",
     "broker_cy.server.answers",
     "broker_cy.server.connection",
+    "broker_cy.server.fetch_answer",
     "broker_cy.server.handlers.fetch",
     "broker_cy.server.handlers.produce",
     "broker_cy.storage.log",

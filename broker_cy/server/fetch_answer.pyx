@@ -4,28 +4,38 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdint cimport int16_t, int32_t, uint8_t
 
 from broker_cy.core.writer cimport Writer
+from broker_cy.server.answers cimport AnswerQueue
 from broker_cy.server.fetch_session cimport FetchContext, FetchPartition, FetchSession
 from broker_cy.storage.log_slice cimport LogSlice
 from broker_cy.storage.page_cache cimport read_cached
 
+from broker_cy.core.errors import ErrorCode
+
 cdef enum:
     INLINE_BYTES_MAX = 32768        # a record set of up to this is copied into the answer: one writev for all
     INLINE_TOTAL_MAX = 262144       # ... and at most this much per answer, the rest goes by sendfile
+    FIRST_LEADER_VERSION = 16       # from here on some errors say who leads (KIP-951)
+
+cdef int16_t NOT_LEADER_OR_FOLLOWER = ErrorCode.NOT_LEADER_OR_FOLLOWER
+cdef int16_t FENCED_LEADER_EPOCH = ErrorCode.FENCED_LEADER_EPOCH
 
 cdef Writer _writer = Writer()
 
 
-cdef list encode(FetchContext context, int32_t correlation_id, int16_t version):
+cdef list encode(AnswerQueue connection, FetchContext context, int32_t correlation_id, int16_t version):
     """Pieces of the whole frame: bytes, and LogSlice for record sets that go by sendfile."""
     cdef FetchSession session = context.session
     cdef list pieces = [], told
     cdef list topics = []               # (topic, [FetchPartition])
+    cdef dict leaders = {}              # node id -> (host, port, rack), of leaders that answers name
     cdef FetchPartition target
     cdef Writer out = _writer
     cdef bint flexible = version >= 12
     cdef Py_ssize_t inlined = 0, file_bytes = 0
     out.pos = 0
     told = [t for t in context.targets if (<FetchPartition>t).is_news()] if context.incremental else context.targets
+    if context.any_unknown:
+        told = sorted(told, key=is_unknown)
     for target in told:
         if topics and topics[len(topics) - 1][0] == target.topic:
             topics[len(topics) - 1][1].append(target)
@@ -60,13 +70,13 @@ cdef list encode(FetchContext context, int32_t correlation_id, int16_t version):
                     file_bytes += out.pos + target.records.size
                     out.pos = 0
             if flexible:
-                put_partition_tags(out, target)
+                put_partition_tags(out, target, told_leader(connection, version, target, leaders))
             if session is not None:
                 remember(session, target)
         if flexible:
             out.i8(0)
     if flexible:
-        out.i8(0)
+        put_leaders(out, {} if context.from_replica else leaders)
     pieces.append(PyBytes_FromStringAndSize(<char*>out.buf, out.pos))
     patch_length(<bytes>pieces[0], file_bytes + out.pos - 4)
     return pieces
@@ -117,16 +127,69 @@ cdef int put_partition(Writer out, FetchPartition target, int16_t version, bint 
     return put_length(out, size, flexible)
 
 
-cdef int put_partition_tags(Writer out, FetchPartition target) except -1:
-    """Tag 0, DivergingEpoch {epoch i32, end_offset i64}, where the client's log left ours (KIP-595)."""
-    if target.diverging_epoch < 0:
+def is_unknown(FetchPartition target):
+    """Kafka answers these behind all others."""
+    return target.unknown
+
+
+cdef object told_leader(AnswerQueue connection, int16_t version, FetchPartition target, dict leaders):
+    """(leader, leader epoch) for the errors that tell them (KIP-951), whose address goes to `leaders`; else None."""
+    if version < FIRST_LEADER_VERSION or target.error not in (NOT_LEADER_OR_FOLLOWER, FENCED_LEADER_EPOCH):
+        return None
+    image = connection.server.broker.image
+    partition = image.topics.by_name(target.partition.topic).partitions[target.index]
+    broker = image.brokers.get(partition.leader)
+    endpoint = broker.listeners.get(connection.listener) if broker is not None else None
+    if endpoint is not None:
+        leaders[partition.leader] = (endpoint.host, endpoint.port, broker.rack)
+    return partition.leader, partition.leader_epoch
+
+
+cdef int put_leaders(Writer out, dict leaders) except -1:
+    """The tagged fields of the whole answer: tag 0, NodeEndpoints, where there are any."""
+    cdef Writer field
+    if not leaders:
         return out.i8(0)
+    field = Writer()
+    field.uvarint(len(leaders) + 1)
+    for node_id, (host, port, rack) in leaders.items():
+        field.i32(node_id)
+        put_compact_string(field, host)
+        field.i32(port)
+        put_compact_string(field, rack)
+        field.i8(0)
     out.i8(1)
     out.i8(0)
-    out.i8(13)
-    out.i32(target.diverging_epoch)
-    out.i64(target.diverging_end_offset)
-    return out.i8(0)
+    out.uvarint(field.pos)
+    return out.raw(field.buf, field.pos)
+
+
+cdef int put_compact_string(Writer out, object text) except -1:
+    """COMPACT_NULLABLE_STRING."""
+    if text is None:
+        return out.i8(0)
+    data = text.encode()
+    out.uvarint(len(data) + 1)
+    return out.put_bytes(data)
+
+
+cdef int put_partition_tags(Writer out, FetchPartition target, object leader) except -1:
+    """Tag 0, DivergingEpoch {epoch i32, end_offset i64}, where the client's log left ours (KIP-595); tag 1, CurrentLeader
+    {leader_id i32, leader_epoch i32}, where `leader` is not None."""
+    out.i8((target.diverging_epoch >= 0) + (leader is not None))
+    if target.diverging_epoch >= 0:
+        out.i8(0)
+        out.i8(13)
+        out.i32(target.diverging_epoch)
+        out.i64(target.diverging_end_offset)
+        out.i8(0)
+    if leader is not None:
+        out.i8(1)
+        out.i8(9)
+        out.i32(leader[0])
+        out.i32(leader[1])
+        out.i8(0)
+    return 0
 
 
 cdef bint inline_records(Writer out, LogSlice part) except *:

@@ -15,9 +15,11 @@ cdef class FetchPartition:
     cdef int32_t last_fetched_epoch
     cdef int32_t max_bytes
     cdef Partition partition            # looked up again once it is closed
+    cdef bytes known_name               # what the topic's id stood for when it was last found, from 13 on
     cdef int64_t told_high_watermark    # -1 before the first answer
     cdef int64_t told_log_start_offset
     # The last read.
+    cdef bint unknown                   # there is no such topic or partition
     cdef int16_t error
     cdef int64_t high_watermark
     cdef int64_t last_stable_offset
@@ -25,7 +27,7 @@ cdef class FetchPartition:
     cdef int32_t diverging_epoch        # -1 where the logs do not diverge
     cdef int64_t diverging_end_offset
     cdef LogSlice records               # None where there are none
-    cdef list aborted                   # [(producer id, first offset)] under read_committed
+    cdef list aborted                   # [(producer id, first offset)]; None where it is not told
 
     cdef int ask(self, FetchTarget* target) except -1
     cdef bint is_news(self) noexcept
@@ -46,6 +48,10 @@ cdef class FetchContext:
     cdef bint incremental               # answer only partitions with news
     cdef FetchSession session
     cdef list targets                   # of FetchPartition
+    cdef bint any_unknown               # some of them do not exist
+    cdef bint from_replica
+
+cdef FetchContext refused(FetchView view, int16_t error)
 
 cdef class SessionCache:
     cdef readonly dict sessions         # id -> FetchSession, least recently used first

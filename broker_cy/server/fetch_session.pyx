@@ -41,9 +41,9 @@ cdef class FetchPartition:
                 or self.high_watermark != self.told_high_watermark or self.log_start_offset != self.told_log_start_offset)
 
 
-cdef list requested(FetchView view):
-    """The partitions a request names, in its order."""
-    cdef list found = []
+cdef dict requested(FetchView view):
+    """The partitions a request names, in its order, by (topic, index). What is said last of one is what counts."""
+    cdef dict found = {}
     cdef FetchPartition part
     cdef TopicSpan* topic
     cdef bytes name
@@ -56,7 +56,21 @@ cdef list requested(FetchView view):
             part.topic = name
             part.told_high_watermark = part.told_log_start_offset = -1
             part.ask(&view.partitions[k])
-            found.append(part)
+            found[name, part.index] = part
+    return found
+
+
+cdef FetchContext refused(FetchView view, int16_t error):
+    """The answer to a request that cannot be served at all: up to version 12 it names each partition."""
+    cdef FetchContext found = FetchContext.__new__(FetchContext)
+    cdef FetchPartition part
+    found.error = error
+    found.session_id = view.session_id
+    found.targets = list(requested(view).values()) if view.version < FIRST_ID_VERSION else []
+    for part in found.targets:
+        part.error = error
+        part.aborted = []
+        part.high_watermark = part.last_stable_offset = part.log_start_offset = part.diverging_epoch = -1
     return found
 
 
@@ -68,7 +82,7 @@ cdef class FetchSession:
         cdef TopicSpan* topic
         cdef bytes name
         cdef int32_t i, k
-        for part in requested(view):
+        for part in requested(view).values():
             known = self.partitions.get((part.topic, part.index))
             if known is None:
                 self.partitions[part.topic, part.index] = part
@@ -102,17 +116,18 @@ cdef class SessionCache:
         """What a request asks for, by its session id and epoch; the error to answer where the session is not as it says."""
         cdef FetchContext found = FetchContext.__new__(FetchContext)
         cdef FetchSession session
+        cdef dict partitions
         if view.version < SESSION_VERSION or view.session_epoch == NO_SESSION_EPOCH:
             if view.session_id != 0:
                 self.sessions.pop(view.session_id, None)
-            found.targets = requested(view)
+            found.targets = list(requested(view).values())
             return found
         if view.session_epoch == NEW_SESSION_EPOCH:
             if view.session_id != 0:
                 self.sessions.pop(view.session_id, None)
-            found.targets = requested(view)
-            session = self.create(view, {((<FetchPartition>t).topic, (<FetchPartition>t).index): t for t in found.targets},
-                                  now_ms)
+            partitions = requested(view)
+            found.targets = list(partitions.values())
+            session = self.create(view, partitions, now_ms)
             if session is not None:
                 found.session = session
                 found.session_id = session.session_id
@@ -142,10 +157,10 @@ cdef class SessionCache:
         return found
 
     cdef FetchSession create(self, FetchView view, dict partitions, int64_t now_ms):
-        """A new session, or None where the cache is full of sessions in use or there is nothing to keep."""
+        """A new session, or None where the cache is full of sessions in use."""
         cdef FetchSession session, oldest
         cdef int32_t session_id
-        if not partitions or self.slots <= 0:
+        if self.slots <= 0:
             return None
         if len(self.sessions) >= self.slots:
             oldest = next(iter(self.sessions.values()))

@@ -6,8 +6,8 @@ looked up again then, so that a cold read stalls nobody else; and a segment that
 there when the broker started has its checksums looked at, also by a worker, before anything of it is sent for the first time.
 A fetch that finds less than min_bytes waits at its partitions and is tried again when enough was written, or answered with
 what there is after max_wait_ms.
-Omissions: fetching by followers and other replicas (replica_id >= 0 is answered as a consumer is, as far as the high
-watermark); rack-aware replica selection (one replica); snapshots (SnapshotId is the metadata quorum's).
+A replica (replica_id >= 0) is told that it is none of this partition's, since there are no others.
+Omissions: rack-aware replica selection (one replica); snapshots (SnapshotId is the metadata quorum's).
 """
 
 cimport cython
@@ -18,7 +18,7 @@ from broker_cy.replica.partition cimport DelayedFetch, Partition
 from broker_cy.server.buffers cimport RecvBuffer
 from broker_cy.server.answers cimport AnswerQueue, Reply, ServerCore, coarse_ms
 from broker_cy.server.fetch_answer cimport encode
-from broker_cy.server.fetch_session cimport FetchContext, FetchPartition, SessionCache
+from broker_cy.server.fetch_session cimport FetchContext, FetchPartition, SessionCache, refused
 from broker_cy.storage.disk cimport confine_reads
 from broker_cy.storage.log cimport LogSlice
 from broker_cy.storage.page_cache cimport is_cached
@@ -40,9 +40,13 @@ cdef enum:
     # usual; what is missing again and again is evicted as fast as it comes.
     COLD_LOOKUPS_MAX = 16
     AHEAD_FROM_BYTES = 262144       # who asks for that much at once will likely ask for what follows
+    READ_UNCOMMITTED = 0
     READ_COMMITTED = 1
 
 cdef int16_t UNKNOWN_TOPIC_OR_PARTITION = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+cdef int16_t UNKNOWN_SERVER_ERROR = ErrorCode.UNKNOWN_SERVER_ERROR
+cdef int16_t NOT_LEADER_OR_FOLLOWER = ErrorCode.NOT_LEADER_OR_FOLLOWER
+cdef int16_t INCONSISTENT_TOPIC_ID = ErrorCode.INCONSISTENT_TOPIC_ID
 cdef int16_t UNKNOWN_TOPIC_ID = ErrorCode.UNKNOWN_TOPIC_ID
 cdef int16_t KAFKA_STORAGE_ERROR = ErrorCode.KAFKA_STORAGE_ERROR
 cdef int16_t OFFSET_OUT_OF_RANGE = ErrorCode.OFFSET_OUT_OF_RANGE
@@ -59,6 +63,7 @@ cdef class FetchReply(Reply):
     cdef FetchContext context
     cdef int32_t max_bytes
     cdef int32_t min_bytes
+    cdef int32_t replica_id
     cdef bint read_committed
     cdef bint answered
     cdef int32_t max_wait_ms
@@ -98,6 +103,7 @@ cdef class FetchReply(Reply):
         cdef int64_t found = 0
         cdef bint at_once = False
         self.cold = None
+        self.context.any_unknown = False
         confine_reads(self.cold_lookups < COLD_LOOKUPS_MAX)
         try:
             for target in self.context.targets:
@@ -107,7 +113,8 @@ cdef class FetchReply(Reply):
                     at_once = True
                 elif target.records is not None:
                     found += target.records.size
-                    left = max(0, left - target.records.size)
+                    left -= target.records.size
+                left = max(0, left)
         finally:
             confine_reads(False)
         return 0x7fffffffffffffff if at_once else found
@@ -153,7 +160,7 @@ cdef class FetchReply(Reply):
         unchecked = self.unchecked_segments()
         if unchecked:
             return self.in_worker(verify_all, unchecked, self.verified)
-        self.payload = encode(self.context, self.correlation_id, self.version)
+        self.payload = encode(self.connection, self.context, self.correlation_id, self.version)
         cold = [part for part in self.payload if type(part) is not bytes
                 and not is_cached((<LogSlice>part).fd, (<LogSlice>part).position, (<LogSlice>part).size)]
         if not cold:
@@ -251,6 +258,8 @@ cdef int read_one(FetchReply reply, FetchPartition target, Py_ssize_t left, bint
     """Read one partition into `target`, its error where there is one."""
     cdef Partition partition
     cdef int64_t bound
+    cdef Py_ssize_t limit = min(left, target.max_bytes)
+    target.unknown = False
     target.error = 0
     target.records = None
     target.aborted = None
@@ -261,12 +270,15 @@ cdef int read_one(FetchReply reply, FetchPartition target, Py_ssize_t left, bint
         if target.partition is None:
             return 0
     partition = target.partition
+    if partition.log is None or partition.log.offline is not None:
+        target.error = KAFKA_STORAGE_ERROR
+        return 0
     if target.current_leader_epoch >= 0 and target.current_leader_epoch != partition.leader_epoch:
         target.error = (FENCED_LEADER_EPOCH if target.current_leader_epoch < partition.leader_epoch
                         else UNKNOWN_LEADER_EPOCH)
         return 0
-    if partition.log is None or partition.log.offline is not None:
-        target.error = KAFKA_STORAGE_ERROR
+    if reply.replica_id >= 0:
+        target.error = UNKNOWN_LEADER_EPOCH if target.current_leader_epoch >= 0 else NOT_LEADER_OR_FOLLOWER
         return 0
     if target.last_fetched_epoch >= 0:
         epoch, end_offset = partition.log.end_offset_for_epoch(target.last_fetched_epoch)
@@ -279,9 +291,14 @@ cdef int read_one(FetchReply reply, FetchPartition target, Py_ssize_t left, bint
     bound = partition.fetch_bound(reply.read_committed)
     if target.diverging_epoch < 0:
         try:
-            target.records = partition.log.read(target.fetch_offset, bound, min(left, target.max_bytes), at_least_one)
+            target.records = partition.log.read(target.fetch_offset, bound, max(limit, 0), at_least_one or limit < 0)
+            if limit < 0 and target.records is not None:
+                # Kafka fails on a negative limit once there is something to read.
+                target.records = None
+                target.error = UNKNOWN_SERVER_ERROR
+                return 0
         except ColdRead as missing:
-            return wait_for_disk(reply, target, missing, min(left, target.max_bytes))
+            return wait_for_disk(reply, target, missing, limit)
         except OffsetOutOfRange:
             target.error = OFFSET_OUT_OF_RANGE
             return 0
@@ -292,9 +309,10 @@ cdef int read_one(FetchReply reply, FetchPartition target, Py_ssize_t left, bint
     target.high_watermark = partition.high_watermark
     target.last_stable_offset = partition.fetch_bound(True)
     target.log_start_offset = partition.log.log_start_offset
-    if reply.read_committed and target.records is not None:
+    if reply.read_committed and target.diverging_epoch < 0:
         try:
-            target.aborted = partition.log.aborted_transactions(target.fetch_offset, bound)
+            target.aborted = ([] if target.records is None
+                              else partition.log.aborted_transactions(target.fetch_offset, bound))
         except ColdRead as missing:
             return wait_for_disk(reply, target, missing, 0)
         except StorageError as error:
@@ -320,8 +338,18 @@ cdef int look_up(FetchReply reply, FetchPartition target) except -1:
     target.partition = None
     if places is not None and 0 <= target.index < len(places):
         target.partition = <Partition>places[target.index]
-    if target.partition is None:
-        target.error = UNKNOWN_TOPIC_ID if places is None and reply.version >= 13 else UNKNOWN_TOPIC_OR_PARTITION
+    if target.partition is not None:
+        if reply.version >= 13:
+            target.known_name = target.partition.topic.encode()
+        return 0
+    if places is None and target.known_name is not None and target.known_name in server.topics_by_name:
+        # The session's topic was deleted, and there is another of its name.
+        target.error = INCONSISTENT_TOPIC_ID
+        return 0
+    target.error = (UNKNOWN_TOPIC_ID if places is None and reply.version >= 13 and target.known_name is None
+                    else UNKNOWN_TOPIC_OR_PARTITION)
+    target.unknown = reply.context.any_unknown = True
+    target.aborted = []
     return 0
 
 
@@ -334,11 +362,18 @@ cdef int handle_fetch(AnswerQueue connection, int32_t correlation_id, int16_t ve
     _view.parse(Cursor.over(p, n, owner), version)
     reply.correlation_id = correlation_id
     reply.version = version
+    reply.replica_id = _view.replica_id
+    if _view.isolation_level != READ_UNCOMMITTED and _view.isolation_level != READ_COMMITTED:
+        # Kafka's handler fails on it.
+        reply.context = refused(_view, UNKNOWN_SERVER_ERROR)
+        connection.add_reply(reply)
+        return reply.answer()
     reply.read_committed = _view.isolation_level == READ_COMMITTED
-    reply.max_bytes = max(0, min(_view.max_bytes, server.fetch_bytes_max))
+    reply.max_bytes = min(_view.max_bytes, server.fetch_bytes_max)
     reply.min_bytes = min(_view.min_bytes, reply.max_bytes)
     reply.max_wait_ms = _view.max_wait_ms
     reply.context = (<SessionCache>server.fetch_sessions).context(_view, coarse_ms())
+    reply.context.from_replica = reply.replica_id >= 0
     if reply.context.targets is None:
         reply.context.targets = []
     connection.add_reply(reply)
@@ -351,7 +386,7 @@ def install(ServerCore server, int slots, int64_t eviction_ms):
     server.set_hot(FETCH_KEY, handle_fetch)
 
 
-@handler(ApiKey.FETCH, versions=(4, 18), omissions="replicas other than consumers are answered as consumers are")
+@handler(ApiKey.FETCH, versions=(4, 18))
 def fetch(ctx, request):
     """Registered for its versions; `install` puts `handle_fetch` in its place."""
     raise RuntimeError("Fetch is answered by handle_fetch")
