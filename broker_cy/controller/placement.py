@@ -33,7 +33,7 @@ def place(
         raise KafkaError(
             ErrorCode.INVALID_REPLICATION_FACTOR,
             f"The target replication factor of {replication_factor} cannot be reached because only "
-            f"{registered} broker(s) are registered.",
+            f"{registered} broker(s) are registered or some brokers have all their log directories cordoned.",
         )
     placed = []
     for index in range(start, start + partitions):

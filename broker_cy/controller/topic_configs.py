@@ -25,10 +25,12 @@ def effective(overrides: dict[str, str], config: BrokerConfig) -> list[Any]:
     for name in sorted(TOPIC):
         setting = TOPIC[name]
         sensitive = setting.is_sensitive
+        # What was set is told as it was written.
+        value = overrides[name] if name in overrides else to_text(values[name], setting.type)
         found.append(
             messages.CreateTopicsResponse.CreatableTopicConfigs(
                 name=name,
-                value=None if sensitive else to_text(values[name], setting.type),
+                value=None if sensitive else value,
                 read_only=False,
                 config_source=SOURCE_TOPIC if name in overrides else _source(name, config),
                 is_sensitive=sensitive,

@@ -43,9 +43,16 @@ class DeleteTopics(Operation[list[Any]]):
         # Ids first: a name that means the same topic is the one that is refused.
         for choice, count in sorted(counts.items(), key=lambda item: item[0].name is not None):
             try:
-                topic_id, name = _find(state, choice, count, chosen)
+                topic_id, name = _find(state, choice, count)
             except KafkaError as error:
-                results.append(_deleted(choice.name, choice.topic_id, error))
+                nameless = choice == TopicChoice(None, uuids.ZERO)
+                results += [_deleted(choice.name, choice.topic_id, error)] * (count if nameless else 1)
+                continue
+            if topic_id in chosen:
+                # Kafka deletes in neither form then.
+                del chosen[topic_id]
+                message = "The provided topic name maps to an ID that was already supplied."
+                results.append(_deleted(name, topic_id, KafkaError(ErrorCode.INVALID_REQUEST, message)))
                 continue
             chosen[topic_id] = name
         if len(chosen) > RECORDS_PER_STEP_MAX:
@@ -59,7 +66,8 @@ class DeleteTopics(Operation[list[Any]]):
         return Step(records, results)
 
 
-def _find(state: MetadataImage, choice: TopicChoice, count: int, chosen: dict[UUID, str]) -> tuple[UUID, str]:
+def _find(state: MetadataImage, choice: TopicChoice, count: int) -> tuple[UUID, str]:
+    """Id and name of the topic that is meant; raises KafkaError."""
     invalid = ErrorCode.INVALID_REQUEST
     if choice.name is None:
         if choice.topic_id == uuids.ZERO:
@@ -77,10 +85,6 @@ def _find(state: MetadataImage, choice: TopicChoice, count: int, chosen: dict[UU
     topic = state.topics.by_name(choice.name)
     if topic is None:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC)
-    if topic.topic_id in chosen:
-        # Kafka deletes in neither form then.
-        del chosen[topic.topic_id]
-        raise KafkaError(invalid, "The provided topic name maps to an ID that was already supplied.")
     return topic.topic_id, topic.name
 
 
@@ -130,7 +134,8 @@ def _grow(state: MetadataImage, context: OperationContext, topic: Any, records_m
     """Records for the partitions to be added; raises KafkaError."""
     found = state.topics.by_name(topic.name)
     if found is None:
-        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC)
+        # Kafka has no message here; clients show their own for the code.
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "")
     have = len(found.partitions)
     if topic.count == have:
         raise KafkaError(ErrorCode.INVALID_PARTITIONS, f"Topic already has {have} partition(s).")

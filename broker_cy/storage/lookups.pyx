@@ -86,8 +86,8 @@ def offset_for_timestamp(Log log not None, int64_t timestamp):
 
 
 def max_timestamp(Log log not None):
-    """(timestamp, offset) of the first record with the largest timestamp of what is written; None where no record has a
-    timestamp. Raises StorageError."""
+    """(timestamp, offset) of the first record with the largest timestamp of what is written; None where there is no record.
+    Raises StorageError."""
     cdef Segment segment, best = None
     cdef BatchHeader header
     cdef int64_t position = 0
@@ -95,7 +95,7 @@ def max_timestamp(Log log not None):
         segment.ensure_timestamps()
         if segment.size > 0 and (best is None or segment.max_timestamp > best.max_timestamp):
             best = segment
-    if best is None or best.max_timestamp < 0:
+    if best is None:
         return None
     position = best.checked_start(best.max_timestamp_offset)
     while best.find_batch(log.log_start_offset, position, best.size, &position, &header):

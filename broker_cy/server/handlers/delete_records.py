@@ -16,15 +16,14 @@ Result = messages.DeleteRecordsResponse.DeleteRecordsPartitionResult
 
 @handler(ApiKey.DELETE_RECORDS, versions=(0, 2))
 def delete_records(ctx: RequestContext, request: messages.DeleteRecordsRequest) -> messages.DeleteRecordsResponse:
-    return messages.DeleteRecordsResponse(
-        topics=[
-            messages.DeleteRecordsResponse.DeleteRecordsTopicResult(
-                name=topic.name,
-                partitions=[delete_before(ctx, topic.name, p.partition_index, p.offset) for p in topic.partitions],
-            )
-            for topic in request.topics
-        ]
-    )
+    topics = []
+    for topic in request.topics:
+        # As in Kafka, the last offset of a partition that is named twice counts, and a topic without any is left out.
+        offsets = {partition.partition_index: partition.offset for partition in topic.partitions}
+        results = [delete_before(ctx, topic.name, index, offset) for index, offset in offsets.items()]
+        if results:
+            topics.append(messages.DeleteRecordsResponse.DeleteRecordsTopicResult(name=topic.name, partitions=results))
+    return messages.DeleteRecordsResponse(topics=topics)
 
 
 def delete_before(ctx: RequestContext, topic: str, index: int, offset: int) -> Result:
@@ -34,7 +33,8 @@ def delete_before(ctx: RequestContext, topic: str, index: int, offset: int) -> R
         return Result(partition_index=index, low_watermark=-1, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     if partition.internal:
         return Result(partition_index=index, low_watermark=-1, error_code=ErrorCode.INVALID_TOPIC_EXCEPTION)
-    if "delete" not in ctx.broker.topic_settings(topic)["cleanup.policy"]:
+    policies = ctx.broker.topic_settings(topic)["cleanup.policy"]
+    if "compact" in policies and "delete" not in policies:
         # A topic that is only compacted keeps its newest value of each key for ever.
         return Result(partition_index=index, low_watermark=-1, error_code=ErrorCode.POLICY_VIOLATION)
     if partition.offline is not None:

@@ -38,7 +38,8 @@ def wanted(ctx: RequestContext, request: messages.DescribeLogDirsRequest) -> lis
     """The partitions asked for that are here; null asks for all."""
     if request.topics is None:
         return list(ctx.broker.partitions)
-    found = (ctx.broker.partitions.get(topic.topic, index) for topic in request.topics for index in topic.partitions)
+    asked = dict.fromkeys((topic.topic, index) for topic in request.topics for index in topic.partitions)
+    found = (ctx.broker.partitions.get(topic, index) for topic, index in asked)
     return [partition for partition in found if partition is not None]
 
 

@@ -8,6 +8,7 @@ tiered storage: its special times (-5, -6) are answered -1, as Kafka does for a 
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from broker_cy.core.errors import ErrorCode, KafkaError
@@ -26,7 +27,8 @@ EARLIEST_LOCAL = -4
 LATEST_TIERED = -5
 EARLIEST_PENDING_UPLOAD = -6
 # First version that knows each special time.
-SINCE = {EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
+SINCE = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
+READ_UNCOMMITTED = 0
 READ_COMMITTED = 1
 # First version that is told the leader epoch of the record found.
 LEADER_EPOCH_SINCE = 4
@@ -42,16 +44,27 @@ Answer = messages.ListOffsetsResponse.ListOffsetsPartitionResponse
 async def list_offsets(ctx: RequestContext, request: messages.ListOffsetsRequest) -> messages.ListOffsetsResponse:
     topics = []
     for topic in request.topics:
-        asked = [p.partition_index for p in topic.partitions]
-        answers = []
-        for wanted in topic.partitions:
-            if asked.count(wanted.partition_index) > 1:
-                answers.append(failed(wanted.partition_index, ErrorCode.INVALID_REQUEST))
-                continue
-            partition = ctx.broker.partitions.get(topic.name, wanted.partition_index)
-            answers.append(await answer_for(ctx, partition, wanted, request.isolation_level == READ_COMMITTED))
-        topics.append(messages.ListOffsetsResponse.ListOffsetsTopicResponse(name=topic.name, partitions=answers))
+        answers = await answers_for(ctx, topic, request.isolation_level)
+        # As in Kafka, a topic of which nothing is asked is not named in the answer.
+        if answers:
+            topics.append(messages.ListOffsetsResponse.ListOffsetsTopicResponse(name=topic.name, partitions=answers))
     return messages.ListOffsetsResponse(topics=topics)
+
+
+async def answers_for(
+    ctx: RequestContext, topic: messages.ListOffsetsRequest.ListOffsetsTopic, isolation_level: int
+) -> list[messages.ListOffsetsResponse.ListOffsetsPartitionResponse]:
+    """One answer for each partition that is named; an error for those that are named more than once."""
+    asked = Counter(wanted.partition_index for wanted in topic.partitions)
+    if isolation_level not in (READ_UNCOMMITTED, READ_COMMITTED):
+        # Kafka's handler fails on it.
+        return [failed(index, ErrorCode.UNKNOWN_SERVER_ERROR) for index in asked]
+    answers = [failed(index, ErrorCode.INVALID_REQUEST) for index, times in asked.items() if times > 1]
+    for wanted in topic.partitions:
+        if asked[wanted.partition_index] == 1:
+            partition = ctx.broker.partitions.get(topic.name, wanted.partition_index)
+            answers.append(await answer_for(ctx, partition, wanted, isolation_level == READ_COMMITTED))
+    return answers
 
 
 def failed(index: int, code: ErrorCode) -> Answer:
@@ -70,11 +83,11 @@ async def answer_for(
         return failed(index, ErrorCode.UNSUPPORTED_VERSION)
     if partition is None:
         return failed(index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    if partition.offline is not None:
+        return failed(index, ErrorCode.KAFKA_STORAGE_ERROR)
     code = partition.check_leader_epoch(wanted.current_leader_epoch)
     if code is not None:
         return failed(index, code)
-    if partition.offline is not None:
-        return failed(index, ErrorCode.KAFKA_STORAGE_ERROR)
     try:
         timestamp, offset, epoch = await look_up(ctx.broker, find, partition, wanted.timestamp, read_committed)
     except KafkaError as error:

@@ -36,7 +36,10 @@ async def metadata(ctx: RequestContext, request: messages.MetadataRequest) -> me
     asked = request.topics or []
     every = request.topics is None or (version == 0 and not asked)
     if version < 12 and any(topic.name is None or topic.topic_id != uuids.ZERO for topic in asked):
-        return _invalid(asked)
+        return _invalid(asked, ErrorCode.INVALID_REQUEST)
+    if any(topic.name is None and topic.topic_id == uuids.ZERO for topic in asked):
+        # Kafka's handler fails on a topic that is not named at all.
+        return _invalid(asked, ErrorCode.UNKNOWN_SERVER_ERROR)
     image = ctx.broker.image
     if every:
         topics = [_cached(image, topic, ctx.listener, version) for topic in image.topics]
@@ -179,8 +182,10 @@ def _with_operations(topic: Any) -> Any:
     )
 
 
-def _invalid(asked: list[Any]) -> messages.MetadataResponse:
-    """Versions 10 and 11 have the field for topic ids but do not serve it (KAFKA-14036)."""
-    code = int(ErrorCode.INVALID_REQUEST)
-    topics = [Response.MetadataResponseTopic(error_code=code, name=t.name or "") for t in asked]
-    return Response(topics=topics, error_code=code)
+def _invalid(asked: list[Any], code: ErrorCode) -> messages.MetadataResponse:
+    """No topic is looked up. Versions 10 and 11 have the field for topic ids but do not serve it (KAFKA-14036)."""
+    topics = [
+        Response.MetadataResponseTopic(error_code=int(code), name=topic.name or "", topic_id=topic.topic_id)
+        for topic in asked
+    ]
+    return Response(topics=topics, error_code=int(code))

@@ -33,9 +33,9 @@ def end_offset(ctx: RequestContext, topic: str, asked: Asked) -> Answer:
     partition = ctx.broker.partitions.get(topic, asked.partition)
     if partition is None:
         return Answer(partition=asked.partition, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    if partition.offline is not None:
+        return Answer(partition=asked.partition, error_code=ErrorCode.KAFKA_STORAGE_ERROR)
     code = partition.check_leader_epoch(asked.current_leader_epoch)
-    if code is None and partition.offline is not None:
-        code = ErrorCode.KAFKA_STORAGE_ERROR
     if code is not None:
         return Answer(partition=asked.partition, error_code=code)
     if asked.leader_epoch == partition.leader_epoch:

@@ -86,7 +86,7 @@ def test_answer_has_the_effective_settings() -> None:
 NOT_REGISTERED = "The manual partition assignment includes broker 2, but no such broker is registered."
 TOO_FEW = (
     "Unable to replicate the partition 3 time(s): The target replication factor of 3 cannot be reached because only "
-    "1 broker(s) are registered."
+    "1 broker(s) are registered or some brokers have all their log directories cordoned."
 )
 
 
@@ -200,7 +200,7 @@ def test_grow() -> None:
 @pytest.mark.parametrize(
     ("wanted", "code", "message"),
     [
-        (("none", 4, None), "UNKNOWN_TOPIC_OR_PARTITION", "This server does not host this topic-partition."),
+        (("none", 4, None), "UNKNOWN_TOPIC_OR_PARTITION", None),
         (("a", 2, None), "INVALID_PARTITIONS", "Topic already has 2 partition(s)."),
         (("a", 1, None), "INVALID_PARTITIONS", "The topic a currently has 2 partition(s); 1 would not be an increase."),
         (("a", 4, [[1]]), "INVALID_REPLICA_ASSIGNMENT", "Attempted to add 2 additional partition(s), but only 1"),
@@ -209,13 +209,13 @@ def test_grow() -> None:
         (("a", 20_000, None), "POLICY_VIOLATION", "Unable to perform excessively large batch operation"),
     ],
 )
-def test_grow_refused(wanted: Any, code: str, message: str) -> None:
+def test_grow_refused(wanted: Any, code: str, message: str | None) -> None:
     """Partitions would be lost or have no broker."""
     cluster = Cluster.started()
     create(cluster, topic("a", 2))
     (result,) = grow(cluster, wanted)
     assert outcome(result)[0] == code
-    assert message in outcome(result)[1]
+    assert outcome(result)[1] is None if message is None else message in outcome(result)[1]
     assert len(cluster.image.topics.by_name("a").partitions) == 2
 
 

@@ -462,10 +462,10 @@ def test_describe_topic_partitions_bounds(tmp_path: Path) -> None:
 
 
 def test_zero_uuid_is_no_topic(tmp_path: Path) -> None:
-    """The id that stands for none would be looked up."""
+    """The id that stands for none would be looked up. Kafka fails on a topic with neither name nor id."""
 
     async def work(broker: MetadataBroker) -> None:
         response = await broker.call(topics_request(uuids.ZERO), 12)
-        assert response.topics == []
+        assert errors(response) == {"": "UNKNOWN_SERVER_ERROR"}
 
     with_broker(tmp_path, work)
