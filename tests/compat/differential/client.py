@@ -1,0 +1,92 @@
+"""Asking a broker by our codec over a raw socket: request in, answer out, nothing retried and nothing hidden."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import struct
+import uuid
+from typing import Any
+
+from broker_cy.wire import codec, frame
+from broker_cy.wire.layout import Message
+from tests.support.raw_wire import receive_exactly
+
+CLIENT_ID = "differential"
+DEADLINE_S = 20.0
+CLOSED = "the broker closed the connection"
+Answer = Message | str
+
+
+class Client:
+    """One connection, made at the first request and again after the broker closed it.
+
+    Answers come in the order of the requests. `CLOSED` stands for an answer that never came because the broker closed.
+    """
+
+    def __init__(self, address: tuple[str, int]) -> None:
+        self._address = address
+        self._sock: socket.socket | None = None
+        self._correlation_id = 0
+        self._asked: list[tuple[int, int, int]] = []  # correlation id, api key, version
+
+    def send(self, request: Message, version: int, trailing: bytes = b"", header_tags: bytes = b"\0") -> None:
+        """Raises WireError, and sends nothing, where `request` cannot be said in `version`."""
+        self.send_body(int(type(request).API_KEY), version, codec.encode(request, version) + trailing, header_tags)
+
+    def send_body(self, api_key: int, version: int, body: bytes, header_tags: bytes = b"\0") -> None:
+        """A request whose body may be anything; `header_tags` are the tagged fields of a header that has some."""
+        self._correlation_id += 1
+        name = CLIENT_ID.encode()
+        header = struct.pack(">hhih", api_key, version, self._correlation_id, len(name)) + name
+        if 0 <= api_key <= 92 and frame.request_header_version(api_key, version) == 2:
+            header += header_tags
+        self.send_frame(header + body)
+        self._asked.append((self._correlation_id, api_key, version))
+
+    def send_frame(self, payload: bytes, size: int | None = None) -> None:
+        """Bytes behind a length, which may lie."""
+        sock = self._sock or socket.create_connection(self._address, DEADLINE_S)
+        sock.settimeout(DEADLINE_S)
+        self._sock = sock
+        with contextlib.suppress(ConnectionError):  # told by the answer that does not come
+            sock.sendall(struct.pack(">i", len(payload) if size is None else size) + payload)
+
+    def receive(self, answered_version: int | None = None) -> Answer:
+        """The answer to the oldest request; `answered_version` where it is in another version than was asked."""
+        correlation_id, api_key, version = self._asked.pop(0)
+        payload = self.receive_frame()
+        if isinstance(payload, str):
+            self._asked.clear()
+            return payload
+        assert struct.unpack(">i", payload[:4]) == (correlation_id,), "an answer to another request"
+        version = version if answered_version is None else answered_version
+        at = 4
+        if frame.response_header_version(api_key, version) == 1:
+            assert payload[4] == 0, "the response header has tagged fields"
+            at = 5
+        return codec.decode(frame.response_class(api_key), version, payload[at:])
+
+    def receive_frame(self) -> bytes | str:
+        """The next frame without its length, or CLOSED."""
+        assert self._sock is not None
+        try:
+            (size,) = struct.unpack(">i", receive_exactly(self._sock, 4))
+            return receive_exactly(self._sock, size)
+        except (EOFError, ConnectionError):
+            self.close()
+            return CLOSED
+
+    def ask(self, request: Message, version: int, **how: Any) -> Answer:
+        answered_version = how.pop("answered_version", None)
+        self.send(request, version, **how)
+        return self.receive(answered_version)
+
+    def close(self) -> None:
+        if self._sock is not None:
+            self._sock.close()
+            self._sock = None
+
+
+def zero_uuid() -> uuid.UUID:
+    return uuid.UUID(int=0)

@@ -1,0 +1,114 @@
+"""Where this broker answers otherwise than Apache Kafka 4.3.1 on purpose, and why. Everything else is equal."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+ABSENT: Final = "<nothing>"
+ANY: Final = object()
+TEXT: Final = object()  # a string that is not empty
+
+
+@dataclass(frozen=True)
+class Difference:
+    """`step` (script-vN: label) and `path` (in the answer) are shell patterns; `theirs` and `ours` what is said there:
+    ABSENT is the field's default value.
+    """
+
+    step: str
+    path: str
+    theirs: object
+    ours: object
+    reason: str
+
+
+_WORDS = "Kafka has no words here, or fewer: ours name the value at fault and what is allowed"
+_TRANSACTIONS = "transactions are not served yet: whatever belongs to one is refused, as it would not be kept apart"
+_SHARE = "share groups are not served yet"
+_LATER = "not served yet, so not advertised"
+_TWICE = "both batches are appended and told, in the order of the request; Kafka drops the first without a word"
+_AT_ONCE = (
+    "topics and partitions are made before the answer is sent, however short the timeout; Kafka answers "
+    "REQUEST_TIMED_OUT where that leaves no time"
+)
+_CREATED = (
+    "the topic is there with the answer, where Kafka answers UNKNOWN_TOPIC_OR_PARTITION and has the client ask again"
+)
+_REFUSED = "says why the topic is not created, where Kafka has the client ask again until it gives up"
+_COLLIDES = "a name collides with others of its request as well; Kafka creates both, and their metrics are mixed up"
+_ELR = (
+    "min.insync.replicas of the cluster is set by eligible.leader.replicas.version, which waits for brokers with "
+    "replicas; the value is the same"
+)
+_DELETED = "Kafka tells the offset of a record that was deleted; ours look only at records that are left"
+_STRICT = "a length below -1 is malformed; Kafka takes it for null"
+_EMPTY = "the code for names that are not allowed; Kafka's handler fails on the empty one with UNKNOWN_SERVER_ERROR"
+
+# Transactions and ACLs, quotas, SASL and tokens, reassignment, KIP-848, share and streams groups, the quorum.
+_NOT_SERVED = (
+    *(24, 25, 26, 27, 28, 61, 65, 66),
+    *(29, 30, 31, 48, 49, 50, 51, 38, 39, 40, 41, 17, 36),
+    *(34, 43, 45, 46, 55, 57, 64, 80, 81),
+    *(68, 69, 76, 77, 78, 79, 83, 84, 85, 86, 87, 88, 89, 90, 91, 92),
+)
+_FEATURES = ("group.version", "share.version", "streams.version", "transaction.version")
+_API_VERSIONS = ("api_versions-*", "api_versions_of_the_future-*: goes on", "dressed_api_versions-*")
+
+DELIBERATE: list[Difference] = [
+    Difference("produce_*", "*.error_message", ABSENT, TEXT, _WORDS),
+    Difference("delete_disabled-*", "*.error_message", ABSENT, TEXT, _WORDS),
+    Difference("create_shapes-*: 10001 partitions", "*.error_message", TEXT, TEXT, _WORDS),
+    Difference("create_shapes-*: many partitions", "*.error_message", TEXT, TEXT, _WORDS),
+    Difference("coordinators-*: type *", "*.error_message", TEXT, TEXT, _WORDS),
+    Difference("coordinators_of_others-v*: share*", "*.error_message", TEXT, TEXT, _WORDS),
+    Difference("coordinators_of_others-v[4-6]: share*", "*.error_message", ABSENT, TEXT, _WORDS),
+    Difference("coordinators_of_others-v6: share*", "*.error_code", 42, 35, _SHARE),
+    # Kafka does so only after it has made the topic for their state.
+    Difference("coordinators_of_others-*: empty transaction", "*", ANY, ANY, "names itself at once, and then refuses"),
+    Difference("produce_transactional-*", "*.error_code", ANY, 48, _TRANSACTIONS),
+    Difference("produce_transactional-*", "*.base_offset", ABSENT, -1, _TRANSACTIONS),
+    Difference("produce_transactional-*", "*.log_start_offset", ANY, ANY, _TRANSACTIONS),
+    Difference("produce_transactional-*", "*.error_message", TEXT, TEXT, _TRANSACTIONS),
+    Difference("produce_twice-*: partition twice", ".responses[0].partition_responses", ANY, ANY, _TWICE),
+    Difference("produce_twice-*: topic twice", ".responses", ANY, ANY, _TWICE),
+    *(
+        Difference(f"create_names-*: timeout {what}", f".topics[0]{field}", theirs, ours, _AT_ONCE)
+        for what in ("0", "negative")
+        for field, theirs, ours in (
+            (".error_code", 7, ABSENT),
+            (".topic_id", ABSENT, TEXT),
+            (".configs", ABSENT, ANY),
+            (".num_partitions", ABSENT, 1),
+            (".replication_factor", ABSENT, 1),
+        )
+    ),
+    *(
+        Difference(f"metadata_creates-*: {what}created", f"*.{field}", theirs, ours, _CREATED)
+        for what in ("", "two ")
+        for field, theirs, ours in (("error_code", 3, ABSENT), ("partitions", ABSENT, ANY), ("topic_id", ABSENT, TEXT))
+    ),
+    Difference("metadata_creates-*: metadata log", ".topics[0].error_code", 3, 42, _REFUSED),
+    Difference("metadata_creates-*: collides", ".topics[0].error_code", 3, 17, _REFUSED),
+    Difference("create_names-*: collides with another of the request", ".topics[1]*", ANY, ANY, _COLLIDES),
+    Difference("create_*", "*.configs.min.insync.replicas.config_source", 3, 5, _ELR),
+    Difference("list_offsets_by_time-*: after deleting all: largest", "*", ANY, ABSENT, _DELETED),
+    Difference("frames-v0: client id of a negative length", "", TEXT, TEXT, _STRICT),
+    Difference("topic_partitions-v0: name: empty", "*.error_code", -1, 17, _EMPTY),
+    Difference("topic_partitions-v0: name: empty", "*.topic_authorized_operations", ABSENT, 3576, _EMPTY),
+    *(
+        Difference(step, f".api_keys.{api_key}", ANY, ABSENT, _LATER)
+        for step in (*_API_VERSIONS, "dressed_api_versions-v[0-2]: a body that is cut off")
+        for api_key in _NOT_SERVED
+    ),
+    *(
+        Difference(step, f".{kind}_features.{feature}", ANY, ABSENT, _LATER)
+        for step in _API_VERSIONS
+        for feature in _FEATURES
+        for kind in ("supported", "finalized")
+    ),
+    *(
+        Difference(step, ".finalized_features.eligible.leader.replicas.version", ANY, ABSENT, _ELR)
+        for step in _API_VERSIONS
+    ),
+]

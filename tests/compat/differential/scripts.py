@@ -1,0 +1,27 @@
+"""Every script there is: importing this module registers them."""
+
+from tests.compat.differential import (
+    scripts_cluster,
+    scripts_fetch,
+    scripts_frames,
+    scripts_group_offsets,
+    scripts_groups,
+    scripts_offsets,
+    scripts_produce,
+    scripts_restart,
+    scripts_topics,
+)
+from tests.compat.differential.script import SCRIPTS
+
+__all__ = [
+    "SCRIPTS",
+    "scripts_cluster",
+    "scripts_fetch",
+    "scripts_frames",
+    "scripts_group_offsets",
+    "scripts_groups",
+    "scripts_offsets",
+    "scripts_produce",
+    "scripts_restart",
+    "scripts_topics",
+]

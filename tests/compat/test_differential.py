@@ -1,0 +1,72 @@
+"""A program that talked to Apache Kafka 4.3.1 cannot tell the difference: the answers of every API in every version to
+the scripts in `differential/` are compared with those that Kafka gave (`record_answers` records them)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from fnmatch import fnmatchcase
+
+import pytest
+
+from tests.compat.differential import answers
+from tests.compat.differential.brokers import SETTINGS, make_ready
+from tests.compat.differential.deliberate import DELIBERATE
+from tests.compat.differential.script import SCRIPTS as _REGISTERED
+from tests.compat.differential.script import Entry, run_script
+from tests.compat.differential.scripts import SCRIPTS
+from tests.support.broker import BrokerProcess
+
+assert SCRIPTS is _REGISTERED
+
+
+@pytest.fixture(scope="module")
+def recorded() -> answers.Answers:
+    return answers.load()
+
+
+@pytest.fixture(scope="module")
+def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, BrokerProcess]]:
+    """Started when first asked for, one for each set of settings."""
+    started: dict[str, BrokerProcess] = {}
+
+    class Started(dict[str, BrokerProcess]):
+        def __missing__(self, name: str) -> BrokerProcess:
+            peer = BrokerProcess(tmp_path_factory.mktemp(name), SETTINGS[name])
+            self[name] = peer
+            peer.start()
+            make_ready(peer)
+            return peer
+
+    started = Started()
+    try:
+        yield started
+    finally:
+        for peer in started.values():
+            peer.close()
+
+
+@pytest.mark.parametrize("entry", SCRIPTS.values(), ids=lambda entry: entry.name)
+def test_answers_are_those_of_kafka(entry: Entry, brokers: dict[str, BrokerProcess], recorded: answers.Answers) -> None:
+    """A client that relies on how Kafka answers this meets another broker."""
+    theirs = recorded[entry.name]
+    ours = run_script(brokers[entry.broker], entry).answers
+    assert list(ours) == list(theirs), "the script has changed since the answers were recorded"
+    wrong = [
+        f"{label}{path}: Kafka {their!r}, we {our!r}"
+        for label in theirs
+        for path, their, our in answers.differences(theirs[label], ours[label])
+        if answers.excuse(f"{entry.name}: {label}", path, their, our) is None
+    ]
+    assert not wrong, "\n" + "\n".join(wrong)
+
+
+def test_answers_are_recorded_for_every_script(recorded: answers.Answers) -> None:
+    """A script that was added and never recorded compares nothing."""
+    assert recorded.keys() == SCRIPTS.keys(), "record the answers anew"
+    assert all(recorded.values()), "a script without an answer"
+
+
+def test_every_deliberate_difference_is_about_a_step(recorded: answers.Answers) -> None:
+    """A line about a step that is gone would excuse whatever comes to have its name."""
+    steps = [f"{name}: {label}" for name, said in recorded.items() for label in said]
+    assert [known for known in DELIBERATE if not any(fnmatchcase(step, known.step) for step in steps)] == []
