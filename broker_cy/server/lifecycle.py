@@ -32,8 +32,11 @@ from broker_cy.storage.data_directory import open_directories
 from broker_cy.storage.log_manager import LogManager, StorageSettings
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from broker_cy.config import BrokerConfig
     from broker_cy.core.clock import Clock
+    from broker_cy.metadata.image import ImageDelta, MetadataImage
 
 LOGGER = logging.getLogger("broker_cy.server")
 
@@ -180,7 +183,7 @@ class BrokerServer:
         self._loaded = False
         broker.controller.start(endpoints, self.config["broker.rack"])
 
-    def _on_image(self, delta, image) -> None:  # type: ignore[no-untyped-def]
+    def _on_image(self, delta: ImageDelta, image: MetadataImage) -> None:
         if not self._loaded:
             self._loaded = True
             self._partitions.start(image, self.clock.wall_ms())
@@ -212,7 +215,7 @@ class BrokerServer:
 
     # ---- while it runs ----
 
-    def _every(self, name: str, interval_s: float, work) -> None:  # type: ignore[no-untyped-def]
+    def _every(self, name: str, interval_s: float, work: Callable[[], object]) -> None:
         def fire() -> None:
             self._timers[name] = self.loop.call_later(interval_s, fire)
             work()

@@ -35,7 +35,7 @@ cdef class IndexFile:
     cdef int truncate_entries(self, int64_t count) except -1
     cdef int read_entry(self, int64_t number, uint8_t* out) except -1
     cdef int64_t search(self, int64_t key, uint8_t* out) except -2
-    cdef int64_t bisect(self, const uint8_t* entries, int64_t count, int64_t key) noexcept
+    cdef int64_t bisect(self, const uint8_t* entries, int64_t first, int64_t count, int64_t key, uint8_t* out) noexcept
     cdef int64_t key_of(self, const uint8_t* entry) noexcept
 
 cdef class OffsetIndex(IndexFile):

@@ -171,6 +171,12 @@ cdef class IndexFile:
             self.last_key = -1
         return error
 
+    def write(self):
+        """Write pending entries; raises OSError."""
+        cdef int error = self.flush()
+        if error:
+            raise OSError(error, os.strerror(error), self.path)
+
     cdef int truncate_entries(self, int64_t count) except -1:
         """Keep the first `count` entries."""
         if count >= self.count():
@@ -221,8 +227,7 @@ cdef class IndexFile:
     cdef int read_failed(self, int error, int64_t position) except -1:
         """Raise what a read at `position` of the file came to; `error` 0 is a file that became shorter."""
         if error == EAGAIN:
-            position = max(0, position - COLD_BYTES // 2)
-            raise ColdRead(self.path, position, COLD_BYTES)
+            raise ColdRead(self.path, max(0, position - COLD_BYTES // 2), COLD_BYTES)
         if error == 0:
             raise OSError(EIO, "index is shorter than it was", self.path)
         raise OSError(error, os.strerror(error), self.path)
@@ -241,13 +246,10 @@ cdef class IndexFile:
 
     cdef int64_t search(self, int64_t key, uint8_t* out) except -2:
         """Number of the last entry whose key is <= `key`, copied to `out`; -1 where there is none."""
-        cdef int64_t at
         if self.count() == 0:
             return -1
         if self.pending_count > 0 and self.key_of(self.pending) <= key:
-            at = self.bisect(self.pending, self.pending_count, key)
-            memcpy(out, self.pending + at * self.entry_bytes, self.entry_bytes)
-            return self.written + at
+            return self.bisect(self.pending, self.written, self.pending_count, key, out)
         if self.written == 0:
             return -1
         return self.search_file(key, out)
@@ -279,8 +281,7 @@ cdef class IndexFile:
             ) <= key:
                 low = at + SEARCH_BLOCK_ENTRIES - 1
             else:
-                low = at
-                high = at + SEARCH_BLOCK_ENTRIES
+                return self.bisect(block, at, SEARCH_BLOCK_ENTRIES, key, out)
         while high - low > SEARCH_BLOCK_ENTRIES:
             middle = (low + high) // 2
             self.read_block(block, middle, 1)
@@ -291,14 +292,11 @@ cdef class IndexFile:
         if high <= low:
             return -1
         self.read_block(block, low, high - low)
-        at = self.bisect(block, high - low, key)
-        if at < 0:
-            return -1
-        memcpy(out, block + at * self.entry_bytes, self.entry_bytes)
-        return low + at
+        return self.bisect(block, low, high - low, key, out)
 
-    cdef int64_t bisect(self, const uint8_t* entries, int64_t count, int64_t key) noexcept:
-        """Last of `count` entries with a key <= `key`; -1 where there is none."""
+    cdef int64_t bisect(self, const uint8_t* entries, int64_t first, int64_t count, int64_t key, uint8_t* out) noexcept:
+        """Number of the last of `count` entries, of which the first is number `first`, with a key <= `key`, copied to `out`; -1
+        where there is none."""
         cdef int64_t low = 0, high = count, middle
         while low < high:
             middle = (low + high) // 2
@@ -306,7 +304,10 @@ cdef class IndexFile:
                 low = middle + 1
             else:
                 high = middle
-        return low - 1
+        if low == 0:
+            return -1
+        memcpy(out, entries + (low - 1) * self.entry_bytes, self.entry_bytes)
+        return first + low - 1
 
 
 cdef class OffsetIndex(IndexFile):
@@ -340,12 +341,6 @@ cdef class OffsetIndex(IndexFile):
 
     def add(self, int64_t last_offset, int64_t position):
         self.append(last_offset, position)
-
-    def write(self):
-        """Write pending entries; raises OSError."""
-        cdef int error = self.flush()
-        if error:
-            raise OSError(error, os.strerror(error), self.path)
 
     def truncate_to(self, int64_t offset):
         """Drop the entries with an offset >= `offset`."""
@@ -440,12 +435,6 @@ cdef class TimeIndex(IndexFile):
 
     def add(self, int64_t timestamp, int64_t offset):
         self.maybe_append(timestamp, offset)
-
-    def write(self):
-        """Write pending entries; raises OSError."""
-        cdef int error = self.flush()
-        if error:
-            raise OSError(error, os.strerror(error), self.path)
 
     def truncate_to(self, int64_t offset):
         """Drop the entries with an offset >= `offset`."""

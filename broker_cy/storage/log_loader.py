@@ -225,6 +225,10 @@ def _recover(segments: list[Segment], files: LogFiles, config: LogConfig, check_
                 break
         elif _index_is_wrong(segment, files, config):
             logger.warning("the index of %s is missing or wrong: rebuilt", segment.path)
+            if number == last:
+                # As in Kafka, a torn tail is cut here, too, although the stop was clean.
+                _check(segment, True, segment.base_offset, config, epochs)
+                continue
             result = recovery.rebuild_indexes(segment, 0, NEVER, config.index_interval_bytes)
             if result.problem is not None:
                 raise CorruptSegment(segment.path, result.position, result.problem)

@@ -165,7 +165,7 @@ class TestStop:
         create_topic(broker.bootstrap, topic)
         send(broker, topic, [b"%d" % n for n in range(1000)])
         assert not (broker.data_dir / ".kafka_cleanshutdown").exists()
-        assert broker.stop(2 if not target_is_kafka() else 60) == 0
+        assert broker.stop(60) == 0
         assert (broker.data_dir / ".kafka_cleanshutdown").exists()
         assert "Traceback" not in broker.stderr()
         broker.restart()
@@ -195,7 +195,7 @@ class TestStop:
             except BufferError:
                 pass
             producer.poll(0)
-        assert broker.stop(2 if not target_is_kafka() else 60) == 0
+        assert broker.stop(60) == 0
         producer.poll(0.2)
         told = set(acknowledged)
         broker.restart()

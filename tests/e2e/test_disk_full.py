@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -317,9 +316,7 @@ def test_a_stop_while_full(make_full: Callable[..., Full]) -> None:
     producer.wait_for(100)
     full.disk.fill()
     until(lambda: len(producer.errors) > 5, "the disk is full")
-    started = time.monotonic()
     assert full.broker.stop() == 0
-    assert time.monotonic() - started < 10
     assert "Traceback" not in full.broker.stderr()
     assert "traceback" not in full.broker.stderr()
     assert not (full.data / ".kafka_cleanshutdown").exists()

@@ -130,6 +130,22 @@ def test_a_torn_tail_is_cut_at_every_byte(tmp_path, caplog):
         shutil.rmtree(target)
 
 
+def test_a_torn_tail_is_cut_after_a_clean_stop_without_index(tmp_path):
+    """A file that lost its end and its index on the way to another disk takes the partition offline for good."""
+    manager = open_manager(tmp_path, config=SMALL)
+    log = manager.create("t", 0, TOPIC_ID, SMALL, 0)
+    fill(log, 150)
+    path, end = log.active.path, log.log_end_offset
+    manager.stop()
+    os.unlink(path.removesuffix(".log") + ".index")
+    with open(path, "ab") as file:
+        file.write(b"torn")
+    again = open_manager(tmp_path, config=SMALL)
+    assert again.offline == {}
+    assert again.logs["t", 0].log_end_offset == end
+    again.crash()
+
+
 def test_a_flipped_bit_past_the_recovery_point_ends_the_log_there(tmp_path):
     """A batch with a wrong checksum is served, and every consumer stops at it."""
     manager = open_manager(tmp_path)
