@@ -15,7 +15,7 @@ import os
 
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.storage.errors import StorageError, errno_of
-from broker_cy.storage.recovery import refill_producers
+from broker_cy.storage.resends import refill_producers
 from broker_cy.wire.compression import Codec
 from broker_cy.wire.records import rebuild_batch
 

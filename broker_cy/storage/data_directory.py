@@ -209,7 +209,10 @@ def read_topic_id(directory: str) -> UUID | None:
     values = dict(line.split(": ", 1) for line in text.splitlines() if ": " in line)
     if values.get("version") != "0" or "topic_id" not in values:
         raise ValueError(f"{path} is not partition metadata of version 0")
-    return kafka_uuid.from_text(values["topic_id"])
+    try:
+        return kafka_uuid.from_text(values["topic_id"])
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error
 
 
 def write_topic_id(directory: str, topic_id: UUID) -> None:

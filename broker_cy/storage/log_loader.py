@@ -276,7 +276,10 @@ def _index_is_wrong(segment: Segment, files: LogFiles, config: LogConfig) -> boo
     time_size = files.time_index_sizes.get(segment.base_offset)
     if size is None or time_size is None or size % 8 or time_size % 12:
         return segment.size > 0 or size is not None
-    if size == 0:
-        # No entry is right only for a segment shorter than one interval, or of one batch.
-        return False
+    if segment.size > 0 and (size == 0 or time_size == 0):
+        # No position is right only for a segment shorter than one interval, or of one batch; no time only where no
+        # batch has one.
+        first_size, first_timestamp = recovery.first_batch(segment)
+        too_long = segment.size > max(first_size, config.index_interval_bytes)
+        return (size == 0 and too_long) or (time_size == 0 and first_timestamp >= 0)
     return not segment.indexes_fit()

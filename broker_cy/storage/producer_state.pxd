@@ -49,7 +49,7 @@ cdef class ProducerState:
     cdef Py_ssize_t undo_count
     cdef Py_ssize_t undo_capacity
     cdef uint32_t generation
-    # Came from a snapshot, which has only the newest batch of each producer: see recovery.refill_producers.
+    # Came from a snapshot, which has only the newest batch of each producer: see resends.refill_producers.
     cdef public bint newest_only
     cdef readonly int64_t end_offset        # the state holds everything before this offset
     cdef int64_t end_offset_before          # end_offset at the last commit

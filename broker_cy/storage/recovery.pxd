@@ -1,7 +1,6 @@
-from libc.stdint cimport int32_t, int64_t
+from libc.stdint cimport int64_t, uint8_t, uint32_t
 
-from broker_cy.storage.producer_state cimport ProducerState
-from broker_cy.storage.segment cimport Segment
+from broker_cy.wire.batch cimport BatchHeader
 
 # Where a scan ended: `position` is the end of the last good batch.
 cdef class ScanResult:
@@ -9,3 +8,24 @@ cdef class ScanResult:
     cdef readonly int64_t next_offset       # after the last good batch
     cdef readonly int64_t batches
     cdef readonly object problem            # None, or what is wrong at `position` (str)
+
+# Walks the batches of a file, header by header.
+cdef class BatchReader:
+    cdef int fd
+    cdef int64_t position           # of the current batch
+    cdef int64_t end
+    cdef int64_t next_position
+    cdef int64_t next_offset        # smallest base offset that the next batch may have
+    cdef int64_t check_from
+    cdef int64_t base_offset        # of the segment
+    cdef BatchHeader header
+    cdef uint8_t* block
+    cdef Py_ssize_t block_size
+    cdef int64_t block_start
+    cdef Py_ssize_t block_length
+    cdef object problem
+
+    cdef int load(self, int64_t at) except -1
+    cdef int checksum(self, uint32_t* out) except -1
+    cdef bint advance(self) except -1
+    cdef bytes body(self, Py_ssize_t limit)

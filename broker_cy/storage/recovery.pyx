@@ -6,14 +6,13 @@ segment is not written to meanwhile.
 
 import logging
 import os
-from collections import deque
 
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 
 from broker_cy.core.crc32c cimport crc32c
 from broker_cy.storage.disk cimport pread_all, truncate_fd
-from broker_cy.storage.producer_state cimport BATCHES_RETAINED, ProducedBatch, Producer, ProducerState
+from broker_cy.storage.producer_state cimport ProducerState
 from broker_cy.storage.segment cimport Segment
 from broker_cy.wire.batch cimport (
     ATTRIBUTE_CONTROL, BATCH_CRC_START, BATCH_HEADER_BYTES, BatchHeader, batch_bytes, parse_header
@@ -33,8 +32,6 @@ cdef enum:
     # A transaction marker is far smaller; a control batch above this is not read for its key.
     CONTROL_BATCH_MAX_BYTES = 1 << 12
     MAGIC = 2
-    # How far back refill_producers looks: five batches of a megabyte, and others between them.
-    REFILL_BYTES = 1 << 23
     # A segment's offsets are written in its indexes as int32, relative to the first.
     OFFSETS_MAX = 0x7FFFFFFF
 
@@ -50,20 +47,6 @@ cdef class ScanResult:
 
 cdef class BatchReader:
     """Walks the batches of the file `fd` from `position` up to `end`; with `check_from`, sums those at or after that offset."""
-
-    cdef int fd
-    cdef int64_t position           # of the current batch
-    cdef int64_t end
-    cdef int64_t next_position
-    cdef int64_t next_offset        # smallest base offset that the next batch may have
-    cdef int64_t check_from
-    cdef int64_t base_offset        # of the segment
-    cdef BatchHeader header
-    cdef uint8_t* block
-    cdef Py_ssize_t block_size
-    cdef int64_t block_start
-    cdef Py_ssize_t block_length
-    cdef object problem
 
     def __cinit__(self, int fd, int64_t position, int64_t end, int64_t next_offset, int64_t check_from):
         if fd >= 0:
@@ -191,6 +174,14 @@ def next_offset(Segment segment not None, bint check=False):
     while reader.advance():
         batches += 1
     return finish(reader, batches)
+
+
+def first_batch(Segment segment not None):
+    """(size, largest timestamp) of the first batch of a segment; (0, -1) where it does not begin with one."""
+    cdef BatchReader reader = BatchReader(segment.descriptor(), 0, segment.size, segment.base_offset, 0x7FFFFFFFFFFFFFFF)
+    if not reader.advance():
+        return 0, -1
+    return reader.next_position, reader.header.max_timestamp
 
 
 def last_indexed_offset(Segment segment not None):
@@ -340,72 +331,6 @@ def replay_producers(Segment segment not None, ProducerState producers not None)
         txn_index.append(segment.directory, segment.base_offset, aborted)
 
 
-def refill_producers(list segments not None, ProducerState producers not None):
-    """Find the batches before the newest one of producers whose state came from a snapshot, which has only that one.
-
-    Clients may have five under way when a broker stops, and send those again whose answers got lost: with the newest alone all
-    but that would look out of order. Looks at the headers of the last REFILL_BYTES; raises OSError, StorageError.
-    """
-    cdef Segment segment
-    cdef BatchReader reader
-    cdef Py_ssize_t first = len(segments)
-    cdef int64_t left = REFILL_BYTES
-    cdef int64_t start
-    cdef dict found = {}
-    producers.newest_only = False
-    while first > 0 and left > 0:
-        first -= 1
-        left -= (<Segment>segments[first]).size
-    for segment in segments[first:]:
-        if segment.size == 0:
-            continue
-        start = batch_before(segment, -left) if left < 0 else 0
-        left = 0
-        reader = BatchReader(segment.descriptor(), start, segment.size, segment.base_offset, 0x7FFFFFFFFFFFFFFF)
-        while reader.advance():
-            if reader.header.producer_id >= 0 and reader.header.base_sequence >= 0:
-                recent = found.setdefault(reader.header.producer_id, deque(maxlen=BATCHES_RETAINED))
-                recent.append((
-                    reader.header.producer_epoch, reader.header.base_sequence, reader.header.last_offset_delta,
-                    reader.header.base_offset + reader.header.last_offset_delta, reader.header.max_timestamp,
-                ))
-    for producer_id, recent in found.items():
-        put_older(producers, producer_id, recent)
-
-
-cdef int64_t batch_before(Segment segment, int64_t position) except -1:
-    """The newest indexed position at or before `position`; 0 where there is none."""
-    cdef int64_t low = 0, high = segment.offsets.count(), middle
-    while low < high:
-        middle = (low + high) // 2
-        if segment.offsets.entry_at(middle)[1] <= position:
-            low = middle + 1
-        else:
-            high = middle
-    return segment.checked_start(segment.offsets.entry_at(low - 1)[0]) if low > 0 else 0
-
-
-cdef int put_older(ProducerState producers, int64_t producer_id, recent) except -1:
-    """Put batches into the ring of a producer that are older than those it has, as far as there is room."""
-    cdef Producer* producer = producers.find(producer_id)
-    cdef ProducedBatch* batch
-    if producer == NULL or producer.count == 0:
-        return 0
-    for epoch, base_sequence, delta, last_offset, timestamp in reversed(recent):
-        batch = &producer.batches[(producer.newest + BATCHES_RETAINED + 1 - producer.count) % BATCHES_RETAINED]
-        if producer.count == BATCHES_RETAINED or epoch != producer.epoch:
-            return 0
-        if last_offset >= batch.last_offset:
-            continue
-        batch = &producer.batches[(producer.newest + BATCHES_RETAINED - producer.count) % BATCHES_RETAINED]
-        batch.last_offset = last_offset
-        batch.timestamp = timestamp
-        batch.offset_delta = delta
-        batch.last_sequence = (base_sequence + delta) & 0x7FFFFFFF
-        producer.count += 1
-    return 0
-
-
 def cut(Segment segment not None, int64_t size):
     """Cut a segment's file to `size` bytes; raises StorageError."""
     cdef int error = truncate_fd(segment.descriptor(), size)
@@ -413,6 +338,8 @@ def cut(Segment segment not None, int64_t size):
         raise StorageError(f"cannot cut {segment.path} to {size} bytes: {os.strerror(error)}")
     segment.size = size
     segment.staged_size = size
+    if segment.unverified_bytes > size:
+        segment.unverified_bytes = size
     # What was cut off is not to be looked for in the batches that will be written in its place.
     segment.unverified_bytes = min(segment.unverified_bytes, size)
 
