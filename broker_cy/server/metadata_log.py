@@ -18,7 +18,7 @@ from broker_cy.metadata.loader import Loader
 from broker_cy.metadata.records import MetadataLogError, VersionedRecord
 from broker_cy.metadata.snapshot import KRaftState, SnapshotId
 from broker_cy.quorum import election_state
-from broker_cy.quorum.election_state import ElectionState
+from broker_cy.quorum.election_state import ElectionState, QuorumError
 from broker_cy.storage import disk, maintenance
 from broker_cy.storage.atomic import read_whole, sync_directory, write_atomically
 
@@ -111,11 +111,13 @@ class MetadataLog:
 
     def read_election_state(self) -> ElectionState | None:
         """None where the node has never voted. Raises QuorumError for a file that does not parse."""
+        path = self._path(election_state.FILE_NAME)
         try:
-            content = read_whole(self._path(election_state.FILE_NAME), QUORUM_STATE_BYTES_MAX)
+            return ElectionState.from_json(read_whole(path, QUORUM_STATE_BYTES_MAX))
         except FileNotFoundError:
             return None
-        return ElectionState.from_json(content)
+        except (QuorumError, ValueError) as error:
+            raise QuorumError(f"{path}: {error}") from error
 
     def write_election_state(self, state: ElectionState) -> None:
         """Replace the file. Blocks until it is on disk. Raises OSError."""

@@ -52,6 +52,7 @@ class PartitionService:
         self._reporter = NoEffectReporter()
         self._image: MetadataImage
         self._on_online = on_online
+        self._starting = True
         # Partitions without a log, and when it was last tried to get one (monotonic).
         self._offline: dict[tuple[str, int], Partition] = {}
         self._last_retry_s = 0.0
@@ -93,6 +94,7 @@ class PartitionService:
                 self._delete(topic.before)
             if topic.after is not None:
                 self._open(topic.after)
+        self._starting = False
         for kind, name in delta.configs:
             if kind == RESOURCE_TOPIC:
                 self._configure(name, self._table.topic(name))
@@ -150,7 +152,7 @@ class PartitionService:
             return None, offline
         log = self._logs.get(topic.name, index)
         if log is None:
-            if (topic.name, index) in self._logs.high_watermarks:
+            if self._starting:
                 LOGGER.warning(
                     "the directory of a partition is gone: begun anew, empty",
                     extra={"fields": {"partition": f"{topic.name}-{index}"}},
