@@ -24,6 +24,8 @@ from broker_cy.storage.segment import OpenFiles, Segment
 logger = logging.getLogger(__name__)
 
 NEVER = (1 << 63) - 1
+MISSING_OR_WRONG = "is missing or wrong"
+EMPTY = "has no entries"
 DIGITS = 20
 # The last offset of a segment, at most 2^31 further on, is an int64 too.
 BASE_OFFSET_MAX = NEVER - (1 << 32)
@@ -217,14 +219,15 @@ def _recover(segments: list[Segment], files: LogFiles, config: LogConfig, check_
     for number, segment in enumerate(segments):
         following = segments[number + 1].base_offset if number + 1 < len(segments) else NEVER
         if following > check_from:
-            problem = _check(segment, number == last, check_from, config, epochs)
-            if problem:
+            if _check(segment, number == last, check_from, config, epochs):
                 for empty in segments[number + 1 :]:
                     maintenance.remove_segment(empty.directory, empty.base_offset)
                 del segments[number + 1 :]
                 break
-        elif _index_is_wrong(segment, files, config):
-            logger.warning("the index of %s is missing or wrong: rebuilt", segment.path)
+        elif problem := _index_problem(segment, files, config):
+            # A log that grew little by little over many starts has none either, so that is nothing to warn of.
+            level = logging.INFO if problem == EMPTY else logging.WARNING
+            logger.log(level, "the index of %s %s: rebuilt", segment.path, problem)
             if number == last:
                 # As in Kafka, a torn tail is cut here, too, although the stop was clean.
                 _check(segment, True, segment.base_offset, config, epochs)
@@ -270,16 +273,14 @@ def _check(segment: Segment, is_last: bool, check_from: int, config: LogConfig, 
     return True
 
 
-def _index_is_wrong(segment: Segment, files: LogFiles, config: LogConfig) -> bool:
-    """Whether an index is missing, has a partial entry, or points behind the end of the segment."""
+def _index_problem(segment: Segment, files: LogFiles, config: LogConfig) -> str | None:
+    """Whether an index is missing, has no entries or a partial one, or points behind the end of the segment."""
     size = files.index_sizes.get(segment.base_offset)
     time_size = files.time_index_sizes.get(segment.base_offset)
     if size is None or time_size is None or size % 8 or time_size % 12:
-        return segment.size > 0 or size is not None
+        return MISSING_OR_WRONG if segment.size > 0 or size is not None else None
     if segment.size > 0 and (size == 0 or time_size == 0):
-        # No position is right only for a segment shorter than one interval, or of one batch; no time only where no
-        # batch has one.
-        first_size, first_timestamp = recovery.first_batch(segment)
-        too_long = segment.size > max(first_size, config.index_interval_bytes)
-        return (size == 0 and too_long) or (time_size == 0 and first_timestamp >= 0)
-    return not segment.indexes_fit()
+        # No position is right only where no batch begins behind the first interval, no time where no batch has one.
+        timestamp, due = recovery.index_need(segment, config.index_interval_bytes)
+        return EMPTY if (size == 0 and due) or (time_size == 0 and timestamp >= 0) else None
+    return None if segment.indexes_fit() else MISSING_OR_WRONG

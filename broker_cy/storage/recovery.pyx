@@ -176,12 +176,16 @@ def next_offset(Segment segment not None, bint check=False):
     return finish(reader, batches)
 
 
-def first_batch(Segment segment not None):
-    """(size, largest timestamp) of the first batch of a segment; (0, -1) where it does not begin with one."""
+def index_need(Segment segment not None, int64_t index_interval_bytes):
+    """(largest timestamp in, whether a batch begins behind) the first interval of a segment: then its indexes have an entry."""
     cdef BatchReader reader = BatchReader(segment.descriptor(), 0, segment.size, segment.base_offset, 0x7FFFFFFFFFFFFFFF)
-    if not reader.advance():
-        return 0, -1
-    return reader.next_position, reader.header.max_timestamp
+    cdef int64_t timestamp = -1
+    while reader.advance():
+        if reader.position > index_interval_bytes:
+            return timestamp, True
+        if reader.header.max_timestamp > timestamp:
+            timestamp = reader.header.max_timestamp
+    return timestamp, False
 
 
 def last_indexed_offset(Segment segment not None):
