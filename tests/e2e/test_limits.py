@@ -1,0 +1,298 @@
+"""Bounds of a real broker: connections, idle time, request size, descriptors. What meets one is turned away alone."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import socket
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
+
+from tests.support.acked import batch, read_partition
+from tests.support.broker import BrokerProcess, Target, command, target_is_kafka
+from tests.support.processes import run
+from tests.support.raw_wire import (
+    METADATA,
+    PRODUCE,
+    Connection,
+    array,
+    closes,
+    frame,
+    i32,
+    produce,
+    request,
+)
+from tests.support.topics import create_topic
+from tests.support.wait import until
+
+pytestmark = pytest.mark.skipif(target_is_kafka(), reason="about our own broker's process")
+
+ROOT = str(Path(__file__).resolve().parents[2])
+TIMEOUT_S = 20.0
+ASK = frame(request(METADATA, 1, array([])))
+MakeBroker = Callable[..., Target]
+
+
+def descriptors(broker: Target) -> int:
+    return len(os.listdir(f"/proc/{broker.pid}/fd"))
+
+
+def connect(broker: Target, source: str = "127.0.0.1") -> socket.socket:
+    return socket.create_connection((broker.host, broker.port), TIMEOUT_S, source_address=(source, 0))
+
+
+def served(sock: socket.socket) -> bool:
+    """Whether a request is answered; False where the connection is closed."""
+    try:
+        sock.sendall(ASK)
+        return sock.recv(4) != b""
+    except ConnectionError:
+        return False
+
+
+def serves_another(broker: Target, source: str = "127.0.0.1") -> bool:
+    with connect(broker, source) as sock:
+        return served(sock)
+
+
+def works(broker: Target) -> None:
+    """Somebody else's producing goes well."""
+    with Connection((broker.host, broker.port)) as connection:
+        assert produce(connection, {"t": {0: batch(b"v")}})["t", 0].error == 0
+
+
+def set_dynamically(broker: Target, name: str, value: str) -> None:
+    entry = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ConfigResource.Type.BROKER, "1", incremental_configs=[entry])
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    (done,) = admin.incremental_alter_configs([resource], request_timeout=TIMEOUT_S).values()
+    done.result(TIMEOUT_S)
+
+
+def test_idle_connections_are_closed(make_broker: MakeBroker) -> None:
+    """Connections of clients that are long gone are kept for ever, or those of clients at work are closed."""
+    broker = make_broker({"connections.max.idle.ms": "1000"})
+    with connect(broker) as idle, connect(broker) as half, connect(broker) as busy:
+        assert served(idle)
+        # A request that never ends keeps no connection alive.
+        half.sendall(ASK[:7])
+        gone = set()
+
+        def both_gone() -> bool:
+            assert served(busy), "a connection at work was closed"
+            for sock in (idle, half):
+                sock.setblocking(False)
+                with contextlib.suppress(BlockingIOError):
+                    # An answer is still there to be read before the end.
+                    while sock.recv(4096):
+                        pass
+                    gone.add(sock)
+            busy.recv(4096)
+            return len(gone) == 2
+
+        until(both_gone, "the idle connections are closed")
+
+
+def test_limits_by_address(make_broker: MakeBroker) -> None:
+    """One client's flood of connections takes the places of all others."""
+    settings = {"max.connections.per.ip": "2", "max.connections.per.ip.overrides": "127.0.0.2:4"}
+    broker = make_broker(settings)
+    with contextlib.ExitStack() as held:
+
+        def count(source: str) -> int:
+            return sum(served(held.enter_context(connect(broker, source))) for _ in range(8))
+
+        assert count("127.0.0.3") == 2
+        assert count("127.0.0.2") == 4
+        assert count("127.0.0.4") == 2
+    until(lambda: serves_another(broker, "127.0.0.3"), "places are given back")
+    # From an address that has no part in it: the first one is full again now and then.
+    set_dynamically(broker, "max.connections.per.ip.overrides", "127.0.0.3:1,127.0.0.2:3")
+
+    def counts() -> list[int]:
+        found = []
+        for source in ("127.0.0.3", "127.0.0.2"):
+            with contextlib.ExitStack() as held:
+                found.append(sum(served(held.enter_context(connect(broker, source))) for _ in range(6)))
+        return found
+
+    until(lambda: counts() == [1, 3], "the new limits hold")
+
+
+def test_request_size(make_broker: MakeBroker) -> None:
+    """socket.request.max.bytes is not what the file says, or takes others' connections with it."""
+    broker = make_broker({"socket.request.max.bytes": "100000"})
+    create_topic(broker.bootstrap, "t")
+    with connect(broker) as sock:
+        sock.sendall(i32(100_001))
+        assert closes(sock)
+    with connect(broker) as sock:
+        # As long as may be: it is read whole before it turns out to be no request.
+        sock.sendall(i32(100_000) + request(PRODUCE, 8, b"") + bytes(99_000))
+        sock.sendall(bytes(200_000))
+        assert closes(sock)
+    works(broker)
+    assert "socket.request.max.bytes" in broker.stderr()
+
+
+def test_two_thousand_connections_leave_nothing(make_broker: MakeBroker) -> None:
+    """After a day of clients that come and go the broker is out of descriptors or memory."""
+    broker = make_broker({"socket.listen.backlog.size": "1000"})
+    create_topic(broker.bootstrap, "t")
+    works(broker)
+    before = descriptors(broker)
+    for round_ in range(50):
+        with contextlib.ExitStack() as held:
+            for number in range(40):
+                sock = held.enter_context(connect(broker))
+                kind = (number + round_) % 5
+                if kind == 1:
+                    sock.sendall(ASK)
+                elif kind == 2:
+                    sock.sendall(ASK[:-3])
+                elif kind == 3:
+                    # Reset, with an answer on its way.
+                    sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+                    sock.sendall(ASK * 3)
+                elif kind == 4:
+                    sock.sendall(i32(-1))
+    until(lambda: descriptors(broker) <= before + 2, f"descriptors are {before} again")
+    works(broker)
+    assert "traceback" not in broker.stderr()
+
+
+@pytest.fixture
+def poor_broker(make_broker: MakeBroker) -> BrokerProcess:
+    """A broker that may have 300 descriptors."""
+    if shutil.which("prlimit") is None:
+        pytest.skip("there is no prlimit")
+    broker = make_broker(start=False)
+    assert isinstance(broker, BrokerProcess)
+    broker.wrapper = ["prlimit", "--nofile=300:300", "--"]
+    return broker.start()
+
+
+def test_more_connections_than_descriptors(poor_broker: BrokerProcess) -> None:
+    """Too many clients keep the logs from being written, or stop the broker."""
+    broker = poor_broker
+    create_topic(broker.bootstrap, "t", 20)
+    with Connection((broker.host, broker.port)) as first, contextlib.ExitStack() as held:
+        # A request now, so that it is the broker's before the crowd comes.
+        assert produce(first, {"t": {0: batch(b"v")}})["t", 0].error == 0
+        crowd = []
+        for _ in range(400):
+            crowd.append(held.enter_context(socket.socket()))
+            # Most wait for their turn in the kernel, or are not even noticed there.
+            crowd[-1].setblocking(False)
+            crowd[-1].connect_ex((broker.host, broker.port))
+        until(lambda: "accepting nothing until a connection ends" in broker.stderr(), "the broker is full")
+        # Who is connected is served, and with logs that are not open yet.
+        for partition in range(20):
+            assert produce(first, {"t": {partition: batch(b"v")}})["t", partition].error == 0
+        assert descriptors(broker) < 300
+        for sock in crowd:
+            sock.close()
+    until(lambda: serves_another(broker), "there is room again")
+    assert len(read_partition((broker.host, broker.port), "t", 19)) == 1
+    assert "traceback" not in broker.stderr()
+    assert "Too many open files" not in broker.stderr()
+
+
+def test_more_partitions_than_descriptors(poor_broker: BrokerProcess) -> None:
+    """A broker with many partitions runs out of descriptors."""
+    broker = poor_broker
+    create_topic(broker.bootstrap, "t", 400)
+    with Connection((broker.host, broker.port)) as connection:
+        for _ in range(2):
+            answers = produce(connection, {"t": dict.fromkeys(range(400), batch(b"v"))})
+            assert {answer.error for answer in answers.values()} == {0}
+    for partition in range(0, 400, 40):
+        assert len(read_partition((broker.host, broker.port), "t", partition)) == 2
+    assert descriptors(broker) < 300
+    broker.kill()
+    broker.restart()
+    for partition in range(0, 400, 40):
+        assert len(read_partition((broker.host, broker.port), "t", partition)) == 2
+    assert broker.stop() == 0
+    assert "level=error" not in broker.stderr()
+    assert "traceback" not in broker.stderr()
+
+
+class TestRefusals:
+    """Starts that cannot be: what tests/compat/test_stop_and_crash.py does not have."""
+
+    @staticmethod
+    def refused(tmp_path: Path, *arguments: str) -> str:
+        done = run(
+            [*command(), "start", *arguments], check=False, timeout_s=TIMEOUT_S, cwd=tmp_path, env={"PYTHONPATH": ROOT}
+        )
+        assert done.returncode == 1, done
+        assert done.stdout == b""
+        (line,) = done.stderr.decode().splitlines()
+        assert line.startswith("broker-cy: ")
+        return line
+
+    @pytest.mark.parametrize(
+        ("arguments", "said"),
+        [
+            (["--listener", "9092"], "HOST:PORT"),
+            (["--listener", "127.0.0.1:http"], "HOST:PORT"),
+            (["--listener", "127.0.0.1:70000"], "70000"),
+            (["--listener", "192.0.2.1:0"], "192.0.2.1"),
+            (["--listener", "no-such-host.invalid:0"], "no-such-host.invalid"),
+            (["--config", "no-such-file.properties"], "no-such-file.properties"),
+            (["--config", "."], "directory"),
+            (["--set", "num.partitions"], "name=value"),
+            (["--set", "listeners=PLAINTEXT://:0,PLAINTEXT://127.0.0.1:0"], "different name"),
+            (["--set", "listeners=INNER://:0"], "INNER"),
+            (["--set", "listeners=SSL://:0", "--set", "inter.broker.listener.name=SSL"], "SSL"),
+            (["--set", "advertised.listeners=OUTER://a:1"], "OUTER"),
+            (["--set", "advertised.listeners=PLAINTEXT://0.0.0.0:1"], "0.0.0.0"),
+            (["--set", "log.dirs=a,b"], "a,b"),
+            (["--set", "authorizer.class.name=x.Y"], "authorizer.class.name"),
+        ],
+    )
+    def test_arguments(self, tmp_path: Path, arguments: list[str], said: str) -> None:
+        """A typing error shows as a stack trace, or is ignored."""
+        assert said in self.refused(tmp_path, "--data-dir", str(tmp_path / "data"), *arguments)
+        assert not (tmp_path / "data" / "meta.properties").exists(), "it was formatted all the same"
+
+    def test_a_config_file_with_an_error(self, tmp_path: Path) -> None:
+        """The line does not say where to look."""
+        (tmp_path / "bad.properties").write_text("num.partitions=3\nlog.dirs=\\u12\n")
+        line = self.refused(tmp_path, "--config", "bad.properties")
+        assert "bad.properties" in line
+        assert "line 2" in line
+
+
+def test_ipv6(make_broker: MakeBroker, tmp_path: Path) -> None:
+    """A listener on an IPv6 address cannot be used, or the ready line cannot be pasted into a client."""
+    if not socket.has_ipv6 or not Path("/proc/net/if_inet6").exists():
+        pytest.skip("this machine has no IPv6")
+    broker = make_broker(start=False)
+    assert isinstance(broker, BrokerProcess)
+    broker.host = "[::1]"
+    child = broker.launch()
+    until(lambda: child.returncode is not None or "\n" in child.stdout(), "the ready line")
+    found = re.search(r"\[::1\]:(\d+)", child.stdout())
+    assert found, child.stderr()
+    metadata = AdminClient({"bootstrap.servers": found.group()}).list_topics(timeout=TIMEOUT_S)
+    assert [(each.host, each.port) for each in metadata.brokers.values()] == [("::1", int(found.group(1)))]
+
+
+def test_settings_without_effect_are_said(make_broker: MakeBroker) -> None:
+    """A setting is swallowed: somebody waits for what it will never do."""
+    broker = make_broker({"num.io.threads": "3", "log.cleaner.threads": "2"})
+    for name in ("num.io.threads=3", "log.cleaner.threads=2"):
+        assert any(f"setting {name} has no effect yet" in line for line in broker.stderr().splitlines())
+    set_dynamically(broker, "background.threads", "12")
+    until(lambda: "background.threads=12 has no effect yet" in broker.stderr(), "the dynamic setting is reported")
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    assert admin.list_topics(timeout=TIMEOUT_S).brokers
+    create_topic(broker.bootstrap, "t", config={"min.cleanable.dirty.ratio": "0.3"})
+    until(lambda: "min.cleanable.dirty.ratio=0.3 has no effect yet" in broker.stderr(), "and that of a topic")
