@@ -15,7 +15,7 @@ cdef class FetchPartition:
     cdef int32_t last_fetched_epoch
     cdef int32_t max_bytes
     cdef Partition partition            # looked up again once it is closed
-    cdef bytes known_name               # what the topic's id stood for when it was last found, from 13 on
+    cdef str known_name                 # what the topic's id stood for when it was last found, from 13 on
     cdef int64_t told_high_watermark    # -1 before the first answer
     cdef int64_t told_log_start_offset
     # The last read.

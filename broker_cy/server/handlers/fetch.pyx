@@ -340,9 +340,9 @@ cdef int look_up(FetchReply reply, FetchPartition target) except -1:
         target.partition = <Partition>places[target.index]
     if target.partition is not None:
         if reply.version >= 13:
-            target.known_name = target.partition.topic.encode()
+            target.known_name = target.partition.topic
         return 0
-    if places is None and target.known_name is not None and target.known_name in server.topics_by_name:
+    if places is None and target.known_name is not None and target.known_name.encode() in server.topics_by_name:
         # The session's topic was deleted, and there is another of its name.
         target.error = INCONSISTENT_TOPIC_ID
         return 0
