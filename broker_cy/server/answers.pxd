@@ -86,6 +86,7 @@ cdef class AnswerQueue:
     cdef bint closing               # close once everything due is sent
     cdef bint in_touched            # is in the list of connections to drain after a write
     cdef readonly int64_t last_active_ms
+    cdef bint running               # a handler's task is not done: the request behind it waits, as in Kafka
     cdef int64_t staged_at          # server.flushes when this connection last staged a batch; -1: never
 
     cdef int add_reply(self, Reply reply) except -1
@@ -94,6 +95,7 @@ cdef class AnswerQueue:
     cdef int drain_guarded(self) except -1
     cdef int after_output(self) except -1
     cdef int output_free(self) except -1
+    cdef bint has_whole_request(self) noexcept
     cdef int release_input(self) except -1
     cdef bint send_slice(self, OutSlice item, Py_ssize_t budget) except *
     cdef int write_queue(self) except -1

@@ -165,10 +165,11 @@ cdef class ServerCore(FlushGroup):
 
     @property
     def pending_answers(self):
+        """Answers that are due, with those of requests that were read and wait for one before."""
         cdef AnswerQueue connection
         cdef Py_ssize_t total = 0
         for connection in self.connections:
-            total += connection.pending + len(connection.queue)
+            total += connection.pending + len(connection.queue) + connection.has_whole_request()
         return total
 
 
@@ -178,6 +179,10 @@ cdef class AnswerQueue:
     cdef int output_free(self) except -1:
         """Nothing waits for the socket: the receiving half may go on."""
         return 0
+
+    cdef bint has_whole_request(self) noexcept:
+        """Whether the receiving half holds a request that is not handled yet."""
+        return False
 
     cdef int release_input(self) except -1:
         """The connection is closed: the receiving half lets go of what it holds."""
@@ -346,7 +351,7 @@ cdef class AnswerQueue:
                 self.server.loop.add_writer(self.fd, self.on_writable)
                 self.writing = True
             return 0
-        if self.closing and self.pending == 0:
+        if self.closing and self.pending == 0 and not self.has_whole_request():
             return self.close()
         return self.output_free()
 
@@ -363,7 +368,7 @@ cdef class AnswerQueue:
         self.close()
 
     def stop(self):
-        """Read nothing more; close as soon as every answer due is sent."""
+        """Read nothing more; close as soon as every request that was read is answered."""
         cdef Reply reply, following
         if self.closed:
             return
@@ -377,7 +382,7 @@ cdef class AnswerQueue:
             if not reply.ready:
                 reply.hurry()
             reply = following
-        if self.pending == 0 and not self.queue:
+        if self.pending == 0 and not self.queue and not self.has_whole_request():
             self.close()
 
     cpdef int close(self) except -1:

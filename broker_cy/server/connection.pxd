@@ -32,7 +32,6 @@ cdef class Connection(AnswerQueue):
     cdef int process(self, const uint8_t* p, Py_ssize_t n) except -1
     cdef bint must_wait(self) noexcept
     cdef Py_ssize_t make_room(self) except -1
-    cdef bint has_whole_request(self) noexcept
     cdef str api_name(self, int16_t key)
     cdef int answer_unsupported(self, int16_t key, int16_t version, int32_t correlation_id) except -1
     cdef int call_handler(self, int16_t key, int16_t version, int32_t correlation_id, object client_id,

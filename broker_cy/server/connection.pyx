@@ -87,7 +87,8 @@ cdef class Connection(AnswerQueue):
         cdef Py_ssize_t want
         cdef ssize_t n
         if self.must_wait():
-            # Answers are held back by a slow reader: leave the rest in the kernel's buffer, which stops the peer.
+            # A handler is not done, or answers are held back by a slow reader: leave the rest in the kernel's buffer, which
+            # stops the peer.
             self.server.loop.remove_reader(self.fd)
             self.reading = False
             return 0
@@ -168,7 +169,7 @@ cdef class Connection(AnswerQueue):
         return 0
 
     cdef bint must_wait(self) noexcept:
-        return len(self.queue) > 0 or self.pending >= PENDING_MAX or self.closing
+        return self.running or len(self.queue) > 0 or self.pending >= PENDING_MAX
 
     cdef int parse(self) except -1:
         """Handle every whole request in the buffer, as long as this connection may."""
@@ -278,6 +279,7 @@ cdef class Connection(AnswerQueue):
         if entry.is_async:
             task = self.server.loop.create_task(entry.function(context, request))
             reply.task = task
+            self.running = True
             self.server.tasks.add(task)
             task.add_done_callback(_Completion(reply, key, version))
             return 0
@@ -295,7 +297,7 @@ cdef class Connection(AnswerQueue):
     cdef int output_free(self) except -1:
         if self.parsing or self.resume_scheduled or self.must_wait():
             return 0
-        if not self.reading or self.has_whole_request():
+        if self.has_whole_request() or not (self.reading or self.closing):
             self.resume_scheduled = True
             self.server.loop.call_soon(self.resume)
         return 0
@@ -314,7 +316,7 @@ cdef class Connection(AnswerQueue):
         return n >= 4 and n - 4 >= be32(p)
 
     def resume(self):
-        """Go on with requests that were left while answers were held back."""
+        """Go on with requests that were left while a handler ran or answers were held back."""
         self.resume_scheduled = False
         if self.closed or self.must_wait():
             return
@@ -327,6 +329,8 @@ cdef class Connection(AnswerQueue):
                 self.parse()
                 if not self.closed:
                     self.settle()
+            if self.closing:
+                self.after_output()
         except Exception as error:
             self.broken(error)
 
@@ -345,6 +349,7 @@ cdef class _Completion:
     def __call__(self, task):
         cdef AnswerQueue connection = self.reply.connection
         connection.server.tasks.discard(task)
+        connection.running = False
         self.reply.task = None
         if connection.closed or task.cancelled():
             return
@@ -355,5 +360,7 @@ cdef class _Completion:
         try:
             self.reply.payload = response_frame(self.key, self.version, self.reply.correlation_id, task.result())
             connection.mark_ready(self.reply)
+            # Where an answer before it is still due, sending did not get there.
+            connection.output_free()
         except Exception as failure:
             connection.broken(failure)
