@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import socket
 import struct
-import uuid
 from typing import Any
 
 from broker_cy.wire import codec, frame
@@ -30,9 +29,18 @@ class Client:
         self._correlation_id = 0
         self._asked: list[tuple[int, int, int]] = []  # correlation id, api key, version
 
-    def send(self, request: Message, version: int, trailing: bytes = b"", header_tags: bytes = b"\0") -> None:
+    def send(
+        self,
+        request: Message,
+        version: int,
+        trailing: bytes = b"",
+        header_tags: bytes = b"\0",
+        answered: bool = True,
+    ) -> None:
         """Raises WireError, and sends nothing, where `request` cannot be said in `version`."""
         self.send_body(int(type(request).API_KEY), version, codec.encode(request, version) + trailing, header_tags)
+        if not answered:
+            self._asked.pop()
 
     def send_body(self, api_key: int, version: int, body: bytes, header_tags: bytes = b"\0") -> None:
         """A request whose body may be anything; `header_tags` are the tagged fields of a header that has some."""
@@ -86,7 +94,3 @@ class Client:
         if self._sock is not None:
             self._sock.close()
             self._sock = None
-
-
-def zero_uuid() -> uuid.UUID:
-    return uuid.UUID(int=0)

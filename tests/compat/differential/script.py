@@ -25,6 +25,7 @@ STABLE_MAX = {ApiKey.INIT_PRODUCER_ID: 5}
 TIMEOUT_MS = 15_000
 # Longer than anything a script waits for takes, and shorter than a session of a group.
 PATIENCE_S = 10.0
+INIT_PRODUCER_VERSION = 4
 CREATE_VERSION, METADATA_VERSION, DELETE_VERSION, LIST_OFFSETS_VERSION = 7, 12, 6, 7
 
 
@@ -153,6 +154,17 @@ class Run:
     def close(self) -> None:
         for client in self._clients.values():
             client.close()
+
+    def producer_id(self, name: str = "producer") -> int:
+        """A new producer id; Kafka has none to give in the moment after a start."""
+
+        def given() -> Any:
+            answer = self.quietly(messages.InitProducerIdRequest(transactional_id=None), INIT_PRODUCER_VERSION)
+            return answer if answer.error_code == 0 else None
+
+        producer_id: int = until(given, "a producer id", PATIENCE_S).producer_id
+        self.names.give_number("producer_id", name, producer_id)
+        return producer_id
 
     # ---- topics ----
 

@@ -158,6 +158,30 @@ def cluster(run: Run, version: int) -> None:
         run.ask(f"endpoint type {kind}", request(endpoint_type=kind), version)
 
 
+@script(ApiKey.LIST_CONFIG_RESOURCES)
+def config_resources(run: Run, version: int) -> None:
+    name = run.topic()
+    request = messages.ListConfigResourcesRequest
+    own = {name, "__consumer_offsets", "1"}
+
+    def ask(label: str, *types: int) -> None:
+        if not run.offer(label, request(resource_types=list(types)), version):
+            return
+        answer = run.answer(label)
+        assert not isinstance(answer, str)
+        # Other scripts have topics, too.
+        answer.config_resources = [each for each in answer.config_resources if each.resource_name in own]
+        answer.config_resources.sort(key=lambda each: (each.resource_type, each.resource_name))
+        run.record(label, answer)
+
+    ask("all")
+    for kind in (-1, 0, 1, 2, 4, 8, 16, 32, 64):
+        ask(f"type {kind}", kind)
+    ask("two types", 2, 4)
+    ask("a type twice", 4, 4)
+    ask("a good and a bad type", 4, 3)
+
+
 @script(ApiKey.FIND_COORDINATOR)
 def coordinators(run: Run, version: int) -> None:
     request = messages.FindCoordinatorRequest

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from broker_cy.wire import messages
 from broker_cy.wire.frame import ApiKey
 from tests.compat.differential.build import TIME_MS, batch, fetch, list_offsets, part, produce
 from tests.compat.differential.script import Run, script
@@ -71,9 +70,7 @@ def produce_unacknowledged(run: Run, version: int) -> None:
 
     def send(label: str, topics: object) -> None:
         request = produce(run, version, topics, acks=0)  # type: ignore[arg-type]
-        client = run.client(label)
-        client.send(request, version)
-        client._asked.pop()
+        run.client(label).send(request, version, answered=False)
         run.send(list_offsets({name: [(0, LATEST)]}), 7, label)
         run.receive(label, label)
 
@@ -88,9 +85,7 @@ def produce_unacknowledged(run: Run, version: int) -> None:
 @script(ApiKey.PRODUCE)
 def produce_idempotent(run: Run, version: int) -> None:
     name = run.topic(partitions=8)
-    producers = [run.quietly(messages.InitProducerIdRequest(transactional_id=None), 4).producer_id for _ in range(3)]
-    for at, producer_id in enumerate(producers):
-        run.names.give_number("producer_id", f"producer {at}", producer_id)
+    producers = [run.producer_id(f"producer {at}") for at in range(3)]
 
     def send(label: str, partition: int, producer: int, epoch: int, sequence: int, count: int = 1) -> None:
         data = batch(*[b"x"] * count, producer_id=producers[producer], producer_epoch=epoch, base_sequence=sequence)
@@ -151,8 +146,7 @@ def produce_idempotent(run: Run, version: int) -> None:
 def produce_idempotent_stamped(run: Run, version: int) -> None:
     """Duplicates in a topic with LogAppendTime are answered with the time of the first."""
     name = run.topic(message_timestamp_type="LogAppendTime")
-    producer_id = run.quietly(messages.InitProducerIdRequest(transactional_id=None), 4).producer_id
-    run.names.give_number("producer_id", "producer", producer_id)
+    producer_id = run.producer_id()
     data = batch(b"a", producer_id=producer_id, producer_epoch=0, base_sequence=0)
     for label in ("first", "again"):
         run.ask(label, produce(run, version, {name: {0: data}}), version)
@@ -161,8 +155,7 @@ def produce_idempotent_stamped(run: Run, version: int) -> None:
 @script(ApiKey.PRODUCE)
 def produce_transactional(run: Run, version: int) -> None:
     name = run.topic()
-    producer_id = run.quietly(messages.InitProducerIdRequest(transactional_id=None), 4).producer_id
-    run.names.give_number("producer_id", "producer", producer_id)
+    producer_id = run.producer_id()
     data = batch(b"a", producer_id=producer_id, producer_epoch=0, base_sequence=0, attributes=0x10)
     run.ask("transactional batch, no id", produce(run, version, {name: {0: data}}), version)
     run.ask("transactional batch", produce(run, version, {name: {0: data}}, transactional_id="t"), version)
