@@ -58,7 +58,7 @@ def test_every_client_reads_everything_after_kills(make_broker: MakeBroker, topi
     assert not kills, "the broker was not killed in the midst of it"
     assert producer.flush(60) == 0
     assert not failures, failures[:3]
-    # The last of it is acknowledged; now the power goes.
+    # The last of it is acknowledged; now the broker goes without a chance to write anything more.
     broker.kill()
     broker.restart()
     expected = corpus.digest(pairs)
