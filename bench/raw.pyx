@@ -8,6 +8,7 @@ the time the request was DUE, so that a stalled target is charged for the reques
 Bounds: MAX_CONNECTIONS, RING_MAX requests in flight per connection, responses of FRAME_MAX bytes.
 """
 
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cpython.exc cimport PyErr_CheckSignals
 from libc.errno cimport EAGAIN, EINTR, errno
@@ -38,11 +39,14 @@ class LoadError(Exception):
     """A response was wrong, late or missing: the run counts for nothing."""
 
 
-def crc32c(const uint8_t[::1] data):
+def crc32c(data):
     """CRC-32C of a buffer."""
-    if data.shape[0] == 0:
-        return 0
-    return bench_crc32c(&data[0], data.shape[0])
+    cdef Py_buffer view
+    PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
+    try:
+        return bench_crc32c(<const uint8_t*>view.buf, view.len)
+    finally:
+        PyBuffer_Release(&view)
 
 
 cdef class Driver:

@@ -1,5 +1,6 @@
 """CRC-32C (Castagnoli), the checksum of record batches (RFC 3720, appendix B.4), in hardware where the processor has it."""
 
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from libc.stdint cimport uint32_t
 
 
@@ -16,11 +17,18 @@ cdef uint32_t crc32c(uint32_t crc, const void* p, size_t n) noexcept nogil:
     return bcy_crc32c(crc, p, n)
 
 
-def value(const unsigned char[::1] data not None, uint32_t crc=0):
+cdef uint32_t over_buffer(bcy_crc32c_fn run, uint32_t crc, data) except? 0:
+    cdef Py_buffer view
+    PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
+    try:
+        return run(crc, view.buf, <size_t>view.len)
+    finally:
+        PyBuffer_Release(&view)
+
+
+def value(data not None, uint32_t crc=0):
     """CRC-32C of `data`, continuing from `crc`: value(b, value(a)) == value(a + b)."""
-    if data.shape[0] == 0:
-        return crc
-    return bcy_crc32c(crc, &data[0], <size_t>data.shape[0])
+    return over_buffer(bcy_crc32c, crc, data)
 
 
 def implementations():
@@ -33,14 +41,14 @@ def implementations():
     return tuple(names)
 
 
-def value_with(str implementation not None, const unsigned char[::1] data not None, uint32_t crc=0):
+def value_with(str implementation not None, data not None, uint32_t crc=0):
     """`value` by a named implementation, so that tests reach each one. Raises ValueError for a name not in
     `implementations()`."""
     cdef size_t index = 0
     cdef const bcy_crc32c_implementation* each = bcy_crc32c_usable(0)
     while each != NULL:
         if each.name.decode("ascii") == implementation:
-            return each.run(crc, &data[0] if data.shape[0] else NULL, <size_t>data.shape[0])
+            return over_buffer(each.run, crc, data)
         index += 1
         each = bcy_crc32c_usable(index)
     raise ValueError(f"CRC-32C implementation {implementation!r} is not one of {', '.join(implementations())}")

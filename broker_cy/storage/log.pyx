@@ -6,6 +6,7 @@ import os
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stdlib cimport free, realloc
 
+from broker_cy.core.cursor cimport Cursor
 from broker_cy.storage.disk cimport iovec, pwritev_all, truncate_fd
 from broker_cy.storage.index cimport PENDING_ENTRIES_MAX
 from broker_cy.storage.log_config cimport LogConfig
@@ -293,14 +294,12 @@ cdef class Log:
     def append(self, data, int64_t now_ms):
         """Stage and write batches that are valid and stamped (bytes of one or more); returns the new log end offset. Raises
         StorageError where they cannot be written. For recovery tools, followers and tests; the data path calls stage."""
-        cdef const uint8_t[::1] view = data
+        cdef Cursor cursor = Cursor(data)
         cdef BatchHeader header
-        cdef Py_ssize_t at = 0
-        while at < view.shape[0]:
-            if parse_header(&view[at], view.shape[0] - at, &header) != 0:
-                raise ValueError(f"no whole batch at byte {at} of {view.shape[0]}")
-            self.stage(&header, <uint8_t*>&view[at], batch_bytes(&header), data, now_ms)
-            at += batch_bytes(&header)
+        while cursor.remaining():
+            if parse_header(cursor.ptr, cursor.remaining(), &header) != 0:
+                raise ValueError(f"no whole batch at byte {cursor.position()} of {len(data)}")
+            self.stage(&header, <uint8_t*>cursor.take(batch_bytes(&header)), batch_bytes(&header), data, now_ms)
         self.flush()
         return self.log_end_offset
 

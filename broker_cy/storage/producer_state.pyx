@@ -429,10 +429,10 @@ cdef class ProducerState:
 
     def check_batch(self, data):
         """check, for Python: (ProducerCheck, base offset, timestamp); the last two are those of the first of a duplicate."""
-        cdef const uint8_t[::1] view = data
+        cdef Cursor cursor = Cursor(data)
         cdef BatchHeader header
         cdef int64_t base_offset = -1, timestamp = -1
-        if parse_header(&view[0], view.shape[0], &header) != 0:
+        if parse_header(cursor.ptr, cursor.remaining(), &header) != 0:
             raise ValueError("not a record batch")
         return self.check(&header, &base_offset, &timestamp), base_offset, timestamp
 

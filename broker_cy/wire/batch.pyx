@@ -334,7 +334,11 @@ def validate(
 
 def stamp(data not None, int64_t base_offset, int32_t leader_epoch):
     """Set base offset and leader epoch of the batch in the writable buffer `data`. Raises ValueError where there is no header."""
-    cdef uint8_t[::1] view = data
-    if view.shape[0] < BATCH_HEADER_BYTES:
-        raise ValueError(f"a record batch header takes {BATCH_HEADER_BYTES} bytes, there are {view.shape[0]}")
-    stamp_offset_epoch(&view[0], base_offset, leader_epoch)
+    cdef Py_buffer view
+    PyObject_GetBuffer(data, &view, PyBUF_SIMPLE | 1)    # 1: PyBUF_WRITABLE
+    try:
+        if view.len < BATCH_HEADER_BYTES:
+            raise ValueError(f"a record batch header takes {BATCH_HEADER_BYTES} bytes, there are {view.len}")
+        stamp_offset_epoch(<uint8_t*>view.buf, base_offset, leader_epoch)
+    finally:
+        PyBuffer_Release(&view)
