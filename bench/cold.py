@@ -14,7 +14,8 @@ from bench import proc, protocol
 from bench.histogram import Histogram
 from bench.raw import Driver, LoadError
 from bench.targets import Target, TargetError
-from bench.workloads import GB, MIB, NO_TIME_LIMIT_S, PARTITIONS, Latency, Metrics, Scale, Workload, produce_plan
+from bench.window import GB, Metrics
+from bench.workloads import MIB, NO_TIME_LIMIT_S, PARTITIONS, Latency, Scale, Workload, produce_plan
 
 BACKLOG_BATCH_BYTES = 64 << 10
 PIECE_S = 0.5  # the open load runs in pieces, so that only what lies within the consumer's time is counted

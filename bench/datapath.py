@@ -18,7 +18,8 @@ from bench.figures import FLOOR, OURS, PEER
 from bench.protocol import ProtocolError
 from bench.raw import LoadError
 from bench.targets import Attached, BrokerCy, Floor, Target, TargetError, raise_file_limit
-from bench.workloads import QUICK, Metrics, Scale, steady
+from bench.window import Metrics
+from bench.workloads import QUICK, Scale, steady
 
 COLD_GB_MIN = 0.1
 Results = dict[str, dict[str, list[Metrics]]]

@@ -79,6 +79,7 @@ FIGURES = [
     Figure("latency", "p50_ms", "latency at 5,000 requests/s of 1 KB, open loop: p50", "ms", digits=3),
     Figure("latency", "p99_ms", "  p99", "ms", 0.4, digits=3),
     Figure("latency", "p999_ms", "  p99.9", "ms", 1.0, digits=3),
+    Figure("latency", "p99_typical_ms", "  p99 of the median second", "ms", digits=3),
     Figure("latency", "late_p99_ms", "  the generator itself was late: p99", "ms", digits=3),
     Figure("cold", "p50_alone_ms", "5,000 requests/s, {cold} of cold log that nobody reads: p50", "ms", digits=3),
     Figure("cold", "p99_alone_ms", "  p99", "ms", digits=3),

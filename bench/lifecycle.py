@@ -10,7 +10,8 @@ from collections.abc import Callable
 from bench import proc, protocol
 from bench.raw import Driver, LoadError
 from bench.targets import Target, TargetError
-from bench.workloads import MIB, NO_TIME_LIMIT_S, PARTITIONS, Metrics, Scale, produce_plan, read_back
+from bench.window import Metrics
+from bench.workloads import MIB, NO_TIME_LIMIT_S, PARTITIONS, Scale, produce_plan, read_back
 
 SETTLE_S = 2.0  # after a start, until its own work is over; resident memory is a state, not a race
 MB = 1e6

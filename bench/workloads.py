@@ -6,19 +6,20 @@ memory.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from functools import partial
 
 from bench import proc, protocol
 from bench.protocol import Template
 from bench.raw import Driver, LoadError
 from bench.targets import Target
+from bench.window import Metrics, Window
 
 PARTITIONS = 4
-GB = 1e9
 KIB16 = 16 << 10
 MIB = 1 << 20
 NO_TIME_LIMIT_S = 600.0
-Metrics = dict[str, float]
+PIECE_BYTES = 256 << 20  # warmed and written well within the two seconds after which a host takes free pages back
+PIECE_S = 1.0  # of an open loop
 
 
 @dataclass(frozen=True)
@@ -39,34 +40,6 @@ class Scale:
 
 
 QUICK = Scale(20_000, 60_000, 500_000_000, 500_000_000, 1_500_000_000, 4.0, 2_000_000_000, 0.5, 1_000_000_000, 1_000, 3)
-
-
-class Window(NamedTuple):
-    """One measured window: what the driver counted and what the process used."""
-
-    driver: Driver
-    used: proc.Usage
-
-    def metrics(self) -> Metrics:
-        """The metrics every workload has; `generator_share` near 1 says that the load was the limit."""
-        driver, used = self.driver, self.used
-        return {
-            "per_second": driver.responses / driver.seconds,
-            "cpu_us": used.cpu_s / driver.responses * 1e6,
-            "cpu_s_per_gb": used.cpu_s / (driver.bytes / GB),
-            "mb_per_s": driver.bytes / driver.seconds / 1e6,
-            "cores": used.cpu_s / driver.seconds,
-            "system_share": used.system_s / max(used.system_s + used.user_s, 1e-9),
-            "generator_share": driver.cpu_seconds / driver.seconds,
-            "faults": used.minor_faults / driver.responses,
-            "switches": (used.voluntary_switches + used.involuntary_switches) / driver.responses,
-            "disk_read_share": used.read_bytes / driver.bytes,
-            "p50_ms": driver.latency.percentile(50) / 1e6,
-            "p99_ms": driver.latency.percentile(99) / 1e6,
-            "p999_ms": driver.latency.percentile(99.9) / 1e6,
-            "max_ms": driver.latency.highest / 1e6,
-            "negative_samples": driver.latency.negative,
-        }
 
 
 def produce_plan(topic: str, value_bytes: int, batch_bytes: int, connections: int) -> list[Sequence[Template]]:
@@ -120,13 +93,17 @@ class Produce(Workload):
         driver = Driver(target.address, plan)
         try:
             driver.run_closed(depth=self.depth, requests=warm, seconds=NO_TIME_LIMIT_S)
-            proc.warm_memory(target.directory, self.requests * plan[0][0].batch_bytes, plan[0][0].batch_bytes)
-            before = proc.usage(target.pid)
-            driver.run_closed(depth=self.depth, requests=self.requests, seconds=NO_TIME_LIMIT_S)
-            metrics = Window(driver, proc.usage(target.pid) - before).metrics()
+            window = Window(driver, target.pid)
+            batch_bytes = plan[0][0].batch_bytes
+            left = self.requests
+            while left > 0:
+                requests = min(left, max(1, PIECE_BYTES // batch_bytes))
+                proc.warm_memory(target.directory, requests * batch_bytes, batch_bytes)
+                window.run(partial(driver.run_closed, depth=self.depth, requests=requests, seconds=NO_TIME_LIMIT_S))
+                left -= requests
             if first:
                 read_back(target, topic, driver.next_offsets(PARTITIONS), plan[0][0])
-            return metrics
+            return window.metrics()
         finally:
             driver.close()
             target.delete_topic(topic)
@@ -178,9 +155,10 @@ class Consume(Workload):
                 target.warmed.add(self.name)
                 driver.run_closed(depth=1, requests=once, seconds=NO_TIME_LIMIT_S, check_crc=True)
             driver.run_closed(depth=1, requests=once, seconds=NO_TIME_LIMIT_S)
-            before = proc.usage(target.pid)
-            driver.run_closed(depth=1, requests=self.scale.consume_bytes // MIB, seconds=NO_TIME_LIMIT_S)
-            return Window(driver, proc.usage(target.pid) - before).metrics()
+            window = Window(driver, target.pid)
+            requests = self.scale.consume_bytes // MIB
+            window.run(partial(driver.run_closed, depth=1, requests=requests, seconds=NO_TIME_LIMIT_S))
+            return window.metrics()
         finally:
             driver.close()
 
@@ -204,13 +182,10 @@ class Latency(Workload):
             target.warmed.add(self.name)
             driver.run_open(rate=self.rate, seconds=self.scale.latency_s * (1 if first else 0.1))
             proc.warm_memory(target.directory, int(self.rate * self.scale.latency_s * 1200), 1200)
-            before = proc.usage(target.pid)
-            driver.run_open(rate=self.rate, seconds=self.scale.latency_s)
-            metrics = Window(driver, proc.usage(target.pid) - before).metrics()
-            metrics["late_p50_ms"] = driver.lateness.percentile(50) / 1e6
-            metrics["late_p99_ms"] = driver.lateness.percentile(99) / 1e6
-            metrics["late_p999_ms"] = driver.lateness.percentile(99.9) / 1e6
-            return metrics
+            window = Window(driver, target.pid)
+            for _ in range(int(self.scale.latency_s / PIECE_S)):
+                window.run(partial(driver.run_open, rate=self.rate, seconds=PIECE_S))
+            return window.metrics() | window.lateness_metrics()
         finally:
             driver.close()
             target.delete_topic(topic)

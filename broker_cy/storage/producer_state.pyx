@@ -368,7 +368,8 @@ cdef class ProducerState:
         cdef Writer out = Writer()
         cdef Producer* producer
         cdef int32_t written = 0
-        cdef ProducedBatch none, *last
+        cdef ProducedBatch none
+        cdef ProducedBatch* last
         cdef Py_ssize_t i
         none.last_offset = -1
         none.last_sequence = NO_SEQUENCE
