@@ -1,0 +1,99 @@
+"""The layers hold for Cython files too: import-linter reads .py files only, so its contracts are held here."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+CONTRACTS = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+(LAYERS,) = (contract["layers"] for contract in CONTRACTS if contract["type"] == "layers")
+FORBIDDEN = [
+    (contract["source_modules"], contract["forbidden_modules"])
+    for contract in CONTRACTS
+    if contract["type"] == "forbidden"
+]
+SOURCES = sorted(path for kind in ("*.pyx", "*.pxd", "*.pxi") for path in (ROOT / "broker_cy").rglob(kind))
+# One name, or names in parentheses over any number of lines.
+_FROM = re.compile(r"^[ \t]*from[ \t]+([\w.]+)[ \t]+c?import[ \t]+(\([^)]*\)|[^\n]*)", re.MULTILINE)
+_IMPORT = re.compile(r"^[ \t]*c?import[ \t]+([\w., \t]+)", re.MULTILINE)
+
+
+def imports(text: str, package: str) -> Iterator[str]:
+    """Full names of what a Cython source of `package` imports and cimports; `from a import b` gives a.b."""
+    for match in _FROM.finditer(text):
+        base = match[1]
+        if base.startswith("."):
+            up = len(base) - len(base.lstrip("."))
+            parents = package.split(".")[: len(package.split(".")) - (up - 1)]
+            base = ".".join([*parents, *filter(None, [base.lstrip(".")])])
+        for name in match[2].partition("#")[0].strip("()").split(","):
+            if name.strip():
+                yield f"{base}.{name.split()[0]}"
+    for match in _IMPORT.finditer(text):
+        yield from (name.split()[0] for name in match[1].split(",") if name.strip())
+
+
+def within(name: str, modules: list[str]) -> str | None:
+    return next((module for module in modules if name == module or name.startswith(module + ".")), None)
+
+
+def violation(source: str, imported: str) -> str | None:
+    """Why the module `source` may not import `imported`; None where it may."""
+    low, high = within(source, LAYERS), within(imported, LAYERS)
+    if low is not None and high is not None and LAYERS.index(high) < LAYERS.index(low):
+        return f"{source} imports {imported}: {high} is a layer above {low}"
+    for sources, modules in FORBIDDEN:
+        if within(source, sources) and within(imported, modules):
+            return f"{source} imports {imported}: forbidden for {within(source, sources)}"
+    return None
+
+
+def test_cython_files_keep_the_layers() -> None:
+    """The data path grows a dependency upwards that no other check sees."""
+    assert len(SOURCES) > 20
+    found, ours = [], 0
+    for path in SOURCES:
+        module = ".".join(path.relative_to(ROOT).with_suffix("").parts)
+        for imported in imports(path.read_text(), module.rpartition(".")[0]):
+            ours += imported.startswith("broker_cy.")
+            if reason := violation(module, imported):
+                found.append(reason)
+    assert found == []
+    # Else the expressions above no longer find what there is.
+    assert ours > 100
+
+
+@pytest.mark.parametrize(
+    ("line", "allowed"),
+    [
+        ("from broker_cy.core.cursor cimport Cursor", True),
+        ("from libc.stdint cimport int64_t", True),
+        ("from broker_cy.server.registry cimport Registry", False),
+        ("    from broker_cy.server import registry", False),
+        ("from broker_cy cimport server", False),
+        ("cimport broker_cy.replica.partition", False),
+        ("import os, broker_cy.server.registry as registry", False),
+        (
+            "from broker_cy.core.cursor import (\n    Cursor,\n)\nfrom broker_cy.replica import (\n    partition,\n)",
+            False,
+        ),
+        ("from ..replica.partition cimport Partition", False),
+        ("from .segment cimport Segment", True),
+    ],
+)
+def test_a_wrong_import_is_found(line: str, allowed: bool) -> None:
+    """The check passes because it sees nothing."""
+    reasons = [violation("broker_cy.storage.log", name) for name in imports(line + "\n", "broker_cy.storage")]
+    assert reasons
+    assert all(reason is None for reason in reasons) == allowed
+
+
+def test_the_control_plane_does_not_reach_the_data_path() -> None:
+    """The second contract is not held."""
+    assert violation("broker_cy.coordinator.group", "broker_cy.storage.log.Log")
+    assert violation("broker_cy.coordinator.group", "broker_cy.wire.messages") is None
