@@ -96,10 +96,6 @@ class BrokerConfig(Mapping[str, Any]):
         return self.network.advertised
 
     @property
-    def inter_broker_listener_name(self) -> str:
-        return self.network.inter_broker
-
-    @property
     def max_connections_per_ip_overrides(self) -> dict[str, int]:
         """Most connections by address or host name."""
         return connections_per_ip_overrides(self._values["max.connections.per.ip.overrides"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from broker_cy.config.types import ConfigError
 
@@ -29,9 +29,6 @@ class Listener:
     @property
     def protocol_id(self) -> int:
         return SECURITY_PROTOCOL_IDS[self.protocol]
-
-    def with_port(self, port: int) -> Listener:
-        return replace(self, port=port)
 
     def __str__(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host

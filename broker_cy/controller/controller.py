@@ -36,11 +36,6 @@ class Controller:
         """Everything that was accepted, committed or not."""
         return self._top
 
-    @property
-    def is_idle(self) -> bool:
-        """True if everything that was accepted is committed."""
-        return self._sealed is None and self._top.offset == self.image.offset
-
     def run(self, operation: Operation[R], context: OperationContext) -> Step[R]:
         """Validate the operation and apply its records. Raises KafkaError, and then nothing has changed.
 

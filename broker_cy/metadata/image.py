@@ -361,18 +361,6 @@ class TopicDelta(NamedTuple):
     before: TopicImage | None
     after: TopicImage | None
 
-    def changed_partitions(self) -> Iterator[tuple[int, PartitionImage | None, PartitionImage | None]]:
-        """(index, before, after) of each partition that is new, gone or different."""
-        before = self.before.partitions if self.before else {}
-        after = self.after.partitions if self.after else {}
-        for index, new in after.items():
-            old = before.get(index)
-            if old is not new and old != new:
-                yield index, old, new
-        for index, old in before.items():
-            if index not in after:
-                yield index, old, None
-
 
 class ImageDelta(NamedTuple):
     """What one commit changed. `configs` names resources as (type, name)."""

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from uuid import UUID, uuid5
 
-from broker_cy.storage import checkpoints, maintenance, recovery
+from broker_cy.storage import checkpoints, maintenance
 from broker_cy.storage.atomic import sync_directory
 from broker_cy.storage.checkpoints import TopicPartition
 from broker_cy.storage.data_directory import (
@@ -379,26 +379,3 @@ class LogManager:
         self.flusher.stop(self.data_directories, broker_epoch)
         for directory in self.data_directories:
             directory.close()
-
-    # --- verification
-
-    def verify_later(self, log: Log) -> None:
-        """Check every batch of a log's completed segments in a worker; the log goes offline where one is damaged. For
-        logs of an unclean stop, whose recovery does not read what lies below the recovery point.
-        """
-        parts = [(segment.path, segment.base_offset, segment.size) for segment in log.segments[:-1]]
-
-        def work() -> BaseException | None:
-            for path, base_offset, size in parts:
-                damage = recovery.verify_file(path, base_offset, size)
-                if damage is not None:
-                    return damage
-            return None
-
-        def done(damage: BaseException | None, error: BaseException | None) -> None:
-            if damage is not None:
-                log.mark_offline(str(damage))
-            elif error is not None and not isinstance(error, FileNotFoundError):
-                logger.warning("cannot verify %s: %s", log.directory, error)
-
-        self.jobs.run(work, done)

@@ -100,27 +100,6 @@ def truncate_to(Log log not None, int64_t offset, int64_t now_ms):
     return True
 
 
-def truncate_fully_and_start_at(Log log not None, int64_t offset, int64_t now_ms):
-    """Drop everything and let the log begin at `offset`; raises OSError. For a follower that lies behind its leader's start."""
-    cdef Segment segment
-    refuse_staged(log)
-    log.generation += 1
-    for segment in log.segments:
-        drop_unflushed(log, segment.size)
-        segment.close()
-        remove_segment(log.directory, segment.base_offset)
-    for old in snapshots.offsets(log.directory):
-        snapshots.remove(log.directory, old)
-    segment = Segment(log.directory, offset, log.open_files, 0, False,
-                      index_interval_bytes=log.config.index_interval_bytes)
-    segment.create(now_ms)
-    log.segments = [segment]
-    log.active = segment
-    log.log_start_offset = offset
-    end_at(log, offset)
-    log.producers.clear(offset)
-
-
 cdef int drop_unflushed(Log log, int64_t size) except -1:
     """`size` bytes will never need flushing: they are gone. What is counted never falls below zero, since part of them may have
     been flushed before."""

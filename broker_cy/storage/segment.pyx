@@ -301,9 +301,3 @@ cdef class Segment:
         self.times.write()
         self.offsets.release()
         self.times.release()
-
-    @property
-    def largest_timestamp(self):
-        """(timestamp, offset of the batch that has it) over the segment; (-1, base offset) where no batch has one."""
-        self.ensure_timestamps()
-        return self.max_timestamp, self.max_timestamp_offset

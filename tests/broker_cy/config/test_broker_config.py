@@ -146,8 +146,8 @@ def test_several_listeners() -> None:
     )
     assert [listener.name for listener in found.listeners] == ["INNER", "OUTER"]
     assert found.advertised_listeners[1].host == "example.org"
-    assert found.inter_broker_listener_name == "INNER"
-    assert str(found.listeners[0].with_port(5)) == "INNER://127.0.0.1:5"
+    assert found.network.inter_broker == "INNER"
+    assert str(found.listeners[0]) == "INNER://127.0.0.1:0"
 
 
 def test_dynamic_levels() -> None:

@@ -47,10 +47,10 @@ def test_branch_is_not_seen_below_until_absorbed() -> None:
     delta = image.absorb(branch)
     assert image.topics.by_name("b").topic_id == uid(2)
     assert image.configs.topic("a") == {"retention.ms": "1"}
-    changed = {t.after.name: list(t.changed_partitions()) for t in delta.topics}
+    changed = {t.after.name: (t.before and t.before.partitions, t.after.partitions) for t in delta.topics}
     assert changed == {
-        "a": [(0, partition(), partition(5)), (1, None, partition(0))],
-        "b": [(0, None, partition())],
+        "a": ({0: partition()}, {0: partition(5), 1: partition(0)}),
+        "b": (None, {0: partition()}),
     }
     assert delta.configs == [(RESOURCE_TOPIC, "a")]
 
