@@ -144,6 +144,7 @@ def main(argv: list[str] | None = None) -> int:
         "cold": f"{scale.cold_bytes / 1e9:g} GB",
         "through": f"{scale.through_bytes / 1e9:g} GB",
         "connections": f"{scale.idle_connections:,}",
+        "offsets": f"{scale.committed_offsets:,}",
     }
     lines = report.rows(results, words)
     origin = report.provenance(versions)

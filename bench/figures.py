@@ -98,4 +98,5 @@ FIGURES = [
     Figure("idle", "kb_each", "{connections} idle connections", "KB each", 6),
     Figure("through", "first_answer_s", "kill -9 with {through} of logs, to first answer", "s", 1.0),
     Figure("through", "first_write_s", "  to first acknowledged write", "s"),
+    Figure("offsets", "load_s", "kill -9 with {offsets} committed offsets, all known again", "s", 1.0),
 ]  # fmt: skip

@@ -7,7 +7,7 @@ import shutil
 import time
 from collections.abc import Callable
 
-from bench import proc, protocol
+from bench import offsets, proc, protocol
 from bench.raw import Driver, LoadError
 from bench.targets import Target, TargetError
 from bench.window import Metrics
@@ -87,7 +87,17 @@ def _next_base_offsets(target: Target, topic: str) -> dict[int, int]:
         return {p: client.produce_when_ready(protocol.produce_request(topic, p, probe, 1)) for p in range(PARTITIONS)}
 
 
-RUNS: dict[str, Callable[[Target, Scale], Metrics]] = {"start": start, "idle": idle, "through": through}
+def load_offsets(target: Target, scale: Scale) -> Metrics:
+    """Kill -9 with many committed offsets, until the coordinator knows them all."""
+    return offsets.measure(target, scale.committed_offsets)
+
+
+RUNS: dict[str, Callable[[Target, Scale], Metrics]] = {
+    "start": start,
+    "idle": idle,
+    "through": through,
+    "offsets": load_offsets,
+}
 
 
 def repeats(name: str, scale: Scale, asked: int) -> int:

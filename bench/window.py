@@ -1,8 +1,8 @@
 """A measured window: what the driver counted and what the target's process used meanwhile, in one piece or in many.
 
-Many short pieces keep two things out of a figure. A host takes back pages that are free for two seconds, so that memory
-is warm only for a window that follows its warming at once; and a host that stops the whole machine for 20 ms decides the
-p99 of a minute, but only of some of its seconds.
+Many short pieces keep two things out of a figure. A host takes back pages that are free for two seconds, so that
+memory is warm only for a window that follows its warming at once. And a host that stops the machine for 20 ms decides
+the p99 of a minute, but only of some of its seconds.
 """
 
 import statistics

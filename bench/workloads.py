@@ -37,6 +37,7 @@ class Scale:
     through_bytes: int = 10_000_000_000
     idle_connections: int = 10_000
     starts: int = 5
+    committed_offsets: int = 100_000
 
 
 QUICK = Scale(20_000, 60_000, 500_000_000, 500_000_000, 1_500_000_000, 4.0, 2_000_000_000, 0.5, 1_000_000_000, 1_000, 3)

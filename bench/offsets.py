@@ -1,0 +1,102 @@
+"""How long a group coordinator takes to know its committed offsets again after kill -9.
+
+OffsetCommit 2, OffsetFetch 2 and FindCoordinator 1, by hand as in bench.protocol; groups that commit without members.
+"""
+
+import struct
+import time
+from collections.abc import Callable
+from functools import partial
+
+from bench.protocol import Client, ProtocolError, Reader, check
+from bench.targets import Target
+from bench.window import Metrics
+
+OFFSET_COMMIT, OFFSET_FETCH, FIND_COORDINATOR = 8, 9, 10
+TOPIC = "bench-offsets"
+PARTITIONS = 100
+# What a coordinator answers that is on its way: COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR.
+NOT_YET = {14, 15, 16}
+PATIENCE_S = 60.0
+
+
+def measure(target: Target, offsets: int) -> Metrics:
+    """Commit `offsets` offsets, kill the target, start it: seconds from its first answer until each group is answered,
+    less what the asking takes."""
+    groups = [f"bench-group-{number}" for number in range(offsets // PARTITIONS)]
+    with target.running():
+        target.create_topic(TOPIC, PARTITIONS)
+        with Client(target.address) as client:
+            until_ready(partial(find, client, groups[0]))
+            for group in groups:
+                until_ready(partial(commit, client, group))
+        target.kill()
+        target.start()
+        with Client(target.address) as client:
+            begun = time.monotonic()
+            for group in groups:
+                until_ready(partial(fetch, client, group))
+            took = time.monotonic() - begun
+            begun = time.monotonic()
+            for group in groups:
+                fetch(client, group)
+            asking = time.monotonic() - begun
+    return {"offsets": len(groups) * PARTITIONS, "load_s": took - asking, "first_answer_s": target.first_answer_s}
+
+
+def until_ready(ask: Callable[[], int]) -> None:
+    """Ask until the coordinator is there; raises ProtocolError with any other error, or after PATIENCE_S."""
+    deadline = time.monotonic() + PATIENCE_S
+    while (code := ask()) in NOT_YET and time.monotonic() < deadline:
+        time.sleep(0.002)
+    check(code, "group coordinator")
+
+
+def text(value: str) -> bytes:
+    """A string with a length of two bytes."""
+    return struct.pack(">h", len(value)) + value.encode()
+
+
+def find(client: Client, group: str) -> int:
+    reader = client.call(FIND_COORDINATOR, 1, text(group) + b"\0", flexible=False)
+    reader.take(4)
+    return reader.number(2)
+
+
+def commit(client: Client, group: str) -> int:
+    """Commit an offset for each partition; the first error there is."""
+    body = text(group) + struct.pack(">i", -1) + text("") + struct.pack(">qi", -1, 1) + text(TOPIC)
+    body += struct.pack(">i", PARTITIONS)
+    for partition in range(PARTITIONS):
+        body += struct.pack(">iq", partition, partition + 1) + text("bench")
+    reader = client.call(OFFSET_COMMIT, 2, body, flexible=False)
+    codes = [code for _, code in topic(reader, lambda: (reader.number(4), reader.number(2)))]
+    return next((code for code in codes if code), 0)
+
+
+def fetch(client: Client, group: str) -> int:
+    """Fetch the offsets of all partitions; raises ProtocolError where one is not what was committed."""
+    body = text(group) + struct.pack(">i", 1) + text(TOPIC)
+    body += struct.pack(">i", PARTITIONS) + b"".join(struct.pack(">i", partition) for partition in range(PARTITIONS))
+    reader = client.call(OFFSET_FETCH, 2, body, flexible=False)
+
+    def one() -> tuple[int, int]:
+        partition, offset = reader.number(4), reader.number(8)
+        reader.take(reader.number(2))
+        reader.number(2)
+        return partition, offset
+
+    found = topic(reader, one)
+    code = reader.number(2)
+    if not code and sorted(found) != [(partition, partition + 1) for partition in range(PARTITIONS)]:
+        raise ProtocolError(f"the offsets of {group} are not those that were committed: {sorted(found)[:5]}")
+    return code
+
+
+def topic(reader: Reader, element: Callable[[], tuple[int, int]]) -> list[tuple[int, int]]:
+    """What `element` reads for each partition of the one topic there is; empty where there is none."""
+    found = []
+    for _ in range(reader.number(4)):
+        reader.take(reader.number(2))
+        found += [element() for _ in range(reader.number(4))]
+    return found
