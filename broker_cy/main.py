@@ -48,8 +48,8 @@ def run(config_file: str | None, data_dir: str | None, listener: str | None, set
         )
     except ConfigError as error:
         raise StartError(str(error)) from None
-    for line in config.warnings:
-        LOGGER.warning(line)
+    for event in config.warnings:
+        event.log(LOGGER, logging.WARNING)
     raise_descriptor_limit()
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     loop = uvloop.new_event_loop()

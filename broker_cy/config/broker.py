@@ -12,6 +12,7 @@ from broker_cy.config.checks import check_values, connections_per_ip_overrides
 from broker_cy.config.definitions import BROKER, Support
 from broker_cy.config.listeners import Listener
 from broker_cy.config.types import ConfigError
+from broker_cy.core.logs import Event, facts
 
 log = logging.getLogger(__name__)
 
@@ -36,8 +37,8 @@ class BrokerConfig(Mapping[str, Any]):
         self.dynamic_broker: Mapping[str, str] = _NONE
         self.dynamic_default: Mapping[str, str] = _NONE
         self._values = _typed(static)
-        # Lines to log once at the start; each says that a setting has no effect yet.
-        self.warnings: list[str] = []
+        # To be logged once at the start; each says that a setting has no effect yet.
+        self.warnings: list[Event] = []
         self._change_listeners: list[tuple[ChangeListener, frozenset[str]]] = []
         # Derived values that hold until the next change, by a key of their user's (see `topic`).
         self.derived: dict[Any, Any] = {}
@@ -46,14 +47,14 @@ class BrokerConfig(Mapping[str, Any]):
     @classmethod
     def from_properties(cls, properties: Mapping[str, str]) -> BrokerConfig:
         """Settings by Kafka's names, as in server.properties. Raises ConfigError, one line, for what is unknown,
-        invalid or not served; `warnings` has a line for each that has no effect yet.
+        invalid or not served; `warnings` has an event for each that has no effect yet.
         """
         static = startup.complete(properties)
         warnings = startup.report(static)
         config = cls(static)
         check_values(config)
         startup.check_served(config)
-        config.warnings = warnings + startup.network_lines(config.network)
+        config.warnings = warnings + startup.network_events(config.network)
         return config
 
     # Mapping
@@ -120,23 +121,23 @@ class BrokerConfig(Mapping[str, Any]):
 
         What was stored and cannot be used is logged and left out. Where the rest contradicts itself nothing changes.
         """
-        broker, lines = dynamic.usable(dynamic_broker, per_broker=True)
+        broker, events = dynamic.usable(dynamic_broker, per_broker=True)
         default, more = dynamic.usable(dynamic_default, per_broker=False)
-        for line in lines + more:
-            log.error(line)
+        for event in events + more:
+            event.log(log, logging.ERROR)
         if broker == self.dynamic_broker and default == self.dynamic_default:
             return frozenset()
         try:
             self.effective(broker, default)
         except ConfigError as error:
-            log.error("dynamic settings are not applied: %s", error)
+            log.error("dynamic settings not applied", extra=facts(reason=error))
             return frozenset()
         self._report_inert({**self.dynamic_default, **self.dynamic_broker}, {**default, **broker})
         before = self._values
         self._set(broker, default)
         changed = frozenset(name for name, value in self._values.items() if before[name] != value)
         if changed:
-            log.info("dynamic settings changed: %s", ", ".join(sorted(changed)))
+            log.info("dynamic settings changed", extra=facts(settings=",".join(sorted(changed))))
             for listener, names in self._change_listeners:
                 if not names or names & changed:
                     listener(changed)
@@ -174,7 +175,7 @@ class BrokerConfig(Mapping[str, Any]):
             setting = startup.setting_of(name)
             served = setting is not None and setting.support is Support.EFFECTIVE and name in BROKER
             if not served and before.get(name) != text:
-                log.warning("dynamic %s", startup.no_effect(name, text))
+                startup.no_effect(name, text).log(log, logging.WARNING)
 
 
 def _typed(texts: Mapping[str, str]) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from typing import Any
 from broker_cy.config.definitions import BROKER, BROKER_QUOTAS, UpdateMode
 from broker_cy.config.startup import LISTENER_PREFIX, setting_of
 from broker_cy.config.types import ConfigError, invalid
+from broker_cy.core.logs import Event
 
 _FAMILIES = (
     ("log.roll.ms", "log.roll.hours"),
@@ -87,17 +88,19 @@ def check_type(name: str, text: str) -> None:
         setting.parse(text)
 
 
-def usable(properties: Mapping[str, str], *, per_broker: bool) -> tuple[dict[str, str], list[str]]:
-    """What of stored settings can be applied, and a line for each that cannot: a broker starts whatever the log has."""
-    kept, lines = {}, []
+def usable(properties: Mapping[str, str], *, per_broker: bool) -> tuple[dict[str, str], list[Event]]:
+    """What of stored settings can be applied, and an event for each that cannot: a broker starts whatever the log
+    has.
+    """
+    kept, events = {}, []
     for name, text in properties.items():
         try:
             check_names({name: text}, per_broker=per_broker)
         except ConfigError as error:
-            lines.append(f"dynamic setting {name} is ignored: {error}")
+            events.append(Event("dynamic setting ignored", {"setting": name, "reason": error}))
         else:
             kept[name] = text
-    return kept, lines
+    return kept, events
 
 
 def check_change(old: Mapping[str, Any], new: Mapping[str, Any]) -> None:

@@ -13,6 +13,7 @@ from broker_cy.config.definitions import BROKER, BROKER_QUOTAS, INTERNAL, Settin
 from broker_cy.config.listeners import Listener, parse_listeners, parse_protocol_map, with_controller_defaults
 from broker_cy.config.properties import parse_override, read_properties_file
 from broker_cy.config.types import ConfigError, parse
+from broker_cy.core.logs import Event
 
 # Where our default is not Kafka's. Kafka has none for the first three and its data directory is emptied by a reboot;
 # the rest asks for three brokers, and one broker with Kafka's own defaults could never create its internal topics.
@@ -32,6 +33,7 @@ BUILT_IN = {
 # Settings that Kafka hands to plug-ins.
 _PLUGIN_PREFIXES = ("rlmm.config.", "rsm.config.")
 LISTENER_PREFIX = "listener.name."
+NO_EFFECT = "setting has no effect yet"
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,24 +90,24 @@ def complete(properties: Mapping[str, str]) -> dict[str, str]:
     return found
 
 
-def report(properties: Mapping[str, str]) -> list[str]:
-    """One line for each setting that is accepted but has no effect yet. Raises ConfigError for an unknown or refused
+def report(properties: Mapping[str, str]) -> list[Event]:
+    """One event for each setting that is accepted but has no effect yet. Raises ConfigError for an unknown or refused
     one.
     """
-    lines = []
+    events = []
     for name, text in properties.items():
         setting = setting_of(name)
         if setting is None:
             if name not in INTERNAL and not name.startswith(_PLUGIN_PREFIXES):
                 raise unknown(name)
-            lines.append(no_effect(name, text))
+            events.append(no_effect(name, text))
         elif setting.support is Support.REFUSED and setting.parse(text) != setting.default:
             raise ConfigError(refusal(name, text, setting))
         elif setting.support is Support.INERT or (
             setting.support is Support.EFFECTIVE and name.startswith(LISTENER_PREFIX)
         ):
-            lines.append(no_effect(name, text))
-    return lines
+            events.append(no_effect(name, text))
+    return events
 
 
 def setting_of(name: str) -> Setting | None:
@@ -120,10 +122,10 @@ def setting_of(name: str) -> Setting | None:
     return found
 
 
-def no_effect(name: str, text: str) -> str:
+def no_effect(name: str, text: str) -> Event:
     setting = setting_of(name)
     shown = "[hidden]" if setting is not None and setting.is_sensitive else text
-    return f"setting {name}={shown} has no effect yet"
+    return Event(NO_EFFECT, {"setting": name, "value": shown})
 
 
 def refusal(name: str, text: str, setting: Setting) -> str:
@@ -226,10 +228,10 @@ def _inter_broker(values: Mapping[str, Any], properties: Mapping[str, str], prot
     return str(name.upper())
 
 
-def network_lines(found: Network) -> list[str]:
-    """One line for each listener that is accepted but not opened."""
+def network_events(found: Network) -> list[Event]:
+    """One event for each listener that is accepted but not opened."""
     return [
-        f"listener {listener} has no effect yet: the controller runs inside of this process and needs none"
+        Event("listener of the controller not opened: it runs inside of this process", {"listener": listener})
         for listener in found.controller_listeners
     ]
 

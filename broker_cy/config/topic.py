@@ -8,7 +8,9 @@ from typing import Any
 
 from broker_cy.config.broker import BrokerConfig
 from broker_cy.config.definitions import TOPIC, TOPIC_SYNONYMS, Support
+from broker_cy.config.startup import NO_EFFECT
 from broker_cy.config.types import ConfigError, ConfigType
+from broker_cy.core.logs import Event, facts
 
 log = logging.getLogger(__name__)
 
@@ -77,7 +79,7 @@ def topic_settings(overrides: Mapping[str, str], config: BrokerConfig) -> TopicS
             try:
                 values[name] = _parse(name, text)
             except ConfigError as error:
-                log.error("a topic setting is ignored: %s", error)
+                log.error("topic setting ignored", extra=facts(setting=name, reason=error))
         if len(cache) >= CACHED_MAX:
             cache.clear()
         found = cache[key] = TopicSettings(values, dict(overrides))
@@ -143,12 +145,12 @@ def _is_what_happens(name: str, text: str) -> bool:
 
 
 class NoEffectReporter:
-    """Gives one line for each topic and setting that has no effect yet, once per topic, setting and value."""
+    """Gives one event for each topic and setting that has no effect yet, once per topic, setting and value."""
 
     def __init__(self) -> None:
         self._reported: set[tuple[str, str, str]] = set()
 
-    def lines(self, topic: str, overrides: Mapping[str, str]) -> list[str]:
+    def events(self, topic: str, overrides: Mapping[str, str]) -> list[Event]:
         found = []
         for name, text in without_effect(overrides).items():
             key = (topic, name, text)
@@ -156,5 +158,5 @@ class NoEffectReporter:
                 if len(self._reported) >= REPORTED_MAX:
                     self._reported.clear()
                 self._reported.add(key)
-                found.append(f"topic {topic}: setting {name}={text} has no effect yet")
+                found.append(Event(NO_EFFECT, {"topic": topic, "setting": name, "value": text}))
         return found

@@ -1,6 +1,6 @@
 """Structured logs: one line an event, `key=value`, to stderr.
 
-A log call gives a fixed event text and its facts: `LOGGER.info("log recovered", extra={"fields": {"bytes": n}})`.
+A log call gives a fixed event text and its facts: `LOGGER.info("log recovered", extra=facts(path=path, bytes=n))`.
 """
 
 from __future__ import annotations
@@ -9,8 +9,24 @@ import json
 import logging
 import sys
 import time
+from typing import NamedTuple
 
 PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.:/@+,[]*%")
+
+
+class Event(NamedTuple):
+    """What is to be logged once somebody has a logger for it."""
+
+    text: str
+    fields: dict[str, object]
+
+    def log(self, logger: logging.Logger, level: int) -> None:
+        logger.log(level, self.text, extra={"fields": self.fields})
+
+
+def facts(**fields: object) -> dict[str, object]:
+    """The fields of a log line, as `extra` of a log call."""
+    return {"fields": fields}
 
 
 def value_text(value: object) -> str:

@@ -25,6 +25,7 @@ from broker_cy.controller.controller import Controller
 from broker_cy.controller.operation import RECORDS_PER_STEP_MAX, Operation, OperationContext, Step
 from broker_cy.core import uuid as uuids
 from broker_cy.core.errors import ErrorCode, KafkaError
+from broker_cy.core.logs import facts
 from broker_cy.metadata import features, framing
 from broker_cy.metadata.image import Endpoint, ImageDelta, MetadataImage
 from broker_cy.metadata.records import MetadataLogError
@@ -194,7 +195,7 @@ class ControllerService:
                 await self.submit(StopBroker(self.node_id))
             except KafkaError as error:
                 # A full disk must not keep the broker from stopping: it registers anew at its next start anyway.
-                LOGGER.warning("the broker could not be fenced before it stops: %s", error)
+                LOGGER.warning("the broker could not be fenced before it stops", extra=facts(reason=error))
             await self._snapshots.stop()
         if self._refusal is None:
             self._refusal = "the broker is stopping"
@@ -357,7 +358,7 @@ class ControllerService:
             except Exception:
                 # The change is committed whatever a listener makes of it: the others and the clients are told all the
                 # same.
-                LOGGER.exception("a listener failed on a metadata change at offset %d", self.image.offset)
+                LOGGER.exception("a listener failed on a metadata change", extra=facts(offset=self.image.offset))
 
 
 def _reply(waiting: list[tuple[asyncio.Future[Any], Any]]) -> None:

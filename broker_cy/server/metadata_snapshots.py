@@ -13,6 +13,7 @@ import logging
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from broker_cy.core.logs import facts
 from broker_cy.metadata import snapshot
 from broker_cy.metadata.snapshot import SnapshotId
 
@@ -97,12 +98,12 @@ class SnapshotKeeper:
                 # The image is a copy, so the loop may turn while it is being encoded.
                 await asyncio.sleep(0)
             await self._run(self._files.write_snapshot, snapshot_id, parts)
-            LOGGER.info("wrote metadata snapshot %s", snapshot_id.file_name)
+            LOGGER.info("metadata snapshot written", extra=facts(file=snapshot_id.file_name))
             await self._remove_superfluous()
         except OSError as error:
             # Nothing is lost: the log has everything. The next commit tries again.
             self._bytes += size_bytes
-            LOGGER.warning("cannot write metadata snapshot %s: %s", snapshot_id.file_name, error)
+            LOGGER.warning("cannot write metadata snapshot", extra=facts(file=snapshot_id.file_name, reason=error))
         finally:
             self._task = None
 

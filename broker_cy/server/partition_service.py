@@ -99,9 +99,9 @@ class PartitionService:
             if kind == RESOURCE_TOPIC:
                 self._configure(name, self._table.topic(name))
                 # What we set ourselves on internal topics is for a later version and for Kafka's tools.
-                lines = [] if topic_names.is_internal(name) else self._reporter.lines(name, image.configs.topic(name))
-                for line in lines:
-                    LOGGER.warning(line)
+                if not topic_names.is_internal(name):
+                    for event in self._reporter.events(name, image.configs.topic(name)):
+                        event.log(LOGGER, logging.WARNING)
 
     def _take_broker_settings(self, image: MetadataImage) -> None:
         self._config.apply_dynamic(image.configs.broker(self._config.node_id), image.configs.broker(""))

@@ -13,6 +13,7 @@ import logging
 import os
 from collections.abc import Iterable
 
+from broker_cy.core.logs import facts
 from broker_cy.storage import disk, maintenance, offset_checkpoints
 from broker_cy.storage.checkpoints import RECOVERY_POINTS, TopicPartition
 from broker_cy.storage.data_directory import DataDirectory
@@ -76,7 +77,7 @@ class Flusher:
             try:
                 job = maintenance.begin_flush(log)
             except StorageError as error:
-                self._note_failure("%s", error)
+                self._note_failure("recovery point stays", error)
                 continue
             if job is not None:
                 pending.append((log, job))
@@ -86,7 +87,7 @@ class Flusher:
             self._running = False
             self.totals.on_due = self._ask
             if error is not None:
-                self._note_failure("flush failed: %s", error)
+                self._note_failure("flush failed", error)
                 return
             self._complete(pending)
             self.write_checkpoints(RECOVERY_POINTS)
@@ -96,10 +97,10 @@ class Flusher:
 
         self.jobs.run(lambda: self._sync(pending), done)
 
-    def _note_failure(self, text: str, error: BaseException) -> None:
+    def _note_failure(self, event: str, error: BaseException) -> None:
         """One line a flush: the other logs most likely fail for the same reason."""
         if not self.failed:
-            logger.error(text, error)
+            logger.error(event, extra=facts(reason=error))
         self.failed = True
 
     def _complete(self, pending: Pending) -> set[str]:
@@ -110,7 +111,7 @@ class Flusher:
                 maintenance.complete_flush(log, job)
             except StorageError as error:
                 failed.add(os.path.dirname(log.directory))
-                self._note_failure("%s", error)
+                self._note_failure("recovery point stays", error)
         return failed
 
     def write_checkpoints(self, *names: str) -> None:
@@ -127,7 +128,7 @@ class Flusher:
         def done(_: None, error: BaseException | None) -> None:
             self._writing = False
             if error is not None:
-                self._note_failure("cannot write checkpoints: %s", error)
+                self._note_failure("cannot write checkpoints", error)
             if self._names_due:
                 self.write_checkpoints(*self._names_due)
 
@@ -148,7 +149,7 @@ class Flusher:
                 job = maintenance.begin_flush(log)
             except (StorageError, OSError) as error:
                 failed.add(os.path.dirname(log.directory))
-                logger.error("cannot complete %s: %s", log.directory, error)
+                logger.error("cannot complete log", extra=facts(path=log.directory, reason=error))
                 continue
             if job is not None:
                 pending.append((log, job))
@@ -163,18 +164,18 @@ class Flusher:
                     maintenance.close(log)
                 except (StorageError, OSError) as error:
                     failed.add(os.path.dirname(log.directory))
-                    logger.error("cannot close %s: %s", log.directory, error)
+                    logger.error("cannot close log", extra=facts(path=log.directory, reason=error))
         try:
             self.checkpoints.write(wanted)
         except OSError as error:
-            logger.error("cannot write checkpoints: %s", error)
+            logger.error("cannot write checkpoints", extra=facts(reason=error))
             return
         for directory in directories:
             if directory.path not in failed:
                 try:
                     directory.mark_clean(broker_epoch)
                 except OSError as error:
-                    logger.error("cannot mark the stop of %s as clean: %s", directory.path, error)
+                    logger.error("cannot mark the stop as clean", extra=facts(path=directory.path, reason=error))
 
     @staticmethod
     def _sync(pending: Pending) -> None:

@@ -6,6 +6,7 @@ import os
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stdlib cimport free, realloc
 
+from broker_cy.core.logs import facts
 from broker_cy.core.cursor cimport Cursor
 from broker_cy.storage.disk cimport iovec, pwritev_all, truncate_fd
 from broker_cy.storage.index cimport PENDING_ENTRIES_MAX
@@ -277,7 +278,7 @@ cdef class Log:
             txn_index.truncate_to(active.directory, active.base_offset, end_offset)
         except (OSError, StorageError) as error:
             # What lies behind `size` is never read, and the next write covers it.
-            logger.warning("cannot cut %s back to %d bytes: %s", active.path, active.size, error)
+            logger.warning("cannot cut segment back", extra=facts(path=active.path, size_bytes=active.size, reason=error))
         if self.leader_epoch != self.mark.leader_epoch:
             self.epochs.truncate_from_end(end_offset)
             self.leader_epoch = self.epochs.latest_epoch
@@ -431,7 +432,7 @@ cdef class Log:
     def mark_offline(self, reason):
         """Refuse every operation from now on, with `reason` (str)."""
         if self.offline is None:
-            logger.error("partition %s-%d is offline: %s", self.topic, self.partition, reason)
+            logger.error("partition offline", extra=facts(partition=f"{self.topic}-{self.partition}", reason=reason))
             self.offline = reason
 
     def needs_flush(self, int64_t now_ms):

@@ -11,6 +11,7 @@ import logging
 import os
 from dataclasses import dataclass
 
+from broker_cy.core.logs import facts
 from broker_cy.storage import maintenance, recovery
 from broker_cy.storage.atomic import sync_directory
 from broker_cy.storage.epochs import LeaderEpochs
@@ -60,7 +61,7 @@ class LogFiles:
             self.snapshots.clear()
             self._scan()
         for base in (self.index_sizes.keys() | self.time_index_sizes.keys()) - self.log_sizes.keys():
-            logger.warning("%s has an index at offset %d and no log file for it: removed", directory, base)
+            logger.warning("index without a log file removed", extra=facts(path=directory, base_offset=base))
             for suffix in (".index", ".timeindex"):
                 _unlink(f"{directory}/{base:020d}{suffix}")
 
@@ -111,7 +112,7 @@ class LogFiles:
         for name in os.listdir(self.directory):
             found = base_offset_of(name)
             if found is not None and not name.endswith(".swap") and lowest <= found < highest:
-                logger.info("%s/%s was replaced by compaction: removed", self.directory, name)
+                logger.info("file replaced by compaction removed", extra=facts(path=f"{self.directory}/{name}"))
                 _unlink(f"{self.directory}/{name}")
         for name in swaps:
             os.replace(f"{self.directory}/{name}", f"{self.directory}/{name.removesuffix('.swap')}")
@@ -162,7 +163,8 @@ def load_log(
     end_offset = _recover(segments, files, config, check_from, epochs)
     if end_offset < log_start_offset:
         logger.warning(
-            "%s ends at offset %d, below its start offset %d: begun anew there", directory, end_offset, log_start_offset
+            "log ends below its start offset: begun anew there",
+            extra=facts(path=directory, log_end_offset=end_offset, log_start_offset=log_start_offset),
         )
         for segment in segments:
             segment.close()
@@ -206,7 +208,7 @@ def _load_epochs(directory: str) -> tuple[LeaderEpochs, bool]:
     try:
         return LeaderEpochs.load(directory), True
     except ValueError as error:
-        logger.warning("%s: found again from the batches", error)
+        logger.warning("damaged leader epochs found again from the batches", extra=facts(reason=error))
         return LeaderEpochs(directory), False
 
 
@@ -227,7 +229,7 @@ def _recover(segments: list[Segment], files: LogFiles, config: LogConfig, check_
         elif problem := _index_problem(segment, files, config):
             # A log that grew little by little over many starts has none either, so that is nothing to warn of.
             level = logging.INFO if problem == EMPTY else logging.WARNING
-            logger.log(level, "the index of %s %s: rebuilt", segment.path, problem)
+            logger.log(level, "index rebuilt", extra=facts(path=segment.path, reason=problem))
             if number == last:
                 # As in Kafka, a torn tail is cut here, too, although the stop was clean.
                 _check(segment, True, segment.base_offset, config, epochs)
@@ -262,12 +264,14 @@ def _check(segment: Segment, is_last: bool, check_from: int, config: LogConfig, 
     if not is_last:
         raise CorruptSegment(segment.path, result.position, result.problem)
     logger.warning(
-        "%s: cut off %d bytes from byte %d on, the log ends at offset %d: %s",
-        segment.path,
-        size - result.position,
-        result.position,
-        result.next_offset,
-        result.problem,
+        "damaged end of a log cut off",
+        extra=facts(
+            path=segment.path,
+            cut_bytes=size - result.position,
+            position=result.position,
+            log_end_offset=result.next_offset,
+            reason=result.problem,
+        ),
     )
     recovery.cut(segment, result.position)
     return True

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from uuid import UUID, uuid5
 
+from broker_cy.core.logs import facts
 from broker_cy.storage import checkpoints, maintenance
 from broker_cy.storage.atomic import sync_directory
 from broker_cy.storage.checkpoints import TopicPartition
@@ -142,7 +143,7 @@ class LogManager:
                 if mark == "delete":
                     self._remove_later(path, 0)
                 elif mark is not None:
-                    logger.warning("%s is left alone: it is the %s copy of a partition", path, mark)
+                    logger.warning("copy of a partition left alone", extra=facts(path=path, kind=mark))
                 key = parse_partition(name)
                 if key is None or key[0] == METADATA_TOPIC or not os.path.isdir(path):
                     continue
@@ -159,7 +160,7 @@ class LogManager:
         try:
             log, topic_id = self._load_log(key, path, config, context)
         except (StorageError, OSError, ValueError) as error:
-            logger.error("partition %s-%d is offline: %s", key[0], key[1], error)
+            logger.error("partition offline", extra=facts(partition=f"{key[0]}-{key[1]}", reason=error))
             self.offline[key] = str(error)
             if errno_of(error) in SHORTAGES:
                 self._short_of_room[key] = path
@@ -192,7 +193,7 @@ class LogManager:
             log, topic_id = self._load_log(key, path, config, context)
         except (StorageError, OSError, ValueError) as error:
             if errno_of(error) not in SHORTAGES:
-                logger.error("partition %s-%d stays offline: %s", topic, partition, error)
+                logger.error("partition stays offline", extra=facts(partition=f"{topic}-{partition}", reason=error))
                 self.offline[key] = str(error)
                 del self._short_of_room[key]
             return None
@@ -250,7 +251,7 @@ class LogManager:
         topic_id = self.topic_ids.pop(key, NO_TOPIC_ID)
         if log is not None:
             maintenance.mark_closed(log)
-            logger.warning("%s belongs to no topic: set aside as -stray", log.directory)
+            logger.warning("directory of no topic set aside as -stray", extra=facts(path=log.directory))
             self._rename_away(log.directory, "stray", topic_id, -1)
 
     def _rename_away(self, path: str, mark: str, topic_id: UUID, delay_ms: int) -> None:
@@ -294,7 +295,7 @@ class LogManager:
 
         def done(_: None, error: BaseException | None) -> None:
             if error is not None and not isinstance(error, FileNotFoundError):
-                logger.warning("background work on %s failed: %s", path, error)
+                logger.warning("background work failed", extra=facts(path=path, reason=error))
 
         return done
 
@@ -333,10 +334,10 @@ class LogManager:
             try:
                 start = maintenance.retention_start_offset(log, high_watermark_of(topic, partition), now_ms)
                 if start > log.log_start_offset:
-                    logger.info("%s: deleted by retention up to offset %d", log.directory, start)
+                    logger.info("old records deleted", extra=facts(path=log.directory, log_start_offset=start))
                     self.delete_records_before(log, start, now_ms)
             except (StorageError, OSError) as error:
-                logger.warning("retention of %s failed: %s", log.directory, error)
+                logger.warning("retention failed", extra=facts(path=log.directory, reason=error))
 
     # --- periodic work
 

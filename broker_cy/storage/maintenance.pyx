@@ -5,6 +5,7 @@ import os
 
 from libc.stdint cimport int64_t
 
+from broker_cy.core.logs import facts
 from broker_cy.storage.log cimport Log
 from broker_cy.storage.log_config cimport LogConfig
 from broker_cy.storage.segment cimport Segment
@@ -53,7 +54,7 @@ def reload_producers(Log log not None, int64_t now_ms, int64_t expiration_ms, sn
             )
             break
         except (WireError, ValueError) as error:
-            logger.warning("%s is no producer state (%s): removed", snapshots.path_of(log.directory, offset), error)
+            logger.warning("damaged producer state removed", extra=facts(path=snapshots.path_of(log.directory, offset), reason=error))
             snapshots.remove(log.directory, offset)
     if log.producers.end_offset < log.written_end_offset:
         for segment in log.segments[log.segment_number(log.producers.end_offset):]:
@@ -151,7 +152,7 @@ def delete_records_before(Log log not None, int64_t offset, int64_t now_ms):
                 log.epochs.write()
             except OSError as error:
                 # The next start does it. What matters more: on a full disk this deletion is what makes room again.
-                logger.warning("%s: epochs before offset %d are not removed: %s", log.directory, offset, error)
+                logger.warning("old leader epochs stay for now", extra=facts(path=log.directory, log_start_offset=offset, reason=error))
     renamed = drop_before_start(log)
     if offset == log.log_end_offset and log.active.size > 0:
         # Everything goes: the segment that is written to has to be another one first.
@@ -160,7 +161,7 @@ def delete_records_before(Log log not None, int64_t offset, int64_t now_ms):
         except OSError as error:
             if not renamed:
                 raise
-            logger.warning("%s: the last segment stays for now: %s", log.directory, error)
+            logger.warning("last segment stays for now", extra=facts(path=log.directory, reason=error))
         renamed += drop_before_start(log)
     return renamed
 

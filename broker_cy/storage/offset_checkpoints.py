@@ -8,6 +8,7 @@ import threading
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
+from broker_cy.core.logs import facts
 from broker_cy.storage.checkpoints import (
     HIGH_WATERMARKS,
     LOG_START_OFFSETS,
@@ -56,7 +57,7 @@ class OffsetCheckpoints:
                     offsets.update(read_offsets(f"{root}/{name}"))
                 except ValueError as error:
                     # As in Kafka: every log of this directory is then recovered from its start.
-                    logger.warning("%s: taken to be empty", error)
+                    logger.warning("damaged checkpoint taken to be empty", extra=facts(reason=error))
 
     def forget(self, key: TopicPartition) -> None:
         """Drop what was said of a partition that is gone."""

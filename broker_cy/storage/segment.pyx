@@ -6,6 +6,7 @@ import os
 from libc.errno cimport EAGAIN
 from libc.stdint cimport int64_t, uint8_t
 
+from broker_cy.core.logs import facts
 from broker_cy.storage.disk cimport confine_reads, pread_all, reads_are_confined
 from broker_cy.storage.index cimport OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES, OffsetIndex, TimeIndex
 from broker_cy.storage.log_config cimport LogConfig
@@ -205,7 +206,7 @@ cdef class Segment:
         try:
             return self.start_position(offset)
         except (CorruptSegment, OSError) as error:
-            logger.warning("%s; the index is made again", error)
+            logger.warning("wrong index is made again", extra=facts(reason=error))
         # Reads the headers of the whole segment, on the loop: rare, and bounded by segment.bytes. Where they may not be waited for
         # the worker brings all of the segment into memory first.
         confined = reads_are_confined()

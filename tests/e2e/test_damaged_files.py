@@ -194,8 +194,8 @@ def test_a_damaged_tail_is_cut_off(new_data: Callable[[str], Data], end: str) ->
     for partition, ((_, left, cut_off), (path, at)) in enumerate(zip(TAILS.values(), places, strict=True)):
         data.check(partition, left)
         (line,) = data.lines(str(path))
-        assert f"cut off {cut_off} bytes from byte {at} on" in line
-        assert f"ends at offset {left}" in line
+        assert f"cut_bytes={cut_off} position={at} " in line
+        assert f"log_end_offset={left} " in line
     data.check_others(len(TAILS))
 
 
@@ -379,7 +379,7 @@ def test_a_torn_metadata_log(new_data: Callable[[str], Data]) -> None:
     data.start()
     data.check()
     (line,) = data.lines(str(path))
-    assert "cut off 50 bytes" in line
+    assert "cut_bytes=50 " in line
 
 
 @unprivileged

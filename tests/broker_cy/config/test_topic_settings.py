@@ -98,13 +98,13 @@ def test_reported_once() -> None:
         "compression.type": "producer",
         "cleanup.policy": "compact",
     }
-    assert reporter.lines("t", overrides) == [
-        "topic t: setting min.compaction.lag.ms=5 has no effect yet",
-        "topic t: setting cleanup.policy=compact has no effect yet",
+    assert reporter.events("t", overrides) == [
+        ("setting has no effect yet", {"topic": "t", "setting": "min.compaction.lag.ms", "value": "5"}),
+        ("setting has no effect yet", {"topic": "t", "setting": "cleanup.policy", "value": "compact"}),
     ]
-    assert reporter.lines("t", overrides) == []
-    assert len(reporter.lines("u", overrides)) == 2
-    assert reporter.lines("v", {"cleanup.policy": "delete", "preallocate": "false"}) == []
+    assert reporter.events("t", overrides) == []
+    assert len(reporter.events("u", overrides)) == 2
+    assert reporter.events("v", {"cleanup.policy": "delete", "preallocate": "false"}) == []
 
 
 def test_stored_nonsense_does_not_stop_a_topic(caplog: pytest.LogCaptureFixture) -> None:
@@ -114,4 +114,4 @@ def test_stored_nonsense_does_not_stop_a_topic(caplog: pytest.LogCaptureFixture)
     assert settings["segment.bytes"] == 1 << 30
     assert settings["segment.ms"] == 9
     assert "message.format.version" not in settings
-    assert "Invalid value 14 for configuration segment.bytes" in caplog.text
+    assert "Invalid value 14 for configuration segment.bytes" in str(caplog.records[0].fields["reason"])
