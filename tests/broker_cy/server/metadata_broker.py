@@ -11,6 +11,7 @@ from typing import Any, cast
 from broker_cy.config import BrokerConfig
 from broker_cy.core import uuid as uuids
 from broker_cy.core.clock import ManualClock
+from broker_cy.core.errors import ErrorCode
 from broker_cy.metadata.image import Endpoint, MetadataImage
 from broker_cy.server.broker import Broker
 from broker_cy.server.controller_service import ControllerService, random_uuid
@@ -18,7 +19,7 @@ from broker_cy.server.registry import RequestContext, registrations
 from broker_cy.storage.data_directory import DataDirectory, open_directories
 from broker_cy.storage.jobs import InlineJobs
 from broker_cy.storage.log_manager import LogManager, StorageSettings
-from broker_cy.wire import codec, frame
+from broker_cy.wire import codec, frame, messages
 
 LISTENERS = {"PLAINTEXT": Endpoint("host-a", 9092, 0), "OTHER": Endpoint("host-b", 9093, 0)}
 
@@ -89,3 +90,24 @@ async def until(condition: Callable[[], bool]) -> None:
     async with asyncio.timeout(30):
         while not condition():
             await asyncio.sleep(0.001)
+
+
+Work = Callable[[MetadataBroker], Coroutine[Any, Any, None]]
+
+
+def with_broker(path: Path, work: Work, settings: dict[str, str] | None = None) -> None:
+    async def main() -> None:
+        async with MetadataBroker(path, settings) as broker:
+            await work(broker)
+
+    asyncio.run(main())
+
+
+async def create(broker: MetadataBroker, name: str, partitions: int = 1, version: int = 7, **fields: Any) -> Any:
+    topic = messages.CreateTopicsRequest.CreatableTopic(name=name, num_partitions=partitions, replication_factor=1)
+    response = await broker.call(messages.CreateTopicsRequest(topics=[topic], **fields), version)
+    return response.topics[0]
+
+
+def errors(response: Any) -> dict[Any, str]:
+    return {topic.name: ErrorCode(topic.error_code).name for topic in response.topics}

@@ -1,9 +1,8 @@
-"""Metadata, DescribeTopicPartitions, DescribeCluster, InitProducerId and topic administration, seen by a client."""
+"""Metadata, DescribeTopicPartitions, DescribeCluster and InitProducerId, seen by a client."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -24,17 +23,7 @@ from broker_cy.server.handlers import (  # noqa: F401 - importing registers them
 )
 from broker_cy.storage import disk
 from broker_cy.wire import messages
-from tests.broker_cy.server.metadata_broker import MetadataBroker
-
-Work = Callable[[MetadataBroker], Coroutine[Any, Any, None]]
-
-
-def with_broker(path: Path, work: Work, settings: dict[str, str] | None = None) -> None:
-    async def main() -> None:
-        async with MetadataBroker(path, settings) as broker:
-            await work(broker)
-
-    asyncio.run(main())
+from tests.broker_cy.server.metadata_broker import MetadataBroker, create, errors, with_broker
 
 
 def topics_request(*names: str | UUID | None, auto: bool = False, **fields: Any) -> messages.MetadataRequest:
@@ -45,16 +34,6 @@ def topics_request(*names: str | UUID | None, auto: bool = False, **fields: Any)
         else:
             wanted.append(messages.MetadataRequest.MetadataRequestTopic(name=name))
     return messages.MetadataRequest(topics=wanted, allow_auto_topic_creation=auto, **fields)
-
-
-async def create(broker: MetadataBroker, name: str, partitions: int = 1, version: int = 7, **fields: Any) -> Any:
-    topic = messages.CreateTopicsRequest.CreatableTopic(name=name, num_partitions=partitions, replication_factor=1)
-    response = await broker.call(messages.CreateTopicsRequest(topics=[topic], **fields), version)
-    return response.topics[0]
-
-
-def errors(response: Any) -> dict[Any, str]:
-    return {topic.name: ErrorCode(topic.error_code).name for topic in response.topics}
 
 
 @pytest.mark.parametrize("version", range(14))
@@ -247,106 +226,6 @@ def test_metadata_without_leader(tmp_path: Path) -> None:
         assert (response.brokers, response.controller_id) == ([], -1)
         response = await broker.call(topics_request("t", auto=True), 0)
         assert response.topics[0].partitions[0].replica_nodes == []
-
-    with_broker(tmp_path, work)
-
-
-@pytest.mark.parametrize("version", range(2, 8))
-def test_create_topics_in_every_version(tmp_path: Path, version: int) -> None:
-    """A client of this version would not be able to create topics, or not learn why."""
-
-    async def work(broker: MetadataBroker) -> None:
-        result = await create(broker, "t", 2, version)
-        assert (result.name, result.error_code, result.error_message) == ("t", 0, None)
-        if version >= 5:
-            assert (result.num_partitions, result.replication_factor) == (2, 1)
-            assert {c.name: c.value for c in result.configs}["cleanup.policy"] == "delete"
-        if version >= 7:
-            assert result.topic_id == broker.image.topics.by_name("t").topic_id
-        result = await create(broker, "t", 2, version)
-        assert ErrorCode(result.error_code) is ErrorCode.TOPIC_ALREADY_EXISTS
-        assert result.error_message == "Topic 't' already exists."
-        assert (await create(broker, "dry", 1, version, validate_only=True)).error_code == 0
-        assert broker.image.topics.by_name("dry") is None
-
-    with_broker(tmp_path, work)
-
-
-@pytest.mark.parametrize("version", range(1, 7))
-def test_delete_topics_in_every_version(tmp_path: Path, version: int) -> None:
-    """A client of this version would delete nothing, or not learn why."""
-
-    async def work(broker: MetadataBroker) -> None:
-        made = await create(broker, "t")
-        await create(broker, "u")
-        if version >= 6:
-            state = messages.DeleteTopicsRequest.DeleteTopicState
-            topics = [state(name=None, topic_id=made.topic_id), state(name="u"), state(name="none")]
-            request = messages.DeleteTopicsRequest(topics=topics)
-        else:
-            request = messages.DeleteTopicsRequest(topic_names=["t", "u", "none"])
-        response = await broker.call(request, version)
-        assert {r.name: ErrorCode(r.error_code).name for r in response.responses} == {
-            "t": "NONE",
-            "u": "NONE",
-            "none": "UNKNOWN_TOPIC_OR_PARTITION",
-        }
-        if version >= 6:
-            assert made.topic_id in {r.topic_id for r in response.responses}
-        assert len(broker.image.topics) == 0
-
-    with_broker(tmp_path, work)
-
-
-def test_delete_topics_disabled(tmp_path: Path) -> None:
-    """delete.topic.enable=false would be ignored."""
-
-    async def work(broker: MetadataBroker) -> None:
-        await create(broker, "t")
-        for version, code in [(2, "INVALID_REQUEST"), (3, "TOPIC_DELETION_DISABLED")]:
-            response = await broker.call(messages.DeleteTopicsRequest(topic_names=["t"]), version)
-            assert [ErrorCode(r.error_code).name for r in response.responses] == [code]
-        assert broker.image.topics.by_name("t") is not None
-
-    with_broker(tmp_path, work, {"delete.topic.enable": "false"})
-
-
-@pytest.mark.parametrize("version", range(4))
-def test_create_partitions_in_every_version(tmp_path: Path, version: int) -> None:
-    """A client of this version could not grow a topic, or not learn why."""
-
-    async def work(broker: MetadataBroker) -> None:
-        await create(broker, "t")
-        wanted = messages.CreatePartitionsRequest.CreatePartitionsTopic(name="t", count=1, assignments=None)
-        response = await broker.call(messages.CreatePartitionsRequest(topics=[wanted]), version)
-        (result,) = response.results
-        assert ErrorCode(result.error_code) is ErrorCode.INVALID_PARTITIONS
-        assert result.error_message == "Topic already has 1 partition(s)."
-        wanted.count = 2
-        response = await broker.call(messages.CreatePartitionsRequest(topics=[wanted], validate_only=True), version)
-        assert response.results[0].error_code == 0
-        assert len(broker.image.topics.by_name("t").partitions) == 1
-
-    with_broker(tmp_path, work)
-
-
-def test_admin_errors_are_of_each_topic_when_the_disk_fails(tmp_path: Path) -> None:
-    """The connection would close without an answer."""
-
-    async def work(broker: MetadataBroker) -> None:
-        await create(broker, "t")
-        disk.set_write_budget(0, 28)
-        try:
-            created = await create(broker, "u")
-            deleted = await broker.call(messages.DeleteTopicsRequest(topic_names=["t"]), 5)
-            wanted = messages.CreatePartitionsRequest.CreatePartitionsTopic(name="t", count=2, assignments=None)
-            grown = await broker.call(messages.CreatePartitionsRequest(topics=[wanted]), 3)
-            producer = await broker.call(messages.InitProducerIdRequest(transactional_id=None), 4)
-        finally:
-            disk.set_write_budget(-1, 0)
-        codes = [created, deleted.responses[0], grown.results[0], producer]
-        assert {ErrorCode(part.error_code).name for part in codes} == {"KAFKA_STORAGE_ERROR"}
-        assert "cannot write" in created.error_message
 
     with_broker(tmp_path, work)
 
