@@ -8,6 +8,8 @@ need node nodejs
 need npm npm
 need java default-jre-headless
 need mvn maven
+need chromium chromium
+need valgrind valgrind
 [ -z "$missing" ] && exit 0
 if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
     echo "installing for the tests:$missing"

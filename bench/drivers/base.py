@@ -1,0 +1,113 @@
+"""What every driver gives to the engine, whatever makes its load.
+
+Times are nanoseconds of this host's monotonic clock. Latency counts from the time a request was due, so that a target
+that stalls is charged for all that waited meanwhile.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from threading import Event
+from typing import Protocol
+
+from bench.histogram import Histogram
+
+SAMPLE_S = 0.25  # about how often a driver tells how far it is
+GENERATOR_LIMIT = 0.95  # share of a core per generator process: above it the generator was the limit
+
+
+class DriverError(Exception):
+    """The load could not be made, or the target answered with errors; the text says what and how often."""
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One interval of a window."""
+
+    t_s: float  # its end, since the window began
+    records: int
+    bytes: int
+    requests: int
+    errors: int
+    latency: Histogram  # of this interval alone
+
+
+@dataclass
+class DriverResult:
+    """One window. Records and bytes are those acknowledged (producing) or received (consuming)."""
+
+    records: int = 0
+    bytes: int = 0  # of record batches for `raw`, of keys and values for clients
+    requests: int = 0
+    errors: int = 0
+    first_error: str | None = None
+    seconds: float = 0.0  # first due time to last answer
+    latency: Histogram = field(default_factory=Histogram)
+    lateness: Histogram = field(default_factory=Histogram)  # how much later than due the generator handed over
+    end_to_end: Histogram | None = None  # due to be produced until consumed
+    consumed_records: int = 0
+    consumed_bytes: int = 0
+    cpu_s: float = 0.0  # of the generator, all its processes
+    processes: int = 1
+    samples: list[Sample] = field(default_factory=list)
+
+    @property
+    def generator_share(self) -> float:
+        """Of one core, per process of the generator."""
+        return self.cpu_s / self.seconds / self.processes if self.seconds else 0.0
+
+    def merge(self, other: "DriverResult") -> None:
+        """Take in what another process measured over the same window; histograms merge exactly."""
+        self.records += other.records
+        self.bytes += other.bytes
+        self.requests += other.requests
+        self.errors += other.errors
+        self.first_error = self.first_error or other.first_error
+        self.seconds = max(self.seconds, other.seconds)
+        self.latency.merge(other.latency)
+        self.lateness.merge(other.lateness)
+        if other.end_to_end is not None:
+            if self.end_to_end is None:
+                self.end_to_end = Histogram()
+            self.end_to_end.merge(other.end_to_end)
+        self.consumed_records += other.consumed_records
+        self.consumed_bytes += other.consumed_bytes
+        self.cpu_s += other.cpu_s
+        self.processes += other.processes
+        self.samples = merge_samples(self.samples, other.samples)
+
+
+def merge_samples(ours: list[Sample], others: list[Sample]) -> list[Sample]:
+    """Samples of two processes as one series: those whose ends fall into the same SAMPLE_S are added."""
+    slots: dict[int, Sample] = {}
+    for sample in [*ours, *others]:
+        slot = round(sample.t_s / SAMPLE_S)
+        if (known := slots.get(slot)) is None:
+            slots[slot] = sample
+            continue
+        latency = Histogram()
+        latency.merge(known.latency)
+        latency.merge(sample.latency)
+        slots[slot] = Sample(
+            max(known.t_s, sample.t_s),
+            known.records + sample.records,
+            known.bytes + sample.bytes,
+            known.requests + sample.requests,
+            known.errors + sample.errors,
+            latency,
+        )
+    return [slots[slot] for slot in sorted(slots)]
+
+
+class LoadDriver(Protocol):
+    """`prepare` once, `run` as often as wanted, `close` always."""
+
+    def prepare(self) -> None:
+        """Connect, encode, spawn; raises DriverError."""
+
+    def run(
+        self, seconds: float, on_sample: Callable[[Sample], None] | None = None, stop: Event | None = None
+    ) -> DriverResult:
+        """Make the workload's load for `seconds`, or until `stop` is set; a fault of the target is told as `errors`."""
+
+    def close(self) -> None:
+        """Leave no process and no connection."""

@@ -1,0 +1,1 @@
+"""Workloads and targets as TOML files: what is measured, and on what."""

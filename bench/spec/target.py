@@ -1,0 +1,86 @@
+"""A target: `ours` and `kafka` are started by the tool, `address` is a cluster that runs already."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from bench.spec import units
+from bench.spec.toml_file import Table, read
+
+KINDS = ("ours", "kafka", "address")
+
+
+@dataclass(frozen=True)
+class TargetSpec:
+    """Everything of a target file."""
+
+    name: str
+    kind: str
+    bootstrap: tuple[str, int] | None = None  # of an address
+    pid: int | None = None  # of an address on this host: without it nothing is told of what the broker spent
+    settings: Mapping[str, str] = field(
+        default_factory=dict
+    )  # broker settings by Kafka's names, where it is started here
+    jvm: tuple[str, ...] = ()  # flags in addition to those of Kafka's own script
+
+    def describe(self) -> dict[str, Any]:
+        """For the report."""
+        return asdict(self)
+
+
+def load(path: Path) -> TargetSpec:
+    """Read a target file. Raises SpecError."""
+    return parse(read(path), path.stem)
+
+
+def from_address(value: str) -> TargetSpec:
+    """A target named as HOST:PORT on the command line; raises ValueError."""
+    return TargetSpec(value, "address", _bootstrap(value))
+
+
+def parse(top: Table, name: str) -> TargetSpec:
+    """A target from the top table of its file."""
+    kind = top.take("kind", units.one_of(*KINDS))
+    spec = TargetSpec(
+        name=name,
+        kind=kind,
+        bootstrap=top.take("bootstrap", _bootstrap, None),
+        pid=top.take("pid", units.integer(1, 1 << 22), None),
+        settings=top.take("settings", _settings, {}),
+        jvm=top.take("jvm", _flags, ()),
+    )
+    top.finish()
+    if (kind == "address") != (spec.bootstrap is not None):
+        raise top.error("bootstrap", 'is needed for kind = "address", and only there')
+    if spec.pid is not None and kind != "address":
+        raise top.error("pid", 'only for kind = "address"')
+    if spec.settings and kind == "address":
+        raise top.error("settings", "a target that runs already keeps its own")
+    if spec.jvm and kind != "kafka":
+        raise top.error("jvm", 'only for kind = "kafka"')
+    return spec
+
+
+def _bootstrap(value: Any) -> tuple[str, int]:
+    host, colon, port = value.rpartition(":") if isinstance(value, str) else ("", "", "")
+    if not colon or not host or not port.isdigit() or not 0 < int(port) < 65536:
+        raise ValueError(f"{value!r} is not HOST:PORT")
+    return host.strip("[]"), int(port)
+
+
+def _settings(value: Any) -> dict[str, str]:
+    if not isinstance(value, dict):
+        raise ValueError(f"{value!r} is not a table of broker settings")
+    found = {}
+    for key, setting in value.items():
+        if isinstance(setting, dict | list):
+            raise ValueError(f'{key}: {setting!r} is not a value (quote names with dots: "log.segment.bytes" = 1000)')
+        found[key] = str(setting).lower() if isinstance(setting, bool) else str(setting)
+    return found
+
+
+def _flags(value: Any) -> tuple[str, ...]:
+    if not isinstance(value, list) or not all(isinstance(each, str) and each.startswith("-") for each in value):
+        raise ValueError(f"{value!r} is not a list of JVM flags")
+    return tuple(value)

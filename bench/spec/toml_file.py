@@ -1,0 +1,94 @@
+"""Reading a TOML file key by key, so that what is wrong with one is told with file, line, key and what is allowed."""
+
+import difflib
+import re
+import tomllib
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+_HEADER = re.compile(r"^\s*\[\s*([^\[\]]+?)\s*\]\s*(?:#.*)?$")
+_KEY = re.compile(r"^\s*([A-Za-z0-9_-]+|\"[^\"]*\"|'[^']*')\s*=")
+_MISSING = object()
+T = TypeVar("T")
+
+
+class SpecError(Exception):
+    """A workload or target file that cannot be used; the text is `file:line: key: why (what is allowed)`."""
+
+
+class Table:
+    """One table of a file: `take` its keys, then `finish`, which refuses those that nobody took."""
+
+    def __init__(self, file: str, values: Mapping[str, Any], lines: Mapping[str, int], path: str = "") -> None:
+        self.file = file
+        self.values = values
+        self.lines = lines
+        self.path = path
+        self.known: list[str] = []
+
+    def error(self, key: str, why: str) -> SpecError:
+        """What is wrong with `key` of this table, at its line."""
+        full = self._full(key)
+        line = self.lines.get(full) or self.lines.get(self.path) or 1
+        return SpecError(f"{self.file}:{line}: {full}: {why}")
+
+    def take(self, key: str, parse: Callable[[Any], T], default: Any = _MISSING) -> T:
+        """The value of `key` as `parse` gives it; SpecError where it raises ValueError or a needed key is missing."""
+        self.known.append(key)
+        if key not in self.values:
+            if default is _MISSING:
+                raise self.error(key, "is missing")
+            chosen: T = default
+            return chosen
+        try:
+            return parse(self.values[key])
+        except ValueError as error:
+            raise self.error(key, str(error)) from None
+
+    def table(self, key: str) -> "Table":
+        """The table below `key`, empty where there is none."""
+        self.known.append(key)
+        values = self.values.get(key, {})
+        if not isinstance(values, dict):
+            raise self.error(key, f"{values!r} is not a table")
+        return Table(self.file, values, self.lines, self._full(key))
+
+    def finish(self) -> None:
+        """Refuse a key that nobody took."""
+        for key in self.values:
+            if key not in self.known:
+                close = difflib.get_close_matches(key, self.known, 1)
+                hint = f"; did you mean {close[0]!r}?" if close else ""
+                raise self.error(key, f"unknown key{hint} (allowed: {', '.join(sorted(self.known))})")
+
+    def _full(self, key: str) -> str:
+        return f"{self.path}.{key}" if self.path else key
+
+
+def read(path: Path) -> Table:
+    """The top table of a file; raises SpecError where it cannot be read or is not TOML."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise SpecError(f"{path}: cannot be read: {error}") from None
+    try:
+        values = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        line = re.search(r"at line (\d+)", str(error))
+        raise SpecError(f"{path}:{line.group(1) if line else 1}: not TOML: {error}") from None
+    return Table(str(path), values, line_numbers(text))
+
+
+def line_numbers(text: str) -> dict[str, int]:
+    """Line of each table and key, by dotted path. Keys inside of inline tables have the line of the table's own key."""
+    found: dict[str, int] = {}
+    table = ""
+    for number, line in enumerate(text.splitlines(), 1):
+        if header := _HEADER.match(line):
+            table = header.group(1)
+            found.setdefault(table, number)
+        elif key := _KEY.match(line):
+            name = key.group(1).strip("\"'")
+            found.setdefault(f"{table}.{name}" if table else name, number)
+    return found

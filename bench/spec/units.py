@@ -1,0 +1,90 @@
+"""Values with units in workload and target files. Parsers raise ValueError that names the value and what is allowed."""
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+SIZES = {"B": 1, "KB": 1000, "KiB": 1 << 10, "MB": 1000**2, "MiB": 1 << 20, "GB": 1000**3, "GiB": 1 << 30}
+DURATIONS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0}
+_QUANTITY = re.compile(r"^\s*([0-9][0-9_]*(?:\.[0-9]+)?)\s*([A-Za-z/]*)\s*$")
+
+
+def quantity(value: Any, units: dict[str, Any], what: str, example: str) -> tuple[float, str]:
+    """Number and unit of a text such as "16 KiB"."""
+    match = _QUANTITY.match(value) if isinstance(value, str) else None
+    if match is None:
+        raise ValueError(f"{value!r} is not {what} (a number and one of {', '.join(units)}, for example {example!r})")
+    if match.group(2) not in units:
+        raise ValueError(f"{value!r} has the unit {match.group(2)!r} (allowed: {', '.join(units)})")
+    return float(match.group(1).replace("_", "")), match.group(2)
+
+
+def size(least: int, most: int) -> Callable[[Any], int]:
+    """Bytes: "16 KiB", or a whole number of bytes."""
+
+    def parse(value: Any) -> int:
+        if isinstance(value, int) and not isinstance(value, bool):
+            found = value
+        else:
+            number, unit = quantity(value, SIZES, "a size", "16 KiB")
+            found = int(number * SIZES[unit])
+        if not least <= found <= most:
+            raise ValueError(f"{value!r} is out of range (allowed: {least} B to {most} B)")
+        return found
+
+    return parse
+
+
+def duration(least_s: float, most_s: float) -> Callable[[Any], float]:
+    """Seconds: "250 ms"."""
+
+    def parse(value: Any) -> float:
+        number, unit = quantity(value, DURATIONS, "a duration", "10 s")
+        found = number * DURATIONS[unit]
+        if not least_s <= found <= most_s:
+            raise ValueError(f"{value!r} is out of range (allowed: {least_s:g} s to {most_s:g} s)")
+        return found
+
+    return parse
+
+
+def integer(least: int, most: int) -> Callable[[Any], int]:
+    """A whole number."""
+
+    def parse(value: Any) -> int:
+        if not isinstance(value, int) or isinstance(value, bool):
+            raise ValueError(f"{value!r} is not a whole number (allowed: {least} to {most})")
+        if not least <= value <= most:
+            raise ValueError(f"{value} is out of range (allowed: {least} to {most})")
+        return value
+
+    return parse
+
+
+def number(least: float, most: float) -> Callable[[Any], float]:
+    """A number."""
+
+    def parse(value: Any) -> float:
+        if not isinstance(value, int | float) or isinstance(value, bool) or not least <= value <= most:
+            raise ValueError(f"{value!r} is not a number from {least:g} to {most:g}")
+        return float(value)
+
+    return parse
+
+
+def one_of(*names: str) -> Callable[[Any], str]:
+    """One of some words."""
+
+    def parse(value: Any) -> str:
+        if value not in names:
+            raise ValueError(f"{value!r} is not allowed (allowed: {', '.join(names)})")
+        return str(value)
+
+    return parse
+
+
+def text(value: Any) -> str:
+    """Any text that is not empty."""
+    if not isinstance(value, str) or not value:
+        raise ValueError(f"{value!r} is not a text")
+    return value

@@ -1,0 +1,170 @@
+"""A workload: what is sent and fetched, how fast and for how long. The target is another file's business."""
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from bench.spec import units
+from bench.spec.toml_file import SpecError, Table, read
+
+DRIVERS = ("raw", "librdkafka", "kafka")
+CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+DISTRIBUTIONS = ("uniform", "lognormal")
+RATE_UNITS = {
+    "requests/s": "requests",
+    "records/s": "records",
+    "B/s": "bytes",
+    "KB/s": "bytes",
+    "MB/s": "bytes",
+    "GB/s": "bytes",
+}
+RECORD_MAX = 10 << 20
+DURATION_MAX_S = 24 * 3600.0
+
+
+@dataclass(frozen=True)
+class Size:
+    """Bytes of a record's value: fixed where least == most, else drawn anew for each record of the encoded batches."""
+
+    least: int
+    most: int
+    distribution: str = "uniform"  # lognormal: between the bounds, with its median at their geometric mean
+
+    @property
+    def fixed(self) -> bool:
+        return self.least == self.most
+
+
+@dataclass(frozen=True)
+class Rate:
+    """How fast: `start` to `end` of `unit` a second, in a line over `ramp_s`; as fast as possible where both are 0."""
+
+    start: float = 0.0
+    end: float = 0.0
+    unit: str = "records"  # requests, records or bytes
+    ramp_s: float = 0.0
+
+    @property
+    def unlimited(self) -> bool:
+        return self.start == 0 and self.end == 0
+
+
+@dataclass(frozen=True)
+class Workload:
+    """Everything of a workload file; see docs/bench.md for each key."""
+
+    name: str
+    driver: str
+    partitions: int
+    record_size: Size
+    keys: int  # distinct keys; 0: none
+    key_bytes: int
+    entropy: float  # share of a value's bytes that are random; the rest is one byte over and over
+    producers: int  # clients; connections for `raw`
+    acks: str
+    codec: str
+    batch_bytes: int  # of one partition in one request, before compression
+    linger_s: float
+    in_flight: int
+    rate: Rate
+    consumers: int
+    fetch_bytes: int
+    warm_up_s: float
+    duration_s: float
+
+    def settings(self) -> dict[str, Any]:
+        """For the report."""
+        return asdict(self)
+
+
+def load(path: Path) -> Workload:
+    """Read a workload file. Raises SpecError."""
+    return parse(read(path), path.stem)
+
+
+def parse(top: Table, name: str) -> Workload:
+    """A workload from the top table of its file."""
+    records, producers, consumers, times = (top.table(key) for key in ("records", "producers", "consumers", "time"))
+    workload = Workload(
+        name=name,
+        driver=top.take("driver", units.one_of(*DRIVERS), "raw"),
+        partitions=top.take("partitions", units.integer(1, 10_000), 4),
+        record_size=records.take("size", _record_size, Size(100, 100)),
+        keys=records.take("keys", units.integer(0, 1_000_000), 0),
+        key_bytes=records.take("key_size", units.size(1, 1 << 10), 8),
+        entropy=records.take("entropy", units.number(0, 1), 1.0),
+        producers=producers.take("count", units.integer(0, 10_000), 2),
+        acks=producers.take("acks", _acks, "all"),
+        codec=producers.take("codec", units.one_of(*CODECS), "none"),
+        batch_bytes=producers.take("batch", units.size(1, 64 << 20), 16 << 10),
+        linger_s=producers.take("linger", units.duration(0, 60), 0.005),
+        in_flight=producers.take("in_flight", units.integer(1, 1000), 5),
+        rate=producers.take("rate", _rate, Rate()),
+        consumers=consumers.take("count", units.integer(0, 1000), 0),
+        fetch_bytes=consumers.take("fetch", units.size(1, 64 << 20), 1 << 20),
+        warm_up_s=times.take("warm_up", units.duration(0, DURATION_MAX_S), 2.0),
+        duration_s=times.take("duration", units.duration(0.1, DURATION_MAX_S), 10.0),
+    )
+    for table in (records, producers, consumers, times, top):
+        table.finish()
+    _check(workload, top, producers, consumers)
+    return workload
+
+
+def _check(workload: Workload, top: Table, producers: Table, consumers: Table) -> None:
+    """What single keys cannot tell."""
+    if workload.producers == 0 and workload.consumers == 0:
+        raise producers.error("count", "0 producers and 0 consumers: nothing to measure")
+    if workload.driver == "kafka" and workload.producers and workload.consumers:
+        raise consumers.error("count", "Kafka's own tools produce or consume, not both in one run")
+    if workload.driver == "raw" and workload.producers > workload.partitions * 10_000:
+        raise top.error("partitions", "too few for so many producers")
+
+
+def _record_size(value: Any) -> Size:
+    parse_size = units.size(1, RECORD_MAX)
+    if not isinstance(value, dict):
+        fixed = parse_size(value)
+        return Size(fixed, fixed)
+    if unknown := set(value) - {"min", "max", "distribution"}:
+        raise ValueError(f"unknown key {sorted(unknown)[0]!r} (allowed: min, max, distribution)")
+    if not {"min", "max"} <= set(value):
+        raise ValueError('a distribution needs min and max, for example { min = "10 B", max = "1 KB" }')
+    least, most = parse_size(value["min"]), parse_size(value["max"])
+    if least > most:
+        raise ValueError(f"min {value['min']!r} is above max {value['max']!r}")
+    return Size(least, most, units.one_of(*DISTRIBUTIONS)(value.get("distribution", "uniform")))
+
+
+def _acks(value: Any) -> str:
+    if value not in ("all", 0, 1, -1, "0", "1", "-1"):
+        raise ValueError(f'{value!r} is not allowed (allowed: "all", 1, 0)')
+    return "all" if str(value) in ("all", "-1") else str(value)
+
+
+def _rate(value: Any) -> Rate:
+    """ "max", "5000 requests/s", or { from = ..., to = ..., over = ... }."""
+    if value == "max":
+        return Rate()
+    if isinstance(value, str):
+        start, unit = _rate_number(value)
+        return Rate(start, start, unit)
+    if isinstance(value, dict) and set(value) == {"from", "to", "over"}:
+        (start, unit), (end, other) = _rate_number(value["from"]), _rate_number(value["to"])
+        if unit != other:
+            raise ValueError(f"from is in {unit}, to in {other}: both must be the same")
+        return Rate(start, end, unit, units.duration(0.1, DURATION_MAX_S)(value["over"]))
+    raise ValueError(
+        f'{value!r} is not a rate (allowed: "max", "5000 requests/s", {{ from = ..., to = ..., over = "10 s" }})'
+    )
+
+
+def _rate_number(value: Any) -> tuple[float, str]:
+    number, unit = units.quantity(value, RATE_UNITS, "a rate", "5000 requests/s")
+    if number <= 0:
+        raise ValueError(f'{value!r}: above 0, or "max"')
+    factor = units.SIZES[unit.removesuffix("/s")] if RATE_UNITS[unit] == "bytes" else 1
+    return number * factor, RATE_UNITS[unit]
+
+
+__all__ = ["Rate", "Size", "SpecError", "Workload", "load", "parse"]

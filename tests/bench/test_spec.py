@@ -1,0 +1,108 @@
+"""Workload and target files: what is in them counts; what is wrong is told with file, line, key and what is allowed."""
+
+from pathlib import Path
+
+import pytest
+
+from bench.spec import target, workload
+from bench.spec.target import TargetSpec
+from bench.spec.toml_file import SpecError
+from bench.spec.workload import Rate, Size, Workload
+
+SPECS = Path(workload.__file__).parent.parent / "specs"
+WHOLE = """\
+driver = "librdkafka"
+partitions = 8
+[records]
+size = { min = "10 B", max = "1 KB", distribution = "lognormal" }
+keys = 1000
+key_size = "16 B"
+entropy = 0.25
+[producers]
+count = 3
+acks = 1
+codec = "zstd"
+batch = "32 KiB"
+linger = "20 ms"
+in_flight = 7
+rate = { from = "1000 records/s", to = "2000 records/s", over = "10 s" }
+[consumers]
+count = 2
+fetch = "2 MiB"
+[time]
+warm_up = "500 ms"
+duration = "1 min"
+"""
+
+
+def read_workload(tmp_path: Path, text: str) -> Workload:
+    (tmp_path / "w.toml").write_text(text)
+    return workload.load(tmp_path / "w.toml")
+
+
+def read_target(tmp_path: Path, text: str) -> TargetSpec:
+    (tmp_path / "t.toml").write_text(text)
+    return target.load(tmp_path / "t.toml")
+
+
+def test_every_key_of_a_workload_arrives(tmp_path: Path) -> None:
+    """A key that is read and forgotten measures something else than what the file says."""
+    assert read_workload(tmp_path, WHOLE) == Workload(
+        "w", "librdkafka", 8, Size(10, 1000, "lognormal"), 1000, 16, 0.25, 3, "1", "zstd", 32768, 0.02, 7,
+        Rate(1000, 2000, "records", 10), 2, 2 << 20, 0.5, 60.0,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        (WHOLE.replace("linger", "lingr"), "w.toml:13: producers.lingr: unknown key; did you mean 'linger'? (allowed:"),
+        (WHOLE.replace('"20 ms"', '"20 msec"'), "w.toml:13: producers.linger: '20 msec' has the unit 'msec' (allowed:"),
+        (WHOLE.replace('"20 ms"', "20"), "w.toml:13: producers.linger: 20 is not a duration"),
+        (WHOLE.replace("entropy = 0.25", "entropy = 2"), "w.toml:7: records.entropy: 2 is not a number from 0 to 1"),
+        (WHOLE.replace("= 8", "= 0"), "w.toml:2: partitions: 0 is out of range (allowed: 1 to 10000)"),
+        (WHOLE.replace('"zstd"', '"brotli"'), "producers.codec: 'brotli' is not allowed (allowed: none, gzip"),
+        (WHOLE.replace('"10 B"', '"2 KB"'), "records.size: min '2 KB' is above max '1 KB'"),
+        (WHOLE.replace('"2000 records/s"', '"2000 requests/s"'), "from is in records, to in requests"),
+        (WHOLE.replace("acks = 1", "acks = 2"), "w.toml:10: producers.acks: 2 is not allowed (allowed: \"all\", 1, 0)"),
+        (WHOLE.replace("count = 3", "count = 0").replace("count = 2", "count = 0"), "nothing to measure"),
+        (WHOLE.replace("[records]", "[records"), "w.toml:3: not TOML"),
+        ("[record]\nsize = 1\n", "w.toml:1: record: unknown key; did you mean 'records'?"),
+    ],
+)  # fmt: skip
+def test_a_wrong_workload_is_refused_at_its_line(tmp_path: Path, wrong: str, told: str) -> None:
+    """Who mistypes a key must not get a measurement of the default."""
+    with pytest.raises(SpecError) as refused:
+        read_workload(tmp_path, wrong)
+    assert told in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        ('kind = "redpanda"', "t.toml:1: kind: 'redpanda' is not allowed (allowed: ours, kafka, address)"),
+        ("[settings]\n", "t.toml:1: kind: is missing"),
+        ('kind = "address"', "bootstrap: is needed"),
+        ('kind = "address"\nbootstrap = "here"', "t.toml:2: bootstrap: 'here' is not HOST:PORT"),
+        ('kind = "ours"\npid = 3', "t.toml:2: pid: only for"),
+        ('kind = "ours"\njvm = ["-Xmx1G"]', "t.toml:2: jvm: only for"),
+        ('kind = "ours"\n[settings]\nlog.retention.ms = 1', "quote names with dots"),
+    ],
+)
+def test_a_wrong_target_is_refused_at_its_line(tmp_path: Path, wrong: str, told: str) -> None:
+    """The same for targets."""
+    with pytest.raises(SpecError) as refused:
+        read_target(tmp_path, wrong)
+    assert told in str(refused.value)
+
+
+def test_a_target_keeps_its_settings_by_kafkas_names(tmp_path: Path) -> None:
+    """A setting that does not arrive measures another broker."""
+    found = read_target(tmp_path, 'kind = "kafka"\njvm = ["-Xmx2G"]\n[settings]\n"log.retention.ms" = -1\n')
+    assert found == TargetSpec("t", "kafka", None, None, {"log.retention.ms": "-1"}, ("-Xmx2G",))
+
+
+def test_the_files_that_come_with_the_tool_are_right() -> None:
+    """What a new user tries first."""
+    assert {workload.load(path).name for path in (SPECS / "workloads").glob("*.toml")}
+    assert {target.load(path).kind for path in (SPECS / "targets").glob("*.toml")} >= {"ours", "kafka"}
