@@ -6,6 +6,7 @@ from typing import Any
 from broker_cy.replica.partition import FlushGroup
 from broker_cy.replica.partition_table import PartitionTable
 from broker_cy.server.broker import Broker
+from broker_cy.server.buffers import BufferPool
 from broker_cy.server.connection import Connection
 from broker_cy.server.registry import Registration
 
@@ -13,6 +14,7 @@ class ServerCore(FlushGroup):
     """What all connections of a broker share."""
 
     broker: Broker
+    pool: BufferPool
     connections: set[Connection]
     connections_opened: int
     requests: int

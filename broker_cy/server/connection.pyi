@@ -10,6 +10,7 @@ class Connection:
     connection_id: str
     closed: bool
     pending: int
+    queue: list[object]
     last_active_ms: int
 
     def __init__(

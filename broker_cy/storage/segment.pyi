@@ -11,6 +11,7 @@ class Segment:
     size: int
     offsets: OffsetIndex
     times: TimeIndex
+    unverified_bytes: int
     deleted: bool
     def __init__(
         self,

@@ -3,10 +3,13 @@ from typing import ClassVar
 from broker_cy.schemas.tables import MessageSpec
 
 class Message:
-    """Base of all message classes. `_unknown_tags` are the tagged fields the tables do not know: tag and raw bytes."""
+    """Base of all message classes. `_unknown_tags` are the tagged fields the tables do not know: tag and raw bytes.
+    `__slots__` of those classes are their fields in the order of the schema, and `_unknown_tags`.
+    """
 
     __hash__: ClassVar[None]  # type: ignore[assignment]
     API_KEY: ClassVar[int]
+    __slots__: tuple[str, ...]
     VERSIONS: ClassVar[tuple[int, int]]
     _unknown_tags: tuple[tuple[int, bytes], ...]
     def __eq__(self, other: object) -> bool: ...

@@ -1,6 +1,7 @@
 """The verdict is what people read: it must compare the right way round, and never say `met` without a measurement."""
 
 import json
+from typing import Any
 
 import pytest
 
@@ -60,7 +61,7 @@ def test_rows_name_a_generator_that_was_the_limit_and_cold_reads() -> None:
 def test_every_promised_figure_has_a_line_and_its_bound() -> None:
     """A figure that is not printed is a promise nobody checks."""
     words = {"cold": "20 GB", "through": "10 GB", "connections": "10,000", "offsets": "100,000"}
-    results = {figure.workload: {} for figure in FIGURES}
+    results: dict[str, Any] = {figure.workload: {} for figure in FIGURES}
     for figure in FIGURES:
         results[figure.workload].setdefault("ours", [{}])[0][figure.metric] = 1.0
     lines = report.rows(results, words)

@@ -6,6 +6,7 @@ import gzip
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from tests.support.raw_wire import RawBatch, RawRecord
 
@@ -40,12 +41,12 @@ class Case:
     whole_request: bool = False
 
 
-def _two(**fields: int) -> bytes:
-    return RawBatch(records=[RawRecord(value=b"a"), RawRecord(value=b"b")], **fields).encode()  # type: ignore[arg-type]
+def _two(**fields: Any) -> bytes:
+    return RawBatch(records=[RawRecord(value=b"a"), RawRecord(value=b"b")], **fields).encode()
 
 
-def _one(record: RawRecord, **fields: int) -> bytes:
-    return RawBatch(records=[record], **fields).encode()  # type: ignore[arg-type]
+def _one(record: RawRecord, **fields: Any) -> bytes:
+    return RawBatch(records=[record], **fields).encode()
 
 
 def good() -> bytes:
@@ -57,10 +58,10 @@ def _now_ms() -> int:
     return int(time.time() * 1000)
 
 
-def _gzipped(records: list[RawRecord], cut_bytes: int = 0, **fields: int) -> bytes:
+def _gzipped(records: list[RawRecord], cut_bytes: int = 0, **fields: Any) -> bytes:
     payload = gzip.compress(b"".join(record.encode(index) for index, record in enumerate(records)))
     payload = payload[: len(payload) - cut_bytes]
-    return RawBatch(records=records, attributes=1, payload=payload, **fields).encode()  # type: ignore[arg-type]
+    return RawBatch(records=records, attributes=1, payload=payload, **fields).encode()
 
 
 def _length_off_by(difference: int) -> bytes:

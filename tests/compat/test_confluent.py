@@ -27,7 +27,7 @@ from confluent_kafka.admin import (
 )
 
 from tests.support.broker import Target
-from tests.support.confluent import TIMEOUT_S, error_code, send, take, values
+from tests.support.confluent import TIMEOUT_S, error_code, failures_to, send, take, values
 from tests.support.topics import create_topic
 from tests.support.wait import until
 
@@ -81,7 +81,12 @@ class TestAdmin:
         send(broker, topic, [b"before"])
         admin.create_partitions([NewPartitions(topic, 4)])[topic].result(TIMEOUT_S)
         until(lambda: len(admin.list_topics(topic, timeout=TIMEOUT_S).topics[topic].partitions) == 4, "4 partitions")
-        until(lambda: send(broker, topic, [b"after"], 3) is None, "the new leader", tolerate=(AssertionError,))
+
+        def sent() -> bool:
+            send(broker, topic, [b"after"], 3)
+            return True
+
+        until(sent, "the new leader", tolerate=(AssertionError,))
         ends = admin.list_offsets({TopicPartition(topic, p): OffsetSpec.latest() for p in range(4)})
         assert [ends[TopicPartition(topic, p)].result(TIMEOUT_S).offset for p in range(4)] == [1, 0, 0, 1]
         fewer = NewPartitions(topic, 2)
@@ -253,7 +258,8 @@ class TestRecords:
         size = 8_000_000
         create_topic(broker.bootstrap, topic, 1, {"max.message.bytes": str(size + 1000)})
         value = bytes(range(256)) * (size // 256)
-        send(broker, topic, [value, b"small", value], **{"message.max.bytes": size + 1000, "compression.type": codec})
+        settings: dict[str, Any] = {"message.max.bytes": size + 1000, "compression.type": codec}
+        send(broker, topic, [value, b"small", value], **settings)
         consumer = make_consumer(max_partition_fetch_bytes=1_000_000, fetch_message_max_bytes=1_000_000)
         consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
         assert values(take(consumer, 3)) == [value, b"small", value]
@@ -263,7 +269,7 @@ class TestRecords:
         create_topic(broker.bootstrap, topic, 1, {"max.message.bytes": "1000"})
         producer = Producer({"bootstrap.servers": broker.bootstrap})
         errors: list[KafkaError] = []
-        producer.produce(topic, b"x" * 2000, on_delivery=lambda error, _: errors.append(error))
+        producer.produce(topic, b"x" * 2000, on_delivery=failures_to(errors))
         assert producer.flush(TIMEOUT_S) == 0
         assert [error.code() for error in errors] == [KafkaError.MSG_SIZE_TOO_LARGE]
 
@@ -364,7 +370,7 @@ class TestConsumer:
         """A batch job never learns that it has read everything."""
         consumer = make_consumer(enable_partition_eof=True)
         consumer.assign([TopicPartition(ten, 0, OFFSET_BEGINNING)])
-        codes = [message.error().code() if message.error() else 0 for message in consumer.consume(11, TIMEOUT_S)]
+        codes = [error.code() if (error := message.error()) else 0 for message in consumer.consume(11, TIMEOUT_S)]
         assert codes == [0] * 10 + [KafkaError._PARTITION_EOF]
 
     def test_a_new_record_wakes_a_waiting_fetch(

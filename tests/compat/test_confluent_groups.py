@@ -27,7 +27,8 @@ MakeConsumer = Callable[..., Consumer]
 
 
 def state(admin: AdminClient, group: str) -> ConsumerGroupState:
-    return admin.describe_consumer_groups([group])[group].result(TIMEOUT_S).state
+    found: ConsumerGroupState = admin.describe_consumer_groups([group])[group].result(TIMEOUT_S).state
+    return found
 
 
 def settle(consumers: list[Consumer], condition: Callable[[], bool], what: str) -> list[bytes | None]:
@@ -64,7 +65,7 @@ def test_life_of_a_group(
     consumer = make_consumer(client_id="a-client")
     consumer.subscribe([topic])
     messages = take(consumer, 2)
-    consumer.commit(messages[0], asynchronous=False)
+    consumer.commit(message=messages[0], asynchronous=False)
     listed = {listing.group_id: listing for listing in admin.list_consumer_groups().result(TIMEOUT_S).valid}
     assert listed[group].state == ConsumerGroupState.STABLE
     assert not listed[group].is_simple_consumer_group
@@ -191,11 +192,11 @@ def test_second_static_member_of_the_same_name_fences_the_first(
         second.poll(0.02)
         try:
             message = first.poll(0.02)
-        except KafkaException as error:
-            fatal.append(error.args[0].code())
+        except KafkaException as raised:
+            fatal.append(raised.args[0].code())
             return True
-        if message is not None and message.error() is not None:
-            fatal.append(message.error().code())
+        if message is not None and (error := message.error()) is not None:
+            fatal.append(error.code())
         return bool(fatal)
 
     until(fenced, "the first to be fenced", TIMEOUT_S)
@@ -230,7 +231,7 @@ def test_commit_of_a_member_that_was_dropped(broker: Target, topic: str, make_co
         KafkaError._ASSIGNMENT_LOST,
         KafkaError._STATE,
     )
-    assert error_code(lambda: old.commit(message, asynchronous=False)) in codes
+    assert error_code(lambda: old.commit(message=message, asynchronous=False)) in codes
     assert new.committed([TopicPartition(topic, 0)], TIMEOUT_S)[0].offset == 3
 
 
@@ -247,8 +248,8 @@ def test_members_with_nothing_in_common(broker: Target, topic: str, make_consume
     def refused() -> bool:
         first.poll(0.02)
         message = other.poll(0.02)
-        if message is not None and message.error() is not None:
-            errors.append(message.error().code())
+        if message is not None and (error := message.error()) is not None:
+            errors.append(error.code())
         return bool(errors)
 
     until(refused, "the refusal", TIMEOUT_S)

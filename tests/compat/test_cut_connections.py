@@ -14,7 +14,7 @@ from confluent_kafka import OFFSET_BEGINNING, Producer, TopicPartition
 from kafka import KafkaProducer
 
 from tests.support.broker import Target, new_target
-from tests.support.confluent import TIMEOUT_S, new_consumer, take, values
+from tests.support.confluent import TIMEOUT_S, failures_to, new_consumer, take, values
 from tests.support.cutting_proxy import CuttingProxy
 from tests.support.raw_wire import (
     INIT_PRODUCER_ID,
@@ -90,9 +90,7 @@ def test_confluent(behind_proxy: tuple[Target, CuttingProxy], topic: str, direct
         else:
             proxy.cut_answers_after(150)
         for number in range(start, start + 400):
-            producer.produce(
-                topic, b"%d" % number, partition=0, on_delivery=lambda error, _: error and errors.append(error)
-            )
+            producer.produce(topic, b"%d" % number, partition=0, on_delivery=failures_to(errors))
         assert producer.flush(TIMEOUT_S) == 0
     assert errors == []
     assert proxy.cuts > before + 2, "the proxy did not cut enough to test anything"

@@ -7,6 +7,7 @@ import random
 import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from confluent_kafka import TopicPartition
 
@@ -168,7 +169,7 @@ def test_dump_of_what_the_broker_wrote(make_broker: Callable[..., Target], topic
     create_topic(broker.bootstrap, topic, 1, {"segment.bytes": "1048576", "index.interval.bytes": "1000"})
     noise = random.Random(1)
     for codec in ("none", "gzip", "snappy", "lz4", "zstd"):
-        settings = {"compression.type": codec, "enable.idempotence": True, "batch.num.messages": 20}
+        settings: dict[str, Any] = {"compression.type": codec, "enable.idempotence": True, "batch.num.messages": 20}
         send(
             broker, topic, [f"{codec}-{number}-".encode() + noise.randbytes(2000) for number in range(300)], **settings
         )

@@ -33,7 +33,7 @@ def answered(sock: socket.socket) -> bool:
 
 def test_each_listener_tells_its_own_address(tmp_path: Path, topic: str) -> None:
     """Clients outside of a container are told the address for those inside, and cannot connect."""
-    argv = [*command(), "start", "--data-dir", tmp_path / "data"]
+    argv: list[str | Path] = [*command(), "start", "--data-dir", tmp_path / "data"]
     for setting in (
         "listeners=INNER://127.0.0.1:0,OUTER://127.0.0.1:0",
         "listener.security.protocol.map=INNER:PLAINTEXT,OUTER:PLAINTEXT,CONTROLLER:PLAINTEXT",
@@ -48,7 +48,7 @@ def test_each_listener_tells_its_own_address(tmp_path: Path, topic: str) -> None
         told = []
         for port in (inner, outer):
             metadata = AdminClient({"bootstrap.servers": f"127.0.0.1:{port}"}).list_topics(timeout=TIMEOUT_S)
-            told += [(broker.host, broker.port) for broker in metadata.brokers.values()]
+            told += [(str(broker.host), broker.port) for broker in metadata.brokers.values()]
         assert told == [("127.0.0.1", inner), ("localhost", outer)]
         broker = BrokerProcess(tmp_path)
         broker.port = inner

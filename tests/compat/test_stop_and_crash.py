@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import OFFSET_BEGINNING, Producer, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, KafkaError, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
 from tests.support.broker import BrokerProcess, Target, command, target_is_kafka
@@ -183,13 +183,19 @@ class TestStop:
         consumer = new_consumer(broker.bootstrap, "waits", fetch_wait_max_ms=25_000, fetch_min_bytes=1_000_000)
         consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
         consumer.poll(0.1)
+
+        def acknowledge(error: KafkaError | None, message: Message) -> None:
+            value = message.value()
+            if error is None and value is not None:
+                acknowledged.append(value)
+
         number = 0
         while len(acknowledged) < 2000:
             try:
                 producer.produce(
                     topic,
                     b"%d" % number,
-                    on_delivery=lambda error, message: error or acknowledged.append(message.value()),
+                    on_delivery=acknowledge,
                 )
                 number += 1
             except BufferError:

@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -126,8 +127,11 @@ def templates(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         create_topic(broker.bootstrap, "other", config=SETTINGS)
         with Connection((broker.host, broker.port)) as connection:
             for number in range(COUNT):
-                data: bytes | None = batch(value(number), timestamp=START_MS + 10 * number)
-                topics = {"t": dict.fromkeys(range(PARTITIONS), data), "other": {0: data}}
+                data = batch(value(number), timestamp=START_MS + 10 * number)
+                topics: dict[str, dict[int, bytes | None]] = {
+                    "t": dict.fromkeys(range(PARTITIONS), data),
+                    "other": {0: data},
+                }
                 assert {answer.error for answer in produce(connection, topics).values()} == {0}
         broker.kill()
         killed = Path(shutil.copytree(broker.data_dir, directory / "kill"))
@@ -247,8 +251,12 @@ def test_an_older_segment_is_damaged(new_data: Callable[[str], Data], end: str) 
         change(path, number * BATCH_BYTES + (16 if part == "header" else 200))
         damaged.append((path, int(path.stem) + number))
     data.start()
+
+    def is_offline(offset: int, partition: int) -> bool:
+        return data.fetch_error(offset, partition) == KAFKA_STORAGE_ERROR
+
     for partition, (path, offset) in enumerate(damaged):
-        until(lambda p=partition, o=offset: data.fetch_error(o, p) == KAFKA_STORAGE_ERROR, "the damage is found")
+        until(partial(is_offline, offset, partition), "the damage is found")
         data.check_offline(partition)
         lines = data.lines(str(path))
         assert [line for line in lines if f"t-{partition}" in line and " at byte " in line], lines
@@ -258,7 +266,7 @@ def test_an_older_segment_is_damaged(new_data: Callable[[str], Data], end: str) 
     assert data.broker.stop() == 0
     data.start()
     for partition, (_, offset) in enumerate(damaged):
-        until(lambda p=partition, o=offset: data.fetch_error(o, p) == KAFKA_STORAGE_ERROR, "the damage is there")
+        until(partial(is_offline, offset, partition), "the damage is there")
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -74,6 +75,10 @@ class Full:
             answers = produce(connection, {topic: {partition: batch(value, **producer)}})
         return answers[topic, partition].error
 
+    def takes(self, topic: str, partition: int = 0) -> bool:
+        """Whether one more record is written."""
+        return self.send(topic, b"v", partition) == 0
+
     def log_start_offset(self, topic: str) -> int:
         with Connection(self.address()) as connection:
             return produce(connection, {topic: {0: batch(b"")}})[topic, 0].log_start_offset
@@ -112,9 +117,13 @@ def test_producers_go_on_when_there_is_room_again(make_full: Callable[..., Full]
     full.disk.fill()
     for producer in producers:
         producer.start()
+
+    def failed_often(producer: AckedProducer) -> bool:
+        return len(producer.errors) > 10
+
     for leave_bytes in (1_500_000, 400_000, 0):
         for producer in producers:
-            until(lambda producer=producer: len(producer.errors) > 10, f"errors of {producer.name}")
+            until(partial(failed_often, producer), f"errors of {producer.name}")
         served = len(read_partition(full.address(), "t", 0))
         assert served >= len(plain.acked) - 5, "consumers are held up"
         full.disk.make_room()
@@ -235,7 +244,7 @@ def test_topics_created_while_full(make_full: Callable[..., Full]) -> None:
     assert full.send(created[0], b"v") == KAFKA_STORAGE_ERROR
     full.disk.make_room()
     for name in (created[0], created[-1]):
-        until(lambda name=name: full.send(name, b"v") == 0, f"{name} can be written to")
+        until(partial(full.takes, name), f"{name} can be written to")
     full.create("after")
     until(lambda: full.send("after", b"v") == 0, "a topic can be created again")
     names = set(AdminClient({"bootstrap.servers": full.broker.bootstrap}).list_topics(timeout=20).topics)
@@ -361,7 +370,7 @@ def test_partitions_that_find_no_room_at_start_come_back(make_full: Callable[...
     full.broker.restart()
     full.disk.make_room()
     for partition in range(3):
-        until(lambda partition=partition: full.send("t", b"v", partition) == 0, f"t-{partition} is served")
+        until(partial(full.takes, "t", partition), f"t-{partition} is served")
         assert len(read_partition(full.address(), "t", partition)) == 41
 
 

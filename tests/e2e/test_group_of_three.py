@@ -28,7 +28,7 @@ def members(broker: Target, topic: str, tmp_path: Path) -> Iterator[list[Child]]
     group = "three-" + uuid.uuid4().hex[:6]
     started = []
     for number in range(MEMBERS):
-        argv = [
+        argv: list[str | Path] = [
             sys.executable,
             "-m",
             "tests.support.group_member",

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple, cast
 
 import pytest
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaError, TopicCollection, TopicPartition
-from confluent_kafka.admin import AdminClient, ConfigResource, ConfigSource
+from confluent_kafka.admin import AdminClient, ConfigResource, ConfigSource, ResourceType
 
 from tests.support.broker import Target, target_is_kafka
 from tests.support.confluent import new_consumer, send
@@ -44,15 +44,18 @@ def with_confluent(bootstrap: str, topic: str, isolation: str) -> list[Read]:
     consumer = new_consumer(bootstrap, "reader", enable_partition_eof=True, isolation_level=isolation)
     try:
         consumer.assign([TopicPartition(topic, 0, 0)])
-        found = []
+        found: list[Read] = []
         while True:
             message = consumer.poll(TIMEOUT_S)
             assert message is not None, f"nothing more came after {len(found)} records"
-            if message.error() is not None:
-                assert message.error().code() == KafkaError._PARTITION_EOF, message.error()
+            error, offset = message.error(), message.offset()
+            if error is not None:
+                assert error.code() == KafkaError._PARTITION_EOF, error
                 return found
-            headers = tuple(message.headers() or ())
-            found.append(Read(message.offset(), message.timestamp()[1], message.key(), message.value(), headers))
+            assert offset is not None
+            # The type says what a producer may give; a consumer is given bytes.
+            headers = cast(list[tuple[str, bytes | None]], message.headers() or [])
+            found.append(Read(offset, message.timestamp()[1], message.key(), message.value(), tuple(headers)))
     finally:
         consumer.close()
 
@@ -148,7 +151,7 @@ def committed(admin: AdminClient) -> dict[tuple[str, str, int], int]:
     return found
 
 
-def dynamic_configs(admin: AdminClient, kind: ConfigResource.Type, name: str, source: ConfigSource) -> dict[str, str]:
+def dynamic_configs(admin: AdminClient, kind: ResourceType, name: str, source: ConfigSource) -> dict[str, str]:
     (answer,) = admin.describe_configs([ConfigResource(kind, name)]).values()
     return {entry.name: entry.value for entry in answer.result(TIMEOUT_S).values() if entry.source == source.value}
 
@@ -166,7 +169,7 @@ def check_cluster(broker: Target) -> None:
     }
     settings = metadata_records("CONFIG_RECORD")
     for topic in TOPICS:
-        found = dynamic_configs(admin, ConfigResource.Type.TOPIC, topic, ConfigSource.DYNAMIC_TOPIC_CONFIG)
+        found = dynamic_configs(admin, ResourceType.TOPIC, topic, ConfigSource.DYNAMIC_TOPIC_CONFIG)
         assert found == {each["name"]: each["value"] for each in settings if each["resourceName"] == topic}
     listed = admin.list_consumer_groups(request_timeout=TIMEOUT_S).result(TIMEOUT_S).valid
     assert {(each.group_id, each.type.name, each.state.name) for each in listed} == {
@@ -195,7 +198,8 @@ def commit(bootstrap: str, group: str, topic: str, offset: int) -> None:
 def test_what_is_added_outlives_a_kill_with_what_was_there(broker: Target) -> None:
     """The first crash after moving over costs old records, or new ones."""
     new = [b"new-%d" % number for number in range(100)]
-    send(broker, "sample", new, **{"enable.idempotence": True, "compression.type": "zstd"})
+    settings: dict[str, Any] = {"enable.idempotence": True, "compression.type": "zstd"}
+    send(broker, "sample", new, **settings)
     create_topic(broker.bootstrap, "made-here")
     send(broker, "made-here", new)
     commit(broker.bootstrap, "classic-sample", "sample", 600)

@@ -282,7 +282,7 @@ def test_ipv6(make_broker: MakeBroker, tmp_path: Path) -> None:
     found = re.search(r"\[::1\]:(\d+)", child.stdout())
     assert found, child.stderr()
     metadata = AdminClient({"bootstrap.servers": found.group()}).list_topics(timeout=TIMEOUT_S)
-    assert [(each.host, each.port) for each in metadata.brokers.values()] == [("::1", int(found.group(1)))]
+    assert [(str(each.host), each.port) for each in metadata.brokers.values()] == [("::1", int(found.group(1)))]
 
 
 def test_settings_without_effect_are_said(make_broker: MakeBroker) -> None:

@@ -11,6 +11,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 
 from tests.support import corpus
 from tests.support.broker import Target
+from tests.support.confluent import failures_to
 from tests.support.topics import create_topic
 
 GIGABYTE = 1_000_000_000
@@ -45,7 +46,7 @@ def test_a_gigabyte_comes_out_as_it_went_in(make_broker: Callable[..., Target], 
         for record in records:
             while True:
                 try:
-                    producer.produce(topic, record, on_delivery=lambda error, _: error and errors.append(error))
+                    producer.produce(topic, record, on_delivery=failures_to(errors))
                     break
                 except BufferError:
                     producer.poll(0.1)

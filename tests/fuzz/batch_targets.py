@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from array import array
+from typing import Any
 
 from broker_cy.core import crc32c
 from broker_cy.core.errors import WireError
@@ -90,7 +91,7 @@ def mutate_batch(mutator: Mutator, data: bytes, other: bytes) -> bytes:
     return bytes(out)
 
 
-RULES = (
+RULES: tuple[dict[str, Any], ...] = (
     {},
     {"timestamp_type": 1},
     {"compacted": True},
@@ -160,7 +161,7 @@ def compressed_corpus() -> list[bytes]:
 def run_compressed(data: bytes) -> None:
     """Nothing is made that is longer than allowed."""
     codec = 1 + (data[0] if data else 0) % 4
-    assert len(decompress(codec, array("B", data[1:]), PLAIN_BYTES_MAX)) <= PLAIN_BYTES_MAX
+    assert len(decompress(codec, memoryview(array("B", data[1:])), PLAIN_BYTES_MAX)) <= PLAIN_BYTES_MAX
 
 
 TARGETS = {

@@ -29,7 +29,7 @@ def _uvarint(value: int) -> bytes:
 
 def _interesting() -> list[bytes]:
     """Encodings of the integers in every width they have some bits in, and varints that are too long."""
-    found = {width: set() for width in (1, 2, 4, 8, 0)}
+    found: dict[int, set[bytes]] = {width: set() for width in (1, 2, 4, 8, 0)}
     for value in INTEGERS:
         for width in (1, 2, 4, 8):
             found[width].add((value & (1 << 8 * width) - 1).to_bytes(width))

@@ -14,9 +14,10 @@ MODULES = {
 
 def load(name: str) -> Target:
     """The target called `name`; KeyError where there is none."""
-    for module, names in MODULES.items():
-        if name in names:
-            return import_module(f"tests.fuzz.{module}").TARGETS[name]
+    for module, group in MODULES.items():
+        if name in group:
+            found: Target = import_module(f"tests.fuzz.{module}").TARGETS[name]
+            return found
     raise KeyError(f"no target {name!r}; there are {', '.join(names())}")
 
 

@@ -10,6 +10,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
@@ -37,13 +38,16 @@ ANSWER_BYTES_MAX = 16 << 20
 SOCKET_LINKS = re.compile(r"^socket:")
 
 
+A = TypeVar("A", bound=codec.Message)
+
+
 class GoodClient:
     """Talks in whole, valid frames, and expects answers."""
 
     def __init__(self, address: tuple[str, int]) -> None:
         self.socket = socket.create_connection(address, 20)
 
-    def call(self, key: ApiKey, version: int, request: codec.Message, answer: type[codec.Message]) -> codec.Message:
+    def call(self, key: ApiKey, version: int, request: codec.Message, answer: type[A]) -> A:
         """The answer to one request of an API in a version that has no tagged fields."""
         frame = request_frame(key, version, request)
         self.socket.sendall(struct.pack(">i", len(frame)) + frame)
@@ -84,8 +88,8 @@ class GoodClient:
             max_bytes=1 << 20,
             topics=[messages.FetchRequest.FetchTopic(topic=topic, partitions=[wanted])],
         )
-        answer = self.call(ApiKey.FETCH, 11, fetch, messages.FetchResponse)
-        (found,) = decode_batches(answer.responses[0].partitions[0].records)
+        fetched = self.call(ApiKey.FETCH, 11, fetch, messages.FetchResponse)
+        (found,) = decode_batches(fetched.responses[0].partitions[0].records or b"")
         assert found.records()[0].value == b"still here"
 
     def served(self) -> list[tuple[ApiKey, int]]:

@@ -7,10 +7,14 @@ import itertools
 import struct
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from tests.support import node
 from tests.support.corpus import Pair
 from tests.support.processes import run
+
+if TYPE_CHECKING:
+    from confluent_kafka import Message
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 TIMEOUT_S = 90.0
@@ -98,10 +102,18 @@ def _confluent_consume(bootstrap: str, topic: str, count: int) -> list[Pair]:
             assert messages, f"nothing more came after {len(pairs)} of {count} records"
             for message in messages:
                 assert message.error() is None, message.error()
-                pairs.append((message.key(), message.value()))
+                pairs.append(pair_of(message))
         return pairs
     finally:
         consumer.close()
+
+
+def pair_of(message: Message) -> Pair:
+    """Key and value of a record that has both."""
+    key, value = message.key(), message.value()
+    assert key is not None, "a record without a key"
+    assert value is not None, "a record without a value"
+    return key, value
 
 
 def _kafka_python_produce(bootstrap: str, topic: str, pairs: Sequence[Pair], codec: str) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from tests.support.broker import Target
 
@@ -28,12 +28,22 @@ def new_consumer(bootstrap: str, group: str, **settings: Any) -> Consumer:
     )
 
 
+def failures_to(errors: list[KafkaError]) -> Callable[[KafkaError | None, Message], None]:
+    """A delivery callback that keeps the errors."""
+
+    def delivered(error: KafkaError | None, _: Message) -> None:
+        if error is not None:
+            errors.append(error)
+
+    return delivered
+
+
 def send(broker: Target, topic: str, values: list[bytes], partition: int = 0, **settings: Any) -> None:
     """Produce to one partition with acks=all; AssertionError when any record is not acknowledged."""
     producer = Producer({"bootstrap.servers": broker.bootstrap, "acks": "all", **settings})
-    errors: list[Any] = []
+    errors: list[KafkaError] = []
     for value in values:
-        producer.produce(topic, value, partition=partition, on_delivery=lambda error, _: error and errors.append(error))
+        producer.produce(topic, value, partition=partition, on_delivery=failures_to(errors))
     assert producer.flush(TIMEOUT_S) == 0
     assert errors == []
 

@@ -9,7 +9,7 @@ import sys
 
 from confluent_kafka import Consumer, KafkaError
 
-from tests.support.clients import pack
+from tests.support.clients import pack, pair_of
 
 
 def main(bootstrap: str, group: str, topic: str, path: str) -> None:
@@ -36,7 +36,7 @@ def main(bootstrap: str, group: str, topic: str, path: str) -> None:
             for message in messages:
                 error = message.error()
                 if error is None:
-                    records.append((message.key(), message.value()))
+                    records.append(pair_of(message))
                 elif error.code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
                     raise SystemExit(f"{error}")
             if records:

@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 def until(
-    condition: Callable[[], T],
+    condition: Callable[[], T | None],
     what: str,
     timeout_s: float = 30.0,
     interval_s: float = 0.02,

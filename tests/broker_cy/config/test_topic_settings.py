@@ -14,6 +14,7 @@ from broker_cy.config import (
 )
 from broker_cy.config.definitions import BROKER, TOPIC, TOPIC_SYNONYMS
 from broker_cy.config.topic import CACHED_MAX
+from tests.support.logs import fields_of
 
 
 def test_defaults_come_from_the_broker() -> None:
@@ -114,4 +115,4 @@ def test_stored_nonsense_does_not_stop_a_topic(caplog: pytest.LogCaptureFixture)
     assert settings["segment.bytes"] == 1 << 30
     assert settings["segment.ms"] == 9
     assert "message.format.version" not in settings
-    assert "Invalid value 14 for configuration segment.bytes" in str(caplog.records[0].fields["reason"])
+    assert "Invalid value 14 for configuration segment.bytes" in str(fields_of(caplog.records[0])["reason"])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TypeVar
 from uuid import UUID
 
 from broker_cy.config import BrokerConfig
@@ -15,6 +15,7 @@ from broker_cy.metadata.image import Endpoint, ImageDelta, MetadataImage
 from broker_cy.metadata.loader import Loader
 from broker_cy.metadata.records import VersionedRecord
 
+R = TypeVar("R")
 DIRECTORY = UUID(int=1 << 100)
 LISTENERS = {"PLAINTEXT": Endpoint("127.0.0.1", 9092, 0)}
 
@@ -49,7 +50,7 @@ class Cluster:
         self._ids += 1
         return UUID(int=self._ids)
 
-    def accept(self, operation: Operation[Any]) -> Any:
+    def accept(self, operation: Operation[R]) -> R:
         context = OperationContext(0, self.new_uuid, self.config, self.next_offset)
         step = self.controller.run(operation, context)
         for start in range(0, len(step.records), RECORDS_PER_STEP_MAX):
@@ -69,7 +70,7 @@ class Cluster:
         self.controller.abandon()
         self.next_offset = self.image.offset + 1
 
-    def run(self, operation: Operation[Any]) -> Any:
+    def run(self, operation: Operation[R]) -> R:
         reply = self.accept(operation)
         self.commit()
         return reply

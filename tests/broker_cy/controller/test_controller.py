@@ -23,6 +23,7 @@ from broker_cy.metadata.records import MetadataLogError, VersionedRecord
 from broker_cy.metadata.snapshot import KRaftState, SnapshotId
 from broker_cy.wire import messages
 from tests.broker_cy.controller.cluster import LISTENERS, Cluster
+from tests.support.images import topic_in
 
 FIXTURE = Path(__file__).parents[2] / "fixtures" / "kafka-4.3.1" / "logdir" / "__cluster_metadata-0"
 
@@ -194,7 +195,7 @@ def lonely(
     )
     cluster.start(broker_id=1)
     assert cluster.image.brokers[2].fenced
-    partition = cluster.image.topics.by_name("t").partitions[0]
+    partition = topic_in(cluster.image, "t").partitions[0]
     return partition.leader, partition.isr
 
 
@@ -255,7 +256,7 @@ def test_older_metadata_versions(level: int) -> None:
     cluster.run(create("a"))
     cluster.start()
     assert cluster.replayed().same_content(cluster.image)
-    assert bool(cluster.image.topics.by_name("a").partitions[0].directories) is (level >= 17)
+    assert bool(topic_in(cluster.image, "a").partitions[0].directories) is (level >= 17)
     loader = snapshot_of(cluster.image)
     assert loader.image.same_content(cluster.image)
 

@@ -14,6 +14,7 @@ from broker_cy.core import uuid as uuids
 from broker_cy.core.errors import ErrorCode
 from broker_cy.wire import messages
 from tests.broker_cy.controller.cluster import DIRECTORY, Cluster
+from tests.support.images import topic_in
 
 Topic = messages.CreateTopicsRequest.CreatableTopic
 Assignment = messages.CreateTopicsRequest.CreatableReplicaAssignment
@@ -22,7 +23,8 @@ Config = messages.CreateTopicsRequest.CreatableTopicConfig
 
 def create(cluster: Cluster, *topics: Any, validate_only: bool = False, with_configs: bool = False) -> list[Any]:
     request = messages.CreateTopicsRequest(topics=list(topics), validate_only=validate_only)
-    return cluster.run(CreateTopics(request, with_configs)).topics
+    results: list[Any] = cluster.run(CreateTopics(request, with_configs)).topics
+    return results
 
 
 def topic(name: str, partitions: int = 1, factor: int = 1, **settings: str) -> Any:
@@ -45,7 +47,7 @@ def test_create() -> None:
     (result,) = create(cluster, topic("a", 3, 1, retention_ms="1000"))
     assert outcome(result) == ("NONE", None)
     assert (result.num_partitions, result.replication_factor) == (3, 1)
-    found = cluster.image.topics.by_name("a")
+    found = topic_in(cluster.image, "a")
     assert found.topic_id == result.topic_id
     assert sorted(found.partitions) == [0, 1, 2]
     for partition in found.partitions.values():
@@ -125,7 +127,7 @@ def test_refused(wanted: Any, code: str, message: str) -> None:
     create(cluster, topic("taken"), topic("t.x"))
     (result,) = create(cluster, wanted)
     assert outcome(result)[0] == code
-    assert message in outcome(result)[1]
+    assert message in result.error_message
     assert len(cluster.image.topics) == 2
 
 
@@ -193,7 +195,7 @@ def test_grow() -> None:
     cluster.start()
     (result,) = grow(cluster, ("a", 4, None))
     assert outcome(result) == ("NONE", None)
-    partitions = cluster.image.topics.by_name("a").partitions
+    partitions = topic_in(cluster.image, "a").partitions
     assert [partitions[i].leader_epoch for i in range(4)] == [1, 1, 0, 0]
 
 
@@ -215,8 +217,8 @@ def test_grow_refused(wanted: Any, code: str, message: str | None) -> None:
     create(cluster, topic("a", 2))
     (result,) = grow(cluster, wanted)
     assert outcome(result)[0] == code
-    assert outcome(result)[1] is None if message is None else message in outcome(result)[1]
-    assert len(cluster.image.topics.by_name("a").partitions) == 2
+    assert result.error_message is None if message is None else message in result.error_message
+    assert len(topic_in(cluster.image, "a").partitions) == 2
 
 
 def test_grow_validate_only_and_duplicates() -> None:
@@ -229,7 +231,7 @@ def test_grow_validate_only_and_duplicates() -> None:
         "a": ("INVALID_REQUEST", "Duplicate topic name."),
         "b": ("NONE", None),
     }
-    assert len(cluster.image.topics.by_name("a").partitions) == 1
+    assert len(topic_in(cluster.image, "a").partitions) == 1
 
 
 def delete(cluster: Cluster, *choices: str | UUID | TopicChoice) -> dict[Any, tuple[str, str | None]]:

@@ -133,8 +133,9 @@ class Harness:
         """Ask for an id, then join with it. Returns the id; the answer comes under `token`."""
         first = self.join((token, "id"), **how)
         assert first.error_code == ErrorCode.MEMBER_ID_REQUIRED
-        self.join(token, first.member_id, **how)
-        return first.member_id
+        member_id: str = first.member_id
+        self.join(token, member_id, **how)
+        return member_id
 
     def sync(
         self,

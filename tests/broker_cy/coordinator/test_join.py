@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from broker_cy.coordinator.group import GroupState
@@ -61,7 +63,7 @@ def test_unknown_member_id_is_refused(h: Harness) -> None:
 
 
 @pytest.mark.parametrize("how", [{"protocol_type": ""}, {"protocols": ()}], ids=["no protocol type", "no protocols"])
-def test_member_without_protocol_is_refused(h: Harness, how: dict[str, object]) -> None:
+def test_member_without_protocol_is_refused(h: Harness, how: dict[str, Any]) -> None:
     """Else: a group without a protocol can never be assigned anything."""
     assert h.join("a", version=3, **how).error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
 

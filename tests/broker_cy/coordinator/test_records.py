@@ -138,14 +138,14 @@ def test_records_of_classic_groups_are_written_as_kafka_writes_them() -> None:
     ]
     assert len(found) == 3
     for record in found:
-        value, version = codec.decode_versioned(messages.GroupMetadataValue, record.value)
+        value, version = codec.decode_versioned(messages.GroupMetadataValue, record.value or b"")
         assert version == 3
         assert codec.encode_versioned(value, version) == record.value
     h = Harness()
     h.join("a", group_id="classic-sample", client_id="rdkafka")
     assert h.log[0].key == found[0].key
     mine, _ = codec.decode_versioned(messages.GroupMetadataValue, h.log[0].value or b"")
-    kafkas, _ = codec.decode_versioned(messages.GroupMetadataValue, found[0].value)
+    kafkas, _ = codec.decode_versioned(messages.GroupMetadataValue, found[0].value or b"")
     mine.current_state_timestamp = kafkas.current_state_timestamp
     assert mine == kafkas
 

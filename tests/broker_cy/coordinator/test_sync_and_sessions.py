@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from broker_cy.coordinator.group import GroupState
@@ -94,7 +96,7 @@ def test_rebalance_during_the_write_is_not_overtaken(h: Harness) -> None:
     ],
     ids=["member", "generation", "type", "protocol", "group"],
 )
-def test_sync_is_checked(h: Harness, how: dict[str, object], code: ErrorCode) -> None:
+def test_sync_is_checked(h: Harness, how: dict[str, Any], code: ErrorCode) -> None:
     """Else: a member of another time or kind is given partitions."""
     (a,) = completing(h, "a")
     wanted = {"member_id": a, "generation": 1, **how}
@@ -173,7 +175,7 @@ def test_member_that_waits_for_the_rebalance_is_alive(h: Harness) -> None:
     ],
     ids=["generation", "member", "group"],
 )
-def test_heartbeat_is_checked(h: Harness, how: dict[str, object], code: ErrorCode) -> None:
+def test_heartbeat_is_checked(h: Harness, how: dict[str, Any], code: ErrorCode) -> None:
     """Else: a zombie believes that it still owns its partitions."""
     (a,) = h.stable("a")
     wanted = {"member_id": a, "generation": 1, **how}

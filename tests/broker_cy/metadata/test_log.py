@@ -16,6 +16,7 @@ from broker_cy.metadata.snapshot import KRaftState, SnapshotId
 from broker_cy.wire import messages
 from broker_cy.wire.control import KraftVersion, KraftVoters, VoterSetEntry
 from broker_cy.wire.records import Record, encode_batch
+from tests.support.images import topic_in
 
 LOGDIR = Path(__file__).parents[2] / "fixtures" / "kafka-4.3.1" / "logdir"
 METADATA_LOG = (LOGDIR / "__cluster_metadata-0" / "00000000000000000000.log").read_bytes()
@@ -75,6 +76,7 @@ def test_every_record_of_kafka_is_written_back_byte_for_byte() -> None:
         for batch in framing.batches(content):
             if not batch.is_control:
                 for raw in batch.records():
+                    assert raw.value is not None
                     assert framing.frame(framing.unframe(raw.value)) == raw.value
                     count += 1
     assert count == 55
@@ -224,10 +226,10 @@ def test_clear_elr() -> None:
     content = data(record("ClearElrRecord", topic_name="sample"), offset=50)
     loader.load_log(content)
     image: MetadataImage = loader.image
-    assert image.topics.by_name("sample").partitions[0].elr == ()
-    assert image.topics.by_name("compacted").partitions[0].elr == (1,)
+    assert topic_in(image, "sample").partitions[0].elr == ()
+    assert topic_in(image, "compacted").partitions[0].elr == (1,)
     loader.load_log(data(record("ClearElrRecord", topic_name=""), offset=51))
-    assert image.topics.by_name("compacted").partitions[0].elr == ()
+    assert topic_in(image, "compacted").partitions[0].elr == ()
 
 
 def test_hundred_thousand_partitions_cost_little() -> None:
@@ -238,6 +240,6 @@ def test_hundred_thousand_partitions_cost_little() -> None:
         for i in range(2000)
     ]
     image = load(data(TOPIC, *records)).image
-    partitions = image.topics.by_name("t").partitions
+    partitions = topic_in(image, "t").partitions
     assert len(partitions) == 2000
     assert partitions[0].replicas is partitions[1999].replicas is partitions[7].isr

@@ -64,7 +64,7 @@ async def _finding(s: Script) -> None:
 
 async def _refusals(s: Script) -> None:
     for version in range(10):
-        old = {"rebalance_timeout_ms": -1} if version == 0 else {}
+        old: dict[str, Any] = {"rebalance_timeout_ms": -1} if version == 0 else {}
         await s.ask("join without group", join("", "x", **old), version)
         await s.ask("join with a long session", join("g0", "x", session_timeout_ms=1_800_001, **old), version)
         await s.ask("join as nobody", join("g0", "ghost", **old), version)
@@ -93,7 +93,7 @@ async def _first_life(s: Script) -> None:
     await s.ask("join again", join("g2", me), 9)
     await s.ask("commit while completing", commit("g2", ("t", 0, 1), generation_id_or_member_epoch=1, member_id=me), 8)
     await s.ask("heartbeat while completing", heartbeat("g2", me, 1), 4)
-    kind = {"protocol_type": "consumer", "protocol_name": "range"}
+    kind: dict[str, Any] = {"protocol_type": "consumer", "protocol_name": "range"}
     await s.ask("sync of another generation", sync("g2", me, 2, **kind), 5)
     await s.ask("sync of another type", sync("g2", me, 1, protocol_type="connect", protocol_name="range"), 5)
     await s.ask("sync of another protocol", sync("g2", me, 1, protocol_type="consumer", protocol_name="own"), 5)
@@ -131,7 +131,7 @@ async def _first_life(s: Script) -> None:
 
 async def _old_joins(s: Script) -> None:
     for version in range(4):
-        old = {"rebalance_timeout_ms": -1} if version == 0 else {}
+        old: dict[str, Any] = {"rebalance_timeout_ms": -1} if version == 0 else {}
         joined = await s.ask("join at once", join("g3", **old), version)
         me, generation = joined.member_id, joined.generation_id
         await s.ask("sync", sync("g3", me, generation, {me: b"x"}), min(version, 2))
@@ -219,7 +219,7 @@ async def _offsets(s: Script) -> None:
     await s.ask("commit with metadata", commit("g7", ("t", 1, 2), metadata="note"), 9)
     await s.ask("commit with null metadata", commit("g7", ("u", 1, 2), metadata=None), 9)
     await s.ask("commit with too much metadata", commit("g7", ("u", 0, 2), metadata="x" * 4097), 9)
-    stranger = {"generation_id_or_member_epoch": 1, "member_id": "x"}
+    stranger: dict[str, Any] = {"generation_id_or_member_epoch": 1, "member_id": "x"}
     for version in (8, 9):
         await s.ask("commit in an unknown group", commit("g8", ("t", 0, 1), **stranger), version)
     await s.ask("commit with an old retention", commit("g7", ("u", 0, 5), retention_time_ms=100_000), 4)

@@ -12,13 +12,14 @@ import uuid
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import uvloop
 
 from broker_cy.replica.partition import Partition
 from broker_cy.replica.partition_table import PartitionTable
 from broker_cy.server.answers import ServerCore
+from broker_cy.server.broker import Broker
 from broker_cy.server.handlers import fetch, produce
 from broker_cy.server.listener import Admission, Listener, open_socket
 from broker_cy.server.registry import Registration, registrations
@@ -56,8 +57,10 @@ class CoreHarness:
         registry = {int(key): registrations()[int(key)] for key in (ApiKey.PRODUCE, ApiKey.FETCH)}
         for key, function in (extra or {}).items():
             registry[int(key)] = Registration(key, 0, 4, 0, function, asyncio.iscoroutinefunction(function), "")
+        # The core hands the broker on to handlers, and none of those here looks at it.
+        broker = cast(Broker, None)
         self.core = ServerCore(
-            self.loop, None, self.table, registry, request_bytes_max, lambda c: self.admission.leave(c.client_host)
+            self.loop, broker, self.table, registry, request_bytes_max, lambda c: self.admission.leave(c.client_host)
         )
         produce.install(self.core)
         fetch.install(self.core, 100, 120000)

@@ -56,7 +56,9 @@ class ColdLog:
         core.on_loop(lambda: setattr(core.core, "cold_reader", self.worker))
         core.topic("cold")
         self.directory = Path(core.directory.name) / "cold-0"
-        self.log: Log = core.table.get("cold", 0).log
+        partition = core.table.get("cold", 0)
+        assert partition is not None
+        self.log: Log = partition.log
         core.on_loop(lambda: self.log.reconfigure(LogConfig(segment_bytes=SEGMENT_BYTES)))
         self.content = b"".join(batch(number) for number in range(BATCHES))
         client = core.client()

@@ -11,6 +11,7 @@ import pytest
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.wire import messages
 from tests.broker_cy.server.config_broker import ConfigBroker
+from tests.support.logs import fields_of
 
 TOPIC, BROKER, LOGGER = 2, 4, 8
 SET, DELETE, APPEND = 0, 1, 2
@@ -152,7 +153,9 @@ def test_stored_nonsense_does_not_stop_the_broker(broker: ConfigBroker, caplog: 
         broker.set_config(BROKER, "", "message.max.bytes", "77")
     assert broker.config["log.segment.bytes"] == 2097152
     assert broker.config["message.max.bytes"] == 77
-    assert "log.segment.bytes" in [r.fields["setting"] for r in caplog.records if r.msg == "dynamic setting ignored"]
+    assert "log.segment.bytes" in [
+        fields_of(r)["setting"] for r in caplog.records if r.msg == "dynamic setting ignored"
+    ]
 
 
 @pytest.fixture

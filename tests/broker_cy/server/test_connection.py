@@ -309,7 +309,9 @@ def test_idle_connections_are_closed(core: CoreHarness) -> None:
 
 def test_damage_in_an_older_segment_is_never_sent(core: CoreHarness) -> None:
     """Bytes that rotted on disk must not reach a consumer: the partition goes offline, the others are served."""
-    directory = core.on_loop(lambda: core.table.get("t", 0).log.directory)
+    partition = core.table.get("t", 0)
+    assert partition is not None
+    directory = core.on_loop(lambda: partition.log.directory)
     client = core.client()
     for _ in range(3):
         produce_to(client, "t", batch(1, 5000))
@@ -318,7 +320,6 @@ def test_damage_in_an_older_segment_is_never_sent(core: CoreHarness) -> None:
 
     def reload() -> None:
         """As at a start: the log is loaded from its files."""
-        partition = core.table.get("t", 0)
         maintenance.close(partition.log)
         with open(f"{directory}/{0:020d}.log", "r+b") as file:
             file.seek(3000)

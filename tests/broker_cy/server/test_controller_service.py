@@ -16,12 +16,14 @@ from broker_cy.controller.topic_ops import DeleteTopics, TopicChoice
 from broker_cy.core import uuid as uuids
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.metadata import snapshot
+from broker_cy.metadata.image import ImageDelta, MetadataImage
 from broker_cy.metadata.records import MetadataLogError
 from broker_cy.metadata.snapshot import SnapshotId
 from broker_cy.quorum.election_state import QuorumError
 from broker_cy.storage import disk
 from broker_cy.wire import messages
 from tests.broker_cy.server.metadata_broker import MetadataBroker, run, until
+from tests.support.images import topic_in
 
 FIXTURE = Path(__file__).parents[2] / "fixtures" / "kafka-4.3.1" / "logdir"
 
@@ -169,9 +171,12 @@ def test_failed_sync_ends_the_leadership(tmp_path: Path, monkeypatch: pytest.Mon
 def test_a_failing_listener_holds_nobody_up(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """A bug in one part of the broker would leave clients without an answer to what is committed."""
 
+    def fail(delta: ImageDelta, image: MetadataImage) -> None:
+        raise ZeroDivisionError
+
     async def work() -> None:
         async with MetadataBroker(tmp_path) as broker:
-            broker.controller._listeners.insert(0, lambda delta, image: 1 // 0)
+            broker.controller._listeners.insert(0, fail)
             await broker.controller.submit(create("a"))
             assert len(broker.changes) == 2
         assert "a listener failed on a metadata change" in caplog.text
@@ -313,7 +318,7 @@ def test_stop_while_a_snapshot_is_written(tmp_path: Path, monkeypatch: pytest.Mo
         monkeypatch.undo()
         assert snapshots(tmp_path) == []
         async with MetadataBroker(tmp_path) as broker:
-            assert len(broker.image.topics.by_name("a").partitions) == 100
+            assert len(topic_in(broker.image, "a").partitions) == 100
 
     run(work)
 

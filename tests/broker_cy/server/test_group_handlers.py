@@ -294,8 +294,8 @@ def test_groups_are_listed_described_and_deleted_in_every_version(tmp_path: Path
                     assert there.authorized_operations > 0
             for version in range(3):
                 await broker.commit(1, group_id="simple")
-                request = messages.DeleteGroupsRequest(groups_names=["simple", GROUP, "absent"])
-                codes = {r.group_id: r.error_code for r in (await broker.call(request, version)).results}
+                deletion = messages.DeleteGroupsRequest(groups_names=["simple", GROUP, "absent"])
+                codes = {r.group_id: r.error_code for r in (await broker.call(deletion, version)).results}
                 assert codes == {
                     "simple": ErrorCode.NONE,
                     GROUP: ErrorCode.NON_EMPTY_GROUP,

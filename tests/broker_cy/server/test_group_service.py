@@ -25,7 +25,9 @@ def batches(broker: GroupBroker, group_id: str = GROUP) -> list[Any]:
     found: list[Any] = []
     at = log.log_start_offset
     while at < log.written_end_offset:
-        found += decode_batches(log.read_slice(at).read())
+        part = log.read_slice(at)
+        assert part is not None
+        found += decode_batches(part.read())
         at = found[-1].last_offset + 1
     return found
 

@@ -24,6 +24,7 @@ from broker_cy.server.handlers import (  # noqa: F401 - importing registers them
 from broker_cy.storage import disk
 from broker_cy.wire import messages
 from tests.broker_cy.server.metadata_broker import MetadataBroker, create, errors, with_broker
+from tests.support.images import topic_in
 
 
 def topics_request(*names: str | UUID | None, auto: bool = False, **fields: Any) -> messages.MetadataRequest:
@@ -306,7 +307,7 @@ def test_describe_topic_partitions(tmp_path: Path) -> None:
         response = await broker.call(pages_request(), 0)
         assert pages(response) == ({"a": [0, 1], "b": [0, 1, 2], "c": [0]}, None)
         topic = response.topics[0]
-        assert (topic.topic_id, topic.is_internal) == (broker.image.topics.by_name("a").topic_id, False)
+        assert (topic.topic_id, topic.is_internal) == (topic_in(broker.image, "a").topic_id, False)
         assert topic.topic_authorized_operations == 0b1101_1111_1000
         partition = topic.partitions[0]
         assert (partition.leader_id, partition.leader_epoch, partition.replica_nodes) == (1, 0, [1])

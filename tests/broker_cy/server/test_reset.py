@@ -3,6 +3,7 @@
 import socket
 import struct
 import threading
+from functools import partial
 
 from broker_cy.wire import messages
 from broker_cy.wire.frame import ApiKey
@@ -12,9 +13,13 @@ from .harness import DEADLINE_S, CoreHarness
 ANSWER = messages.ListGroupsResponse(groups=[messages.ListGroupsResponse.ListedGroup(group_id="g" * 1000)] * 20)
 
 
-def test_a_reset_between_pipelined_requests_ends_that_connection_only():
+def test_a_reset_between_pipelined_requests_ends_that_connection_only() -> None:
     """Everybody's broker dies because one client was killed with many requests under way."""
     harness = CoreHarness({ApiKey.LIST_GROUPS: lambda ctx, request: ANSWER})
+
+    def all_closed(number: int) -> bool:
+        return harness.core.connections_opened == number and not harness.core.connections
+
     try:
         for number in range(1, 4):
             client = harness.client()
@@ -25,7 +30,7 @@ def test_a_reset_between_pipelined_requests_ends_that_connection_only():
             client.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             client.close()
             held.set()
-            harness.wait_until(lambda n=number: harness.core.connections_opened == n and not harness.core.connections)
+            harness.wait_until(partial(all_closed, number))
         client = harness.client()
         assert client.call(messages.ListGroupsRequest(), ApiKey.LIST_GROUPS, 0, messages.ListGroupsResponse) == ANSWER
         client.close()

@@ -15,6 +15,7 @@ from broker_cy.server.handlers import (  # noqa: F401 - importing registers them
 from broker_cy.storage import disk
 from broker_cy.wire import messages
 from tests.broker_cy.server.metadata_broker import MetadataBroker, create, with_broker
+from tests.support.images import topic_in
 
 
 @pytest.mark.parametrize("version", range(2, 8))
@@ -28,7 +29,7 @@ def test_create_topics_in_every_version(tmp_path: Path, version: int) -> None:
             assert (result.num_partitions, result.replication_factor) == (2, 1)
             assert {c.name: c.value for c in result.configs}["cleanup.policy"] == "delete"
         if version >= 7:
-            assert result.topic_id == broker.image.topics.by_name("t").topic_id
+            assert result.topic_id == topic_in(broker.image, "t").topic_id
         result = await create(broker, "t", 2, version)
         assert ErrorCode(result.error_code) is ErrorCode.TOPIC_ALREADY_EXISTS
         assert result.error_message == "Topic 't' already exists."
@@ -91,7 +92,7 @@ def test_create_partitions_in_every_version(tmp_path: Path, version: int) -> Non
         wanted.count = 2
         response = await broker.call(messages.CreatePartitionsRequest(topics=[wanted], validate_only=True), version)
         assert response.results[0].error_code == 0
-        assert len(broker.image.topics.by_name("t").partitions) == 1
+        assert len(topic_in(broker.image, "t").partitions) == 1
 
     with_broker(tmp_path, work)
 

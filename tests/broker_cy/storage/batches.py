@@ -3,6 +3,8 @@
 import struct
 
 from broker_cy.core import crc32c
+from broker_cy.storage.log import Log
+from broker_cy.storage.log_slice import LogSlice
 
 BODY = struct.Struct(">hiqqqhii")
 HEAD = struct.Struct(">qiibI")
@@ -40,3 +42,10 @@ def split(data: bytes) -> list[tuple[int, int, bytes]]:
         found.append((base, base + delta, data[at : at + 12 + length]))
         at += 12 + length
     return found
+
+
+def some_slice(log: Log, offset: int, max_offset: int | None = None, *, max_bytes: int = 1 << 20) -> LogSlice:
+    """What a read from `offset` on gives, where there is something to read."""
+    part = log.read_slice(offset, max_offset, max_bytes)
+    assert part is not None, f"nothing to read at offset {offset}"
+    return part

@@ -1,6 +1,7 @@
 """A log manager over a temporary directory, with work done at once."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import TypeVar
 from uuid import UUID
 
@@ -27,7 +28,14 @@ class Manager(LogManager):
         self.close(lambda topic, partition: self.logs[topic, partition].written_end_offset)
 
 
-def open_manager(*paths, config=None, settings=None, now_ms=0, load=True, jobs=None) -> Manager:
+def open_manager(
+    *paths: str | Path,
+    config: LogConfig | None = None,
+    settings: StorageSettings | None = None,
+    now_ms: int = 0,
+    load: bool = True,
+    jobs: InlineJobs | None = None,
+) -> Manager:
     directories = open_directories([str(path) for path in paths], 1, lambda: CLUSTER_ID, lambda: UUID(int=5))
     manager = Manager(directories, settings or StorageSettings(), jobs or InlineJobs())
     if load:

@@ -12,6 +12,7 @@ import pytest
 from broker_cy.core import uuid as kafka_uuid
 from broker_cy.storage.data_directory import open_directories
 from broker_cy.storage.jobs import InlineJobs
+from broker_cy.storage.log import Log
 from broker_cy.storage.log_config import LogConfig
 from broker_cy.storage.log_manager import LogManager, StorageSettings
 
@@ -24,7 +25,7 @@ PARTITIONS = {("sample", 0): 563, ("compacted", 0): 200, ("__consumer_offsets", 
 
 
 @pytest.fixture
-def directory(tmp_path):
+def directory(tmp_path: Path) -> Path:
     target = tmp_path / "data"
     shutil.copytree(FIXTURES / "logdir", target, copy_function=shutil.copyfile)
     for path in [target, *target.rglob("*")]:
@@ -32,7 +33,7 @@ def directory(tmp_path):
     return target
 
 
-def load(directory):
+def load(directory: Path) -> LogManager:
     directories = open_directories([str(directory)], 1, lambda: "", lambda: UUID(int=5))
     manager = LogManager(directories, StorageSettings(), InlineJobs())
     manager.load_metadata_log(LogConfig(), SOON_MS)
@@ -40,12 +41,12 @@ def load(directory):
     return manager
 
 
-def release(manager):
+def release(manager: LogManager) -> None:
     for data_directory in manager.data_directories:
         data_directory.close()
 
 
-def dumped(partition):
+def dumped(partition: str) -> list[tuple[int, ...]]:
     """(base offset, last offset, position, size, crc) of every batch, from the dump, segment by segment."""
     found = []
     text = (FIXTURES / "dump" / f"{partition}.txt").read_text(errors="replace")
@@ -59,8 +60,9 @@ def dumped(partition):
     return found
 
 
-def read_all(log):
-    offset, found = log.log_start_offset, []
+def read_all(log: Log) -> list[tuple[int, ...]]:
+    offset = log.log_start_offset
+    found: list[tuple[int, ...]] = []
     while offset < log.written_end_offset:
         part = log.read_slice(offset, max_bytes=9_000)
         if part is None:
@@ -73,7 +75,7 @@ def read_all(log):
     return found
 
 
-def check(manager):
+def check(manager: LogManager) -> Log:
     assert manager.offline == {}
     assert {
         key: log.log_end_offset for key, log in manager.logs.items() if key[0] != "__cluster_metadata"
@@ -97,7 +99,7 @@ def check(manager):
     return sample
 
 
-def read_timestamps(partition):
+def read_timestamps(partition: str) -> list[tuple[int, int]]:
     text = (FIXTURES / "dump" / f"{partition}.txt").read_text(errors="replace")
     return [
         (int(timestamp), int(offset))
@@ -107,7 +109,7 @@ def read_timestamps(partition):
     ]
 
 
-def test_a_kafka_directory_is_served_as_it_is(directory):
+def test_a_kafka_directory_is_served_as_it_is(directory: Path) -> None:
     """Someone who moves over from Kafka finds records, producers or transactions missing."""
     before = {path.name: path.read_bytes() for path in (directory / "sample-0").iterdir()}
     manager = load(directory)
@@ -124,7 +126,7 @@ def test_a_kafka_directory_is_served_as_it_is(directory):
     assert {path.name: path.read_bytes() for path in (directory / "sample-0").iterdir()} == before
 
 
-def test_timestamps_are_found_as_kafka_finds_them(directory):
+def test_timestamps_are_found_as_kafka_finds_them(directory: Path) -> None:
     """offsetsForTimes gives other offsets than Kafka: consumers that seek by time lose or repeat records."""
     manager = load(directory)
     sample = manager.logs["sample", 0]
@@ -137,7 +139,7 @@ def test_timestamps_are_found_as_kafka_finds_them(directory):
     release(manager)
 
 
-def test_everything_is_found_again_without_the_side_files(directory):
+def test_everything_is_found_again_without_the_side_files(directory: Path) -> None:
     """After an unclean stop indexes, aborted transactions, epochs or producers differ from what Kafka had written."""
     side_files = {
         path: path.read_bytes()
@@ -157,7 +159,7 @@ def test_everything_is_found_again_without_the_side_files(directory):
     release(manager)
 
 
-def test_a_preallocated_index_of_an_unclean_stop_is_read_right(directory):
+def test_a_preallocated_index_of_an_unclean_stop_is_read_right(directory: Path) -> None:
     """Kafka leaves 10 MiB of zeroes behind the entries of an index when it is killed: lookups end in them."""
     (directory / ".kafka_cleanshutdown").unlink()
     sizes = {}

@@ -4,6 +4,7 @@ import os
 import struct
 from bisect import bisect_right
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -17,7 +18,9 @@ increasing = st.lists(st.integers(1, 500), max_size=300).map(
 
 @settings(max_examples=60, deadline=None)
 @given(increasing, st.lists(st.integers(0, 150_000), max_size=30), st.integers(0, 300), st.integers(0, 70))
-def test_offset_index_finds_the_entry_at_or_before(tmp_path_factory, offsets, wanted, written, zeroes):
+def test_offset_index_finds_the_entry_at_or_before(
+    tmp_path_factory: pytest.TempPathFactory, offsets: list[int], wanted: list[int], written: int, zeroes: int
+) -> None:
     """A consumer starts at the wrong batch."""
     directory = str(tmp_path_factory.mktemp("index"))
     index = OffsetIndex(directory, BASE, False)
@@ -41,7 +44,7 @@ def test_offset_index_finds_the_entry_at_or_before(tmp_path_factory, offsets, wa
         assert again.entries() == [entry for entry in entries if entry[0] < cut]
 
 
-def check_offsets(index, entries, wanted):
+def check_offsets(index: OffsetIndex, entries: list[tuple[int, int]], wanted: list[int]) -> None:
     assert index.entries() == entries
     for offset in [0, *wanted]:
         at = bisect_right(entries, (BASE + offset, 1 << 40)) - 1
@@ -52,11 +55,13 @@ def check_offsets(index, entries, wanted):
 @given(
     st.lists(st.integers(0, 5_000), max_size=200), st.lists(st.integers(-1, 5_001), max_size=30), st.integers(0, 200)
 )
-def test_time_index_keeps_only_larger_timestamps(tmp_path_factory, timestamps, wanted, written):
+def test_time_index_keeps_only_larger_timestamps(
+    tmp_path_factory: pytest.TempPathFactory, timestamps: list[int], wanted: list[int], written: int
+) -> None:
     """A search by time ends at the wrong record."""
     directory = str(tmp_path_factory.mktemp("index"))
     index = TimeIndex(directory, BASE, False)
-    entries = []
+    entries: list[tuple[int, int]] = []
     for number, timestamp in enumerate(timestamps):
         index.add(timestamp, BASE + number)
         if not entries or timestamp > entries[-1][0]:

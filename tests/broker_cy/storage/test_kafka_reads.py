@@ -16,18 +16,18 @@ RECORD = bytes([0, 0, 0, 1, 2, ord("v"), 0])
 CONFIG = LogConfig(segment_bytes=20_000, index_interval_bytes=500)
 
 
-def one_record(offset, **values):
+def one_record(offset: int, **values: int) -> bytes:
     return batch(offset, payload=bytes([len(RECORD) * 2]) + RECORD, **values)
 
 
-def abort_marker(offset, **values):
+def abort_marker(offset: int, **values: int) -> bytes:
     key, value = bytes([0, 0, 0, 0]), bytes(6)
     record = bytes([0, 0, 0, len(key) * 2]) + key + bytes([len(value) * 2]) + value + bytes([0])
     return batch(offset, attributes=0x30, payload=bytes([len(record) * 2]) + record, **values)
 
 
 @pytest.fixture(params=["clean stop", "crash and recovery"])
-def directory(tmp_path, request) -> Path:
+def directory(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
     manager = open_manager(tmp_path, config=CONFIG)
     log = manager.create("t", 0, TOPIC_ID, CONFIG, 0)
     for number in range(1_000):
@@ -52,7 +52,7 @@ def directory(tmp_path, request) -> Path:
     return tmp_path / "t-0"
 
 
-def test_kafka_finds_no_fault(directory):
+def test_kafka_finds_no_fault(directory: Path) -> None:
     """Going back to Kafka, or using its tools, is not possible any more."""
     files = [
         path for path in sorted(directory.iterdir()) if path.suffix in {".log", ".index", ".timeindex", ".txnindex"}

@@ -4,6 +4,7 @@ write.
 
 import errno
 import os
+from pathlib import Path
 
 import pytest
 
@@ -13,27 +14,26 @@ from broker_cy.storage.errors import OffsetOutOfRange, StorageError
 from broker_cy.storage.log import Log
 from broker_cy.storage.log_config import LogConfig
 
-from .batches import batch, split
+from .batches import batch, some_slice, split
 
 
 @pytest.fixture
-def directory(tmp_path):
+def directory(tmp_path: Path) -> str:
     return str(tmp_path / "t-0")
 
 
-def read_all(log, start=None, max_bytes=1_000):
+def read_all(log: Log, start: int | None = None, max_bytes: int = 1000) -> list[tuple[int, int, bytes]]:
     offset = log.log_start_offset if start is None else start
     found = []
     while offset < log.written_end_offset:
-        part = log.read_slice(offset, max_bytes=max_bytes)
-        batches = split(part.read())
+        batches = split(some_slice(log, offset, max_bytes=max_bytes).read())
         assert batches, "a slice holds at least one whole batch"
         found += batches
         offset = batches[-1][1] + 1
     return found
 
 
-def test_batches_are_read_back_across_segments(directory):
+def test_batches_are_read_back_across_segments(directory: str) -> None:
     """A consumer loses or repeats records where a segment ends."""
     log = Log.create(directory, "t", 0, LogConfig(segment_bytes=3_000, index_interval_bytes=300), 0)
     written = []
@@ -45,11 +45,11 @@ def test_batches_are_read_back_across_segments(directory):
     assert [data for _, _, data in read_all(log)] == written
     # From any offset inside, the batch that holds it comes first.
     for offset in range(log.log_end_offset):
-        base, last, _ = split(log.read_slice(offset, max_bytes=1).read())[0]
+        base, last, _ = split(some_slice(log, offset, max_bytes=1).read())[0]
         assert base <= offset <= last
 
 
-def test_limits_of_a_read(directory):
+def test_limits_of_a_read(directory: str) -> None:
     """A consumer sees records above the high watermark, or nothing at all because its limit is below one batch
     (KIP-74).
     """
@@ -57,10 +57,10 @@ def test_limits_of_a_read(directory):
     for _ in range(10):
         log.append(batch(log.log_end_offset, 2, size=100), 5)
     one = 61 + 100
-    assert log.read_slice(0, max_bytes=10).size == one
+    assert some_slice(log, 0, max_bytes=10).size == one
     assert log.read_slice(0, max_bytes=10, at_least_one=False) is None
-    assert log.read_slice(0, max_bytes=one + 10).size == one + 10
-    assert log.read_slice(0, 6, max_bytes=10_000).size == 3 * one
+    assert some_slice(log, 0, max_bytes=one + 10).size == one + 10
+    assert some_slice(log, 0, 6, max_bytes=10_000).size == 3 * one
     assert log.read_slice(0, 0) is None
     assert log.read_slice(20) is None
     for offset in (-1, 21):
@@ -69,7 +69,7 @@ def test_limits_of_a_read(directory):
         assert raised.value.code == ErrorCode.OFFSET_OUT_OF_RANGE
 
 
-def test_a_full_disk_undoes_everything_staged(directory):
+def test_a_full_disk_undoes_everything_staged(directory: str) -> None:
     """With a full disk the broker serves half a batch, or answers an offset that a later record gets too."""
     log = Log.create(directory, "t", 0, LogConfig(segment_bytes=2_000), 0)
     for _ in range(20):

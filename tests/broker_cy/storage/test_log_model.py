@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from broker_cy.storage.log_config import LogConfig
+from broker_cy.storage.log_slice import LogSlice
 
 from .batches import batch, split
 from .managing import TOPIC_ID, Manager, open_manager
@@ -21,14 +22,15 @@ MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 class LogMachine(RuleBasedStateMachine):
     """The model: batches (base, last, timestamp, epoch, bytes), and where the log starts and ends."""
 
-    manager: Manager | None = None
+    manager: Manager
+    opened = False
 
     @initialize(
         segment_bytes=st.sampled_from([400, 1_500, 100_000]),
         interval=st.sampled_from([0, 200, 4_096]),
         index_bytes=st.sampled_from([64, 4_096]),
     )
-    def open(self, segment_bytes, interval, index_bytes):
+    def open(self, segment_bytes: int, interval: int, index_bytes: int) -> None:
         self.root = tempfile.mkdtemp(prefix="log-model-", dir=MEMORY)
         self.config = LogConfig(
             segment_bytes=segment_bytes,
@@ -38,12 +40,13 @@ class LogMachine(RuleBasedStateMachine):
             file_delete_delay_ms=0,
         )
         self.manager = open_manager(self.root, config=self.config)
+        self.opened = True
         self.log = self.manager.create("t", 0, TOPIC_ID, self.config, 0)
-        self.batches = []
+        self.batches: list[tuple[int, int, int, int, bytes]] = []
         self.start = self.end = self.epoch = 0
 
-    def teardown(self):
-        if self.manager is not None:
+    def teardown(self) -> None:
+        if self.opened:
             self.manager.crash()
             shutil.rmtree(self.root)
 
@@ -53,7 +56,7 @@ class LogMachine(RuleBasedStateMachine):
         timestamp=st.integers(0, 20_000),
         newer=st.booleans(),
     )
-    def append(self, sizes, count, timestamp, newer):
+    def append(self, sizes: list[int], count: int, timestamp: int, newer: bool) -> None:
         self.epoch += newer
         data = b""
         for size in sizes:
@@ -66,7 +69,7 @@ class LogMachine(RuleBasedStateMachine):
     @rule(
         offset=st.integers(0, 400), max_offset=st.integers(0, 400), max_bytes=st.integers(1, 3_000), whole=st.booleans()
     )
-    def read(self, offset, max_offset, max_bytes, whole):
+    def read(self, offset: int, max_offset: int, max_bytes: int, whole: bool) -> None:
         offset = self.start + offset % (self.end - self.start + 1)
         # A reader's bound lies between batches.
         bounds = [self.start, *(last + 1 for _, last, *_ in self.batches)]
@@ -83,31 +86,31 @@ class LogMachine(RuleBasedStateMachine):
         # Cut only by the limit, or where the segment ends.
         assert len(data) == min(len(expected), max(max_bytes, len(wanted[0][4]))) or self.ends_segment(part)
 
-    def ends_segment(self, part):
+    def ends_segment(self, part: LogSlice) -> bool:
         return part.position + part.size == part.segment.size and part.segment is not self.log.active
 
     @precondition(lambda self: self.batches)
     @rule(at=st.integers(0, 400))
-    def truncate(self, at):
+    def truncate(self, at: int) -> None:
         offset = self.start + at % (self.end - self.start + 1)
         self.manager.truncate_to(self.log, offset, 0)
         self.batches = [entry for entry in self.batches if entry[1] < offset]
         self.end = offset
 
     @rule(at=st.integers(0, 400))
-    def delete_records(self, at):
+    def delete_records(self, at: int) -> None:
         offset = self.start + at % (self.end - self.start + 1)
         self.manager.delete_records_before(self.log, offset)
         self.manager.jobs.run_due()
         self.start = offset
 
     @rule()
-    def flush(self):
+    def flush(self) -> None:
         self.manager.flusher.start()
         assert self.log.recovery_point == self.end
 
     @rule(clean=st.booleans())
-    def restart(self, clean):
+    def restart(self, clean: bool) -> None:
         if clean:
             self.manager.stop()
         else:
@@ -123,7 +126,7 @@ class LogMachine(RuleBasedStateMachine):
 
     @precondition(lambda self: self.batches and self.log.active.size > 0)
     @rule(cut=st.integers(1, 500), noise=st.booleans())
-    def lose_the_tail(self, cut, noise):
+    def lose_the_tail(self, cut: int, noise: bool) -> None:
         """A power loss takes bytes of the active segment, none of them from before the recovery point."""
         path, size = self.log.active.path, self.log.active.size
         kept = [entry for entry in self.batches if entry[1] >= self.log.active.base_offset]
@@ -147,8 +150,8 @@ class LogMachine(RuleBasedStateMachine):
             assert self.end >= self.batches[-1][1] + 1
 
     @invariant()
-    def agrees(self):
-        if self.manager is None:
+    def agrees(self) -> None:
+        if not self.opened:
             return
         log = self.log
         assert (log.log_start_offset, log.log_end_offset, log.written_end_offset) == (self.start, self.end, self.end)

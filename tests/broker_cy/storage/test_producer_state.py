@@ -2,6 +2,7 @@
 
 import errno
 import struct
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -25,10 +26,10 @@ FENCED = ErrorCode.INVALID_PRODUCER_EPOCH
 class Model:
     """KIP-98 and KIP-360 in plain Python: producer -> (epoch, last five (first, last, offset, timestamp))."""
 
-    def __init__(self):
-        self.producers = {}
+    def __init__(self) -> None:
+        self.producers: dict[int, tuple[int, list[tuple[int, int, int, int]]]] = {}
 
-    def judge(self, producer_id, epoch, first, count):
+    def judge(self, producer_id: int, epoch: int, first: int, count: int) -> tuple[int, int, int]:
         if producer_id not in self.producers:
             return ErrorCode.NONE, -1, -1
         known, recent = self.producers[producer_id]
@@ -43,7 +44,7 @@ class Model:
         expected = (recent[-1][1] + 1) % SEQUENCES if recent else 0
         return (ErrorCode.NONE if first == expected else OUT_OF_ORDER), -1, -1
 
-    def take(self, producer_id, epoch, first, count, offset, timestamp):
+    def take(self, producer_id: int, epoch: int, first: int, count: int, offset: int, timestamp: int) -> None:
         known, recent = self.producers.get(producer_id, (epoch, []))
         if known != epoch:
             recent = []
@@ -51,7 +52,7 @@ class Model:
         self.producers[producer_id] = (epoch, recent)
 
 
-def sent(offset, step, timestamp):
+def sent(offset: int, step: tuple[int, int, int, int], timestamp: int) -> bytes:
     producer_id, epoch, first, count = step
     return batch(
         offset, count, timestamp=timestamp, producer_id=producer_id, producer_epoch=epoch, sequence=first % SEQUENCES
@@ -69,7 +70,9 @@ step = st.tuples(
 
 @settings(max_examples=150, deadline=None)
 @given(st.lists(step, max_size=60), st.lists(st.booleans(), max_size=60))
-def test_answers_are_those_of_kafka(tmp_path_factory, steps, failures):
+def test_answers_are_those_of_kafka(
+    tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[int, int, str, int]], failures: list[bool]
+) -> None:
     """A resend is stored twice, a gap goes unnoticed, or a good producer is refused for ever."""
     log = Log.create(str(tmp_path_factory.mktemp("producers") / "t-0"), "t", 0, LogConfig(), 0)
     model = Model()
@@ -107,7 +110,7 @@ def test_answers_are_those_of_kafka(tmp_path_factory, steps, failures):
     assert len(log.producers) == len(model.producers)
 
 
-def test_staged_batches_count_at_once(tmp_path):
+def test_staged_batches_count_at_once(tmp_path: Path) -> None:
     """Two batches of one producer that arrive together are told to be out of order."""
     log = Log.create(str(tmp_path / "t-0"), "t", 0, LogConfig(), 0)
     many = b"".join(sent(3 * i, (7, 0, 3 * i, 3), 50 + i) for i in range(8))
@@ -116,14 +119,14 @@ def test_staged_batches_count_at_once(tmp_path):
     assert log.producers.check_batch(sent(24, (7, 0, 6, 3), 0))[0] == OUT_OF_ORDER, "only five are remembered"
 
 
-def fill(state_of, count):
+def fill(state_of: str, count: int) -> Log:
     log = Log.create(state_of, "t", 0, LogConfig(), 0)
     for i in range(count):
         log.append(sent(log.log_end_offset, (i, i % 3, 0, 2), i), 0)
     return log
 
 
-def test_snapshots_round_trip(tmp_path):
+def test_snapshots_round_trip(tmp_path: Path) -> None:
     """After a restart producers are refused, or their resends stored again."""
     log = fill(str(tmp_path / "t-0"), 300)
     data = log.producers.encode()
@@ -140,7 +143,7 @@ def test_snapshots_round_trip(tmp_path):
     assert sorted(producer[0] for producer in state.describe()) == list(range(101, 300))
 
 
-def test_damaged_snapshots_are_refused(tmp_path):
+def test_damaged_snapshots_are_refused(tmp_path: Path) -> None:
     """A broken snapshot gives producers a state they never had."""
     data = fill(str(tmp_path / "t-0"), 3).producers.encode()
     state = ProducerState(str(tmp_path))
@@ -152,7 +155,7 @@ def test_damaged_snapshots_are_refused(tmp_path):
         state.load(data + b"\0", 6)
 
 
-def test_idle_producers_expire(tmp_path):
+def test_idle_producers_expire(tmp_path: Path) -> None:
     """The memory of a log grows with every producer that ever wrote to it."""
     log = fill(str(tmp_path / "t-0"), 1_000)
     assert log.producers.expire(1_500, 1_000) == 501
@@ -162,20 +165,20 @@ def test_idle_producers_expire(tmp_path):
     assert log.producers.check_batch(sent(2_000, (700, 1, 77, 2), 0))[0] == OUT_OF_ORDER
 
 
-def transactional(offset, producer_id, sequence, count=1):
+def transactional(offset: int, producer_id: int, sequence: int, count: int = 1) -> bytes:
     return batch(
         offset, count, producer_id=producer_id, producer_epoch=0, sequence=sequence, attributes=0x10, timestamp=9
     )
 
 
-def marker(offset, producer_id, kind):
+def marker(offset: int, producer_id: int, kind: int) -> bytes:
     key, value = bytes([0, 0, 0, kind]), bytes([0, 0, 0, 0, 0, 3])
     record = bytes([0, 0, 0, len(key) * 2]) + key + bytes([len(value) * 2]) + value + bytes([0])
     payload = bytes([len(record) * 2]) + record
     return batch(offset, producer_id=producer_id, producer_epoch=0, attributes=0x30, payload=payload)
 
 
-def test_open_transactions_hold_the_last_stable_offset(tmp_path):
+def test_open_transactions_hold_the_last_stable_offset(tmp_path: Path) -> None:
     """A read_committed consumer sees records of a transaction that is aborted later."""
     log = Log.create(str(tmp_path / "t-0"), "t", 0, LogConfig(), 0)
     log.append(batch(0), 0)
@@ -195,7 +198,7 @@ def test_open_transactions_hold_the_last_stable_offset(tmp_path):
     assert [producer[4] for producer in sorted(log.producers.describe())] == [3, 3]
 
 
-def test_a_failed_write_takes_a_marker_back(tmp_path):
+def test_a_failed_write_takes_a_marker_back(tmp_path: Path) -> None:
     """A transaction is told to be over whose marker was never written."""
     log = Log.create(str(tmp_path / "t-0"), "t", 0, LogConfig(), 0)
     log.append(transactional(0, 10, 0), 0)

@@ -2,6 +2,7 @@
 
 import errno
 import os
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -11,7 +12,7 @@ from broker_cy.storage import atomic, checkpoints, txn_index
 from broker_cy.storage.epochs import LeaderEpochs
 
 
-def test_offset_checkpoints_round_trip(tmp_path):
+def test_offset_checkpoints_round_trip(tmp_path: Path) -> None:
     """Recovery points or high watermarks are lost with a restart."""
     path = str(tmp_path / "checkpoint")
     assert checkpoints.read_offsets(path) == {}
@@ -25,7 +26,7 @@ def test_offset_checkpoints_round_trip(tmp_path):
     "text",
     ["1\n0\n", "0\n", "0\n2\nt 0 5\n", "0\n1\nt 0\n", "0\n1\nt x 5\n", "0\nx\n", "0\n1\nt 0 5 6\n", "0\n1\nt 0 -\n"],
 )
-def test_damaged_checkpoints_name_the_file(tmp_path, text):
+def test_damaged_checkpoints_name_the_file(tmp_path: Path, text: str) -> None:
     """A damaged checkpoint is taken for a good one."""
     path = tmp_path / "checkpoint"
     path.write_text(text)
@@ -36,7 +37,7 @@ def test_damaged_checkpoints_name_the_file(tmp_path, text):
 @given(
     st.lists(st.tuples(st.integers(0, 30), st.integers(0, 100)), max_size=20), st.integers(0, 110), st.integers(0, 110)
 )
-def test_leader_epochs_against_a_table(assigned, start, end):
+def test_leader_epochs_against_a_table(assigned: list[tuple[int, int]], start: int, end: int) -> None:
     """Followers and consumers truncate at the wrong offset after a leader change (KIP-101)."""
     epochs = LeaderEpochs("nowhere")
     table: list[tuple[int, int]] = []
@@ -55,7 +56,7 @@ def test_leader_epochs_against_a_table(assigned, start, end):
     for epoch in range(32):
         higher = next((entry for entry in table if entry[0] > epoch), None)
         floor = next((entry for entry in reversed(table) if entry[0] <= epoch), None)
-        if not table or (higher is None and floor[0] != epoch):
+        if not table or (higher is None and (floor is None or floor[0] != epoch)):
             expected = (-1, -1)
         elif higher is None:
             expected = (epoch, 500)
@@ -65,7 +66,7 @@ def test_leader_epochs_against_a_table(assigned, start, end):
     assert epochs.end_offset_for(-1, 500) == (-1, -1)
 
 
-def test_leader_epoch_file(tmp_path):
+def test_leader_epoch_file(tmp_path: Path) -> None:
     """Leader epochs are lost with a restart, or a damaged file is believed."""
     epochs = LeaderEpochs(str(tmp_path))
     epochs.assign(0, 0)
@@ -80,7 +81,7 @@ def test_leader_epoch_file(tmp_path):
             LeaderEpochs.load(str(tmp_path))
 
 
-def test_transaction_index(tmp_path):
+def test_transaction_index(tmp_path: Path) -> None:
     """Aborted records are shown to read_committed consumers."""
     directory = str(tmp_path)
     entries = [(1, 5, 9, 7), (2, 7, 12, 13), (1, 20, 30, 31)]
@@ -97,12 +98,12 @@ def test_transaction_index(tmp_path):
         txn_index.read(directory, 5)
 
 
-def test_a_failed_replacement_leaves_the_old_file(tmp_path, monkeypatch):
+def test_a_failed_replacement_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A full disk destroys a checkpoint that was good."""
     path = tmp_path / "file"
     atomic.write_atomically(str(path), b"old", sync=True)
 
-    def full(fd, data):
+    def full(fd: int, data: bytes) -> int:
         raise OSError(errno.ENOSPC, "no room")
 
     monkeypatch.setattr(os, "write", full)

@@ -3,7 +3,7 @@
 import struct
 import zlib
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from cramjam import lz4, snappy, zstd
 
@@ -43,8 +43,8 @@ def records(count: int = 3, *, key: bytes | None = b"k", timestamp: int = OLD_MS
     return made
 
 
-def batch(count: int = 3, **options: int) -> bytes:
-    return encode_batch(records(count), codec=options.pop("codec", 0), **options)
+def batch(count: int = 3, codec: int = 0, **options: Any) -> bytes:
+    return encode_batch(records(count), codec=codec, **options)
 
 
 def fixed(data: bytes | bytearray) -> bytes:

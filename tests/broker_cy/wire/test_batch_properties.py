@@ -4,6 +4,7 @@ import datetime
 import gzip
 import io
 import struct
+from typing import Any
 
 import pytest
 from aiokafka.record.default_records import DefaultRecordBatch as AiokafkaBatch
@@ -15,6 +16,7 @@ from kafka.record.default_records import DefaultRecordBatchBuilder as KafkaPytho
 from kio.records import schema as kio_schema
 from kio.records.readers import read_batch as kio_read_batch
 from kio.records.writers import write_new_batch as kio_write_batch
+from kio.static.primitive import TZAwareMicros, i8, i16, i32, i64
 
 from broker_cy.core import crc32c
 from broker_cy.core.errors import WireError
@@ -68,7 +70,7 @@ def test_kafka_python_and_aiokafka_build_the_same_batch(
     records: list[Record], producer: bool, transactional: bool, codec: Codec
 ) -> None:
     """Our writer's bytes are those of the clients' builders; what they compress is read, and ours by them."""
-    identity = {"producer_id": 4711, "producer_epoch": 3, "base_sequence": 99} if producer else {}
+    identity: dict[str, Any] = {"producer_id": 4711, "producer_epoch": 3, "base_sequence": 99} if producer else {}
     full = {"producer_id": -1, "producer_epoch": -1, "base_sequence": -1} | identity
     for builder_type, reader_type in ((KafkaPythonBuilder, KafkaPythonBatch), (AiokafkaBuilder, AiokafkaBatch)):
         builder = builder_type(
@@ -97,9 +99,9 @@ def test_kio_builds_and_reads_the_same_batch(records: list[Record]) -> None:
     """A third, independent writer (whole seconds only) agrees to the byte."""
     made = tuple(
         kio_schema.Record(
-            attributes=0,
-            timestamp=datetime.datetime.fromtimestamp(record.timestamp / 1000, datetime.UTC),
-            offset=place,
+            attributes=i8.parse(0),
+            timestamp=TZAwareMicros.parse(datetime.datetime.fromtimestamp(record.timestamp / 1000, datetime.UTC)),
+            offset=i64.parse(place),
             key=record.key,
             value=record.value,
             headers=tuple(kio_schema.RecordHeader(key=name.encode(), value=value) for name, value in record.headers),
@@ -107,9 +109,14 @@ def test_kio_builds_and_reads_the_same_batch(records: list[Record]) -> None:
         for place, record in enumerate(records)
     )
     out = io.BytesIO()
-    kio_write_batch(
-        out, kio_schema.NewRecordBatch(producer_id=5, producer_epoch=1, base_sequence=0, records=made, attributes=0)
+    new = kio_schema.NewRecordBatch(
+        producer_id=i64.parse(5),
+        producer_epoch=i16.parse(1),
+        base_sequence=i32.parse(0),
+        records=made,
+        attributes=i16.parse(0),
     )
+    kio_write_batch(out, new)
     ours = encode_batch(records, producer_id=5, producer_epoch=1, base_sequence=0, leader_epoch=0)
     assert ours == out.getvalue()
     read, size = kio_read_batch(ours, 0)

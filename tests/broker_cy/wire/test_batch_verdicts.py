@@ -7,6 +7,7 @@ client that handled Kafka's errors handles ours, and what Kafka stored is stored
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -32,7 +33,7 @@ OTHERWISE = {
 LENGTH_LIES = re.compile(r"record-length-(0|negative|beyond-end|one-short)-(gzip|snappy|lz4|zstd)|lz4-flip-28")
 
 
-def now_of(answer: dict[str, object]) -> int:
+def now_of(answer: dict[str, Any]) -> int:
     """When Kafka validated the batch: its append time, or told in a message about a timestamp out of range."""
     if answer.get("log_append_time_ms", -1) != -1:
         return int(answer["log_append_time_ms"])

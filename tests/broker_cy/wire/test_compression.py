@@ -79,14 +79,14 @@ def test_both_framings_of_snappy(kind: str) -> None:
 
 def test_several_members_and_frames() -> None:
     """Streaming producers close a gzip member or zstd frame in mid-batch; nothing behind the first is lost."""
-    assert decompress(Codec.GZIP, gzip.compress(b"one ") + gzip.compress(b"two"), LIMIT) == b"one two"
+    assert bytes(decompress(Codec.GZIP, gzip.compress(b"one ") + gzip.compress(b"two"), LIMIT)) == b"one two"
     large = random.Random(1).randbytes(100_000)
     members = [large, b"", b"a", large[:5000], large]
     assert decompress(Codec.GZIP, b"".join(map(gzip.compress, members)), LIMIT) == b"".join(members)
     with pytest.raises(CorruptPayload, match="ends before its stream does"):
         decompress(Codec.GZIP, b"".join(map(gzip.compress, members))[:-9], LIMIT)
     frames = compress(Codec.ZSTD, b"one ") + struct.pack("<II", 0x184D2A50, 3) + b"xyz" + compress(Codec.ZSTD, b"two")
-    assert decompress(Codec.ZSTD, frames, LIMIT) == b"one two"
+    assert bytes(decompress(Codec.ZSTD, frames, LIMIT)) == b"one two"
 
 
 def test_zstd_without_a_content_size() -> None:
@@ -222,7 +222,7 @@ def test_every_truncation_and_flipped_byte_is_reported(codec: Codec) -> None:
             continue
         # snappy's stream has no end mark: it may end behind a block, or behind its header.
         assert codec is Codec.SNAPPY
-        assert found == b""
+        assert len(found) == 0
     for at in range(len(packed)):
         broken = bytearray(packed)
         broken[at] ^= 0x5A

@@ -23,7 +23,7 @@ def known_to_kafka_python() -> dict[str, Any]:
     for module in pkgutil.walk_packages(kafka.protocol.__path__, "kafka.protocol."):
         if ".old" not in module.name and "generate" not in module.name:
             importlib.import_module(module.name)
-    found = {}
+    found: dict[str, Any] = {}
     waiting = [ApiMessage, ApiData]
     while waiting:
         cls = waiting.pop()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from typing import Literal, get_args
 
 import pytest
 from hypothesis import given, settings
@@ -16,6 +17,10 @@ from broker_cy.wire.produce import parse_produce
 names = st.text(min_size=1, max_size=20)
 int32s = st.integers(-(2**31), 2**31 - 1)
 int64s = st.integers(-(2**63), 2**63 - 1)
+# The fields that are plain numbers, of the view and of the codec's message.
+Number = Literal["max_wait_ms", "min_bytes", "max_bytes", "isolation_level", "session_id", "session_epoch"]
+NUMBERS: tuple[Number, ...] = get_args(Number)
+FetchedTopic = messages.FetchRequest.FetchTopic | messages.FetchRequest.ForgottenTopic
 
 
 @st.composite
@@ -106,15 +111,15 @@ def fetch_requests(draw: st.DrawFn) -> tuple[int, messages.FetchRequest]:
     return version, request
 
 
-def name_topic(draw: st.DrawFn, topic: object, version: int) -> None:
+def name_topic(draw: st.DrawFn, topic: FetchedTopic, version: int) -> None:
     if version >= 13:
-        topic.topic_id = draw(st.uuids())  # type: ignore[attr-defined]
+        topic.topic_id = draw(st.uuids())
     else:
-        topic.topic = draw(names)  # type: ignore[attr-defined]
+        topic.topic = draw(names)
 
 
-def key_of(topic: object, version: int) -> bytes:
-    return topic.topic_id.bytes if version >= 13 else topic.topic.encode()  # type: ignore[attr-defined]
+def key_of(topic: FetchedTopic, version: int) -> bytes:
+    return topic.topic_id.bytes if version >= 13 else topic.topic.encode()
 
 
 @given(fetch_requests())
@@ -124,7 +129,7 @@ def test_fetch_view_reads_what_the_codec_writes(case: tuple[int, messages.FetchR
     version, request = case
     view = parse_fetch(codec.encode(request, version), version)
     assert view["replica_id"] == (request.replica_state.replica_id if version >= 15 else request.replica_id)
-    for name in ("max_wait_ms", "min_bytes", "max_bytes", "isolation_level", "session_id", "session_epoch"):
+    for name in NUMBERS:
         assert view[name] == getattr(request, name)
     assert view["topics"] == [
         (

@@ -29,7 +29,7 @@ def metadata_of_topics(run: Run, version: int) -> None:
         run.record(label, answer)
 
     # Version 0 asks for all with an empty list, later ones with null; before 4 topics are created where that is on.
-    create_is_said = {"auto_create": version < 4}
+    create_is_said: dict[str, Any] = {"auto_create": version < 4}
     ask("all by null", metadata(None, **create_is_said), mine=True)
     ask("all or none by an empty list", metadata([], **create_is_said), mine=True)
     ask("one", metadata([name], **create_is_said))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from broker_cy.wire import messages
 from broker_cy.wire.frame import ApiKey
 from tests.compat.differential.build import TIME_MS, batch, delete_records, fetch, part, put
@@ -28,7 +30,7 @@ def _filled(run: Run) -> str:
 def fetch_full(run: Run, version: int) -> None:
     name = _filled(run)
 
-    def ask(label: str, *parts: messages.FetchRequest.FetchPartition, **how: object) -> None:
+    def ask(label: str, *parts: messages.FetchRequest.FetchPartition, **how: Any) -> None:
         run.ask(label, fetch(run, version, {name: parts}, **how), version)
 
     ask("all of it", part(0, 2), part(1), part(2))
@@ -63,7 +65,7 @@ def fetch_full(run: Run, version: int) -> None:
 def fetch_limits(run: Run, version: int) -> None:
     name = _filled(run)
 
-    def ask(label: str, *parts: messages.FetchRequest.FetchPartition, **how: object) -> None:
+    def ask(label: str, *parts: messages.FetchRequest.FetchPartition, **how: Any) -> None:
         run.ask(label, fetch(run, version, {name: parts}, **how), version)
 
     ask("partition limit 1", part(0, 2, 1))
@@ -101,7 +103,7 @@ def fetch_limits(run: Run, version: int) -> None:
 def fetch_epochs(run: Run, version: int) -> None:
     name = _filled(run)
 
-    def ask(label: str, *parts: messages.FetchRequest.FetchPartition, **how: object) -> None:
+    def ask(label: str, *parts: messages.FetchRequest.FetchPartition, **how: Any) -> None:
         run.ask(label, fetch(run, version, {name: parts}, **how), version)
 
     ask("current epoch 0", part(1, epoch=0))
@@ -125,7 +127,7 @@ def fetch_epochs(run: Run, version: int) -> None:
 def fetch_as_replica(run: Run, version: int) -> None:
     name = _filled(run)
 
-    def ask(label: str, replica: int, *parts: messages.FetchRequest.FetchPartition, **how: object) -> None:
+    def ask(label: str, replica: int, *parts: messages.FetchRequest.FetchPartition, **how: Any) -> None:
         # From version 15 on in a structure of its own.
         state = messages.FetchRequest.ReplicaState(replica_id=replica, replica_epoch=-1)
         who = {"replica_state": state} if version >= 15 else {"replica_id": replica}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from broker_cy.wire import messages
 from broker_cy.wire.frame import ApiKey, api_versions, request_header_version
@@ -33,7 +34,7 @@ HARMLESS: dict[ApiKey, Callable[[Run, int], Message]] = {
     ),
     ApiKey.SYNC_GROUP: lambda run, v: sync(run.name, 1, "nobody"),
     ApiKey.DESCRIBE_GROUPS: lambda run, v: messages.DescribeGroupsRequest(groups=[run.name]),
-    ApiKey.LIST_GROUPS: lambda run, v: messages.ListGroupsRequest(**({"states_filter": ["none"]} if v >= 4 else {})),
+    ApiKey.LIST_GROUPS: lambda run, v: messages.ListGroupsRequest(states_filter=["none"] if v >= 4 else []),
     ApiKey.CREATE_TOPICS: lambda run, v: messages.CreateTopicsRequest(),
     ApiKey.DELETE_TOPICS: lambda run, v: messages.DeleteTopicsRequest(),
     ApiKey.DELETE_RECORDS: lambda run, v: delete_records({run.name: [(0, 0)]}),
@@ -48,7 +49,7 @@ HARMLESS: dict[ApiKey, Callable[[Run, int], Message]] = {
     ApiKey.OFFSET_DELETE: lambda run, v: messages.OffsetDeleteRequest(group_id=run.name),
     ApiKey.DESCRIBE_CLUSTER: lambda run, v: messages.DescribeClusterRequest(),
     ApiKey.LIST_CONFIG_RESOURCES: lambda run, v: messages.ListConfigResourcesRequest(
-        **({"resource_types": [16]} if v >= 1 else {})
+        resource_types=[16] if v >= 1 else []
     ),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: lambda run, v: messages.DescribeTopicPartitionsRequest(
         topics=[messages.DescribeTopicPartitionsRequest.TopicRequest(name=run.name)]
@@ -65,7 +66,7 @@ def _dress(api: ApiKey) -> None:
         run.topic()
         request = HARMLESS[api](run, version)
 
-        def ask(label: str, **how: bytes) -> None:
+        def ask(label: str, **how: Any) -> None:
             run.client().send(request, version, **how)
             _record(run, label, run.answer(label))
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from broker_cy.wire import messages
 from broker_cy.wire.frame import ApiKey
 from tests.compat.differential.build import (
@@ -86,7 +88,7 @@ def fetch_segments(run: Run, version: int) -> None:
     """An answer never has records of two segments of one partition."""
     name = _segmented(run)
 
-    def ask(label: str, *parts: messages.FetchRequest.FetchPartition, **how: int) -> None:
+    def ask(label: str, *parts: messages.FetchRequest.FetchPartition, **how: Any) -> None:
         run.ask(label, fetch(run, version, {name: parts}, **how), version)
 
     for offset in range(6):
@@ -134,7 +136,7 @@ def log_dirs_segments(run: Run, version: int) -> None:
 def fetch_that_waits(run: Run, version: int) -> None:
     name = run.topic(partitions=2)
 
-    def wait(label: str, *parts: messages.FetchRequest.FetchPartition, **how: int) -> None:
+    def wait(label: str, *parts: messages.FetchRequest.FetchPartition, **how: Any) -> None:
         run.send(fetch(run, version, {name: parts}, **{"max_wait_ms": LONG_MS, **how}), version, label)
 
     wait("one byte", part(0), min_bytes=1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from typing import Any
 
 from broker_cy.wire import messages
 from broker_cy.wire.frame import ApiKey
@@ -47,7 +48,7 @@ def list_offsets_by_time(run: Run, version: int) -> None:
     until(lambda: time.time() > began + 0.003, "another millisecond")
     put(run, stamped, 0, batch(b"c"))
 
-    def ask(label: str, *parts: tuple[int, int] | tuple[int, int, int], topic: str = name, **how: int) -> None:
+    def ask(label: str, *parts: Any, topic: str = name, **how: int) -> None:
         run.ask(label, list_offsets({topic: parts}, **how), version)
 
     for timestamp in range(-8, 1):
@@ -210,7 +211,7 @@ def producer_ids(run: Run, version: int) -> None:
     request = messages.InitProducerIdRequest
     seen: set[int] = set()
 
-    def ask(label: str, transactional_id: str | None = None, timeout_ms: int = 1000, **fields: int) -> None:
+    def ask(label: str, transactional_id: str | None = None, timeout_ms: int = 1000, **fields: Any) -> None:
         asked = request(transactional_id=transactional_id, transaction_timeout_ms=timeout_ms, **fields)
         if not run.offer(label, asked, version):
             return

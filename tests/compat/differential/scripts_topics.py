@@ -128,7 +128,7 @@ def _delete(version: int, *choices: str | uuid.UUID | tuple[str, uuid.UUID] | No
     """By names; ids, and both or none of them, only where the version has room for that."""
     request = messages.DeleteTopicsRequest
     if version < BY_ID:
-        return request(topic_names=list(choices), timeout_ms=TIMEOUT_MS)
+        return request(topic_names=[str(name) for name in choices], timeout_ms=TIMEOUT_MS)
     states = []
     for choice in choices:
         if isinstance(choice, uuid.UUID):
