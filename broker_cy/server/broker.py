@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from broker_cy.core.clock import Clock
     from broker_cy.metadata.image import MetadataImage
     from broker_cy.replica.partition_table import PartitionTable
+    from broker_cy.server.auto_topics import AutoTopics
     from broker_cy.server.controller_service import ControllerService
     from broker_cy.server.group_service import GroupService
     from broker_cy.storage.log_manager import LogManager
@@ -30,6 +31,7 @@ class Broker:
         self.log_manager: LogManager
         self.partitions: PartitionTable
         self.controller: ControllerService
+        self.auto_topics: AutoTopics
         self.groups: GroupService
         self.cold_reader: Executor  # reads what left the page cache
 

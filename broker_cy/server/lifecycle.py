@@ -20,6 +20,7 @@ from broker_cy.core import uuid as uuids
 from broker_cy.metadata.image import Endpoint
 from broker_cy.replica.partition_table import PartitionTable
 from broker_cy.server.answers import ServerCore
+from broker_cy.server.auto_topics import AutoTopics
 from broker_cy.server.broker import Broker
 from broker_cy.server.connection import Connection
 from broker_cy.server.controller_service import ControllerService, random_uuid
@@ -161,6 +162,7 @@ class BrokerServer:
         broker.controller = ControllerService.open(
             self.config, self.clock, self.loop, broker.log_manager, self._executor
         )
+        broker.auto_topics = AutoTopics(self.config, broker.controller.submit)
         self._partitions = PartitionService(
             self.config,
             self.clock,

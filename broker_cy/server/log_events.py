@@ -38,6 +38,10 @@ _full = RateLimit()
 _internal_errors = RateLimit()
 _disk_errors = RateLimit()
 _offline = RateLimit()
+_not_created = RateLimit()
+
+# Of a list that a client made, this many are told.
+NAMES_TOLD_MAX = 10
 
 
 def bad_request(host: str, port: int, api: str, reason: str) -> None:
@@ -95,3 +99,14 @@ def partition_offline(partition: str, reason: str, retry_s: float) -> None:
     if left_out is not None:
         fields = {"partition": partition, "reason": reason, "retry_s": retry_s, "left_out": left_out}
         LOGGER.error("partition offline", extra={"fields": fields})
+
+
+def topics_not_created(names: list[str], reason: str) -> None:
+    """Topics that a client asked for and that could not be created on the side; it was told that they do not exist."""
+    left_out = _not_created.allow(time.monotonic())
+    if left_out is not None:
+        told = (
+            names if len(names) <= NAMES_TOLD_MAX else [*names[:NAMES_TOLD_MAX], f"and {len(names) - NAMES_TOLD_MAX}"]
+        )
+        fields = {"topics": ",".join(told), "reason": reason, "left_out": left_out}
+        LOGGER.warning("topics not created", extra={"fields": fields})

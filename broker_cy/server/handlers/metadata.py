@@ -2,23 +2,20 @@
 
 Which topics: in version 0 an empty list means all, from version 1 on a null one does and an empty one means none.
 From version 12 on topics may be named by id; where one is, names are not looked at. Topics that do not exist are
-created if the request (from version 4 on) and `auto.create.topics.enable` allow it; the answer waits for that and
-shows the new topic, where Kafka answers UNKNOWN_TOPIC_OR_PARTITION and has the client ask again. Brokers are told
-with the address of the listener the request came in on.
+created if the request (from version 4 on) and `auto.create.topics.enable` allow it, in the background: this answer
+says UNKNOWN_TOPIC_OR_PARTITION, and the client asks again. Brokers are told with the address of the listener the
+request came in on.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from broker_cy.controller.create_topics import CreateTopics
 from broker_cy.core import uuid as uuids
-from broker_cy.core.errors import ErrorCode, KafkaError
+from broker_cy.core.errors import ErrorCode
 from broker_cy.metadata import topic_names
 from broker_cy.metadata.image import NO_LEADER, MetadataImage, PartitionImage, TopicImage
 from broker_cy.server import authorized_operations, metadata_view
-from broker_cy.server.broker import Broker
-from broker_cy.server.internal_topics import creatable_topic, is_creatable
 from broker_cy.server.registry import RequestContext, handler
 from broker_cy.wire import messages
 from broker_cy.wire.frame import ApiKey
@@ -31,7 +28,7 @@ _COUNT = "metadata handler: partitions kept"
 
 
 @handler(ApiKey.METADATA, versions=(0, 13))
-async def metadata(ctx: RequestContext, request: messages.MetadataRequest) -> messages.MetadataResponse:
+def metadata(ctx: RequestContext, request: messages.MetadataRequest) -> messages.MetadataResponse:
     version = ctx.version
     asked = request.topics or []
     every = request.topics is None or (version == 0 and not asked)
@@ -47,12 +44,10 @@ async def metadata(ctx: RequestContext, request: messages.MetadataRequest) -> me
         topics = _by_id(image, asked, ctx.listener, version)
     else:
         names = list(dict.fromkeys(topic.name for topic in asked if topic.name is not None))
-        errors: dict[str, ErrorCode] = {}
         absent = [name for name in names if image.topics.by_name(name) is None]
         if absent and request.allow_auto_topic_creation and ctx.broker.config["auto.create.topics.enable"]:
-            errors = await _create(ctx.broker, absent)
-            image = ctx.broker.image
-        topics = _by_name(image, names, errors, ctx.listener, version)
+            ctx.broker.auto_topics.create(absent)
+        topics = _by_name(image, names, ctx.listener, version)
     if version >= 8 and request.include_topic_authorized_operations:
         topics = [_with_operations(topic) for topic in topics]
     brokers = [
@@ -73,34 +68,14 @@ async def metadata(ctx: RequestContext, request: messages.MetadataRequest) -> me
     return response
 
 
-async def _create(broker: Broker, names: list[str]) -> dict[str, ErrorCode]:
-    """Create what may be created; the errors of topics that were refused for another reason than their name."""
-    errors: dict[str, ErrorCode] = {}
-    wanted = [creatable_topic(name, broker.config) for name in names if is_creatable(name)]
-    if not wanted:
-        return errors
-    request = messages.CreateTopicsRequest(topics=wanted)
-    try:
-        response = await broker.controller.submit(CreateTopics(request))
-    except KafkaError as error:
-        return {topic.name: error.code for topic in wanted}
-    for result in response.topics:
-        # Another request may have created it in the meantime.
-        if result.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
-            errors[result.name] = ErrorCode(result.error_code)
-    return errors
-
-
-def _by_name(
-    image: MetadataImage, names: list[str], errors: dict[str, ErrorCode], listener: str, version: int
-) -> list[Any]:
+def _by_name(image: MetadataImage, names: list[str], listener: str, version: int) -> list[Any]:
     topics = []
     for name in names:
         topic = image.topics.by_name(name)
         if topic is not None:
             topics.append(_cached(image, topic, listener, version))
             continue
-        error = errors.get(name) or metadata_view.absent_topic_error(name)
+        error = metadata_view.absent_topic_error(name)
         topics.append(
             Response.MetadataResponseTopic(error_code=int(error), name=name, is_internal=topic_names.is_internal(name))
         )

@@ -13,6 +13,7 @@ from broker_cy.core import uuid as uuids
 from broker_cy.core.clock import ManualClock
 from broker_cy.core.errors import ErrorCode
 from broker_cy.metadata.image import Endpoint, MetadataImage
+from broker_cy.server.auto_topics import AutoTopics
 from broker_cy.server.broker import Broker
 from broker_cy.server.controller_service import ControllerService, random_uuid
 from broker_cy.server.registry import RequestContext, registrations
@@ -33,6 +34,7 @@ class MetadataBroker:
         self.clock = ManualClock()
         self.directories: list[DataDirectory] = []
         self.controller: ControllerService
+        self.auto_topics: AutoTopics
         self.node_id = 1
         self.cluster_id = ""
         self.changes: list[Any] = []
@@ -48,6 +50,7 @@ class MetadataBroker:
         logs = LogManager(self.directories, StorageSettings(), InlineJobs())
         loop = asyncio.get_running_loop()
         self.controller = ControllerService.open(self.config, self.clock, loop, logs)
+        self.auto_topics = AutoTopics(self.config, self.controller.submit)
         self.controller.subscribe(lambda delta, image: self.changes.append(delta))
         return self
 

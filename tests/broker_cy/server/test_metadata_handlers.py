@@ -23,7 +23,7 @@ from broker_cy.server.handlers import (  # noqa: F401 - importing registers them
 )
 from broker_cy.storage import disk
 from broker_cy.wire import messages
-from tests.broker_cy.server.metadata_broker import MetadataBroker, create, errors, with_broker
+from tests.broker_cy.server.metadata_broker import MetadataBroker, create, errors, until, with_broker
 from tests.support.images import topic_in
 
 
@@ -107,21 +107,32 @@ def test_metadata_creates_topics(tmp_path: Path) -> None:
     """A producer to a new topic would wait for ever, or topics would appear where the client said no."""
 
     async def work(broker: MetadataBroker) -> None:
+        async def there(name: str) -> Any:
+            await until(lambda: broker.image.topics.by_name(name) is not None)
+            response = await broker.call(topics_request(name, auto=True), 9)
+            assert errors(response) == {name: "NONE"}
+            return response.topics[0]
+
         response = await broker.call(topics_request("no"), 9)
         assert errors(response) == {"no": "UNKNOWN_TOPIC_OR_PARTITION"}
         response = await broker.call(topics_request("new", "bad/name", "__transaction_state", auto=True), 9)
+        # As in Kafka, who asks first is told that it is not there yet.
         assert errors(response) == {
-            "new": "NONE",
+            "new": "UNKNOWN_TOPIC_OR_PARTITION",
             "bad/name": "INVALID_TOPIC_EXCEPTION",
             "__transaction_state": "UNKNOWN_TOPIC_OR_PARTITION",
         }
-        assert [p.leader_id for p in response.topics[0].partitions] == [1, 1]
+        assert [p.leader_id for p in (await there("new")).partitions] == [1, 1]
         # Versions before 4 have no field for it: then it is allowed.
-        assert errors(await broker.call(topics_request("old", auto=True), 1)) == {"old": "NONE"}
+        await broker.call(topics_request("old", auto=True), 1)
+        await there("old")
+        before = broker.image.offset
         both = await asyncio.gather(*(broker.call(topics_request("twice", auto=True), 9) for _ in range(2)))
-        assert [errors(response) for response in both] == [{"twice": "NONE"}] * 2
-        offsets = await broker.call(topics_request("__consumer_offsets", auto=True), 9)
-        assert len(offsets.topics[0].partitions) == 50
+        assert [errors(response) for response in both] == [{"twice": "UNKNOWN_TOPIC_OR_PARTITION"}] * 2
+        await there("twice")
+        assert broker.image.offset == before + 3, "a topic and two partitions, once"
+        await broker.call(topics_request("__consumer_offsets", auto=True), 9)
+        assert len((await there("__consumer_offsets")).partitions) == 50
         assert broker.image.configs.topic("__consumer_offsets")["cleanup.policy"] == "compact"
         assert {topic.name for topic in broker.image.topics} == {"new", "old", "twice", "__consumer_offsets"}
 
@@ -139,19 +150,31 @@ def test_metadata_does_not_create_where_the_broker_forbids_it(tmp_path: Path) ->
     with_broker(tmp_path, work, {"auto.create.topics.enable": "false"})
 
 
-def test_metadata_says_why_a_topic_could_not_be_created(tmp_path: Path) -> None:
-    """With a full disk, producers would be told again and again that the topic is just not there yet."""
+def test_log_says_why_a_topic_is_not_created(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Clients are told again and again that the topic is not there; nobody would learn that the disk is full, or that
+    the name is too much like another one's."""
+
+    def told() -> list[dict[str, Any]]:
+        return [record.fields for record in caplog.records if record.message == "topics not created"]  # type: ignore[attr-defined]
 
     async def work(broker: MetadataBroker) -> None:
         disk.set_write_budget(0, 28)
         try:
             response = await broker.call(topics_request("new", auto=True), 9)
+            assert errors(response) == {"new": "UNKNOWN_TOPIC_OR_PARTITION"}
+            await until(lambda: len(told()) == 1)
         finally:
             disk.set_write_budget(-1, 0)
-        assert errors(response) == {"new": "KAFKA_STORAGE_ERROR"}
+        assert "KAFKA_STORAGE_ERROR" in told()[0]["reason"]
+        assert told()[0]["topics"] == "new"
+        # It is tried again as soon as somebody asks again.
+        await broker.call(topics_request("new", auto=True), 9)
+        await until(lambda: broker.image.topics.by_name("new") is not None)
         await create(broker, "a.b")
         response = await broker.call(topics_request("a_b", auto=True), 9)
-        assert errors(response) == {"a_b": "INVALID_TOPIC_EXCEPTION"}
+        assert errors(response) == {"a_b": "UNKNOWN_TOPIC_OR_PARTITION"}
+        await until(lambda: len(told()) == 2)
+        assert "INVALID_TOPIC_EXCEPTION" in told()[1]["reason"]
 
     with_broker(tmp_path, work)
 

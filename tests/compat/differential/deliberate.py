@@ -32,10 +32,6 @@ _AT_ONCE = (
     "topics and partitions are made before the answer is sent, however short the timeout; Kafka answers "
     "REQUEST_TIMED_OUT where that leaves no time"
 )
-_CREATED = (
-    "the topic is there with the answer, where Kafka answers UNKNOWN_TOPIC_OR_PARTITION and has the client ask again"
-)
-_REFUSED = "says why the topic is not created, where Kafka has the client ask again until it gives up"
 _COLLIDES = "a name collides with others of its request as well; Kafka creates both, and their metrics are mixed up"
 _ELR = (
     "min.insync.replicas of the cluster is set by eligible.leader.replicas.version, which waits for brokers with "
@@ -87,13 +83,6 @@ DELIBERATE: list[Difference] = [
             (".replication_factor", ABSENT, 1),
         )
     ),
-    *(
-        Difference(f"metadata_creates-*: {what}created", f"*.{field}", theirs, ours, _CREATED)
-        for what in ("", "two ")
-        for field, theirs, ours in (("error_code", 3, ABSENT), ("partitions", ABSENT, ANY), ("topic_id", ABSENT, TEXT))
-    ),
-    Difference("metadata_creates-*: metadata log", ".topics[0].error_code", 3, 42, _REFUSED),
-    Difference("metadata_creates-*: collides", ".topics[0].error_code", 3, 17, _REFUSED),
     Difference("create_names-*: collides with another of the request", ".topics[1]*", ANY, ANY, _COLLIDES),
     Difference("create_*", "*.configs.min.insync.replicas.config_source", 3, 5, _ELR),
     Difference("list_offsets_by_time-*: after deleting all: largest", "*", ANY, ABSENT, _DELETED),

@@ -1,0 +1,57 @@
+"""Topics that are created because a client asked for them (Kafka's AutoTopicCreationManager)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from broker_cy.controller.create_topics import CreateTopics
+from broker_cy.core.errors import ErrorCode, KafkaError
+from broker_cy.server import log_events
+from broker_cy.server.internal_topics import creatable_topic, is_creatable
+from broker_cy.wire import messages
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable, Iterable, Mapping
+
+
+class AutoTopics:
+    """Creates topics in the background; whoever asked for one asks again until it is there.
+
+    `submit` is the controller's, `config` the broker's. What is under way is bounded by what the controller lets wait.
+    """
+
+    def __init__(self, config: Mapping[str, Any], submit: Callable[[CreateTopics], asyncio.Future[Any]]) -> None:
+        self._config = config
+        self._submit = submit
+        self._under_way: set[str] = set()
+
+    def create(self, names: Iterable[str]) -> None:
+        """Begin to create those of the topics that may be and are not under way. Why one could not be created is
+        logged: no client is told, as in Kafka.
+        """
+        wanted = [name for name in names if is_creatable(name) and name not in self._under_way]
+        if not wanted:
+            return
+        request = messages.CreateTopicsRequest(topics=[creatable_topic(name, self._config) for name in wanted])
+        try:
+            created = self._submit(CreateTopics(request))
+        except KafkaError as error:
+            log_events.topics_not_created(wanted, str(error))
+            return
+        self._under_way.update(wanted)
+        created.add_done_callback(lambda future: self._done(wanted, future))
+
+    def _done(self, wanted: list[str], created: asyncio.Future[Any]) -> None:
+        self._under_way.difference_update(wanted)
+        if created.cancelled():
+            return
+        error = created.exception()
+        if error is not None:
+            log_events.topics_not_created(wanted, str(error))
+            return
+        for result in created.result().topics:
+            # Somebody else may have created it in the meantime.
+            if result.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
+                reason = f"{ErrorCode(result.error_code).name}: {result.error_message}"
+                log_events.topics_not_created([result.name], reason)
