@@ -105,6 +105,7 @@ cdef class Cursor:
     cdef object owner              # keeps the bytes alive
     cdef Py_buffer view            # held until the cursor dies, where it was made from a Python buffer
     cdef bint has_view
+    cdef bint lenient_text         # what is not UTF-8 is read as Kafka reads requests (core.text), not refused
 
     @staticmethod
     cdef Cursor over(const uint8_t* ptr, Py_ssize_t n, object owner)

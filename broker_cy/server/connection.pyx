@@ -15,6 +15,7 @@ from broker_cy.wire.codec cimport decode_at
 from broker_cy.wire.produce cimport skip_tags
 
 from broker_cy.core.errors import WireError
+from broker_cy.core.text import java_text
 from broker_cy.server.registry import RequestContext
 from broker_cy.wire import codec, frame
 
@@ -242,10 +243,10 @@ cdef class Connection(AnswerQueue):
                     at = n - cursor.remaining()
             if self.server.hot[key] != NULL:
                 return self.server.hot[key](self, correlation_id, version, p + at, n - at, self.buffer)
+            if client_id_length >= 0:
+                client_id = java_text(PyBytes_FromStringAndSize(<char*>p + 10, client_id_length))
         except WireError as error:
             return self.fail(f"{self.api_name(key)} v{version}", str(error))
-        if client_id_length >= 0:
-            client_id = PyBytes_FromStringAndSize(<char*>p + 10, client_id_length).decode("utf-8", "replace")
         return self.call_handler(key, version, correlation_id, client_id, p + at, n - at)
 
     cdef str api_name(self, int16_t key):
@@ -266,11 +267,14 @@ cdef class Connection(AnswerQueue):
         """Run a handler written in Python, at once or as a task."""
         cdef object entry = self.server.registrations[key]
         cdef object request = None
+        cdef Cursor cursor
         cdef Reply reply = Reply.__new__(Reply)
         reply.correlation_id = correlation_id
         if body != NULL:
+            cursor = Cursor.over(body, n, self.buffer)
+            cursor.lenient_text = True
             try:
-                request = decode_at(self.server.request_classes[key], version, Cursor.over(body, n, self.buffer))
+                request = decode_at(self.server.request_classes[key], version, cursor)
             except WireError as error:
                 return self.fail(f"{self.api_name(key)} v{version}", str(error))
         context = RequestContext(self.server.broker, key, version, client_id, self.client_host, self.listener,

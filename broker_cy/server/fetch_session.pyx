@@ -7,7 +7,7 @@ what changed. The cache is bounded by max.incremental.fetch.session.cache.slots;
 
 cimport cython
 
-from broker_cy.wire.produce cimport TopicSpan
+from broker_cy.wire.produce cimport FIRST_ID_VERSION, TopicSpan, topic_key
 
 from broker_cy.core.errors import ErrorCode
 
@@ -18,7 +18,6 @@ cdef int16_t FETCH_SESSION_TOPIC_ID_ERROR = ErrorCode.FETCH_SESSION_TOPIC_ID_ERR
 cdef enum:
     NEW_SESSION_EPOCH = 0
     NO_SESSION_EPOCH = -1
-    FIRST_ID_VERSION = 13
     SESSION_VERSION = 7
 
 cdef int32_t EPOCH_MAX = 2147483647
@@ -50,7 +49,7 @@ cdef dict requested(FetchView view):
     cdef int32_t i, k
     for i in range(view.topic_count):
         topic = &view.topics[i]
-        name = topic.name[:topic.name_size]
+        name = topic_key(topic, view.version)
         for k in range(topic.first, topic.first + topic.count):
             part = FetchPartition.__new__(FetchPartition)
             part.topic = name
@@ -93,7 +92,7 @@ cdef class FetchSession:
                 known.max_bytes = part.max_bytes
         for i in range(view.forgotten_count):
             topic = &view.forgotten[i]
-            name = topic.name[:topic.name_size]
+            name = topic_key(topic, view.version)
             for k in range(topic.first, topic.first + topic.count):
                 self.partitions.pop((name, view.forgotten_partitions[k]), None)
         return 0

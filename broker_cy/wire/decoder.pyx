@@ -22,6 +22,7 @@ from broker_cy.wire.layout cimport (
 from uuid import UUID as PyUUID, SafeUUID
 
 from broker_cy.core.errors import Truncated, WireError
+from broker_cy.core.text import java_text
 
 cdef extern from "Python.h":
     object PyType_GenericAlloc(PyTypeObject* cls, Py_ssize_t items)
@@ -212,6 +213,8 @@ cdef object read_text(Cursor cursor, Py_ssize_t length):
     try:
         return PyUnicode_DecodeUTF8(at, length, NULL)
     except UnicodeDecodeError as error:
+        if cursor.lenient_text:
+            return java_text(PyBytes_FromStringAndSize(at, length))
         raise WireError(f"not UTF-8: {error.reason} at byte {error.start} of {length}") from None
 
 

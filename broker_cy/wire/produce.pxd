@@ -4,6 +4,9 @@ from libc.stdint cimport int16_t, int32_t, uint8_t
 
 from broker_cy.core.cursor cimport Cursor
 
+cdef enum:
+    FIRST_ID_VERSION = 13           # of Produce and of Fetch: topics are named by their ids (KIP-516)
+
 # One topic of a Produce or Fetch request.
 cdef struct TopicSpan:
     const uint8_t* name             # topic name up to version 12; from 13 on the 16 bytes of its id
@@ -32,6 +35,7 @@ cdef class ProduceView:
     cdef int parse(self, Cursor cursor, int16_t version) except -1
 
 cdef int skip_tags(Cursor cursor) except -1
+cdef bytes topic_key(TopicSpan* topic, int16_t version)
 cdef int read_key(Cursor cursor, TopicSpan* topic, int16_t version, bint flexible) except -1
 cdef int32_t array_length(Cursor cursor, bint flexible, int element_bytes_min, bint nullable) except -2
 cdef int32_t string_length(Cursor cursor, bint flexible) except -2

@@ -4,10 +4,11 @@ Layout (protocol table 00_Produce): transactional_id, acks, timeout_ms, topics[n
 from version 9 lengths are compact and every structure ends with tagged fields (KIP-482). The spec-driven codec is the oracle.
 """
 
-from libc.stdint cimport int64_t
+from libc.stdint cimport int64_t, uint8_t
 from libc.stdlib cimport free, realloc
 
 from broker_cy.core.errors import WireError
+from broker_cy.core.text import java_text
 
 
 cdef int skip_tags(Cursor cursor) except -1:
@@ -61,12 +62,26 @@ cdef void* grown(void* block, int32_t* capacity, int32_t needed, Py_ssize_t elem
 
 cdef int read_key(Cursor cursor, TopicSpan* topic, int16_t version, bint flexible) except -1:
     """A topic's name, or from version 13 on its id: Produce and Fetch changed in the same version (KIP-516)."""
-    cdef int32_t n = 16 if version >= 13 else string_length(cursor, flexible)
+    cdef int32_t n = 16 if version >= FIRST_ID_VERSION else string_length(cursor, flexible)
     if n < 0:
         raise WireError("a topic name is null")
     topic.name = cursor.take(n)
     topic.name_size = n
     return 0
+
+
+cdef bytes topic_key(TopicSpan* topic, int16_t version):
+    """A topic's name or id, as the tables of topics have it and answers say it. WireError where that cannot be said."""
+    cdef bytes key = topic.name[:topic.name_size]
+    cdef uint8_t bits = 0
+    cdef int32_t i
+    if version < FIRST_ID_VERSION:
+        for i in range(topic.name_size):
+            bits |= topic.name[i]
+        if bits & 0x80:
+            # No topic can be called so; Kafka says in its answer what it read.
+            return (<str>java_text(key)).encode()
+    return key
 
 
 cdef class ProduceView:

@@ -15,7 +15,7 @@ from broker_cy.core.writer cimport Writer
 from broker_cy.replica.partition cimport AppendResult, Partition
 from broker_cy.server.buffers cimport RecvBuffer
 from broker_cy.server.answers cimport AnswerQueue, Reply, ServerCore
-from broker_cy.wire.produce cimport ProducePartition, ProduceView, TopicSpan
+from broker_cy.wire.produce cimport ProducePartition, ProduceView, TopicSpan, topic_key
 
 from broker_cy.core.errors import ErrorCode
 from broker_cy.server.registry import handler
@@ -195,7 +195,7 @@ cdef int handle_produce(AnswerQueue connection, int32_t correlation_id, int16_t 
         topic = &_view.topics[i]
         if topic.count == 0:
             continue                # as in Kafka, the answer does not name it
-        name = topic.name[:topic.name_size]
+        name = topic_key(topic, version)
         reply.topics.append((name, topic.count))
         places = (server.topics_by_id if version >= 13 else server.topics_by_name).get(name)
         for k in range(topic.first, topic.first + topic.count):

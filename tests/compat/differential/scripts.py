@@ -10,6 +10,7 @@ from tests.compat.differential import (
     scripts_offsets,
     scripts_produce,
     scripts_restart,
+    scripts_text,
     scripts_topics,
 )
 from tests.compat.differential.script import SCRIPTS
@@ -25,5 +26,6 @@ __all__ = [
     "scripts_offsets",
     "scripts_produce",
     "scripts_restart",
+    "scripts_text",
     "scripts_topics",
 ]

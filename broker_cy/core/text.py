@@ -1,0 +1,30 @@
+"""Strings of requests, read as Kafka reads them."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from broker_cy.core.errors import WireError
+
+# A string on the wire has at most as many bytes as an int16 can say.
+STRING_BYTES_MAX: Final = 32767
+
+# Java takes a surrogate, whole or cut off, for one fault; Python counts a fault for each of its bytes.
+_SURROGATE = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
+
+
+def java_text(data: bytes) -> str:
+    """`data` as Java's decoder reads it: what is not UTF-8 becomes U+FFFD.
+
+    Raises WireError where that makes a string too long to be sent again.
+    """
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        # 0xff is one fault wherever it stands.
+        text = _SURROGATE.sub(b"\xff", data).decode("utf-8", "replace")
+    size = len(text.encode())
+    if size > STRING_BYTES_MAX:
+        raise WireError(f"not UTF-8, and {size} bytes with U+FFFD where it is not; {STRING_BYTES_MAX} are allowed")
+    return text
