@@ -63,6 +63,11 @@ def committed(
     return request(groups=[_group(run, version, group, topics, **fields)], require_stable=stable_only)
 
 
+def _make_nameless(run: Run, topic: str) -> None:
+    """Other scripts may have made the group without a name, or deleted it."""
+    run.quietly(commit(run, 9, "", {topic: [(0, 1)]}), 9)
+
+
 def _group(run: Run, version: int, group: str, topics: Mapping[str, Sequence[int]] | None, **fields: Any) -> Any:
     request = messages.OffsetFetchRequest
     asked = None
@@ -245,6 +250,7 @@ def delete_offsets(run: Run, version: int) -> None:
     ask("unknown group", group, {name: [0]})
     ask("unknown group, unknown topic", group, {"no-such-topic": [0]})
     ask("unknown group, no topics", group, {})
+    _make_nameless(run, name)
     ask("empty group", "", {name: [0]})
     run.quietly(commit(run, 9, group, {name: [(0, 1), (1, 1), (2, 1)], other: [(0, 1)]}), 9)
     ask("one", group, {name: [0]})
@@ -283,6 +289,7 @@ def describe_groups(run: Run, version: int) -> None:
         run.ask(label, request(groups=list(groups), **fields), version)
 
     ask("unknown", f"{group}-none")
+    _make_nameless(run, name)
     ask("empty id", "")
     ask("none")
     run.quietly(commit(run, 9, f"{group}-simple", {name: [(0, 1)]}), 9)
@@ -368,6 +375,7 @@ def delete_groups(run: Run, version: int) -> None:
 
     ask("none")
     ask("unknown", f"{group}-none")
+    _make_nameless(run, name)
     ask("empty id", "")
     run.quietly(commit(run, 9, f"{group}-simple", {name: [(0, 1)]}), 9)
     ask("simple, unknown, simple", f"{group}-simple", f"{group}-none", f"{group}-simple")
