@@ -39,6 +39,7 @@ _internal_errors = RateLimit()
 _disk_errors = RateLimit()
 _offline = RateLimit()
 _not_created = RateLimit()
+_transactions = RateLimit()
 
 # Of a list that a client made, this many are told.
 NAMES_TOLD_MAX = 10
@@ -110,3 +111,11 @@ def topics_not_created(names: list[str], reason: str) -> None:
         )
         fields = {"topics": ",".join(told), "reason": reason, "left_out": left_out}
         LOGGER.warning("topics not created", extra={"fields": fields})
+
+
+def transactions_refused(transactional_id: str, host: str) -> None:
+    """A transactional producer, which was told TRANSACTIONAL_ID_AUTHORIZATION_FAILED; few clients show the words."""
+    left_out = _transactions.allow(time.monotonic())
+    if left_out is not None:
+        fields = {"transactional_id": transactional_id, "peer": host, "left_out": left_out}
+        LOGGER.warning("producer refused: transactions are not served yet", extra={"fields": fields})

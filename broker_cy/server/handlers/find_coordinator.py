@@ -1,9 +1,12 @@
 """FindCoordinator, versions 0 to 6: which broker coordinates a group.
 
 1 names the type of the key, 4 asks for several keys, 6 has share coordinators. The first one asked for creates
-`__consumer_offsets`. Omissions: there is no coordinator for transactions and for the state of share groups yet. For
-transactions this broker names itself, so that InitProducerId can say UNSUPPORTED_VERSION in words that every client
-reports: librdkafka would ask for a coordinator again until its timeout. For share groups it is said here.
+`__consumer_offsets`. Omissions: there is no coordinator for transactions and for the state of share groups yet.
+
+Transactional producers are refused here, with TRANSACTIONAL_ID_AUTHORIZATION_FAILED and in words. UNSUPPORTED_VERSION
+would be nearer to the truth, but librdkafka takes any other code that fits, here and from InitProducerId, for
+something that passes, and asks until its timeout; at this one every client gives up at once. The Java client and
+kafka-python do not show the words, so the log has them, too: there are no ACLs to look for.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ from typing import NamedTuple
 from broker_cy.coordinator.routing import OFFSETS_TOPIC
 from broker_cy.core.errors import ErrorCode
 from broker_cy.metadata.image import NO_LEADER
+from broker_cy.server import log_events
 from broker_cy.server.registry import RequestContext, handler
 from broker_cy.wire import messages
 from broker_cy.wire.frame import ApiKey
@@ -37,7 +41,7 @@ class Found(NamedTuple):
 @handler(
     ApiKey.FIND_COORDINATOR,
     versions=(0, 6),
-    omissions="share coordinators are answered with UNSUPPORTED_VERSION; the one named for transactions refuses them",
+    omissions="share coordinators get UNSUPPORTED_VERSION, transactional ones TRANSACTIONAL_ID_AUTHORIZATION_FAILED",
 )
 async def find_coordinator(
     ctx: RequestContext, request: messages.FindCoordinatorRequest
@@ -69,7 +73,8 @@ async def find_coordinator(
 
 async def _find(ctx: RequestContext, key_type: int, key: str) -> Found:
     if key_type == TRANSACTION:
-        return _address(ctx, ctx.broker.node_id)
+        log_events.transactions_refused(key, ctx.client_host)
+        return Found(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "this broker does not serve transactions yet")
     if key_type == SHARE and ctx.version >= VERSION_SHARE:
         return Found(ErrorCode.UNSUPPORTED_VERSION, "this broker does not serve share groups yet")
     if key_type != GROUP:

@@ -3,14 +3,14 @@
 An idempotent producer gets a producer id that nobody had before, with epoch 0. One that names the id and epoch it has
 (KIP-360, version 3) gets a new id too, as in Kafka where no transactional id is given.
 
-A transactional id is answered with UNSUPPORTED_VERSION until there is a transaction coordinator. Retriable codes such
-as COORDINATOR_NOT_AVAILABLE would keep clients trying until their timeout, and authorization codes would send people
-to look for ACLs; this one is final for every client and says that the broker cannot do it.
+A transactional id is refused with TRANSACTIONAL_ID_AUTHORIZATION_FAILED until there is a transaction coordinator.
+Clients look for one first, and FindCoordinator, which has room for words, refuses them in the same way: see there.
 """
 
 from __future__ import annotations
 
 from broker_cy.core.errors import ErrorCode, KafkaError
+from broker_cy.server import log_events
 from broker_cy.server.registry import RequestContext, handler
 from broker_cy.wire import messages
 from broker_cy.wire.frame import ApiKey
@@ -22,7 +22,7 @@ NO_PRODUCER_EPOCH = -1
 @handler(
     ApiKey.INIT_PRODUCER_ID,
     versions=(0, 5),
-    omissions="Transactional producers are answered with UNSUPPORTED_VERSION.",
+    omissions="transactional ids get TRANSACTIONAL_ID_AUTHORIZATION_FAILED, as in FindCoordinator",
 )
 async def init_producer_id(
     ctx: RequestContext, request: messages.InitProducerIdRequest
@@ -30,7 +30,10 @@ async def init_producer_id(
     if (request.producer_id == NO_PRODUCER_ID) != (request.producer_epoch == NO_PRODUCER_EPOCH):
         return _failed(ErrorCode.INVALID_REQUEST)
     if request.transactional_id is not None:
-        return _failed(ErrorCode.UNSUPPORTED_VERSION if request.transactional_id else ErrorCode.INVALID_REQUEST)
+        if not request.transactional_id:
+            return _failed(ErrorCode.INVALID_REQUEST)
+        log_events.transactions_refused(request.transactional_id, ctx.client_host)
+        return _failed(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     try:
         producer_id = await ctx.broker.controller.next_producer_id()
     except KafkaError as error:

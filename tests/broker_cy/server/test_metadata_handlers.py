@@ -263,7 +263,7 @@ def test_init_producer_id(tmp_path: Path, version: int) -> None:
         first = await broker.call(request, version)
         second = await broker.call(request, version)
         assert [(r.error_code, r.producer_id, r.producer_epoch) for r in (first, second)] == [(0, 0, 0), (0, 1, 0)]
-        for transactional_id, code in [("x", "UNSUPPORTED_VERSION"), ("", "INVALID_REQUEST")]:
+        for transactional_id, code in [("x", "TRANSACTIONAL_ID_AUTHORIZATION_FAILED"), ("", "INVALID_REQUEST")]:
             response = await broker.call(messages.InitProducerIdRequest(transactional_id=transactional_id), version)
             assert (ErrorCode(response.error_code).name, response.producer_id) == (code, -1)
         if version >= 3:

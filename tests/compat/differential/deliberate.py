@@ -25,6 +25,9 @@ class Difference:
 
 _WORDS = "Kafka has no words here, or fewer: ours name the value at fault and what is allowed"
 _TRANSACTIONS = "transactions are not served yet: whatever belongs to one is refused, as it would not be kept apart"
+_REFUSED = (
+    "transactions are not served yet: TRANSACTIONAL_ID_AUTHORIZATION_FAILED is where every client gives up at once"
+)
 _SHARE = "share groups are not served yet"
 _LATER = "not served yet, so not advertised"
 _TWICE = "both batches are appended and told, in the order of the request; Kafka drops the first without a word"
@@ -64,8 +67,7 @@ DELIBERATE: list[Difference] = [
     Difference("coordinators_of_others-v*: share*", "*.error_message", TEXT, TEXT, _WORDS),
     Difference("coordinators_of_others-v[4-6]: share*", "*.error_message", ABSENT, TEXT, _WORDS),
     Difference("coordinators_of_others-v6: share*", "*.error_code", 42, 35, _SHARE),
-    # Kafka does so only after it has made the topic for their state.
-    Difference("coordinators_of_others-*: empty transaction", "*", ANY, ANY, "names itself at once, and then refuses"),
+    Difference("coordinators_of_others-*: empty transaction", "*", ANY, ANY, _REFUSED),
     Difference("produce_transactional-*", "*.error_code", ANY, 48, _TRANSACTIONS),
     Difference("produce_transactional-*", "*.base_offset", ABSENT, -1, _TRANSACTIONS),
     Difference("produce_transactional-*", "*.log_start_offset", ANY, ANY, _TRANSACTIONS),
