@@ -76,6 +76,12 @@ def test_mutants(target: str, seed: int, count: int, tmp_path: Path) -> None:
     check(drive(tmp_path / "scratch", "run", target, str(seed), str(count)), count)
 
 
+def test_an_unknown_target_is_refused_by_name() -> None:
+    """Who mistypes a target is shown a defect of the driver instead of the names there are."""
+    with pytest.raises(KeyError, match=r"no target 'batches'; there are requests, messages, .*quorum_state"):
+        load("batches")
+
+
 def test_a_million() -> None:
     """CI runs fewer inputs than it says."""
     assert sum(load(name).iterations for name in names()) >= 1_000_000
