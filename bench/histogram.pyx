@@ -32,6 +32,10 @@ cdef inline int64_t highest_in(int bucket) noexcept nogil:
     return <int64_t> (((<uint64_t> (bucket - (shift << SUB_BITS)) + 1) << shift) - 1)
 
 
+cdef inline int64_t lowest_in(int bucket) noexcept nogil:
+    return 0 if bucket == 0 else highest_in(bucket - 1) + 1
+
+
 cdef class Histogram:
     """Counts per bucket; `record` takes any int64, `percentile` answers in the unit that was recorded."""
 
@@ -85,3 +89,63 @@ cdef class Histogram:
             if seen >= need:
                 return min(highest_in(bucket), self.highest)
         return self.highest
+
+    def mean(self):
+        """Average of the values, each taken as the middle of its bucket (at most 1/256 off).
+
+        Raises ValueError when the histogram is empty.
+        """
+        cdef double total = 0
+        cdef int bucket
+        cdef int64_t above
+        if self.count == 0:
+            raise ValueError("an empty histogram has no mean")
+        for bucket in range(BUCKETS):
+            if self.counts[bucket]:
+                above = min(highest_in(bucket), self.highest)
+                total += <double> self.counts[bucket] * (<double> lowest_in(bucket) + <double> above) / 2
+        return total / self.count
+
+    def buckets(self):
+        """(highest value, count) of each bucket that has any, ascending; none is above `highest`."""
+        return [
+            (min(highest_in(bucket), self.highest), self.counts[bucket])
+            for bucket in range(BUCKETS) if self.counts[bucket]
+        ]
+
+    def state(self):
+        """What another process needs to have the same histogram: (negative, highest, ((bucket, count), ...))."""
+        pairs = tuple([(bucket, self.counts[bucket]) for bucket in range(BUCKETS) if self.counts[bucket]])
+        return self.negative, self.highest, pairs
+
+    @staticmethod
+    def from_state(state):
+        """The histogram whose `state()` this is; raises ValueError where it cannot be one."""
+        cdef Histogram made = Histogram()
+        cdef uint64_t count
+        cdef int bucket, last = -1
+        negative, highest, pairs = state
+        for index, held in pairs:
+            if not last < index < BUCKETS:
+                raise ValueError(f"bucket {index} is out of order or range (allowed: {last + 1} to {BUCKETS - 1})")
+            if not 0 < held < 1 << 63:
+                raise ValueError(f"bucket {index} holds {held} (allowed: 1 to 2^63 - 1)")
+            bucket = last = index
+            count = held
+            made.counts[bucket] = count
+            made.count += count
+        if not 0 <= negative < 1 << 63:
+            raise ValueError(f"{negative} negative values (allowed: 0 to 2^63 - 1)")
+        if last < 0:
+            if highest != -1:
+                raise ValueError(f"the highest value of no values is {highest} (allowed: -1)")
+        elif not lowest_in(last) <= highest <= highest_in(last):
+            raise ValueError(
+                f"highest value {highest} is not in the last bucket (allowed: {lowest_in(last)} to {highest_in(last)})"
+            )
+        made.negative = negative
+        made.highest = highest
+        return made
+
+    def __reduce__(self):
+        return Histogram.from_state, (self.state(),)
