@@ -49,6 +49,7 @@ class DriverResult:
     cpu_s: float = 0.0  # of the generator, all its processes
     processes: int = 1
     samples: list[Sample] = field(default_factory=list)
+    told: dict[str, float] = field(default_factory=dict)  # what another program printed of its latencies and rates
 
     @property
     def generator_share(self) -> float:
@@ -57,6 +58,7 @@ class DriverResult:
 
     def merge(self, other: "DriverResult") -> None:
         """Take in what another process measured over the same window; histograms merge exactly."""
+        self.told = _merge_told(self, other)
         self.records += other.records
         self.bytes += other.bytes
         self.requests += other.requests
@@ -74,6 +76,19 @@ class DriverResult:
         self.cpu_s += other.cpu_s
         self.processes += other.processes
         self.samples = merge_samples(self.samples, other.samples)
+
+
+def _merge_told(ours: DriverResult, other: DriverResult) -> dict[str, float]:
+    """Of two that were told only what can be had from both: percentiles of percentiles would be made up."""
+    if not (ours.told and other.told):
+        return {**ours.told, **other.told}
+    merged = {}
+    if "max_ms" in ours.told and "max_ms" in other.told:
+        merged["max_ms"] = max(ours.told["max_ms"], other.told["max_ms"])
+    if "avg_ms" in ours.told and "avg_ms" in other.told and (records := ours.records + other.records):
+        total_ms = ours.told["avg_ms"] * ours.records + other.told["avg_ms"] * other.records
+        merged["avg_ms"] = total_ms / records
+    return merged
 
 
 def merge_samples(ours: list[Sample], others: list[Sample]) -> list[Sample]:

@@ -1,0 +1,176 @@
+"""A consumer process: a member of one group, which follows producers live, or reads what is there round and round."""
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from confluent_kafka import OFFSET_INVALID, Consumer, KafkaError, KafkaException, Message, TopicPartition
+
+from bench.deliveries import Arrivals
+from bench.drivers.base import DriverResult, Sample
+from bench.drivers.client_parts import NS, ClientError, ClientSpec, Control, Requests, Sampler, partitions_of
+from bench.histogram import Histogram
+
+POLL_S = 0.02
+TAKE_RECORDS = 1000  # at most in one piece: they have one time of arrival
+ANSWER_TIMEOUT_S = 10.0
+RECEIVE_BYTES_MIN = 50 << 20  # librdkafka's own fetch.max.bytes
+
+
+class ConsumerClient:
+    """Made once and then polled by `idle` until it is assigned; `run` as often as wanted."""
+
+    def __init__(self, spec: ClientSpec, on_assigned: Callable[[int], None]) -> None:
+        self.spec = spec
+        self.live = spec.workload.producers > 0
+        self._on_assigned = on_assigned
+        self._arrivals: Arrivals | None = None
+        self._begun = False  # the first run: from then on, the group's committed offsets say where to go on
+        self._bounds: dict[int, tuple[int, int]] = {}  # of each partition: where it began and ended when assigned
+        self._requests = Requests("Fetch")
+        self._requests.on_outage = self._fail
+        try:
+            self._consumer = Consumer({**self._requests.settings(), **self._settings()})
+        except KafkaException as error:
+            raise ClientError(f"librdkafka refuses the workload's settings: {error.args[0].str()}") from error
+        self.partitions = partitions_of(self._consumer, spec.topic)
+        self._consumer.subscribe([spec.topic], on_assign=self._assigned, on_revoke=self._revoked)
+
+    def _settings(self) -> dict[str, Any]:
+        workload = self.spec.workload
+        fetch_max_bytes = max(RECEIVE_BYTES_MIN, workload.fetch_bytes)
+        return {
+            "bootstrap.servers": self.spec.bootstrap,
+            "group.id": self.spec.group,
+            "auto.offset.reset": "earliest",
+            "enable.partition.eof": not self.live,
+            # A reader of what is there learns of an end from an empty answer: the target must not wait with it.
+            "fetch.wait.max.ms": 500 if self.live else 1,
+            "max.partition.fetch.bytes": workload.fetch_bytes,
+            "fetch.max.bytes": fetch_max_bytes,
+            "receive.message.max.bytes": fetch_max_bytes + (1 << 20),
+            # Its own second of waiting after each filling of the queue would be measured instead of the target.
+            "fetch.queue.backoff.ms": 5,
+        }
+
+    def close(self) -> None:
+        """Leave the group."""
+        self._consumer.close()
+
+    def idle(self) -> None:
+        """Between runs: take part in the group's rebalances; records that come now belong to no run."""
+        self._rewind(self._take(0.0, 1))
+
+    def run(
+        self, start_ns: int, seconds: float, control: Control, send_sample: Callable[[Sample], None]
+    ) -> tuple[DriverResult, int]:
+        """One window. The second of the answer is how many records came until none was left, in the window or after."""
+        self._begun = True
+        arrivals = self._arrivals = Arrivals(self.spec.stamps, self.spec.key_bytes)
+        sent_before = self._requests.sent
+        self._requests.last_error = None
+        cpu_s = time.process_time()
+        while (left_ns := start_ns - time.monotonic_ns()) > 0:
+            time.sleep(left_ns / NS)
+        self._pause(False)
+        end_ns = start_ns + int(seconds * NS)
+        sampler = Sampler(start_ns, send_sample)
+
+        def sample(last: bool = False) -> None:
+            requests = self._requests.sent - sent_before
+            done = (arrivals.records, arrivals.bytes, requests, arrivals.errors)
+            # Beside producers the series is theirs.
+            sampler.take((0, 0, 0, arrivals.errors) if self.live else done, Histogram(), last)
+
+        while not control.look() and (control.finish is False if self.live else time.monotonic_ns() < end_ns):
+            self._rewind(self._take(POLL_S, TAKE_RECORDS))
+            if sampler.due():
+                sample()
+        ended_ns = time.monotonic_ns()
+        self._pause(True)
+        records, size = arrivals.records, arrivals.bytes
+        if not self.live and not records and not control.stop:
+            self._fail(f"no record came within {seconds:g} s")
+        if self.live and not control.stop:
+            self._drain(seconds + self.spec.flush_s, control)
+        cpu_s = time.process_time() - cpu_s
+        sample(last=True)
+        self._arrivals = None
+        result = DriverResult(
+            errors=arrivals.errors,
+            first_error=arrivals.first_error,
+            end_to_end=arrivals.end_to_end if self.live else None,
+            consumed_records=records,
+            consumed_bytes=size,
+            cpu_s=cpu_s,
+        )
+        if not self.live:
+            result.records, result.bytes = records, size
+            result.requests = self._requests.sent - sent_before
+            result.seconds = (ended_ns - start_ns) / NS
+        return result, arrivals.records
+
+    def _take(self, wait_s: float, most: int) -> list[int]:
+        """Count the records that are there, after waiting for the first; the partitions whose end was reached.
+
+        consume() alone would wait for all of `most`, and so give a record a latency of its own.
+        """
+        first: Message | None = self._consumer.poll(wait_s)
+        if first is None:
+            return []
+        messages = [first, *(self._consumer.consume(most - 1, 0) if most > 1 else ())]
+        if self._arrivals is not None:
+            return self._arrivals.take(messages)
+        ended = (m for m in messages if (error := m.error()) and error.code() == KafkaError._PARTITION_EOF)
+        return [partition for m in ended if (partition := m.partition()) is not None]
+
+    def _rewind(self, ended: list[int]) -> None:
+        """Begin the next round of partitions that were read to their end."""
+        for partition in ended:
+            low, high = self._bounds.get(partition, (0, 0))
+            if low < high:
+                self._consumer.seek(TopicPartition(self.spec.topic, partition, low))
+
+    def _drain(self, timeout_s: float, control: Control) -> None:
+        """Take what producers left, up to the end of each partition; what does not come counts as an error by the sum
+        that the parent makes."""
+        deadline = time.monotonic() + timeout_s
+        try:
+            assigned = self._consumer.assignment()
+            ends = {at.partition: self._consumer.get_watermark_offsets(at, ANSWER_TIMEOUT_S)[1] for at in assigned}
+            while time.monotonic() < deadline and not control.look():
+                positions = {at.partition: at.offset for at in self._consumer.position(assigned)}
+                if all(self._position(positions, p) >= end for p, end in ends.items()):
+                    return
+                self._take(POLL_S, TAKE_RECORDS)
+        except KafkaException as error:
+            self._fail(f"consumer: {error.args[0].str()}")
+
+    def _position(self, positions: dict[int, int], partition: int) -> int:
+        """The next offset of a partition, also before its first record."""
+        offset = positions.get(partition, OFFSET_INVALID)
+        return offset if offset >= 0 else self._bounds.get(partition, (0, 0))[1]
+
+    def _pause(self, paused: bool) -> None:
+        """Readers of what is there fetch nothing between runs: a run would count it as its own."""
+        if self.live:
+            return
+        assigned = self._consumer.assignment()
+        (self._consumer.pause if paused else self._consumer.resume)(assigned)
+
+    def _assigned(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        if not self._begun:
+            for at in partitions:
+                low, high = consumer.get_watermark_offsets(at, ANSWER_TIMEOUT_S)
+                self._bounds[at.partition] = low, high
+                at.offset = high if self.live else low
+            consumer.assign(partitions)
+            self._pause(True)
+        self._on_assigned(len(partitions))
+
+    def _revoked(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        self._on_assigned(0)
+
+    def _fail(self, text: str) -> None:
+        if self._arrivals is not None:
+            self._arrivals.fail(text)

@@ -1,0 +1,146 @@
+"""What client processes share: what they are told, what they tell, and the watch on both while they work.
+
+Messages are pickled tuples over a socket pair, the first word says which. To a client: ("run", start_ns, seconds),
+("finish",) once no more records will come, ("stop",) at once. From a client: ("ready", partitions of the topic),
+("assigned", partitions of this consumer), ("sample", Sample), ("done", DriverResult, records received in all),
+("failed", text). A closed socket means that the other side is gone.
+"""
+
+import json
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException
+
+from bench.drivers.base import SAMPLE_S, Sample
+from bench.histogram import Histogram
+from bench.spec.workload import Workload
+
+METADATA_TIMEOUT_S = 30.0
+LOOK_S = 0.02  # how often a busy client looks for a message from its parent
+STATISTICS_MS = 100  # how often librdkafka tells how many requests it sent
+NS = 1e9
+
+
+class ClientError(Exception):
+    """This client cannot do its part; the text says why."""
+
+
+@dataclass(frozen=True)
+class ClientSpec:
+    """One client process."""
+
+    role: str  # "producer" or "consumer"
+    index: int  # among those of its role
+    bootstrap: str
+    topic: str
+    workload: Workload
+    group: str
+    flush_s: float  # how long records may be without acknowledgement after the window
+
+    @property
+    def stamps(self) -> bool:
+        """Whether values carry the time they were due."""
+        return self.workload.producers > 0 and self.workload.consumers > 0
+
+    @property
+    def key_bytes(self) -> int:
+        return self.workload.key_bytes if self.workload.keys else 0
+
+
+class Control:
+    """The parent's side of the talk, looked at every LOOK_S at most: each look is a system call."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self.stop = self.finish = False
+        self._next_look = 0.0
+
+    def begin(self) -> None:
+        """A run begins: nothing of the one before counts."""
+        self.stop = self.finish = False
+        self._next_look = 0.0
+
+    def look(self) -> bool:
+        """Take in what the parent said; True once it wants an end at once. Raises EOFError when the parent is gone."""
+        if (now := time.monotonic()) >= self._next_look:
+            self._next_look = now + LOOK_S
+            while self.connection.poll(0):
+                word = self.connection.recv()[0]
+                self.stop |= word == "stop"
+                self.finish |= word == "finish"
+        return self.stop
+
+
+class Requests:
+    """librdkafka's statistics and errors that belong to no record."""
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind  # name of the request that is counted
+        self._sent: dict[str, int] = {}  # to each broker
+        self.reports = 0
+        self.last_error: str | None = None
+        self.on_outage: Callable[[str], None] | None = None
+
+    @property
+    def sent(self) -> int:
+        """Requests so far, as of the last statistics."""
+        return sum(self._sent.values())
+
+    def settings(self) -> dict[str, Any]:
+        """The callbacks for a client's configuration."""
+        # Its log goes to stderr, which is not for people here; every line that matters comes as an error as well.
+        return {
+            "stats_cb": self._statistics,
+            "error_cb": self._error,
+            "statistics.interval.ms": STATISTICS_MS,
+            "log_level": 2,
+        }
+
+    def _statistics(self, text: str) -> None:
+        for name, broker in json.loads(text)["brokers"].items():
+            count = broker.get("req", {}).get(self.kind, 0)
+            self._sent[name] = max(count, self._sent.get(name, 0))  # also of a broker that is not told of any more
+        self.reports += 1
+
+    def _error(self, error: KafkaError) -> None:
+        down = error.code() == KafkaError._ALL_BROKERS_DOWN
+        if not down or self.last_error is None:  # the error before it says why
+            self.last_error = error.str()
+        if down and self.on_outage is not None:
+            self.on_outage(self.last_error)
+
+
+class Sampler:
+    """Cuts what cumulative counters say into the samples of a series."""
+
+    def __init__(self, start_ns: int, send: Callable[[Sample], None]) -> None:
+        self.start_ns = start_ns
+        self._send = send
+        self._slot = 0
+        self._before = (0, 0, 0, 0)
+
+    def due(self) -> bool:
+        return (time.monotonic_ns() - self.start_ns) / NS >= (self._slot + 1) * SAMPLE_S
+
+    def take(self, counters: tuple[int, int, int, int], latency: Histogram, last: bool = False) -> None:
+        """Counters are (records, bytes, requests, errors) since the run began."""
+        elapsed_s = (time.monotonic_ns() - self.start_ns) / NS
+        self._slot = int(elapsed_s / SAMPLE_S)
+        records, size, requests, errors = (now - was for now, was in zip(counters, self._before, strict=True))
+        self._before = counters
+        self._send(Sample(elapsed_s if last else self._slot * SAMPLE_S, records, size, requests, errors, latency))
+
+
+def partitions_of(client: Any, topic: str) -> int:
+    """How many partitions the topic has. Raises ClientError where it, or the target, is not there."""
+    try:
+        found = client.list_topics(topic, timeout=METADATA_TIMEOUT_S).topics[topic]
+    except KafkaException as error:
+        raise ClientError(f"no metadata of topic {topic}: {error.args[0].str()}") from error
+    if found.error is not None:
+        raise ClientError(f"topic {topic}: {found.error.str()}")
+    return len(found.partitions)

@@ -1,0 +1,53 @@
+"""Values and keys of the records that client processes send: made once, from a seed."""
+
+import itertools
+import math
+import random
+from collections.abc import Iterator
+
+from bench.spec.workload import Size, Workload
+
+POOL_BYTES = 2 << 20  # and at least twice a batch, so that no codec finds one value twice in a batch
+POOL_BYTES_MAX = 64 << 20
+POOL_VALUES_MIN, POOL_VALUES_MAX = 4, 20_000  # a message object of Python for each
+REPEATED = b"a"  # what is not random
+
+
+def values(workload: Workload, seed: int) -> list[bytes]:
+    """Values of the workload's sizes and entropy, within the bounds above."""
+    draw = random.Random(seed)
+    left = min(POOL_BYTES_MAX, max(POOL_BYTES, 2 * workload.batch_bytes))
+    made: list[bytes] = []
+    while (left > 0 and len(made) < POOL_VALUES_MAX) or len(made) < POOL_VALUES_MIN:
+        size = draw_size(workload.record_size, draw)
+        chosen = round(size * workload.entropy)
+        made.append(draw.randbytes(chosen) + REPEATED * (size - chosen))
+        left -= size
+    return made
+
+
+def draw_size(size: Size, draw: random.Random) -> int:
+    """One value's size; of a lognormal one six standard deviations lie between the bounds, and none outside."""
+    if size.fixed:
+        return size.least
+    if size.distribution == "uniform":
+        return draw.randint(size.least, size.most)
+    low, high = math.log(size.least), math.log(size.most)
+    while True:
+        drawn = round(draw.lognormvariate((low + high) / 2, (high - low) / 6))
+        if size.least <= drawn <= size.most:
+            return drawn
+
+
+def keys(workload: Workload, seed: int) -> Iterator[bytes] | None:
+    """All keys of the workload in a random order, over and over; None where records have none.
+
+    Raises ValueError where that many keys of that size do not exist.
+    """
+    if not workload.keys:
+        return None
+    if workload.keys > 256**workload.key_bytes:
+        raise ValueError(f"{workload.keys} different keys of {workload.key_bytes} bytes do not exist")
+    made = [number.to_bytes(workload.key_bytes, "big") for number in range(workload.keys)]
+    random.Random(seed).shuffle(made)
+    return itertools.cycle(made)

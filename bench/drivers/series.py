@@ -1,0 +1,39 @@
+"""Samples of several processes as one series."""
+
+from collections.abc import Callable
+
+from bench.drivers.base import SAMPLE_S, Sample, merge_samples
+
+
+class Series:
+    """A sample is told once every process that still runs has come as far."""
+
+    def __init__(self, processes: int, on_sample: Callable[[Sample], None] | None) -> None:
+        self._slots: dict[int, float] = dict.fromkeys(range(processes), -1.0)  # of each process: how far it is
+        self._on_sample = on_sample
+        self._waiting: list[Sample] = []
+        self._told: list[Sample] = []
+
+    def add(self, process: int, sample: Sample) -> None:
+        """One more of `process` (0, 1, ...), and what is whole by it is told."""
+        self._waiting.append(sample)
+        self._slots[process] = round(sample.t_s / SAMPLE_S)
+        self._tell()
+
+    def end(self, process: int) -> None:
+        """Nothing more comes of it."""
+        self._slots[process] = float("inf")
+        self._tell()
+
+    def samples(self) -> list[Sample]:
+        """All that were told."""
+        return merge_samples([], self._told)
+
+    def _tell(self) -> None:
+        until = min(self._slots.values())
+        whole = merge_samples([], [s for s in self._waiting if round(s.t_s / SAMPLE_S) <= until])
+        self._waiting = [s for s in self._waiting if round(s.t_s / SAMPLE_S) > until]
+        self._told += whole
+        if self._on_sample is not None:
+            for sample in whole:
+                self._on_sample(sample)

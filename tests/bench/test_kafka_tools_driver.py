@@ -1,0 +1,132 @@
+"""Kafka's own perf classes against our broker: what they print is what the driver tells."""
+
+import dataclasses
+import shutil
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import psutil
+import pytest
+
+from bench.drivers import kafka_tools
+from bench.drivers.base import DriverError, Sample
+from bench.drivers.kafka_tools import KafkaToolsDriver
+from bench.spec.toml_file import Table
+from bench.spec.workload import Rate, Size, Workload, parse
+from tests.support.broker import Target
+from tests.support.confluent import send
+from tests.support.topics import create_topic
+
+needs_java = pytest.mark.skipif(
+    not (shutil.which("java") and shutil.which("mvn")), reason="Kafka's own tools need java and mvn"
+)
+
+
+def workload(**changed: Any) -> Workload:
+    made = parse(Table("test.toml", {}, {}), "test")
+    return dataclasses.replace(made, **{"driver": "kafka", "partitions": 2, "producers": 1, **changed})
+
+
+def driver(broker: Target, topic: str, **changed: Any) -> KafkaToolsDriver:
+    made = KafkaToolsDriver((broker.host, broker.port), topic, workload(**changed))
+    made.prepare()
+    return made
+
+
+def java_children() -> list[psutil.Process]:
+    return [child for child in psutil.Process().children(recursive=True) if "java" in child.name()]
+
+
+@needs_java
+def test_producers_records_and_their_own_percentiles(broker: Target, topic: str) -> None:
+    """Figures that are not those the tool printed."""
+    create_topic(broker.bootstrap, topic, 2)
+    samples: list[Sample] = []
+    load = driver(broker, topic, codec="lz4", rate=Rate(2000, 2000, "records"))
+    result = load.run(1.5, samples.append)
+    assert (result.errors, result.first_error) == (0, None)
+    assert (result.records, result.bytes) == (3000, 300_000)
+    assert result.seconds > 1.4  # the tool counts getting its first metadata as well
+    assert set(result.told) == {"avg_ms", "max_ms", "p50_ms", "p95_ms", "p99_ms", "p999_ms"}
+    assert 0 <= result.told["p50_ms"] <= result.told["p99_ms"] <= result.told["max_ms"]
+    assert result.latency.count == 0  # nothing is made up
+    assert result.cpu_s > 0.3
+    assert len(samples) > 2
+    assert sum(sample.records for sample in samples) == 3000
+    assert java_children() == []
+
+
+@needs_java
+def test_a_consumer_reads_all_that_is_there(broker: Target, topic: str) -> None:
+    create_topic(broker.bootstrap, topic, 2)
+    for partition in range(2):
+        send(broker, topic, [bytes(1024)] * 500, partition)
+    result = driver(broker, topic, producers=0, consumers=1).run(1.0)
+    assert (result.errors, result.first_error) == (0, None)
+    assert result.records == result.consumed_records == 1000
+    assert result.bytes == pytest.approx(1000 * 1024, abs=60)
+    assert result.seconds > 0
+    assert result.told["fetch_ms"] == pytest.approx(result.seconds * 1000)
+    create_topic(broker.bootstrap, topic + "-empty", 2)
+    load = driver(broker, topic + "-empty", producers=0, consumers=1)
+    with pytest.raises(DriverError, match="has no records to consume"):
+        load.run(1.0)
+
+
+@needs_java
+def test_a_broker_that_dies_makes_errors(
+    make_broker: Callable[..., Target], topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The tool itself ends with 0 and a total of what was sent."""
+    monkeypatch.setattr(kafka_tools, "TIMEOUT_S", 2.0)
+    broker = make_broker()
+    create_topic(broker.bootstrap, topic, 2)
+    load = driver(broker, topic, rate=Rate(500, 500, "records"))
+
+    def kill_when_under_way(sample: Sample) -> None:
+        broker.kill()
+
+    result = load.run(1.5, kill_when_under_way)
+    assert result.errors > 0
+    assert result.first_error is not None
+    assert f"{result.errors} of 750 records missing: " in result.first_error
+    assert result.records + result.errors == 750
+    assert java_children() == []
+
+
+@needs_java
+def test_stop_ends_java_and_keeps_what_was_told(broker: Target, topic: str) -> None:
+    """Ctrl-C that waits for an hour's window."""
+    create_topic(broker.bootstrap, topic, 2)
+    stop = threading.Event()
+    load = driver(broker, topic, rate=Rate(1000, 1000, "records"))
+    result = load.run(3600.0, lambda sample: stop.set(), stop)
+    assert 0 < result.records < 100_000
+    assert result.errors == 0
+    assert java_children() == []
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ({"consumers": 1}, "producers and consumers"),
+        ({"producers": 0, "consumers": 2}, "more than one consumer"),
+        ({"record_size": Size(1, 9)}, "more than one size"),
+        ({"entropy": 0.5}, "entropy 0.5"),
+        ({"rate": Rate(1, 2, "records", 1.0)}, "a ramp"),
+        ({"rate": Rate(1, 1, "requests")}, "a rate of requests"),
+        ({"keys": 5}, "keys"),
+    ],
+)
+def test_what_the_tools_cannot_do_is_refused(changed: dict[str, Any], words: str) -> None:
+    """A workload that is quietly another one."""
+    with pytest.raises(DriverError, match=words):
+        KafkaToolsDriver(("127.0.0.1", 1), "t", workload(**changed)).prepare()
+
+
+def test_a_missing_java_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stack trace of Python would not say what to install."""
+    monkeypatch.setenv("PATH", "/nonexistent")
+    with pytest.raises(DriverError, match=r"need java .*apt-get install"):
+        KafkaToolsDriver(("127.0.0.1", 1), "t", workload()).prepare()
