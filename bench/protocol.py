@@ -2,7 +2,7 @@
 
 Independent of broker_cy on purpose: an error in the broker's codec must not cancel itself out here. Layouts follow the
 Kafka protocol guide; record batches are format v2 (KIP-98). Versions: Produce 12 and Fetch 12 (flexible, topics by
-name), CreateTopics 5, DeleteTopics 4, ApiVersions 0.
+name), CreateTopics 5, DeleteTopics 4, ListOffsets 1, ApiVersions 0.
 """
 
 import random
@@ -14,8 +14,10 @@ from typing import NamedTuple
 
 from bench.raw import crc32c
 
-PRODUCE, FETCH, API_VERSIONS, CREATE_TOPICS, DELETE_TOPICS = 0, 1, 18, 19, 20
+PRODUCE, FETCH, LIST_OFFSETS, API_VERSIONS, CREATE_TOPICS, DELETE_TOPICS = 0, 1, 2, 18, 19, 20
 PRODUCE_VERSION, FETCH_VERSION, CREATE_TOPICS_VERSION, DELETE_TOPICS_VERSION = 12, 12, 5, 4
+LIST_OFFSETS_VERSION = 1
+LATEST, EARLIEST = -1, -2  # the timestamps that ListOffsets understands as such
 CLIENT_ID = b"broker-cy-bench"
 ACKS_ALL = -1
 TIMEOUT_MS = 30_000
@@ -29,11 +31,12 @@ class ProtocolError(Exception):
 class Template(NamedTuple):
     """One ready-made request frame; the driver patches correlation id (byte 8) and, for Fetch, the offset."""
 
-    frame: bytes
-    partition: int
+    frame: bytes  # all of it, or what goes before the payload
+    partitions: tuple[int, ...]  # Produce: one
     records: int  # Produce: records in the batch
     batch_bytes: int  # Produce: bytes of the record batch
-    offset_at: int  # Fetch: where in the frame the int64 fetch offset lies; 0 for Produce
+    offset_at: int  # Fetch: where in the frame the first partition's int64 fetch offset lies; 0 for Produce
+    payload: bytes = b""  # the rest of the frame, where many templates share it
 
 
 def uvarint(value: int) -> bytes:
@@ -67,12 +70,21 @@ def frame(api_key: int, version: int, body: bytes, correlation_id: int = 0, flex
 def record_batch(value_bytes: int, count: int, seed: int = 1) -> bytes:
     """A batch v2 of `count` records with null keys and incompressible values of `value_bytes` each; base offset 0."""
     source = random.Random(seed)
+    records = b"".join(record(delta, None, source.randbytes(value_bytes)) for delta in range(count))
+    return batch_of(records, count)
+
+
+def record(delta: int, key: bytes | None, value: bytes) -> bytes:
+    """Record `delta` of a batch, without headers."""
+    body = b"\0\0" + varint(delta) + (varint(-1) if key is None else varint(len(key)) + key)
+    body += varint(len(value)) + value + varint(0)
+    return varint(len(body)) + body
+
+
+def batch_of(records: bytes, count: int, codec_id: int = 0) -> bytes:
+    """A batch v2 around records that are encoded, and compressed, already; base offset 0, stamped with now."""
     now_ms = int(time.time() * 1000)
-    records = bytearray()
-    for delta in range(count):
-        body = b"\0\0" + varint(delta) + varint(-1) + varint(value_bytes) + source.randbytes(value_bytes) + varint(0)
-        records += varint(len(body)) + body
-    covered = struct.pack(">hiqqqhii", 0, count - 1, now_ms, now_ms, -1, -1, -1, count) + records
+    covered = struct.pack(">hiqqqhii", codec_id, count - 1, now_ms, now_ms, -1, -1, -1, count) + records
     after_length = struct.pack(">ibI", -1, 2, crc32c(covered)) + covered
     return struct.pack(">qi", 0, len(after_length)) + after_length
 
@@ -91,23 +103,40 @@ def len_of_record(value_bytes: int) -> int:
     return len(varint(body)) + body
 
 
+PRODUCE_TAIL = b"\0\0\0"  # the tag buffers of partition, topic and request
+
+
 def produce_request(topic: str, partition: int, batch: bytes, count: int, acks: int = ACKS_ALL) -> Template:
     """One Produce v12 request for one partition."""
+    apart = produce_apart(topic, partition, batch + PRODUCE_TAIL, count, acks)
+    return apart._replace(frame=apart.frame + apart.payload, payload=b"")
+
+
+def produce_apart(topic: str, partition: int, payload: bytes, count: int, acks: int) -> Template:
+    """`produce_request` whose payload, a batch with PRODUCE_TAIL behind it, is not copied: templates can share it."""
+    batch_bytes = len(payload) - len(PRODUCE_TAIL)
     body = uvarint(0) + struct.pack(">hi", acks, TIMEOUT_MS)
     body += uvarint(2) + compact(topic.encode())
-    body += uvarint(2) + struct.pack(">i", partition) + compact(batch) + b"\0"
-    body += b"\0\0"
-    return Template(frame(PRODUCE, PRODUCE_VERSION, body), partition, count, len(batch), 0)
+    body += uvarint(2) + struct.pack(">i", partition) + uvarint(batch_bytes + 1)
+    whole = frame(PRODUCE, PRODUCE_VERSION, body)
+    size = len(whole) - 4 + len(payload)
+    return Template(struct.pack(">i", size) + whole[4:], (partition,), count, batch_bytes, 0, payload)
 
 
 def fetch_request(topic: str, partition: int, max_bytes: int, max_wait_ms: int = 500) -> Template:
     """One Fetch v12 request for one partition without a session; the offset is patched by the driver."""
+    return fetch_all_request(topic, (partition,), max_bytes, max_wait_ms)
+
+
+def fetch_all_request(topic: str, partitions: tuple[int, ...], max_bytes: int, max_wait_ms: int = 500) -> Template:
+    """One Fetch v12 request without a session for some partitions, of `max_bytes` in all; the offsets are patched."""
     body = struct.pack(">iiiibii", -1, max_wait_ms, 1, max_bytes, 0, 0, -1)
-    body += uvarint(2) + compact(topic.encode())
-    body += uvarint(2) + struct.pack(">ii", partition, -1)
-    tail = struct.pack(">qiqi", 0, -1, -1, max_bytes) + b"\0" + b"\0" + uvarint(1) + compact(b"") + b"\0"
-    whole = frame(FETCH, FETCH_VERSION, body + tail)
-    return Template(whole, partition, 0, 0, len(whole) - len(tail))
+    body += uvarint(2) + compact(topic.encode()) + uvarint(len(partitions) + 1)
+    offset_at = len(frame(FETCH, FETCH_VERSION, body)) + 8  # behind the first index and leader epoch
+    for partition in partitions:
+        body += struct.pack(">iiqiqib", partition, -1, 0, -1, -1, max_bytes, 0)
+    body += b"\0" + uvarint(1) + compact(b"") + b"\0"
+    return Template(frame(FETCH, FETCH_VERSION, body), partitions, 0, 0, offset_at)
 
 
 class Reader:
@@ -218,16 +247,34 @@ class Client:
         reader.string()
         check(reader.number(2), f"DeleteTopics {topic}")
 
+    def list_offsets(self, topic: str, partitions: int, timestamp: int) -> dict[int, int]:
+        """The offset at `timestamp` (LATEST, EARLIEST) of partitions 0 to `partitions` - 1."""
+        body = struct.pack(">iih", -1, 1, len(topic)) + topic.encode() + struct.pack(">i", partitions)
+        body += b"".join(struct.pack(">iq", partition, timestamp) for partition in range(partitions))
+        reader = self.call(LIST_OFFSETS, LIST_OFFSETS_VERSION, body, flexible=False)
+        reader.take(4)
+        reader.take(reader.number(2))
+        found = {}
+        for _ in range(reader.number(4)):
+            partition = reader.number(4)
+            check(reader.number(2), f"ListOffsets of partition {partition}")
+            reader.take(8)
+            found[partition] = reader.number(8)
+        if len(found) != partitions:
+            raise ProtocolError(f"ListOffsets told of {len(found)} of {partitions} partitions")
+        return found
+
     def produce(self, template: Template) -> int:
         """Send a produce request; returns the base offset."""
         self.correlation_id += 1
-        self.socket.sendall(template.frame[:8] + struct.pack(">i", self.correlation_id) + template.frame[12:])
+        whole = template.frame + template.payload
+        self.socket.sendall(whole[:8] + struct.pack(">i", self.correlation_id) + whole[12:])
         reader = self.receive(flexible=True)
         reader.uvarint()
         reader.string()
         reader.uvarint()
         reader.take(4)
-        check(reader.number(2), f"Produce to partition {template.partition}")
+        check(reader.number(2), f"Produce to partition {template.partitions[0]}")
         return reader.number(8)
 
     def produce_when_ready(self, template: Template, timeout_s: float = 60) -> int:

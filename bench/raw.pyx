@@ -1,38 +1,44 @@
 """The load driver: one thread, one epoll, ready-made Produce and Fetch frames, every response checked.
 
-It costs little so that the target is what is measured: a request in flight is a ring slot, a frame leaves by writev straight
-from its template, and only the twelve bytes up to the correlation id are written per request. One `Driver` holds some
-connections; `run_closed` keeps `depth` requests in flight on each, `run_open` sends on a schedule and takes each latency from
-the time the request was DUE, so that a stalled target is charged for the requests it kept waiting.
+It costs little so that the target is what is measured (see bench.connections for how requests leave). A closed loop keeps `depth`
+requests in flight on each connection; an open loop (`Schedule`) takes each latency from the time the request was DUE,
+computed from its number alone, so that a stalled target is charged for the requests it kept waiting, sent or not.
 
-Bounds: MAX_CONNECTIONS, RING_MAX requests in flight per connection, responses of FRAME_MAX bytes.
+`loop` holds no GIL. Another thread takes the samples meanwhile: latency is recorded to one of two histograms, and every
+SAMPLE_NS the loop hands over the other, if the one before was taken. It never waits for anybody.
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cpython.exc cimport PyErr_CheckSignals
 from libc.errno cimport EAGAIN, EINTR, errno
+from libc.math cimport ceil
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 from libc.stdio cimport snprintf
-from libc.stdlib cimport calloc, free, malloc, realloc
-from libc.string cimport memcpy, memmove, strerror
+from libc.string cimport memmove, strerror
 from posix.time cimport timespec
 
-import resource
-import select
-import socket
-
+from bench.connections cimport EVENTS, FRAME_MAX, INBOX_STEP, Conn, Connections, Flight, Slot, Template
+from bench.end_to_end cimport Arrivals, DueTimes
 from bench.histogram cimport Histogram
-from bench.replies cimport Verdict, View, check_fetched, check_produced
+from bench.replies cimport (
+    Fetched, Verdict, View, check_batches, check_fetch_head, check_produced, refuse, take_fetched,
+)
+from bench.schedule cimport Schedule, due_s, due_until
 from bench.system cimport (
-    EPOLL_CTL_ADD, EPOLL_CTL_MOD, EPOLLIN, EPOLLOUT, bench_crc32c, epoll_ctl, epoll_event, epoll_pwait2, get32, iovec,
-    now_ns, PR_SET_TIMERSLACK, prctl, put32, put64, recv, writev,
+    EPOLLOUT, PR_SET_TIMERSLACK, bench_crc32c, epoll_event, epoll_pwait2, get32, load_acquire, now_ns, prctl, recv,
+    store_release, thread_cpu_ns,
 )
 
 
-cdef int64_t GRACE_NS = 30 * <int64_t> 1000000000    # for the answers that are out when a run ends
-cdef int64_t TICK_NS = 100000000
+cdef int64_t TICK_NS = 50000000                      # longest sleep: a stop is seen then
+cdef int64_t LOOK_NS = 10000000
+cdef int64_t SAMPLE_NS = 250000000
+cdef int64_t STOP_NS = 100000000                     # for the answers that are out when a run is stopped
 cdef int64_t SPIN_NS = 60000    # before a request is due the generator polls: waking from sleep takes about that long
+cdef int64_t POLL_NS = 2000     # what such a poll may cost: beyond it, the thread was not on a core
+
+cdef enum:
+    RELEASED_AT_ONCE = 64       # requests, before answers are read again
 
 
 class LoadError(Exception):
@@ -49,275 +55,298 @@ def crc32c(data):
         PyBuffer_Release(&view)
 
 
-cdef class Driver:
-    """Connections to one target, each with its cycle of request templates (bench.protocol.Template).
+def due_time_s(double number, double start, double end, double ramp_s):
+    """When request `number` of a schedule is due, in seconds; `start` and `end` in requests a second."""
+    cdef Schedule schedule
+    schedule.start, schedule.end, schedule.ramp_s = start, end, ramp_s
+    return due_s(&schedule, number)
 
-    `connections[i]` is the list of templates connection i sends in turn. All are Produce, or all are Fetch requests; Fetch
-    starts at offset 0 of its partition and goes round at `wrap_at[partition]` (the log end offset).
-    Raises LoadError for anything a correct target would not have answered, OSError where a connection fails.
+
+cdef class Driver(Connections):
+    """The load on `Connections`: closed or open loops, one after the other.
+
+    `due_times` is told when each acknowledged batch was due, `arrivals` what was fetched.
     """
 
-    def __cinit__(self, address, connections not None, *, bint fetching=False, dict wrap_at=None):
-        if not 0 < len(connections) <= MAX_CONNECTIONS:
-            raise ValueError(f"{len(connections)} connections; 1 to {MAX_CONNECTIONS} are possible")
-        self.conns = <Conn*> calloc(len(connections), sizeof(Conn))
-        if self.conns is NULL:
-            raise MemoryError
-        self.count = len(connections)
+    def __init__(
+        self, address, connections not None, *, DueTimes due_times=None, Arrivals arrivals=None, **options,
+    ):
+        super().__init__(address, connections, **options)
+        self.due_times, self.arrivals = due_times, arrivals
+        self.latency, self.lateness, self.even, self.odd = Histogram(), Histogram(), Histogram(), Histogram()
 
-    def __init__(self, address, connections not None, *, bint fetching=False, dict wrap_at=None):
-        cdef int i
-        cdef epoll_event event
-        self.fetching = fetching
-        self.sockets, self.kept = [], []
-        self.epoll = select.epoll()
-        self.epoll_fd = self.epoll.fileno()
-        for partition, end in (wrap_at or {}).items():
-            if not 0 <= partition < PARTITIONS_MAX:
-                raise ValueError(f"partition {partition}; 0 to {PARTITIONS_MAX - 1} are possible")
-            self.wrap_at[partition] = end
-        for i in range(self.count):
-            self._open(&self.conns[i], address, connections[i])
-            event.events = EPOLLIN
-            event.data.u32 = i
-            if epoll_ctl(self.epoll_fd, EPOLL_CTL_ADD, self.conns[i].fd, &event) < 0:
-                raise OSError(errno, "epoll_ctl")
-
-    cdef int _open(self, Conn* conn, address, templates) except -1:
-        cdef int i
-        sock = socket.create_connection(address, 30)
-        self.sockets.append(sock)
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        sock.setblocking(False)
-        conn.fd = sock.fileno()
-        conn.inbox_capacity = (2 << 20) if self.fetching else (256 << 10)
-        conn.inbox = <uint8_t*> malloc(conn.inbox_capacity)
-        conn.ring = <Flight*> calloc(RING_MAX, sizeof(Flight))
-        conn.templates = <Template*> calloc(len(templates), sizeof(Template))
-        if conn.inbox is NULL or conn.ring is NULL or conn.templates is NULL:
-            raise MemoryError
-        conn.template_count = len(templates)
-        for i in range(conn.template_count):
-            frame, partition, records, batch_bytes, offset_at = templates[i]
-            if not 0 <= partition < PARTITIONS_MAX:
-                raise ValueError(f"partition {partition}; 0 to {PARTITIONS_MAX - 1} are possible")
-            if self.fetching:
-                frame = bytes(bytearray(frame))         # the offset is patched in place: never into a shared object
-            self.kept.append(frame)
-            conn.templates[i].frame = <const uint8_t*> PyBytes_AS_STRING(frame)
-            conn.templates[i].size = PyBytes_GET_SIZE(frame)
-            conn.templates[i].partition = partition
-            conn.templates[i].records = records
-            conn.templates[i].batch_bytes = batch_bytes
-            conn.templates[i].offset_at = offset_at
-        return 0
-
-    def __dealloc__(self):
-        cdef int i
-        if self.conns is not NULL:
-            for i in range(self.count):
-                free(self.conns[i].inbox)
-                free(self.conns[i].ring)
-                free(self.conns[i].templates)
-            free(self.conns)
-
-    def close(self):
-        """Close the connections."""
-        for sock in self.sockets:
-            sock.close()
-        self.epoll.close()
-
-    def next_offsets(self, int partitions):
-        """Offset behind the last batch written (or the next to fetch), by partition."""
-        cdef int i
-        return {i: self.next_offset[i] for i in range(min(partitions, PARTITIONS_MAX))}
-
-    # ------------------------------------------------------------------------------------------------ the two loops
+    # ------------------------------------------------------------------------------------------------ one run
 
     def run_closed(self, *, int depth, int64_t requests, double seconds, bint check_crc=False):
         """Keep `depth` requests in flight per connection until `requests` were sent or `seconds` passed; then drain.
 
         Fills the counters: responses, bytes (of batches), records, latency (ns from send), seconds, cpu_seconds (ours).
+        Raises LoadError for anything a correct target would not have answered.
         """
-        if not 0 < depth < RING_MAX or (self.fetching and depth != 1):
-            raise ValueError(f"depth {depth}: 1 to {RING_MAX - 1}, and 1 for fetching")
-        if requests <= 0:
-            raise ValueError(f"{requests} requests: nothing to send")
-        self.check_crc = check_crc
-        self._run(depth, requests, 0, seconds)
+        self.start_closed(depth=depth, requests=requests, seconds=seconds, check_crc=check_crc)
+        self._finish()
 
     def run_open(self, *, double rate, double seconds):
         """Send request i at start + i / rate, in turn over the connections; latency counts from that time.
 
         `lateness` holds how much later than due each request was handed to the kernel: what the generator itself added.
+        Raises LoadError as `run_closed` does.
         """
-        if rate <= 0 or rate * seconds < 1 or self.fetching:
-            raise ValueError(f"rate {rate}/s for {seconds} s: nothing to send, or this driver fetches")
-        if prctl(PR_SET_TIMERSLACK, 1, 0, 0, 0) < 0:            # the default lets each sleep end 50 us late
-            raise OSError(errno, "prctl(PR_SET_TIMERSLACK)")
-        self._run(0, <int64_t> (rate * seconds), 1e9 / rate, seconds)
+        self.start_open(start=rate, end=rate, ramp_s=0, seconds=seconds)
+        self._finish()
 
-    cdef int _run(self, int depth, int64_t total, double interval_ns, double seconds) except -1:
-        cdef int64_t started
-        cdef int result
-        self.responses = self.errors = self.bytes = self.records = self.issued = 0
-        self.latency, self.lateness = Histogram(), Histogram()
+    def _finish(self):
+        while not self.loop(0.25):
+            if self.alive < self.count:
+                break
+        self.last_samples()
+        if self.errors:
+            raise LoadError(f"{self.first_error} ({self.errors} errors in {self.responses} responses)")
+
+    def start_closed(self, *, int depth, int64_t requests, double seconds, bint check_crc=False):
+        """Begin a closed loop: `loop` runs it."""
+        if not 0 < depth < self.ring_cap or (self.fetching and depth != 1):
+            raise ValueError(f"depth {depth}: 1 to {self.ring_cap - 1}, and 1 for fetching")
+        if requests <= 0:
+            raise ValueError(f"{requests} requests: nothing to send")
+        self.open_loop, self.depth, self.check_crc = False, depth, check_crc
+        self._start(requests, seconds)
+
+    def start_open(self, *, double start, double end, double ramp_s, double seconds):
+        """Begin an open loop that goes from `start` to `end` requests a second in `ramp_s`: `loop` runs it."""
+        if start <= 0 or end <= 0 or ramp_s < 0 or seconds <= 0 or self.fetching:
+            raise ValueError(
+                f"from {start} to {end}/s over {ramp_s} s for {seconds} s: nothing to send, or this driver fetches"
+            )
+        self.open_loop, self.depth = True, 0
+        self.schedule.start, self.schedule.end, self.schedule.ramp_s = start, end, ramp_s
+        self._start(max(1, <int64_t> ceil(due_until(&self.schedule, seconds) - 1e-6)), seconds)
+
+    def _start(self, int64_t total, double seconds):
+        cdef int i
+        cdef Conn* conn
+        self.responses = self.errors = self.bytes = self.records = self.begun = self.outstanding = 0
+        self.latency, self.lateness, self.even, self.odd = Histogram(), Histogram(), Histogram(), Histogram()
         self.problem[0] = 0
-        self.total = total
-        cpu_before = _own_cpu()
-        started = now_ns()
-        with nogil:
-            result = self._loop(depth, interval_ns, started, started + <int64_t> (seconds * 1e9))
-        self.seconds = (self.last_answer_ns - started) / 1e9
-        self.cpu_seconds = _own_cpu() - cpu_before
-        PyErr_CheckSignals()
-        if result < 0 or self.errors:
-            raise LoadError(f"{(<bytes> self.problem).decode()} ({self.errors} errors in {self.responses} responses)")
-        return 0
+        self.told[:] = [0, 0, 0, 0]
+        self.stopping = self.stop_ns = self.sample_ready = self.last_answer_ns = self.polled_ns = self.scan_ns = 0
+        self.cpu_seconds = self.seconds = 0
+        self.total, self.start_ns = total, now_ns()
+        self.deadline_ns = self.start_ns + <int64_t> (seconds * 1e9)
+        self.look_ns, self.next_sample_ns = self.start_ns, self.start_ns + SAMPLE_NS
+        for i in range(self.count):
+            conn = &self.conns[i]
+            conn.counted_from = conn.released = conn.issued
+            conn.heard_ns = self.start_ns
 
-    cdef int _loop(self, int depth, double interval_ns, int64_t start, int64_t deadline) noexcept nogil:
-        """Closed loop where interval_ns is 0, else the schedule; ends when everything issued is answered."""
+    def loop(self, seconds=None):
+        """Run what was started, for `seconds` at the most; True when it is over. Raises what a signal handler raises."""
+        cdef int64_t began, polled, until = (1 << 62) if seconds is None else now_ns() + <int64_t> (seconds * 1e9)
+        cdef int result = 1
+        if self.open_loop and prctl(PR_SET_TIMERSLACK, 1, 0, 0, 0) < 0:     # the default lets each sleep end 50 us late
+            raise OSError(errno, "prctl(PR_SET_TIMERSLACK)")
+        while result > 0 and now_ns() < until:
+            polled = self.polled_ns
+            with nogil:
+                began = thread_cpu_ns()
+                result = self._loop(until)
+                began = thread_cpu_ns() - began
+            self.cpu_seconds += max(0, began - (self.polled_ns - polled)) / 1e9
+            PyErr_CheckSignals()
+        self.ended_ns = now_ns()
+        self.seconds = ((self.last_answer_ns or self.ended_ns) - self.start_ns) / 1e9
+        return result <= 0
+
+    def stop(self):
+        """From any thread: let `loop` end soon; what is answered by then counts."""
+        store_release(&self.stopping, 1)
+
+    def take_sample(self):
+        """From another thread: the interval that is ready, or None.
+
+        (seconds since the start, records, bytes, responses, errors, latency)
+        """
+        if not load_acquire(&self.sample_ready):
+            return None
+        if self.is_odd:                                 # the loop records to the odd one: the even one is ours
+            latency, self.even = self.even, Histogram()
+        else:
+            latency, self.odd = self.odd, Histogram()
+        sample = self._sample((self.sample_ns - self.start_ns) / 1e9, latency, [self.sampled[i] for i in range(4)])
+        store_release(&self.sample_ready, 0)
+        return sample
+
+    def last_samples(self):
+        """After the loop's end: the intervals that were not taken yet."""
+        first = self.take_sample()
+        latency, self.even, self.odd = (self.odd if self.is_odd else self.even), Histogram(), Histogram()
+        ended_s = (self.ended_ns - self.start_ns) / 1e9
+        last = self._sample(ended_s, latency, [self.records, self.bytes, self.responses, self.errors])
+        return [sample for sample in (first, last if any(last[1:5]) else None) if sample is not None]
+
+    def _sample(self, double t_s, Histogram latency, list counts):
+        cdef int i
+        self.latency.merge(latency)
+        numbers = [counts[i] - self.told[i] for i in range(4)]
+        for i in range(4):
+            self.told[i] = counts[i]
+        return (t_s, *numbers, latency)
+
+    # ------------------------------------------------------------------------------------------------ the loop
+
+    cdef int _loop(self, int64_t until) noexcept nogil:
+        """0 when the run is over, -1 when it cannot go on, 1 when a signal or `until` came before."""
         cdef int i, n
         cdef int64_t now, wait = TICK_NS
-        cdef epoll_event events[64]
+        cdef epoll_event events[EVENTS]
         cdef timespec timeout
         cdef Conn* conn
-        for i in range(self.count):
-            if self._top_up(&self.conns[i], depth) < 0:
-                return -1
+        if not self.open_loop:
+            for i in range(self.count):
+                self._top_up(&self.conns[i])
         while True:
             now = now_ns()
-            if interval_ns > 0:
-                wait = self._send_due(interval_ns, start)
-                if wait < 0:
-                    return -1
-            elif now >= deadline:
-                self.total = self.issued
-            if self.issued >= self.total and self.responses == self.issued:
+            if now >= self.look_ns:
+                self._look(now)
+            if self.arrivals is not None:
+                self.arrivals.match(64, now)
+            if self.open_loop:
+                wait = self._release_due()
+            elif now >= self.deadline_ns:
+                self.total = self.begun
+            if self.alive == 0 or (self.begun >= self.total and self.outstanding == 0):
                 return 0
-            if now > deadline + GRACE_NS:
-                return self._fail("the target did not answer within 30 s of the end%s", "")
+            if self.stop_ns and (self.fetching or now >= self.stop_ns + STOP_NS):
+                return 0
+            if now >= until:
+                return 1
             timeout.tv_sec, timeout.tv_nsec = 0, wait
-            n = epoll_pwait2(self.epoll_fd, events, 64, &timeout, NULL)
-            if n < 0:                                           # a signal ends the run, too
-                return self._fail("epoll_wait: %s", strerror(errno))
+            n = epoll_pwait2(self.epoll_fd, events, EVENTS, &timeout, NULL)
+            if n < 0:
+                if errno == EINTR:
+                    return 1
+                self.errors += 1
+                snprintf(self.problem, sizeof(self.problem), "epoll_wait: %s", strerror(errno))
+                return -1
+            if n == 0 and wait == 0:
+                self.polled_ns += min(POLL_NS, now_ns() - now)  # it only waited, with open eyes
             for i in range(n):
                 conn = &self.conns[events[i].data.u32]
-                if events[i].events & ~<uint32_t> EPOLLOUT and self._receive(conn) < 0:
-                    return -1
-                if self._top_up(conn, depth) < 0:
-                    return -1
+                if conn.dead or (events[i].events & ~<uint32_t> EPOLLOUT and self._receive(conn) < 0):
+                    continue
+                if self.open_loop:
+                    self._flush(conn)
+                    self._issue_released(conn, conn.heard_ns)
+                else:
+                    self._top_up(conn)
 
-    cdef int _top_up(self, Conn* conn, int depth) noexcept nogil:
+    cdef void _look(self, int64_t now) noexcept nogil:
+        """What need not be looked at in each turn: samples, a wish to stop, connections that say nothing."""
+        cdef int i
+        cdef Conn* conn
+        self.look_ns = now + LOOK_NS
+        if now >= self.next_sample_ns and not load_acquire(&self.sample_ready):
+            self.sampled[0], self.sampled[1] = self.records, self.bytes
+            self.sampled[2], self.sampled[3] = self.responses, self.errors
+            self.sample_ns = now
+            self.is_odd = not self.is_odd
+            self.next_sample_ns += (now - self.next_sample_ns) // SAMPLE_NS * SAMPLE_NS + SAMPLE_NS
+            store_release(&self.sample_ready, 1)
+        if self.stop_ns == 0 and load_acquire(&self.stopping):
+            self.stop_ns = now
+            self.total = self.begun
+        if now < self.scan_ns:
+            return
+        self.scan_ns = now + min(SAMPLE_NS, self.timeout_ns // 4)
+        for i in range(self.count):
+            conn = &self.conns[i]
+            if not conn.dead and conn.answered < conn.issued and now - conn.heard_ns > self.timeout_ns:
+                self._lose(conn, "no answer within %.0s%lld s", "", self.timeout_ns // 1000000000)
+
+    cdef int _top_up(self, Conn* conn) noexcept nogil:
         cdef int64_t now = now_ns()
-        while conn.issued - conn.answered < depth and self.issued < self.total:
+        if conn.dead:
+            return 0
+        while conn.issued - conn.answered < self.depth and self.begun < self.total and self._has_room(conn):
+            conn.released += 1
+            self.begun += 1
+            self.outstanding += 1
             self._issue(conn, now)
         return self._flush(conn)
 
-    cdef int64_t _send_due(self, double interval_ns, int64_t start) noexcept nogil:
-        """Send what is due; returns how many ns may be slept until the next is (0: spin), or -1."""
-        cdef int64_t due, now = now_ns()
+    cdef int64_t _release_due(self) noexcept nogil:
+        """Send what is due; returns how many ns may be slept until the next is (0: poll)."""
+        cdef int64_t due, now = now_ns(), last = self.begun + RELEASED_AT_ONCE
         cdef Conn* conn
-        while self.issued < self.total:
-            due = start + <int64_t> (self.issued * interval_ns)
+        while self.begun < self.total:
+            if self.begun == last:
+                return 0
+            due = self._due_ns(self.begun)
             if due > now:
-                return max(0, due - now - SPIN_NS)
-            conn = &self.conns[self.issued % self.count]
-            if conn.issued - conn.answered >= RING_MAX:
-                return self._fail_number("the target fell behind by %lld requests on one connection", RING_MAX)
-            self._issue(conn, due)
-            if self._flush(conn) < 0:
-                return -1
-            now = now_ns()
-            self.lateness.record(now - due)
+                return min(TICK_NS, max(0, due - now - SPIN_NS))
+            conn = &self.conns[self.begun % self.count]
+            self.begun += 1
+            if conn.dead:
+                if self.alive == 0:
+                    return 0
+                self.errors += 1                        # it was to be sent, and could not
+                continue
+            conn.released += 1
+            self.outstanding += 1
+            now = self._issue_released(conn, 0)
         return TICK_NS
 
-    # ------------------------------------------------------------------------------------------------ one connection
+    cdef int64_t _issue_released(self, Conn* conn, int64_t held_until) noexcept nogil:
+        """Issue what is due and has room; what the target held up is not the generator's lateness."""
+        cdef int64_t due, now = now_ns()
+        while not conn.dead and conn.issued < conn.released and self._has_room(conn):
+            due = self._due_ns((conn.issued - conn.counted_from) * self.count + (conn - self.conns))
+            self._issue(conn, due)
+            self._flush(conn)
+            now = now_ns()
+            self.lateness.record(now - max(due, held_until))
+        return now
 
-    cdef void _issue(self, Conn* conn, int64_t due_ns) noexcept nogil:
-        cdef Flight* flight = &conn.ring[conn.issued % RING_MAX]
-        cdef Template* template = &conn.templates[conn.next_template]
-        flight.due_ns = due_ns
-        flight.template_index = conn.next_template
-        memcpy(flight.head, template.frame, CORRELATION_AT)
-        put32(flight.head + CORRELATION_AT, <int32_t> (conn.issued & 0x7FFFFFFF))
-        if self.fetching:
-            put64(<uint8_t*> template.frame + template.offset_at, self.next_offset[template.partition])
-        conn.issued += 1
-        self.issued += 1
-        conn.next_template += 1
-        if conn.next_template == conn.template_count:
-            conn.next_template = 0
+    cdef int64_t _due_ns(self, int64_t number) noexcept nogil:
+        return self.start_ns + <int64_t> (due_s(&self.schedule, number) * 1e9)
 
-    cdef int _flush(self, Conn* conn) noexcept nogil:
-        """Write what was issued; where the socket is full, wait for EPOLLOUT."""
-        cdef iovec iov[IOV_MAX_USED]
-        cdef int used
-        cdef int64_t number
-        cdef Py_ssize_t skip, wrote
-        cdef Flight* flight
-        cdef Template* template
-        while conn.flushed < conn.issued:
-            used, number, skip = 0, conn.flushed, conn.partial
-            while number < conn.issued and used < IOV_MAX_USED:
-                flight = &conn.ring[number % RING_MAX]
-                template = &conn.templates[flight.template_index]
-                if skip < HEAD:
-                    iov[used].iov_base, iov[used].iov_len = flight.head + skip, HEAD - skip
-                    used += 1
-                    skip = HEAD
-                iov[used].iov_base, iov[used].iov_len = <void*> (template.frame + skip), template.size - skip
-                used += 1
-                number += 1
-                skip = 0
-            wrote = writev(conn.fd, iov, used)
-            if wrote < 0:
-                if errno == EAGAIN:
-                    return self._watch(conn, True)
-                if errno == EINTR:
-                    continue
-                return self._fail("writev: %s", strerror(errno))
-            conn.partial += wrote
-            while conn.flushed < conn.issued:
-                template = &conn.templates[conn.ring[conn.flushed % RING_MAX].template_index]
-                if conn.partial < template.size:
-                    break
-                conn.partial -= template.size
-                conn.flushed += 1
-        return self._watch(conn, False) if conn.wants_write else 0
+    # ------------------------------------------------------------------------------------------------ receiving
 
-    cdef int _watch(self, Conn* conn, bint write) noexcept nogil:
-        cdef epoll_event event
-        if conn.wants_write == write:
-            return 0
-        conn.wants_write = write
-        event.events = EPOLLIN | (EPOLLOUT if write else 0)
-        event.data.u32 = <uint32_t> (conn - self.conns)
-        if epoll_ctl(self.epoll_fd, EPOLL_CTL_MOD, conn.fd, &event) < 0:
-            return self._fail("epoll_ctl: %s", strerror(errno))
-        return 0
+    cdef void _flushed(self, Conn* conn) noexcept nogil:
+        """The whole of the oldest unsent request has left; without an answer to come, that is all there will be."""
+        cdef Flight* flight = &conn.ring[conn.flushed % conn.ring_size]
+        cdef Template* template = &conn.templates[flight.template_index]
+        conn.flushed += 1
+        if not self.unanswered:
+            return
+        conn.answered += 1
+        conn.heard_ns = now_ns()
+        if conn.answered <= conn.counted_from:
+            return
+        self.outstanding -= 1
+        self.responses += 1
+        self.bytes += template.batch_bytes
+        self.records += template.records
+        self.last_answer_ns = conn.heard_ns
+        self._record(conn.heard_ns - flight.due_ns)
 
     cdef int _receive(self, Conn* conn) noexcept nogil:
         """One recv, then every complete response in the inbox."""
-        cdef Py_ssize_t got, at = 0, size
-        cdef uint8_t* grown
-        got = recv(conn.fd, conn.inbox + conn.inbox_size, conn.inbox_capacity - conn.inbox_size, 0)
+        cdef Py_ssize_t got, at = 0, size, room = conn.inbox_capacity - conn.inbox_size
+        got = recv(conn.fd, conn.inbox + conn.inbox_size, room, 0)
         if got == 0:
-            return self._fail("the target closed the connection%s", "")
+            return self._lose(conn, "the target closed the connection%s%.0lld", "", 0)
         if got < 0:
-            return 0 if errno in (EAGAIN, EINTR) else self._fail("recv: %s", strerror(errno))
+            return 0 if errno in (EAGAIN, EINTR) else self._lose(conn, "recv: %s%.0lld", strerror(errno), 0)
         conn.inbox_size += got
-        self.last_answer_ns = now_ns()
+        conn.heard_ns = now_ns()
         while conn.inbox_size - at >= 4:
             size = get32(conn.inbox + at)
             if size < 5 or size > FRAME_MAX:
-                return self._fail_number("response of %lld bytes", size)
+                return self._lose(conn, "%sresponse of %lld bytes", "", size)
             if conn.inbox_size - at < 4 + size:
-                if conn.inbox_capacity < 4 + size:
-                    grown = <uint8_t*> realloc(conn.inbox, 4 + size)
-                    if grown is NULL:
-                        return self._fail("out of memory%s", "")
-                    conn.inbox, conn.inbox_capacity = grown, 4 + size
+                if not self._grow_inbox(conn, 4 + size):
+                    return self._lose(conn, "no memory for %sa response of %lld bytes", "", size)
                 break
             if self._answer(conn, conn.inbox + at + 4, size) < 0:
                 return -1
@@ -325,54 +354,87 @@ cdef class Driver:
         if at:
             conn.inbox_size -= at
             memmove(conn.inbox, conn.inbox + at, conn.inbox_size)
+        if got == room and conn.inbox_capacity < INBOX_STEP:
+            self._grow_inbox(conn, 2 * conn.inbox_capacity)     # there may be more; without it, it comes next time
         return 0
 
     cdef int _answer(self, Conn* conn, const uint8_t* p, Py_ssize_t size) noexcept nogil:
         cdef View view
-        cdef Flight* flight = &conn.ring[conn.answered % RING_MAX]
+        cdef Flight* flight = &conn.ring[conn.answered % conn.ring_size]
         cdef Template* template = &conn.templates[flight.template_index]
         cdef Verdict verdict
         if conn.answered == conn.flushed:
-            return self._fail_number("a response (correlation id %lld) nobody asked for", get32(p))
+            return self._lose(conn, "%sa response (correlation id %lld) nobody asked for", "", get32(p))
         if get32(p) != <int32_t> (conn.answered & 0x7FFFFFFF):
-            return self._fail_number("correlation id %lld is not the oldest in flight", get32(p))
+            return self._lose(conn, "%scorrelation id %lld is not the oldest in flight", "", get32(p))
+        if conn.answered < conn.counted_from:
+            conn.answered += 1                          # asked for by a run that was stopped
+            return 0
         view.p, view.end, view.bad = p + 5, p + size, p[4] != 0      # an empty tag buffer ends the response header
-        conn.answered += 1
-        self.responses += 1
-        self.latency.record(self.last_answer_ns - flight.due_ns)
         verdict.wrong, verdict.a, verdict.b = NULL, 0, 0
         verdict.next_offset, verdict.bytes, verdict.records = 0, 0, 0
         if self.fetching:
-            check_fetched(&view, &verdict, template.partition, self.next_offset[template.partition], self.check_crc)
+            self._fetched(conn, template, &view, &verdict)
         else:
-            check_produced(&view, &verdict, template.partition, self.next_offset[template.partition])
-            verdict.next_offset += template.records
-            verdict.bytes, verdict.records = template.batch_bytes, template.records
+            self._produced(conn, template, flight.due_ns, &view, &verdict)
         if view.bad:
-            return self._fail_number("a response of %lld bytes does not parse", size)
-        if verdict.wrong is not NULL:
-            if self.errors == 0:
-                snprintf(self.problem, sizeof(self.problem), verdict.wrong, verdict.a, verdict.b)
-            self.errors += 1                                # the run goes on, and fails at its end
-            return 0
+            return self._lose(conn, "%sa response of %lld bytes does not parse", "", size)
+        conn.answered += 1
+        self.outstanding -= 1
+        self.responses += 1
+        self.last_answer_ns = conn.heard_ns
+        self._record(conn.heard_ns - flight.due_ns)
         self.bytes += verdict.bytes
         self.records += verdict.records
-        if self.fetching and verdict.next_offset >= self.wrap_at[template.partition]:
-            verdict.next_offset = 0
-        self.next_offset[template.partition] = verdict.next_offset
+        if verdict.wrong is not NULL:
+            if self.problem[0] == 0:
+                snprintf(self.problem, sizeof(self.problem), verdict.wrong, verdict.a, verdict.b)
+            self.errors += 1
         return 0
 
-    # ------------------------------------------------------------------------------------------------ what went wrong
+    cdef void _produced(self, Conn* conn, Template* template, int64_t due_ns, View* view, Verdict* v) noexcept nogil:
+        cdef Slot* slot = &conn.slots[template.slots[0]]
+        check_produced(view, v, slot.partition, slot.next_offset)
+        if view.bad or v.wrong is not NULL:
+            return
+        if self.due_times is not None:
+            self.due_times.publish(slot.partition, v.next_offset, due_ns)
+        slot.next_offset = v.next_offset + template.records
+        v.bytes, v.records = template.batch_bytes, template.records
 
-    cdef int _fail(self, const char* form, const char* detail) noexcept nogil:
-        snprintf(self.problem, sizeof(self.problem), form, detail)
-        return -1
+    cdef void _fetched(self, Conn* conn, Template* template, View* view, Verdict* verdict) noexcept nogil:
+        cdef Fetched fetched
+        cdef Slot* slot
+        cdef int64_t i, k, n = check_fetch_head(view, verdict)
+        if verdict.wrong is NULL and n != template.slot_count:
+            view.bad = True
+        for i in range(n):
+            if view.bad:
+                return
+            fetched = take_fetched(view, verdict)
+            if fetched.batches is NULL:
+                continue                                # the next fetch asks for the same
+            slot = NULL
+            for k in range(n):                          # nearly always in the order of the request
+                slot = &conn.slots[template.slots[(i + k) % n]]
+                if slot.partition == fetched.partition:
+                    break
+                slot = NULL
+            if slot is NULL:
+                view.bad = True
+                return
+            check_batches(&fetched, verdict, slot.next_offset, self.check_crc, self.arrivals, conn.heard_ns)
+            if verdict.wrong is not NULL:
+                return
+            if slot.wrap_at and verdict.next_offset == slot.next_offset:
+                refuse(verdict, b"nothing was fetched at offset %lld of partition %lld", slot.next_offset, slot.partition)
+                return
+            slot.next_offset = verdict.next_offset
+            if slot.wrap_at and slot.next_offset >= slot.wrap_at:
+                slot.next_offset = slot.wrap_from
 
-    cdef int _fail_number(self, const char* form, int64_t number) noexcept nogil:
-        snprintf(self.problem, sizeof(self.problem), form, number)
-        return -1
-
-
-def _own_cpu():
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    return used.ru_utime + used.ru_stime
+    cdef void _record(self, int64_t latency_ns) noexcept nogil:
+        if self.is_odd:
+            self.odd.record(latency_ns)
+        else:
+            self.even.record(latency_ns)

@@ -1,7 +1,8 @@
 """What the load driver demands of a Produce or Fetch response; every read is checked against the end of the frame."""
 
-from libc.stdint cimport int16_t, int64_t, uint8_t, uint32_t
+from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t
 
+from bench.end_to_end cimport Arrivals
 from bench.system cimport bench_crc32c, get32, get64
 
 
@@ -15,6 +16,12 @@ cdef struct Verdict:
     const char* wrong           # NULL: accepted; else a printf form for two long longs
     long long a, b
     int64_t next_offset, bytes, records
+
+
+cdef struct Fetched:            # one partition of a Fetch response
+    const uint8_t* batches
+    int64_t size
+    int32_t partition
 
 
 cdef inline const uint8_t* take(View* view, Py_ssize_t n) noexcept nogil:
@@ -42,20 +49,33 @@ cdef inline int64_t uvarint(View* view) noexcept nogil:
     return 0
 
 
+cdef inline void skip_tags(View* view) noexcept nogil:
+    cdef int64_t left = uvarint(view)
+    while left > 0 and not view.bad:
+        uvarint(view)
+        take(view, uvarint(view))
+        left -= 1
+
+
 cdef inline void refuse(Verdict* verdict, const char* wrong, int64_t a, int64_t b) noexcept nogil:
     verdict.wrong, verdict.a, verdict.b = wrong, a, b
 
 
 cdef inline const uint8_t* only_partition(View* view, Py_ssize_t size) noexcept nogil:
     """Skip to the one partition of the one topic; its first `size` bytes, or NULL with `bad` set."""
-    if uvarint(view) != 2:
-        view.bad = True
-        return NULL
-    take(view, uvarint(view) - 1)
-    if uvarint(view) != 2:
+    if partitions_of(view) != 1:
         view.bad = True
         return NULL
     return take(view, size)
+
+
+cdef inline int64_t partitions_of(View* view) noexcept nogil:
+    """Skip to the partitions of the one topic; how many there are, or -1 with `bad` set."""
+    if uvarint(view) != 2:
+        view.bad = True
+        return -1
+    take(view, uvarint(view) - 1)
+    return uvarint(view) - 1
 
 
 cdef inline int16_t code_at(const uint8_t* p) noexcept nogil:
@@ -77,31 +97,44 @@ cdef inline void check_produced(View* view, Verdict* verdict, int partition, int
         verdict.next_offset = get64(p + 6)
 
 
-cdef inline void check_fetched(View* view, Verdict* verdict, int partition, int64_t offset, bint crc) noexcept nogil:
-    """Fetch v12: error code 0, whole batches from `offset` on without a gap; with `crc`, their checksums too."""
+cdef inline int64_t check_fetch_head(View* view, Verdict* verdict) noexcept nogil:
+    """Fetch v12 up to its partitions: how many there are; 0 where the whole is an error or does not parse."""
     cdef const uint8_t* p = take(view, 10)                  # throttle, error code, session
-    cdef const uint8_t* batch
-    cdef int64_t size, whole, at = offset
     if p is NULL:
-        return
+        return 0
     if code_at(p + 4):
-        refuse(verdict, b"Fetch error %lld (partition %lld)", code_at(p + 4), partition)
-        return
-    p = only_partition(view, 30)                            # index, error code, high watermark, LSO, log start
+        refuse(verdict, b"Fetch error %lld%.0lld", code_at(p + 4), 0)
+        return 0
+    return partitions_of(view)
+
+
+cdef inline Fetched take_fetched(View* view, Verdict* verdict) noexcept nogil:
+    """The next partition of a Fetch v12 response; `batches` is NULL where it is an error or does not parse."""
+    cdef Fetched fetched
+    cdef const uint8_t* p = take(view, 30)                  # index, error code, high watermark, LSO, log start
+    fetched.batches, fetched.size, fetched.partition = NULL, 0, -1
     if p is NULL:
-        return
-    if code_at(p + 4):
-        refuse(verdict, b"Fetch error %lld on partition %lld", code_at(p + 4), partition)
-        return
-    if get32(p) != partition or uvarint(view) > 1:          # no aborted transactions here
+        return fetched
+    fetched.partition = get32(p)
+    if uvarint(view) > 1:                                   # no aborted transactions here
         view.bad = True
-        return
+        return fetched
     take(view, 4)                                           # preferred replica
-    size = uvarint(view) - 1
-    batch = take(view, size)
-    if batch is NULL:
-        return
-    verdict.bytes = size
+    fetched.size = max(0, uvarint(view) - 1)                # null is the same as empty
+    fetched.batches = take(view, fetched.size)
+    skip_tags(view)                                         # where there is an error: who leads
+    if fetched.batches is not NULL and code_at(p + 4):
+        refuse(verdict, b"Fetch error %lld on partition %lld", code_at(p + 4), fetched.partition)
+        fetched.batches = NULL
+    return fetched
+
+
+cdef inline void check_batches(
+    const Fetched* fetched, Verdict* verdict, int64_t offset, bint crc, Arrivals arrivals, int64_t now,
+) noexcept nogil:
+    """Whole batches from `offset` on without a gap; with `crc`, their checksums too; each told to `arrivals`."""
+    cdef const uint8_t* batch = fetched.batches
+    cdef int64_t whole, at = offset, size = fetched.size
     while size >= 61:
         whole = 12 + <int64_t> get32(batch + 8)
         if whole > size:
@@ -111,12 +144,13 @@ cdef inline void check_fetched(View* view, Verdict* verdict, int partition, int6
             refuse(verdict, b"batch at offset %lld where %lld was due", get64(batch), at)
             return
         if crc and bench_crc32c(batch + 21, whole - 21) != <uint32_t> get32(batch + 17):
-            refuse(verdict, b"wrong checksum in the batch at offset %lld of partition %lld", at, partition)
+            refuse(verdict, b"wrong checksum in the batch at offset %lld of partition %lld", at, fetched.partition)
             return
+        if arrivals is not None:
+            arrivals.arrived(fetched.partition, get64(batch), now)
         verdict.records += get32(batch + 57)
+        verdict.bytes += whole
         at = get64(batch) + get32(batch + 23) + 1
         batch += whole
         size -= whole
-    if at == offset:
-        refuse(verdict, b"nothing was fetched at offset %lld of partition %lld", offset, partition)
     verdict.next_offset = at

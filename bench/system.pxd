@@ -2,7 +2,7 @@
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy
-from posix.time cimport CLOCK_MONOTONIC, clock_gettime, timespec
+from posix.time cimport CLOCK_MONOTONIC, CLOCK_THREAD_CPUTIME_ID, clock_gettime, timespec
 from posix.types cimport off_t
 
 
@@ -28,7 +28,7 @@ cdef extern from "<sys/prctl.h>" nogil:
     int prctl(int option, unsigned long a, unsigned long b, unsigned long c, unsigned long d)
 
 cdef extern from "<sys/epoll.h>" nogil:
-    enum: EPOLLIN, EPOLLOUT, EPOLLERR, EPOLLHUP, EPOLL_CTL_ADD, EPOLL_CTL_MOD
+    enum: EPOLLIN, EPOLLOUT, EPOLLERR, EPOLLHUP, EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLL_CTL_MOD
     ctypedef union epoll_data_t:
         uint32_t u32
     struct epoll_event:
@@ -41,10 +41,24 @@ cdef extern from *:
     uint32_t swap32 "__builtin_bswap32"(uint32_t) nogil
     uint64_t swap64 "__builtin_bswap64"(uint64_t) nogil
 
+cdef extern from *:
+    """
+    #define bench_load_acquire(p) __atomic_load_n((p), __ATOMIC_ACQUIRE)
+    #define bench_store_release(p, v) __atomic_store_n((p), (v), __ATOMIC_RELEASE)
+    """
+    int64_t load_acquire "bench_load_acquire"(const int64_t* p) nogil
+    void store_release "bench_store_release"(int64_t* p, int64_t v) nogil
+
 
 cdef inline int64_t now_ns() noexcept nogil:
     cdef timespec t
     clock_gettime(CLOCK_MONOTONIC, &t)
+    return <int64_t> t.tv_sec * 1000000000 + t.tv_nsec
+
+
+cdef inline int64_t thread_cpu_ns() noexcept nogil:
+    cdef timespec t
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t)
     return <int64_t> t.tv_sec * 1000000000 + t.tv_nsec
 
 

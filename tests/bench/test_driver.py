@@ -122,8 +122,8 @@ def test_bad_arguments_are_refused(tmp_path: Path) -> None:
             driver.run_closed(depth=0, requests=1, seconds=1)
         with pytest.raises(ValueError, match="nothing to send"):
             driver.run_open(rate=10, seconds=0)
-        with pytest.raises(ValueError, match="partition 1024"):
-            Driver(address, [[protocol.produce_request(TOPIC, 1024, b"", 0)]])
+        with pytest.raises(ValueError, match="partition 10000"):
+            Driver(address, [[protocol.produce_request(TOPIC, 10_000, b"", 0)]])
         driver.close()
 
 

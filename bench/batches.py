@@ -1,0 +1,126 @@
+"""The record batches of a workload, encoded once and sent over and over: sizes, keys, entropy and codec as it asks.
+
+Everything random comes from one seed, so that every target is sent the same. Independent of broker_cy on purpose, as
+bench.protocol is.
+"""
+
+import gzip
+import math
+import random
+import struct
+from typing import NamedTuple
+
+import cramjam
+
+from bench import protocol
+from bench.spec.workload import Size, Workload
+
+SEED = 1
+CODEC_IDS = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
+BATCHES_MIN = 4  # distinct ones, so that a target cannot live on one; more as long as the bounds below allow
+BATCHES_MAX = 4096
+POOL_BYTES = 64 << 20
+POOL_RECORDS = 50_000  # a fraction of a second of encoding
+SNAPPY_BLOCK = 32 << 10
+LZ4_BLOCK = 64 << 10
+LZ4_STORED = 1 << 31  # block size flag: not compressed
+
+
+class Batch(NamedTuple):
+    """One encoded batch."""
+
+    data: bytes
+    records: int
+
+
+def value(source: random.Random, size: int, entropy: float) -> bytes:
+    """`size` bytes, of which the first share `entropy` is random and the rest one byte over and over."""
+    at_random = round(size * entropy)
+    return source.randbytes(at_random) + b"x" * (size - at_random)
+
+
+def draw(source: random.Random, size: Size) -> int:
+    """Bytes of one record's value. Lognormal: median at the bounds' geometric mean, the bounds three deviations off."""
+    if size.fixed:
+        return size.least
+    if size.distribution == "uniform":
+        return source.randint(size.least, size.most)
+    low, high = math.log(size.least), math.log(size.most)
+    while True:  # drawn again outside of the bounds: 3 of 1,000
+        drawn = round(math.exp(source.gauss((low + high) / 2, (high - low) / 6)))
+        if size.least <= drawn <= size.most:
+            return drawn
+
+
+def key(source: random.Random, keys: int, key_bytes: int) -> bytes | None:
+    """One of `keys` keys: its number with leading zeros, cut or filled to `key_bytes`."""
+    if keys == 0:
+        return None
+    return str(source.randrange(keys)).zfill(key_bytes).encode()[-key_bytes:]
+
+
+def encode(workload: Workload, source: random.Random) -> Batch:
+    """One batch with as many records as fit into `workload.batch_bytes` before compression, at least one."""
+    parts: list[bytes] = []
+    used = 61  # the batch's header
+    while True:
+        each_key = key(source, workload.keys, workload.key_bytes)
+        each = protocol.record(
+            len(parts), each_key, value(source, draw(source, workload.record_size), workload.entropy)
+        )
+        if parts and used + len(each) > workload.batch_bytes:
+            break
+        parts.append(each)
+        used += len(each)
+        if used >= workload.batch_bytes:
+            break
+    records = compress(workload.codec, b"".join(parts))
+    return Batch(protocol.batch_of(records, len(parts), CODEC_IDS[workload.codec]), len(parts))
+
+
+def pool(workload: Workload, most: int = BATCHES_MAX) -> list[Batch]:
+    """Distinct batches: BATCHES_MIN up to BATCHES_MAX or `most`, as POOL_BYTES and POOL_RECORDS allow."""
+    source = random.Random(SEED)
+    made = [encode(workload, source)]
+    each_bytes = max(len(made[0].data), min(workload.batch_bytes, POOL_BYTES))
+    fit = min(POOL_BYTES // each_bytes, POOL_RECORDS // made[0].records, BATCHES_MAX, most)
+    made += [encode(workload, source) for _ in range(max(BATCHES_MIN, fit) - 1)]
+    return made
+
+
+def compress(codec: str, data: bytes) -> bytes:
+    """In the framing that Kafka's Java client writes."""
+    if codec == "gzip":
+        return gzip.compress(data, mtime=0)
+    if codec == "snappy":
+        return _snappy(data)
+    if codec == "lz4":
+        return _lz4(data)
+    if codec == "zstd":
+        return bytes(cramjam.zstd.compress(data, 3))
+    return data
+
+
+def _snappy(data: bytes) -> bytes:
+    """Header of snappy-java's stream (magic, version 1, compatible 1), then raw blocks, each behind its int32 size."""
+    out = bytearray(b"\x82SNAPPY\0" + struct.pack(">ii", 1, 1))
+    for at in range(0, len(data), SNAPPY_BLOCK):
+        block = bytes(cramjam.snappy.compress_raw(data[at : at + SNAPPY_BLOCK]))
+        out += struct.pack(">i", len(block)) + block
+    return bytes(out)
+
+
+def _lz4(data: bytes) -> bytes:
+    """An LZ4 frame of independent blocks of 64 KiB without checksums: Kafka reads no linked blocks.
+
+    The byte behind flags (0x60) and block size (0x40) is their checksum, as the LZ4 frame format has it.
+    """
+    out = bytearray(b"\x04\x22\x4d\x18\x60\x40\x82")
+    for at in range(0, len(data), LZ4_BLOCK):
+        plain = data[at : at + LZ4_BLOCK]
+        block = bytes(cramjam.lz4.compress_block(plain, store_size=False))
+        if len(block) < len(plain):
+            out += struct.pack("<I", len(block)) + block
+        else:
+            out += struct.pack("<I", len(plain) | LZ4_STORED) + plain
+    return bytes(out + bytes(4))

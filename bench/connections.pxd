@@ -1,0 +1,79 @@
+from libc.stdint cimport int32_t, int64_t, uint8_t
+
+
+cdef enum:
+    MAX_CONNECTIONS = 10000
+    PARTITIONS_MAX = 10000
+    RING_MAX = 8192             # requests in flight on one connection, 24 bytes each
+    FLIGHTS_MAX = 10240000      # requests in flight on all connections: 250 MB where a target owes as many answers
+    RING_MIN = 16
+    INBOX_MIN = 1 << 10         # it grows with what comes: to INBOX_STEP, and beyond for a response that is larger
+    INBOX_STEP = 64 << 10
+    FRAME_MAX = 65 << 20        # bytes of one response
+    IOV_MAX_USED = 192          # three per frame
+    EVENTS = 256                # of one epoll call
+    CORRELATION_AT = 8
+    HEAD = 12                   # size, api key, version, correlation id: written per request
+    FETCH_STRIDE = 33           # bytes of one partition in a Fetch request
+
+
+cdef struct Slot:               # one partition on one connection
+    int32_t partition
+    int64_t next_offset         # Produce: least base offset a new batch may get. Fetch: offset to ask for
+    int64_t wrap_from, wrap_at  # Fetch: from the end of the log back to its start; wrap_at 0: follow the end
+
+
+cdef struct Template:
+    const uint8_t* frame        # with the head; where payload is not NULL, what goes before it
+    const uint8_t* payload      # shared by many templates
+    Py_ssize_t frame_size, size  # of `frame`, and of the whole
+    int32_t* slots              # indices into the connection's slots, in the order of the frame
+    int32_t slot_count, records
+    Py_ssize_t offset_at        # Fetch: of the first partition's offset
+    int64_t batch_bytes
+
+
+cdef struct Flight:             # one request between its due time and its answer
+    int64_t due_ns
+    int32_t template_index
+    uint8_t head[HEAD]
+
+
+cdef struct Conn:
+    int fd
+    bint wants_write, dead
+    Template* templates
+    int template_count, next_template
+    Slot* slots
+    int slot_count
+    Flight* ring                # ring_size; absolute numbers below: answered <= flushed <= issued <= released
+    int64_t ring_size
+    int64_t answered, flushed, issued, released
+    int64_t counted_from        # requests before this number belong to a run that was stopped
+    int64_t heard_ns            # last sign of life, or when the pipeline was last empty
+    Py_ssize_t partial          # bytes of request `flushed` that have left already
+    uint8_t* inbox
+    Py_ssize_t inbox_size, inbox_capacity
+
+
+cdef class Connections:
+    cdef Conn* conns
+    cdef int count, alive, epoll_fd
+    cdef bint fetching, unanswered, open_loop
+    cdef object address, epoll
+    cdef list sockets, kept
+    cdef char problem[256]
+    cdef readonly int64_t errors
+    cdef int64_t ring_cap, timeout_ns
+    cdef int64_t begun, total, outstanding      # requests of this run: sent or due; of how many; still to be answered
+
+    cdef int _open(self, int index, templates) except -1
+    cdef int _add_template(self, Conn* conn, int index, template, dict slots, int32_t* slot_list) except -1
+    cdef int _connect(self, int index) except -1
+    cdef bint _has_room(self, Conn* conn) noexcept nogil
+    cdef void _issue(self, Conn* conn, int64_t due_ns) noexcept nogil
+    cdef int _flush(self, Conn* conn) noexcept nogil
+    cdef void _flushed(self, Conn* conn) noexcept nogil
+    cdef int _watch(self, Conn* conn, bint write) noexcept nogil
+    cdef bint _grow_inbox(self, Conn* conn, Py_ssize_t wanted) noexcept nogil
+    cdef int _lose(self, Conn* conn, const char* form, const char* detail, int64_t number) noexcept nogil

@@ -1,0 +1,337 @@
+"""The load driver's connections: their memory, their templates, what leaves through them, and how they are lost.
+
+A request in flight is a ring slot, and a frame leaves by writev straight from its template: only the twelve bytes up to the
+correlation id are written per request.
+
+Memory of a connection: its ring (RING_MIN slots of 24 bytes at first, grown where more is in flight, RING_MAX at the most and
+FLIGHTS_MAX of all connections), its inbox (INBOX_MIN, grown to what comes at once: INBOX_STEP, or one response up to
+FRAME_MAX), and 64 bytes for each of its templates.
+"""
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from libc.errno cimport EAGAIN, EINTR, errno
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
+from libc.stdio cimport snprintf
+from libc.stdlib cimport calloc, free, malloc, realloc
+from libc.string cimport memcpy, strerror
+
+import select
+import socket
+
+from bench.system cimport (
+    EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLL_CTL_MOD, EPOLLIN, EPOLLOUT, epoll_ctl, epoll_event, iovec, now_ns, put32, put64,
+    writev,
+)
+
+
+cdef class Connections:
+    """Connections to one target, each with its cycle of request templates (bench.protocol.Template).
+
+    `connections[i]` is the list of templates connection i sends in turn. All are Produce, or all are Fetch requests. Fetch
+    starts at offset 0 of each partition (see `seek`) and goes round at `wrap_at[partition]`; without it, it follows the end.
+    `unanswered`: Produce with acks=0. Raises OSError where a connection cannot be made. A connection that is lost later is
+    counted in `errors`, with what it owed, and told in `first_error`.
+    """
+
+    def __cinit__(self, address, connections not None, **options):
+        if not 0 < len(connections) <= MAX_CONNECTIONS:
+            raise ValueError(f"{len(connections)} connections; 1 to {MAX_CONNECTIONS} are possible")
+        self.conns = <Conn*> calloc(len(connections), sizeof(Conn))
+        if self.conns is NULL:
+            raise MemoryError
+        self.count = len(connections)
+
+    def __init__(
+        self, address, connections not None, *, bint fetching=False, dict wrap_at=None, bint unanswered=False,
+        double answer_timeout_s=30,
+    ):
+        cdef int i
+        self.address, self.fetching, self.unanswered = address, fetching, unanswered
+        self.timeout_ns = <int64_t> (answer_timeout_s * 1e9)
+        self.ring_cap = RING_MIN
+        while self.ring_cap < RING_MAX and self.ring_cap * 2 * self.count <= FLIGHTS_MAX:
+            self.ring_cap *= 2
+        self.sockets, self.kept = [None] * self.count, []
+        self.epoll = select.epoll()
+        self.epoll_fd = self.epoll.fileno()
+        try:
+            for i in range(self.count):
+                self._open(i, connections[i])
+                self._connect(i)
+        except BaseException:
+            self.close()
+            raise
+        self.alive = self.count
+        self.seek({}, wrap_at or {})
+
+    cdef int _open(self, int index, templates) except -1:
+        cdef Conn* conn = &self.conns[index]
+        cdef int i, total = 0
+        cdef dict slots = {}
+        cdef int32_t* slot_list
+        for template in templates:
+            for partition in template.partitions:
+                if not 0 <= partition < PARTITIONS_MAX:
+                    raise ValueError(f"partition {partition}; 0 to {PARTITIONS_MAX - 1} are possible")
+                slots.setdefault(partition, len(slots))
+            total += len(template.partitions)
+        conn.inbox_capacity = INBOX_STEP if self.fetching else INBOX_MIN
+        conn.inbox = <uint8_t*> malloc(conn.inbox_capacity)
+        conn.ring_size = RING_MIN
+        conn.ring = <Flight*> calloc(conn.ring_size, sizeof(Flight))
+        conn.templates = <Template*> calloc(max(1, len(templates)), sizeof(Template))
+        conn.slots = <Slot*> calloc(max(1, len(slots)), sizeof(Slot))
+        # Freed with the object: the slots of all templates of this connection.
+        kept = bytearray(max(1, total) * sizeof(int32_t))
+        self.kept.append(kept)
+        slot_list = <int32_t*> <char*> kept
+        if conn.inbox is NULL or conn.ring is NULL or conn.templates is NULL or conn.slots is NULL:
+            raise MemoryError
+        conn.slot_count = len(slots)
+        for partition, i in slots.items():
+            conn.slots[i].partition = partition
+        for i in range(len(templates)):
+            slot_list += self._add_template(conn, i, templates[i], slots, slot_list)
+        conn.template_count = len(templates)
+        if not templates:
+            raise ValueError(f"connection {index} has nothing to send")
+        return 0
+
+    cdef int _add_template(self, Conn* conn, int index, template, dict slots, int32_t* slot_list) except -1:
+        """Returns how many slots it took."""
+        cdef Template* made = &conn.templates[index]
+        cdef int i
+        frame, payload = template.frame, template.payload
+        if self.fetching:
+            frame = bytes(bytearray(frame))             # the offset is patched in place: never into a shared object
+        self.kept.append((frame, payload))
+        made.frame = <const uint8_t*> PyBytes_AS_STRING(frame)
+        made.frame_size = made.size = PyBytes_GET_SIZE(frame)
+        if made.frame_size <= HEAD:
+            raise ValueError(f"a frame of {made.frame_size} bytes")
+        if payload:
+            made.payload = <const uint8_t*> PyBytes_AS_STRING(payload)
+            made.size += PyBytes_GET_SIZE(payload)
+        made.records, made.batch_bytes = template.records, template.batch_bytes
+        made.offset_at, made.slot_count = template.offset_at, len(template.partitions)
+        if made.slot_count == 0 or (self.fetching and not (
+            HEAD <= made.offset_at <= made.frame_size - 8 - (made.slot_count - 1) * FETCH_STRIDE
+        )):
+            raise ValueError("a template without a partition, or with offsets outside of its frame")
+        made.slots = slot_list
+        for i in range(made.slot_count):
+            made.slots[i] = slots[template.partitions[i]]
+        return made.slot_count
+
+    cdef int _connect(self, int index) except -1:
+        cdef Conn* conn = &self.conns[index]
+        cdef epoll_event event
+        sock = socket.create_connection(self.address, 30)
+        self.sockets[index] = sock
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        sock.setblocking(False)
+        conn.fd = sock.fileno()
+        conn.dead = conn.wants_write = False
+        conn.partial = conn.inbox_size = 0
+        conn.answered = conn.flushed = conn.released = conn.issued
+        event.events = EPOLLIN
+        event.data.u32 = index
+        if epoll_ctl(self.epoll_fd, EPOLL_CTL_ADD, conn.fd, &event) < 0:
+            raise OSError(errno, "epoll_ctl")
+        return 0
+
+    def __dealloc__(self):
+        cdef int i
+        if self.conns is not NULL:
+            for i in range(self.count):
+                free(self.conns[i].inbox)
+                free(self.conns[i].ring)
+                free(self.conns[i].templates)
+                free(self.conns[i].slots)
+            free(self.conns)
+
+    def close(self):
+        """Close the connections."""
+        for sock in self.sockets:
+            if sock is not None:
+                sock.close()
+        self.epoll.close()
+
+    def reconnect(self):
+        """Make the connections that were lost anew; raises OSError."""
+        cdef int i
+        for i in range(self.count):
+            if self.conns[i].dead:
+                self.sockets[i].close()
+                self._connect(i)
+                self.alive += 1
+
+    # ------------------------------------------------------------------------------------------------ positions
+
+    def seek(self, dict start not None, dict wrap_at not None):
+        """Fetch from `start` on (0 where it says nothing), round and round up to `wrap_at`, else along the log's end."""
+        cdef int i, k
+        cdef Slot* slot
+        for i in range(self.count):
+            for k in range(self.conns[i].slot_count):
+                slot = &self.conns[i].slots[k]
+                slot.next_offset = slot.wrap_from = start.get(slot.partition, 0)
+                slot.wrap_at = wrap_at.get(slot.partition, 0)
+
+    def next_offsets(self, int partitions):
+        """Offset behind the last batch written (or the next to fetch), by partition: the furthest of all connections."""
+        cdef int i, k
+        cdef Slot* slot
+        cdef dict found = dict.fromkeys(range(partitions), 0)
+        for i in range(self.count):
+            for k in range(self.conns[i].slot_count):
+                slot = &self.conns[i].slots[k]
+                if slot.partition < partitions:
+                    found[slot.partition] = max(found[slot.partition], slot.next_offset)
+        return found
+
+    def has_reached(self, dict ends not None):
+        """Whether every connection that lives has fetched up to `ends` of its partitions."""
+        cdef int i, k
+        cdef Slot* slot
+        for i in range(self.count):
+            for k in range(self.conns[i].slot_count):
+                slot = &self.conns[i].slots[k]
+                if not self.conns[i].dead and slot.next_offset < ends.get(slot.partition, 0):
+                    return False
+        return True
+
+    # ------------------------------------------------------------------------------------------------ sending
+
+    cdef bint _has_room(self, Conn* conn) noexcept nogil:
+        """Whether another request can be in flight; the ring is grown where it may be."""
+        cdef Flight* grown
+        cdef int64_t number
+        if conn.issued - conn.answered < conn.ring_size:
+            return True
+        if conn.ring_size >= self.ring_cap:
+            return False
+        grown = <Flight*> malloc(2 * conn.ring_size * sizeof(Flight))
+        if grown is NULL:
+            return False
+        for number in range(conn.answered, conn.issued):
+            grown[number % (2 * conn.ring_size)] = conn.ring[number % conn.ring_size]
+        free(conn.ring)
+        conn.ring = grown
+        conn.ring_size *= 2
+        return True
+
+    cdef void _issue(self, Conn* conn, int64_t due_ns) noexcept nogil:
+        cdef Flight* flight = &conn.ring[conn.issued % conn.ring_size]
+        cdef Template* template = &conn.templates[conn.next_template]
+        cdef int i
+        flight.due_ns = due_ns
+        flight.template_index = conn.next_template
+        memcpy(flight.head, template.frame, CORRELATION_AT)
+        put32(flight.head + CORRELATION_AT, <int32_t> (conn.issued & 0x7FFFFFFF))
+        if self.fetching:
+            for i in range(template.slot_count):
+                put64(<uint8_t*> template.frame + template.offset_at + i * FETCH_STRIDE,
+                      conn.slots[template.slots[i]].next_offset)
+        if conn.issued == conn.answered:
+            conn.heard_ns = now_ns()                    # from now on the target owes an answer
+        conn.issued += 1
+        conn.next_template += 1
+        if conn.next_template == conn.template_count:
+            conn.next_template = 0
+
+    cdef int _flush(self, Conn* conn) noexcept nogil:
+        """Write what was issued; where the socket is full, wait for EPOLLOUT."""
+        cdef iovec iov[IOV_MAX_USED]
+        cdef int used
+        cdef int64_t number
+        cdef Py_ssize_t skip, wrote
+        cdef Flight* flight
+        cdef Template* template
+        if conn.dead:
+            return -1
+        while conn.flushed < conn.issued:
+            used, number, skip = 0, conn.flushed, conn.partial
+            while number < conn.issued and used + 3 <= IOV_MAX_USED:
+                flight = &conn.ring[number % conn.ring_size]
+                template = &conn.templates[flight.template_index]
+                if skip < HEAD:
+                    iov[used].iov_base, iov[used].iov_len = flight.head + skip, HEAD - skip
+                    used += 1
+                    skip = HEAD
+                if skip < template.frame_size:
+                    iov[used].iov_base, iov[used].iov_len = <void*> (template.frame + skip), template.frame_size - skip
+                    used += 1
+                    skip = template.frame_size
+                if skip < template.size:
+                    iov[used].iov_base = <void*> (template.payload + (skip - template.frame_size))
+                    iov[used].iov_len = template.size - skip
+                    used += 1
+                number += 1
+                skip = 0
+            wrote = writev(conn.fd, iov, used)
+            if wrote < 0:
+                if errno == EAGAIN:
+                    return self._watch(conn, True)
+                if errno == EINTR:
+                    continue
+                return self._lose(conn, "writev: %s%.0lld", strerror(errno), 0)
+            conn.partial += wrote
+            while conn.flushed < conn.issued:
+                template = &conn.templates[conn.ring[conn.flushed % conn.ring_size].template_index]
+                if conn.partial < template.size:
+                    break
+                conn.partial -= template.size
+                self._flushed(conn)
+        # Without answers, a closed loop goes on when there is room.
+        return self._watch(conn, self.unanswered and not self.open_loop and self.begun < self.total)
+
+    cdef void _flushed(self, Conn* conn) noexcept nogil:
+        """The whole of the oldest unsent request has left."""
+        conn.flushed += 1
+
+    cdef int _watch(self, Conn* conn, bint write) noexcept nogil:
+        cdef epoll_event event
+        if conn.wants_write == write:
+            return 0
+        conn.wants_write = write
+        event.events = EPOLLIN | (EPOLLOUT if write else 0)
+        event.data.u32 = <uint32_t> (conn - self.conns)
+        if epoll_ctl(self.epoll_fd, EPOLL_CTL_MOD, conn.fd, &event) < 0:
+            return self._lose(conn, "epoll_ctl: %s%.0lld", strerror(errno), 0)
+        return 0
+
+    cdef bint _grow_inbox(self, Conn* conn, Py_ssize_t wanted) noexcept nogil:
+        cdef uint8_t* grown
+        if conn.inbox_capacity >= wanted:
+            return True
+        grown = <uint8_t*> realloc(conn.inbox, wanted)
+        if grown is NULL:
+            return False
+        conn.inbox, conn.inbox_capacity = grown, wanted
+        return True
+
+    # ------------------------------------------------------------------------------------------------ what went wrong
+
+    cdef int _lose(self, Conn* conn, const char* form, const char* detail, int64_t number) noexcept nogil:
+        """Give a connection up: everything that was due on it and is not answered is an error. `form`: text, number."""
+        cdef epoll_event event
+        cdef char what[160]
+        cdef int64_t lost = conn.released - max(conn.answered, conn.counted_from)
+        if conn.dead:
+            return -1
+        if self.problem[0] == 0:
+            snprintf(what, sizeof(what), form, detail, number)
+            snprintf(self.problem, sizeof(self.problem), "%s (%s, partition %d)", what,
+                     "Fetch" if self.fetching else "Produce", conn.slots[0].partition)
+        conn.dead = True
+        self.alive -= 1
+        self.outstanding -= lost
+        self.errors += max(1, lost)
+        epoll_ctl(self.epoll_fd, EPOLL_CTL_DEL, conn.fd, &event)
+        return -1
+
+    @property
+    def first_error(self):
+        """What went wrong first, or None."""
+        return (<bytes> self.problem).decode(errors="replace") if self.problem[0] else None

@@ -1,0 +1,282 @@
+"""The `raw` driver: batches encoded before, sent and fetched over many connections, one thread a side without the GIL.
+
+Producing: a closed loop with `in_flight` requests per connection, or the workload's schedule, whose requests go to the
+connections in turn. Partitions are spread over the connections; with more connections than partitions, several share
+one. There is no limit of requests in flight on a schedule but the ring of a connection (8,192, less with thousands of
+connections): what is due and has no room waits with its due time. With acks=0 a request counts when it was written to
+the socket, and there is no end-to-end latency because nobody tells the base offsets.
+
+Consuming beside producers follows the end of the log from where it is when a run begins; without producers, each run
+reads from the log's start to the end it found, round and round. Consumers beyond the number of partitions read a
+partition again, as another group would. End-to-end latency has one value for each batch.
+
+`cpu_s` leaves out the time in which the sending thread polled because the next request was due within microseconds.
+"""
+
+import contextlib
+import resource
+import threading
+from collections.abc import Callable
+from threading import Event
+
+from bench import batches, protocol
+from bench.drivers.base import DriverError, DriverResult, Sample
+from bench.end_to_end import Arrivals, DueTimes
+from bench.histogram import Histogram
+from bench.protocol import Template
+from bench.raw import Driver, LoadError
+from bench.spec.workload import Workload
+
+ACKS = {"all": protocol.ACKS_ALL, "1": 1, "0": 0}
+TEMPLATES_MAX = 1 << 16  # request frames of all connections; each partition of a connection has at least four
+ROTATIONS_MAX = 8  # frames of a consumer, each beginning with another partition: the first is served first
+SPARE_FILES = 64
+POLL_S = 0.02
+CATCH_UP_S = 2.0  # for consumers to get what was acknowledged by the end of a run
+FOREVER_S = 30 * 24 * 3600.0
+NO_LIMIT = 1 << 62
+Address = tuple[str, int]
+Interval = tuple[float, int, int, int, int, Histogram]  # the fields of a Sample
+
+
+class RawDriver:
+    """LoadDriver of `workload` on `topic`, which exists with all its partitions. Times and bounds: see the module."""
+
+    def __init__(self, address: Address, topic: str, workload: Workload, answer_timeout_s: float = 30) -> None:
+        self.address, self.topic, self.workload = address, topic, workload
+        self.answer_timeout_s = answer_timeout_s
+        self.producer: Driver | None = None
+        self.consumer: Driver | None = None
+        self.arrivals: Arrivals | None = None
+        self.rate = (0.0, 0.0)  # requests a second at the beginning and at the end of the ramp
+
+    def prepare(self) -> None:
+        """Encode and connect; raises DriverError."""
+        _raise_file_limit(self.workload.producers + self.workload.consumers + SPARE_FILES)
+        try:
+            due_times = self._prepare_producer() if self.workload.producers else None
+            if self.workload.consumers:
+                self._prepare_consumer(due_times)
+        except OSError as error:
+            self.close()
+            raise DriverError(f"cannot connect to {self.address[0]}:{self.address[1]}: {error}") from error
+
+    def _prepare_producer(self) -> DueTimes | None:
+        """Returns where the consumer will find due times."""
+        workload = self.workload
+        plan = produce_plan(self.topic, workload)
+        self.rate = requests_per_s(workload, plan)
+        least = min(template.records for templates in plan for template in templates)
+        wanted = workload.consumers > 0 and workload.acks != "0"
+        due_times = DueTimes(workload.partitions, least) if wanted else None
+        self.producer = Driver(
+            self.address,
+            plan,
+            unanswered=workload.acks == "0",
+            due_times=due_times,
+            answer_timeout_s=self.answer_timeout_s,
+        )
+        return due_times
+
+    def _prepare_consumer(self, due_times: DueTimes | None) -> None:
+        self.arrivals = None if due_times is None else Arrivals(due_times)
+        self.consumer = Driver(
+            self.address,
+            fetch_plan(self.topic, self.workload),
+            fetching=True,
+            arrivals=self.arrivals,
+            answer_timeout_s=self.answer_timeout_s,
+        )
+
+    def close(self) -> None:
+        """Close the connections."""
+        for driver in (self.producer, self.consumer):
+            if driver is not None:
+                driver.close()
+        self.producer = self.consumer = None
+
+    def run(
+        self, seconds: float, on_sample: Callable[[Sample], None] | None = None, stop: Event | None = None
+    ) -> DriverResult:
+        """See LoadDriver. Connections that were lost in a run before are made anew."""
+        main = self.producer or self.consumer
+        if main is None:
+            raise DriverError("prepare was not called")
+        try:
+            self._begin(seconds)
+        except (OSError, LoadError, protocol.ProtocolError) as error:
+            return DriverResult(errors=1, first_error=str(error))
+        run = _Run(main, on_sample)
+        drivers = [driver for driver in (self.consumer, self.producer) if driver is not None]
+        threads = [_thread(driver) for driver in drivers]
+        try:
+            run.follow(threads[-1], stop)
+            if self.producer is not None and self.consumer is not None:
+                self._catch_up(self.producer, self.consumer, threads[0], stop)
+        finally:
+            for driver in drivers:
+                driver.stop()
+            for thread in threads:
+                thread.join()
+        return self._result(main, run)
+
+    def _begin(self, seconds: float) -> None:
+        workload = self.workload
+        if (consumer := self.consumer) is not None:
+            consumer.reconnect()
+            ends = list_offsets(self.address, self.topic, workload.partitions, protocol.LATEST)
+            if self.producer is not None:
+                consumer.seek(ends, {})
+                consumer.start_closed(depth=1, requests=NO_LIMIT, seconds=FOREVER_S)
+            else:
+                starts = list_offsets(self.address, self.topic, workload.partitions, protocol.EARLIEST)
+                if empty := [partition for partition in ends if starts[partition] == ends[partition]]:
+                    raise LoadError(f"partition {empty[0]} of {self.topic} has nothing to be consumed")
+                consumer.seek(starts, ends)
+                consumer.start_closed(depth=1, requests=NO_LIMIT, seconds=seconds)
+        if (producer := self.producer) is not None:
+            producer.reconnect()
+            start, end = self.rate
+            if workload.rate.unlimited:
+                producer.start_closed(depth=workload.in_flight, requests=NO_LIMIT, seconds=seconds)
+            else:
+                producer.start_open(start=start, end=end, ramp_s=workload.rate.ramp_s, seconds=seconds)
+        if self.arrivals is not None:
+            self.arrivals.clear()
+
+    def _catch_up(self, producer: Driver, consumer: Driver, thread: threading.Thread, stop: Event | None) -> None:
+        """Let the consumer get what the producers were told is written."""
+        ends = producer.next_offsets(self.workload.partitions)
+        left = CATCH_UP_S
+        while thread.is_alive() and left > 0 and not consumer.has_reached(ends) and not (stop and stop.is_set()):
+            thread.join(POLL_S)
+            left -= POLL_S
+
+    def _result(self, main: Driver, run: "_Run") -> DriverResult:
+        run.finish()
+        result = DriverResult(
+            records=main.records,
+            bytes=main.bytes,
+            requests=main.responses,
+            errors=main.errors,
+            first_error=main.first_error,
+            seconds=main.seconds,
+            latency=main.latency,
+            lateness=main.lateness,
+            cpu_s=main.cpu_seconds,
+            samples=run.samples,
+        )
+        if (consumer := self.consumer) is not None:
+            result.consumed_records, result.consumed_bytes = consumer.records, consumer.bytes
+            if consumer is not main:
+                result.errors += consumer.errors
+                result.first_error = result.first_error or consumer.first_error
+                result.cpu_s += consumer.cpu_seconds
+                result.processes = 2
+        if self.arrivals is not None:
+            self.arrivals.finish()
+            result.end_to_end = self.arrivals.latency
+        return result
+
+
+class _Run:
+    """The samples of one run."""
+
+    def __init__(self, driver: Driver, on_sample: Callable[[Sample], None] | None) -> None:
+        self.driver, self.on_sample = driver, on_sample
+        self.samples: list[Sample] = []
+
+    def follow(self, thread: threading.Thread, stop: Event | None) -> None:
+        """Take samples until the loop ends; let it end when `stop` is set."""
+        while thread.is_alive():
+            thread.join(POLL_S)
+            if stop is not None and stop.is_set():
+                self.driver.stop()
+            self._take(self.driver.take_sample())
+
+    def finish(self) -> None:
+        for interval in self.driver.last_samples():
+            self._take(interval)
+
+    def _take(self, interval: Interval | None) -> None:
+        if interval is None:
+            return
+        self.samples.append(Sample(*interval))
+        if self.on_sample is not None:
+            self.on_sample(self.samples[-1])
+
+
+def _thread(driver: Driver) -> threading.Thread:
+    thread = threading.Thread(target=driver.loop, name="raw driver")
+    thread.start()
+    return thread
+
+
+def produce_plan(topic: str, workload: Workload) -> list[list[Template]]:
+    """Per connection, the Produce requests it sends in turn: its partitions round and round, each with many batches."""
+    connections, partitions = workload.producers, workload.partitions
+    each = max(batches.BATCHES_MIN, TEMPLATES_MAX // max(connections, partitions))
+    pool = batches.pool(workload, each)
+    payloads = [batch.data + protocol.PRODUCE_TAIL for batch in pool]
+    acks = ACKS[workload.acks]
+    frames: list[list[Template]] = []
+    for partition in range(partitions):
+        # Neighbours begin at different batches, so that the whole pool is in use from the start.
+        order = [(partition + number) % len(pool) for number in range(min(each, len(pool)))]
+        frames.append([protocol.produce_apart(topic, partition, payloads[at], pool[at].records, acks) for at in order])
+    plan = []
+    for connection in range(connections):
+        mine = [frames[p] for p in _share(connection, connections, partitions)]
+        plan.append([one[number] for number in range(len(mine[0])) for one in mine])
+    return plan
+
+
+def fetch_plan(topic: str, workload: Workload) -> list[list[Template]]:
+    """Per connection: beside producers, all its partitions in each request; else one partition in each, in turn."""
+    plan = []
+    for connection in range(workload.consumers):
+        mine = _share(connection, workload.consumers, workload.partitions)
+        if workload.producers == 0:
+            plan.append([protocol.fetch_request(topic, p, workload.fetch_bytes) for p in mine])
+            continue
+        turns = [(len(mine) * turn) // ROTATIONS_MAX for turn in range(ROTATIONS_MAX)]
+        plan.append(
+            [
+                protocol.fetch_all_request(topic, (*mine[at:], *mine[:at]), workload.fetch_bytes)
+                for at in dict.fromkeys(turns)
+            ]
+        )
+    return plan
+
+
+def _share(connection: int, connections: int, partitions: int) -> tuple[int, ...]:
+    """The partitions of one connection of many: every partition has one, and every connection has one."""
+    return tuple(range(connection, partitions, connections)) or (connection % partitions,)
+
+
+def requests_per_s(workload: Workload, plan: list[list[Template]]) -> tuple[float, float]:
+    """The rate's beginning and end in requests a second: a request has the mean records, or bytes, of the plan's."""
+    rate = workload.rate
+    factor = 1.0
+    if rate.unit != "requests":
+        sizes = (
+            [each.records if rate.unit == "records" else each.batch_bytes for each in templates] for templates in plan
+        )
+        factor = sum(sum(each) / len(each) for each in sizes) / len(plan)
+    return rate.start / factor, rate.end / factor
+
+
+def list_offsets(address: Address, topic: str, partitions: int, which: int) -> dict[int, int]:
+    """First or next offset of each partition; raises OSError and ProtocolError."""
+    with protocol.Client(address) as client:
+        return client.list_offsets(topic, partitions, which)
+
+
+def _raise_file_limit(wanted: int) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft >= wanted:
+        return
+    with contextlib.suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (min(wanted, hard), hard))
+    if resource.getrlimit(resource.RLIMIT_NOFILE)[0] < wanted:
+        raise DriverError(f"{wanted} open files are needed, the system allows {hard} (ulimit -n)")
