@@ -17,11 +17,18 @@ from libc.string cimport memcpy, strerror
 
 import select
 import socket
+import struct
 
 from bench.system cimport (
     EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLL_CTL_MOD, EPOLLIN, EPOLLOUT, epoll_ctl, epoll_event, iovec, now_ns, put32, put64,
     writev,
 )
+
+# size, api key 18, version 0, correlation id 0, empty client id
+API_VERSIONS = struct.pack(">ihhih", 10, 18, 0, 0, 0)
+
+cdef enum:
+    GROUP = 32      # connections made without waiting: a target queues 50 (Kafka's socket.listen.backlog.size) at the least
 
 
 cdef class Connections:
@@ -129,6 +136,8 @@ cdef class Connections:
         sock = socket.create_connection(self.address, 30)
         self.sockets[index] = sock
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if index % GROUP == GROUP - 1:
+            _wait_for_answer(sock)
         sock.setblocking(False)
         conn.fd = sock.fileno()
         conn.dead = conn.wants_write = False
@@ -335,3 +344,22 @@ cdef class Connections:
     def first_error(self):
         """What went wrong first, or None."""
         return (<bytes> self.problem).decode(errors="replace") if self.problem[0] else None
+
+
+def _wait_for_answer(sock):
+    """Ask for ApiVersions v0 and wait: then every connection made before is accepted. Raises OSError."""
+    sock.sendall(API_VERSIONS)
+    _exactly(sock, int.from_bytes(_exactly(sock, 4), "big"))
+
+
+def _exactly(sock, int size):
+    """`size` bytes, FRAME_MAX at the most."""
+    if not 0 <= size <= FRAME_MAX:
+        raise OSError(f"response of {size} bytes")
+    data = bytearray()
+    while len(data) < size:
+        part = sock.recv(size - len(data))
+        if not part:
+            raise ConnectionResetError("the target closed the connection")
+        data += part
+    return bytes(data)
