@@ -15,7 +15,9 @@ cdef enum:
     SCRATCH_BYTES = 65536           # answers are gathered up to this before they go to the socket
     PENDING_MAX = 2048              # answers due on one connection
     SENDFILE_TURN_BYTES = 2097152   # sent from files to one socket in one turn of the loop
-    STAGED_BYTES_MAX = 8388608      # staged batches over all partitions before they are written without waiting
+    # Staged batches over all partitions before they are written without waiting for the turn's end: what is larger than a
+    # part of the second-level cache is cheaper to write while it is there, and the buffer is free for the next.
+    STAGED_BYTES_MAX = 524288
     API_KEYS = 128
 
 ctypedef int (*HotHandler)(AnswerQueue, int32_t, int16_t, const uint8_t*, Py_ssize_t, RecvBuffer) except -1

@@ -16,6 +16,11 @@ cdef enum:
     CARRY_BYTES = 4096              # an unparsed rest below this is copied out of the pooled buffer
     READ_TURN_BYTES = 1048576       # read from one socket in one turn of the loop, before others get theirs
     READ_AHEAD_BYTES = 32768        # read at most this far past the end of a large request, to keep copies small
+    # The kernel wakes the loop for the rest of a request when that is there, or this much of it: each wake-up for a piece
+    # costs a poll, a recv, and the window update that has the peer's next packets handled at our expense. It is far less
+    # than what a slow peer sends within connections.max.idle.ms.
+    WAKE_BYTES_MAX = 524288
+    WAKE_BYTES_MIN = 65536          # a rest below this is not worth two system calls
 
 cdef class Connection(AnswerQueue):
     cdef readonly str connection_id
@@ -24,10 +29,12 @@ cdef class Connection(AnswerQueue):
     cdef Py_ssize_t in_start
     cdef Py_ssize_t in_end
     cdef Py_ssize_t proven_bytes    # largest request that really arrived: the buffer taken for the next large one
+    cdef int wake_bytes             # SO_RCVLOWAT as it is set
     cdef bint resume_scheduled
 
     cdef int read(self) except -1
     cdef int settle(self) except -1
+    cdef int wake_when_worth_it(self, Py_ssize_t unparsed) noexcept
     cdef int parse(self) except -1
     cdef int process(self, const uint8_t* p, Py_ssize_t n) except -1
     cdef bint must_wait(self) noexcept

@@ -24,7 +24,8 @@ cdef extern from "Python.h":
 
 cdef extern from "sys/socket.h" nogil:
     ssize_t recv(int fd, void* buf, size_t n, int flags)
-    int MSG_DONTWAIT
+    int setsockopt(int fd, int level, int name, const void* value, unsigned int size)
+    int MSG_DONTWAIT, SOL_SOCKET, SO_RCVLOWAT
 
 cdef extern from "arpa/inet.h" nogil:
     unsigned int ntohl(unsigned int)
@@ -71,6 +72,7 @@ cdef class Connection(AnswerQueue):
         self.queue = []
         self.last_active_ms = coarse_ms()
         self.staged_at = -1
+        self.wake_bytes = 1
         server.connections.add(self)
         server.loop.add_reader(fd, self.on_readable)
         self.reading = True
@@ -162,11 +164,26 @@ cdef class Connection(AnswerQueue):
         if self.buffer is None:
             return 0
         unparsed = self.in_end - self.in_start
+        self.wake_when_worth_it(unparsed)
         if unparsed == 0:
             self.buffer = None
         elif unparsed < CARRY_BYTES:
             self.carry = PyBytes_FromStringAndSize(<char*>self.buffer.data + self.in_start, unparsed)
             self.buffer = None
+        return 0
+
+    cdef int wake_when_worth_it(self, Py_ssize_t unparsed) noexcept:
+        """Have the socket readable when the rest of a large request is there, or as much of it as is worth a wake-up."""
+        cdef Py_ssize_t missing = 0
+        cdef int wanted = 1
+        if unparsed >= 4:
+            missing = 4 + <Py_ssize_t>be32(self.buffer.data + self.in_start) - unparsed
+        if missing >= WAKE_BYTES_MIN:
+            wanted = <int>min(missing, WAKE_BYTES_MAX)
+        if wanted != self.wake_bytes:
+            # Where it fails the socket is readable earlier, and that is all.
+            setsockopt(self.fd, SOL_SOCKET, SO_RCVLOWAT, &wanted, sizeof(wanted))
+            self.wake_bytes = wanted
         return 0
 
     cdef bint must_wait(self) noexcept:
