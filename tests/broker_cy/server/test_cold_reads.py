@@ -33,6 +33,7 @@ BATCHES = 600
 BATCH_BYTES = 16 << 10
 SEGMENT_BYTES = 3 << 20
 FIRST_MS = 1_700_000_000_000
+OWN_PAGES_BYTES = 64 << 10
 
 
 class CountingExecutor(ThreadPoolExecutor):
@@ -145,8 +146,9 @@ def test_cold_log_is_served_whole_and_the_loop_reads_nothing_of_it(
         offset += whole // size
     assert bytes(got) == cold.content[first * len(batch(0)) :]
     assert cold.worker.calls
-    # A page that is missing when the loop looks may be asked for in passing; it is not waited for.
-    assert disk_bytes(loop_id) - before <= len(got) // 10
+    # A page that is missing when the loop looks may be asked for in passing; it is not waited for. Besides, the loop's
+    # thread faults in pages of its own modules where they are not in memory.
+    assert disk_bytes(loop_id) - before <= len(got) // 10 + OWN_PAGES_BYTES
 
 
 def test_lookup_far_into_a_cold_log(cold: ColdLog, client: RawClient) -> None:
