@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 LOGGER = logging.getLogger("broker_cy.server.listener")
 
 ACCEPTS_PER_TURN = 64
-# socket.receive.buffer.bytes in Kafka's defaults and in its example file. With a buffer fixed at that, a request of 1 MB
-# comes in eight wake-ups: twice the CPU, half the rate. So the kernel sizes it (it grows with what is read, up to
+# socket.receive.buffer.bytes in Kafka's defaults and in its example file. With a buffer fixed at that, a request of 1
+# MB comes in eight wake-ups: twice the CPU, half the rate. So the kernel sizes it (it grows with what is read, up to
 # net.ipv4.tcp_rmem), and only another value is set.
 DEFAULT_RECEIVE_BUFFER_BYTES = 102_400
 # How an IPv4 peer of an IPv6 socket is written.

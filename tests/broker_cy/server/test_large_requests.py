@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import socket
 from collections.abc import Iterator
 
@@ -37,7 +38,7 @@ def test_large_request_in_pieces(core: CoreHarness, size: int, pieces: int) -> N
     frame = client.encode(produce_request("t", 0, batch(size, b"x")), ApiKey.PRODUCE, VERSION)
     follower = client.encode(produce_request("t", 0, batch(10, b"y")), ApiKey.PRODUCE, VERSION)
     cuts = [0, *(len(frame) * (piece + 1) // pieces - 1 for piece in range(pieces))]
-    for start, end in zip(cuts, cuts[1:], strict=False):
+    for start, end in itertools.pairwise(cuts):
         client.send(frame[start:end])
         core.on_loop(lambda: None)
     client.send(frame[cuts[-1] :] + follower)
