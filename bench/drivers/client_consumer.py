@@ -14,6 +14,7 @@ from bench.histogram import Histogram
 POLL_S = 0.02
 TAKE_RECORDS = 1000  # at most in one piece: they have one time of arrival
 ANSWER_TIMEOUT_S = 10.0
+FLOW_S = 2.0  # for the first record of a reader; without one, the window begins all the same
 RECEIVE_BYTES_MIN = 50 << 20  # librdkafka's own fetch.max.bytes
 
 
@@ -25,6 +26,7 @@ class ConsumerClient:
         self.live = spec.workload.producers > 0
         self._on_assigned = on_assigned
         self._arrivals: Arrivals | None = None
+        self._came = False  # a record, since _await_flow
         self._begun = False  # the first run: from then on, the group's committed offsets say where to go on
         self._bounds: dict[int, tuple[int, int]] = {}  # of each partition: where it began and ended when assigned
         self._requests = Requests("Fetch")
@@ -66,13 +68,14 @@ class ConsumerClient:
     ) -> tuple[DriverResult, int]:
         """One window. The second of the answer is how many records came until none was left, in the window or after."""
         self._begun = True
+        if not self.live:
+            start_ns = max(start_ns, self._await_flow(control))
         arrivals = self._arrivals = Arrivals(self.spec.stamps, self.spec.key_bytes)
         sent_before = self._requests.sent
         self._requests.last_error = None
         cpu_s = time.process_time()
         while (left_ns := start_ns - time.monotonic_ns()) > 0:
             time.sleep(left_ns / NS)
-        self._pause(False)
         end_ns = start_ns + int(seconds * NS)
         sampler = Sampler(start_ns, send_sample)
 
@@ -110,6 +113,18 @@ class ConsumerClient:
             result.seconds = (ended_ns - start_ns) / NS
         return result, arrivals.records
 
+    def _await_flow(self, control: Control) -> int:
+        """Begin to fetch again, and give when the first records came; they do not count.
+
+        librdkafka itself takes up to a second to resume, which is no time of the target.
+        """
+        self._pause(False)
+        deadline = time.monotonic() + FLOW_S
+        self._came = False
+        while not self._came and time.monotonic() < deadline and not control.look():
+            self._rewind(self._take(POLL_S, TAKE_RECORDS))
+        return time.monotonic_ns()
+
     def _take(self, wait_s: float, most: int) -> list[int]:
         """Count the records that are there, after waiting for the first; the partitions whose end was reached.
 
@@ -118,6 +133,7 @@ class ConsumerClient:
         first: Message | None = self._consumer.poll(wait_s)
         if first is None:
             return []
+        self._came |= first.error() is None
         messages = [first, *(self._consumer.consume(most - 1, 0) if most > 1 else ())]
         if self._arrivals is not None:
             return self._arrivals.take(messages)
