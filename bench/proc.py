@@ -1,14 +1,20 @@
 """What one process used, from the kernel: the broker's own cost, apart from the load's."""
 
 import os
+import threading
 import time
 from pathlib import Path
+from types import TracebackType
 from typing import NamedTuple
 
 TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 # clock_getcpuclockid(3): ~pid << 3 | 2 is the scheduler's nanosecond clock of all the threads of pid.
 CPUCLOCK_SCHED = 2
 GATHERED = 5  # requests that one connection has in flight, and that a broker may write in one piece
+PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+SAMPLE_S = 0.25
+# Of one Sampler: four hours at SAMPLE_S. When it is full, every second sample goes and the interval doubles.
+MOST_SAMPLES = 57_600
 LARGE_WRITE = 128 << 10  # above, gathering does not change the folios any more
 
 
@@ -24,6 +30,7 @@ class Usage(NamedTuple):
     involuntary_switches: int
     written_bytes: int  # handed to write calls (wchar)
     read_bytes: int  # fetched from the disk (read_bytes): above 0 means that reads were cold
+    disk_written_bytes: int  # pages made dirty (write_bytes): what will reach the disk, sockets not among it
 
     def __sub__(self, before: object) -> "Usage":
         if not isinstance(before, Usage):
@@ -51,6 +58,7 @@ def usage(pid: int) -> Usage:
         involuntary,
         io["wchar"],
         io["read_bytes"],
+        io["write_bytes"],
     )
 
 
@@ -62,6 +70,101 @@ def resident_bytes(pid: int) -> int:
 def private_bytes(pid: int) -> int:
     """Resident pages no other process shares and no file backs up (smaps_rollup: Anonymous)."""
     return _fields(Path(f"/proc/{pid}/smaps_rollup"))["Anonymous"] * 1024
+
+
+def peak_resident_bytes(pid: int) -> int:
+    """Highest resident set since the process began (VmHWM)."""
+    return _fields(Path(f"/proc/{pid}/status"))["VmHWM"] * 1024
+
+
+class Sampled(NamedTuple):
+    """A process at one moment."""
+
+    at_s: float  # time.monotonic
+    cpu_s: float  # since its start
+    resident_bytes: int
+    files: int  # descriptors that are open
+
+
+def sampled(pid: int) -> Sampled:
+    """A process now; raises OSError where it is gone, also where only its exit status is left."""
+    cpu_s = time.clock_gettime((~pid << 3) | CPUCLOCK_SCHED)
+    resident = int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * PAGE_BYTES
+    if resident == 0:  # a process that ended and that its parent did not wait for; a live one has some page
+        raise ProcessLookupError(f"process {pid} ended")
+    files = Path(f"/proc/{pid}/fd")
+    # Linux 6.2 and later tell the number as the size of the directory, older ones only by listing it.
+    return Sampled(time.monotonic(), cpu_s, resident, files.stat().st_size or len(os.listdir(files)))
+
+
+class Sampler:
+    """A thread that looks at a process each `interval_s`, from `with` to its end, without asking the broker anything.
+
+    After the end `samples` are what it saw (the first and the last at the very ends), and `died` tells that the process
+    was gone before. The constructor raises OSError where there is no such process.
+    """
+
+    def __init__(self, pid: int, interval_s: float = SAMPLE_S, most: int = MOST_SAMPLES) -> None:
+        if interval_s <= 0 or most < 4:
+            raise ValueError(f"a sample each {interval_s} s, {most} at the most (allowed: above 0 s, at least 4)")
+        self.pid = pid
+        self.interval_s = interval_s
+        self.most = most
+        self.samples = [sampled(pid)]
+        self.died = False
+        self._peak_before = peak_resident_bytes(pid)
+        self._peak_after = self._peak_before
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name=f"sampler-{pid}", daemon=True)
+
+    @property
+    def resident_peak_bytes(self) -> int:
+        """Highest resident set while it was watched: the kernel's own where that rose, else the highest sample."""
+        if self._peak_after > self._peak_before:
+            return self._peak_after
+        return max(sample.resident_bytes for sample in self.samples)
+
+    @property
+    def files(self) -> int:
+        """Most descriptors that any sample saw."""
+        return max(sample.files for sample in self.samples)
+
+    def start(self) -> None:
+        """Begin; once."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Take the last sample and end; again and again if wanted."""
+        self._stop.set()
+        if self._thread.ident is not None:
+            self._thread.join()
+
+    def __enter__(self) -> "Sampler":
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def _watch(self) -> None:
+        due = self.samples[0].at_s
+        last = False
+        while not (last or self.died):
+            due += self.interval_s
+            last = self._stop.wait(max(0.0, due - time.monotonic()))
+            self._look()
+
+    def _look(self) -> None:
+        try:
+            self.samples.append(sampled(self.pid))
+            self._peak_after = peak_resident_bytes(self.pid)
+        except (OSError, KeyError):  # KeyError: its memory went between the two looks
+            self.died = True
+        if len(self.samples) > self.most:
+            del self.samples[1::2]
+            self.interval_s *= 2
 
 
 def _fields(path: Path) -> dict[str, int]:

@@ -1,17 +1,15 @@
 """Medians, ratios per pair, the table, and where the numbers came from."""
 
 import json
-import os
-import platform
 import shlex
 import statistics
-import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 
 from bench.figures import FIGURES, FLOOR, OURS, PEER, Figure, Row
+from bench.provenance import machine
 
 # Runs of one workload: side -> metrics of each repeat, in the order they were taken.
 Runs = Mapping[str, Sequence[Mapping[str, float]]]
@@ -95,29 +93,8 @@ def number(value: float | None, digits: int) -> str:
 
 def provenance(versions: Mapping[str, str]) -> dict[str, str]:
     """Where the numbers came from: machine, kernel, versions, revision, exact command."""
-    root = Path(__file__).parent.parent
-    revision = subprocess.run(
-        ["git", "-C", str(root), "describe", "--always", "--dirty", "--abbrev=12"],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    memory = Path("/proc/meminfo").read_text().split("\n", 1)[0].split()[1]
-    return {
-        "kernel": platform.release(),
-        "cpu": f"{len(os.sched_getaffinity(0))} x {processor()}",
-        "memory": f"{int(memory) / 1e6:.1f} GB",
-        "python": platform.python_version(),
-        "revision": revision.stdout.strip() or "no git",
-        "command": shlex.join([Path(sys.executable).name, "-m", "bench.datapath", *sys.argv[1:]]),
-        **versions,
-    }
-
-
-def processor() -> str:
-    """The processor's own name."""
-    for line in Path("/proc/cpuinfo").read_text().splitlines():
-        if line.startswith("model name"):
-            return line.partition(":")[2].strip()
-    return platform.machine()
+    command = shlex.join([Path(sys.executable).name, "-m", "bench.datapath", *sys.argv[1:]])
+    return {**machine(), "command": command, **versions}
 
 
 def document(origin: Mapping[str, str], results: Mapping[str, Runs], lines: Sequence[Row]) -> str:

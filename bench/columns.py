@@ -1,0 +1,142 @@
+"""Text output: the columns of Kafka's own performance tools, and tables of what the broker spent and of the pairs.
+
+Texts and units are those of kafka-producer-perf-test and kafka-consumer-perf-test 4.3.1, so that numbers compare: MB
+is 2^20 bytes there, and the producer tells each five seconds. One thing differs: the percentiles of the producer's last
+line have two digits, where Kafka's clock has whole milliseconds only.
+"""
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta
+
+from rich.table import Table
+
+from bench.drivers.base import DriverResult, Sample
+from bench.histogram import Histogram
+from bench.measured import NS_PER_MS
+from bench.metrics import describe, text
+from bench.result import Pair, Run, title
+
+MIB = 1 << 20
+INTERVAL_S = 5.0  # of kafka-producer-perf-test
+CONSUMER_HEADER = (
+    "start.time, end.time, data.consumed.in.MB, MB.sec, data.consumed.in.nMsg, nMsg.sec, "
+    "rebalance.time.ms, fetch.time.ms, fetch.MB.sec, fetch.nMsg.sec"
+)
+SPENT = (
+    "cpu_s_per_gb", "cpu_s_per_m_records", "cpu_us_per_request", "broker_cpu_s", "broker_user_s", "broker_system_s",
+    "rss_mb", "rss_peak_mb", "minor_faults", "major_faults", "switches_voluntary", "switches_involuntary",
+    "disk_read_mb", "disk_written_mb", "read_from_disk_share", "file_descriptors", "generator_share",
+)  # fmt: skip
+
+
+def producer_lines(samples: Iterable[Sample], interval_s: float = INTERVAL_S) -> list[str]:
+    """One line for each whole interval of a run; what is left at the end is in `producer_total` only."""
+    lines = []
+    began_s = 0.0
+    records = size = 0
+    latency = Histogram()
+    for sample in samples:
+        records += sample.records
+        size += sample.bytes
+        latency.merge(sample.latency)
+        # Samples end about, not exactly, when they are due.
+        if (elapsed_s := sample.t_s - began_s) >= interval_s * 0.99:
+            lines.append(producer_line(records, size, elapsed_s, latency))
+            began_s, records, size, latency = sample.t_s, 0, 0, Histogram()
+    return lines
+
+
+def producer_line(records: int, size_bytes: int, seconds: float, latency: Histogram) -> str:
+    """What kafka-producer-perf-test prints while it runs."""
+    mean_ms, max_ms = _mean_and_max(latency)
+    return (
+        f"{records} records sent, {records / seconds:.1f} records/sec ({size_bytes / seconds / MIB:.2f} MB/sec), "
+        f"{mean_ms:.1f} ms avg latency, {max_ms:.1f} ms max latency."
+    )
+
+
+def producer_total(result: DriverResult) -> str:
+    """The last line of kafka-producer-perf-test."""
+    mean_ms, max_ms = _mean_and_max(result.latency)
+    percentiles = ", ".join(
+        f"{_percentile_ms(result.latency, percent):.2f} ms {name}"
+        for percent, name in ((50, "50th"), (95, "95th"), (99, "99th"), (99.9, "99.9th"))
+    )
+    return (
+        f"{result.records} records sent, {result.records / result.seconds:f} records/sec "
+        f"({result.bytes / result.seconds / MIB:.2f} MB/sec), {mean_ms:.2f} ms avg latency, "
+        f"{max_ms:.2f} ms max latency, {percentiles}."
+    )
+
+
+def consumer_row(started: datetime, records: int, size_bytes: int, seconds: float, rebalance_s: float = 0.0) -> str:
+    """The row below CONSUMER_HEADER; `rebalance_s` is what of `seconds` went until there were partitions."""
+    mib = size_bytes / MIB
+    fetch_ms = round(seconds * 1000) - round(rebalance_s * 1000)
+    fetch_s = max(fetch_ms, 1) / 1000
+    return (
+        f"{_moment(started)}, {_moment(started + timedelta(seconds=seconds))}, {mib:.4f}, {mib / seconds:.4f}, "
+        f"{records}, {records / seconds:.4f}, {round(rebalance_s * 1000)}, {fetch_ms}, {mib / fetch_s:.4f}, "
+        f"{records / fetch_s:.4f}"
+    )
+
+
+def _moment(moment: datetime) -> str:
+    """yyyy-MM-dd HH:mm:ss:SSS, the default of kafka-consumer-perf-test's --date-format."""
+    return f"{moment:%Y-%m-%d %H:%M:%S}:{moment.microsecond // 1000:03d}"
+
+
+def _mean_and_max(latency: Histogram) -> tuple[float, float]:
+    """In ms; Kafka's tools print NaN and 0 for an interval without an answer."""
+    return (latency.mean() / NS_PER_MS, latency.highest / NS_PER_MS) if latency.count else (float("nan"), 0.0)
+
+
+def _percentile_ms(latency: Histogram, percent: float) -> float:
+    return latency.percentile(percent) / NS_PER_MS if latency.count else float("nan")
+
+
+def spending_table(runs: Sequence[Run]) -> Table:
+    """What the broker spent: a column for each run, a row for each figure that any of them has."""
+    table = Table(title="What the broker spent", title_justify="left")
+    table.add_column("")
+    for run in runs:
+        table.add_column(title(run), justify="right")
+    for name in SPENT:
+        if any(name in run.figures for run in runs):
+            unit = describe(name).unit
+            label = describe(name).label + (f" ({unit})" if unit else "")
+            table.add_row(label, *(text(name, run.figures[name]) if name in run.figures else "" for run in runs))
+    for run in runs:
+        if run.failed:
+            table.caption = f"{table.caption}\n" if table.caption else ""
+            table.caption = f"{table.caption}{title(run)} failed: {run.failed}"
+    return table
+
+
+def pairs_table(pairs: Sequence[Pair]) -> Table:
+    """Each ratio's median, interval and pairs."""
+    table = Table(title="Ratios, pair by pair", title_justify="left")
+    for column in ("", "ratio"):
+        table.add_column(column)
+    for column in ("median", "interval", "pairs"):
+        table.add_column(column, justify="right")
+    for pair in pairs:
+        label = describe(pair.metric).label + (f", {pair.label}" if pair.label else "")
+        table.add_row(
+            label,
+            f"{pair.a} / {pair.b}",
+            f"{pair.median:.3f}",
+            interval_text(pair),
+            "  ".join(f"{ratio:.3f}" for ratio in pair.ratios),
+        )
+    notes = dict.fromkeys(pair.note for pair in pairs if pair.note)
+    if notes:
+        table.caption = "\n".join(notes)
+    return table
+
+
+def interval_text(pair: Pair) -> str:
+    """`0.412 to 0.455 (95%)`, or that there is none."""
+    if pair.interval is None:
+        return "none"
+    return f"{pair.interval[0]:.3f} to {pair.interval[1]:.3f} ({pair.confidence:.0%})"

@@ -1,0 +1,266 @@
+"""The charts of a report as plotly figures in plain dictionaries; colours are added in the page, which knows the theme.
+
+Each trace carries `meta`: {"entity": index of its colour, "label": which choice of the page shows it (null: always)}.
+"""
+
+import math
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from bench import hdr
+from bench.html.entities import Entity, hover, labels
+from bench.measured import ladder
+from bench.metrics import describe
+from bench.result import Document, Latencies, Pair, Run
+
+MOST_POINTS = 2000  # of one line: what a screen can show
+MOST_RATIO_ROWS = 40  # of the chart of pairs; its table has them all
+US_PER_MS = 1000
+Trace = dict[str, Any]
+Values = Sequence[float | None]
+
+
+@dataclass(frozen=True)
+class Chart:
+    """One picture; `data` and `layout` are plotly's."""
+
+    id: str
+    title: str
+    note: str
+    data: list[Trace]
+    layout: dict[str, Any]
+    wide: bool = False
+
+    def figure(self) -> dict[str, Any]:
+        """What the page draws."""
+        return {"id": self.id, "data": self.data, "layout": self.layout}
+
+
+def over_time(found: Sequence[Entity]) -> list[Chart]:
+    """Throughput, latency, processors and memory over a window; a line for each run, those without data left out."""
+    charts = [
+        _timeline(found, "records_per_s", "Throughput (records/s)", "records/s", mean),
+        _timeline(found, "mb_per_s", "Throughput (MB/s)", "MB/s", mean),
+        _timeline(found, "p50_ms", "Latency p50 of each interval (ms)", "ms", highest, log=True),
+        _timeline(found, "p99_ms", "Latency p99 of each interval (ms)", "ms", highest, log=True),
+        _timeline(found, "broker_cores", "CPU of the broker (cores)", "cores", mean),
+        _timeline(found, "rss_mb", "Resident memory of the broker (MB)", "MB", highest),
+    ]
+    return [chart for chart in charts if chart.data]
+
+
+def mean(values: Values) -> float | None:
+    """Of those that are known."""
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else None
+
+
+def highest(values: Values) -> float | None:
+    """Of those that are known."""
+    return max((value for value in values if value is not None), default=None)
+
+
+def thinned(
+    times: Sequence[float], values: Values, how: Callable[[Values], float | None]
+) -> tuple[list[float], Values]:
+    """At most MOST_POINTS points: `how` of each group of neighbours, at the end of the last one."""
+    step = math.ceil(len(times) / MOST_POINTS) or 1
+    groups = range(0, len(times), step)
+    ends = [times[min(start + step, len(times)) - 1] for start in groups]
+    return ends, [how(values[start : start + step]) for start in groups]
+
+
+def _timeline(
+    found: Sequence[Entity],
+    column: str,
+    title: str,
+    unit: str,
+    how: Callable[[Values], float | None],
+    log: bool = False,
+) -> Chart:
+    data: list[Trace] = []
+    for entity in found:
+        for run in entity.runs:
+            values: Values = getattr(run.series, column)
+            if not any(value is not None for value in values):
+                continue
+            times, shown = thinned(run.series.t_s, values, how)
+            repeats = len(entity.labelled(run.label))
+            data.append({
+                "type": "scatter", "mode": "lines" if len(times) > 1 else "markers", "x": times, "y": shown,
+                "line": {"width": 2 if repeats == 1 else 1.25}, "opacity": 1 if repeats == 1 else 0.65,
+                "hovertemplate": f"{hover(_name(entity, run))}<br>%{{x:.2f}} s: %{{y:,.4~g}} {unit}<extra></extra>",
+                "meta": {"entity": entity.index, "label": run.label},
+            })  # fmt: skip
+    yaxis: dict[str, Any] = {"title": {"text": unit}}
+    yaxis |= {"type": "log", "dtick": 1} if log else {"rangemode": "tozero"}
+    if log:
+        yaxis |= log_range([value for trace in data for value in trace["y"]])
+    layout = {"xaxis": {"title": {"text": "seconds since the window began"}, "rangemode": "tozero"}, "yaxis": yaxis}
+    return Chart(f"time-{column}", title, "A line for each run.", data, layout)
+
+
+def _name(entity: Entity, run: Run) -> str:
+    label = f" {run.label}" if run.label else ""
+    return f"{entity.name}{label}, pair {run.pair + 1}"
+
+
+def log_range(values: Values) -> dict[str, Any]:
+    """Ticks at 1, 2 and 5 of each decade, from the range of the values that a log axis can show."""
+    known = [value for value in values if value is not None and value > 0]
+    if not known:
+        return {}
+    low, high = math.log10(min(known)), math.log10(max(known))
+    room = max(0.08 * (high - low), 0.06)
+    steps = (1, 2, 5) if high - low < 3 else (1,)
+    ticks = [step * 10.0**power for power in range(math.floor(low) - 1, math.ceil(high) + 2) for step in steps]
+    return {"range": [low - room, high + room], "tickvals": ticks, "ticktext": [f"{tick:g}" for tick in ticks]}
+
+
+def percentiles(found: Sequence[Entity], which: str, title: str) -> Chart | None:
+    """Latency by percentile, both axes logarithmic, all repeats of an entity in one histogram; None without data."""
+    data: list[Trace] = []
+    for entity in found:
+        for label in entity.labels:
+            parts = [part for run in entity.labelled(label) if (part := getattr(run, which)) is not None]
+            curve = merged_curve(parts)
+            if not curve:
+                continue
+            count = sum(part.count for part in parts)
+            name = hover(f"{entity.name}{' ' + label if label else ''}")
+            data.append({
+                "type": "scatter", "mode": "lines", "x": [_nines(percent, count) for percent, _ in curve],
+                "y": [ms for _, ms in curve], "customdata": [f"{percent:.6g}" for percent, _ in curve],
+                "line": {"width": 2},
+                "hovertemplate": f"{name}<br>p%{{customdata}}: %{{y:,.4~g}} ms<extra></extra>",
+                "meta": {"entity": entity.index, "label": label},
+            })  # fmt: skip
+    if not data:
+        return None
+    top = max(max(trace["x"]) for trace in data)
+    decades = range(1, max(2, math.ceil(math.log10(top)) + 1))
+    layout = {
+        "xaxis": {
+            "title": {"text": "percentile, by 1 / (1 - p)"}, "type": "log", "range": [0, math.log10(top) + 0.05],
+            "tickvals": [1, 2, *(10**power for power in decades)],
+            "ticktext": ["0%", "50%", *(percent_text(power) for power in decades)],
+        },
+        "yaxis": {"title": {"text": "ms"}, "type": "log", **log_range([ms for trace in data for ms in trace["y"]])},
+    }  # fmt: skip
+    note = "From the time a request was due. Repeats are merged into one histogram; a line ends at its highest value."
+    return Chart(f"percentiles-{which}", title, note, data, layout, wide=True)
+
+
+def percent_text(nines: int) -> str:
+    """90%, 99%, 99.9%, ..."""
+    return f"{100 - 10.0 ** (2 - nines):.{max(0, nines - 2)}f}%"
+
+
+def _nines(percent: float, count: int) -> float:
+    """Where a percentile is on the axis; the highest of n values stands where 1/n of them is left."""
+    return min(count, 1 / (1 - percent / 100)) if percent < 100 else float(max(count, 1))
+
+
+def merged_curve(parts: Sequence[Latencies]) -> list[tuple[float, float]]:
+    """(percent, ms) of several histograms merged exactly."""
+    held = [part for part in parts if part.count]
+    if len(held) <= 1:
+        return [(percent, ms) for part in held for percent, ms in part.percentiles]
+    whole = hdr.merged(part.hdr for part in held)
+    percents = ladder(whole.get_total_count())
+    values = whole.get_percentile_to_value_dict(percents)
+    return [(percent, values[percent] / US_PER_MS) for percent in percents]
+
+
+def by_label(found: Sequence[Entity]) -> list[Chart]:
+    """Where runs have labels (a matrix, numbers of connections): the main figures label by label."""
+    names = labels(found)
+    if len(names) < 2:
+        return []
+    charts = []
+    for metric in ("mb_per_s", "records_per_s", "p99_ms", "cpu_s_per_gb", "rss_mb", "start_s", "recovery_s"):
+        data = [trace for entity in found if (trace := _points(entity, metric, names))]
+        if not data:
+            continue
+        shown = describe(metric)
+        title = f"{shown.label} ({shown.unit})"
+        yaxis = {"title": {"text": shown.unit}, "type": "log", **log_range([y for trace in data for y in trace["y"]])}
+        layout = {
+            "xaxis": {"type": "category", "categoryorder": "array", "categoryarray": names, "automargin": True},
+            "yaxis": yaxis,
+        }
+        charts.append(Chart(f"label-{metric}", title, "Median of the repeats.", data, layout))
+    return charts
+
+
+def _points(entity: Entity, metric: str, names: Sequence[str]) -> Trace | None:
+    x, y = [], []
+    for label in names:
+        values = [run.figures[metric] for run in entity.labelled(label) if metric in run.figures]
+        if values and statistics.median(values) > 0:
+            x.append(label)
+            y.append(statistics.median(values))
+    if not x:
+        return None
+    unit = describe(metric).unit
+    return {
+        "type": "scatter", "mode": "lines+markers", "x": x, "y": y, "line": {"width": 1.5}, "marker": {"size": 8},
+        "hovertemplate": f"{hover(entity.name)}<br>%{{x}}: %{{y:,.4~g}} {unit}<extra></extra>",
+        "meta": {"entity": entity.index, "label": None},
+    }  # fmt: skip
+
+
+def ratios(documents: Sequence[tuple[str, Document]]) -> Chart | None:
+    """Each ratio's pairs, median and interval on a logarithmic axis; None where nothing was compared."""
+    rows = [
+        (pair_text(pair, name if len(documents) > 1 else ""), pair)
+        for name, document in documents
+        for pair in document.pairs
+    ][:MOST_RATIO_ROWS]
+    rows = [(text, pair) for text, pair in rows if pair.median > 0]
+    if not rows:
+        return None
+    data: list[Trace] = []
+    spread: list[float] = [1.0]
+    for place, (text, pair) in enumerate(rows):
+        spread += [value for value in [*pair.ratios, *(pair.interval or ())] if value > 0]
+        row = {"type": "scatter", "meta": {"entity": None, "label": None}}
+        if pair.interval is not None:
+            data.append(row | {
+                "mode": "lines", "x": list(pair.interval), "y": [place, place], "line": {"width": 5}, "opacity": 0.35,
+                "hoverinfo": "skip",
+            })  # fmt: skip
+        data.append(row | {
+            "mode": "markers", "x": list(pair.ratios), "y": [place] * len(pair.ratios),
+            "marker": {"size": 7, "symbol": "circle-open", "line": {"width": 1.25}},
+            "customdata": list(range(1, len(pair.ratios) + 1)),
+            "hovertemplate": f"{hover(text)}<br>pair %{{customdata}}: %{{x:.3f}}<extra></extra>",
+        })  # fmt: skip
+        data.append(row | {
+            "mode": "markers+text", "x": [pair.median], "y": [place], "marker": {"size": 12, "symbol": "diamond"},
+            "text": [f"{pair.median:.2f}"], "textposition": "top center",
+            "hovertemplate": f"{hover(text)}<br>median %{{x:.3f}}<extra></extra>",
+        })  # fmt: skip
+    xaxis = {"title": {"text": "ratio (logarithmic)"}, "type": "log", **log_range(spread)}
+    xaxis["ticktext"] = [f"{tick:g}x" for tick in xaxis["tickvals"]]
+    layout = {
+        "height": 110 + 52 * len(rows),
+        "xaxis": xaxis,
+        "yaxis": {
+            "tickvals": list(range(len(rows))), "ticktext": [hover(text) for text, _ in rows],
+            "range": [len(rows) - 0.4, -0.75], "automargin": True, "showgrid": False, "zeroline": False,
+        },
+        "shapes": [{"type": "line", "x0": 1, "x1": 1, "yref": "paper", "y0": 0, "y1": 1, "line": {"width": 1.5}}],
+    }  # fmt: skip
+    note = "Circles: pairs. Diamond: their median. Bar: its interval. At 1x both are equal."
+    return Chart("ratios", "Ratios, pair by pair", note, data, layout, wide=True)
+
+
+def pair_text(pair: Pair, document: str = "") -> str:
+    """What a ratio is of, and which way is better."""
+    metric = describe(pair.metric)
+    better = {True: "higher is better", False: "lower is better", None: ""}[metric.higher_is_better]
+    words = [document, metric.label, pair.label, f"{pair.a} / {pair.b}", better]
+    return ", ".join(word for word in words if word)

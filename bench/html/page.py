@@ -1,0 +1,147 @@
+"""The page: its head with what failed, the charts, the tables, and everything they need in the one file."""
+
+import json
+from collections.abc import Sequence
+from html import escape
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from plotly.offline import get_plotlyjs
+
+from bench.html import charts, tables
+from bench.html.charts import Chart
+from bench.html.entities import Entity, entities, labels
+from bench.result import Document, read
+
+# Nothing may be fetched: what the page needs is in it.
+POLICY = (
+    "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:; font-src data:"
+)
+Named = Sequence[tuple[str, Document]]
+
+
+def write_report(paths: Sequence[Path], out: Path) -> None:
+    """One page of all these documents, side by side. Raises ResultError for a document that cannot be read, OSError."""
+    if not paths:
+        raise ValueError("no document to report on")
+    documents = list(zip(names(paths), [read(path) for path in paths], strict=True))
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.write_text(render(documents), encoding="utf-8")
+
+
+def names(paths: Sequence[Path]) -> list[str]:
+    """A short name for each: the file's, and its number where two are called the same."""
+    stems = [path.stem for path in paths]
+    return [stem if stems.count(stem) == 1 else f"{stem} ({number})" for number, stem in enumerate(stems, 1)]
+
+
+def render(documents: Named) -> str:
+    """The page as text; the names are those the documents are told apart by."""
+    found = entities(documents)
+    drawn: list[Chart] = []
+    body = [_head(documents), *_compared(documents, drawn), *_charts(found, drawn), *_tables(documents, found)]
+    heading = " · ".join(dict.fromkeys(_title(document) for _, document in documents))
+    return "\n".join([
+        "<!DOCTYPE html>",
+        '<html lang="en"><head><meta charset="utf-8">',
+        f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">',
+        '<meta name="viewport" content="width=device-width, initial-scale=1">',
+        f'<link rel="icon" href="data:,"><title>{escape(heading)}</title>',
+        f"<style>{_resource('page.css')}</style></head><body><main>",
+        *body,
+        "</main>",
+        f"<script>{get_plotlyjs()}</script>",
+        f"<script>const FIGURES = {script_json([chart.figure() for chart in drawn])};</script>",
+        f"<script>{_resource('page.js')}</script>",
+        "</body></html>\n",
+    ])  # fmt: skip
+
+
+def script_json(value: Any) -> str:
+    """JSON that cannot end the script element it stands in."""
+    text = json.dumps(value, allow_nan=False, separators=(",", ":"))
+    return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
+
+
+def _resource(name: str) -> str:
+    return resources.files("bench.html").joinpath(name).read_text(encoding="utf-8")
+
+
+def _title(document: Document) -> str:
+    return f"broker-bench {document.mode}: {document.workload.name}"
+
+
+def _head(documents: Named) -> str:
+    titles = dict.fromkeys(_title(document) for _, document in documents)
+    return "\n".join([
+        f"<header><h1>{escape(' · '.join(titles))}</h1>",
+        tables.state(documents),
+        tables.verdicts(documents),
+        tables.provenance(documents),
+        "</header>",
+    ])  # fmt: skip
+
+
+def _compared(documents: Named, drawn: list[Chart]) -> list[str]:
+    chart = charts.ratios(documents)
+    if not any(document.pairs for _, document in documents):
+        return []
+    parts = ["<section><h2>Compared</h2>"]
+    if chart is not None:
+        drawn.append(chart)
+        parts.append(f'<div class="charts">{_card(chart)}</div>')
+    return [*parts, tables.pairs(documents), "</section>"]
+
+
+def _charts(found: Sequence[Entity], drawn: list[Chart]) -> list[str]:
+    """Charts that share the buttons which hide a target, and the choice of a label."""
+    curves = [
+        charts.percentiles(found, "latency", "Latency by percentile (ms, logarithmic)"),
+        charts.percentiles(found, "end_to_end", "End-to-end latency by percentile (ms, logarithmic)"),
+    ]
+    sections = [
+        ("By setting", charts.by_label(found)),
+        ("Latency", [chart for chart in curves if chart is not None]),
+        ("Over time", charts.over_time(found)),
+    ]
+    if not any(shown for _, shown in sections):
+        return []
+    parts = [_controls(found)]
+    for heading, shown in sections:
+        if shown:
+            drawn.extend(shown)
+            cards = "".join(_card(chart) for chart in shown)
+            parts.append(f'<section><h2>{heading}</h2><div class="charts">{cards}</div></section>')
+    return parts
+
+
+def _controls(found: Sequence[Entity]) -> str:
+    buttons = "".join(
+        f'<button type="button" data-entity="{entity.index}" aria-pressed="true">'
+        f'<span class="swatch" data-entity="{entity.index}"></span>{escape(entity.name)}</button>'
+        for entity in found
+        if entity.runs
+    )
+    choices = ""
+    if len(known := labels(found)) > 1:
+        options = "".join(f'<option value="{escape(name)}">{escape(name or "(none)")}</option>' for name in known)
+        choices = f'<label>Latency and time for <select id="label">{options}</select></label>'
+    return f'<div class="controls" role="group" aria-label="What the charts show">{buttons}{choices}</div>'
+
+
+def _card(chart: Chart) -> str:
+    height = chart.layout.get("height")
+    style = f' style="height:{height}px"' if height else ""
+    plot = f'<div class="plot" id="{chart.id}"{style}></div>'
+    return (
+        f'<figure class="card{" wide" if chart.wide else ""}"><figcaption><h3>{escape(chart.title)}</h3>'
+        f'<p class="muted">{escape(chart.note)}</p></figcaption>{plot}</figure>'
+    )
+
+
+def _tables(documents: Named, found: Sequence[Entity]) -> list[str]:
+    return [
+        f"<section><h2>Figures</h2>{tables.figures(found)}</section>",
+        f"<section><h2>Configuration</h2>{tables.settings(documents)}</section>",
+    ]

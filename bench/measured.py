@@ -1,0 +1,271 @@
+"""From what a driver and the kernel counted to the figures, series and verdicts of a result document.
+
+A run with lost or failed records gets the reason, and nothing else: no figure of it may be quoted.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from bench import hdr, proc, stats
+from bench.drivers.base import GENERATOR_LIMIT, DriverResult
+from bench.histogram import Histogram
+from bench.metrics import PERCENTILES
+from bench.result import Errors, Latencies, Number, Pair, Run, Series
+
+NS_PER_MS = 1e6
+MB = 1e6
+GB = 1e9
+LATE_SHARE = 0.25  # of the p99: a generator that was later than this is part of the latency it measured
+COLD_SHARE = 0.01  # of the bytes that were consumed: more than this from the disk, and reads were cold
+CURVE_STEPS = 10  # points for each further nine of a percentile
+
+
+@dataclass(frozen=True)
+class Spent:
+    """What the target's process used in a window, and what it looked like meanwhile."""
+
+    usage: proc.Usage
+    samples: Sequence[proc.Sampled] = ()
+    resident_peak_bytes: int = 0
+    files: int = 0
+    died: bool = False
+    began_s: float = 0.0  # of the window, time.monotonic
+
+    @classmethod
+    def of(cls, usage: proc.Usage, sampler: proc.Sampler, began_s: float) -> "Spent":
+        """From a sampler that has stopped, and the difference of two `proc.usage`."""
+        return cls(usage, tuple(sampler.samples), sampler.resident_peak_bytes, sampler.files, sampler.died, began_s)
+
+
+def run_of(
+    result: DriverResult,
+    *,
+    target: str,
+    started: str,
+    spent: Spent | None = None,
+    pair: int = 0,
+    label: str = "",
+    consuming: bool = False,
+    lost: int = 0,
+    failed: str | None = None,
+    extra: Mapping[str, Number] | None = None,
+) -> Run:
+    """One window as a Run.
+
+    `spent` is None where the target's process is not on this host. `consuming`: the workload only consumes, so that the
+    result's records are those received. `lost`: records that were acknowledged and did not come back. `failed`: what
+    else went wrong. `extra`: figures that the mode itself measured, such as start_s.
+    """
+    errors = Errors(result.errors, result.first_error)
+    if reason := failed or failure(result, spent, lost):
+        return Run(target, started, pair, label, reason, errors=errors, verdicts=(f"failed: {reason}",))
+    return Run(
+        target,
+        started,
+        pair,
+        label,
+        None,
+        {**figures(result, spent, consuming), **(extra or {})},
+        series(result, spent),
+        latencies(result.latency),
+        latencies(result.lateness),
+        latencies(result.end_to_end),
+        errors,
+        tuple(verdicts(result, spent, consuming)),
+    )
+
+
+def failure(result: DriverResult, spent: Spent | None = None, lost: int = 0) -> str | None:
+    """Why no figure of this window may be quoted, or None."""
+    if result.errors:
+        return f"{result.errors} error{'s' if result.errors > 1 else ''}, the first: {result.first_error or 'no text'}"
+    if lost:
+        return f"{lost} acknowledged record{'s' if lost > 1 else ''} did not come back"
+    if spent is not None and spent.died:
+        return "the target's process ended in mid-run"
+    if result.seconds <= 0 or not (result.records or result.consumed_records):
+        return "no record was acknowledged or received"
+    return None
+
+
+def figures(result: DriverResult, spent: Spent | None, consuming: bool = False) -> dict[str, Number]:
+    """Every metric that is known of a window that did not fail."""
+    seconds = result.seconds
+    found: dict[str, Number] = {
+        "records_per_s": result.records / seconds,
+        "mb_per_s": result.bytes / seconds / MB,
+        "requests_per_s": result.requests / seconds,
+        **percentile_figures(result.latency),
+        "generator_share": result.generator_share,
+    }
+    if result.consumed_records and not consuming:
+        found["consumed_records_per_s"] = result.consumed_records / seconds
+        found["consumed_mb_per_s"] = result.consumed_bytes / seconds / MB
+    if result.lateness.count:
+        found["late_p99_ms"] = result.lateness.percentile(99) / NS_PER_MS
+    if result.end_to_end is not None:
+        found |= percentile_figures(result.end_to_end, "e2e_")
+    return found | (spent_figures(result, spent, consuming) if spent is not None else {})
+
+
+def percentile_figures(histogram: Histogram, prefix: str = "") -> dict[str, Number]:
+    """p50_ms ... max_ms and avg_ms; nothing for an empty histogram."""
+    if histogram.count == 0:
+        return {}
+    found: dict[str, Number] = {
+        f"{prefix}{name}_ms": histogram.percentile(percent) / NS_PER_MS for name, percent in PERCENTILES.items()
+    }
+    return found | {f"{prefix}max_ms": histogram.highest / NS_PER_MS, f"{prefix}avg_ms": histogram.mean() / NS_PER_MS}
+
+
+def spent_figures(result: DriverResult, spent: Spent, consuming: bool = False) -> dict[str, Number]:
+    """Of the target's process; GB and records are those that went in and those that went out."""
+    usage = spent.usage
+    through, records = result.bytes, result.records
+    if not consuming:
+        through, records = through + result.consumed_bytes, records + result.consumed_records
+    ticks = usage.user_s + usage.system_s  # ticks of 10 ms tell the shares, the nanosecond clock tells the sum
+    user = usage.user_s / ticks if ticks else 0.5
+    found: dict[str, Number] = {
+        "broker_cpu_s": usage.cpu_s,
+        "broker_user_s": usage.cpu_s * user,
+        "broker_system_s": usage.cpu_s * (1 - user),
+        "minor_faults": usage.minor_faults,
+        "major_faults": usage.major_faults,
+        "switches_voluntary": usage.voluntary_switches,
+        "switches_involuntary": usage.involuntary_switches,
+        "disk_read_mb": usage.read_bytes / MB,
+        "disk_written_mb": usage.disk_written_bytes / MB,
+    }
+    if through:
+        found["cpu_s_per_gb"] = usage.cpu_s / (through / GB)
+    if records:
+        found["cpu_s_per_m_records"] = usage.cpu_s / (records / 1e6)
+    if result.requests:
+        found["cpu_us_per_request"] = usage.cpu_s / result.requests * 1e6
+    if (share := disk_share(result, spent, consuming)) is not None:
+        found["read_from_disk_share"] = share
+    if spent.samples:
+        found["rss_mb"] = spent.samples[-1].resident_bytes / MB
+        found["rss_peak_mb"] = spent.resident_peak_bytes / MB
+        found["file_descriptors"] = spent.files
+    return found
+
+
+def disk_share(result: DriverResult, spent: Spent | None, consuming: bool) -> float | None:
+    """Bytes read from the disk per byte consumed; None where nothing was consumed or the process is not known."""
+    consumed = result.bytes if consuming else result.consumed_bytes
+    return spent.usage.read_bytes / consumed if spent is not None and consumed else None
+
+
+def verdicts(result: DriverResult, spent: Spent | None, consuming: bool = False) -> list[str]:
+    """What a reader must know beside the figures."""
+    found = []
+    if result.generator_share > GENERATOR_LIMIT:
+        found.append(f"the generator was the limit: it used {result.generator_share:.2f} of a core per process")
+    if result.lateness.count and result.latency.count:
+        late, p99 = result.lateness.percentile(99), result.latency.percentile(99)
+        if late > LATE_SHARE * p99:
+            found.append(
+                f"the generator was the limit: it sent {late / NS_PER_MS:.3f} ms late at p99, "
+                f"where the latency's p99 is {p99 / NS_PER_MS:.3f} ms"
+            )
+    if (share := disk_share(result, spent, consuming)) is not None:
+        found.append(f"reads were cold: {share:.1%} came from the disk" if share > COLD_SHARE else "reads were hot")
+    negative = result.latency.negative + (result.end_to_end.negative if result.end_to_end is not None else 0)
+    if negative:
+        found.append(f"negative latencies: {negative}")
+    return found
+
+
+def latencies(histogram: Histogram | None) -> Latencies | None:
+    """A histogram for the document; None for one that is empty, unless it has negative values to tell."""
+    if histogram is None or not (histogram.count or histogram.negative):
+        return None
+    curve = [(percent, histogram.percentile(percent) / NS_PER_MS) for percent in ladder(histogram.count)]
+    return Latencies(histogram.count, histogram.negative, tuple(curve), hdr.hdr_base64(histogram))
+
+
+def ladder(count: int) -> list[float]:
+    """Percents at which a curve of `count` values is drawn: evenly in log 1/(1-p), up to the last value, then 100."""
+    if count == 0:
+        return []
+    steps = range(1, math.floor(math.log10(count) * CURVE_STEPS) + 1)
+    curve = {round(100 * (1 - 10 ** (-step / CURVE_STEPS)), 9) for step in steps}
+    known = {percent for percent in PERCENTILES.values() if count * (100 - percent) >= 100}
+    return sorted({percent for percent in curve | known if 0 < percent < 100} | {100.0})
+
+
+def series(result: DriverResult, spent: Spent | None) -> Series:
+    """The driver's samples with what the target's process used in the same intervals."""
+    if not result.samples:
+        return _process_series(spent)
+    times = [sample.t_s for sample in result.samples]
+    widths = [end - begin for begin, end in zip([0.0, *times], times, strict=False)]
+    pairs = list(zip(result.samples, widths, strict=True))
+    cores, resident = _aligned(spent, times)
+    return Series(
+        tuple(times),
+        tuple(sample.records / width if width > 0 else None for sample, width in pairs),
+        tuple(sample.bytes / width / MB if width > 0 else None for sample, width in pairs),
+        tuple(_percentile_ms(sample.latency, 50) for sample in result.samples),
+        tuple(_percentile_ms(sample.latency, 99) for sample in result.samples),
+        cores,
+        resident,
+    )
+
+
+def _percentile_ms(histogram: Histogram, percent: float) -> float | None:
+    """None where nothing was answered in an interval, as while a target stalls."""
+    return histogram.percentile(percent) / NS_PER_MS if histogram.count else None
+
+
+def _process_series(spent: Spent | None) -> Series:
+    """Of a driver that gives no samples (Kafka's own tools): the process alone."""
+    times = [sample.at_s - spent.began_s for sample in spent.samples] if spent is not None else []
+    times = [time_s for time_s in times if time_s > 0]
+    nothing: tuple[float | None, ...] = (None,) * len(times)
+    cores, resident = _aligned(spent, times)
+    return Series(tuple(times), nothing, nothing, nothing, nothing, cores, resident)
+
+
+def _aligned(spent: Spent | None, times: Sequence[float]) -> tuple[tuple[float | None, ...], tuple[float | None, ...]]:
+    """Cores and resident MB in the intervals that end at `times`, between the samples in a straight line."""
+    if spent is None or len(spent.samples) < 2:
+        return (None,) * len(times), (None,) * len(times)
+    at = [sample.at_s - spent.began_s for sample in spent.samples]
+    ends = np.array([0.0, *times])
+    used = np.diff(np.interp(ends, at, [sample.cpu_s for sample in spent.samples]))
+    widths = np.diff(ends)
+    resident = np.interp(times, at, [sample.resident_bytes / MB for sample in spent.samples])
+    cores = tuple(
+        float(cpu_s / width) if width > 0 and at[0] < end else None
+        for cpu_s, width, end in zip(used, widths, times, strict=True)
+    )
+    return cores, tuple(float(value) for value in resident)
+
+
+def pairs_of(runs: Sequence[Run], a: str, b: str, metrics: Sequence[str]) -> list[Pair]:
+    """Ratio a/b of each metric over the pairs of which both runs are there and did not fail, label by label.
+
+    A pair whose ratio does not exist (b is 0) is left out, and so is a metric without pairs.
+    """
+    found = []
+    for label in dict.fromkeys(run.label for run in runs):
+        sides = [{run.pair: run for run in runs if run.target == side and run.label == label} for side in (a, b)]
+        both = sorted(sides[0].keys() & sides[1].keys())
+        for metric in metrics:
+            values = [
+                (sides[0][pair].figures[metric], sides[1][pair].figures[metric])
+                for pair in both
+                if metric in sides[0][pair].figures and sides[1][pair].figures.get(metric)
+            ]
+            if values:
+                ratio = stats.pair_ratio([left for left, _ in values], [right for _, right in values])
+                found.append(
+                    Pair(metric, a, b, ratio.ratios, ratio.median, ratio.interval, ratio.confidence, label, ratio.note)
+                )
+    return found

@@ -1,0 +1,58 @@
+"""The figures of a run by their names in the JSON document: what each is called, its unit, and which way is better."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Metric:
+    """How to show one figure."""
+
+    label: str
+    unit: str
+    digits: int = 2
+    higher_is_better: bool | None = False  # None: neither
+
+
+LATENCIES = {"p50": "p50", "p95": "p95", "p99": "p99", "p999": "p99.9", "p9999": "p99.99", "max": "max", "avg": "mean"}
+PERCENTILES = {"p50": 50.0, "p95": 95.0, "p99": 99.0, "p999": 99.9, "p9999": 99.99}
+
+METRICS: dict[str, Metric] = {
+    "records_per_s": Metric("Records", "/s", 0, True),
+    "mb_per_s": Metric("Throughput", "MB/s", 1, True),
+    "requests_per_s": Metric("Requests", "/s", 0, True),
+    "consumed_records_per_s": Metric("Records consumed", "/s", 0, True),
+    "consumed_mb_per_s": Metric("Throughput consumed", "MB/s", 1, True),
+    **{f"{name}_ms": Metric(f"Latency {text}", "ms", 3) for name, text in LATENCIES.items()},
+    "late_p99_ms": Metric("Sent late, p99", "ms", 3),
+    **{f"e2e_{name}_ms": Metric(f"End to end {text}", "ms", 3) for name, text in LATENCIES.items()},
+    "cpu_s_per_gb": Metric("Broker CPU per GB", "s/GB", 3),
+    "cpu_s_per_m_records": Metric("Broker CPU per million records", "s", 3),
+    "cpu_us_per_request": Metric("Broker CPU per request", "us", 2),
+    "broker_cpu_s": Metric("Broker CPU", "s", 2, None),
+    "broker_user_s": Metric("of it user", "s", 2, None),
+    "broker_system_s": Metric("of it system", "s", 2, None),
+    "rss_mb": Metric("Resident memory at the end", "MB", 1),
+    "rss_peak_mb": Metric("Resident memory, peak", "MB", 1),
+    "minor_faults": Metric("Page faults, minor", "", 0),
+    "major_faults": Metric("Page faults, major", "", 0),
+    "switches_voluntary": Metric("Context switches, voluntary", "", 0),
+    "switches_involuntary": Metric("Context switches, involuntary", "", 0),
+    "disk_read_mb": Metric("Read from disk", "MB", 1, None),
+    "disk_written_mb": Metric("Written to disk", "MB", 1, None),
+    "read_from_disk_share": Metric("Share of reads that came from disk", "", 3, None),
+    "file_descriptors": Metric("File descriptors", "", 0),
+    "generator_share": Metric("Load generator, share of a core", "", 2, None),
+    "start_s": Metric("Start to first answer", "s", 3),
+    "recovery_s": Metric("Recovery to first answer", "s", 3),
+}
+
+
+def describe(name: str) -> Metric:
+    """Of a figure; one that a mode added itself is shown by its own name."""
+    return METRICS.get(name) or Metric(name.replace("_", " "), "", 3, None)
+
+
+def text(name: str, value: float) -> str:
+    """A figure as text, without its unit."""
+    digits = describe(name).digits
+    return f"{value:,.{digits}f}"

@@ -1,0 +1,312 @@
+"""The JSON document of a benchmark (format 1): what it holds, writing it, and reading one back.
+
+Metrics of `figures` are named in bench.metrics; times end in _s, _ms or _us. A run that failed has a text in `failed`
+and neither figures nor series nor latencies.
+"""
+
+import json
+import math
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any, TypeVar
+
+from bench import hdr
+
+FORMAT = 1
+MOST_BYTES = 256 << 20  # of a file that is read
+T = TypeVar("T")
+Number = int | float
+
+
+class ResultError(Exception):
+    """A file that is not such a document; the text is `file: key: what is wrong (what is allowed)`."""
+
+
+@dataclass(frozen=True)
+class WorkloadInfo:
+    """Which workload, from which file, with all its settings."""
+
+    name: str
+    file: str
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class TargetInfo:
+    """What was measured."""
+
+    kind: str
+    version: str
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Latencies:
+    """A histogram: percentiles are (percent, ms), ascending; `hdr` is HdrHistogram V2 text in microseconds."""
+
+    count: int
+    negative: int  # values below zero: a clock error; in no percentile
+    percentiles: Sequence[tuple[float, float]]
+    hdr: str
+
+
+@dataclass(frozen=True)
+class Series:
+    """Columns over time, all as long as t_s (ends of intervals, seconds since the window began); None: not known."""
+
+    t_s: Sequence[float] = ()
+    records_per_s: Sequence[float | None] = ()
+    mb_per_s: Sequence[float | None] = ()
+    p50_ms: Sequence[float | None] = ()
+    p99_ms: Sequence[float | None] = ()
+    broker_cores: Sequence[float | None] = ()
+    rss_mb: Sequence[float | None] = ()
+
+
+@dataclass(frozen=True)
+class Errors:
+    """How many requests failed, and the first one's text."""
+
+    count: int = 0
+    first: str | None = None
+
+
+@dataclass(frozen=True)
+class Run:
+    """One measured window of one target."""
+
+    target: str
+    started: str
+    pair: int = 0
+    label: str = ""  # what tells runs of one target apart: a matrix' cell, a number of connections, ...
+    failed: str | None = None
+    figures: Mapping[str, Number] = field(default_factory=dict)
+    series: Series = field(default_factory=Series)
+    latency: Latencies | None = None
+    lateness: Latencies | None = None
+    end_to_end: Latencies | None = None
+    errors: Errors = field(default_factory=Errors)
+    verdicts: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class Pair:
+    """One metric of target a divided by that of target b, pair by pair."""
+
+    metric: str
+    a: str
+    b: str
+    ratios: Sequence[float]
+    median: float
+    interval: tuple[float, float] | None
+    confidence: float = 0.95
+    label: str = ""
+    note: str | None = None
+
+
+@dataclass(frozen=True)
+class Document:
+    """One call of `broker-bench`."""
+
+    mode: str
+    provenance: Mapping[str, Any]
+    workload: WorkloadInfo
+    targets: Mapping[str, TargetInfo]
+    runs: Sequence[Run]
+    pairs: Sequence[Pair] = ()
+    failed: str | None = None
+
+    @property
+    def failures(self) -> list[str]:
+        """Why this document as a whole, or runs of it, failed; empty where all is well."""
+        own = [self.failed] if self.failed else []
+        return own + [f"{title(run)}: {run.failed}" for run in self.runs if run.failed]
+
+    def text(self) -> str:
+        """As JSON. Raises ValueError for a number that JSON has not (infinite, not a number)."""
+        return json.dumps({"format": FORMAT, **asdict(self)}, indent=1, allow_nan=False) + "\n"
+
+
+def title(run: Run) -> str:
+    """A run in a few words."""
+    return f"{run.target}{' ' + run.label if run.label else ''}, pair {run.pair + 1}"
+
+
+def write(document: Document, path: Path) -> None:
+    """Write as JSON; whoever reads finds the old file or the whole new one. Raises OSError, ValueError."""
+    text = document.text()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    making = path.with_name(f".{path.name}.{os.getpid()}.making")
+    try:
+        making.write_text(text, encoding="utf-8")
+        making.replace(path)
+    finally:
+        making.unlink(missing_ok=True)
+
+
+def read(path: Path) -> Document:
+    """Read a document; raises ResultError."""
+    try:
+        if path.stat().st_size > MOST_BYTES:
+            raise ResultError(f"{path}: {path.stat().st_size} bytes (allowed: at most {MOST_BYTES})")
+        found = json.loads(path.read_text(encoding="utf-8"), parse_constant=_no_constant)
+    except OSError as error:
+        raise ResultError(f"{path}: cannot be read: {error.strerror}") from None
+    except (ValueError, RecursionError) as error:
+        raise ResultError(f"{path}: not JSON: {error}") from None
+    top = _Node(str(path), "", found)
+    if not isinstance(found, dict) or "format" not in found:
+        raise top.error("not a result of broker-bench (there is no key `format`)")
+    if found["format"] != FORMAT or isinstance(found["format"], bool):
+        raise top.at("format").error(f"{found['format']!r} cannot be read (allowed: {FORMAT})")
+    return _document(top)
+
+
+def _no_constant(name: str) -> None:
+    raise ValueError(f"{name} is not a number")
+
+
+class _Node:
+    """A value of the file that knows its key, so that what is wrong with it can be told."""
+
+    def __init__(self, file: str, key: str, value: Any) -> None:
+        self.file, self.key, self.value = file, key, value
+
+    def error(self, why: str) -> ResultError:
+        return ResultError(f"{self.file}: {self.key + ': ' if self.key else ''}{why}")
+
+    def wrong(self, allowed: str) -> ResultError:
+        shown = repr(self.value)
+        return self.error(f"{shown if len(shown) <= 60 else shown[:57] + '...'} is wrong (allowed: {allowed})")
+
+    def at(self, name: str) -> "_Node":
+        """The value below a name, which must be there."""
+        key = f"{self.key}.{name}" if self.key else name
+        if name not in self.table():
+            raise _Node(self.file, key, None).error("is missing")
+        return _Node(self.file, key, self.value[name])
+
+    def table(self) -> dict[str, Any]:
+        if not isinstance(self.value, dict):
+            raise self.wrong("an object")
+        return self.value
+
+    def each(self) -> list["_Node"]:
+        if not isinstance(self.value, list):
+            raise self.wrong("a list")
+        return [_Node(self.file, f"{self.key}[{index}]", value) for index, value in enumerate(self.value)]
+
+    def named(self) -> dict[str, "_Node"]:
+        return {name: self.at(name) for name in self.table()}
+
+    def text(self) -> str:
+        if not isinstance(self.value, str):
+            raise self.wrong("a text")
+        return self.value
+
+    def number(self) -> Number:
+        if isinstance(self.value, bool) or not isinstance(self.value, int | float) or not _finite(self.value):
+            raise self.wrong("a number")
+        return self.value
+
+    def count(self) -> int:
+        if isinstance(self.value, bool) or not isinstance(self.value, int) or self.value < 0:
+            raise self.wrong("a whole number, at least 0")
+        return self.value
+
+    def maybe(self, parse: Callable[["_Node"], T]) -> T | None:
+        return None if self.value is None else parse(self)
+
+    def two(self) -> tuple[float, float]:
+        both = [node.number() for node in self.each()]
+        if len(both) != 2:
+            raise self.wrong("two numbers")
+        return both[0], both[1]
+
+
+def _finite(value: Number) -> bool:
+    try:
+        return math.isfinite(value)
+    except OverflowError:  # a whole number beyond every float
+        return False
+
+
+def _document(top: _Node) -> Document:
+    workload = top.at("workload")
+    document = Document(
+        mode=top.at("mode").text(),
+        provenance=top.at("provenance").table(),
+        workload=WorkloadInfo(workload.at("name").text(), workload.at("file").text(), workload.at("settings").table()),
+        targets={
+            name: TargetInfo(node.at("kind").text(), node.at("version").text(), node.at("settings").table())
+            for name, node in top.at("targets").named().items()
+        },
+        runs=tuple(_run(node) for node in top.at("runs").each()),
+        pairs=tuple(_pair(node) for node in top.at("pairs").each()),
+        failed=top.at("failed").maybe(_Node.text),
+    )
+    for index, run in enumerate(document.runs):
+        if run.target not in document.targets:
+            known = ", ".join(document.targets)
+            raise top.error(f"runs[{index}].target: {run.target!r} is not among the targets (allowed: {known})")
+    return document
+
+
+def _run(node: _Node) -> Run:
+    run = Run(
+        target=node.at("target").text(),
+        started=node.at("started").text(),
+        pair=node.at("pair").count(),
+        label=node.at("label").text(),
+        failed=node.at("failed").maybe(_Node.text),
+        figures={name: figure.number() for name, figure in node.at("figures").named().items()},
+        series=_series(node.at("series")),
+        latency=node.at("latency").maybe(_latencies),
+        lateness=node.at("lateness").maybe(_latencies),
+        end_to_end=node.at("end_to_end").maybe(_latencies),
+        errors=Errors(node.at("errors").at("count").count(), node.at("errors").at("first").maybe(_Node.text)),
+        verdicts=tuple(verdict.text() for verdict in node.at("verdicts").each()),
+    )
+    if run.failed is not None and run.figures:
+        raise node.at("figures").error("a run that failed has no figures")
+    return run
+
+
+def _series(node: _Node) -> Series:
+    columns = {
+        each.name: tuple(value.maybe(_Node.number) for value in node.at(each.name).each()) for each in fields(Series)
+    }
+    times = tuple(value.number() for value in node.at("t_s").each())
+    for name, values in columns.items():
+        if len(values) != len(times):
+            raise node.at(name).error(f"{len(values)} values for {len(times)} times of t_s")
+    return Series(times, **{name: values for name, values in columns.items() if name != "t_s"})
+
+
+def _latencies(node: _Node) -> Latencies:
+    try:
+        hdr.decode(node.at("hdr").text())
+    except hdr.HdrError as error:
+        raise node.at("hdr").error(str(error)) from None
+    return Latencies(
+        node.at("count").count(),
+        node.at("negative").count(),
+        tuple(pair.two() for pair in node.at("percentiles").each()),
+        node.at("hdr").text(),
+    )
+
+
+def _pair(node: _Node) -> Pair:
+    return Pair(
+        metric=node.at("metric").text(),
+        a=node.at("a").text(),
+        b=node.at("b").text(),
+        ratios=tuple(ratio.number() for ratio in node.at("ratios").each()),
+        median=node.at("median").number(),
+        interval=node.at("interval").maybe(_Node.two),
+        confidence=node.at("confidence").number(),
+        label=node.at("label").text() if "label" in node.table() else "",
+        note=node.at("note").maybe(_Node.text) if "note" in node.table() else None,
+    )

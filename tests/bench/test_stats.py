@@ -1,0 +1,86 @@
+"""A ratio that is told with a wrong interval is worse than one without."""
+
+import math
+import random
+import statistics
+
+import pytest
+
+from bench import stats
+
+
+def test_ratios_are_of_runs_that_stood_beside_each_other() -> None:
+    """Mixing up the pairs would let drift of the machine into the ratio."""
+    ratio = stats.pair_ratio([2.0, 9.0, 4.0], [4.0, 3.0, 4.0])
+    assert ratio.ratios == (0.5, 3.0, 1.0)
+    assert ratio.median == 1.0
+
+
+def test_interval_of_three_values_is_known_exactly() -> None:
+    """Of 27 resamples of three, 7 have the lowest as median, 13 the middle, 7 the highest: 26 % in each tail."""
+    assert stats.median_interval([1.0, 2.0, 3.0], 0.95) == (1.0, 3.0)
+    assert stats.median_interval([1.0, 2.0, 3.0], 0.40) == (2.0, 2.0)
+
+
+def test_interval_of_equal_ratios_has_no_width() -> None:
+    assert stats.median_interval([1.5] * 7) == (1.5, 1.5)
+
+
+def test_interval_is_reproducible_and_holds_the_median() -> None:
+    """Reading the same pairs twice must not print two intervals."""
+    source = random.Random(11)
+    ratios = [source.lognormvariate(0, 0.2) for _ in range(9)]
+    first = stats.median_interval(ratios)
+    assert first is not None
+    assert first == stats.median_interval(ratios)
+    assert first[0] <= statistics.median(ratios) <= first[1]
+
+
+def test_interval_covers_the_true_median_about_as_often_as_it_says() -> None:
+    """The 95 % must mean something: over 200 experiments of 15 pairs about 190 intervals hold the truth."""
+    source = random.Random(5)
+    held = 0
+    for _ in range(200):
+        low, high = stats.median_interval([source.lognormvariate(0, 0.3) for _ in range(15)], resamples=1000) or (1, 1)
+        held += low <= 1.0 <= high
+    assert 180 <= held <= 199
+
+
+@pytest.mark.parametrize(
+    ("pairs", "note"),
+    [
+        (1, "1 pair: no interval (at least 3 are needed)"),
+        (2, "2 pairs: no interval (at least 3 are needed)"),
+        (3, "3 pairs: the interval cannot hold more than 75% (6 pairs are needed for 95%)"),
+        (6, None),
+    ],
+)
+def test_too_few_pairs_are_said(pairs: int, note: str | None) -> None:
+    """Whoever reads an interval of three runs must not take it for a 95 % one."""
+    ratio = stats.pair_ratio([1.0] * pairs, [2.0] * pairs)
+    assert ratio.note == note
+    assert (ratio.interval is None) == (pairs < 3)
+
+
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [([], []), ([1.0], [1.0, 2.0]), ([1.0], [0.0]), ([-1.0], [1.0]), ([math.nan], [1.0]), ([1.0], [math.inf])],
+)
+def test_what_has_no_ratio_is_refused(a: list[float], b: list[float]) -> None:
+    with pytest.raises(ValueError, match=r"pairs|ratio"):
+        stats.pair_ratio(a, b)
+
+
+def test_confidence_out_of_range_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"1\.5"):
+        stats.median_interval([1.0] * 3, confidence=1.5)
+
+
+def test_ratio_to_the_floor() -> None:
+    """The bound on CPU per GB is a multiple of what bare system calls cost."""
+    assert stats.to_floor(0.34, 0.2) == pytest.approx(1.7)
+    assert stats.within_floor(0.34, 0.21, 1.7)
+    assert not stats.within_floor(0.36, 0.21, 1.7)
+    for value, floor in ((1.0, 0.0), (-1.0, 1.0), (math.inf, 1.0), (1.0, math.nan)):
+        with pytest.raises(ValueError, match="floor"):
+            stats.to_floor(value, floor)
