@@ -112,11 +112,13 @@ def figures(result: DriverResult, spent: Spent | None, consuming: bool = False) 
 
 
 def percentile_figures(histogram: Histogram, prefix: str = "") -> dict[str, Number]:
-    """p50_ms ... max_ms and avg_ms; nothing for an empty histogram."""
+    """p50_ms ... max_ms and avg_ms; only percentiles that are `told`, and nothing for an empty histogram."""
     if histogram.count == 0:
         return {}
     found: dict[str, Number] = {
-        f"{prefix}{name}_ms": histogram.percentile(percent) / NS_PER_MS for name, percent in PERCENTILES.items()
+        f"{prefix}{name}_ms": histogram.percentile(percent) / NS_PER_MS
+        for name, percent in PERCENTILES.items()
+        if told(percent, histogram.count)
     }
     return found | {f"{prefix}max_ms": histogram.highest / NS_PER_MS, f"{prefix}avg_ms": histogram.mean() / NS_PER_MS}
 
@@ -189,13 +191,18 @@ def latencies(histogram: Histogram | None) -> Latencies | None:
     return Latencies(histogram.count, histogram.negative, tuple(curve), hdr.hdr_base64(histogram))
 
 
+def told(percent: float, count: int) -> bool:
+    """Whether `count` values are enough for a percentile: at least one is expected to be above it."""
+    return count * (100 - percent) >= 100
+
+
 def ladder(count: int) -> list[float]:
     """Percents at which a curve of `count` values is drawn: evenly in log 1/(1-p), up to the last value, then 100."""
     if count == 0:
         return []
     steps = range(1, math.floor(math.log10(count) * CURVE_STEPS) + 1)
     curve = {round(100 * (1 - 10 ** (-step / CURVE_STEPS)), 9) for step in steps}
-    known = {percent for percent in PERCENTILES.values() if count * (100 - percent) >= 100}
+    known = {percent for percent in PERCENTILES.values() if told(percent, count)}
     return sorted({percent for percent in curve | known if 0 < percent < 100} | {100.0})
 
 
@@ -239,11 +246,11 @@ def _aligned(spent: Spent | None, times: Sequence[float]) -> tuple[tuple[float |
     at = [sample.at_s - spent.began_s for sample in spent.samples]
     ends = np.array([0.0, *times])
     used = np.diff(np.interp(ends, at, [sample.cpu_s for sample in spent.samples]))
-    widths = np.diff(ends)
+    widths, seen = np.diff(ends), np.diff(np.clip(ends, at[0], at[-1]))  # beyond its samples nothing is known
     resident = np.interp(times, at, [sample.resident_bytes / MB for sample in spent.samples])
     cores = tuple(
-        float(cpu_s / width) if width > 0 and at[0] < end else None
-        for cpu_s, width, end in zip(used, widths, times, strict=True)
+        float(cpu_s / covered) if covered > 0 and covered >= width / 2 else None
+        for cpu_s, width, covered in zip(used, widths, seen, strict=True)
     )
     return cores, tuple(float(value) for value in resident)
 

@@ -152,7 +152,7 @@ class Sampler:
         due = self.samples[0].at_s
         last = False
         while not (last or self.died):
-            due += self.interval_s
+            due = max(due + self.interval_s, time.monotonic())  # what was missed is not made up for
             last = self._stop.wait(max(0.0, due - time.monotonic()))
             self._look()
 

@@ -95,9 +95,10 @@ def _timeline(
                 "meta": {"entity": entity.index, "label": run.label},
             })  # fmt: skip
     yaxis: dict[str, Any] = {"title": {"text": unit}}
-    yaxis |= {"type": "log", "dtick": 1} if log else {"rangemode": "tozero"}
     if log:
-        yaxis |= log_range([value for trace in data for value in trace["y"]])
+        yaxis |= {"type": "log", **log_range([value for trace in data for value in trace["y"]])}
+    else:
+        yaxis["rangemode"] = "tozero"
     layout = {"xaxis": {"title": {"text": "seconds since the window began"}, "rangemode": "tozero"}, "yaxis": yaxis}
     return Chart(f"time-{column}", title, "A line for each run.", data, layout)
 

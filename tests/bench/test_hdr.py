@@ -66,7 +66,10 @@ def test_hdr_texts_merge_exactly(parts: list[list[int]]) -> None:
         assert ours == pytest.approx(theirs, rel=1 / 128, abs=1)
 
 
-@pytest.mark.parametrize("text", ["", "?", "AAAA", "HISTFAAAABl42pNpmSzMwMDAxAABzFCaEUoz2X+AsJQZAJbcAyo="])
+WHOLE = hdr.hdr_base64(Histogram())
+
+
+@pytest.mark.parametrize("text", ["", "?", "AAAA", "\u00e4", WHOLE[:-8], WHOLE[:20]])
 def test_text_that_is_no_histogram_is_refused(text: str) -> None:
     with pytest.raises(hdr.HdrError, match="HdrHistogram"):
         hdr.decode(text)

@@ -108,7 +108,7 @@ def test_a_run_that_failed_has_no_figure_at_all(made: Callable[[], Run], reason:
     assert run.verdicts == (f"failed: {run.failed}",)
 
 
-WHO = {"target": "ours", "started": "now"}
+WHO: dict[str, Any] = {"target": "ours", "started": "now"}
 
 
 def replace_result(**changes: Any) -> DriverResult:
@@ -131,6 +131,8 @@ def test_figures_are_what_was_counted() -> None:
     assert figures["broker_system_s"] == pytest.approx(0.125)
     assert figures["rss_peak_mb"] == 64
     assert figures["start_s"] == 0.3
+    assert "p999_ms" in figures
+    assert "p9999_ms" not in figures  # of 1,000 values none is above it
     assert figures["max_ms"] == 4
     assert figures["avg_ms"] == pytest.approx(2.5, rel=1 / 128)
     assert figures["generator_share"] == pytest.approx(0.2)
@@ -207,6 +209,13 @@ def test_driver_without_samples_shows_the_process() -> None:
     assert list(series.t_s) == [0.5, 1.0]
     assert list(series.broker_cores) == pytest.approx([0.5, 0.5])
     assert list(series.p99_ms) == [None, None]
+
+
+def test_processor_time_outside_of_the_samples_is_not_known() -> None:
+    """A broker must not look idle where nobody looked."""
+    samples = [Sample(end, 1, 1, 1, 0, Histogram()) for end in (0.5, 1.0, 1.5, 2.0)]
+    series = measured.series(replace_result(samples=samples), spent())
+    assert list(series.broker_cores) == [pytest.approx(0.5), pytest.approx(0.5), None, None]
 
 
 def test_pairs_are_by_label_and_leave_out_what_failed() -> None:
