@@ -178,7 +178,7 @@ def test_long_series_are_thinned_without_losing_a_peak() -> None:
 
 def test_figures_table_tells_median_and_range() -> None:
     text = page.render([("a", document(repeats=3))])
-    row: Any = re.search(r"Broker CPU per GB.*?</tr>", text, re.S)
+    row: Any = re.search(r"<tr><td>Broker CPU per GB <span.*?</tr>", text, re.S)
     assert re.findall(r">([\d.,]+)<br>", row[0]) == ["252.500", "505.000"]
     assert "250.000 to 255.000" in row[0]
 
