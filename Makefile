@@ -8,7 +8,7 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 # Tests run in parallel over this many workers; those marked `serial` run alone afterwards.
 WORKERS ?= 2
 
-.PHONY: run test build lint types unit serial system-packages soak bench asan clean lock protocol-doc
+.PHONY: run test build lint types unit serial system-packages soak bench bench-check asan clean lock protocol-doc
 
 run: build
 	exec $(BIN)/broker-cy start $(ARGS)
@@ -53,6 +53,10 @@ soak: build system-packages
 
 bench: build
 	$(BIN)/python -m bench.datapath $(ARGS)
+
+# Instructions of the hot operations against bench/check/expected.json; ARGS: --top, --record.
+bench-check: build
+	@$(BIN)/python -m bench.check $(ARGS)
 
 asan: $(VENV)/.installed
 	sh tools/asan.sh

@@ -1,0 +1,120 @@
+"""Count instructions of the hot operations and compare them with the recorded ones (see docs/bench.md).
+
+Exit code 0: none is worse; 1: one is, by more than 3 %; 2: not measured; 3: nothing to compare with on this build.
+"""
+
+import argparse
+import contextlib
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from functools import partial
+from pathlib import Path
+
+from bench.check import build, compare, operations, profile
+from bench.check.compare import Expected, ExpectedError
+from bench.check.counted import Counted, Counts, count
+from bench.protocol import ProtocolError
+from bench.targets import TargetError
+
+FINE, REGRESSED, FAILED, NOTHING_TO_COMPARE = 0, 1, 2, 3
+EXPECTED = Path(__file__).with_name("expected.json")
+TOP = 10
+RECORD = "make bench-check ARGS=--record"
+
+
+def arguments(argv: list[str] | None) -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(prog="python -m bench.check", description=__doc__)
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.add_argument("--record", action="store_true", help="keep the counts as those to compare with")
+    parser.add_argument("--top", action="store_true", help=f"show the {TOP} heaviest functions of each operation")
+    parser.add_argument("--expected", type=Path, default=EXPECTED, metavar="FILE", help="recorded counts")
+    return parser.parse_args(argv)
+
+
+def measure() -> dict[str, Counts]:
+    """Count every operation in one broker. Raises TargetError, ProtocolError, ProfileError and OSError."""
+    root = Path(tempfile.mkdtemp(prefix="bench-check-"))
+    try:
+        with contextlib.ExitStack() as stack:
+            broker = Counted(root / "data")
+            stack.enter_context(broker.running())
+            prepared = operations.prepare(broker.address, broker.pid, stack)
+            broker.instrument()
+            found = {}
+            for name, operation in prepared.items():
+                found[name] = count(broker, operation, operations.REQUESTS[name], partial(show, name))
+            return found
+    finally:
+        shutil.rmtree(root, ignore_errors=True)
+
+
+def show(name: str, instructions: int) -> None:
+    """One line of progress."""
+    print(f"{name}: {instructions:,}", file=sys.stderr, flush=True)
+
+
+def verdict(expected: Expected | None, now: Expected, path: Path) -> tuple[str, int]:
+    """The text under the counts, and the exit code."""
+    lines = compare.rows(expected.operations if expected else {}, now.operations)
+    others = build.differences(expected.versions, now.versions, build.MACHINE) if expected else ["none are recorded"]
+    if others:
+        lines = compare.rows({}, now.operations)
+        text = f"NOTHING TO COMPARE WITH on this build: {', '.join(others)}\n"
+        text += f"To have something, record the counts of a revision that you trust with `{RECORD}` ({path})."
+        return f"{compare.table(lines)}\n\n{text}", NOTHING_TO_COMPARE
+    assert expected is not None
+    notes = [compare.table(lines), ""]
+    if chosen := build.differences(expected.versions, now.versions, build.TOLD):
+        notes.append(f"Not the versions of the record: {', '.join(chosen)}.")
+    verdicts = {row.verdict for row in lines}
+    if compare.BETTER in verdicts:
+        notes.append(f"Better by more than {compare.TOLERANCE:.0%}: keep it so with `{RECORD}`.")
+    if compare.UNKNOWN in verdicts:
+        notes.append(f"Not recorded yet: `{RECORD}`.")
+    if compare.WORSE in verdicts:
+        notes.append(f"WORSE by more than {compare.TOLERANCE:.0%}: `make bench-check ARGS=--top` shows the functions.")
+        return "\n".join(notes), REGRESSED
+    return "\n".join(notes).rstrip(), NOTHING_TO_COMPARE if compare.UNKNOWN in verdicts else FINE
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run what the command line asks for; returns the exit code."""
+    options = arguments(argv)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(FAILED))  # so that no broker and no data outlive an ended run
+    try:
+        recorded = compare.load(options.expected)
+        versions = build.versions()
+        counted = measure()
+    except subprocess.CalledProcessError as error:
+        print(f"bench-check: {error}: {(error.stderr or '').strip()}", file=sys.stderr)
+        return FAILED
+    except KeyboardInterrupt:
+        return FAILED
+    except (ExpectedError, profile.ProfileError, ProtocolError, TargetError, OSError) as error:
+        print(f"bench-check: {error}", file=sys.stderr)
+        return FAILED
+    print("User-space instructions of the broker's process per request (the kernel's are not counted)")
+    if options.top:
+        for name, counts in counted.items():
+            header = ("share", "a request", "function", "of")
+            rows = [header, *profile.heaviest(counts.profile, counts.requests, TOP)]
+            print(f"\n{name}\n{compare.columns(rows, 'rrll')}")
+        print()
+    now = Expected(versions, {name: counts.per_request for name, counts in counted.items()})
+    text, code = verdict(recorded, now, options.expected)
+    print(text)
+    print("; ".join(f"{key} {value}" for key, value in versions.items()))
+    print("spread of the windows: " + ", ".join(f"{name} {counts.spread:.2%}" for name, counts in counted.items()))
+    if options.record:
+        compare.save(options.expected, now)
+        print(f"recorded in {options.expected}")
+        return FINE
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,87 @@
+"""Our broker under callgrind, and windows of it.
+
+What callgrind sees is the user-space code of the whole process, all threads: interpreter, extensions, libuv, libc. The
+kernel's instructions (copies, TCP, the file system) are not in it.
+"""
+
+import statistics
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from bench.check import profile
+from bench.check.operations import Operation
+from bench.check.profile import Profile
+from bench.targets import BrokerCy, TargetError
+
+COMMAND_TIMEOUT_S = 60
+WARM_UP = 100  # requests before the first window: the interpreter specializes its code, callgrind translates it
+ROUNDS = 5  # windows of one operation, of which the median counts
+
+
+class Counts(NamedTuple):
+    """One operation: instructions per request, and what they went into."""
+
+    per_request: int
+    spread: float  # of the windows: (largest - least) / median
+    requests: int  # in the window of `profile`
+    profile: Profile  # of the median window
+
+
+class Counted(BrokerCy):
+    """The broker under callgrind, which counts nothing until `instrument`."""
+
+    name = "broker-cy under callgrind"
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(directory)
+        self.dumps = directory.with_name(directory.name + ".callgrind")
+
+    def command(self) -> list[str]:
+        self.dumps.mkdir(parents=True, exist_ok=True)
+        callgrind = ["valgrind", "-q", "--tool=callgrind", "--instr-atstart=no", f"--vgdb-prefix={self.dumps}/vgdb"]
+        # Where str hashes differ dicts collide elsewhere; a .pyc that is written or not is another run, too.
+        return ["env", "PYTHONHASHSEED=0", *callgrind, f"--callgrind-out-file={self.dumps}/out", *super().command()]
+
+    def control(self, command: str) -> None:
+        """Give a monitor command to callgrind, and wait until it is done. Raises TargetError."""
+        vgdb = ["vgdb", f"--vgdb-prefix={self.dumps}/vgdb", f"--pid={self.pid}", "--wait=5", "--max-invoke-ms=10"]
+        try:
+            done = subprocess.run([*vgdb, command], capture_output=True, text=True, timeout=COMMAND_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            raise TargetError(f"{self.name}: {command}: not done within {COMMAND_TIMEOUT_S} s") from None
+        if done.returncode:
+            raise TargetError(f"{self.name}: {command}: {(done.stderr or done.stdout).strip()}: {self.log_tail()}")
+
+    def instrument(self) -> None:
+        """Count from now on."""
+        self.control("instrumentation on")
+
+    def dump(self) -> Profile:
+        """What was counted since the last dump. Raises TargetError and ProfileError."""
+        self.control("dump")
+        written = list(self.dumps.glob("out.*"))
+        if len(written) != 1:
+            raise TargetError(f"{self.name}: {len(written)} profiles were written: {self.log_tail()}")
+        with written[0].open(encoding="utf-8", errors="replace") as lines:
+            found = profile.parse(lines)
+        written[0].unlink()
+        return found
+
+
+def count(broker: Counted, operation: Operation, requests: int, progress: Callable[[int], None]) -> Counts:
+    """Instructions of `operation`, from the median of some windows of `requests` requests."""
+    for _ in range(WARM_UP):
+        operation()
+    windows = []
+    for _ in range(ROUNDS):
+        broker.dump()
+        for _ in range(requests):
+            operation()
+        windows.append(broker.dump())
+        progress(windows[-1].total // requests)
+    windows.sort(key=lambda window: window.total)
+    middle = windows[len(windows) // 2]
+    spread = (windows[-1].total - windows[0].total) / max(middle.total, 1)
+    return Counts(round(statistics.median(window.total for window in windows) / requests), spread, requests, middle)

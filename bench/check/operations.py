@@ -1,0 +1,158 @@
+"""The operations that are counted, each as one request in flight on one connection, every answer checked.
+
+JoinGroup 1, SyncGroup 0 and Heartbeat 4 by hand as in bench.protocol.
+"""
+
+import contextlib
+import fcntl
+import select
+import socket
+import struct
+import termios
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+
+from bench import offsets, protocol
+from bench.protocol import Client, ProtocolError, Template, check, compact
+from bench.targets import Address
+
+JOIN_GROUP, HEARTBEAT, SYNC_GROUP = 11, 12, 14
+PARTITION = 0
+RECORD_BYTES, BATCH_BYTES, FETCH_BYTES = 100, 16 << 10, 1 << 20
+GROUP, TOPIC = "bench-check", "bench-check"
+SESSION_MS = 300_000  # longer than a run: no member expires while callgrind is slow
+ANSWER_TIMEOUT_S = 30
+RECEIVE_BUFFER_BYTES = 208 << 10  # net.core.rmem_max as Linux has it; one that is set does not grow with what arrives
+Operation = Callable[[], None]
+
+# Name, and requests in one counted window: enough that what runs by the clock (timers) stays far below one percent.
+REQUESTS = {"produce 16 KiB batch of 100 B records": 400, "produce one 100 B record": 800, "fetch 1 MB": 200}
+REQUESTS |= {"heartbeat": 800}
+
+
+def prepare(address: Address, pid: int, stack: ExitStack) -> dict[str, Operation]:
+    """Make topics and group on the broker `pid`, and connect; returns the operations by name.
+
+    Each call makes one request and checks its answer. Raises OSError and ProtocolError, as the operations do."""
+    batch, records = protocol.largest_batch(RECORD_BYTES, BATCH_BYTES)
+    single = protocol.record_batch(RECORD_BYTES, 1)
+    with Client(address) as client:
+        for topic in ("batches", "singles", "backlog"):
+            client.create_topic(f"{TOPIC}-{topic}", 1, {})
+    batches, singles, fetching, member = (stack.enter_context(Client(address)) for _ in range(4))
+    backlog = protocol.produce_request(f"{TOPIC}-backlog", PARTITION, batch, records)
+    fetching.produce_when_ready(backlog)
+    for _ in range(FETCH_BYTES // len(batch) + 1):
+        fetching.produce(backlog)
+    of_batches = protocol.produce_request(f"{TOPIC}-batches", PARTITION, batch, records)
+    of_singles = protocol.produce_request(f"{TOPIC}-singles", PARTITION, single, 1)
+    batches.produce_when_ready(of_batches)
+    singles.produce_when_ready(of_singles)
+    of_backlog = protocol.fetch_request(f"{TOPIC}-backlog", PARTITION, FETCH_BYTES)
+    fetch = fetch_same(fetching, of_backlog, len(batch), pid)
+    made = (partial(produce, batches, of_batches), partial(produce, singles, of_singles), fetch, join(member))
+    return dict(zip(REQUESTS, made, strict=True))
+
+
+def produce(client: Client, template: Template) -> None:
+    client.produce(template)
+
+
+def fetch_same(client: Client, template: Template, batch_bytes: int, pid: int) -> Operation:
+    """Fetch from offset 0, again and again; no answer may differ from the first, which is checked."""
+    client.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER_BYTES)
+
+    def once() -> bytes:
+        client.correlation_id += 1
+        frame = template.frame[:8] + struct.pack(">i", client.correlation_id) + template.frame[12:]
+        client.socket.sendall(frame)
+        answer = receive_in_step(client.socket, pid)
+        if (got := struct.unpack_from(">i", answer)[0]) != client.correlation_id:
+            raise ProtocolError(f"correlation id {got}, expected {client.correlation_id}")
+        return answer[4:]
+
+    first = once()
+    reader = protocol.Reader(first)
+    reader.tags()
+    reader.take(4)
+    check(reader.number(2), "Fetch")
+    reader.take(4 + 1)  # session; there is one topic
+    reader.string()
+    reader.take(1 + 4)
+    check(reader.number(2), "Fetch")
+    if not FETCH_BYTES - batch_bytes < len(first) < FETCH_BYTES + batch_bytes:
+        raise ProtocolError(f"Fetch of {FETCH_BYTES} bytes: an answer of {len(first)} bytes")
+
+    def operation() -> None:
+        if once() != first:
+            raise ProtocolError("two answers to the same Fetch differ")
+
+    return operation
+
+
+def receive_in_step(connection: socket.socket, pid: int) -> bytes:
+    """The next answer, without its size, of the broker `pid`: read only while the broker sleeps, which is when it has
+    filled the socket's buffers or has sent everything.
+
+    A client that reads while the broker writes changes by chance how many pieces the answer goes in, and with that the
+    count by a fifth. Raises TimeoutError and ConnectionResetError."""
+    answer = bytearray()
+    while len(answer) < 4 or len(answer) < 4 + struct.unpack_from(">i", answer)[0]:
+        deadline = time.monotonic() + ANSWER_TIMEOUT_S
+        while not (ready := readable_bytes(connection)) or not asleep(pid) or readable_bytes(connection) != ready:
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"no whole answer within {ANSWER_TIMEOUT_S} s: {len(answer)} bytes")
+            time.sleep(0.0001)
+        answer += connection.recv(ready)
+    return bytes(answer[4:])
+
+
+def readable_bytes(connection: socket.socket) -> int:
+    """Bytes that have arrived and were not read (FIONREAD). Raises ConnectionResetError at the connection's end."""
+    found = int(struct.unpack("i", fcntl.ioctl(connection, termios.FIONREAD, bytes(4)))[0])
+    if not found and select.select([connection], [], [], 0)[0] and not connection.recv(1, socket.MSG_PEEK):
+        raise ConnectionResetError("the broker closed the connection")
+    return found
+
+
+def asleep(pid: int) -> bool:
+    """Whether each thread of the process waits for something (state S of /proc/PID/task/TID/stat)."""
+    for status in Path(f"/proc/{pid}/task").glob("*/stat"):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # a thread that has just ended
+            if status.read_text().rpartition(") ")[2][:1] != "S":
+                return False
+    return True
+
+
+def join(client: Client) -> Operation:
+    """Become the only member of a group; returns its heartbeat."""
+    offsets.until_ready(partial(offsets.find, client, GROUP))
+    found: list[tuple[int, bytes]] = []
+
+    def ask() -> int:
+        body = offsets.text(GROUP) + struct.pack(">ii", SESSION_MS, SESSION_MS) + offsets.text("")
+        body += offsets.text("consumer") + struct.pack(">i", 1) + offsets.text("range") + struct.pack(">i", 0)
+        reader = client.call(JOIN_GROUP, 1, body, flexible=False)
+        code, generation = reader.number(2), reader.number(4)
+        reader.take(reader.number(2))  # the protocol
+        reader.take(reader.number(2))  # the leader
+        found.append((generation, reader.take(reader.number(2))))
+        return code
+
+    offsets.until_ready(ask)
+    generation, member = found[-1]
+    name = struct.pack(">h", len(member)) + member
+    assignment = struct.pack(">i", 1) + name + struct.pack(">i", 1) + b"\0"
+    body = offsets.text(GROUP) + struct.pack(">i", generation) + name + assignment
+    check(client.call(SYNC_GROUP, 0, body, flexible=False).number(2), "SyncGroup")
+    body = compact(GROUP.encode()) + struct.pack(">i", generation) + compact(member) + b"\0\0"
+
+    def operation() -> None:
+        reader = client.call(HEARTBEAT, 4, body)
+        reader.take(4)
+        check(reader.number(2), "Heartbeat")
+
+    return operation
