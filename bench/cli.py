@@ -1,30 +1,238 @@
-"""`broker-bench`: see docs/bench.md. (Modes land one by one.)"""
+"""`broker-bench MODE ...`: measure a Kafka-compatible broker. Modes, files and reports are described in docs/bench.md.
+
+Exit code 0: measured. 1: a run failed, or a file or target cannot be used. 130: stopped by Ctrl-C; what was measured
+until then is written all the same.
+"""
 
 import argparse
+import contextlib
+import shutil
+import signal
 import sys
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from types import FrameType
 
-from bench.spec import target, workload
+from bench import output
+from bench.drivers.base import DriverError
+from bench.engine import Session
+from bench.live import View
+from bench.modes import backlog, growth, run, search
+from bench.modes.base import Outcome
+from bench.protocol import ProtocolError
+from bench.spec import target as targets
+from bench.spec import units
+from bench.spec import workload as workloads
+from bench.spec.target import TargetSpec
 from bench.spec.toml_file import SpecError
+from bench.spec.workload import Workload
+from bench.targets import TargetError
+
+SPECS = Path(__file__).parent / "specs"
+STOPPED = 130
+PAIRS_MAX = 1000
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Check workload and target files; returns the exit code."""
+def find(kind: str, name: str) -> Path:
+    """A file by its path, or one of those that come with the tool by its name. Raises SpecError."""
+    path = Path(name)
+    if path.suffix == ".toml":
+        return path
+    known = {each.stem: each for each in sorted((SPECS / kind).glob("*.toml"))}
+    if name not in known:
+        raise SpecError(f"{name}: no file, and no {kind[:-1]} that comes with the tool (there are {', '.join(known)})")
+    return known[name]
+
+
+def find_target(name: str) -> TargetSpec:
+    """A target file, one that comes with the tool, or HOST:PORT."""
+    if ":" in name and not name.endswith(".toml"):
+        try:
+            return targets.from_address(name)
+        except ValueError as error:
+            raise SpecError(f"--target: {error}") from None
+    return targets.load(find("targets", name))
+
+
+def value(parse: Callable[[str], object]) -> Callable[[str], object]:
+    """A parser of bench.spec.units as an argparse type."""
+
+    def convert(text: str) -> object:
+        try:
+            return parse(int(text) if text.isdigit() else text)  # type: ignore[arg-type]
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+
+    return convert
+
+
+def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
+    """The command line; exits with a message where it is wrong."""
     parser = argparse.ArgumentParser(prog="broker-bench", description="Benchmark a Kafka-compatible broker.")
-    modes = parser.add_subparsers(dest="mode", required=True)
-    check = modes.add_parser("check", help="read workload and target files and say what is wrong with them")
-    check.add_argument("--workload", type=Path, action="append", default=[])
-    check.add_argument("--target", type=Path, action="append", default=[])
-    options = parser.parse_args(argv)
+    modes = parser.add_subparsers(dest="mode", required=True, metavar="MODE")
+    common = argparse.ArgumentParser(add_help=False)
+    common.add_argument("-w", "--workload", required=True, help="a workload file, or the name of one of the tool's")
+    common.add_argument("--duration", type=value(units.duration(0.1, 86400)), help="instead of the workload's")
+    common.add_argument("--warm-up", type=value(units.duration(0, 86400)), help="instead of the workload's")
+    common.add_argument("--json", type=Path, metavar="FILE", help="write the results, with their provenance")
+    common.add_argument("--html", type=Path, metavar="FILE", help="write the report, one file that needs no network")
+    common.add_argument("--dir", type=Path, help="where brokers that are started keep their data (a disk, not a tmpfs)")
+    several = argparse.ArgumentParser(add_help=False)
+    several.add_argument("-t", "--target", action="append", required=True, metavar="TARGET",
+                         help="a target file, ours, kafka, floor or HOST:PORT; again for more of them")  # fmt: skip
+    pairs = argparse.ArgumentParser(add_help=False)
+    pairs.add_argument("--pairs", type=value(units.integer(1, PAIRS_MAX)), default=1, help="how often each is measured")
+    counts = argparse.ArgumentParser(add_help=False)
+    counts.add_argument("--counts", type=numbers, default=growth.COUNTS, help="numbers with commas between them")
+
+    modes.add_parser("run", parents=[common, several, pairs], help="one workload")
+    compared = modes.add_parser("compare", parents=[common], help="A B A B ...: ratios with their interval")
+    compared.add_argument("targets", nargs="+", metavar="TARGET", help="the first is compared with each of the others")
+    # With fewer than six pairs there is no interval of 95 %.
+    compared.add_argument("--pairs", type=value(units.integer(1, PAIRS_MAX)), default=6)
+    ceiling = modes.add_parser("ceiling", parents=[common, several], help="the highest rate with p99 under a bound")
+    ceiling.add_argument("--p99", type=value(units.duration(1e-6, 60)), default=0.005, help='"5 ms" where not given')
+    ceiling.add_argument("--start", type=float, default=1000.0, metavar="RATE", help="requests/s to begin with")
+    modes.add_parser("matrix", parents=[common, several, pairs], help="10 B to 100 KB x codec x acks")
+    drained = modes.add_parser("backlog", parents=[common, several, pairs], help="drain a cold log beside producers")
+    drained.add_argument("--size", type=value(units.size(1 << 20, 1 << 44)), default=10_000_000_000)
+    modes.add_parser("connections", parents=[common, several, counts], help="1 to 10,000 connections")
+    modes.add_parser("partitions", parents=[common, several, counts], help="1 to 10,000 partitions in one broker")
+    killed = modes.add_parser("recovery", parents=[common, several], help="kill -9, and the time to the first answer")
+    killed.add_argument("--sizes", type=sizes, default=(10**9, 4 * 10**9, 10**10), help='such as "1 GB,10 GB"')
+    modes.add_parser("floor", parents=[common, pairs], help="what bare system calls cost for the same bytes")
+    told = modes.add_parser("report", help="results side by side, as one HTML file")
+    told.add_argument("files", nargs="+", type=Path, metavar="FILE.json")
+    told.add_argument("-o", "--html", type=Path, default=Path("report.html"))
+    check = modes.add_parser("check", help="say what is wrong with workload and target files")
+    check.add_argument("-w", "--workload", action="append", default=[])
+    check.add_argument("-t", "--target", action="append", default=[])
+    return parser.parse_args(argv)
+
+
+def numbers(text: str) -> tuple[int, ...]:
+    """Whole numbers from 1 to 10,000."""
     try:
-        for path in options.workload:
-            print(workload.load(path))
-        for path in options.target:
-            print(target.load(path))
-    except SpecError as error:
+        return tuple(units.integer(1, 10_000)(int(each)) for each in text.split(","))
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{text!r}: {error}") from None
+
+
+def sizes(text: str) -> tuple[int, ...]:
+    """Sizes with their units."""
+    try:
+        return tuple(units.size(1 << 20, 1 << 44)(each) for each in text.split(","))
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+@contextlib.contextmanager
+def interruptible(session: Session) -> Iterator[None]:
+    """Ctrl-C (or SIGTERM) stops the window that runs; a second one ends the program."""
+
+    def on_signal(number: int, frame: FrameType | None) -> None:
+        if session.stop.is_set():
+            raise KeyboardInterrupt
+        session.stop.set()
+
+    before = {number: signal.signal(number, on_signal) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def measure(
+    options: argparse.Namespace, session: Session, workload: Workload, specs: list[TargetSpec], outcome: Outcome
+) -> None:
+    """Run the mode; what it measures goes into `outcome`, also where it ends early."""
+    match options.mode:
+        case "run" | "compare" | "floor":
+            run.compare(session, specs, workload, outcome, options.pairs)
+        case "matrix":
+            run.matrix(session, specs, workload, outcome, options.pairs)
+        case "ceiling":
+            search.ceilings(session, specs, workload, outcome, options.p99 * 1000, options.start)
+        case "backlog":
+            backlog.backlog(session, specs, workload, outcome, options.size, options.pairs)
+        case "connections":
+            growth.connections(session, specs, workload, outcome, options.counts)
+        case "partitions":
+            growth.partitions(session, specs, workload, outcome, options.counts)
+        case "recovery":
+            growth.recovery(session, specs, workload, outcome, options.sizes)
+        case _:
+            raise AssertionError(options.mode)
+
+
+def windows(options: argparse.Namespace, targets: int) -> int:
+    """How many windows there will be; 0 where that is found out on the way."""
+    match options.mode:
+        case "run" | "compare" | "floor":
+            return int(options.pairs) * targets
+        case "matrix":
+            return int(options.pairs) * targets * len(run.MATRIX_SIZES) * len(run.MATRIX_CODECS) * len(run.MATRIX_ACKS)
+        case "backlog":
+            return 3 * int(options.pairs) * targets
+        case "connections" | "partitions":
+            return targets * len(options.counts)
+        case "recovery":
+            return targets * len(options.sizes)
+    return 0
+
+
+def run_mode(options: argparse.Namespace) -> int:
+    """Measure, print, write; returns the exit code. Raises SpecError and OSError."""
+    workload = workloads.changed(
+        workloads.load(find("workloads", options.workload)), duration_s=options.duration, warm_up_s=options.warm_up
+    )
+    names = options.targets if options.mode == "compare" else ["floor"] if options.mode == "floor" else options.target
+    specs = [find_target(name) for name in names]
+    if len({spec.name for spec in specs}) < len(specs):
+        raise SpecError(f"targets {', '.join(names)}: each once")
+    home = options.dir or Path.cwd() / ".cache"
+    home.mkdir(parents=True, exist_ok=True)
+    root = Path(tempfile.mkdtemp(prefix="broker-bench-", dir=home))
+    session = Session(root)
+    try:
+        with View(f"{options.mode} {workload.name}", windows(options, len(specs))) as view, interruptible(session):
+            session.on_phase, session.on_sample, session.on_window = view.phase, view.sample, view.window_done
+            outcome = Outcome()
+            try:
+                measure(options, session, workload, specs, outcome)
+            except (TargetError, DriverError, ProtocolError, OSError) as error:
+                outcome.error = f"{type(error).__name__}: {error}"
+    finally:
+        shutil.rmtree(root, ignore_errors=True)
+    output.tell(options, workload, specs, outcome)
+    if session.stop.is_set():
+        return STOPPED
+    return 1 if outcome.failed else 0
+
+
+def check(options: argparse.Namespace) -> int:
+    """Read the files, and say what is in them."""
+    for name in options.workload:
+        print(workloads.load(find("workloads", name)))
+    for name in options.target:
+        print(find_target(name))
+    return 0
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run what the command line asks for; returns the exit code."""
+    options = arguments(argv)
+    try:
+        if options.mode == "check":
+            return check(options)
+        if options.mode == "report":
+            return output.report(options.files, options.html)
+        return run_mode(options)
+    except (SpecError, output.ResultError, OSError) as error:
         print(f"broker-bench: {error}", file=sys.stderr)
         return 1
-    return 0
 
 
 if __name__ == "__main__":

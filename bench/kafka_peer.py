@@ -3,9 +3,10 @@
 import shutil
 import socket
 import subprocess
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from bench.targets import BROKER_SETTINGS, Address, Spawned, TargetError
+from bench.targets import Address, Spawned, TargetError
 from tests.support import kafka_dist
 
 JVM_FLAGS = [  # those of kafka-run-class.sh and kafka-server-start.sh
@@ -28,8 +29,11 @@ class Kafka(Spawned):
     name = "kafka"
     tells_address = False
 
-    def __init__(self, directory: Path) -> None:
-        super().__init__(directory)
+    def __init__(
+        self, directory: Path, settings: Mapping[str, str] | None = None, jvm_flags: Sequence[str] = ()
+    ) -> None:
+        super().__init__(directory, settings)
+        self.jvm_flags = jvm_flags  # after those of Kafka's script: the JVM takes the last of two that contradict
         for tool in ("java", "mvn"):
             if shutil.which(tool) is None:
                 raise TargetError(
@@ -45,7 +49,7 @@ class Kafka(Spawned):
         return self.directory.with_name(self.directory.name + ".properties")
 
     def command(self) -> list[str]:
-        return [*kafka_dist.java(*JVM_FLAGS, log_level="ERROR"), "kafka.Kafka", str(self.properties)]
+        return [*kafka_dist.java(*JVM_FLAGS, *self.jvm_flags, log_level="ERROR"), "kafka.Kafka", str(self.properties)]
 
     def start(self) -> None:
         if not (self.directory / "meta.properties").exists():
@@ -63,7 +67,7 @@ class Kafka(Spawned):
             "offsets.topic.replication.factor": "1",
             "transaction.state.log.replication.factor": "1",
             "transaction.state.log.min.isr": "1",
-            **BROKER_SETTINGS,
+            **self.settings,
         }
         self.properties.parent.mkdir(parents=True, exist_ok=True)
         self.properties.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))

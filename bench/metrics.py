@@ -44,6 +44,10 @@ METRICS: dict[str, Metric] = {
     "generator_share": Metric("Load generator, share of a core", "", 2, None),
     "start_s": Metric("Start to first answer", "s", 3),
     "recovery_s": Metric("Recovery to first answer", "s", 3),
+    "first_write_s": Metric("Recovery to first acknowledged write", "s", 3),
+    "log_gb": Metric("Log", "GB", 2, None),
+    "connections": Metric("Connections", "", 0, None),
+    "partitions": Metric("Partitions", "", 0, None),
 }
 
 

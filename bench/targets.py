@@ -9,12 +9,13 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from bench import proc, protocol
 
 START_TIMEOUT_S = 120
+ATTACH_TIMEOUT_S = 30.0  # for a target that is said to run
 STOP_TIMEOUT_S = 60
 Address = tuple[str, int]
 
@@ -50,6 +51,10 @@ class Target:
         """End the process with SIGKILL; the data stay."""
         raise TargetError(f"{self.name}: a process that was not started here is not killed")
 
+    def alive(self) -> bool:
+        """Whether it may answer: only of a process of this host is known that it ended."""
+        return not self.pid or Path(f"/proc/{self.pid}").exists()
+
     def create_topic(self, topic: str, partitions: int) -> None:
         """Create a topic and wait until each partition takes a record."""
         probe = protocol.record_batch(1, 1)
@@ -81,14 +86,19 @@ class Attached(Target):
 
     name = "target"
 
-    def __init__(self, address: Address, pid: int) -> None:
+    def __init__(self, address: Address, pid: int | None) -> None:
         super().__init__(Path(os.environ.get("TMPDIR", "/tmp")))
-        self.address, self.pid = address, pid
+        self.address, self.pid = address, pid or 0  # 0: on another host, or nobody said
 
     def start(self) -> None:
-        proc.usage(self.pid)  # that there is such a process
-        with protocol.Client(self.address) as client:
-            client.api_versions()
+        host, port = self.address
+        try:
+            if self.pid:
+                proc.usage(self.pid)  # that there is such a process
+            with protocol.Client(self.address, ATTACH_TIMEOUT_S) as client:
+                client.api_versions()
+        except OSError as error:
+            raise TargetError(f"{host}:{port} does not answer, or there is no process {self.pid}: {error}") from error
 
     @contextlib.contextmanager
     def running(self) -> Iterator[Target]:
@@ -102,8 +112,9 @@ class Spawned(Target):
 
     tells_address = True  # on stdout, in one line and nothing else: nobody reads that pipe afterwards
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, settings: Mapping[str, str] | None = None) -> None:
         super().__init__(directory)
+        self.settings = BROKER_SETTINGS if settings is None else settings
         self.process: subprocess.Popen[bytes] | None = None
 
     def command(self) -> list[str]:
@@ -181,6 +192,9 @@ class Spawned(Target):
                 raise TargetError(f"{self.name} kept the files of the deleted topic {topic} for {STOP_TIMEOUT_S} s")
             time.sleep(0.05)
 
+    def alive(self) -> bool:
+        return self.process is not None and self.process.poll() is None
+
     def stop(self) -> None:
         self._end(signal.SIGTERM)
 
@@ -209,7 +223,7 @@ class BrokerCy(Spawned):
     def command(self) -> list[str]:
         command = [sys.executable, "-m", "broker_cy.cli", "start", "--data-dir", str(self.directory)]
         command += ["--listener", "127.0.0.1:0"]
-        for name, value in BROKER_SETTINGS.items():
+        for name, value in self.settings.items():
             command += ["--set", f"{name}={value}"]
         return command
 

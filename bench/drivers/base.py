@@ -5,7 +5,7 @@ that stalls is charged for all that waited meanwhile.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from threading import Event
 from typing import Protocol
 
@@ -55,6 +55,15 @@ class DriverResult:
     def generator_share(self) -> float:
         """Of one core, per process of the generator."""
         return self.cpu_s / self.seconds / self.processes if self.seconds else 0.0
+
+    def append(self, other: "DriverResult") -> None:
+        """Take in the next piece of the same window, measured after this one."""
+        shift = self.seconds
+        samples = [replace(sample, t_s=sample.t_s + shift) for sample in other.samples]
+        earlier, self.samples, self.processes = self.samples, [], 0
+        self.merge(replace(other, samples=[]))
+        self.seconds = shift + other.seconds
+        self.samples = earlier + samples
 
     def merge(self, other: "DriverResult") -> None:
         """Take in what another process measured over the same window; histograms merge exactly."""

@@ -1,4 +1,4 @@
-"""A target: `ours` and `kafka` are started by the tool, `address` is a cluster that runs already."""
+"""A target: `ours`, `kafka` and `floor` (bare system calls) are started by the tool, `address` runs already."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -8,7 +8,7 @@ from typing import Any
 from bench.spec import units
 from bench.spec.toml_file import Table, read
 
-KINDS = ("ours", "kafka", "address")
+KINDS = ("ours", "kafka", "floor", "address")
 
 
 @dataclass(frozen=True)
@@ -55,8 +55,8 @@ def parse(top: Table, name: str) -> TargetSpec:
         raise top.error("bootstrap", 'is needed for kind = "address", and only there')
     if spec.pid is not None and kind != "address":
         raise top.error("pid", 'only for kind = "address"')
-    if spec.settings and kind == "address":
-        raise top.error("settings", "a target that runs already keeps its own")
+    if spec.settings and kind not in ("ours", "kafka"):
+        raise top.error("settings", f'kind = "{kind}" takes none')
     if spec.jvm and kind != "kafka":
         raise top.error("jvm", 'only for kind = "kafka"')
     return spec

@@ -175,7 +175,8 @@ def test_a_broker_that_dies_makes_errors_and_no_endless_run(
     assert result.first_error is not None
     assert "not acknowledged within 0.5 s" in result.first_error
     assert result.records > 0
-    assert sum(sample.errors for sample in result.samples) == result.errors
+    # What is given up at the end may belong to no interval any more.
+    assert 0 < sum(sample.errors for sample in result.samples) <= result.errors
 
 
 def test_stop_ends_a_run_and_keeps_what_was_measured(broker: Target, topic: str) -> None:

@@ -80,7 +80,7 @@ def test_a_wrong_workload_is_refused_at_its_line(tmp_path: Path, wrong: str, tol
 @pytest.mark.parametrize(
     ("wrong", "told"),
     [
-        ('kind = "redpanda"', "t.toml:1: kind: 'redpanda' is not allowed (allowed: ours, kafka, address)"),
+        ('kind = "redpanda"', "t.toml:1: kind: 'redpanda' is not allowed (allowed: ours, kafka, floor, address)"),
         ("[settings]\n", "t.toml:1: kind: is missing"),
         ('kind = "address"', "bootstrap: is needed"),
         ('kind = "address"\nbootstrap = "here"', "t.toml:2: bootstrap: 'here' is not HOST:PORT"),

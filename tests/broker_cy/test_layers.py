@@ -11,7 +11,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 CONTRACTS = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
-(LAYERS,) = (contract["layers"] for contract in CONTRACTS if contract["type"] == "layers")
+(LAYERS,) = (contract["layers"] for contract in CONTRACTS if contract["name"] == "Layers run one way")
 FORBIDDEN = [
     (contract["source_modules"], contract["forbidden_modules"])
     for contract in CONTRACTS

@@ -1,0 +1,253 @@
+"""One measured window: a workload on a target that runs, with what the broker spent meanwhile.
+
+The order is always: a topic of its own, clients prepared, warm-up, warm memory, window, topic deleted. Where the load
+is as fast as possible, the window is cut into pieces of PIECE_S, each after warming the memory (bench.window says why).
+"""
+
+import contextlib
+import dataclasses
+import datetime
+import itertools
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from threading import Event
+
+from bench import proc
+from bench.drivers.base import DriverError, DriverResult, LoadDriver, Sample
+from bench.drivers.raw import RawDriver, list_offsets
+from bench.kafka_peer import Kafka
+from bench.measured import Spent, run_of
+from bench.protocol import ProtocolError
+from bench.result import Number, Run
+from bench.spec.target import TargetSpec
+from bench.spec.workload import Workload
+from bench.targets import Attached, BrokerCy, Floor, Target, TargetError
+
+LATEST = -1  # for ListOffsets
+FILL_BYTES = 1 << 30  # for consumers, who go round and round in it
+PIECE_S = 0.75  # warmed and measured well within the two seconds after which a host takes free pages back
+WARM_BYTES_MAX = 4 << 30
+_numbers = itertools.count(1)
+
+
+@dataclasses.dataclass
+class Measured:
+    """One window on one target: what the driver counted, what the process spent, and the mode's own figures."""
+
+    target: str
+    label: str
+    pair: int
+    started: str  # ISO 8601, UTC
+    result: DriverResult
+    spent: Spent | None = None  # None: not a process of this host
+    failed: str | None = None
+    consuming: bool = False
+    extra: dict[str, Number] = dataclasses.field(default_factory=dict)  # start_s, recovery_s, ...
+
+    @classmethod
+    def begin(cls, target: str, label: str = "", pair: int = 0, consuming: bool = False) -> "Measured":
+        """Nothing measured yet."""
+        started = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+        return cls(target, label, pair, started, DriverResult(), consuming=consuming)
+
+    def run(self) -> Run:
+        """For the report."""
+        if self.extra and not self.failed and not self.result.seconds:  # a start or a recovery: no load was measured
+            return Run(self.target, self.started, self.pair, self.label, figures=self.extra)
+        return run_of(
+            self.result,
+            target=self.target,
+            started=self.started,
+            spent=self.spent,
+            pair=self.pair,
+            label=self.label,
+            consuming=self.consuming,
+            failed=self.failed,
+            extra=self.extra,
+        )
+
+
+@dataclasses.dataclass
+class Session:
+    """What every mode works with: where, whom to tell, and whether to stop."""
+
+    root: Path
+    stop: Event = dataclasses.field(default_factory=Event)
+    on_sample: Callable[[str, Sample, proc.Sampled | None], None] | None = None
+    on_phase: Callable[[str], None] = lambda text: None
+    on_window: Callable[[], None] = lambda: None
+
+    def target(self, spec: TargetSpec) -> Target:
+        """The target of a file, not started yet. Raises TargetError."""
+        directory = self.root / spec.name.replace("/", "_").replace(":", "_")
+        if spec.kind == "ours":
+            return BrokerCy(directory, spec.settings)
+        if spec.kind == "floor":
+            return Floor(directory)
+        if spec.kind == "kafka":
+            return Kafka(directory, spec.settings, spec.jvm)
+        assert spec.bootstrap is not None  # TargetSpec: an address has one
+        return Attached(spec.bootstrap, spec.pid)
+
+
+def make_driver(target: Target, topic: str, workload: Workload) -> LoadDriver:
+    """The driver that the workload asks for. Raises DriverError where what it needs is not there."""
+    if workload.driver == "raw":
+        return RawDriver(target.address, topic, workload)
+    if workload.driver == "librdkafka":
+        from bench.drivers.librdkafka import LibrdkafkaDriver
+
+        return LibrdkafkaDriver(target.address, topic, workload)
+    from bench.drivers.kafka_tools import KafkaToolsDriver
+
+    return KafkaToolsDriver(target.address, topic, workload)
+
+
+def measure(
+    session: Session,
+    name: str,
+    target: Target,
+    workload: Workload,
+    label: str = "",
+    pair: int = 0,
+    *,
+    topic: str | None = None,
+    keep_topic: bool = False,
+) -> Measured:
+    """Run `workload` once on `target`, which is up. Whatever goes wrong is told in `failed`.
+
+    `topic` is one that is there already, with what consumers are to read; else there is a new one, deleted afterwards.
+    """
+    measured = Measured.begin(name, label, pair, consuming=workload.producers == 0)
+    own = topic is None
+    topic = topic or f"bench-{workload.name[:80]}-{next(_numbers)}"
+    try:
+        try:
+            if own:
+                session.on_phase(f"{name}: topic")
+                target.create_topic(topic, workload.partitions)
+            if own and workload.producers == 0:
+                fill(session, target, topic, workload, FILL_BYTES)
+            driver = make_driver(target, topic, workload)
+            try:
+                driver.prepare()
+                _window(session, name, target, workload, driver, measured)
+            finally:
+                driver.close()
+        finally:
+            if own and not keep_topic and target.alive():
+                target.delete_topic(topic)
+    except (DriverError, ProtocolError, TargetError, OSError) as error:
+        measured.failed = f"{type(error).__name__}: {error}"
+    if measured.failed is None and measured.result.errors:
+        measured.failed = f"{measured.result.errors} errors, the first: {measured.result.first_error}"
+    session.on_window()
+    return measured
+
+
+def fill(session: Session, target: Target, topic: str, workload: Workload, wanted: int) -> dict[int, int]:
+    """Write `wanted` bytes as fast as possible; the acknowledged end of each partition. Raises DriverError."""
+    session.on_phase(f"{target.name}: filling")
+    producing = dataclasses.replace(
+        workload, driver="raw", producers=2, consumers=0, batch_bytes=max(workload.batch_bytes, 64 << 10), in_flight=5
+    )
+    driver = RawDriver(target.address, topic, producing)
+    try:
+        driver.prepare()
+        written = 0
+        while written < wanted and not session.stop.is_set():
+            result = driver.run(0.25, stop=session.stop)
+            if result.errors:
+                raise DriverError(f"filling {topic}: {result.errors} errors, the first: {result.first_error}")
+            written += result.bytes
+        return list_offsets(target.address, topic, workload.partitions, LATEST)
+    finally:
+        driver.close()
+
+
+def _window(
+    session: Session, name: str, target: Target, workload: Workload, driver: LoadDriver, measured: Measured
+) -> None:
+    """Warm up, then measure in pieces where the load is as fast as possible; else in one."""
+    session.on_phase(f"{name}: warm-up")
+    rate = _warm_up(session, workload, driver)
+    cut = workload.driver == "raw" and workload.rate.unlimited and workload.producers > 0
+    spending = Spending(target.pid) if target.pid else None
+    left = workload.duration_s
+    session.on_phase(f"{name}: measuring")
+    while left > 0 and not session.stop.is_set():
+        seconds = min(left, PIECE_S) if cut else left
+        if workload.producers and rate and target.pid:
+            wanted = max(1, min(int(rate * seconds), WARM_BYTES_MAX))
+            proc.warm_memory(target.directory, wanted, min(workload.batch_bytes, wanted))
+        tell = partial(_tell, session, name, measured.result.seconds, spending)
+        if spending is None:
+            piece = driver.run(seconds, tell, session.stop)
+        else:
+            with spending.piece(measured.result.seconds):
+                piece = driver.run(seconds, tell, session.stop)
+        measured.result.append(piece)
+        rate = max(piece.bytes / max(piece.seconds, 1e-3), rate)
+        left -= seconds
+        if piece.errors:
+            break
+    if spending is not None:
+        measured.spent = spending.spent()
+
+
+def _warm_up(session: Session, workload: Workload, driver: LoadDriver) -> float:
+    """Bytes a second. Raises DriverError where there are errors already."""
+    if not workload.warm_up_s:
+        return 0.0
+    result = driver.run(workload.warm_up_s, stop=session.stop)
+    if result.errors:
+        raise DriverError(f"in the warm-up: {result.errors} errors, the first: {result.first_error}")
+    return result.bytes / max(result.seconds, 1e-3)
+
+
+def _tell(session: Session, name: str, shift_s: float, spending: "Spending | None", sample: Sample) -> None:
+    """Pass a sample on, with its time since the window began."""
+    if session.on_sample is not None:
+        latest = spending.latest() if spending is not None else None
+        session.on_sample(name, dataclasses.replace(sample, t_s=sample.t_s + shift_s), latest)
+
+
+class Spending:
+    """What a process used in the pieces of a window, as if there had been nothing between them."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        self.used: list[proc.Usage] = []
+        self.samples: list[proc.Sampled] = []
+        self.peak_bytes = self.files = 0
+        self.died = False
+        self.sampler: proc.Sampler | None = None
+
+    @contextlib.contextmanager
+    def piece(self, shift_s: float) -> Iterator[None]:
+        """One piece, which begins `shift_s` into the window."""
+        before = proc.usage(self.pid)
+        begun = time.monotonic()
+        counted = sum(each.cpu_s for each in self.used)
+        with proc.Sampler(self.pid) as self.sampler:
+            yield
+        with contextlib.suppress(OSError):  # it died: the sampler says so
+            self.used.append(proc.usage(self.pid) - before)
+        for sample in self.sampler.samples:
+            at_s, cpu_s = sample.at_s - begun + shift_s, sample.cpu_s - before.cpu_s + counted
+            self.samples.append(sample._replace(at_s=at_s, cpu_s=cpu_s))
+        self.peak_bytes = max(self.peak_bytes, self.sampler.resident_peak_bytes)
+        self.files = max(self.files, self.sampler.files)
+        self.died = self.died or self.sampler.died
+
+    def latest(self) -> proc.Sampled | None:
+        """The newest sample of the piece that runs."""
+        return self.sampler.samples[-1] if self.sampler is not None else None
+
+    def spent(self) -> Spent:
+        """The whole window."""
+        empty = proc.Usage._make([0] * len(proc.Usage._fields))
+        total = proc.Usage._make(sum(each) for each in zip(empty, *self.used, strict=True))
+        return Spent(total, self.samples, self.peak_bytes, self.files, self.died, 0.0)

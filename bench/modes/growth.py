@@ -1,0 +1,103 @@
+"""How a broker grows: `connections` (1 to 10,000), `partitions` (1 to 10,000) and `recovery` (kill -9, by log size)."""
+
+import dataclasses
+import time
+from collections.abc import Sequence
+
+from bench import proc
+from bench.engine import Measured, Session, fill, measure
+from bench.modes.base import Outcome, up
+from bench.protocol import ProtocolError, produce_request, record_batch
+from bench.spec.target import TargetSpec
+from bench.spec.workload import Workload
+from bench.targets import Target, TargetError, raise_file_limit
+
+COUNTS = (1, 10, 100, 1_000, 10_000)
+FILES_PER_PARTITION = 5  # log, two indexes, and what a roll opens
+MB = 1e6
+
+
+def connections(
+    session: Session, specs: Sequence[TargetSpec], workload: Workload, outcome: Outcome, counts: Sequence[int]
+) -> None:
+    """The workload's whole rate over more and more connections; resident memory beside it."""
+    raise_file_limit(2 * max(counts) + 1000)
+    with up(session, specs, outcome) as targets:
+        for count in counts:
+            for name, target in targets.items():
+                if session.stop.is_set() or outcome.failed:
+                    return
+                spread = dataclasses.replace(workload, producers=count)
+                run = measure(session, name, target, spread, f"{count:,} connections")
+                run.extra["connections"] = count
+                outcome.runs.append(run)
+
+
+def partitions(
+    session: Session, specs: Sequence[TargetSpec], workload: Workload, outcome: Outcome, counts: Sequence[int]
+) -> None:
+    """A broker of its own for each number of partitions: load, memory, then an orderly stop and the next start."""
+    raise_file_limit(FILES_PER_PARTITION * max(counts) + 10_000)
+    for count in counts:
+        for spec in specs:
+            if session.stop.is_set() or outcome.failed:
+                return
+            with up(session, [spec], outcome) as targets:
+                target = targets[spec.name]
+                many = dataclasses.replace(workload, partitions=count)
+                run = measure(session, spec.name, target, many, f"{count:,} partitions", keep_topic=True)
+                run.extra["partitions"] = count
+                outcome.runs.append(run)
+                if target.pid and not run.failed and spec.kind != "address":
+                    run.extra["rss_mb"] = proc.resident_bytes(target.pid) / MB
+                    target.stop()
+                    target.start()
+                    run.extra["start_s"] = target.first_answer_s
+
+
+def recovery(
+    session: Session, specs: Sequence[TargetSpec], workload: Workload, outcome: Outcome, sizes: Sequence[int]
+) -> None:
+    """Kill -9 with more and more bytes of log; seconds to the first answer, and to the first acknowledged write."""
+    for spec in specs:
+        if spec.kind == "address":
+            raise TargetError(f"{spec.name}: only what the tool started is killed")
+        for size in sizes:
+            if session.stop.is_set():
+                return
+            with up(session, [spec], outcome) as targets:
+                run = _recovery(session, spec.name, targets[spec.name], workload, size)
+                outcome.runs.append(run)
+                if run.failed:
+                    return
+
+
+def _recovery(session: Session, name: str, target: Target, workload: Workload, size: int) -> Measured:
+    run = Measured.begin(name, f"{size / 1e9:g} GB of log")
+    topic = "bench-recovery"
+    try:
+        target.create_topic(topic, workload.partitions)
+        ends = fill(session, target, topic, workload, size)
+        session.on_phase(f"{name}: kill -9, start")
+        target.kill()
+        begun = time.monotonic()
+        target.start()
+        run.extra["log_gb"] = size / 1e9
+        run.extra["recovery_s"] = target.first_answer_s
+        lost = _lost(target, topic, ends)
+        run.extra["first_write_s"] = time.monotonic() - begun
+        if lost:
+            run.failed = f"acknowledged records are missing: partition, end before, next offset: {lost[:3]}"
+    except (TargetError, ProtocolError, OSError) as error:
+        run.failed = f"{type(error).__name__}: {error}"
+    return run
+
+
+def _lost(target: Target, topic: str, ends: dict[int, int]) -> list[tuple[int, int, int]]:
+    """Partitions whose next offset is below what was acknowledged: (partition, acknowledged end, next offset)."""
+    from bench.protocol import Client
+
+    probe = record_batch(1, 1)
+    with Client(target.address) as client:
+        got = {p: client.produce_when_ready(produce_request(topic, p, probe, 1)) for p in ends}
+    return [(p, end, got[p]) for p, end in ends.items() if got[p] < end]

@@ -1,0 +1,79 @@
+"""`ceiling`: the highest rate a target sustains with its p99 under a bound, by search."""
+
+from collections.abc import Sequence
+
+from bench.drivers.base import GENERATOR_LIMIT
+from bench.engine import Measured, Session, measure
+from bench.modes.base import Outcome, at_rate, up
+from bench.spec.target import TargetSpec
+from bench.spec.workload import Workload
+from bench.targets import Target
+
+KEPT_SHARE = 0.98  # of the rate: what is acknowledged below that is not sustained
+STEPS_MAX = 24
+PRECISION = 0.05
+HOPELESS = 1 / 16
+
+
+def sustained(run: Measured, rate: float, bound_ms: float, unit: str = "requests") -> bool:
+    """Whether a run kept the rate with its p99 within the bound, and without an error."""
+    result = run.result
+    if run.failed or not result.seconds:
+        return False
+    done = result.requests if unit == "requests" else result.records
+    kept = done / result.seconds >= KEPT_SHARE * rate
+    return kept and result.latency.percentile(99) / 1e6 <= bound_ms
+
+
+def ceilings(
+    session: Session, specs: Sequence[TargetSpec], workload: Workload, outcome: Outcome, bound_ms: float, start: float
+) -> None:
+    """The ceiling of each target, one after the other."""
+    for spec in specs:
+        with up(session, [spec], outcome) as targets:
+            search(session, spec.name, targets[spec.name], workload, outcome, bound_ms, start)
+
+
+def search(
+    session: Session,
+    name: str,
+    target: Target,
+    workload: Workload,
+    outcome: Outcome,
+    bound_ms: float,
+    start: float,
+) -> None:
+    """Double the rate from `start` until it is not sustained, then halve the interval down to PRECISION of the rate.
+
+    A rate that fails is tried twice: one pause of the machine is no verdict. Where nothing is sustained the search ends
+    at a HOPELESS of the start.
+    """
+    unit = "requests" if workload.driver == "raw" else "records"
+    low, high, rate = 0.0, 0.0, start
+    runs: list[Measured] = []
+    for _ in range(STEPS_MAX):
+        if session.stop.is_set():
+            return
+        for attempt in range(2):
+            label = f"{rate:,.0f} {unit}/s" + (", again" if attempt else "")
+            runs.append(measure(session, name, target, at_rate(workload, rate, unit), label))
+            outcome.runs.append(runs[-1])
+            if runs[-1].failed:
+                return
+            if sustained(runs[-1], rate, bound_ms, unit):
+                low = rate
+                break
+        else:
+            high = rate
+        if high and (high - low <= PRECISION * high or high <= start * HOPELESS):
+            break
+        rate = (low + high) / 2 if high else rate * 2
+    bound = f"with p99 <= {bound_ms:g} ms"
+    if not low:
+        outcome.notes.append(f"{name}: not even {rate:,.0f} {unit}/s are sustained {bound}")
+    elif not high:
+        outcome.notes.append(f"{name}: {low:,.0f} {unit}/s are sustained {bound}; the search ended there")
+    else:
+        outcome.notes.append(f"{name}: {low:,.0f} {unit}/s are sustained {bound}; {high:,.0f} are not")
+        if any(run.result.generator_share > GENERATOR_LIMIT for run in runs[-2:]):
+            outcome.notes.append(f"{name}: the generator was the limit there; the target may go further")

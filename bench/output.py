@@ -1,0 +1,99 @@
+"""What a run leaves: tables on the terminal, the JSON document, the HTML report."""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
+
+from rich.console import Console
+
+from bench import columns, provenance, result
+from bench.engine import Measured
+from bench.html import page
+from bench.measured import pairs_of
+from bench.metrics import describe
+from bench.metrics import text as number
+from bench.modes.base import Outcome
+from bench.result import Document, ResultError, TargetInfo, WorkloadInfo
+from bench.spec.target import TargetSpec
+from bench.spec.workload import Workload
+
+__all__ = ["ResultError", "report", "tell"]
+
+# Compared where targets took turns.
+RATIOS = (
+    "records_per_s", "mb_per_s", "consumed_mb_per_s", "cpu_s_per_gb", "cpu_us_per_request",
+    "p50_ms", "p99_ms", "p999_ms", "e2e_p99_ms", "rss_mb", "start_s", "recovery_s",
+)  # fmt: skip
+
+
+def tell(options: argparse.Namespace, workload: Workload, specs: Sequence[TargetSpec], outcome: Outcome) -> None:
+    """Print what was measured and write the files that were asked for."""
+    document = document_of(options.mode, options.workload, workload, specs, outcome)
+    console = Console(soft_wrap=True, highlight=False, markup=False)
+    for measured in outcome.runs:
+        if not measured.failed and measured.result.seconds:
+            lines(console, measured)
+    tables = Console()
+    if any(run.figures for run in document.runs):
+        tables.print(columns.spending_table(document.runs))
+    if document.pairs:
+        tables.print(columns.pairs_table(document.pairs))
+    for measured, run in zip(outcome.runs, document.runs, strict=True):
+        if measured.extra and not run.failed:
+            told = ", ".join(f"{describe(name).label} {number(name, value)}" for name, value in measured.extra.items())
+            console.print(f"{result.title(run)}: {told}")
+        for verdict in run.verdicts:
+            console.print(f"{result.title(run)}: {verdict}")
+    for note in outcome.notes:
+        console.print(note)
+    for failure in document.failures:
+        print(f"broker-bench: failed: {failure}", file=sys.stderr)
+    if options.json is not None:
+        result.write(document, options.json)
+    if options.html is not None:
+        options.html.write_text(page.render([(workload.name, document)]))
+
+
+def lines(console: Console, measured: Measured) -> None:
+    """What Kafka's own performance tools print, for one window."""
+    console.print(f"# {measured.target} {measured.label} pair {measured.pair + 1}".replace("  ", " "))
+    found = measured.result
+    if measured.consuming:
+        console.print(columns.CONSUMER_HEADER)
+        console.print(
+            columns.consumer_row(datetime.fromisoformat(measured.started), found.records, found.bytes, found.seconds)
+        )
+        return
+    for line in columns.producer_lines(found.samples):
+        console.print(line)
+    console.print(columns.producer_total(found))
+    if found.consumed_records:
+        console.print(columns.CONSUMER_HEADER)
+        started = datetime.fromisoformat(measured.started)
+        console.print(columns.consumer_row(started, found.consumed_records, found.consumed_bytes, found.seconds))
+
+
+def document_of(mode: str, file: str, workload: Workload, specs: Sequence[TargetSpec], outcome: Outcome) -> Document:
+    """Everything as it goes into the JSON file."""
+    runs = [measured.run() for measured in outcome.runs]
+    first, *others = specs
+    pairs = [pair for other in others for pair in pairs_of(runs, first.name, other.name, RATIOS)]
+    versions = outcome.versions
+    return Document(
+        mode,
+        provenance.collect([Path(sys.argv[0]).name, *sys.argv[1:]], versions, runs[0].started if runs else None),
+        WorkloadInfo(workload.name, file, workload.settings()),
+        {spec.name: TargetInfo(spec.kind, versions.get(spec.name, ""), spec.describe()) for spec in specs},
+        runs,
+        pairs,
+        outcome.error or (None if runs else "nothing was measured"),
+    )
+
+
+def report(files: Sequence[Path], html: Path) -> int:
+    """Results side by side. Raises ResultError."""
+    page.write_report(files, html)
+    print(html)
+    return 0

@@ -1,0 +1,192 @@
+"""Every mode for a moment on our broker, and `compare` beside Apache Kafka: all runs, and its files are whole."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bench import cli, result
+
+WORKLOAD = """\
+[records]
+size = "1 KB"
+[producers]
+batch = "16 KiB"
+[time]
+warm_up = "100 ms"
+duration = "400 ms"
+"""
+ON_SCHEDULE = WORKLOAD.replace('"16 KiB"', '"1 B"\nrate = "2000 requests/s"').replace(
+    "[time]", "[consumers]\ncount = 1\n[time]"
+)
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Path:
+    (tmp_path / "fast.toml").write_text(WORKLOAD)
+    (tmp_path / "scheduled.toml").write_text(ON_SCHEDULE)
+    return tmp_path
+
+
+def measure(files: Path, mode: str, workload: str, *arguments: str) -> dict[str, Any]:
+    """Run a mode in this process; its JSON document."""
+    out = files / "out.json"
+    argv = [mode, *arguments, "-w", str(files / f"{workload}.toml"), "--json", str(out), "--dir", str(files / "data")]
+    assert cli.main(argv) == 0
+    assert result.read(out).failed is None
+    assert not list((files / "data").iterdir()), "data of a broker that was started is left"
+    document: dict[str, Any] = json.loads(out.read_text())
+    assert all(run["failed"] is None for run in document["runs"])
+    return document
+
+
+def labels(document: dict[str, Any]) -> list[str]:
+    return [run["label"] for run in document["runs"]]
+
+
+def test_run_tells_load_and_broker(files: Path) -> None:
+    """One run has the load's figures, the broker's, a series and the encoded latencies."""
+    (run,) = measure(files, "run", "fast", "-t", "ours")["runs"]
+    assert {"records_per_s", "p99_ms", "cpu_s_per_gb", "rss_mb", "generator_share"} <= run["figures"].keys()
+    assert run["figures"]["records_per_s"] > 0
+    assert len(run["series"]["t_s"]) == len(run["series"]["records_per_s"]) > 0
+    assert run["latency"]["count"] > 0
+
+
+def test_run_with_a_consumer_beside_producers(files: Path) -> None:
+    """End-to-end latency has a value for what was produced, none of them negative on one clock."""
+    (run,) = measure(files, "run", "scheduled", "-t", "ours")["runs"]
+    assert run["end_to_end"]["count"] > 0
+    assert run["end_to_end"]["negative"] == 0
+
+
+def test_compare_takes_turns_and_tells_ratios(files: Path) -> None:
+    """A B A B, one ratio a pair; the floor is a target as any."""
+    document = measure(files, "compare", "fast", "ours", "floor", "--pairs", "2")
+    assert [run["target"] for run in document["runs"]] == ["ours", "floor", "floor", "ours"]
+    ratios = {pair["metric"]: pair for pair in document["pairs"]}
+    assert len(ratios["cpu_s_per_gb"]["ratios"]) == 2
+    runs = document["runs"]
+    first = runs[0]["figures"]["cpu_s_per_gb"] / runs[1]["figures"]["cpu_s_per_gb"]
+    assert ratios["cpu_s_per_gb"]["ratios"][0] == pytest.approx(first)
+
+
+def test_ceiling_ends_with_a_rate(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A bound that nothing keeps and one that all keep both end in words."""
+    document = measure(files, "ceiling", "fast", "-t", "ours", "--p99", "1us", "--start", "500")
+    assert labels(document)[:2] == ["500 requests/s", "500 requests/s, again"]
+    assert "sustained with p99 <= 0.001 ms" in capsys.readouterr().out
+
+
+def test_backlog_tells_producers_alone_and_beside_the_drain(files: Path) -> None:
+    """What a drain costs is the difference of two runs that are both there."""
+    document = measure(files, "backlog", "scheduled", "-t", "ours", "--size", "20 MB")
+    assert labels(document) == ["producers alone", "producers while it drains", "the drain"]
+    assert document["runs"][2]["figures"]["records_per_s"] > 0
+
+
+def test_connections_and_partitions_grow(files: Path) -> None:
+    """Each count is a run of its own; partitions also tell the start after them."""
+    found = measure(files, "connections", "scheduled", "-t", "ours", "--counts", "1,50")
+    assert [run["figures"]["connections"] for run in found["runs"]] == [1, 50]
+    found = measure(files, "partitions", "fast", "-t", "ours", "--counts", "1,20")
+    assert [run["figures"]["partitions"] for run in found["runs"]] == [1, 20]
+    assert all(run["figures"]["start_s"] > 0 for run in found["runs"])
+
+
+def test_recovery_and_floor(files: Path) -> None:
+    """Kill -9 and a start, by log size."""
+    document = measure(files, "recovery", "fast", "-t", "ours", "--sizes", "10 MB,20 MB")
+    assert [run["figures"]["log_gb"] for run in document["runs"]] == [0.01, 0.02]
+    assert all(run["figures"]["recovery_s"] > 0 for run in document["runs"])
+    assert measure(files, "floor", "fast")["runs"][0]["target"] == "floor"
+
+
+def test_matrix_measures_every_cell(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sizes x codecs x acks; here two of each."""
+    from bench.modes import run
+
+    monkeypatch.setattr(run, "MATRIX_SIZES", (10, 100_000))
+    monkeypatch.setattr(run, "MATRIX_CODECS", ("none", "lz4"))
+    monkeypatch.setattr(run, "MATRIX_ACKS", ("all", "0"))
+    document = measure(files, "matrix", "fast", "-t", "ours", "--duration", "200ms", "--warm-up", "50ms")
+    assert labels(document)[:2] == ["10 B, none, acks=all", "10 B, none, acks=0"]
+    assert len(document["runs"]) == 8
+
+
+@pytest.mark.skipif(shutil.which("mvn") is None, reason="Apache Kafka comes by Maven, and mvn is not here")
+def test_compare_with_apache_kafka(files: Path) -> None:
+    """The peer is fetched, formatted, started, measured and stopped by the tool."""
+    document = measure(files, "compare", "fast", "ours", "kafka", "--pairs", "1")
+    assert document["targets"]["kafka"]["version"].startswith("Apache Kafka 4.3")
+    assert {"records_per_s", "cpu_s_per_gb", "rss_mb"} <= {pair["metric"] for pair in document["pairs"]}
+
+
+def test_ctrl_c_stops_and_still_writes(files: Path) -> None:
+    """Who stops a long run keeps what it measured; no broker is left."""
+    out = files / "out.json"
+    command = [sys.executable, "-m", "bench.cli", "run", "-t", "ours", "-w", str(files / "fast.toml")]
+    command += ["--duration", "60 s", "--json", str(out), "--dir", str(files / "data")]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    assert process.stderr is not None
+    told = ""
+    while "records/s" not in told:
+        told = process.stderr.readline()
+        assert told, "it ended by itself"
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=30)
+    assert process.returncode == cli.STOPPED
+    (run,) = json.loads(out.read_text())["runs"]
+    assert run["figures"]["records_per_s"] > 0
+    assert not list((files / "data").iterdir())
+
+
+def test_a_target_that_dies_fails_the_run(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """No figure of a run with failed requests; the first error's text and the exit code tell it."""
+    from bench.targets import BrokerCy
+
+    with BrokerCy(files / "broker").running() as target:
+        (files / "there.toml").write_text(
+            f'kind = "address"\nbootstrap = "{target.address[0]}:{target.address[1]}"\npid = {target.pid}\n'
+        )
+        pid = target.pid
+        out = files / "out.json"
+        argv = ["run", "-t", str(files / "there.toml"), "-w", str(files / "fast.toml"), "--duration", "20 s"]
+        command = [sys.executable, "-m", "bench.cli", *argv, "--json", str(out), "--dir", str(files / "data")]
+        process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+        assert process.stderr is not None
+        while "records/s" not in process.stderr.readline():
+            assert process.poll() is None
+        os.kill(pid, signal.SIGKILL)
+        _, told = process.communicate(timeout=60)
+        assert process.returncode == 1
+        assert "failed" in told
+    (run,) = json.loads(out.read_text())["runs"]
+    assert run["failed"]
+    assert run["figures"] == {}
+
+
+def test_a_target_that_is_not_there_is_one_line(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Nobody listens: a clear error, exit code 1."""
+    argv = ["run", "-t", "127.0.0.1:1", "-w", str(files / "fast.toml"), "--dir", str(files / "data")]
+    assert cli.main([*argv, "--json", str(files / "out.json")]) == 1
+    assert "127.0.0.1:1 does not answer" in capsys.readouterr().err
+    failed = result.read(files / "out.json").failed
+    assert failed is not None
+    assert "does not answer" in failed
+
+
+def test_unknown_names_are_told_with_what_there_is(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A typo lists the workloads and targets that come with the tool."""
+    assert cli.main(["run", "-t", "ours", "-w", "produce-100"]) == 1
+    assert "produce-100b" in capsys.readouterr().err
+    assert cli.main(["run", "-t", "redpanda", "-w", str(files / "fast.toml")]) == 1
+    assert "kafka" in capsys.readouterr().err
