@@ -34,6 +34,7 @@ cdef class Connection(AnswerQueue):
 
     cdef int read(self) except -1
     cdef int settle(self) except -1
+    cdef int peer_gone(self) except -1
     cdef int wake_when_worth_it(self, Py_ssize_t unparsed) noexcept
     cdef int parse(self) except -1
     cdef int process(self, const uint8_t* p, Py_ssize_t n) except -1

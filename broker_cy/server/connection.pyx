@@ -106,19 +106,26 @@ cdef class Connection(AnswerQueue):
                     return 0
                 if n < want or self.must_wait():
                     break
-            elif n == 0:
-                self.close()
-                return 0
-            elif errno == EINTR:
+            elif n < 0 and errno == EINTR:
                 continue
-            elif errno == EAGAIN:
+            elif n < 0 and errno == EAGAIN:
                 break
             else:
-                self.close()
-                return 0
+                return self.peer_gone()
         self.last_active_ms = coarse_ms()
         self.settle()
         return 0
+
+    cdef int peer_gone(self) except -1:
+        """Nothing more will come. That a request was cut off is told; that a client leaves is not."""
+        cdef Py_ssize_t got = self.in_end - self.in_start
+        cdef const uint8_t* p = self.buffer.data + self.in_start
+        if got == 0:
+            return self.close()
+        return self.fail(
+            self.api_name(be16(p + 4)) if got >= 6 else "",
+            f"the connection ended after {got} bytes of a request of {4 + be32(p) if got >= 4 else 'unknown size'}",
+        )
 
     cdef Py_ssize_t make_room(self) except -1:
         """Have a buffer with room after `in_end`; how much to read now."""

@@ -12,6 +12,7 @@ from broker_cy.wire import messages
 from broker_cy.wire.frame import ApiKey
 from broker_cy.wire.records import Record, encode_batch
 from tests.broker_cy.server.harness import CoreHarness, fetch_from, produce_request, produce_to
+from tests.support.logs import fields_of
 
 VERSION = 9
 
@@ -81,3 +82,21 @@ def test_small_requests_after_a_large_one_are_answered_at_once(core: CoreHarness
     for _ in range(5):
         assert produce_to(client, "t", batch(10, b"y")).error_code == 0
     client.close()
+
+
+@pytest.mark.parametrize("sent", [1, 5, 40, 300_000])
+def test_request_that_is_cut_off_is_told_and_a_leaving_client_is_not(
+    core: CoreHarness, sent: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """One line with peer, API and reason: else nobody learns why a producer's last batch is missing."""
+    leaving, cut = core.client(), core.client()
+    assert produce_to(leaving, "t", batch(10, b"y")).error_code == 0
+    leaving.close()
+    core.wait_until(lambda: len(core.core.connections) <= 1)
+    frame = cut.encode(produce_request("t", 0, batch(900_000, b"x")), ApiKey.PRODUCE, VERSION)
+    cut.send(frame[:sent])
+    cut.socket.shutdown(socket.SHUT_WR)
+    assert cut.is_closed()
+    (told,) = [fields_of(record) for record in caplog.records if "bad request" in record.msg]
+    assert told["reason"].startswith(f"the connection ended after {sent} bytes of a request of")
+    assert told["api"] == ("-" if sent < 6 else "PRODUCE")
