@@ -18,6 +18,7 @@ from broker_cy.core.errors import WireError
 from broker_cy.core.text import java_text
 from broker_cy.server.registry import RequestContext
 from broker_cy.wire import codec, frame
+from broker_cy.wire.api_keys import ApiKey
 
 cdef extern from "Python.h":
     Py_ssize_t Py_REFCNT(object)
@@ -34,6 +35,8 @@ cdef extern from "arpa/inet.h" nogil:
 cdef enum:
     PRODUCE_KEY = 0
     API_VERSIONS_KEY = 18
+
+cdef dict API_NAMES = {int(key): key.name for key in ApiKey}
 
 
 cdef bytes response_frame(int16_t key, int16_t version, int32_t correlation_id, object response):
@@ -274,8 +277,8 @@ cdef class Connection(AnswerQueue):
         return self.call_handler(key, version, correlation_id, client_id, p + at, n - at)
 
     cdef str api_name(self, int16_t key):
-        entry = self.server.registrations[key] if 0 <= key < API_KEYS else None
-        return entry.api_key.name if entry is not None else f"api {key}"
+        """Kafka's name, whether the API is served or not; the number where Kafka has none by it."""
+        return API_NAMES.get(key) or f"api {key}"
 
     cdef int answer_unsupported(self, int16_t key, int16_t version, int32_t correlation_id) except -1:
         """ApiVersions of an unknown version is answered in version 0 (KIP-511); all else closes, as in Kafka."""
@@ -284,7 +287,7 @@ cdef class Connection(AnswerQueue):
         if 0 <= key < API_KEYS and self.server.max_version[key] >= 0:
             return self.fail(self.api_name(key), f"version {version} is not served; "
                              f"{self.server.min_version[key]} to {self.server.max_version[key]} are")
-        return self.fail(f"api {key}", "this API is not served")
+        return self.fail(self.api_name(key), "this API is not served")
 
     cdef int call_handler(self, int16_t key, int16_t version, int32_t correlation_id, object client_id,
                           const uint8_t* body, Py_ssize_t n) except -1:

@@ -13,6 +13,7 @@ import pytest
 
 from broker_cy.core.errors import ErrorCode
 from broker_cy.replica.partition import Partition
+from broker_cy.server import log_events
 from broker_cy.server.listener import Admission, open_socket
 from broker_cy.storage import maintenance
 from broker_cy.storage.log_config import LogConfig
@@ -150,6 +151,21 @@ def test_unknown_api_and_version_close(core: CoreHarness, key: int, version: int
     client = core.client()
     client.send(struct.pack(">ihhih", 10, key, version, 7, -1))
     assert client.is_closed()
+
+
+@pytest.mark.parametrize(
+    ("key", "api"), [(ApiKey.ADD_PARTITIONS_TO_TXN, "ADD_PARTITIONS_TO_TXN"), (200, "api 200"), (-5, "api -5")]
+)
+def test_api_that_is_not_served_is_named(
+    core: CoreHarness, monkeypatch: pytest.MonkeyPatch, key: int, api: str
+) -> None:
+    """The log says "api 24", and who reads it has to look up what their client wanted."""
+    said: list[tuple[str, str]] = []
+    monkeypatch.setattr(log_events, "bad_request", lambda _host, _port, api, reason: said.append((api, reason)))
+    client = core.client()
+    client.send(struct.pack(">ihhih", 10, key, 0, 7, -1))
+    assert client.is_closed()
+    assert said == [(api, "this API is not served")]
 
 
 def test_body_that_does_not_parse_closes(core: CoreHarness) -> None:
