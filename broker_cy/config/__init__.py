@@ -4,10 +4,10 @@ from broker_cy.config.broker import BrokerConfig
 from broker_cy.config.checks import RequirementError
 from broker_cy.config.group import group_settings, validate_client_metrics, validate_group_settings
 from broker_cy.config.listeners import Listener
+from broker_cy.config.no_effect import NoEffectReporter
 from broker_cy.config.properties import read_properties_file
 from broker_cy.config.startup import sources
 from broker_cy.config.topic import (
-    NoEffectReporter,
     TopicSettings,
     topic_settings,
     validate_topic_setting,

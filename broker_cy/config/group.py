@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from broker_cy.config.broker import BrokerConfig
-from broker_cy.config.definitions import GROUP, GROUP_BOUNDS
+from broker_cy.config.definitions import GROUP, GROUP_BOUNDS, Support
 from broker_cy.config.types import ConfigError, ConfigType, parse
 
 _KINDS = ("consumer", "share", "streams")
@@ -63,6 +63,11 @@ def validate_group_settings(overrides: Mapping[str, str], config: BrokerConfig) 
             raise ConfigError(f"{session} must be greater than {heartbeat}")
 
 
+def without_effect(overrides: Mapping[str, str]) -> dict[str, str]:
+    """Those of a group's settings that are stored and shown but change nothing yet."""
+    return {name: text for name, text in overrides.items() if name in GROUP and GROUP[name].support is Support.INERT}
+
+
 def client_metrics_settings(overrides: Mapping[str, str]) -> dict[str, Any]:
     """Typed settings of a subscription. Raises ConfigError."""
     values = dict(CLIENT_METRICS_DEFAULTS)
@@ -70,6 +75,11 @@ def client_metrics_settings(overrides: Mapping[str, str]) -> dict[str, Any]:
         if name in values:
             values[name] = parse(name, text, CLIENT_METRICS_TYPES[name])
     return values
+
+
+def client_metrics_without_effect(overrides: Mapping[str, str]) -> dict[str, str]:
+    """Those of a subscription's settings that change nothing yet: all, as no client is asked for its metrics."""
+    return {name: text for name, text in overrides.items() if name in CLIENT_METRICS_TYPES}
 
 
 def validate_client_metrics(subscription: str, overrides: Mapping[str, str]) -> None:

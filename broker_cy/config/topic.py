@@ -8,16 +8,13 @@ from typing import Any
 
 from broker_cy.config.broker import BrokerConfig
 from broker_cy.config.definitions import TOPIC, TOPIC_SYNONYMS, Support
-from broker_cy.config.startup import NO_EFFECT
 from broker_cy.config.types import ConfigError, ConfigType
-from broker_cy.core.logs import Event, facts
+from broker_cy.core.logs import facts
 
 log = logging.getLogger(__name__)
 
 # Distinct sets of overrides that are kept parsed; beyond it they are forgotten and parsed again.
 CACHED_MAX = 1024
-# (topic, setting) pairs remembered as reported; beyond it a line may come again.
-REPORTED_MAX = 10_000
 
 _CACHE = "topic settings"
 _DEFAULTS = "topic defaults"
@@ -142,21 +139,3 @@ def _is_what_happens(name: str, text: str) -> bool:
     if name == "cleanup.policy":
         return "compact" not in TOPIC[name].parse(text)
     return TOPIC[name].type is ConfigType.BOOLEAN and text.strip().lower() == "false"
-
-
-class NoEffectReporter:
-    """Gives one event for each topic and setting that has no effect yet, once per topic, setting and value."""
-
-    def __init__(self) -> None:
-        self._reported: set[tuple[str, str, str]] = set()
-
-    def events(self, topic: str, overrides: Mapping[str, str]) -> list[Event]:
-        found = []
-        for name, text in without_effect(overrides).items():
-            key = (topic, name, text)
-            if key not in self._reported:
-                if len(self._reported) >= REPORTED_MAX:
-                    self._reported.clear()
-                self._reported.add(key)
-                found.append(Event(NO_EFFECT, {"topic": topic, "setting": name, "value": text}))
-        return found

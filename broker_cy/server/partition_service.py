@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from broker_cy.config import NoEffectReporter, topic_settings
 from broker_cy.metadata import topic_names
-from broker_cy.metadata.image import RESOURCE_BROKER, RESOURCE_TOPIC
+from broker_cy.metadata.image import RESOURCE_BROKER, RESOURCE_CLIENT_METRICS, RESOURCE_GROUP, RESOURCE_TOPIC
 from broker_cy.replica.partition import Partition
 from broker_cy.server import log_events
 from broker_cy.storage.errors import StorageError
@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from broker_cy.storage.log_manager import LogManager
 
 LOGGER = logging.getLogger("broker_cy.server.partitions")
+
+# Resources whose settings are reported where they have no effect; BrokerConfig reports the broker's.
+REPORTED = {RESOURCE_TOPIC: "topic", RESOURCE_GROUP: "group", RESOURCE_CLIENT_METRICS: "client_metrics"}
 
 # A log that could not be created or loaded for want of room is tried again this often.
 RETRY_S = 1.0
@@ -98,10 +101,16 @@ class PartitionService:
         for kind, name in delta.configs:
             if kind == RESOURCE_TOPIC:
                 self._configure(name, self._table.topic(name))
-                # What we set ourselves on internal topics is for a later version and for Kafka's tools.
-                if not topic_names.is_internal(name):
-                    for event in self._reporter.events(name, image.configs.topic(name)):
-                        event.log(LOGGER, logging.WARNING)
+        self._report_without_effect(delta, image)
+
+    def _report_without_effect(self, delta: ImageDelta, image: MetadataImage) -> None:
+        """Say which of the settings that changed do nothing; at the start these are all that are stored."""
+        for kind, name in delta.configs:
+            # What we set ourselves on internal topics is for a later version and for Kafka's tools.
+            if kind not in REPORTED or (kind == RESOURCE_TOPIC and topic_names.is_internal(name)):
+                continue
+            for event in self._reporter.events(REPORTED[kind], name, image.configs.resource(kind, name)):
+                event.log(LOGGER, logging.WARNING)
 
     def _take_broker_settings(self, image: MetadataImage) -> None:
         self._config.apply_dynamic(image.configs.broker(self._config.node_id), image.configs.broker(""))

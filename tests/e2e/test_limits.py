@@ -13,16 +13,24 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
 
+from broker_cy.config.definitions import GROUP
+from broker_cy.config.group import CLIENT_METRICS_TYPES
+from broker_cy.core.logs import value_text
+from broker_cy.metadata.image import RESOURCE_CLIENT_METRICS, RESOURCE_GROUP
 from tests.support.acked import batch, read_partition
 from tests.support.broker import BrokerProcess, Target, command, target_is_kafka
 from tests.support.processes import run
 from tests.support.raw_wire import (
     METADATA,
     PRODUCE,
+    TAGS,
     Connection,
     array,
     closes,
+    compact_array,
+    compact_string,
     frame,
+    i8,
     i32,
     produce,
     request,
@@ -34,6 +42,7 @@ pytestmark = pytest.mark.skipif(target_is_kafka(), reason="about our own broker'
 
 ROOT = str(Path(__file__).resolve().parents[2])
 TIMEOUT_S = 20.0
+INCREMENTAL_ALTER_CONFIGS = 44
 ASK = frame(request(METADATA, 1, array([])))
 MakeBroker = Callable[..., Target]
 
@@ -298,3 +307,36 @@ def test_settings_without_effect_are_said(make_broker: MakeBroker) -> None:
     create_topic(broker.bootstrap, "t", config={"min.cleanable.dirty.ratio": "0.3"})
     wanted = f"{said}topic=t setting=min.cleanable.dirty.ratio value=0.3\n"
     until(lambda: wanted in broker.stderr(), "and that of a topic")
+
+
+def alter_configs(broker: Target, resource_type: int, name: str, settings: dict[str, str]) -> None:
+    """By hand: confluent-kafka does not know these types of resources."""
+    entries = [compact_string(key) + i8(0) + compact_string(value) + TAGS for key, value in settings.items()]
+    resource = i8(resource_type) + compact_string(name) + compact_array(entries) + TAGS
+    with Connection((broker.host, broker.port)) as connection:
+        body = compact_array([resource]) + i8(0) + TAGS
+        answer = connection.ask(INCREMENTAL_ALTER_CONFIGS, 1, body, flexible=True, response_tags=True)
+    assert (answer.i32(), answer.uvarint(), answer.i16()) == (0, 2, 0), answer.data
+
+
+def test_settings_of_groups_and_client_metrics_without_effect_are_said(make_broker: MakeBroker) -> None:
+    """A group's session timeout, or a metrics subscription, is stored and shown, and does nothing: nobody knows why."""
+    broker = make_broker({})
+    group = {name: str(setting.default_text) for name, setting in GROUP.items()}
+    metrics = {"metrics": "org.apache.kafka.", "interval.ms": "1000", "match": "client_id=a"}
+    assert metrics.keys() == CLIENT_METRICS_TYPES.keys()
+    alter_configs(broker, RESOURCE_GROUP, "g", group)
+    alter_configs(broker, RESOURCE_CLIENT_METRICS, "m", metrics)
+    said = 'event="setting has no effect yet" '
+    wanted = [f"{said}group=g setting={name} value={value_text(value)}\n" for name, value in group.items()]
+    wanted += [f"{said}client_metrics=m setting={name} value={value_text(text)}\n" for name, text in metrics.items()]
+    until(lambda: all(line in broker.stderr() for line in wanted), "every setting is reported when it is changed")
+    alter_configs(broker, RESOURCE_GROUP, "g", {"share.delivery.count.limit": "6"})
+    until(lambda: "setting=share.delivery.count.limit value=6\n" in broker.stderr(), "and so is its next value")
+    assert broker.stderr().count("group=g ") == len(group) + 1, "what did not change is said again"
+
+    broker.stop()
+    broker.restart()
+    wanted = [line.replace("limit value=5", "limit value=6") for line in wanted]
+    until(lambda: all(line in broker.stderr() for line in wanted), "every setting is reported at the start")
+    assert broker.stderr().count("group=g ") == len(group)

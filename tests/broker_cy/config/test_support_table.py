@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from broker_cy.config.definitions import BROKER, TOPIC, TOPIC_SYNONYMS, Support
+from broker_cy.config.definitions import BROKER, GROUP, TOPIC, TOPIC_SYNONYMS, Support
 
 ROOT = Path(__file__).parents[3] / "broker_cy"
 
@@ -49,7 +49,7 @@ def test_effective_settings_are_read() -> None:
 def test_settings_that_are_read_are_not_called_inert() -> None:
     """Records are deleted by a setting of which the log says that it has no effect."""
     text = source()
-    inert = {name for name, setting in {**BROKER, **TOPIC}.items() if setting.support is Support.INERT}
+    inert = {name for name, setting in {**BROKER, **TOPIC, **GROUP}.items() if setting.support is Support.INERT}
     assert {name for name in inert if f'"{name}"' in text} <= PARTLY
 
 

@@ -99,13 +99,13 @@ def test_reported_once() -> None:
         "compression.type": "producer",
         "cleanup.policy": "compact",
     }
-    assert reporter.events("t", overrides) == [
+    assert reporter.events("topic", "t", overrides) == [
         ("setting has no effect yet", {"topic": "t", "setting": "min.compaction.lag.ms", "value": "5"}),
         ("setting has no effect yet", {"topic": "t", "setting": "cleanup.policy", "value": "compact"}),
     ]
-    assert reporter.events("t", overrides) == []
-    assert len(reporter.events("u", overrides)) == 2
-    assert reporter.events("v", {"cleanup.policy": "delete", "preallocate": "false"}) == []
+    assert reporter.events("topic", "t", overrides) == []
+    assert len(reporter.events("topic", "u", overrides)) == 2
+    assert reporter.events("topic", "v", {"cleanup.policy": "delete", "preallocate": "false"}) == []
 
 
 def test_stored_nonsense_does_not_stop_a_topic(caplog: pytest.LogCaptureFixture) -> None:
