@@ -15,7 +15,7 @@ from collections.abc import Sequence
 import uvloop
 
 from broker_cy import __version__
-from broker_cy.config import BrokerConfig, ConfigError, sources
+from broker_cy.config import BrokerConfig, ConfigError, UnknownSettingError, sources, written_at
 from broker_cy.core import logs
 from broker_cy.core.clock import SystemClock
 from broker_cy.core.errors import KafkaError
@@ -24,6 +24,7 @@ from broker_cy.quorum.election_state import QuorumError
 from broker_cy.server.lifecycle import BrokerServer
 from broker_cy.server.listener import ListenError
 from broker_cy.storage.data_directory import DataDirectoryError
+from broker_cy.storage.errors import rights_advice
 
 LOGGER = logging.getLogger("broker_cy")
 
@@ -46,6 +47,9 @@ def run(config_file: str | None, data_dir: str | None, listener: str | None, set
         config = BrokerConfig.from_properties(
             sources(config_file, data_dir=data_dir, listener=listener, overrides=settings)
         )
+    except UnknownSettingError as error:
+        where = written_at(error.name, config_file, settings)
+        raise StartError(f"{where}: {error}" if where else str(error)) from None
     except ConfigError as error:
         raise StartError(str(error)) from None
     for event in config.warnings:
@@ -60,9 +64,10 @@ def run(config_file: str | None, data_dir: str | None, listener: str | None, set
     except (ListenError, DataDirectoryError, MetadataLogError, QuorumError, ConfigError) as error:
         raise StartError(str(error)) from None
     except KafkaError as error:
-        raise StartError(f"cannot start: {error}") from None
+        raise StartError(f"cannot start: {error}{rights_advice(error)}") from None
     except OSError as error:
-        raise StartError(f"cannot start: {error.strerror or error}: {error.filename or ''}".rstrip(": ")) from None
+        reason = f"{error.strerror or error}: {error.filename or ''}".rstrip(": ")
+        raise StartError(f"cannot start: {reason}{rights_advice(error)}") from None
     gc.collect()
     gc.freeze()
     gc.set_threshold(*GC_THRESHOLDS)

@@ -202,13 +202,22 @@ REMOVED = frozenset(
 )
 
 
-def unknown(name: str) -> ConfigError:
-    """The error for a broker setting nobody knows: names the nearest one that exists."""
+class UnknownSettingError(ConfigError):
+    """A broker setting nobody knows. `name` is what was written."""
+
+    def __init__(self, name: str, message: str) -> None:
+        super().__init__(message)
+        self.name = name
+
+
+def unknown(name: str) -> UnknownSettingError:
+    """The error for a broker setting nobody knows: says what to do, and names the nearest one that exists."""
     if name in REMOVED or name.startswith(REMOVED_PREFIXES):
-        return ConfigError(f"setting {name} was removed in Kafka 4.0: delete it")
+        return UnknownSettingError(name, f"setting {name} was removed in Kafka 4.0: delete it")
+    what_to_do = f"unknown setting {name}: remove it or correct its name"
     for synonym in TOPIC_SYNONYMS.get(name, ()):
-        return ConfigError(f"unknown setting {name}: the broker's default for topics is {synonym.name}")
+        return UnknownSettingError(name, f"{what_to_do} (the broker's default for topics is {synonym.name})")
     import difflib  # only a mistake needs it
 
     near = difflib.get_close_matches(name, BROKER, n=1, cutoff=0.6)
-    return ConfigError(f"unknown setting {name}" + (f": did you mean {near[0]}?" if near else ""))
+    return UnknownSettingError(name, what_to_do + (f" (did you mean {near[0]}?)" if near else ""))

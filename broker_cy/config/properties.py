@@ -15,6 +15,24 @@ _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 def read_properties_file(path: str | Path) -> dict[str, str]:
     """Names and values of the file; of a name that occurs twice the last value counts. Raises ConfigError, one line."""
+    text = _read_text(path)
+    try:
+        return parse_properties(text)
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}") from error
+
+
+def line_of(path: str | Path, name: str) -> int | None:
+    """The line on which the value of `name` that counts begins, None where the file has none. Raises ConfigError."""
+    found = None
+    for number, line in _logical_lines(_read_text(path)):
+        if _unescape(line[: _end_of_key(line)], number) == name:
+            found = number
+    return found
+
+
+def _read_text(path: str | Path) -> str:
+    """Raises ConfigError, one line."""
     try:
         with open(path, "rb") as file:
             data = file.read(FILE_BYTES_MAX + 1)
@@ -23,14 +41,10 @@ def read_properties_file(path: str | Path) -> dict[str, str]:
     if len(data) > FILE_BYTES_MAX:
         raise ConfigError(f"{path} is larger than {FILE_BYTES_MAX} bytes: not a settings file")
     try:
-        text = data.decode("utf-8-sig")
+        return data.decode("utf-8-sig")
     except UnicodeDecodeError:
         # What Java reads by default, and every byte has a meaning in it.
-        text = data.decode("latin-1")
-    try:
-        return parse_properties(text)
-    except ConfigError as error:
-        raise ConfigError(f"{path}: {error}") from error
+        return data.decode("latin-1")
 
 
 def parse_properties(text: str) -> dict[str, str]:

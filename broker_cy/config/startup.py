@@ -11,7 +11,7 @@ from typing import Any
 
 from broker_cy.config.definitions import BROKER, BROKER_QUOTAS, INTERNAL, Setting, Support, unknown
 from broker_cy.config.listeners import Listener, parse_listeners, parse_protocol_map, with_controller_defaults
-from broker_cy.config.properties import parse_override, read_properties_file
+from broker_cy.config.properties import line_of, parse_override, read_properties_file
 from broker_cy.config.types import ConfigError, parse
 from broker_cy.core.logs import Event
 
@@ -75,6 +75,16 @@ def sources(
             found.pop("log.dirs", None)
         found[key] = value
     return found
+
+
+def written_at(name: str, file: str | Path | None, overrides: Iterable[str]) -> str:
+    """Where the setting `name` of `sources` is written: `--set name`, or the file and the line; empty where it is in
+    neither. Raises ConfigError.
+    """
+    if any(parse_override(text)[0] == name for text in overrides):
+        return f"--set {name}"
+    line = line_of(file, name) if file is not None else None
+    return f"{file}: line {line}" if line is not None else ""
 
 
 def complete(properties: Mapping[str, str]) -> dict[str, str]:

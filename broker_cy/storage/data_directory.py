@@ -14,6 +14,7 @@ from uuid import UUID
 from broker_cy.config.properties import parse_properties
 from broker_cy.core import uuid as kafka_uuid
 from broker_cy.storage.atomic import read_whole, sync_directory, write_atomically
+from broker_cy.storage.errors import rights_advice
 
 META_PROPERTIES = "meta.properties"
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
@@ -111,7 +112,9 @@ class DataDirectory:
         except KeyError as error:
             raise DataDirectoryError(f"{path} has no {error.args[0]}: restore it, or remove the directory") from None
         except (OSError, ValueError) as error:
-            raise DataDirectoryError(f"{path} cannot be read ({error}): restore it, or remove the directory") from error
+            # Nobody should remove a directory that only has the wrong rights.
+            remedy = rights_advice(error) or ": restore it, or remove the directory"
+            raise DataDirectoryError(f"{path} cannot be read ({error}){remedy}") from error
 
     def format(self, cluster_id: str, node_id: int, directory_id: UUID) -> None:
         """Write meta.properties; raises DataDirectoryError."""

@@ -52,3 +52,10 @@ def errno_of(error: BaseException | None) -> int:
             return error.errno
         error = error.__cause__
     return errno.EIO
+
+
+def rights_advice(error: BaseException) -> str:
+    """What to do where the system does not let us use a file, to be put after the reason; empty for other errors."""
+    if errno_of(error) in (errno.EACCES, errno.EPERM):
+        return ": make it readable and writable for the broker's user"
+    return ""

@@ -278,6 +278,16 @@ class TestRefusals:
         assert "bad.properties" in line
         assert "line 2" in line
 
+    def test_an_unknown_setting(self, tmp_path: Path) -> None:
+        """A line of a hundred is wrong, and its operator has to guess which, and what to do about it."""
+        (tmp_path / "bad.properties").write_text("# mine\nnum.\\\n  partitons=3\nnum.io.threads=8\n")
+        to_do = "unknown setting num.partitons: remove it or correct its name (did you mean num.partitions?)"
+        assert self.refused(tmp_path, "--config", "bad.properties") == f"broker-cy: bad.properties: line 2: {to_do}"
+        typed = self.refused(tmp_path, "--config", "bad.properties", "--set", "num.partitons=4")
+        assert typed == f"broker-cy: --set num.partitons: {to_do}"
+        unlike = self.refused(tmp_path, "--set", "qqqq.zzzz=secret")
+        assert unlike == "broker-cy: --set qqqq.zzzz: unknown setting qqqq.zzzz: remove it or correct its name"
+
 
 def test_ipv6(make_broker: MakeBroker, tmp_path: Path) -> None:
     """A listener on an IPv6 address cannot be used, or the ready line cannot be pasted into a client."""

@@ -79,8 +79,12 @@ def test_options_replace_the_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"num.partitons": "3"}, "unknown setting num.partitons: did you mean num.partitions?"),
-        ({"retention.ms": "3"}, "unknown setting retention.ms: the broker's default for topics is log.retention.ms"),
+        (
+            {"num.partitons": "3"},
+            "unknown setting num.partitons: remove it or correct its name (did you mean num.partitions?)",
+        ),
+        ({"xyz": "3"}, "unknown setting xyz: remove it or correct its name"),
+        ({"retention.ms": "3"}, "remove it or correct its name (the broker's default for topics is log.retention.ms)"),
         ({"zookeeper.connect": "x"}, "setting zookeeper.connect was removed in Kafka 4.0: delete it"),
         ({"num.partitions": "0"}, "Invalid value 0 for configuration num.partitions: Value must be at least 1"),
         ({"num.partitions": "x"}, "Invalid value x for configuration num.partitions: Not a number of type INT"),
