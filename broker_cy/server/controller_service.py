@@ -75,9 +75,10 @@ class ControllerService:
         directory_ids: tuple[UUID, ...],
         executor: Executor | None = None,
         new_uuid: Callable[[], UUID] = random_uuid,
+        on_committed: Callable[[int], None] = lambda end_offset: None,
     ) -> None:
         """`directory_ids` are those of the data directories, the one of the metadata log first; `executor` runs what
-        blocks for the disk, None: the loop's default one. See `open`.
+        blocks for the disk, None: the loop's default one; `on_committed(end_offset)` hears of every commit. See `open`.
         """
         self.config = config
         self.node_id = config.node_id
@@ -88,6 +89,7 @@ class ControllerService:
         self._directory_ids = directory_ids
         self._executor = executor
         self._new_uuid = new_uuid
+        self._on_committed = on_committed
         self._controller = Controller(MetadataImage())
         self._kraft = KRaftState()
         self._quorum: Quorum
@@ -114,7 +116,7 @@ class ControllerService:
         executor: Executor | None = None,
     ) -> ControllerService:
         """The service over the metadata log of the (locked and formatted) data directories. Blocks. Raises
-        StorageError, OSError.
+        DataDirectoryError, StorageError, OSError.
         """
         log_config = LogConfig(
             segment_bytes=config["metadata.log.segment.bytes"],
@@ -134,6 +136,7 @@ class ControllerService:
             metadata_log=MetadataLog(log, root),
             directory_ids=tuple(directory_id for _, directory_id in ids),
             executor=executor,
+            on_committed=log_manager.metadata_committed,
         )
 
     def start(self, listeners: dict[str, Endpoint], rack: str | None = None) -> None:
@@ -349,6 +352,7 @@ class ControllerService:
     def _commit(self, end_offset: int) -> ImageDelta:
         high_watermark = self._quorum.synced(end_offset)
         assert high_watermark == end_offset
+        self._on_committed(end_offset)
         return self._controller.commit(self._quorum.epoch)
 
     def _tell(self, delta: ImageDelta) -> None:

@@ -98,6 +98,23 @@ class DataDirectory:
         """Whether the directory has a meta.properties."""
         return os.path.exists(f"{self.path}/{META_PROPERTIES}")
 
+    def partitions(self) -> list[str]:
+        """Names of the directories of partitions in use, sorted; the metadata log is one. Raises DataDirectoryError."""
+        try:
+            names = sorted(os.listdir(self.path))
+        except OSError as error:
+            raise DataDirectoryError(f"data directory {self.path} cannot be read: {error.strerror}") from error
+        return [name for name in names if parse_partition(name) and os.path.isdir(f"{self.path}/{name}")]
+
+    def refuse_logs_without_meta(self) -> None:
+        """Logs of an unknown cluster must not be given a new cluster id; raises DataDirectoryError."""
+        if names := self.partitions():
+            more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+            raise DataDirectoryError(
+                f"data directory {self.path} holds logs ({names[0]}{more}) but no {META_PROPERTIES}: "
+                "put that file back, or move the logs away for a new cluster"
+            )
+
     def read_meta(self) -> None:
         """Take cluster id, node id and directory id from meta.properties; raises DataDirectoryError."""
         path = f"{self.path}/{META_PROPERTIES}"
@@ -165,7 +182,7 @@ def open_directories(
     new_uuid: Callable[[], UUID],
     cluster_id: str = "",
 ) -> list[DataDirectory]:
-    """Lock all data directories and format those that have no meta.properties yet.
+    """Lock all data directories and format those that have no meta.properties yet and no logs either.
 
     They must agree with each other, with `node_id`, and with `cluster_id` where one is given. Raises
     DataDirectoryError, with everything unlocked again.
@@ -178,6 +195,7 @@ def open_directories(
             opened.append(directory)
         for directory in opened:
             if not directory.formatted:
+                directory.refuse_logs_without_meta()
                 continue
             directory.read_meta()
             if directory.node_id != node_id:

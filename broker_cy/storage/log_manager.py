@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from uuid import UUID, uuid5
 
 from broker_cy.core.logs import facts
-from broker_cy.storage import checkpoints, maintenance
+from broker_cy.storage import checkpoints, maintenance, metadata_check
 from broker_cy.storage.atomic import sync_directory
 from broker_cy.storage.checkpoints import TopicPartition
 from broker_cy.storage.data_directory import (
@@ -38,6 +38,8 @@ logger = logging.getLogger(__name__)
 OPEN_FILES_MIN = 16
 # How long after a flush that failed (the disk is full) the next one is tried.
 FLUSH_RETRY_MS = 5_000
+# How long at most committed metadata may not be noted as such; with many partitions the file is long.
+METADATA_CHECKPOINT_MS = 10_000
 # Why a log cannot be loaded now and may be a moment later.
 SHORTAGES = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 NO_TOPIC_ID = UUID(int=0)
@@ -84,6 +86,8 @@ class LogManager:
         self._last_flush_ms = -1
         self._last_retention_ms = -1
         self._last_expiry_ms = -1
+        self._metadata_committed = False
+        self._last_metadata_checkpoint_ms = -METADATA_CHECKPOINT_MS
 
     @property
     def directories(self) -> list[str]:
@@ -108,17 +112,26 @@ class LogManager:
 
     def load_metadata_log(self, config: LogConfig, now_ms: int, directory: str | None = None) -> Log:
         """Load or create the log of the metadata quorum, in `directory` (metadata.log.dir; a data directory, the
-        first by default). Raises StorageError, OSError.
+        first by default). Raises StorageError, OSError, and DataDirectoryError where committed metadata are damaged or
+        gone: then nothing was changed.
         """
         root = directory if directory is not None else self.data_directories[0].path
         path = f"{root}/{METADATA_TOPIC}-0"
-        if not os.path.isdir(path):
+        committed = self.checkpoints.recovery_points.get((METADATA_TOPIC, 0))
+        if not metadata_check.check(path, committed, self.clean.get(root, False), self.data_directories):
             log = Log.create(path, METADATA_TOPIC, 0, config, now_ms, self.open_files, self.totals)
             self._sync_later(root)
         else:
             log = load_log(path, METADATA_TOPIC, 0, config, 0, 0, self._context(root, now_ms))
         self.logs[METADATA_TOPIC, 0] = log
         return log
+
+    def metadata_committed(self, end_offset: int) -> None:
+        """Everything in the metadata log below `end_offset` is on disk and committed: what the next start needs to
+        find. Checkpointed soon, by `tick`.
+        """
+        self.checkpoints.recovery_points[METADATA_TOPIC, 0] = end_offset
+        self._metadata_committed = True
 
     def _context(self, root: str, now_ms: int) -> LoadContext:
         return LoadContext(
@@ -360,6 +373,10 @@ class LogManager:
             if due:
                 self._last_flush_ms = now_ms
                 self.flusher.start(due)
+        if self._metadata_committed and now_ms - self._last_metadata_checkpoint_ms >= METADATA_CHECKPOINT_MS:
+            self._metadata_committed = False
+            self._last_metadata_checkpoint_ms = now_ms
+            self.flusher.write_checkpoints(checkpoints.RECOVERY_POINTS)
         if now_ms - self._last_start_offset_checkpoint_ms >= settings.start_offset_checkpoint_interval_ms:
             self._last_start_offset_checkpoint_ms = now_ms
             self.flusher.write_checkpoints(checkpoints.LOG_START_OFFSETS)

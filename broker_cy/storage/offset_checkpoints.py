@@ -76,7 +76,13 @@ class OffsetCheckpoints:
             found: dict[str, dict[TopicPartition, int]] = {root: {} for root in self.roots}
             for key, log in logs.items():
                 offsets = found.get(os.path.dirname(log.directory))
-                if key[0] == METADATA_TOPIC or offsets is None:
+                if offsets is None:
+                    continue
+                if key[0] == METADATA_TOPIC:
+                    # The quorum syncs that log itself. Kafka does not note how far; a start needs it to tell damage
+                    # from a torn end.
+                    if name == RECOVERY_POINTS and key in self.recovery_points:
+                        offsets[key] = self.recovery_points[key]
                     continue
                 if name == RECOVERY_POINTS:
                     offsets[key] = log.recovery_point

@@ -38,6 +38,16 @@ def metadata(path: Path, name: str = "") -> Path:
     return path / "__cluster_metadata-0" / name
 
 
+def begin(path: Path) -> None:
+    """A formatted data directory whose metadata log was never written."""
+    broker = MetadataBroker(path)
+
+    async def work() -> None:
+        broker.open().close()
+
+    run(work)
+
+
 def snapshots(path: Path) -> list[SnapshotId]:
     return sorted(filter(None, (SnapshotId.of_file(file.name) for file in metadata(path).iterdir())))
 
@@ -245,7 +255,7 @@ def test_start_from_snapshot_without_the_log_before_it(tmp_path: Path) -> None:
 
 def test_other_voters(tmp_path: Path) -> None:
     """A node of a larger cluster would go on alone and split it."""
-    metadata(tmp_path).mkdir()
+    begin(tmp_path)
     metadata(tmp_path, "quorum-state").write_text(
         '{"clusterId":"","leaderId":-1,"leaderEpoch":3,"votedId":-1,"appliedOffset":0,'
         '"currentVoters":[{"voterId":1},{"voterId":2}],"data_version":0}'
@@ -260,7 +270,7 @@ def test_other_voters(tmp_path: Path) -> None:
 
 def test_damaged_snapshot(tmp_path: Path) -> None:
     """The broker would start without the topics of a snapshot that lost its end."""
-    metadata(tmp_path).mkdir()
+    begin(tmp_path)
     metadata(tmp_path, "00000000000000000050-0000000001.checkpoint").write_bytes(b"")
 
     async def work() -> None:
@@ -340,7 +350,7 @@ def test_log_shorter_than_snapshot(tmp_path: Path) -> None:
 
 def test_left_over_part_is_removed(tmp_path: Path) -> None:
     """Crashes while a snapshot is written would fill the disk with parts."""
-    metadata(tmp_path).mkdir()
+    begin(tmp_path)
     part = metadata(tmp_path, "00000000000000000050-0000000001.checkpoint.part")
     part.write_bytes(b"x")
 

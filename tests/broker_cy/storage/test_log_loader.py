@@ -157,7 +157,7 @@ def test_partitions_that_are_not_in_use_are_left_alone(filled: Path) -> None:
 
 def test_a_partition_in_two_directories_is_refused(filled: Path, tmp_path: Path) -> None:
     """Half of a partition's records are served, depending on the order of directories."""
-    shutil.copytree(filled / "t-0", tmp_path / "other" / "t-0")
+    shutil.copytree(filled, tmp_path / "other")
     with pytest.raises(DataDirectoryError, match=r"t-0 is in .* and in another data directory"):
         open_manager(filled, tmp_path / "other")
 

@@ -1,0 +1,115 @@
+"""Whether the metadata log of a data directory may be loaded, found out without changing anything on disk.
+
+A torn tail of another log costs that partition what was not acknowledged. The metadata log is what says which topics
+there are: cut below what was committed, it makes every directory of a topic that it then no longer knows a stray. So,
+as in Kafka, damage to committed metadata ends the start; only what lies behind it may be cut off.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Iterable
+
+from broker_cy.storage import recovery
+from broker_cy.storage.data_directory import DataDirectory, DataDirectoryError, parse_partition
+from broker_cy.storage.log_loader import DIGITS, base_offset_of
+from broker_cy.storage.offset_checkpoints import METADATA_TOPIC
+
+# Base offset, batch length, (leader epoch, magic, CRC, attributes), last offset delta of a batch of magic 2.
+BATCH_START = struct.Struct(">qi11xi")
+# Bytes of a batch in front of what its length counts.
+LENGTH_OVERHEAD_BYTES = 12
+RESTORE = "restore the data directory from a copy"
+
+
+def check(path: str, committed: int | None, clean: bool, directories: Iterable[DataDirectory]) -> bool:
+    """Check all of the metadata log in the directory `path`; says whether there is one to load.
+
+    `committed` is the end offset of what the checkpoints know to be committed (None where they know nothing of it),
+    `clean` whether the last stop was. Nothing may be missing or damaged below `committed`, nor damaged below the newest
+    snapshot (a log that just ends there is left to who reads the snapshot); after a clean stop of which the checkpoints
+    know nothing, nothing at all may be damaged. Where there is no log, or an
+    empty one, `directories` may hold no partition of a topic. Raises DataDirectoryError, and OSError where a file
+    cannot be read.
+    """
+    names = os.listdir(path) if os.path.isdir(path) else []
+    snapshot = max((n for n in names if n.endswith(".checkpoint") and base_offset_of(n) is not None), default=None)
+    snapshot_end = int(snapshot[:DIGITS]) if snapshot is not None else 0
+    end_offset, problem = _read(path, names, snapshot_end)
+    needed = max(committed or 0, snapshot_end)
+    if problem is not None:
+        file, position, reason, is_torn = problem
+        strict = not is_torn or (clean and committed is None)
+        if strict or end_offset < needed:
+            raise DataDirectoryError(
+                f"metadata log {file} is damaged at byte {position} (offset {end_offset}: {reason}), in what was "
+                f"committed: {RESTORE}{_covered(snapshot)}"
+            )
+    elif committed is not None and end_offset < committed:
+        raise DataDirectoryError(
+            f"metadata log {path} ends at offset {end_offset}, and what was committed at offset {committed}: "
+            f"{RESTORE}{_covered(snapshot)}"
+        )
+    if end_offset == 0:
+        _refuse_partitions(path, directories)
+    return bool(names) or os.path.isdir(path)
+
+
+def _covered(snapshot: str | None) -> str:
+    if snapshot is None:
+        return ""
+    return f" (the snapshot {snapshot} beside it has what lies below offset {int(snapshot[:DIGITS])}, and no more)"
+
+
+def _read(path: str, names: list[str], snapshot_end: int) -> tuple[int, tuple[str, int, str, bool] | None]:
+    """The offset behind the last good batch, and what follows it if that is no end: file, position, reason, and
+    whether it can be the torn end of the log. Segments may be missing below `snapshot_end`: a deletion may have been
+    interrupted.
+    """
+    bases = {base: name for name in names if name[DIGITS:] == ".log" and (base := base_offset_of(name)) is not None}
+    sizes = {base: os.path.getsize(f"{path}/{name}") for base, name in bases.items()}
+    # Segments that were begun and hold nothing yet say nothing.
+    filled = sorted(base for base, size in sizes.items() if size > 0)
+    end_offset = filled[0] if filled else min(sizes, default=0)
+    for base in filled:
+        file = f"{path}/{bases[base]}"
+        if end_offset < base <= snapshot_end:
+            end_offset = base
+        if base != end_offset:
+            return end_offset, (file, 0, f"the batches before it, from offset {end_offset}, are missing", False)
+        damage = recovery.verify_file(file, base, sizes[base])
+        good_bytes = sizes[base] if damage is None else damage.position
+        end_offset, gap = _walk(file, base, good_bytes)
+        if gap >= 0:
+            return end_offset, (file, gap, "the batch there has another offset", False)
+        if damage is not None:
+            return end_offset, (file, good_bytes, damage.reason, base == filled[-1])
+    return end_offset, None
+
+
+def _walk(file: str, base: int, size: int) -> tuple[int, int]:
+    """(offset behind the batches that follow each other without a gap, position of the first that does not or -1) in
+    the first `size` bytes, which hold whole batches. Base offsets are in no checksum.
+    """
+    position, expected = 0, base
+    with open(file, "rb") as content:
+        while position < size:
+            content.seek(position)
+            offset, length, delta = BATCH_START.unpack(content.read(BATCH_START.size))
+            if offset != expected:
+                return expected, position
+            expected += delta + 1
+            position += LENGTH_OVERHEAD_BYTES + length
+    return expected, -1
+
+
+def _refuse_partitions(path: str, directories: Iterable[DataDirectory]) -> None:
+    for directory in directories:
+        for name in directory.partitions():
+            key = parse_partition(name)
+            if key is not None and key[0] != METADATA_TOPIC:
+                raise DataDirectoryError(
+                    f"metadata log {path} is missing or empty, and {directory.path} holds logs of topics ({name}): "
+                    f"{RESTORE} or name its place in metadata.log.dir, or move the logs away for a new cluster"
+                )
