@@ -1,6 +1,12 @@
 """Which partition of `__consumer_offsets` a group belongs to."""
 
+from functools import lru_cache
+
 OFFSETS_TOPIC = "__consumer_offsets"
+# Every request of a group asks for its partition: of this many groups with ids of up to so many characters it is kept,
+# about 2 MB at the most.
+CACHED_GROUPS = 4096
+CACHED_CHARACTERS_MAX = 255
 
 
 def java_string_hash(text: str) -> int:
@@ -21,5 +27,13 @@ def partition_for(group_id: str, partition_count: int) -> int:
 
     Kafka's `Utils.abs` makes 0 of the one number that has no positive counterpart.
     """
-    value = java_string_hash(group_id)
+    if len(group_id) <= CACHED_CHARACTERS_MAX:
+        value = _kept_hash(group_id)
+    else:
+        value = java_string_hash(group_id)
     return (0 if value == -(1 << 31) else abs(value)) % partition_count
+
+
+@lru_cache(CACHED_GROUPS)
+def _kept_hash(text: str) -> int:
+    return java_string_hash(text)
