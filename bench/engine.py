@@ -29,6 +29,7 @@ LATEST = -1  # for ListOffsets
 FILL_BYTES = 1 << 30  # for consumers, who go round and round in it
 PIECE_S = 0.75  # warmed and measured well within the two seconds after which a host takes free pages back
 WARM_BYTES_MAX = 4 << 30
+BATCH_HEADER = 70  # about what a batch of one record has besides: writes of less than that there are none
 _numbers = itertools.count(1)
 
 
@@ -181,7 +182,8 @@ def _window(
         seconds = min(left, PIECE_S) if cut else left
         if workload.producers and rate and target.pid:
             wanted = max(1, min(int(rate * seconds), WARM_BYTES_MAX))
-            proc.warm_memory(target.directory, wanted, min(workload.batch_bytes, wanted))
+            a_write = max(workload.batch_bytes, workload.record_size.most + BATCH_HEADER)
+            proc.warm_memory(target.directory, wanted, a_write)
         tell = partial(_tell, session, name, measured.result.seconds, spending)
         if spending is None:
             piece = driver.run(seconds, tell, session.stop)
