@@ -83,7 +83,7 @@ def document_of(mode: str, file: str, workload: Workload, specs: Sequence[Target
     versions = outcome.versions
     return Document(
         mode,
-        provenance.collect([Path(sys.argv[0]).name, *sys.argv[1:]], versions, runs[0].started if runs else None),
+        provenance.collect(["broker-bench", *sys.argv[1:]], versions, runs[0].started if runs else None),
         WorkloadInfo(workload.name, file, workload.settings()),
         {spec.name: TargetInfo(spec.kind, versions.get(spec.name, ""), spec.describe()) for spec in specs},
         runs,

@@ -240,6 +240,9 @@ class Floor(Spawned):
     def command(self) -> list[str]:
         return [sys.executable, "-m", "bench.floor_server", str(self.directory)]
 
+    def version(self) -> str:
+        return "bare system calls"
+
     def create_topic(self, topic: str, partitions: int) -> None:
         """It has one set of partitions, new after each start."""
 
