@@ -56,6 +56,11 @@ cdef enum FaultKind:
     FAULT_TIMESTAMP = 2         # outside the limits before and after now
     FAULT_TIMESTAMP_TYPE = 3    # the producer marked the batch as LogAppendTime
 
+# One record's fields that rules look at.
+cdef struct RecordFields:
+    int64_t timestamp_delta
+    int32_t offset_delta, key_size, value_size
+
 cdef struct RecordFault:
     int32_t index               # place in the batch, from 0
     int32_t kind                # a FaultKind

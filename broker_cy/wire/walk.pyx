@@ -59,12 +59,100 @@ cdef inline int fault_of(const WalkRules* rules, int32_t key_size, int64_t times
     return 0
 
 
+cdef enum:
+    # What a record has before its key, where every field takes one or two bytes: length, attributes, timestamp delta, offset
+    # delta, key length.
+    SHORT_PREFIX_BYTES = 9
+
+
+cdef inline const uint8_t* short_varint(const uint8_t* p, int32_t* out) noexcept nogil:
+    """A zigzag varint of one or two bytes, both of which can be read; the place behind it, or NULL for a longer one."""
+    cdef uint8_t first = p[0]
+    if first < 0x80:
+        out[0] = (first >> 1) ^ -<int32_t>(first & 1)
+        return p + 1
+    if p[1] < 0x80:
+        out[0] = (((first & 0x7F) >> 1) | (<int32_t>p[1] << 6)) ^ -<int32_t>(first & 1)
+        return p + 2
+    return NULL
+
+
+cdef inline const uint8_t* short_record(const uint8_t* p, const uint8_t* end, RecordFields* record) noexcept nogil:
+    """A sound record without headers whose fields take one or two bytes, which is what most are: the place behind it, with one
+    look at the end for its first five fields. NULL for any other, sound or not: walk_records reads that field by field."""
+    cdef const uint8_t* record_end
+    cdef int32_t length = 0, timestamp_delta = 0
+    if end - p < SHORT_PREFIX_BYTES:
+        return NULL
+    p = short_varint(p, &length)
+    if p == NULL or length < SHORT_PREFIX_BYTES or length > end - p:
+        return NULL
+    record_end = p + length
+    p = short_varint(p + 1, &timestamp_delta)
+    if p == NULL:
+        return NULL
+    record.timestamp_delta = timestamp_delta
+    p = short_varint(p, &record.offset_delta)
+    if p == NULL:
+        return NULL
+    p = short_varint(p, &record.key_size)
+    if p == NULL or record.key_size > record_end - p:
+        return NULL
+    if record.key_size > 0:
+        p += record.key_size
+    if record_end - p < 3:
+        return NULL
+    p = short_varint(p, &record.value_size)
+    if p == NULL or record.value_size >= record_end - p:
+        return NULL
+    if record.value_size > 0:
+        p += record.value_size
+    if p + 1 != record_end or p[0] != 0:
+        return NULL
+    return record_end
+
+
+cdef const uint8_t* any_record(const uint8_t* p, const uint8_t* end, RecordFields* record, WalkResult* result) noexcept nogil:
+    """Any record, field by field: the place behind it, or NULL with what is wrong in `result`."""
+    cdef const uint8_t* record_end
+    cdef int32_t length = 0, headers = 0
+    p = read_varint(p, end, &length)
+    if p == NULL or length < 1 or length > end - p:
+        result.status = WALK_LENGTH
+        result.detail = length if p != NULL else 0
+        result.room = end - p if p != NULL else 0
+        return NULL
+    record_end = p + length
+    p = read_varlong(p + 1, record_end, &record.timestamp_delta)
+    if p != NULL:
+        p = read_varint(p, record_end, &record.offset_delta)
+    if p != NULL:
+        p = read_sized(p, record_end, &record.key_size)
+    if p != NULL:
+        p = read_sized(p, record_end, &record.value_size)
+    if p != NULL:
+        p = read_varint(p, record_end, &headers)
+    if p == NULL:
+        result.status = WALK_FIELD
+        return NULL
+    if headers != 0:
+        p = walk_headers(p, record_end, headers, result)
+        if p == NULL:
+            return NULL
+    if p != record_end:
+        result.status = WALK_SIZE
+        result.detail = length
+        result.room = length - (record_end - p)
+        return NULL
+    return p
+
+
 cdef int walk_records(const uint8_t* p, Py_ssize_t n, int32_t count, const WalkRules* rules, WalkResult* result) noexcept nogil:
     cdef const uint8_t* end = p + n
-    cdef const uint8_t* record_end
-    cdef int32_t length = 0, offset_delta = 0, key_size = 0, value_size = 0, headers = 0
+    cdef const uint8_t* behind
+    cdef RecordFields record
     cdef int32_t index = 0
-    cdef int64_t timestamp_delta = 0, timestamp
+    cdef int64_t timestamp
     cdef int64_t max_timestamp = -1
     cdef uint64_t deltas_off = 0
     cdef int kind
@@ -75,49 +163,29 @@ cdef int walk_records(const uint8_t* p, Py_ssize_t n, int32_t count, const WalkR
     result.room = 0
     result.faults = 0
     result.timestamp_faults = False
+    record.timestamp_delta = 0
+    record.offset_delta = record.key_size = record.value_size = 0
     while index < count:
-        result.records = index
-        p = read_varint(p, end, &length)
-        if p == NULL or length < 1 or length > end - p:
-            result.status = WALK_LENGTH
-            result.detail = length if p != NULL else 0
-            result.room = end - p if p != NULL else 0
-            return result.status
-        record_end = p + length
-        p = read_varlong(p + 1, record_end, &timestamp_delta)
-        if p != NULL:
-            p = read_varint(p, record_end, &offset_delta)
-        if p != NULL:
-            p = read_sized(p, record_end, &key_size)
-        if p != NULL:
-            p = read_sized(p, record_end, &value_size)
-        if p != NULL:
-            p = read_varint(p, record_end, &headers)
-        if p == NULL:
-            result.status = WALK_FIELD
-            return result.status
-        if headers != 0:
-            p = walk_headers(p, record_end, headers, result)
-            if p == NULL:
+        behind = short_record(p, end, &record)
+        if behind == NULL:
+            result.records = index
+            behind = any_record(p, end, &record, result)
+            if behind == NULL:
                 return result.status
-        if p != record_end:
-            result.status = WALK_SIZE
-            result.detail = length
-            result.room = length - (record_end - p)
-            return result.status
-        deltas_off |= <uint64_t>(<int64_t>offset_delta - index)
+        p = behind
+        deltas_off |= <uint64_t>(<int64_t>record.offset_delta - index)
         timestamp = rules.append_time_ms
         if not rules.append_time_set:
-            timestamp = <int64_t>(<uint64_t>rules.base_timestamp + <uint64_t>timestamp_delta)
+            timestamp = <int64_t>(<uint64_t>rules.base_timestamp + <uint64_t>record.timestamp_delta)
         if timestamp > max_timestamp:
             max_timestamp = timestamp
-        kind = fault_of(rules, key_size, timestamp)
+        kind = fault_of(rules, record.key_size, timestamp)
         if kind != 0:
             fault.index = index
             fault.kind = kind
-            fault.offset_delta = offset_delta
-            fault.key_size = key_size
-            fault.value_size = value_size
+            fault.offset_delta = record.offset_delta
+            fault.key_size = record.key_size
+            fault.value_size = record.value_size
             fault.timestamp = timestamp
             note_fault(rules, result, &fault)
         index += 1
