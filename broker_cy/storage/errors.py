@@ -30,7 +30,6 @@ class CorruptSegment(StorageError):
         super().__init__(f"{path} is corrupt at byte {position}: {reason}")
         self.path = path
         self.position = position
-        self.reason = reason
 
 
 class ColdRead(Exception):

@@ -8,7 +8,6 @@ as in Kafka, damage to committed metadata ends the start; only what lies behind 
 from __future__ import annotations
 
 import os
-import struct
 from collections.abc import Iterable
 
 from broker_cy.storage import recovery
@@ -16,10 +15,6 @@ from broker_cy.storage.data_directory import DataDirectory, DataDirectoryError, 
 from broker_cy.storage.log_loader import DIGITS, base_offset_of
 from broker_cy.storage.offset_checkpoints import METADATA_TOPIC
 
-# Base offset, batch length, (leader epoch, magic, CRC, attributes), last offset delta of a batch of magic 2.
-BATCH_START = struct.Struct(">qi11xi")
-# Bytes of a batch in front of what its length counts.
-LENGTH_OVERHEAD_BYTES = 12
 RESTORE = "restore the data directory from a copy"
 
 
@@ -78,30 +73,13 @@ def _read(path: str, names: list[str], snapshot_end: int) -> tuple[int, tuple[st
             end_offset = base
         if base != end_offset:
             return end_offset, (file, 0, f"the batches before it, from offset {end_offset}, are missing", False)
-        damage = recovery.verify_file(file, base, sizes[base])
-        good_bytes = sizes[base] if damage is None else damage.position
-        end_offset, gap = _walk(file, base, good_bytes)
-        if gap >= 0:
-            return end_offset, (file, gap, "the batch there has another offset", False)
-        if damage is not None:
-            return end_offset, (file, good_bytes, damage.reason, base == filled[-1])
+        result, gap = recovery.verify_contiguous(file, base, sizes[base])
+        end_offset = result.next_offset
+        if gap:
+            return end_offset, (file, result.position, "the batch there has another offset", False)
+        if result.problem is not None:
+            return end_offset, (file, result.position, result.problem, base == filled[-1])
     return end_offset, None
-
-
-def _walk(file: str, base: int, size: int) -> tuple[int, int]:
-    """(offset behind the batches that follow each other without a gap, position of the first that does not or -1) in
-    the first `size` bytes, which hold whole batches. Base offsets are in no checksum.
-    """
-    position, expected = 0, base
-    with open(file, "rb") as content:
-        while position < size:
-            content.seek(position)
-            offset, length, delta = BATCH_START.unpack(content.read(BATCH_START.size))
-            if offset != expected:
-                return expected, position
-            expected += delta + 1
-            position += LENGTH_OVERHEAD_BYTES + length
-    return expected, -1
 
 
 def _refuse_partitions(path: str, directories: Iterable[DataDirectory]) -> None:

@@ -342,8 +342,6 @@ def cut(Segment segment not None, int64_t size):
         raise StorageError(f"cannot cut {segment.path} to {size} bytes: {os.strerror(error)}")
     segment.size = size
     segment.staged_size = size
-    if segment.unverified_bytes > size:
-        segment.unverified_bytes = size
     # What was cut off is not to be looked for in the batches that will be written in its place.
     segment.unverified_bytes = min(segment.unverified_bytes, size)
 
@@ -362,6 +360,31 @@ def verify_file(path, int64_t base_offset, int64_t size):
     finally:
         os.close(fd)
     return CorruptSegment(path, reader.position, reader.problem) if reader.problem is not None else None
+
+
+def verify_contiguous(path, int64_t base_offset, int64_t size):
+    """Check every batch as verify_file does, and that each begins at the offset where the one before ended, which no checksum covers
+    and which only a log that is never compacted promises. Returns (ScanResult, whether it ended at a batch behind a gap); raises
+    OSError.
+    """
+    cdef BatchReader reader
+    cdef ScanResult result
+    cdef int64_t batches = 0, expected = base_offset
+    cdef bint gap = False
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        reader = BatchReader(fd, 0, size, base_offset, 0)
+        while reader.advance():
+            if reader.header.base_offset != expected:
+                gap = True
+                break
+            expected = reader.next_offset
+            batches += 1
+    finally:
+        os.close(fd)
+    result = finish(reader, batches)
+    result.next_offset = expected
+    return result, gap
 
 
 def refresh_timestamps(Segment segment not None):

@@ -4,17 +4,25 @@ from broker_cy.core.cursor cimport get_varint, get_varlong
 
 # Fields of records, read from p and never at or behind `end` (p <= end).
 
+cdef inline const uint8_t* short_varint(const uint8_t* p, int32_t* out) noexcept nogil:
+    """A zigzag varint of one or two bytes, both of which can be read; the place behind it, or NULL for a longer one."""
+    cdef uint8_t first = p[0]
+    if first < 0x80:
+        out[0] = (first >> 1) ^ -<int32_t>(first & 1)
+        return p + 1
+    if p[1] < 0x80:
+        out[0] = (((first & 0x7F) >> 1) | (<int32_t>p[1] << 6)) ^ -<int32_t>(first & 1)
+        return p + 2
+    return NULL
+
+
 cdef inline const uint8_t* read_varint(const uint8_t* p, const uint8_t* end, int32_t* out) noexcept nogil:
     """A zigzag varint below `end`; the place behind it, or NULL. One and two bytes, which most fields have, are read inline."""
-    cdef uint8_t first
+    cdef const uint8_t* behind
     if p + 1 < end:
-        first = p[0]
-        if first < 0x80:
-            out[0] = (first >> 1) ^ -<int32_t>(first & 1)
-            return p + 1
-        if p[1] < 0x80:
-            out[0] = (((first & 0x7F) >> 1) | (<int32_t>p[1] << 6)) ^ -<int32_t>(first & 1)
-            return p + 2
+        behind = short_varint(p, out)
+        if behind != NULL:
+            return behind
     if get_varint(&p, end, out) != 0:
         return NULL
     return p

@@ -65,21 +65,9 @@ cdef enum:
     SHORT_PREFIX_BYTES = 9
 
 
-cdef inline const uint8_t* short_varint(const uint8_t* p, int32_t* out) noexcept nogil:
-    """A zigzag varint of one or two bytes, both of which can be read; the place behind it, or NULL for a longer one."""
-    cdef uint8_t first = p[0]
-    if first < 0x80:
-        out[0] = (first >> 1) ^ -<int32_t>(first & 1)
-        return p + 1
-    if p[1] < 0x80:
-        out[0] = (((first & 0x7F) >> 1) | (<int32_t>p[1] << 6)) ^ -<int32_t>(first & 1)
-        return p + 2
-    return NULL
-
-
 cdef inline const uint8_t* short_record(const uint8_t* p, const uint8_t* end, RecordFields* record) noexcept nogil:
     """A sound record without headers whose fields take one or two bytes, which is what most are: the place behind it, with one
-    look at the end for its first five fields. NULL for any other, sound or not: walk_records reads that field by field."""
+    look at the end for its first five fields. NULL for any other, sound or not: any_record reads that field by field."""
     cdef const uint8_t* record_end
     cdef int32_t length = 0, timestamp_delta = 0
     if end - p < SHORT_PREFIX_BYTES:
