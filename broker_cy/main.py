@@ -88,7 +88,7 @@ def serve(loop: asyncio.AbstractEventLoop, server: BrokerServer) -> int:
         started = time.monotonic()
         LOGGER.info("stopping")
         await server.stop()
-        LOGGER.info("stopped", extra={"fields": {"seconds": f"{time.monotonic() - started:.2f}"}})
+        LOGGER.info("stopped", extra=logs.facts(seconds=f"{time.monotonic() - started:.2f}"))
 
     loop.run_until_complete(until_stopped())
     # What is left are tasks of requests that were given up; interpreter shutdown has nothing to add to a stop in order.

@@ -18,6 +18,7 @@ from broker_cy.coordinator.settings import GroupSettings
 from broker_cy.coordinator.shard import Shard
 from broker_cy.coordinator.step import Now, Step
 from broker_cy.core.errors import ErrorCode, KafkaError
+from broker_cy.core.logs import facts
 from broker_cy.server.group_shard import GroupShard, LoadState
 from broker_cy.server.internal_topics import creatable_topic
 from broker_cy.wire import messages
@@ -190,7 +191,7 @@ class GroupService:
                 if result.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
                     reason = f"{ErrorCode(result.error_code).name}: {result.error_message}"
         if reason:
-            LOGGER.error("internal topic not created", extra={"fields": {"topic": OFFSETS_TOPIC, "reason": reason}})
+            LOGGER.error("internal topic not created", extra=facts(topic=OFFSETS_TOPIC, reason=reason))
 
     # ---- for handlers ----
 

@@ -16,6 +16,7 @@ from broker_cy.coordinator.settings import GroupSettings
 from broker_cy.coordinator.shard import Shard
 from broker_cy.coordinator.step import Now, Record, Step
 from broker_cy.core.errors import ErrorCode, KafkaError, WireError
+from broker_cy.core.logs import facts
 from broker_cy.storage.errors import StorageError
 from broker_cy.wire import records as wire_records
 from broker_cy.wire.control import ControlType, control_type
@@ -97,7 +98,7 @@ class GroupShard:
             step = self.shard.loaded(self.now())
         except (StorageError, OSError, ValueError, KafkaError) as error:
             self.state = LoadState.FAILED
-            LOGGER.error("group coordinator not loaded", extra={"fields": {"partition": name, "reason": str(error)}})
+            LOGGER.error("group coordinator not loaded", extra=facts(partition=name, reason=str(error)))
             return
         self.state = LoadState.ACTIVE
         self.accept(step)
@@ -106,7 +107,7 @@ class GroupShard:
             fields["offsets"] = self.shard.offsets.count
             if self.shard.unknown_records:
                 fields["unknown_records"] = self.shard.unknown_records
-            LOGGER.info("group coordinator loaded", extra={"fields": fields})
+            LOGGER.info("group coordinator loaded", extra=facts(**fields))
 
     async def _replay_log(self) -> int:
         if self.partition.offline is not None:

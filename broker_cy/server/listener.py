@@ -14,6 +14,7 @@ import socket
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from broker_cy.core.logs import facts
 from broker_cy.server import log_events
 from broker_cy.server.answers import ServerCore
 from broker_cy.server.connection import Connection
@@ -162,7 +163,7 @@ class Listener:
     def _out_of_descriptors(self, error: OSError) -> None:
         LOGGER.error(
             "accept failed",
-            extra={"fields": {"listener": self.name, "reason": str(error), "retry_s": DESCRIPTOR_PAUSE_S}},
+            extra=facts(listener=self.name, reason=str(error), retry_s=DESCRIPTOR_PAUSE_S),
         )
         self.pause()
         self.loop.call_later(DESCRIPTOR_PAUSE_S, self._resume)

@@ -6,6 +6,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from broker_cy.config import NoEffectReporter, topic_settings
+from broker_cy.core.logs import facts
 from broker_cy.metadata import topic_names
 from broker_cy.metadata.image import RESOURCE_BROKER, RESOURCE_CLIENT_METRICS, RESOURCE_GROUP, RESOURCE_TOPIC
 from broker_cy.replica.partition import Partition
@@ -164,7 +165,7 @@ class PartitionService:
             if self._starting:
                 LOGGER.warning(
                     "the directory of a partition is gone: begun anew, empty",
-                    extra={"fields": {"partition": f"{topic.name}-{index}"}},
+                    extra=facts(partition=f"{topic.name}-{index}"),
                 )
             try:
                 log = self._create_log(topic.name, index, topic.topic_id)
@@ -200,7 +201,7 @@ class PartitionService:
             del self._offline[key]
             log.epochs.assign(partition.leader_epoch, log.log_end_offset)
             partition.come_online(log)
-            LOGGER.info("partition online", extra={"fields": {"partition": f"{key[0]}-{key[1]}"}})
+            LOGGER.info("partition online", extra=facts(partition=f"{key[0]}-{key[1]}"))
             if self._on_online is not None:
                 self._on_online(*key)
 
@@ -213,7 +214,7 @@ class PartitionService:
                 self._logs.delete(topic.name, partition.index)
             except StorageError as error:
                 # The topic is gone all the same; the next start sets the directory aside.
-                LOGGER.error("a deleted partition's directory stays", extra={"fields": {"reason": str(error)}})
+                LOGGER.error("a deleted partition's directory stays", extra=facts(reason=str(error)))
 
     @property
     def _flush(self) -> Callable[[], int]:
