@@ -6,6 +6,7 @@ until then is written all the same.
 
 import argparse
 import contextlib
+import dataclasses
 import shutil
 import signal
 import sys
@@ -13,6 +14,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 from bench import output
 from bench.drivers.base import DriverError
@@ -55,12 +57,12 @@ def find_target(name: str) -> TargetSpec:
     return targets.load(find("targets", name))
 
 
-def value(parse: Callable[[str], object]) -> Callable[[str], object]:
+def value(parse: Callable[[Any], object]) -> Callable[[str], object]:
     """A parser of bench.spec.units as an argparse type."""
 
     def convert(text: str) -> object:
         try:
-            return parse(int(text) if text.isdigit() else text)  # type: ignore[arg-type]
+            return parse(int(text) if text.isdigit() else text)
         except ValueError as error:
             raise argparse.ArgumentTypeError(str(error)) from None
 
@@ -185,9 +187,11 @@ def windows(options: argparse.Namespace, targets: int) -> int:
 
 def run_mode(options: argparse.Namespace) -> int:
     """Measure, print, write; returns the exit code. Raises SpecError and OSError."""
-    workload = workloads.changed(
-        workloads.load(find("workloads", options.workload)), duration_s=options.duration, warm_up_s=options.warm_up
-    )
+    workload = workloads.load(find("workloads", options.workload))
+    if options.duration is not None:
+        workload = dataclasses.replace(workload, duration_s=options.duration)
+    if options.warm_up is not None:
+        workload = dataclasses.replace(workload, warm_up_s=options.warm_up)
     names = options.targets if options.mode == "compare" else ["floor"] if options.mode == "floor" else options.target
     specs = [find_target(name) for name in names]
     if len({spec.name for spec in specs}) < len(specs):

@@ -15,7 +15,7 @@ from bench.histogram import Histogram
 from bench.raw import Driver, LoadError
 from bench.targets import Target, TargetError
 from bench.window import GB, Metrics
-from bench.workloads import MIB, NO_TIME_LIMIT_S, PARTITIONS, Latency, Scale, Workload, produce_plan
+from bench.workloads import MIB, NO_TIME_LIMIT_S, Latency, Scale
 
 BACKLOG_BATCH_BYTES = 64 << 10
 PIECE_S = 0.5  # the open load runs in pieces, so that only what lies within the consumer's time is counted
@@ -63,7 +63,7 @@ class Consumer:
         return self.driver
 
 
-class Cold(Workload):
+class Cold(Latency):
     """`latency` without and with a consumer of a cold backlog of `scale.cold_bytes` in one partition."""
 
     name = "cold"
@@ -90,15 +90,9 @@ class Cold(Workload):
 
     def measure(self, target: Target) -> Metrics:
         self.round += 1
-        topic = f"bench-cold-{self.round}"
-        target.create_topic(topic, PARTITIONS)
-        driver = Driver(target.address, produce_plan(topic, 1024, 0, PARTITIONS))
-        try:
-            first = self.name not in target.warmed
-            target.warmed.add(self.name)
-            driver.run_open(rate=Latency.rate, seconds=self.scale.latency_s * (1 if first else 0.1))
+        with self.load(target, f"bench-cold-{self.round}") as driver:
             evict(target.directory / f"{self.topic}-0")
-            proc.warm_memory(target.directory, int(Latency.rate * self.scale.latency_s * 2400), 1200)
+            proc.warm_memory(target.directory, int(self.rate * self.scale.latency_s * 2400), 1200)
             metrics = self._load(driver, "alone", None)
             before = proc.usage(target.pid)
             # A fetch brings what fits of whole batches, and the driver goes on at the first that did not.
@@ -109,9 +103,6 @@ class Cold(Workload):
             finally:
                 read = consumer.finish()
             used = proc.usage(target.pid) - before
-        finally:
-            driver.close()
-            target.delete_topic(topic)
         metrics["disk_share"] = used.read_bytes / read.bytes
         metrics["disk_gb"] = used.read_bytes / GB
         metrics["consumed_mb_per_s"] = read.bytes / read.seconds / 1e6
@@ -130,7 +121,7 @@ class Cold(Workload):
         latency, lateness = Histogram(), Histogram()
         seconds = 0.0
         while seconds < self.scale.latency_s:
-            driver.run_open(rate=Latency.rate, seconds=PIECE_S)
+            driver.run_open(rate=self.rate, seconds=PIECE_S)
             if consumer is not None and not consumer.reads and latency.count:
                 break  # it ended within this piece
             latency.merge(driver.latency)

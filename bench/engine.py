@@ -6,7 +6,6 @@ is as fast as possible, the window is cut into pieces of PIECE_S, each after war
 
 import contextlib
 import dataclasses
-import datetime
 import itertools
 import time
 from collections.abc import Callable, Iterator
@@ -14,18 +13,17 @@ from functools import partial
 from pathlib import Path
 from threading import Event
 
-from bench import proc
+from bench import proc, provenance
 from bench.drivers.base import DriverError, DriverResult, LoadDriver, Sample
 from bench.drivers.raw import RawDriver, list_offsets
 from bench.kafka_peer import Kafka
-from bench.measured import Spent, run_of
-from bench.protocol import ProtocolError
+from bench.measured import Spent, failure, run_of
+from bench.protocol import LATEST, ProtocolError
 from bench.result import Number, Run
 from bench.spec.target import TargetSpec
 from bench.spec.workload import Workload
 from bench.targets import Attached, BrokerCy, Floor, Target, TargetError
 
-LATEST = -1  # for ListOffsets
 FILL_BYTES = 1 << 30  # for consumers, who go round and round in it
 PIECE_S = 0.75  # warmed and measured well within the two seconds after which a host takes free pages back
 WARM_BYTES_MAX = 4 << 30
@@ -50,8 +48,7 @@ class Measured:
     @classmethod
     def begin(cls, target: str, label: str = "", pair: int = 0, consuming: bool = False) -> "Measured":
         """Nothing measured yet."""
-        started = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-        return cls(target, label, pair, started, DriverResult(), consuming=consuming)
+        return cls(target, label, pair, provenance.now(), DriverResult(), consuming=consuming)
 
     def run(self) -> Run:
         """For the report."""
@@ -142,8 +139,8 @@ def measure(
                 target.delete_topic(topic)
     except (DriverError, ProtocolError, TargetError, OSError) as error:
         measured.failed = f"{type(error).__name__}: {error}"
-    if measured.failed is None and measured.result.errors:
-        measured.failed = f"{measured.result.errors} errors, the first: {measured.result.first_error}"
+    if measured.failed is None:
+        measured.failed = failure(measured.result, measured.spent)
     session.on_window()
     return measured
 
@@ -159,9 +156,7 @@ def fill(session: Session, target: Target, topic: str, workload: Workload, wante
         driver.prepare()
         written = 0
         while written < wanted and not session.stop.is_set():
-            result = driver.run(0.25, stop=session.stop)
-            if result.errors:
-                raise DriverError(f"filling {topic}: {result.errors} errors, the first: {result.first_error}")
+            result = _sound(driver.run(0.25, stop=session.stop), f"filling {topic}")
             written += result.bytes
         return list_offsets(target.address, topic, workload.partitions, LATEST)
     finally:
@@ -203,10 +198,15 @@ def _warm_up(session: Session, workload: Workload, driver: LoadDriver) -> float:
     """Bytes a second. Raises DriverError where there are errors already."""
     if not workload.warm_up_s:
         return 0.0
-    result = driver.run(workload.warm_up_s, stop=session.stop)
-    if result.errors:
-        raise DriverError(f"in the warm-up: {result.errors} errors, the first: {result.first_error}")
+    result = _sound(driver.run(workload.warm_up_s, stop=session.stop), "in the warm-up")
     return result.bytes / max(result.seconds, 1e-3)
+
+
+def _sound(result: DriverResult, where: str) -> DriverResult:
+    """The result of what is not measured; raises DriverError where there were errors."""
+    if result.errors:
+        raise DriverError(f"{where}: {failure(result)}")
+    return result
 
 
 def _tell(session: Session, name: str, shift_s: float, spending: "Spending | None", sample: Sample) -> None:
@@ -250,6 +250,4 @@ class Spending:
 
     def spent(self) -> Spent:
         """The whole window."""
-        empty = proc.Usage._make([0] * len(proc.Usage._fields))
-        total = proc.Usage._make(sum(each) for each in zip(empty, *self.used, strict=True))
-        return Spent(total, self.samples, self.peak_bytes, self.files, self.died, 0.0)
+        return Spent(proc.total(self.used), self.samples, self.peak_bytes, self.files, self.died, 0.0)

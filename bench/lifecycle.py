@@ -73,18 +73,11 @@ def through(target: Target, scale: Scale) -> Metrics:
         begun = time.monotonic()
         target.start()
         metrics["first_answer_s"] = target.first_answer_s
-        first = _next_base_offsets(target, topic)
+        first = target.probe(topic, PARTITIONS)
         metrics["first_write_s"] = time.monotonic() - begun
         if lost := {p: (end, first[p]) for p, end in acknowledged.items() if first[p] < end}:
             raise LoadError(f"{target.name} lost acknowledged records: partition: (acknowledged end, end now) {lost}")
     return metrics
-
-
-def _next_base_offsets(target: Target, topic: str) -> dict[int, int]:
-    """Write a record to each partition, as soon as each takes one; returns their offsets."""
-    probe = protocol.record_batch(1, 1)
-    with protocol.Client(target.address) as client:
-        return {p: client.produce_when_ready(protocol.produce_request(topic, p, probe, 1)) for p in range(PARTITIONS)}
 
 
 def load_offsets(target: Target, scale: Scale) -> Metrics:

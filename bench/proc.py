@@ -3,6 +3,7 @@
 import os
 import threading
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple
@@ -36,6 +37,12 @@ class Usage(NamedTuple):
         if not isinstance(before, Usage):
             return NotImplemented
         return Usage._make(b - a for a, b in zip(before, self, strict=True))
+
+
+def total(parts: Iterable[Usage]) -> Usage:
+    """The sum of several windows; of none, zero."""
+    nothing = Usage._make([0] * len(Usage._fields))
+    return Usage._make(sum(each) for each in zip(nothing, *parts, strict=True))
 
 
 def usage(pid: int) -> Usage:

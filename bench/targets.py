@@ -57,11 +57,18 @@ class Target:
 
     def create_topic(self, topic: str, partitions: int) -> None:
         """Create a topic and wait until each partition takes a record."""
-        probe = protocol.record_batch(1, 1)
         with protocol.Client(self.address) as client:
             client.create_topic(topic, partitions, {})
-            for partition in range(partitions):
-                client.produce_when_ready(protocol.produce_request(topic, partition, probe, 1))
+        self.probe(topic, partitions)
+
+    def probe(self, topic: str, partitions: int) -> dict[int, int]:
+        """Write a record to each partition, as soon as each takes one; their offsets."""
+        record = protocol.record_batch(1, 1)
+        with protocol.Client(self.address) as client:
+            return {
+                partition: client.produce_when_ready(protocol.produce_request(topic, partition, record, 1))
+                for partition in range(partitions)
+            }
 
     def delete_topic(self, topic: str) -> None:
         """Delete a topic."""

@@ -46,7 +46,7 @@ class Window:
 
     def metrics(self) -> Metrics:
         """`generator_share` near 1 says that the load was the limit; `p99_typical_ms` is the median piece's p99."""
-        used = proc.Usage._make(sum(each) for each in zip(*self.used, strict=True))
+        used = proc.total(self.used)
         return {
             "per_second": self.responses / self.seconds,
             "cpu_us": used.cpu_s / self.responses * 1e6,

@@ -4,7 +4,8 @@ Metrics are CPU of the target's process alone (bench.proc), over a window that b
 memory.
 """
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -175,18 +176,23 @@ class Latency(Workload):
 
     def measure(self, target: Target) -> Metrics:
         self.round += 1
-        topic = f"bench-latency-{self.round}"
+        with self.load(target, f"bench-latency-{self.round}") as driver:
+            proc.warm_memory(target.directory, int(self.rate * self.scale.latency_s * 1200), 1200)
+            window = Window(driver, target.pid)
+            for _ in range(int(self.scale.latency_s / PIECE_S)):
+                window.run(partial(driver.run_open, rate=self.rate, seconds=PIECE_S))
+            return window.metrics() | window.lateness_metrics()
+
+    @contextlib.contextmanager
+    def load(self, target: Target, topic: str) -> Iterator[Driver]:
+        """The driver of this load on a topic of its own, warmed up: for long where the process meets it first."""
         target.create_topic(topic, PARTITIONS)
         driver = Driver(target.address, produce_plan(topic, 1024, 0, PARTITIONS))
         try:
             first = self.name not in target.warmed
             target.warmed.add(self.name)
             driver.run_open(rate=self.rate, seconds=self.scale.latency_s * (1 if first else 0.1))
-            proc.warm_memory(target.directory, int(self.rate * self.scale.latency_s * 1200), 1200)
-            window = Window(driver, target.pid)
-            for _ in range(int(self.scale.latency_s / PIECE_S)):
-                window.run(partial(driver.run_open, rate=self.rate, seconds=PIECE_S))
-            return window.metrics() | window.lateness_metrics()
+            yield driver
         finally:
             driver.close()
             target.delete_topic(topic)

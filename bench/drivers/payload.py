@@ -1,42 +1,26 @@
 """Values and keys of the records that client processes send: made once, from a seed."""
 
 import itertools
-import math
 import random
 from collections.abc import Iterator
 
-from bench.spec.workload import Size, Workload
+from bench.batches import draw, value
+from bench.spec.workload import Workload
 
 POOL_BYTES = 2 << 20  # and at least twice a batch, so that no codec finds one value twice in a batch
 POOL_BYTES_MAX = 64 << 20
 POOL_VALUES_MIN, POOL_VALUES_MAX = 4, 20_000  # a message object of Python for each
-REPEATED = b"a"  # what is not random
 
 
 def values(workload: Workload, seed: int) -> list[bytes]:
     """Values of the workload's sizes and entropy, within the bounds above."""
-    draw = random.Random(seed)
+    source = random.Random(seed)
     left = min(POOL_BYTES_MAX, max(POOL_BYTES, 2 * workload.batch_bytes))
     made: list[bytes] = []
     while (left > 0 and len(made) < POOL_VALUES_MAX) or len(made) < POOL_VALUES_MIN:
-        size = draw_size(workload.record_size, draw)
-        chosen = round(size * workload.entropy)
-        made.append(draw.randbytes(chosen) + REPEATED * (size - chosen))
-        left -= size
+        made.append(value(source, draw(source, workload.record_size), workload.entropy))
+        left -= len(made[-1])
     return made
-
-
-def draw_size(size: Size, draw: random.Random) -> int:
-    """One value's size; of a lognormal one six standard deviations lie between the bounds, and none outside."""
-    if size.fixed:
-        return size.least
-    if size.distribution == "uniform":
-        return draw.randint(size.least, size.most)
-    low, high = math.log(size.least), math.log(size.most)
-    while True:
-        drawn = round(draw.lognormvariate((low + high) / 2, (high - low) / 6))
-        if size.least <= drawn <= size.most:
-            return drawn
 
 
 def keys(workload: Workload, seed: int) -> Iterator[bytes] | None:

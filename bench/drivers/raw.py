@@ -13,8 +13,6 @@ partition again, as another group would. End-to-end latency has one value for ea
 `cpu_s` leaves out the time in which the sending thread polled because the next request was due within microseconds.
 """
 
-import contextlib
-import resource
 import threading
 from collections.abc import Callable
 from threading import Event
@@ -26,6 +24,7 @@ from bench.histogram import Histogram
 from bench.protocol import Template
 from bench.raw import Driver, LoadError
 from bench.spec.workload import Workload
+from bench.targets import raise_file_limit
 
 ACKS = {"all": protocol.ACKS_ALL, "1": 1, "0": 0}
 TEMPLATES_MAX = 1 << 16  # request frames of all connections; each partition of a connection has at least four
@@ -52,7 +51,9 @@ class RawDriver:
 
     def prepare(self) -> None:
         """Encode and connect; raises DriverError."""
-        _raise_file_limit(self.workload.producers + self.workload.consumers + SPARE_FILES)
+        wanted = self.workload.producers + self.workload.consumers + SPARE_FILES
+        if (allowed := raise_file_limit(wanted)) < wanted:
+            raise DriverError(f"{wanted} open files are needed, the system allows {allowed} (ulimit -n)")
         try:
             due_times = self._prepare_producer() if self.workload.producers else None
             if self.workload.consumers:
@@ -270,13 +271,3 @@ def list_offsets(address: Address, topic: str, partitions: int, which: int) -> d
     """First or next offset of each partition; raises OSError and ProtocolError."""
     with protocol.Client(address) as client:
         return client.list_offsets(topic, partitions, which)
-
-
-def _raise_file_limit(wanted: int) -> None:
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft >= wanted:
-        return
-    with contextlib.suppress(ValueError, OSError):
-        resource.setrlimit(resource.RLIMIT_NOFILE, (min(wanted, hard), hard))
-    if resource.getrlimit(resource.RLIMIT_NOFILE)[0] < wanted:
-        raise DriverError(f"{wanted} open files are needed, the system allows {hard} (ulimit -n)")

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from bench import proc
 from bench.engine import Measured, Session, fill, measure
 from bench.modes.base import Outcome, up
-from bench.protocol import ProtocolError, produce_request, record_batch
+from bench.protocol import ProtocolError
 from bench.spec.target import TargetSpec
 from bench.spec.workload import Workload
 from bench.targets import Target, TargetError, raise_file_limit
@@ -84,20 +84,10 @@ def _recovery(session: Session, name: str, target: Target, workload: Workload, s
         target.start()
         run.extra["log_gb"] = size / 1e9
         run.extra["recovery_s"] = target.first_answer_s
-        lost = _lost(target, topic, ends)
+        first = target.probe(topic, workload.partitions)
         run.extra["first_write_s"] = time.monotonic() - begun
-        if lost:
+        if lost := [(p, end, first[p]) for p, end in ends.items() if first[p] < end]:
             run.failed = f"acknowledged records are missing: partition, end before, next offset: {lost[:3]}"
     except (TargetError, ProtocolError, OSError) as error:
         run.failed = f"{type(error).__name__}: {error}"
     return run
-
-
-def _lost(target: Target, topic: str, ends: dict[int, int]) -> list[tuple[int, int, int]]:
-    """Partitions whose next offset is below what was acknowledged: (partition, acknowledged end, next offset)."""
-    from bench.protocol import Client
-
-    probe = record_batch(1, 1)
-    with Client(target.address) as client:
-        got = {p: client.produce_when_ready(produce_request(topic, p, probe, 1)) for p in ends}
-    return [(p, end, got[p]) for p, end in ends.items() if got[p] < end]

@@ -1,6 +1,6 @@
 """A workload: what is sent and fetched, how fast and for how long. The target is another file's business."""
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -80,11 +80,6 @@ class Workload:
 def load(path: Path) -> Workload:
     """Read a workload file. Raises SpecError."""
     return parse(read(path), path.stem)
-
-
-def changed(workload: Workload, **given: float | None) -> Workload:
-    """The workload with what was given on the command line in place of the file's."""
-    return replace(workload, **{key: value for key, value in given.items() if value is not None})  # type: ignore[arg-type]
 
 
 def parse(top: Table, name: str) -> Workload:

@@ -328,8 +328,7 @@ cdef class ProducerState:
 
     def clear(self, int64_t end_offset):
         """Forget everything: the state of an empty log that ends at `end_offset`."""
-        self.count = 0
-        self.undo_count = 0
+        self.count = self.undo_count = 0
         self.first_undecided = -1
         self.newest_only = False
         self.completed = self.completed_before = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from broker_cy.wire import messages
@@ -186,6 +187,17 @@ def join_static(run: Run, version: int) -> None:
     run.ask("empty", messages.DescribeGroupsRequest(groups=[group]), 5)
 
 
+def ask_as_others(ask: Callable[..., None], group: str, member: Member) -> None:
+    """Requests that name another group, member or generation than those of a stable one, then the right ones."""
+    ask("empty group", "", 1, member.id)
+    ask("unknown group", "no-such-group", 1, member.id)
+    ask("unknown member", group, member.generation, "nobody")
+    ask("empty member", group, member.generation, "")
+    ask("generation before", group, member.generation - 1, member.id)
+    ask("generation to come", group, member.generation + 1, member.id)
+    ask("stable", group, member.generation, member.id)
+
+
 @script(ApiKey.SYNC_GROUP)
 def sync_group(run: Run, version: int) -> None:
     group = run.name
@@ -196,13 +208,7 @@ def sync_group(run: Run, version: int) -> None:
         how = {**({} if typed else {"protocol_type": None, "protocol_name": None}), **how}
         run.ask(label, sync(group_id, generation, member_id, how.pop("assignments", ()), **how), version)
 
-    ask("empty group", "", 1, member.id)
-    ask("unknown group", "no-such-group", 1, member.id)
-    ask("unknown member", group, member.generation, "nobody")
-    ask("empty member", group, member.generation, "")
-    ask("generation before", group, member.generation - 1, member.id)
-    ask("generation to come", group, member.generation + 1, member.id)
-    ask("stable", group, member.generation, member.id)
+    ask_as_others(ask, group, member)
     ask("stable, other assignments are not looked at", group, member.generation, member.id, assignments=[("x", b"y")])
     ask("a follower", group, other.generation, other.id)
     ask("unknown instance", group, member.generation, member.id, instance="one")
@@ -245,13 +251,7 @@ def heartbeats(run: Run, version: int) -> None:
     def ask(label: str, *how: Any) -> None:
         run.ask(label, heartbeat(*how), version)
 
-    ask("empty group", "", 1, member.id)
-    ask("unknown group", "no-such-group", 1, member.id)
-    ask("unknown member", group, member.generation, "nobody")
-    ask("empty member", group, member.generation, "")
-    ask("generation before", group, member.generation - 1, member.id)
-    ask("generation to come", group, member.generation + 1, member.id)
-    ask("stable", group, member.generation, member.id)
+    ask_as_others(ask, group, member)
     ask("follower", group, other.generation, other.id)
     ask("unknown instance", group, member.generation, member.id, "one")
     third = Member(run, group, "three")
