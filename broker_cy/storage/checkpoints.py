@@ -63,8 +63,11 @@ def read_offsets(path: str) -> dict[TopicPartition, int]:
         data = read_whole(path, SIZE_MAX_BYTES)
     except FileNotFoundError:
         return {}
-    if not data:
-        return {}
+    return decode_offsets(data, path) if data else {}
+
+
+def decode_offsets(data: bytes, path: str) -> dict[TopicPartition, int]:
+    """Entries of an offset checkpoint; raises ValueError where it is damaged."""
     found: dict[TopicPartition, int] = {}
     for words in _lines(data, path):
         if len(words) != 3 or not words[1].isdigit() or not words[2].lstrip(b"-").isdigit():
@@ -78,5 +81,10 @@ def read_offsets(path: str) -> dict[TopicPartition, int]:
 
 def write_offsets(path: str, offsets: Mapping[TopicPartition, int]) -> None:
     """Replace the file, durably; blocks for the disk. Raises OSError."""
+    write_atomically(path, encode_offsets(offsets), sync=True)
+
+
+def encode_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:
+    """Text of an offset checkpoint."""
     lines = "".join(f"{topic} {partition} {offset}\n" for (topic, partition), offset in offsets.items())
-    write_atomically(path, f"0\n{len(offsets)}\n{lines}".encode(), sync=True)
+    return f"0\n{len(offsets)}\n{lines}".encode()

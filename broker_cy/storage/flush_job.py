@@ -1,4 +1,4 @@
-"""Bringing what a log has written onto the disk, in a worker thread."""
+"""Bringing what a log has written onto the disk, or only out of this process, in a worker thread."""
 
 import os
 from dataclasses import dataclass, field
@@ -11,7 +11,8 @@ from broker_cy.storage.atomic import sync_directory, write_atomically
 class FlushJob:
     """What one log has to bring to disk, copied from it on the loop (Log.begin_flush).
 
-    `run` blocks, and touches files only; then `Log.complete_flush` takes the result on the loop.
+    `run` (or `note`) blocks, and touches files only; then `maintenance.complete_flush` (`complete_note`) takes the
+    result on the loop.
     """
 
     directory: str
@@ -33,19 +34,36 @@ class FlushJob:
         file system afterwards. An OSError is kept in `error`.
         """
         try:
-            snapshot = snapshots.path_of(self.directory, self.end_offset)
-            if not os.path.exists(snapshot):
-                write_atomically(snapshot, self.snapshot, sync=False)
-                self.paths.append(snapshot)
+            self.paths.append(self._write_snapshot())
             write_atomically(self.epochs_path, self.epochs, sync=False)
             self.paths.append(self.epochs_path)
             if not synced:
                 self._sync()
-            if self.superseded_snapshot >= 0 and self.superseded_snapshot != self.end_offset:
-                snapshots.remove(self.directory, self.superseded_snapshot)
+            self._remove_superseded()
         except OSError as error:
             self.error = error
         return self
+
+    def note(self) -> None:
+        """Write producer state and sync nothing: the page cache outlives the process. Epochs are written when they
+        change. An OSError is kept in `error`.
+        """
+        try:
+            self._write_snapshot()
+            self._remove_superseded()
+        except OSError as error:
+            self.error = error
+
+    def _write_snapshot(self) -> str:
+        """Its path. There may be one already: a segment begins at that offset, or the log was noted there."""
+        path = snapshots.path_of(self.directory, self.end_offset)
+        if not os.path.exists(path):
+            write_atomically(path, self.snapshot, sync=False)
+        return path
+
+    def _remove_superseded(self) -> None:
+        if self.superseded_snapshot >= 0 and self.superseded_snapshot != self.end_offset:
+            snapshots.remove(self.directory, self.superseded_snapshot)
 
     def _sync(self) -> None:
         try:

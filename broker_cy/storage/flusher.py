@@ -1,10 +1,11 @@
 """Bringing the logs of a broker to disk: in a worker while it runs, and all of it when it stops.
 
-How much a crash makes the next start read is bounded: once FLUSH_BYTES were written since the last flush (and
-whenever a segment was completed) a flush runs, and the recovery points that follow from it are checkpointed at once.
-So a start reads at most what was written before and while a flush ran, about 2 * FLUSH_BYTES, however large the logs
-are. The page cache outlives the process, so a killed broker loses nothing; only a power loss can take what was not
-flushed, as in Kafka.
+How much a crash makes the next start read is bounded. The page cache outlives the process, so a killed broker loses
+nothing: once NOTE_BYTES were written a note is made of how far the logs are whole, which costs no sync
+(storage.written_points), and the start after a kill reads about 2 * NOTE_BYTES and NOTE_LOG_BYTES of each log. Only a
+power loss can take what was not flushed, as in Kafka. A flush runs with each checkpoint (log.flush.offset.checkpoint.
+interval.ms) and once FLUSH_BYTES wait for it; recovery points follow at once. By then the kernel has brought most of it
+to disk by itself: a flush each 256 MiB costs a tenth of the CPU of writing, and stalls the writers behind it.
 """
 
 from __future__ import annotations
@@ -23,11 +24,15 @@ from broker_cy.storage.jobs import Jobs
 from broker_cy.storage.log import Log
 from broker_cy.storage.log_slice import LogTotals
 from broker_cy.storage.offset_checkpoints import OffsetCheckpoints
+from broker_cy.storage.written_points import WRITTEN_POINTS
 
 logger = logging.getLogger(__name__)
 
-# Bytes written since the last flush that start one. See the module's docstring for what it bounds.
-FLUSH_BYTES = 256 << 20
+# Bytes that wait for a flush until one starts, and bytes written since the last note. See the module's docstring.
+FLUSH_BYTES = 4 << 30
+NOTE_BYTES = 256 << 20
+# A log that less was written to is not noted: with thousands of partitions the files would cost more than reading it.
+NOTE_LOG_BYTES = 64 << 10
 # From this many files on, the file system is synced instead of each file.
 SYNC_FILES_MAX = 64
 
@@ -45,6 +50,7 @@ class Flusher:
         totals: LogTotals,
         jobs: Jobs,
         flush_bytes: int = FLUSH_BYTES,
+        note_bytes: int = NOTE_BYTES,
     ) -> None:
         self.logs = logs
         self.offline = offline
@@ -57,12 +63,44 @@ class Flusher:
         self._names_due: set[str] = set()
         # The last flush did not do all it was to do: the disk is full or broken.
         self.failed = False
-        totals.flush_bytes = flush_bytes
-        totals.on_due = self._ask
+        self.flush_bytes = flush_bytes
+        self._noting = False
+        totals.due_bytes = min(flush_bytes, note_bytes)
+        # Soon, but not in the middle of an append.
+        totals.on_due = lambda: jobs.later(0, self._due)
 
-    def _ask(self) -> None:
-        """So much was written since the last flush that one should start, soon but not in the middle of an append."""
-        self.jobs.later(0, self.start)
+    def _due(self) -> None:
+        if self.totals.unflushed_bytes >= self.flush_bytes:
+            self.start()
+        else:
+            self.note()
+
+    def note(self) -> None:
+        """Let the written points move, in a worker, and checkpoint them. Nothing happens while it is being done
+        already: what is written meanwhile asks for the next one.
+        """
+        if self._noting:
+            return
+        pending: Pending = []
+        for log in self.totals.dirty:
+            if log.unnoted_bytes >= NOTE_LOG_BYTES and log.offline is None:
+                try:
+                    pending.append((log, maintenance.begin_note(log)))
+                except StorageError as error:  # a start after a kill reads more, and nothing is lost
+                    logger.warning("written point stays", extra=facts(reason=error))
+        self._noting = True
+
+        def write() -> None:
+            for _, job in pending:
+                job.note()
+
+        def done(_: None, error: BaseException | None) -> None:
+            self._noting = False
+            for log, job in pending:
+                maintenance.complete_note(log, job)
+            self.write_checkpoints(WRITTEN_POINTS)
+
+        self.jobs.run(write, done)
 
     def start(self, logs: Iterable[Log] | None = None) -> None:
         """Bring `logs` (all by default) to disk in a worker; then their recovery points move and are checkpointed. At
@@ -85,7 +123,6 @@ class Flusher:
 
         def done(_: None, error: BaseException | None) -> None:
             self._running = False
-            self.totals.on_due = self._ask
             if error is not None:
                 self._note_failure("flush failed", error)
                 return

@@ -52,11 +52,16 @@ cdef class Log:
     cdef readonly object epochs                 # storage.epochs.LeaderEpochs
     cdef readonly object offline                # None, or why every operation is refused (str)
     cdef readonly int64_t unflushed_bytes
+    # Everything before it is in the page cache with indexes and producer state: a killed process loses none of it.
+    cdef public int64_t written_point
+    cdef readonly int64_t unnoted_bytes         # written since the written point last moved
     cdef readonly int64_t last_append_ms        # time of the newest stage
     cdef readonly bint sync_failed              # a sync failed: what was written since the recovery point may not be on disk
     cdef public int64_t last_flush_ms           # when the recovery point last moved
     cdef readonly int64_t generation            # counts truncations
     cdef int64_t flushed_snapshot               # offset of the producer state written with the recovery point; -1 for none
+    cdef int64_t flushing_snapshot              # the same of the flush that was begun last
+    cdef int64_t noted_snapshot                 # the same of the written point
     cdef OpenFiles open_files
     cdef LogTotals totals
     cdef Hint hints[HINTS]

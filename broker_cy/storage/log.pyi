@@ -21,6 +21,8 @@ class Log:
     epochs: LeaderEpochs
     offline: str | None
     unflushed_bytes: int
+    written_point: int
+    unnoted_bytes: int
     last_append_ms: int
     last_flush_ms: int
     sync_failed: bool

@@ -59,6 +59,8 @@ cdef class Log:
         self.owners = []
         self.last_append_ms = -1
         self.flushed_snapshot = -1
+        self.flushing_snapshot = -1
+        self.noted_snapshot = -1
         self.drop_hints()
 
     def __dealloc__(self):
@@ -179,6 +181,7 @@ cdef class Log:
             active.pending_aborts = None
             self.totals.written(self, self.unflushed_bytes == 0, active.staged_size - active.size)
             self.unflushed_bytes += active.staged_size - active.size
+            self.unnoted_bytes += active.staged_size - active.size
             active.size = active.staged_size
         return error
 
@@ -436,11 +439,9 @@ cdef class Log:
             self.offline = reason
 
     def needs_flush(self, int64_t now_ms):
-        """Whether a segment was completed since the last flush, or flush.ms have passed with something to flush."""
+        """Whether flush.ms have passed with something to flush."""
         if self.recovery_point >= self.written_end_offset or self.offline is not None:
             return False
-        if self.active.base_offset > self.recovery_point:
-            return True
         return now_ms - self.last_flush_ms >= self.config.flush_ms
 
     def reconfigure(self, LogConfig config not None):

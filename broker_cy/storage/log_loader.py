@@ -1,6 +1,7 @@
-"""Making a Log of a partition's directory: what Kafka's LogLoader does, but reading only past the recovery point.
+"""Making a Log of a partition's directory: what Kafka's LogLoader does, but reading only past the recovery point, or
+past the written point where the machine has not started again since (storage.written_points).
 
-After an unclean stop everything before the recovery point is taken to be good. From there on each batch is checked;
+After an unclean stop everything before that point is taken to be good. From there on each batch is checked;
 the first that is not whole ends the log if it lies in the last segment that holds anything, and takes the partition
 offline if it lies before (what follows it may have been acknowledged, so nothing is deleted).
 """
@@ -143,10 +144,11 @@ def load_log(
     recovery_point: int,
     log_start_offset: int,
     context: LoadContext,
+    written_point: int = 0,
 ) -> Log:
-    """Load the log in `directory`. `recovery_point` and `log_start_offset` are those of the data directory's
-    checkpoints (0 where they have none). Raises CorruptSegment and StorageError where the partition cannot be served,
-    OSError.
+    """Load the log in `directory`. `recovery_point`, `log_start_offset` and `written_point` are those of the data
+    directory's checkpoints (0 where they have none). Raises CorruptSegment and StorageError where the partition cannot
+    be served, OSError.
     """
     files = LogFiles(directory)
     bases = sorted(files.log_sizes)
@@ -159,7 +161,7 @@ def load_log(
     if not segments:
         segments = [Segment(directory, log_start_offset, context.open_files, 0, False, context.now_ms, interval)]
         segments[0].create(context.now_ms)
-    check_from = NEVER if context.clean else recovery_point
+    check_from = NEVER if context.clean else max(recovery_point, written_point)
     end_offset = _recover(segments, files, config, check_from, epochs)
     if end_offset < log_start_offset:
         logger.warning(
@@ -193,6 +195,7 @@ def load_log(
         context.open_files,
         context.totals,
     )
+    log.written_point = max(log.recovery_point, min(written_point, end_offset))
     if log.recovery_point < end_offset:
         context.totals.dirty.add(log)
     if context.clean and not files.snapshots:

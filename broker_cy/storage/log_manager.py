@@ -24,7 +24,7 @@ from broker_cy.storage.data_directory import (
     write_topic_id,
 )
 from broker_cy.storage.errors import StorageError, errno_of
-from broker_cy.storage.flusher import FLUSH_BYTES, Flusher
+from broker_cy.storage.flusher import FLUSH_BYTES, NOTE_BYTES, Flusher
 from broker_cy.storage.jobs import Jobs
 from broker_cy.storage.log import Log
 from broker_cy.storage.log_config import LogConfig
@@ -32,6 +32,7 @@ from broker_cy.storage.log_loader import LoadContext, load_log
 from broker_cy.storage.log_slice import LogTotals
 from broker_cy.storage.offset_checkpoints import METADATA_TOPIC, OffsetCheckpoints
 from broker_cy.storage.segment import OpenFiles
+from broker_cy.storage.written_points import WRITTEN_POINTS
 
 logger = logging.getLogger(__name__)
 
@@ -56,6 +57,7 @@ class StorageSettings:
     producer_id_expiration_ms: int = 86_400_000
     producer_id_expiration_check_interval_ms: int = 600_000
     flush_bytes: int = FLUSH_BYTES
+    note_bytes: int = NOTE_BYTES
 
 
 class LogManager:
@@ -77,7 +79,7 @@ class LogManager:
         self.open_files = OpenFiles(min(settings.open_files_max, max(OPEN_FILES_MIN, allowed // 4)))
         self.totals = LogTotals()
         self.flusher = Flusher(
-            self.logs, self.offline, self.checkpoints, self.totals, jobs, flush_bytes=settings.flush_bytes
+            self.logs, self.offline, self.checkpoints, self.totals, jobs, settings.flush_bytes, settings.note_bytes
         )
         # How many partitions each data directory holds: a new one goes where the fewest are.
         self._held = {directory.path: 0 for directory in directories}
@@ -190,7 +192,8 @@ class LogManager:
         topic, partition = key
         recovery_point = self.checkpoints.recovery_points.get(key, 0)
         log_start_offset = self.checkpoints.log_starts.get(key, 0)
-        log = load_log(path, topic, partition, config, recovery_point, log_start_offset, context)
+        written_point = self.checkpoints.written_points.get(key, 0)
+        log = load_log(path, topic, partition, config, recovery_point, log_start_offset, context, written_point)
         return log, read_topic_id(path)
 
     def reopen(self, topic: str, partition: int, config: LogConfig, now_ms: int) -> Log | None:
@@ -315,14 +318,14 @@ class LogManager:
     # --- truncation and old records
 
     def truncate_to(self, log: Log, offset: int, now_ms: int) -> None:
-        """Drop everything at or after `offset` (maintenance.truncate_to). Blocks until the recovery point is
-        checkpointed: were it higher than the log, records appended later would not be checked after a crash. Raises
-        OffsetOutOfRange, StorageError.
+        """Drop everything at or after `offset` (maintenance.truncate_to). Blocks until recovery and written point are
+        checkpointed: were one of them higher than the log, records appended later would not be checked after a crash.
+        Raises OffsetOutOfRange, StorageError.
         """
         try:
             if maintenance.truncate_to(log, offset, now_ms):
-                wanted = self.checkpoints.collect([checkpoints.RECOVERY_POINTS], self.logs, self.offline)
-                self.checkpoints.write(wanted)
+                names = (checkpoints.RECOVERY_POINTS, WRITTEN_POINTS)
+                self.checkpoints.write(self.checkpoints.collect(names, self.logs, self.offline))
         except OSError as error:
             raise StorageError(f"cannot truncate {log.directory}: {error.strerror}") from error
 

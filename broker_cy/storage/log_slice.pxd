@@ -12,7 +12,8 @@ cdef class LogSlice:
 # Counters that all logs of a broker share.
 cdef class LogTotals:
     cdef public int64_t unflushed_bytes         # written and not yet known to be on disk
-    cdef public int64_t flush_bytes             # from this many on, on_due is called once
+    cdef public int64_t due_bytes               # on_due is called each time that so many more were written
     cdef public object on_due                   # None, or what asks for a flush; it may not flush by itself
+    cdef int64_t new_bytes                      # written since then
     cdef public set dirty                       # logs that may have something to flush
     cdef int written(self, object log, bint first, int64_t size) except -1

@@ -13,6 +13,6 @@ class LogSlice:
 
 class LogTotals:
     unflushed_bytes: int
-    flush_bytes: int
+    due_bytes: int
     on_due: Callable[[], None] | None
     dirty: set[Log]

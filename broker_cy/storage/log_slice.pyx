@@ -29,7 +29,7 @@ cdef class LogTotals:
     """Counters that all logs of a broker share."""
 
     def __cinit__(self):
-        self.flush_bytes = 0x7FFFFFFFFFFFFFFF
+        self.due_bytes = 0x7FFFFFFFFFFFFFFF
         self.dirty = set()
 
     cdef int written(self, object log, bint first, int64_t size) except -1:
@@ -37,8 +37,8 @@ cdef class LogTotals:
         if first:
             self.dirty.add(log)
         self.unflushed_bytes += size
-        if self.unflushed_bytes >= self.flush_bytes and self.on_due is not None:
-            ask = self.on_due
-            self.on_due = None
-            ask()
+        self.new_bytes += size
+        if self.new_bytes >= self.due_bytes and self.on_due is not None:
+            self.new_bytes = 0
+            self.on_due()
         return 0

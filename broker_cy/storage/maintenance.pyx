@@ -61,6 +61,27 @@ def reload_producers(Log log not None, int64_t now_ms, int64_t expiration_ms, sn
             recovery.replay_producers(segment, log.producers)
     log.producers.end_offset = log.written_end_offset
     log.producers.commit()
+    keep_newest_stray(log, snapshot_offsets)
+
+
+cdef int keep_newest_stray(Log log, snapshot_offsets) except -1:
+    """Of the snapshots that no segment begins with (each flush and note leaves one) only the newest is of use, as in Kafka."""
+    cdef set strays = set(snapshot_offsets) - base_offsets(log)
+    log.noted_snapshot = -1
+    for offset in sorted(strays):
+        if log.noted_snapshot >= 0 and offset <= log.written_end_offset:
+            snapshots.remove(log.directory, log.noted_snapshot)
+        if offset <= log.written_end_offset:
+            log.noted_snapshot = offset
+    return 0
+
+
+cdef set base_offsets(Log log):
+    cdef Segment segment
+    cdef set found = set()
+    for segment in log.segments:
+        found.add(segment.base_offset)
+    return found
 
 
 # --- truncation
@@ -116,6 +137,8 @@ cdef int end_at(Log log, int64_t offset) except -1:
     log.written_end_offset = offset
     if log.recovery_point > offset:
         log.recovery_point = offset
+    if log.written_point > offset:
+        log.written_point = offset
     log.drop_hints()
     if log.epochs.truncate_from_end(offset):
         log.epochs.write()
@@ -245,26 +268,48 @@ def begin_flush(Log log not None):
         drop_unflushed(log, log.unflushed_bytes)
         log.totals.dirty.discard(log)
         return None
-    job = FlushJob(log.directory, log.written_end_offset, log.generation, log.unflushed_bytes)
-    bases = set()
-    for segment in log.segments:
-        bases.add(segment.base_offset)
+    job = begin_job(log, log.recovery_point, log.flushed_snapshot)
     for segment in log.segments[log.segment_number(log.recovery_point):]:
+        job.paths += [
+            segment.path, segment.offsets.path, segment.times.path,
+            txn_index.path_of(log.directory, segment.base_offset),
+        ]
+    log.flushing_snapshot = job.end_offset
+    job.epochs_path = f"{log.directory}/{epochs_module.FILE_NAME}"
+    job.epochs = encode_pairs(log.epochs.entries)
+    return job
+
+
+cdef object begin_job(Log log, int64_t from_offset, int64_t snapshot):
+    """A job for everything from `from_offset` up to what is written now, whose producer state takes the place of that at `snapshot`.
+    Writes the index entries that wait in memory. Raises StorageError."""
+    cdef Segment segment
+    job = FlushJob(log.directory, log.written_end_offset, log.generation, log.unflushed_bytes)
+    for segment in log.segments[log.segment_number(from_offset):]:
         try:
             segment.offsets.write()
             segment.times.write()
         except OSError as error:
             raise StorageError(f"cannot write the indexes of {segment.path}: {error.strerror}") from error
-        job.paths += [
-            segment.path, segment.offsets.path, segment.times.path,
-            txn_index.path_of(log.directory, segment.base_offset),
-        ]
     job.snapshot = log.producers.encode(committed=True)
-    if log.flushed_snapshot not in bases:
-        job.superseded_snapshot = log.flushed_snapshot
-    job.epochs_path = f"{log.directory}/{epochs_module.FILE_NAME}"
-    job.epochs = encode_pairs(log.epochs.entries)
+    if snapshot not in base_offsets(log):
+        job.superseded_snapshot = snapshot
     return job
+
+
+def begin_note(Log log not None):
+    """What has to be written, without a sync, so that the written point may move to what is written now: a FlushJob. Raises
+    StorageError where the indexes cannot be written."""
+    log.unnoted_bytes = 0
+    flushed = log.noted_snapshot in (log.flushed_snapshot, log.flushing_snapshot)
+    return begin_job(log, log.written_point, -1 if flushed else log.noted_snapshot)
+
+
+def complete_note(Log log not None, job):
+    """Take the result of a FlushJob whose `note` has run: the written point moves, unless that failed."""
+    if job.error is None and job.generation == log.generation and log.written_point < job.end_offset:
+        log.written_point = job.end_offset
+        log.noted_snapshot = job.end_offset
 
 
 def complete_flush(Log log not None, job):
@@ -278,6 +323,8 @@ def complete_flush(Log log not None, job):
     drop_unflushed(log, job.unflushed_bytes)
     if log.recovery_point < job.end_offset:
         log.recovery_point = job.end_offset
+    if log.written_point < job.end_offset:
+        log.written_point = job.end_offset
     if log.recovery_point == log.written_end_offset:
         log.totals.dirty.discard(log)
     log.last_flush_ms = log.last_append_ms

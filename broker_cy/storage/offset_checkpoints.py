@@ -1,4 +1,6 @@
-"""The three offset checkpoints of all data directories: what they said at start, and what they have to say now."""
+"""The offset checkpoints of all data directories, Kafka's three and the written points: what they said at start, and
+what they have to say now.
+"""
 
 from __future__ import annotations
 
@@ -18,11 +20,12 @@ from broker_cy.storage.checkpoints import (
     write_offsets,
 )
 from broker_cy.storage.log import Log
+from broker_cy.storage.written_points import WRITTEN_POINTS, read_points, write_points
 
 logger = logging.getLogger(__name__)
 
 METADATA_TOPIC = "__cluster_metadata"
-ALL = (RECOVERY_POINTS, LOG_START_OFFSETS, HIGH_WATERMARKS)
+ALL = (RECOVERY_POINTS, LOG_START_OFFSETS, HIGH_WATERMARKS, WRITTEN_POINTS)
 
 
 class Content(NamedTuple):
@@ -41,10 +44,12 @@ class OffsetCheckpoints:
         self.recovery_points: dict[TopicPartition, int] = {}
         self.log_starts: dict[TopicPartition, int] = {}
         self.high_watermarks: dict[TopicPartition, int] = {}
+        self.written_points: dict[TopicPartition, int] = {}
         self._by_name = {
             RECOVERY_POINTS: self.recovery_points,
             LOG_START_OFFSETS: self.log_starts,
             HIGH_WATERMARKS: self.high_watermarks,
+            WRITTEN_POINTS: self.written_points,
         }
         self._collected = 0
         # By path, the sequence of what its file holds. Guarded by the lock, as the files themselves are: the loop
@@ -54,7 +59,8 @@ class OffsetCheckpoints:
         for root in roots:
             for name, offsets in self._by_name.items():
                 try:
-                    offsets.update(read_offsets(f"{root}/{name}"))
+                    read = read_points if name == WRITTEN_POINTS else read_offsets
+                    offsets.update(read(f"{root}/{name}"))
                 except ValueError as error:
                     # As in Kafka: every log of this directory is then recovered from its start.
                     logger.warning("damaged checkpoint taken to be empty", extra=facts(reason=error))
@@ -86,6 +92,9 @@ class OffsetCheckpoints:
                     continue
                 if name == RECOVERY_POINTS:
                     offsets[key] = log.recovery_point
+                elif name == WRITTEN_POINTS:
+                    if log.written_point > log.recovery_point and not log.sync_failed:
+                        offsets[key] = log.written_point
                 elif name == HIGH_WATERMARKS:
                     offsets[key] = min(self.high_watermarks.get(key, log.written_end_offset), log.written_end_offset)
                 elif log.log_start_offset > log.segments[0].base_offset:
@@ -99,11 +108,12 @@ class OffsetCheckpoints:
         return wanted
 
     def write(self, wanted: Iterable[Content]) -> None:
-        """Write checkpoint files, durably: blocks for the disk and for a write in another thread. A file that holds
-        something newer is left as it is. Raises OSError.
+        """Write checkpoint files, durably but for the written points: blocks for the disk and for a write in another
+        thread. A file that holds something newer is left as it is. Raises OSError.
         """
         with self._lock:
             for sequence, path, offsets in wanted:
                 if sequence > self._written.get(path, 0):
-                    write_offsets(path, offsets)
+                    write = write_points if path.endswith(WRITTEN_POINTS) else write_offsets
+                    write(path, offsets)
                     self._written[path] = sequence

@@ -1,0 +1,167 @@
+"""Written points: what a start after a kill reads, and when it must not believe them."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from broker_cy.storage import written_points
+from broker_cy.storage.log_config import LogConfig
+from broker_cy.storage.log_manager import StorageSettings
+from broker_cy.storage.written_points import WRITTEN_POINTS, read_points, write_points
+
+from .managing import TOPIC_ID, HeldJobs, Manager, open_manager
+from .test_log_manager import contents, fill, overwrite
+
+SETTINGS = StorageSettings(flush_bytes=10_000_000, note_bytes=120_000)
+CONFIG = LogConfig(segment_bytes=100_000, index_interval_bytes=300)
+
+
+def noted(directory: Path) -> Manager:
+    """A manager whose log was written to in two segments, and beyond its written point of 240."""
+    manager = open_manager(directory, settings=SETTINGS)
+    log = manager.create("t", 0, TOPIC_ID, CONFIG, 0)
+    fill(log, 120, size=1_000, producer_id=7)
+    manager.jobs.run_due()
+    fill(log, 3, size=1_000, producer_id=7)
+    assert (log.recovery_point, log.written_end_offset) == (0, 246)
+    assert len(log.segments) > 1
+    return manager
+
+
+def test_a_killed_broker_reads_only_what_was_not_noted(tmp_path: Path) -> None:
+    """The start after a kill takes as long as reading everything since the last flush."""
+    manager = noted(tmp_path)
+    log = manager.logs["t", 0]
+    point, described = log.written_point, log.producers.describe()
+    assert 0 < point < 246
+    assert read_points(str(tmp_path / WRITTEN_POINTS)) == {("t", 0): point}
+    data, entries = contents(log), log.segments[0].offsets.entries()
+    first, last = log.segments[0], log.segments[-1]
+    manager.crash()
+    # Neither the first segment nor what lies before the point in the last one is looked at; what follows is.
+    overwrite(first.path, b"\xff" * 20, 90)
+    os.truncate(last.path, last.size - 10)
+    again = open_manager(tmp_path, config=CONFIG, settings=SETTINGS)
+    log = again.logs["t", 0]
+    assert (log.recovery_point, log.written_point, log.log_end_offset) == (0, point, 244)
+    assert log.segments[0].offsets.entries() == entries
+    assert log.producers.describe() != described  # the last batch is cut off, whole
+    assert contents(log)[200:] == data[200 : len(contents(log))]
+    again.crash()
+
+
+def test_the_state_of_producers_is_as_old_as_the_note(tmp_path: Path) -> None:
+    """After a kill a resent batch is taken as a new one, or a new one as resent."""
+    manager = noted(tmp_path)
+    described = manager.logs["t", 0].producers.describe()
+    manager.crash()
+    again = open_manager(tmp_path, config=CONFIG, settings=SETTINGS)
+    assert again.logs["t", 0].producers.describe() == described
+    again.crash()
+
+
+def test_a_machine_that_started_again_has_no_written_points(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A power loss took pages that were never on disk, and the start takes what is there instead for records."""
+    manager = noted(tmp_path)
+    first = manager.logs["t", 0].segments[0]
+    manager.crash()
+    overwrite(first.path, b"\xff" * 20, 90)
+    monkeypatch.setattr(written_points, "boot_id", lambda: b"another start")
+    again = open_manager(tmp_path, config=CONFIG, settings=SETTINGS)
+    assert "corrupt" in again.offline["t", 0]
+    again.crash()
+
+
+@pytest.mark.parametrize(
+    "damage", [b"", b"\n", b"x\n0\n1\nt 0 246\n", b"BOOT", b"BOOT\n0\n1\n", b"BOOT\n0\n1\nt 0 x\n"]
+)
+def test_damaged_written_points_are_ignored(tmp_path: Path, damage: bytes) -> None:
+    """A torn file of a few bytes keeps a broker from starting, or has it trust what it must not."""
+    path = tmp_path / WRITTEN_POINTS
+    path.write_bytes(damage.replace(b"BOOT", written_points.boot_id()))
+    assert read_points(str(path)) == {}
+
+
+def test_where_the_kernel_has_no_boot_id_nothing_is_noted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An empty boot id equals an empty boot id after the next start of the machine."""
+    monkeypatch.setattr(written_points, "BOOT_ID", str(tmp_path / "missing"))
+    path = tmp_path / WRITTEN_POINTS
+    write_points(str(path), {("t", 0): 5})
+    assert not path.exists()
+    path.write_bytes(b"\n0\n1\nt 0 5\n")
+    assert read_points(str(path)) == {}
+
+
+def test_truncation_takes_the_written_point_along(tmp_path: Path) -> None:
+    """Records appended after a truncation are not checked after a kill, since the old point lies behind them."""
+    manager = noted(tmp_path)
+    log = manager.logs["t", 0]
+    manager.truncate_to(log, 10, 5)
+    assert log.written_point == 10
+    assert read_points(str(tmp_path / WRITTEN_POINTS)) == {("t", 0): 10}
+    fill(log, 5)
+    torn = log.active
+    manager.crash()
+    os.truncate(torn.path, torn.size - 10)
+    again = open_manager(tmp_path, config=CONFIG, settings=SETTINGS)
+    assert again.logs["t", 0].log_end_offset == 18
+    again.crash()
+
+
+def test_a_clean_stop_and_a_flush_leave_no_written_point(tmp_path: Path) -> None:
+    """A point of before the stop is believed after the next kill, although the log has become another."""
+    manager = noted(tmp_path)
+    manager.stop()
+    assert read_points(str(tmp_path / WRITTEN_POINTS)) == {}
+
+
+def test_notes_leave_one_snapshot_and_never_take_the_flushed_one(tmp_path: Path) -> None:
+    """Each note leaves a file for good, or removes the producer state that a start after a power loss needs."""
+    jobs = HeldJobs()
+    manager = open_manager(tmp_path, settings=SETTINGS, jobs=jobs)
+    log = manager.create("t", 0, TOPIC_ID, LogConfig(), 0)
+
+    def snapshots() -> list[int]:
+        return sorted(int(name[:20]) for name in os.listdir(log.directory) if name.endswith(".snapshot"))
+
+    def run_held() -> None:
+        while jobs.held:
+            jobs.held.pop(0)()
+
+    for _ in range(3):
+        fill(log, 70, size=1_000, producer_id=1)
+        manager.flusher.note()
+        run_held()
+    assert snapshots() == [420]
+    # A flush takes over the snapshot that was noted at the same offset, and is not done yet when the next note begins.
+    manager.flusher.start()
+    flush = jobs.held.pop(0)
+    fill(log, 70, size=1_000, producer_id=1)
+    manager.flusher.note()
+    run_held()
+    assert snapshots() == [420, 560]
+    flush()
+    run_held()
+    assert log.recovery_point == 420
+    fill(log, 70, size=1_000, producer_id=1)
+    manager.flusher.note()
+    manager.flusher.note()
+    assert len(jobs.held) == 1  # one at a time
+    run_held()
+    assert snapshots() == [420, 700]
+    manager.crash()
+    again = open_manager(tmp_path, settings=SETTINGS)
+    assert snapshots() == [700]
+    again.crash()
+
+
+def test_a_log_with_little_new_is_not_noted(tmp_path: Path) -> None:
+    """With thousands of partitions each note writes thousands of files."""
+    manager = open_manager(tmp_path, settings=SETTINGS)
+    little, much = manager.create("t", 0, TOPIC_ID, CONFIG, 0), manager.create("t", 1, TOPIC_ID, CONFIG, 0)
+    fill(little, 10, size=1_000)
+    fill(much, 80, size=1_000)
+    manager.flusher.note()
+    assert (little.written_point, much.written_point) == (0, 160)
+    manager.crash()
