@@ -17,19 +17,16 @@ from types import FrameType
 from typing import Any
 
 from bench import output
-from bench.drivers.base import DriverError
-from bench.engine import Session
+from bench.engine import FAILURES, Session, Stopped
 from bench.live import View
 from bench.modes import backlog, growth, run, search
 from bench.modes.base import Outcome
-from bench.protocol import ProtocolError
 from bench.spec import target as targets
 from bench.spec import units
 from bench.spec import workload as workloads
 from bench.spec.target import TargetSpec
 from bench.spec.toml_file import SpecError
 from bench.spec.workload import Workload
-from bench.targets import TargetError
 
 SPECS = Path(__file__).parent / "specs"
 STOPPED = 130
@@ -95,7 +92,13 @@ def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     compared.add_argument("--pairs", type=value(units.integer(1, PAIRS_MAX)), default=6)
     ceiling = modes.add_parser("ceiling", parents=[common, several], help="the highest rate with p99 under a bound")
     ceiling.add_argument("--p99", type=value(units.duration(1e-6, 60)), default=0.005, help='"5 ms" where not given')
-    ceiling.add_argument("--start", type=float, default=1000.0, metavar="RATE", help="requests/s to begin with")
+    ceiling.add_argument(
+        "--start",
+        type=value(units.integer(1, 10_000_000)),
+        default=1000,
+        metavar="RATE",
+        help="requests/s to begin with",
+    )
     modes.add_parser("matrix", parents=[common, several, pairs], help="10 B to 100 KB x codec x acks")
     drained = modes.add_parser("backlog", parents=[common, several, pairs], help="drain a cold log beside producers")
     drained.add_argument("--size", type=value(units.size(1 << 20, 1 << 44)), default=10_000_000_000)
@@ -138,7 +141,8 @@ def interruptible(session: Session) -> Iterator[None]:
             raise KeyboardInterrupt
         session.stop.set()
 
-    before = {number: signal.signal(number, on_signal) for number in (signal.SIGINT, signal.SIGTERM)}
+    ends = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = {number: signal.signal(number, on_signal) for number in ends}
     try:
         yield
     finally:
@@ -196,6 +200,9 @@ def run_mode(options: argparse.Namespace) -> int:
     specs = [find_target(name) for name in names]
     if len({spec.name for spec in specs}) < len(specs):
         raise SpecError(f"targets {', '.join(names)}: each once")
+    if options.mode == "compare" and len(specs) < 2:
+        raise SpecError(f"targets {', '.join(names)}: one cannot be compared (allowed: 2 or more)")
+    output.check_writable(options)
     home = options.dir or Path.cwd() / ".cache"
     home.mkdir(parents=True, exist_ok=True)
     root = Path(tempfile.mkdtemp(prefix="broker-bench-", dir=home))
@@ -206,10 +213,15 @@ def run_mode(options: argparse.Namespace) -> int:
             outcome = Outcome()
             try:
                 measure(options, session, workload, specs, outcome)
-            except (TargetError, DriverError, ProtocolError, OSError) as error:
+            except Stopped:
+                pass
+            except FAILURES as error:
                 outcome.error = f"{type(error).__name__}: {error}"
+            except KeyboardInterrupt:
+                outcome.error = "ended by a second Ctrl-C"
     finally:
         shutil.rmtree(root, ignore_errors=True)
+    outcome.runs = [each for each in outcome.runs if not each.empty]
     output.tell(options, workload, specs, outcome)
     if session.stop.is_set():
         return STOPPED

@@ -7,6 +7,7 @@ is as fast as possible, the window is cut into pieces of PIECE_S, each after war
 import contextlib
 import dataclasses
 import itertools
+import re
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -28,6 +29,8 @@ FILL_BYTES = 1 << 30  # for consumers, who go round and round in it
 PIECE_S = 0.75  # warmed and measured well within the two seconds after which a host takes free pages back
 WARM_BYTES_MAX = 4 << 30
 BATCH_HEADER = 70  # about what a batch of one record has besides: writes of less than that there are none
+FAILURES = (DriverError, ProtocolError, TargetError, OSError)  # of a run; others are defects of the tool
+_ILLEGAL = re.compile(r"[^a-zA-Z0-9._-]")  # in a topic's name
 _numbers = itertools.count(1)
 
 
@@ -44,6 +47,7 @@ class Measured:
     failed: str | None = None
     consuming: bool = False
     extra: dict[str, Number] = dataclasses.field(default_factory=dict)  # start_s, recovery_s, ...
+    empty: bool = False  # stopped before anything was measured: no run, and none that failed
 
     @classmethod
     def begin(cls, target: str, label: str = "", pair: int = 0, consuming: bool = False) -> "Measured":
@@ -67,6 +71,10 @@ class Measured:
         )
 
 
+class Stopped(Exception):
+    """Ctrl-C, before there was anything to measure."""
+
+
 @dataclasses.dataclass
 class Session:
     """What every mode works with: where, whom to tell, and whether to stop."""
@@ -76,6 +84,11 @@ class Session:
     on_sample: Callable[[str, Sample, proc.Sampled | None], None] | None = None
     on_phase: Callable[[str], None] = lambda text: None
     on_window: Callable[[], None] = lambda: None
+
+    def go_on(self) -> None:
+        """Raises Stopped where somebody wants an end."""
+        if self.stop.is_set():
+            raise Stopped
 
     def target(self, spec: TargetSpec) -> Target:
         """The target of a file, not started yet. Raises TargetError."""
@@ -92,6 +105,8 @@ class Session:
 
 def make_driver(target: Target, topic: str, workload: Workload) -> LoadDriver:
     """The driver that the workload asks for. Raises DriverError where what it needs is not there."""
+    if isinstance(target, Floor) and workload.driver != "raw":
+        raise DriverError(f'{target.name} answers the driver "raw" alone, not "{workload.driver}"')
     if workload.driver == "raw":
         return RawDriver(target.address, topic, workload)
     if workload.driver == "librdkafka":
@@ -120,33 +135,38 @@ def measure(
     """
     measured = Measured.begin(name, label, pair, consuming=workload.producers == 0)
     own = topic is None
-    topic = topic or f"bench-{workload.name[:80]}-{next(_numbers)}"
+    topic = topic or f"bench-{_ILLEGAL.sub('_', workload.name)[:80]}-{next(_numbers)}"
+    driver: LoadDriver | None = None
     try:
-        try:
-            if own:
-                session.on_phase(f"{name}: topic")
-                target.create_topic(topic, workload.partitions)
-            if own and workload.producers == 0:
-                fill(session, target, topic, workload, FILL_BYTES)
-            driver = make_driver(target, topic, workload)
-            try:
-                driver.prepare()
-                _window(session, name, target, workload, driver, measured)
-            finally:
-                driver.close()
-        finally:
-            if own and not keep_topic and target.alive():
-                target.delete_topic(topic)
-    except (DriverError, ProtocolError, TargetError, OSError) as error:
-        measured.failed = f"{type(error).__name__}: {error}"
-    if measured.failed is None:
+        session.go_on()
+        driver = make_driver(target, topic, workload)
+        if own:
+            session.on_phase(f"{name}: topic")
+            target.create_topic(topic, workload.partitions)
+        if own and workload.producers == 0:
+            fill(session, target, topic, workload, FILL_BYTES)
+        session.go_on()
+        driver.prepare()
+        _window(session, name, target, workload, driver, measured)
         measured.failed = failure(measured.result, measured.spent)
+    except Stopped:
+        measured.empty = True
+    except FAILURES as error:
+        measured.failed = f"{type(error).__name__}: {error}"
+    finally:
+        if driver is not None:
+            driver.close()
+    if driver is not None and own and not keep_topic and target.alive():
+        try:
+            target.delete_topic(topic)
+        except FAILURES as error:  # what went wrong first says more
+            measured.failed = measured.failed or f"{type(error).__name__}: {error}"
     session.on_window()
     return measured
 
 
 def fill(session: Session, target: Target, topic: str, workload: Workload, wanted: int) -> dict[int, int]:
-    """Write `wanted` bytes as fast as possible; the acknowledged end of each partition. Raises DriverError."""
+    """Write `wanted` bytes as fast as possible; the acknowledged end of each partition. Raises DriverError, Stopped."""
     session.on_phase(f"{target.name}: filling")
     producing = dataclasses.replace(
         workload, driver="raw", producers=2, consumers=0, batch_bytes=max(workload.batch_bytes, 64 << 10), in_flight=5
@@ -155,7 +175,8 @@ def fill(session: Session, target: Target, topic: str, workload: Workload, wante
     try:
         driver.prepare()
         written = 0
-        while written < wanted and not session.stop.is_set():
+        while written < wanted:
+            session.go_on()
             result = _sound(driver.run(0.25, stop=session.stop), f"filling {topic}")
             written += result.bytes
         return list_offsets(target.address, topic, workload.partitions, LATEST)
@@ -168,7 +189,8 @@ def _window(
 ) -> None:
     """Warm up, then measure in pieces where the load is as fast as possible; else in one."""
     session.on_phase(f"{name}: warm-up")
-    rate = _warm_up(session, workload, driver)
+    rate = _warm_up(session, workload, driver, measured)
+    session.go_on()
     cut = workload.driver == "raw" and workload.rate.unlimited and workload.producers > 0
     spending = Spending(target.pid) if target.pid else None
     left = workload.duration_s
@@ -190,15 +212,20 @@ def _window(
         left -= seconds
         if piece.errors:
             break
+    if not (measured.result.records or measured.result.errors):
+        session.go_on()
     if spending is not None:
         measured.spent = spending.spent()
 
 
-def _warm_up(session: Session, workload: Workload, driver: LoadDriver) -> float:
-    """Bytes a second. Raises DriverError where there are errors already."""
+def _warm_up(session: Session, workload: Workload, driver: LoadDriver, measured: Measured) -> float:
+    """Bytes a second. Raises DriverError where there are errors already, which are told as those of the window."""
     if not workload.warm_up_s:
         return 0.0
-    result = _sound(driver.run(workload.warm_up_s, stop=session.stop), "in the warm-up")
+    result = driver.run(workload.warm_up_s, stop=session.stop)
+    if result.errors:
+        measured.result = result
+    _sound(result, "in the warm-up")
     return result.bytes / max(result.seconds, 1e-3)
 
 

@@ -67,6 +67,7 @@ class View:
             f"{sample.t_s:,.1f}",
             f"{sample.records * share:,.0f}",
             f"{sample.bytes * share / MB:,.1f}",
+            f"{sample.consumed_bytes * share / MB:,.1f}" if sample.consumed_bytes else "",
             f"{sample.latency.percentile(50) / 1e6:,.3f}" if sample.latency.count else "",
             f"{sample.latency.percentile(99) / 1e6:,.3f}" if sample.latency.count else "",
             cores,
@@ -77,7 +78,7 @@ class View:
             self.live.update(self.table())
         elif time.monotonic() - self.last_line >= LINE_S:
             self.last_line = time.monotonic()
-            names = ("s", "records/s", "MB/s", "p50 ms", "p99 ms", "cores", "RSS MB", "errors")
+            names = ("s", "records/s", "MB/s", "consumed MB/s", "p50 ms", "p99 ms", "cores", "RSS MB", "errors")
             told = zip(names, self.rows[target][1:], strict=True)
             text = "  ".join(f"{name} {value}" for name, value in told if value)
             self.console.print(f"{target}: {text}", markup=False, highlight=False, soft_wrap=True)
@@ -85,7 +86,18 @@ class View:
     def table(self) -> Table:
         """The latest sample of each target."""
         table = Table(title=f"{self.title}   {self.done}/{self.windows or '?'}   {self.text}", title_justify="left")
-        for name in ("target", "s", "records/s", "MB/s", "p50 ms", "p99 ms", "broker cores", "RSS MB", "errors"):
+        for name in (
+            "target",
+            "s",
+            "records/s",
+            "MB/s",
+            "consumed MB/s",
+            "p50 ms",
+            "p99 ms",
+            "broker cores",
+            "RSS MB",
+            "errors",
+        ):
             table.add_column(name, justify="left" if name == "target" else "right")
         for row in self.rows.values():
             table.add_row(*row)

@@ -102,8 +102,9 @@ def figures(result: DriverResult, spent: Spent | None, consuming: bool = False) 
         "generator_share": result.generator_share,
     }
     if result.consumed_records and not consuming:
-        found["consumed_records_per_s"] = result.consumed_records / seconds
-        found["consumed_mb_per_s"] = result.consumed_bytes / seconds / MB
+        consumed_s = result.consumed_s or seconds
+        found["consumed_records_per_s"] = result.consumed_records / consumed_s
+        found["consumed_mb_per_s"] = result.consumed_bytes / consumed_s / MB
     if result.lateness.count:
         found["late_p99_ms"] = result.lateness.percentile(99) / NS_PER_MS
     if result.end_to_end is not None:
@@ -180,6 +181,8 @@ def verdicts(result: DriverResult, spent: Spent | None, consuming: bool = False)
     negative = result.latency.negative + (result.end_to_end.negative if result.end_to_end is not None else 0)
     if negative:
         found.append(f"negative latencies: {negative}")
+    if result.unmatched:
+        found.append(f"end-to-end latency is not known of {result.unmatched} batches: they were consumed too late")
     return found
 
 
@@ -214,6 +217,7 @@ def series(result: DriverResult, spent: Spent | None) -> Series:
     widths = [end - begin for begin, end in zip([0.0, *times], times, strict=False)]
     pairs = list(zip(result.samples, widths, strict=True))
     cores, resident = _aligned(spent, times)
+    beside = any(sample.consumed_records for sample in result.samples)
     return Series(
         tuple(times),
         tuple(sample.records / width if width > 0 else None for sample, width in pairs),
@@ -222,6 +226,8 @@ def series(result: DriverResult, spent: Spent | None) -> Series:
         tuple(_percentile_ms(sample.latency, 99) for sample in result.samples),
         cores,
         resident,
+        tuple(sample.consumed_records / width if beside and width > 0 else None for sample, width in pairs),
+        tuple(sample.consumed_bytes / width / MB if beside and width > 0 else None for sample, width in pairs),
     )
 
 
@@ -236,7 +242,7 @@ def _process_series(spent: Spent | None) -> Series:
     times = [time_s for time_s in times if time_s > 0]
     nothing: tuple[float | None, ...] = (None,) * len(times)
     cores, resident = _aligned(spent, times)
-    return Series(tuple(times), nothing, nothing, nothing, nothing, cores, resident)
+    return Series(tuple(times), nothing, nothing, nothing, nothing, cores, resident, nothing, nothing)
 
 
 def _aligned(spent: Spent | None, times: Sequence[float]) -> tuple[tuple[float | None, ...], tuple[float | None, ...]]:

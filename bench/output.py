@@ -28,6 +28,16 @@ RATIOS = (
 )  # fmt: skip
 
 
+def check_writable(options: argparse.Namespace) -> None:
+    """That the files which were asked for can be written is known before hours of measuring. Raises OSError."""
+    for path in filter(None, (options.json, options.html)):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        existed = path.exists()
+        path.open("a").close()
+        if not existed:
+            path.unlink()
+
+
 def tell(options: argparse.Namespace, workload: Workload, specs: Sequence[TargetSpec], outcome: Outcome) -> None:
     """Print what was measured and write the files that were asked for."""
     document = document_of(options.mode, options.workload, workload, specs, outcome)
@@ -72,7 +82,11 @@ def lines(console: Console, measured: Measured) -> None:
     if found.consumed_records:
         console.print(columns.CONSUMER_HEADER)
         started = datetime.fromisoformat(measured.started)
-        console.print(columns.consumer_row(started, found.consumed_records, found.consumed_bytes, found.seconds))
+        console.print(
+            columns.consumer_row(
+                started, found.consumed_records, found.consumed_bytes, found.consumed_s or found.seconds
+            )
+        )
 
 
 def document_of(mode: str, file: str, workload: Workload, specs: Sequence[TargetSpec], outcome: Outcome) -> Document:

@@ -16,6 +16,7 @@ from bench import hdr
 
 FORMAT = 1
 MOST_BYTES = 256 << 20  # of a file that is read
+LATER_COLUMNS = ("consumed_records_per_s", "consumed_mb_per_s")  # not in the first files of this format
 T = TypeVar("T")
 Number = int | float
 
@@ -63,6 +64,8 @@ class Series:
     p99_ms: Sequence[float | None] = ()
     broker_cores: Sequence[float | None] = ()
     rss_mb: Sequence[float | None] = ()
+    consumed_records_per_s: Sequence[float | None] = ()  # beside producers, whose are the rates above
+    consumed_mb_per_s: Sequence[float | None] = ()
 
 
 @dataclass(frozen=True)
@@ -275,10 +278,14 @@ def _run(node: _Node) -> Run:
 
 
 def _series(node: _Node) -> Series:
-    columns = {
-        each.name: tuple(value.maybe(_Node.number) for value in node.at(each.name).each()) for each in fields(Series)
-    }
     times = tuple(value.number() for value in node.at("t_s").each())
+    nothing: tuple[Number | None, ...] = (None,) * len(times)
+    columns = {
+        each.name: nothing
+        if each.name in LATER_COLUMNS and each.name not in node.table()
+        else tuple(value.maybe(_Node.number) for value in node.at(each.name).each())
+        for each in fields(Series)
+    }
     for name, values in columns.items():
         if len(values) != len(times):
             raise node.at(name).error(f"{len(values)} values for {len(times)} times of t_s")

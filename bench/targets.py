@@ -14,7 +14,8 @@ from pathlib import Path
 
 from bench import proc, protocol
 
-START_TIMEOUT_S = 120
+START_TIMEOUT_S = 30.0  # on an empty directory
+RECOVERY_TIMEOUT_S = 600.0  # on one with a log, which may have to be read whole
 ATTACH_TIMEOUT_S = 30.0  # for a target that is said to run
 STOP_TIMEOUT_S = 60
 Address = tuple[str, int]
@@ -105,7 +106,8 @@ class Attached(Target):
             with protocol.Client(self.address, ATTACH_TIMEOUT_S) as client:
                 client.api_versions()
         except OSError as error:
-            raise TargetError(f"{host}:{port} does not answer, or there is no process {self.pid}: {error}") from error
+            process = f", or there is no process {self.pid}" if self.pid else ""
+            raise TargetError(f"{host}:{port} does not answer{process}: {error}") from error
 
     @contextlib.contextmanager
     def running(self) -> Iterator[Target]:
@@ -123,6 +125,7 @@ class Spawned(Target):
         super().__init__(directory)
         self.settings = BROKER_SETTINGS if settings is None else settings
         self.process: subprocess.Popen[bytes] | None = None
+        self.start_timeout_s = START_TIMEOUT_S
 
     def command(self) -> list[str]:
         """The command line; the listener may be on port 0."""
@@ -144,7 +147,7 @@ class Spawned(Target):
                 line, _, pending = pending.partition(b"\n")
                 if found := address_in(line.decode(errors="replace")):
                     return found
-        raise TargetError(f"{self.name} printed no address within {START_TIMEOUT_S} s: {self.log_tail()}")
+        raise TargetError(f"{self.name} printed no address within {self.start_timeout_s:g} s: {self.log_tail()}")
 
     def log_path(self) -> Path:
         return self.directory.with_name(self.directory.name + ".log")
@@ -158,6 +161,7 @@ class Spawned(Target):
     def start(self) -> None:
         self.directory.mkdir(parents=True, exist_ok=True)
         self.warmed.clear()
+        self.start_timeout_s = RECOVERY_TIMEOUT_S if any(self.directory.glob("*/*.log")) else START_TIMEOUT_S
         with open(self.log_path(), "ab") as log:
             begun = time.monotonic()
             self.process = subprocess.Popen(
@@ -165,9 +169,10 @@ class Spawned(Target):
                 stdout=subprocess.PIPE if self.tells_address else log,
                 stderr=log,
                 stdin=subprocess.DEVNULL,
+                process_group=0,  # Ctrl-C in a terminal is for us, who stop it in order
             )
         self.pid = self.process.pid
-        deadline = begun + START_TIMEOUT_S
+        deadline = begun + self.start_timeout_s
         try:
             self.address = self.find_address(deadline)
             self.wait_for_answer(deadline)
@@ -187,7 +192,7 @@ class Spawned(Target):
                 if self.process is not None and self.process.poll() is not None:
                     raise TargetError(f"{self.name} ended before it was ready: {self.log_tail()}") from error
                 if time.monotonic() > deadline:
-                    raise TargetError(f"{self.name} did not answer within {START_TIMEOUT_S} s") from error
+                    raise TargetError(f"{self.name} did not answer within {self.start_timeout_s:g} s") from error
                 time.sleep(0.002)
 
     def delete_topic(self, topic: str) -> None:

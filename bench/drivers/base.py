@@ -29,6 +29,8 @@ class Sample:
     requests: int
     errors: int
     latency: Histogram  # of this interval alone
+    consumed_records: int = 0  # beside producers, whose records and bytes are those above
+    consumed_bytes: int = 0
 
 
 @dataclass
@@ -46,6 +48,8 @@ class DriverResult:
     end_to_end: Histogram | None = None  # due to be produced until consumed
     consumed_records: int = 0
     consumed_bytes: int = 0
+    consumed_s: float = 0.0  # first due time until the last record was consumed, beside producers
+    unmatched: int = 0  # batches consumed whose due time was not known: they are in no end-to-end latency
     cpu_s: float = 0.0  # of the generator, all its processes
     processes: int = 1
     samples: list[Sample] = field(default_factory=list)
@@ -58,11 +62,12 @@ class DriverResult:
 
     def append(self, other: "DriverResult") -> None:
         """Take in the next piece of the same window, measured after this one."""
-        shift = self.seconds
+        shift, consumed_s = self.seconds, self.consumed_s
         samples = [replace(sample, t_s=sample.t_s + shift) for sample in other.samples]
         earlier, self.samples, self.processes = self.samples, [], 0
         self.merge(replace(other, samples=[]))
         self.seconds = shift + other.seconds
+        self.consumed_s = consumed_s + other.consumed_s
         self.samples = earlier + samples
 
     def merge(self, other: "DriverResult") -> None:
@@ -82,6 +87,8 @@ class DriverResult:
             self.end_to_end.merge(other.end_to_end)
         self.consumed_records += other.consumed_records
         self.consumed_bytes += other.consumed_bytes
+        self.consumed_s = max(self.consumed_s, other.consumed_s)
+        self.unmatched += other.unmatched
         self.cpu_s += other.cpu_s
         self.processes += other.processes
         self.samples = merge_samples(self.samples, other.samples)
@@ -118,6 +125,8 @@ def merge_samples(ours: list[Sample], others: list[Sample]) -> list[Sample]:
             known.requests + sample.requests,
             known.errors + sample.errors,
             latency,
+            known.consumed_records + sample.consumed_records,
+            known.consumed_bytes + sample.consumed_bytes,
         )
     return [slots[slot] for slot in sorted(slots)]
 

@@ -26,6 +26,7 @@ class ConsumerClient:
         self.live = spec.workload.producers > 0
         self._on_assigned = on_assigned
         self._arrivals: Arrivals | None = None
+        self._last_ns = 0  # when the last records came
         self._came = False  # a record, since _await_flow
         self._begun = False  # the first run: from then on, the group's committed offsets say where to go on
         self._bounds: dict[int, tuple[int, int]] = {}  # of each partition: where it began and ended when assigned
@@ -81,9 +82,10 @@ class ConsumerClient:
 
         def sample(last: bool = False) -> None:
             requests = self._requests.sent - sent_before
-            done = (arrivals.records, arrivals.bytes, requests, arrivals.errors)
-            # Beside producers the series is theirs.
-            sampler.take((0, 0, 0, arrivals.errors) if self.live else done, Histogram(), last)
+            done = (arrivals.records, arrivals.bytes)
+            # Beside producers, records and requests are theirs.
+            counters = (0, 0, 0, arrivals.errors, *done) if self.live else (*done, requests, arrivals.errors, 0, 0)
+            sampler.take(counters, Histogram(), last)
 
         while not control.look() and (control.finish is False if self.live else time.monotonic_ns() < end_ns):
             self._rewind(self._take(POLL_S, TAKE_RECORDS))
@@ -91,11 +93,11 @@ class ConsumerClient:
                 sample()
         ended_ns = time.monotonic_ns()
         self._pause(True)
-        records, size = arrivals.records, arrivals.bytes
-        if not self.live and not records and not control.stop:
+        if not self.live and not arrivals.records and not control.stop:
             self._fail(f"no record came within {seconds:g} s")
         if self.live and not control.stop:
             self._drain(seconds + self.spec.flush_s, control)
+        records, size = arrivals.records, arrivals.bytes
         cpu_s = time.process_time() - cpu_s
         sample(last=True)
         self._arrivals = None
@@ -105,13 +107,14 @@ class ConsumerClient:
             end_to_end=arrivals.end_to_end if self.live else None,
             consumed_records=records,
             consumed_bytes=size,
+            consumed_s=max(0.0, (self._last_ns - start_ns) / NS) if self.live else 0.0,
             cpu_s=cpu_s,
         )
         if not self.live:
             result.records, result.bytes = records, size
             result.requests = self._requests.sent - sent_before
             result.seconds = (ended_ns - start_ns) / NS
-        return result, arrivals.records
+        return result, records
 
     def _await_flow(self, control: Control) -> int:
         """Begin to fetch again, and give when the first records came; they do not count.
@@ -134,6 +137,7 @@ class ConsumerClient:
         if first is None:
             return []
         self._came |= first.error() is None
+        self._last_ns = time.monotonic_ns()
         messages = [first, *(self._consumer.consume(most - 1, 0) if most > 1 else ())]
         if self._arrivals is not None:
             return self._arrivals.take(messages)

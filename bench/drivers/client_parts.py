@@ -121,18 +121,21 @@ class Sampler:
         self.start_ns = start_ns
         self._send = send
         self._slot = 0
-        self._before = (0, 0, 0, 0)
+        self._before: tuple[int, ...] = (0,) * 6
 
     def due(self) -> bool:
         return (time.monotonic_ns() - self.start_ns) / NS >= (self._slot + 1) * SAMPLE_S
 
-    def take(self, counters: tuple[int, int, int, int], latency: Histogram, last: bool = False) -> None:
-        """Counters are (records, bytes, requests, errors) since the run began."""
+    def take(self, counters: tuple[int, ...], latency: Histogram, last: bool = False) -> None:
+        """Counters are (records, bytes, requests, errors, records and bytes consumed beside producers) so far."""
         elapsed_s = (time.monotonic_ns() - self.start_ns) / NS
         self._slot = int(elapsed_s / SAMPLE_S)
-        records, size, requests, errors = (now - was for now, was in zip(counters, self._before, strict=True))
+        records, size, requests, errors, *consumed = (
+            now - was for now, was in zip(counters, self._before, strict=True)
+        )
         self._before = counters
-        self._send(Sample(elapsed_s if last else self._slot * SAMPLE_S, records, size, requests, errors, latency))
+        t_s = elapsed_s if last else self._slot * SAMPLE_S
+        self._send(Sample(t_s, records, size, requests, errors, latency, *consumed))
 
 
 def partitions_of(client: Any, topic: str) -> int:

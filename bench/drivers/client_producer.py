@@ -257,4 +257,4 @@ class _Run:
         done, latency = self.deliveries, self.deliveries.take_latency()
         self.latency.merge(latency)
         requests = self.requests.sent - self.sent_before
-        self.sampler.take((done.acked, done.acked_bytes, requests, self.errors), latency, last)
+        self.sampler.take((done.acked, done.acked_bytes, requests, self.errors, 0, 0), latency, last)

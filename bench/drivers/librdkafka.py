@@ -55,6 +55,7 @@ class _Client:
                 stdout=subprocess.DEVNULL,
                 stderr=self.stderr,
                 env={**os.environ, "PYTHONPATH": path},
+                process_group=0,  # Ctrl-C in a terminal is for the parent
             )
         self.connection = mp.Connection(ours.detach())
 

@@ -14,6 +14,7 @@ partition again, as another group would. End-to-end latency has one value for ea
 """
 
 import threading
+import time
 from collections.abc import Callable
 from threading import Event
 
@@ -31,7 +32,7 @@ TEMPLATES_MAX = 1 << 16  # request frames of all connections; each partition of 
 ROTATIONS_MAX = 8  # frames of a consumer, each beginning with another partition: the first is served first
 SPARE_FILES = 64
 POLL_S = 0.02
-CATCH_UP_S = 2.0  # for consumers to get what was acknowledged by the end of a run
+CATCH_UP_S = 5.0  # without a record, where there is still something that was acknowledged: it does not come any more
 FOREVER_S = 30 * 24 * 3600.0
 NO_LIMIT = 1 << 62
 Address = tuple[str, int]
@@ -107,19 +108,21 @@ class RawDriver:
             self._begin(seconds)
         except (OSError, LoadError, protocol.ProtocolError) as error:
             return DriverResult(errors=1, first_error=str(error))
-        run = _Run(main, on_sample)
+        run = _Run(main, self.consumer if self.producer is not None else None, on_sample)
         drivers = [driver for driver in (self.consumer, self.producer) if driver is not None]
         threads = [_thread(driver) for driver in drivers]
         try:
             run.follow(threads[-1], stop)
+            missing = 0
             if self.producer is not None and self.consumer is not None:
-                self._catch_up(self.producer, self.consumer, threads[0], stop)
+                missing = self._catch_up(self.producer, self.consumer, threads[0], stop)
+                run.consumed()
         finally:
             for driver in drivers:
                 driver.stop()
             for thread in threads:
                 thread.join()
-        return self._result(main, run)
+        return self._result(main, run, missing)
 
     def _begin(self, seconds: float) -> None:
         workload = self.workload
@@ -145,15 +148,25 @@ class RawDriver:
         if self.arrivals is not None:
             self.arrivals.clear()
 
-    def _catch_up(self, producer: Driver, consumer: Driver, thread: threading.Thread, stop: Event | None) -> None:
-        """Let the consumer get what the producers were told is written."""
-        ends = producer.next_offsets(self.workload.partitions)
-        left = CATCH_UP_S
-        while thread.is_alive() and left > 0 and not consumer.has_reached(ends) and not (stop and stop.is_set()):
-            thread.join(POLL_S)
-            left -= POLL_S
+    def _catch_up(self, producer: Driver, consumer: Driver, thread: threading.Thread, stop: Event | None) -> int:
+        """Let the consumer get what the producers were told is written, for as long as anything comes.
 
-    def _result(self, main: Driver, run: "_Run") -> DriverResult:
+        Returns how many of these records it never got; 0 where nobody waited for them.
+        """
+        ends = producer.next_offsets(self.workload.partitions)
+        records, since = consumer.records, time.monotonic()
+        while thread.is_alive() and not consumer.has_reached(ends):
+            if stop is not None and stop.is_set():
+                return 0
+            thread.join(POLL_S)
+            if consumer.records != records:
+                records, since = consumer.records, time.monotonic()
+            elif time.monotonic() - since > CATCH_UP_S:
+                break
+        consumed = consumer.next_offsets(self.workload.partitions)
+        return sum(max(0, end - consumed[partition]) for partition, end in ends.items())
+
+    def _result(self, main: Driver, run: "_Run", missing: int) -> DriverResult:
         run.finish()
         result = DriverResult(
             records=main.records,
@@ -174,18 +187,26 @@ class RawDriver:
                 result.first_error = result.first_error or consumer.first_error
                 result.cpu_s += consumer.cpu_seconds
                 result.processes = 2
+                result.consumed_s = max(main.seconds, run.consumed_s)
         if self.arrivals is not None:
             self.arrivals.finish()
             result.end_to_end = self.arrivals.latency
+            result.unmatched = self.arrivals.unmatched
+        if missing:
+            result.errors += missing
+            result.first_error = result.first_error or f"{missing} records acknowledged, but not received by consumers"
         return result
 
 
 class _Run:
-    """The samples of one run."""
+    """The samples of one run; `beside` consumes what `driver` produces, or is None."""
 
-    def __init__(self, driver: Driver, on_sample: Callable[[Sample], None] | None) -> None:
-        self.driver, self.on_sample = driver, on_sample
+    def __init__(self, driver: Driver, beside: Driver | None, on_sample: Callable[[Sample], None] | None) -> None:
+        self.driver, self.beside, self.on_sample = driver, beside, on_sample
         self.samples: list[Sample] = []
+        self.consumed_s = 0.0
+        self._begun = time.monotonic()
+        self._records = self._bytes = 0  # of `beside`, in samples already
 
     def follow(self, thread: threading.Thread, stop: Event | None) -> None:
         """Take samples until the loop ends; let it end when `stop` is set."""
@@ -195,6 +216,10 @@ class _Run:
                 self.driver.stop()
             self._take(self.driver.take_sample())
 
+    def consumed(self) -> None:
+        """The last record has just been consumed."""
+        self.consumed_s = time.monotonic() - self._begun
+
     def finish(self) -> None:
         for interval in self.driver.last_samples():
             self._take(interval)
@@ -202,7 +227,12 @@ class _Run:
     def _take(self, interval: Interval | None) -> None:
         if interval is None:
             return
-        self.samples.append(Sample(*interval))
+        records = size = 0
+        if self.beside is not None:
+            records, size = self.beside.records - self._records, self.beside.bytes - self._bytes
+            self._records += records
+            self._bytes += size
+        self.samples.append(Sample(*interval, records, size))
         if self.on_sample is not None:
             self.on_sample(self.samples[-1])
 

@@ -43,6 +43,7 @@ def over_time(found: Sequence[Entity]) -> list[Chart]:
     charts = [
         _timeline(found, "records_per_s", "Throughput (records/s)", "records/s", mean),
         _timeline(found, "mb_per_s", "Throughput (MB/s)", "MB/s", mean),
+        _timeline(found, "consumed_mb_per_s", "Consumed beside producers (MB/s)", "MB/s", mean),
         _timeline(found, "p50_ms", "Latency p50 of each interval (ms)", "ms", highest, log=True),
         _timeline(found, "p99_ms", "Latency p99 of each interval (ms)", "ms", highest, log=True),
         _timeline(found, "broker_cores", "CPU of the broker (cores)", "cores", mean),

@@ -1,36 +1,96 @@
 """`backlog`: a log is built and leaves the page cache, then it is drained while producers go on; what that costs."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import wait as wait_for
+from threading import Event
 
+from bench import proc
 from bench.cold import evict
-from bench.engine import Session, fill, measure
+from bench.drivers.base import Sample
+from bench.engine import Measured, Session, fill, measure
 from bench.modes.base import Outcome, up
 from bench.spec.target import TargetSpec
-from bench.spec.workload import Workload
+from bench.spec.workload import DURATION_MAX_S, Workload
+from bench.targets import Target
+
+TOPIC = "bench-backlog"
+LOOK_S = 0.1  # for Ctrl-C, while only the drain goes on
+SampleFunction = Callable[[str, Sample, proc.Sampled | None], None]
 
 
 def backlog(
     session: Session, specs: Sequence[TargetSpec], workload: Workload, outcome: Outcome, size: int, pairs: int
 ) -> None:
-    """For each target in turn: producers alone, then the same while a consumer drains `size` bytes of cold log."""
-    topic = "bench-backlog"
+    """For each target in turn: producers alone, then the same while consumers drain `size` bytes of cold log."""
     producing = dataclasses.replace(workload, consumers=0)
-    draining = dataclasses.replace(
-        workload, producers=0, consumers=max(1, workload.consumers), partitions=1, warm_up_s=0.0
-    )
     with up(session, specs, outcome) as targets:
         for target in targets.values():
-            target.create_topic(topic, 1)
-            fill(session, target, topic, dataclasses.replace(workload, partitions=1), size)
+            target.create_topic(TOPIC, 1)
+            fill(session, target, TOPIC, dataclasses.replace(workload, partitions=1), size)
         for pair in range(pairs):
             for name, target in targets.items():
                 if session.stop.is_set() or outcome.failed:
                     return
-                outcome.runs.append(measure(session, name, target, producing, "producers alone", pair))
-                evict(target.directory / f"{topic}-0")
-                with ThreadPoolExecutor(1) as pool:
-                    drain = pool.submit(measure, session, name, target, draining, "the drain", pair, topic=topic)
-                    outcome.runs.append(measure(session, name, target, producing, "producers while it drains", pair))
-                    outcome.runs.append(drain.result())
+                alone = measure(session, name, target, producing, "producers alone", pair)
+                outcome.runs.append(alone)
+                if session.stop.is_set() or alone.failed:
+                    return
+                evict(target.directory / f"{TOPIC}-0")
+                both = _beside(session, name, target, producing, size, pair)
+                outcome.runs.extend(both)
+                outcome.notes += _notes(*both)
+
+
+def _beside(
+    session: Session, name: str, target: Target, producing: Workload, size: int, pair: int
+) -> tuple[Measured, Measured]:
+    """Producers for their time, and the drain for as long as it takes."""
+    draining = dataclasses.replace(
+        producing,
+        producers=0,
+        consumers=1,
+        partitions=1,
+        warm_up_s=0.0,
+        duration_s=DURATION_MAX_S,
+    )
+    drained = Event()
+    beside = dataclasses.replace(session, stop=drained, on_sample=_until(size, drained, session.on_sample))
+    with ThreadPoolExecutor(1) as pool:
+        future = pool.submit(measure, beside, name, target, draining, "the drain", pair, topic=TOPIC)
+        while_drained = measure(session, name, target, producing, "producers while it drains", pair)
+        while not future.done():
+            if session.stop.is_set() or while_drained.failed:
+                drained.set()
+            wait_for([future], LOOK_S)
+        drain = future.result()
+    if not drain.failed and drain.result.bytes >= size:
+        drain.extra["drain_s"] = drain.result.seconds * size / drain.result.bytes
+    return while_drained, drain
+
+
+def _until(size: int, enough: Event, on_sample: SampleFunction | None) -> SampleFunction:
+    """Sets `enough` once `size` bytes came: a second round over the log would be read from the page cache."""
+    left = size
+
+    def tell(name: str, sample: Sample, usage: proc.Sampled | None) -> None:
+        nonlocal left
+        left -= sample.bytes
+        if left <= 0:
+            enough.set()
+        if on_sample is not None:
+            on_sample(name, sample, usage)
+
+    return tell
+
+
+def _notes(producers: Measured, drain: Measured) -> list[str]:
+    """Where the two were not at work for the same time, which part the figures are of."""
+    drain_s, window_s = drain.extra.get("drain_s"), producers.result.seconds
+    if drain_s is None or drain_s >= window_s:
+        return []
+    return [
+        f"{drain.target}: the log was drained in {drain_s:.1f} s of the {window_s:.1f} s in which producers were "
+        "measured beside it: a larger --size, or a shorter --duration, tells more of what it costs them"
+    ]

@@ -5,9 +5,8 @@ import time
 from collections.abc import Sequence
 
 from bench import proc
-from bench.engine import Measured, Session, fill, measure
+from bench.engine import FAILURES, Measured, Session, Stopped, fill, measure
 from bench.modes.base import Outcome, up
-from bench.protocol import ProtocolError
 from bench.spec.target import TargetSpec
 from bench.spec.workload import Workload
 from bench.targets import Target, TargetError, raise_file_limit
@@ -27,10 +26,17 @@ def connections(
             for name, target in targets.items():
                 if session.stop.is_set() or outcome.failed:
                     return
-                spread = dataclasses.replace(workload, producers=count)
+                spread = over(workload, count)
                 run = measure(session, name, target, spread, f"{count:,} connections")
                 run.extra["connections"] = count
                 outcome.runs.append(run)
+
+
+def over(workload: Workload, count: int) -> Workload:
+    """The same with `count` clients: producers, or consumers where there is nobody else."""
+    if workload.producers:
+        return dataclasses.replace(workload, producers=count)
+    return dataclasses.replace(workload, consumers=count)
 
 
 def partitions(
@@ -88,6 +94,8 @@ def _recovery(session: Session, name: str, target: Target, workload: Workload, s
         run.extra["first_write_s"] = time.monotonic() - begun
         if lost := [(p, end, first[p]) for p, end in ends.items() if first[p] < end]:
             run.failed = f"acknowledged records are missing: partition, end before, next offset: {lost[:3]}"
-    except (TargetError, ProtocolError, OSError) as error:
+    except Stopped:
+        run.empty = True
+    except FAILURES as error:
         run.failed = f"{type(error).__name__}: {error}"
     return run

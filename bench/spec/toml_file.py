@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 _HEADER = re.compile(r"^\s*\[\s*([^\[\]]+?)\s*\]\s*(?:#.*)?$")
-_KEY = re.compile(r"^\s*([A-Za-z0-9_-]+|\"[^\"]*\"|'[^']*')\s*=")
+_KEY = re.compile(r"^\s*([A-Za-z0-9_.-]+|\"[^\"]*\"|'[^']*')\s*=")
 _MISSING = object()
 T = TypeVar("T")
 
@@ -69,14 +69,21 @@ class Table:
 def read(path: Path) -> Table:
     """The top table of a file; raises SpecError where it cannot be read or is not TOML."""
     try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise SpecError(f"{path}: cannot be read: {error}") from None
+        data = path.read_bytes()
+    except OSError as error:
+        raise SpecError(f"{path}: cannot be read: {error.strerror}") from None
+    try:
+        text = data.decode()
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise SpecError(f"{path}:{line}: not UTF-8: byte 0x{data[error.start]:02x}") from None
     try:
         values = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        line = re.search(r"at line (\d+)", str(error))
-        raise SpecError(f"{path}:{line.group(1) if line else 1}: not TOML: {error}") from None
+        told = re.search(r"at line (\d+)", str(error))
+        raise SpecError(f"{path}:{told.group(1) if told else 1}: not TOML: {error}") from None
+    except RecursionError:
+        raise SpecError(f"{path}:1: not a workload or target: nested too deeply") from None
     return Table(str(path), values, line_numbers(text))
 
 

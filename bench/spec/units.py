@@ -6,6 +6,7 @@ from typing import Any
 
 SIZES = {"B": 1, "KB": 1000, "KiB": 1 << 10, "MB": 1000**2, "MiB": 1 << 20, "GB": 1000**3, "GiB": 1 << 30}
 DURATIONS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0}
+NUMBER_MAX = 1e18  # before its unit: what no quantity here ever is, and far from what a float cannot hold
 _QUANTITY = re.compile(r"^\s*([0-9][0-9_]*(?:\.[0-9]+)?)\s*([A-Za-z/]*)\s*$")
 
 
@@ -16,7 +17,9 @@ def quantity(value: Any, units: dict[str, Any], what: str, example: str) -> tupl
         raise ValueError(f"{value!r} is not {what} (a number and one of {', '.join(units)}, for example {example!r})")
     if match.group(2) not in units:
         raise ValueError(f"{value!r} has the unit {match.group(2)!r} (allowed: {', '.join(units)})")
-    return float(match.group(1).replace("_", "")), match.group(2)
+    if (found := float(match.group(1).replace("_", ""))) > NUMBER_MAX:
+        raise ValueError(f"{value[:20]!r}... is out of range (allowed: at most {NUMBER_MAX:g})")
+    return found, match.group(2)
 
 
 def size(least: int, most: int) -> Callable[[Any], int]:

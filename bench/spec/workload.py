@@ -137,7 +137,7 @@ def _record_size(value: Any) -> Size:
 
 
 def _acks(value: Any) -> str:
-    if value not in ("all", 0, 1, -1, "0", "1", "-1"):
+    if isinstance(value, bool | float) or value not in ("all", 0, 1, -1, "0", "1", "-1"):
         raise ValueError(f'{value!r} is not allowed (allowed: "all", 1, 0)')
     return "all" if str(value) in ("all", "-1") else str(value)
 

@@ -66,6 +66,11 @@ def test_run_with_a_consumer_beside_producers(files: Path) -> None:
     (run,) = measure(files, "run", "scheduled", "-t", "ours")["runs"]
     assert run["end_to_end"]["count"] > 0
     assert run["end_to_end"]["negative"] == 0
+    figures, series = run["figures"], run["series"]
+    assert figures["consumed_records_per_s"] == pytest.approx(figures["records_per_s"], rel=0.2)
+    assert figures["consumed_mb_per_s"] > 0
+    assert len(series["consumed_records_per_s"]) == len(series["t_s"])
+    assert max(filter(None, series["consumed_records_per_s"])) > 0
 
 
 def test_compare_takes_turns_and_tells_ratios(files: Path) -> None:
@@ -90,7 +95,9 @@ def test_backlog_tells_producers_alone_and_beside_the_drain(files: Path) -> None
     """What a drain costs is the difference of two runs that are both there."""
     document = measure(files, "backlog", "scheduled", "-t", "ours", "--size", "20 MB")
     assert labels(document) == ["producers alone", "producers while it drains", "the drain"]
-    assert document["runs"][2]["figures"]["records_per_s"] > 0
+    drain = document["runs"][2]["figures"]
+    assert drain["records_per_s"] > 0
+    assert drain["drain_s"] == pytest.approx(20 / drain["mb_per_s"], rel=0.01)
 
 
 def test_connections_and_partitions_grow(files: Path) -> None:
@@ -135,18 +142,91 @@ def test_ctrl_c_stops_and_still_writes(files: Path) -> None:
     out = files / "out.json"
     command = [sys.executable, "-m", "bench.cli", "run", "-t", "ours", "-w", str(files / "fast.toml")]
     command += ["--duration", "60 s", "--json", str(out), "--dir", str(files / "data")]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-    assert process.stderr is not None
-    told = ""
-    while "records/s" not in told:
-        told = process.stderr.readline()
-        assert told, "it ended by itself"
-    process.send_signal(signal.SIGINT)
-    process.communicate(timeout=30)
-    assert process.returncode == cli.STOPPED
+    assert stopped(command, "records/s") == cli.STOPPED
     (run,) = json.loads(out.read_text())["runs"]
+    assert run["failed"] is None
     assert run["figures"]["records_per_s"] > 0
     assert not list((files / "data").iterdir())
+
+
+@pytest.mark.parametrize(
+    ("mode", "when", "measured"),
+    [
+        (["compare", "ours", "floor", "--duration", "60 s", "--warm-up", "60 s"], "ours: warm-up", 0),
+        (["matrix", "-t", "ours", "--duration", "60 s"], "records/s", 1),
+        (["ceiling", "-t", "ours", "--duration", "60 s"], "records/s", 1),
+        (["backlog", "-t", "ours", "--size", "2 MB", "--duration", "60 s"], "records/s", 1),
+        (["backlog", "-t", "ours", "--size", "10000 GB"], "filling", 0),
+        (["connections", "-t", "ours", "--counts", "3,4", "--duration", "60 s"], "records/s", 1),
+        (["partitions", "-t", "ours", "--counts", "3,4", "--duration", "60 s"], "records/s", 1),
+        (["recovery", "-t", "ours", "--sizes", "10000 GB"], "filling", 0),
+        (["floor", "--duration", "60 s"], "records/s", 1),
+    ],
+    ids=lambda value: value[0] if isinstance(value, list) else value,
+)
+def test_ctrl_c_in_each_mode(files: Path, mode: list[str], when: str, measured: int) -> None:
+    """What was measured until then is there and did not fail; what was not even begun is no run."""
+    out = files / "out.json"
+    command = [sys.executable, "-m", "bench.cli", *mode, "-w", str(files / "fast.toml")]
+    assert stopped([*command, "--json", str(out), "--dir", str(files / "data")], when) == cli.STOPPED
+    runs = json.loads(out.read_text())["runs"]
+    assert [run["failed"] for run in runs] == [None] * measured
+    assert all(run["figures"]["records_per_s"] > 0 for run in runs)
+    assert not list((files / "data").iterdir())
+
+
+def stopped(command: list[str], when: str) -> int:
+    """Ctrl-C as a terminal gives it, to every process of the group, once stderr says `when`; the exit code."""
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    assert process.stderr is not None
+    told = ""
+    while when not in told:
+        told = process.stderr.readline()
+        assert told, "it ended by itself"
+    os.killpg(process.pid, signal.SIGINT)
+    process.communicate(timeout=60)
+    return process.returncode
+
+
+def test_a_workload_may_have_any_name(tmp_path: Path) -> None:
+    """Its file's name is part of a topic's name, which knows ASCII letters only."""
+    path = tmp_path / "my wörkload.toml"
+    path.write_text(WORKLOAD)
+    assert cli.main(["run", "-t", "ours", "-w", str(path), "--dir", str(tmp_path / "data")]) == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["compare", "ours"], "one cannot be compared (allowed: 2 or more)"),
+        (["compare", "ours", "ours"], "each once"),
+        (["run", "-t", "ours", "--json", "{}/fast.toml/out.json"], "fast.toml"),
+        (["run", "-t", "ours", "--html", "{}"], "Is a directory"),
+    ],
+)
+def test_wrong_arguments_are_refused_before_anything_starts(
+    files: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], told: str
+) -> None:
+    """An hour of measuring whose result cannot be written."""
+    argv = [each.format(files) for each in arguments]
+    assert cli.main([*argv, "-w", str(files / "fast.toml"), "--dir", str(files / "data")]) == 1
+    captured = capsys.readouterr().err
+    assert told in captured
+    assert "starting" not in captured
+
+
+@pytest.mark.parametrize("start", ["0", "-1", "nan", "inf"])
+def test_a_ceiling_begins_with_a_rate(files: Path, start: str) -> None:
+    """0 requests/s would be as fast as possible."""
+    with pytest.raises(SystemExit):
+        cli.main(["ceiling", "-t", "ours", "-w", str(files / "fast.toml"), "--start", start])
+
+
+def test_the_floor_says_what_it_cannot(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A client that dies of an answer it does not know says nothing to anybody."""
+    argv = ["run", "-t", "floor", "-w", "client-produce-1kb", "--dir", str(files / "data")]
+    assert cli.main(argv) == 1
+    assert 'floor answers the driver "raw" alone, not "librdkafka"' in capsys.readouterr().err
 
 
 def test_a_target_that_dies_fails_the_run(files: Path, capsys: pytest.CaptureFixture[str]) -> None:

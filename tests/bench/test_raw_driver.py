@@ -235,8 +235,22 @@ def test_consumers_follow_producers(broker: BrokerCy) -> None:
             assert result.end_to_end.negative == 0
             assert made.arrivals is not None
             assert made.arrivals.unmatched == 0
+            assert result.unmatched == 0
+            assert result.consumed_s >= result.seconds
             assert result.processes == 2
+            assert sum(sample.consumed_records for sample in result.samples) > 0
             check_sums(result)
+
+
+def test_what_was_acknowledged_and_does_not_come_is_an_error(broker: BrokerCy, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No figure from a run with lost records: here nobody asks for those of partition 1."""
+    monkeypatch.setattr(raw, "CATCH_UP_S", 0.3)
+    monkeypatch.setattr(raw, "fetch_plan", lambda topic, _: [[protocol.fetch_all_request(topic, (0,), 1 << 20)]])
+    with driver(broker, workload(consumers=1, rate=Rate(400, 400, "requests"))) as made:
+        result = made.run(0.5)
+        missing = raw.list_offsets(broker.address, made.topic, 2, protocol.LATEST)[1]
+    assert result.errors == missing > 0
+    assert result.first_error == f"{missing} records acknowledged, but not received by consumers"
 
 
 def test_consumers_alone_read_the_log_round_and_round(broker: BrokerCy) -> None:

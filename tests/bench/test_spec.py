@@ -68,6 +68,21 @@ def test_every_key_of_a_workload_arrives(tmp_path: Path) -> None:
         (WHOLE.replace("count = 3", "count = 0").replace("count = 2", "count = 0"), "nothing to measure"),
         (WHOLE.replace("[records]", "[records"), "w.toml:3: not TOML"),
         ("[record]\nsize = 1\n", "w.toml:1: record: unknown key; did you mean 'records'?"),
+        (WHOLE.replace("acks = 1", "acks = true"), "w.toml:10: producers.acks: True is not allowed (allowed:"),
+        (WHOLE.replace("acks = 1", "acks = 1.0"), "w.toml:10: producers.acks: 1.0 is not allowed (allowed:"),
+        (WHOLE.replace("keys = 1000", "keys = true"), "w.toml:5: records.keys: True is not a whole number (allowed: 0"),
+        (WHOLE.replace("keys = 1000", "keys = -1"), "w.toml:5: records.keys: -1 is out of range (allowed: 0 to"),
+        (WHOLE.replace("0.25", "nan"), "w.toml:7: records.entropy: nan is not a number from 0 to 1"),
+        (WHOLE.replace("0.25", "inf"), "w.toml:7: records.entropy: inf is not a number from 0 to 1"),
+        (WHOLE.replace('"1 min"', "inf"), "w.toml:21: time.duration: inf is not a duration (a number and one of us"),
+        (WHOLE.replace('"1 min"', '"0 s"'), "w.toml:21: time.duration: '0 s' is out of range (allowed: 0.1 s to"),
+        (WHOLE.replace('"32 KiB"', '"-1 KiB"'), "w.toml:12: producers.batch: '-1 KiB' is not a size"),
+        (WHOLE.replace('"32 KiB"', f'"{"9" * 400} B"'), "w.toml:12: producers.batch: '99999999999999999999"),
+        (WHOLE.replace('"32 KiB"', f'"{"9" * 308} GiB"'), "w.toml:12: producers.batch: '99999999999999999999"),
+        (WHOLE.replace('"zstd"', '["zstd"]'), "w.toml:11: producers.codec: ['zstd'] is not allowed (allowed: none"),
+        ("\n\nproducers.count = -1\n", "w.toml:3: producers.count: -1 is out of range (allowed: 0 to 10000)"),
+        ("producers = 3\n", "w.toml:1: producers: 3 is not a table"),
+        ("a = " + "[" * 100_000, "w.toml:1: not a workload or target: nested too deeply"),
     ],
 )  # fmt: skip
 def test_a_wrong_workload_is_refused_at_its_line(tmp_path: Path, wrong: str, told: str) -> None:
@@ -94,6 +109,22 @@ def test_a_wrong_target_is_refused_at_its_line(tmp_path: Path, wrong: str, told:
     with pytest.raises(SpecError) as refused:
         read_target(tmp_path, wrong)
     assert told in str(refused.value)
+
+
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    """A traceback tells nobody which of forty files it was."""
+    (tmp_path / "latin.toml").write_bytes(b"# ok\nname = '\xe4'\n")
+    (tmp_path / "empty.toml").write_bytes(b"")
+    for name, told in [
+        ("latin.toml", "latin.toml:2: not UTF-8: byte 0xe4"),
+        (".", "cannot be read: Is a directory"),
+        ("nowhere.toml", "nowhere.toml: cannot be read: No such file or directory"),
+        ("empty.toml", "empty.toml:1: kind: is missing"),
+    ]:
+        with pytest.raises(SpecError) as refused:
+            target.load(tmp_path / name)
+        assert told in str(refused.value)
+    assert workload.load(tmp_path / "empty.toml").driver == "raw"  # every key of a workload may be left out
 
 
 def test_a_target_keeps_its_settings_by_kafkas_names(tmp_path: Path) -> None:
