@@ -17,9 +17,10 @@ from types import FrameType
 from typing import Any
 
 from bench import output
+from bench.drivers.group import ASSIGNORS
 from bench.engine import FAILURES, Session, Stopped
 from bench.live import View
-from bench.modes import backlog, growth, run, search
+from bench.modes import backlog, growth, rebalance, run, search
 from bench.modes.base import Outcome
 from bench.spec import target as targets
 from bench.spec import units
@@ -106,6 +107,12 @@ def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     modes.add_parser("partitions", parents=[common, several, counts], help="1 to 10,000 partitions in one broker")
     killed = modes.add_parser("recovery", parents=[common, several], help="kill -9, and the time to the first answer")
     killed.add_argument("--sizes", type=sizes, default=(10**9, 4 * 10**9, 10**10), help='such as "1 GB,10 GB"')
+    moved = modes.add_parser("rebalance", parents=[common, several, pairs], help="stalls while members join and leave")
+    moved.add_argument("--members", type=value(units.integer(2, 50)), default=2, help="of the group at first")
+    moved.add_argument(
+        "--session-timeout", type=value(units.duration(0.1, 300)), default=6.0, help='"6 s" if not given'
+    )
+    moved.add_argument("--assignor", choices=ASSIGNORS, default=ASSIGNORS[0])
     modes.add_parser("floor", parents=[common, pairs], help="what bare system calls cost for the same bytes")
     told = modes.add_parser("report", help="results side by side, as one HTML file")
     told.add_argument("files", nargs="+", type=Path, metavar="FILE.json")
@@ -167,6 +174,9 @@ def measure(
             growth.connections(session, specs, workload, outcome, options.counts)
         case "partitions":
             growth.partitions(session, specs, workload, outcome, options.counts)
+        case "rebalance":
+            plan = rebalance.Plan(options.members, options.session_timeout, options.assignor)
+            rebalance.rebalance(session, specs, workload, outcome, plan, options.pairs)
         case "recovery":
             growth.recovery(session, specs, workload, outcome, options.sizes)
         case _:
@@ -176,7 +186,7 @@ def measure(
 def windows(options: argparse.Namespace, targets: int) -> int:
     """How many windows there will be; 0 where that is found out on the way."""
     match options.mode:
-        case "run" | "compare" | "floor":
+        case "run" | "compare" | "floor" | "rebalance":
             return int(options.pairs) * targets
         case "matrix":
             return int(options.pairs) * targets * len(run.MATRIX_SIZES) * len(run.MATRIX_CODECS) * len(run.MATRIX_ACKS)

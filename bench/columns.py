@@ -96,16 +96,17 @@ def _percentile_ms(latency: Histogram, percent: float) -> float:
 
 
 def spending_table(runs: Sequence[Run]) -> Table:
-    """What the broker spent: a column for each run, a row for each figure that any of them has."""
+    """What the broker spent: a column for each run under load, a row for each figure that any of them has."""
     table = Table(title="What the broker spent", title_justify="left")
     table.add_column("")
-    for run in runs:
+    shown = [run for run in runs if run.failed or any(name in run.figures for name in SPENT)]
+    for run in shown:
         table.add_column(title(run), justify="right")
     for name in SPENT:
-        if any(name in run.figures for run in runs):
+        if any(name in run.figures for run in shown):
             unit = describe(name).unit
             label = describe(name).label + (f" ({unit})" if unit else "")
-            table.add_row(label, *(text(name, run.figures[name]) if name in run.figures else "" for run in runs))
+            table.add_row(label, *(text(name, run.figures[name]) if name in run.figures else "" for run in shown))
     for run in runs:
         if run.failed:
             table.caption = f"{table.caption}\n" if table.caption else ""

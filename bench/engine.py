@@ -135,7 +135,7 @@ def measure(
     """
     measured = Measured.begin(name, label, pair, consuming=workload.producers == 0)
     own = topic is None
-    topic = topic or f"bench-{_ILLEGAL.sub('_', workload.name)[:80]}-{next(_numbers)}"
+    topic = topic or new_topic(workload.name)
     driver: LoadDriver | None = None
     try:
         session.go_on()
@@ -163,6 +163,11 @@ def measure(
             measured.failed = measured.failed or f"{type(error).__name__}: {error}"
     session.on_window()
     return measured
+
+
+def new_topic(name: str) -> str:
+    """A topic's name that was not there before, with what of `name` a topic may be called."""
+    return f"bench-{_ILLEGAL.sub('_', name)[:80]}-{next(_numbers)}"
 
 
 def fill(session: Session, target: Target, topic: str, workload: Workload, wanted: int) -> dict[int, int]:

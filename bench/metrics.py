@@ -16,6 +16,7 @@ class Metric:
 LATENCIES = {"p50": "p50", "p95": "p95", "p99": "p99", "p999": "p99.9", "p9999": "p99.99", "max": "max", "avg": "mean"}
 PERCENTILES = {"p50": 50.0, "p95": 95.0, "p99": 99.0, "p999": 99.9, "p9999": 99.99}
 
+PARTITION_STALL = "stall_ms_partition_"  # and the partition's number
 METRICS: dict[str, Metric] = {
     "records_per_s": Metric("Records", "/s", 0, True),
     "mb_per_s": Metric("Throughput", "MB/s", 1, True),
@@ -45,6 +46,11 @@ METRICS: dict[str, Metric] = {
     "start_s": Metric("Start to first answer", "s", 3),
     "recovery_s": Metric("Recovery to first answer", "s", 3),
     "first_write_s": Metric("Recovery to first acknowledged write", "s", 3),
+    "drain_s": Metric("Backlog drained in", "s", 2),
+    "stall_max_ms": Metric("Stall, longest of all partitions", "ms", 0),
+    "stall_p50_ms": Metric("Stall, median partition", "ms", 0),
+    "stalled_at_the_end": Metric("Partitions that stood still at the end of the step", "", 0),
+    "consumed_again": Metric("Records consumed more than once", "", 0),
     "log_gb": Metric("Log", "GB", 2, None),
     "connections": Metric("Connections", "", 0, None),
     "partitions": Metric("Partitions", "", 0, None),
@@ -53,6 +59,8 @@ METRICS: dict[str, Metric] = {
 
 def describe(name: str) -> Metric:
     """Of a figure; one that a mode added itself is shown by its own name."""
+    if (number := name.removeprefix(PARTITION_STALL)) != name:
+        return Metric(f"Stall of partition {number}", "ms", 0)
     return METRICS.get(name) or Metric(name.replace("_", " "), "", 3, None)
 
 

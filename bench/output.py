@@ -25,6 +25,7 @@ __all__ = ["ResultError", "report", "tell"]
 RATIOS = (
     "records_per_s", "mb_per_s", "consumed_mb_per_s", "cpu_s_per_gb", "cpu_us_per_request",
     "p50_ms", "p99_ms", "p999_ms", "e2e_p99_ms", "rss_mb", "start_s", "recovery_s",
+    "stall_max_ms", "stall_p50_ms", "drain_s",
 )  # fmt: skip
 
 
@@ -52,7 +53,10 @@ def tell(options: argparse.Namespace, workload: Workload, specs: Sequence[Target
         tables.print(columns.pairs_table(document.pairs))
     for measured, run in zip(outcome.runs, document.runs, strict=True):
         if measured.extra and not run.failed:
-            told = ", ".join(f"{describe(name).label} {number(name, value)}" for name, value in measured.extra.items())
+            told = ", ".join(
+                f"{describe(name).label} {number(name, value)} {describe(name).unit}".rstrip()
+                for name, value in measured.extra.items()
+            )
             console.print(f"{result.title(run)}: {told}")
         for verdict in run.verdicts:
             console.print(f"{result.title(run)}: {verdict}")

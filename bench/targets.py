@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from bench import proc, protocol
+from bench.spec.target import BROKER_SETTINGS
 
 START_TIMEOUT_S = 30.0  # on an empty directory
 RECOVERY_TIMEOUT_S = 600.0  # on one with a log, which may have to be read whole
@@ -264,10 +265,6 @@ class Floor(Spawned):
         warmed = set(self.warmed)
         self.start()
         self.warmed = warmed
-
-
-# Nothing is removed by age or size while it is measured, and what a workload deletes is gone before the next one.
-BROKER_SETTINGS = {"log.retention.ms": "-1", "log.segment.delete.delay.ms": "1000"}
 
 
 def address_in(line: str) -> Address | None:

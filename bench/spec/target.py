@@ -8,6 +8,8 @@ from typing import Any
 from bench.spec import units
 from bench.spec.toml_file import Table, read
 
+# Nothing is removed by age or size while it is measured, and what a workload deletes is gone before the next one.
+BROKER_SETTINGS = {"log.retention.ms": "-1", "log.segment.delete.delay.ms": "1000"}
 KINDS = ("ours", "kafka", "floor", "address")
 
 
@@ -19,9 +21,7 @@ class TargetSpec:
     kind: str
     bootstrap: tuple[str, int] | None = None  # of an address
     pid: int | None = None  # of an address on this host: without it nothing is told of what the broker spent
-    settings: Mapping[str, str] = field(
-        default_factory=dict
-    )  # broker settings by Kafka's names, where it is started here
+    settings: Mapping[str, str] = field(default_factory=dict)  # by Kafka's names, of a broker that is started here
     jvm: tuple[str, ...] = ()  # flags in addition to those of Kafka's own script
 
     def describe(self) -> dict[str, Any]:
@@ -42,12 +42,14 @@ def from_address(value: str) -> TargetSpec:
 def parse(top: Table, name: str) -> TargetSpec:
     """A target from the top table of its file."""
     kind = top.take("kind", units.one_of(*KINDS))
+    defaults = BROKER_SETTINGS if kind in ("ours", "kafka") else {}
+    settings = top.take("settings", _settings, {})
     spec = TargetSpec(
         name=name,
         kind=kind,
         bootstrap=top.take("bootstrap", _bootstrap, None),
         pid=top.take("pid", units.integer(1, 1 << 22), None),
-        settings=top.take("settings", _settings, {}),
+        settings={**defaults, **settings},
         jvm=top.take("jvm", _flags, ()),
     )
     top.finish()
@@ -55,7 +57,7 @@ def parse(top: Table, name: str) -> TargetSpec:
         raise top.error("bootstrap", 'is needed for kind = "address", and only there')
     if spec.pid is not None and kind != "address":
         raise top.error("pid", 'only for kind = "address"')
-    if spec.settings and kind not in ("ours", "kafka"):
+    if settings and kind not in ("ours", "kafka"):
         raise top.error("settings", f'kind = "{kind}" takes none')
     if spec.jvm and kind != "kafka":
         raise top.error("jvm", 'only for kind = "kafka"')

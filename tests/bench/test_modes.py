@@ -109,6 +109,34 @@ def test_connections_and_partitions_grow(files: Path) -> None:
     assert all(run["figures"]["start_s"] > 0 for run in found["runs"])
 
 
+def test_rebalance_tells_what_each_partition_stood_still(files: Path) -> None:
+    """A kill is noticed by the session's end, so what the killed member had stands still for about that long."""
+    (files / "steady.toml").write_text(ON_SCHEDULE)
+    target = 'kind = "ours"\n[settings]\n"group.min.session.timeout.ms" = 500\n'
+    (files / "quick.toml").write_text(target + '"group.initial.rebalance.delay.ms" = 100\n')
+    arguments = ["-t", str(files / "quick.toml"), "--session-timeout", "1 s", "--duration", "5 s"]
+    document = measure(files, "rebalance", "steady", *arguments)
+    assert labels(document) == ["producers", "steady", "a member joins", "a member leaves", "a member is killed"]
+    _, steady, _, _, killed = (run["figures"] for run in document["runs"])
+    assert steady["stall_p50_ms"] < killed["stall_max_ms"]
+    # The last heartbeat of who was killed was a third of the session ago at the most.
+    assert killed["stall_max_ms"] > 500
+    assert sum(f"stall_ms_partition_{partition}" in killed for partition in range(5)) == 4
+
+
+@pytest.mark.parametrize(
+    ("workload", "duration", "told"),
+    [("fast", "20 s", "a rate such as"), ("scheduled", "10 s", "too short to see the end of a session of 6 s")],
+)
+def test_rebalance_refuses_what_it_cannot_measure(
+    files: Path, capsys: pytest.CaptureFixture[str], workload: str, duration: str, told: str
+) -> None:
+    """Gaps of a load that is as fast as possible say nothing; nor does a kill that nobody notices in time."""
+    argv = ["rebalance", "-t", "ours", "-w", str(files / f"{workload}.toml"), "--duration", duration]
+    assert cli.main([*argv, "--dir", str(files / "data")]) == 1
+    assert told in capsys.readouterr().err
+
+
 def test_recovery_and_floor(files: Path) -> None:
     """Kill -9 and a start, by log size."""
     document = measure(files, "recovery", "fast", "-t", "ours", "--sizes", "10 MB,20 MB")

@@ -129,8 +129,10 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
 
 def test_a_target_keeps_its_settings_by_kafkas_names(tmp_path: Path) -> None:
     """A setting that does not arrive measures another broker."""
-    found = read_target(tmp_path, 'kind = "kafka"\njvm = ["-Xmx2G"]\n[settings]\n"log.retention.ms" = -1\n')
-    assert found == TargetSpec("t", "kafka", None, None, {"log.retention.ms": "-1"}, ("-Xmx2G",))
+    found = read_target(tmp_path, 'kind = "kafka"\njvm = ["-Xmx2G"]\n[settings]\n"log.retention.ms" = 5\n')
+    settings = {"log.retention.ms": "5", "log.segment.delete.delay.ms": "1000"}  # the second is the tool's own
+    assert found == TargetSpec("t", "kafka", None, None, settings, ("-Xmx2G",))
+    assert read_target(tmp_path, 'kind = "floor"').settings == {}
 
 
 def test_the_files_that_come_with_the_tool_are_right() -> None:

@@ -1,0 +1,156 @@
+"""The members of one consumer group, each a process of confluent-kafka, who join, leave and are killed."""
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+
+from bench.drivers.base import DriverError
+from bench.stalls import Took
+
+READY_TIMEOUT_S = 60.0  # for a group to share out its partitions: it waits for the session of who was killed
+SETTLE_S = 0.3  # an assignment that did not change for so long stays
+LEAVE_TIMEOUT_S = 10.0
+POLL_S = 0.02
+COMMIT_MS = 100  # how far behind the committed offset may be: what comes again after a kill
+ASSIGNORS = ("range", "roundrobin", "cooperative-sticky")
+_ROOT = Path(__file__).resolve().parents[2]
+
+
+class Member:
+    """One process, and the thread that reads what it says."""
+
+    def __init__(self, settings: dict[str, object], topic: str, taken: list[Took]) -> None:
+        self.partitions = 0
+        self.failed: str | None = None
+        self.ending = False  # on purpose
+        self._taken = taken  # of all members; append is all that threads do to it
+        path = os.pathsep.join(filter(None, (str(_ROOT), os.environ.get("PYTHONPATH"))))
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "bench.drivers.group_member", json.dumps(settings), topic],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            env={**os.environ, "PYTHONPATH": path},
+            process_group=0,  # Ctrl-C in a terminal is for us
+        )
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            word, _, rest = line.strip().partition(" ")
+            if word == "took":
+                with contextlib.suppress(ValueError, TypeError):  # the last line of who was killed may be cut
+                    self._taken.append(Took(*map(int, rest.split())))
+            elif word == "assigned":
+                self.partitions = int(rest)
+            elif word == "failed":
+                self.failed = rest
+
+    def check(self) -> None:
+        """Raises DriverError where it failed or ended by itself."""
+        if self.failed is None and not self.ending and self.process.poll() is not None:
+            self.failed = f"the process ended with {self.process.returncode}"
+        if self.failed is not None:
+            raise DriverError(f"member of the group: {self.failed}")
+
+    def leave(self) -> None:
+        """Let it leave in order; it is waited for in `end`."""
+        self.ending = True
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+
+    def kill(self) -> None:
+        """SIGKILL: the group learns of it when the session times out."""
+        self.ending = True
+        self.process.kill()
+
+    def end(self) -> None:
+        """Wait until it is gone and all it said is read."""
+        if not self.ending:
+            self.leave()
+        try:
+            self.process.wait(LEAVE_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        self._reader.join()
+        for stream in (self.process.stdin, self.process.stdout):
+            assert stream is not None
+            stream.close()
+
+
+class Group:
+    """See the module. `taken` grows while members consume."""
+
+    def __init__(
+        self, address: tuple[str, int], topic: str, partitions: int, session_timeout_s: float, assignor: str
+    ) -> None:
+        host, port = address
+        self.topic, self.partitions = topic, partitions
+        self.taken: list[Took] = []
+        self.members: list[Member] = []  # who is in, the newest last
+        self._gone: list[Member] = []
+        self._settings: dict[str, object] = {
+            "bootstrap.servers": f"[{host}]:{port}" if ":" in host else f"{host}:{port}",
+            "group.id": f"broker-bench-{uuid.uuid4()}",
+            "auto.offset.reset": "earliest",
+            "auto.commit.interval.ms": COMMIT_MS,
+            "partition.assignment.strategy": assignor,
+            "session.timeout.ms": round(session_timeout_s * 1000),
+            # A third of it, as Kafka's documentation has it: who heartbeats sees a rebalance no later.
+            "heartbeat.interval.ms": round(min(3.0, session_timeout_s / 3) * 1000),
+            "log_level": 2,
+        }
+
+    def join(self) -> None:
+        """One member more."""
+        self.members.append(Member(self._settings, self.topic, self.taken))
+
+    def leave(self) -> None:
+        """The newest member leaves in order."""
+        self._gone.append(self.members.pop())
+        self._gone[-1].leave()
+
+    def kill(self) -> None:
+        """The newest member is killed."""
+        self._gone.append(self.members.pop())
+        self._gone[-1].kill()
+
+    def check(self) -> None:
+        """Raises DriverError where a member failed."""
+        for member in self.members:
+            member.check()
+
+    def await_assigned(self, go_on: Callable[[], None]) -> None:
+        """Until the members that are in share all partitions. Raises DriverError, and what `go_on` raises."""
+        deadline = time.monotonic() + READY_TIMEOUT_S
+        settled_at = None
+        while settled_at is None or time.monotonic() < settled_at:
+            go_on()
+            self.check()
+            shares = [member.partitions for member in self.members]
+            if sum(shares) != self.partitions or (0 in shares and len(shares) <= self.partitions):
+                settled_at = None
+            elif settled_at is None:
+                settled_at = time.monotonic() + SETTLE_S
+            if time.monotonic() > deadline:
+                raise DriverError(f"the group did not share out its partitions within {READY_TIMEOUT_S:g} s: {shares}")
+            time.sleep(POLL_S)
+
+    def close(self) -> None:
+        """End all of them."""
+        for member in self.members:
+            member.leave()
+        for member in (*self._gone, *self.members):
+            member.end()
+        self._gone, self.members = [], []

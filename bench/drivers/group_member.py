@@ -1,0 +1,72 @@
+"""A member of a group as a process: `python -m bench.drivers.group_member SETTINGS TOPIC`, see bench.drivers.group.
+
+SETTINGS are librdkafka's, as JSON. Lines on stdout: `assigned PARTITIONS`, `took AT_NS PARTITION FIRST LAST` (offsets,
+the last included), `failed TEXT`. It leaves the group in order when its stdin ends, so also when its parent does.
+"""
+
+import contextlib
+import json
+import select
+import signal
+import sys
+import time
+
+from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
+
+POLL_S = 0.01
+TAKE_RECORDS = 1000  # at most in one piece: they have one time of arrival
+
+
+def serve(consumer: Consumer, topic: str) -> None:
+    """Consume until stdin ends. Raises KafkaException."""
+
+    def assigned(_: Consumer, partitions: list[TopicPartition]) -> None:
+        held.update(at.partition for at in partitions)
+        say(f"assigned {len(held)}")
+
+    def revoked(_: Consumer, partitions: list[TopicPartition]) -> None:
+        held.difference_update(at.partition for at in partitions)
+        say(f"assigned {len(held)}")
+
+    held: set[int] = set()
+    consumer.subscribe([topic], on_assign=assigned, on_revoke=revoked, on_lost=revoked)
+    while not select.select([sys.stdin], [], [], 0)[0]:
+        first = consumer.poll(POLL_S)
+        if first is not None:
+            tell([first, *consumer.consume(TAKE_RECORDS - 1, 0)])
+
+
+def tell(messages: list[Message]) -> None:
+    """One line for each partition. Raises KafkaException for an error of the target."""
+    now_ns = time.monotonic_ns()
+    offsets: dict[int, list[int]] = {}
+    for message in messages:
+        if (error := message.error()) is not None:
+            raise KafkaException(error)
+        partition, offset = message.partition(), message.offset()
+        assert partition is not None  # a record has both
+        assert offset is not None
+        offsets.setdefault(partition, []).append(offset)
+    say("\n".join(f"took {now_ns} {partition} {each[0]} {each[-1]}" for partition, each in offsets.items()))
+
+
+def say(text: str) -> None:
+    print(text, flush=True)
+
+
+def main() -> None:
+    """Ctrl-C is for the parent."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    with contextlib.suppress(BrokenPipeError):
+        try:
+            consumer = Consumer(json.loads(sys.argv[1]))
+            try:
+                serve(consumer, sys.argv[2])
+            finally:
+                consumer.close()
+        except (KafkaException, RuntimeError) as error:
+            say(f"failed {error.args[0].str() if isinstance(error, KafkaException) else error}")
+
+
+if __name__ == "__main__":
+    main()
