@@ -16,9 +16,10 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from bench import output
+from bench import faults, output
 from bench.drivers.group import ASSIGNORS
 from bench.engine import FAILURES, Session, Stopped
+from bench.faults import Freeze
 from bench.live import View
 from bench.modes import backlog, growth, rebalance, run, search
 from bench.modes.base import Outcome
@@ -86,8 +87,11 @@ def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     counts = argparse.ArgumentParser(add_help=False)
     counts.add_argument("--counts", type=numbers, default=growth.COUNTS, help="numbers with commas between them")
 
-    modes.add_parser("run", parents=[common, several, pairs], help="one workload")
-    compared = modes.add_parser("compare", parents=[common], help="A B A B ...: ratios with their interval")
+    faulty = argparse.ArgumentParser(add_help=False)
+    faulty.add_argument("--fault", type=value(faults.parse), help='put into each target: "freeze 1 s at 3 s"')
+
+    modes.add_parser("run", parents=[common, several, pairs, faulty], help="one workload")
+    compared = modes.add_parser("compare", parents=[common, faulty], help="A B A B ...: ratios with their interval")
     compared.add_argument("targets", nargs="+", metavar="TARGET", help="the first is compared with each of the others")
     # With fewer than six pairs there is no interval of 95 %.
     compared.add_argument("--pairs", type=value(units.integer(1, PAIRS_MAX)), default=6)
@@ -212,11 +216,13 @@ def run_mode(options: argparse.Namespace) -> int:
         raise SpecError(f"targets {', '.join(names)}: each once")
     if options.mode == "compare" and len(specs) < 2:
         raise SpecError(f"targets {', '.join(names)}: one cannot be compared (allowed: 2 or more)")
+    if fault := getattr(options, "fault", None):
+        check_fault(fault, workload, specs)
     output.check_writable(options)
     home = options.dir or Path.cwd() / ".cache"
     home.mkdir(parents=True, exist_ok=True)
     root = Path(tempfile.mkdtemp(prefix="broker-bench-", dir=home))
-    session = Session(root)
+    session = Session(root, fault=fault)
     try:
         with View(f"{options.mode} {workload.name}", windows(options, len(specs))) as view, interruptible(session):
             session.on_phase, session.on_sample, session.on_window = view.phase, view.sample, view.window_done
@@ -236,6 +242,14 @@ def run_mode(options: argparse.Namespace) -> int:
     if session.stop.is_set():
         return STOPPED
     return 1 if outcome.failed else 0
+
+
+def check_fault(fault: Freeze, workload: Workload, specs: Sequence[TargetSpec]) -> None:
+    """Raises SpecError for one that would not be seen, or not be over, or is for somebody else's process."""
+    if fault.at_s + fault.seconds > workload.duration_s:
+        raise SpecError(f"--fault: {fault} is not over at the end of {workload.duration_s:g} s")
+    if others := [spec.name for spec in specs if spec.kind == "address"]:
+        raise SpecError(f"--fault: {others[0]} was not started by the tool (allowed: ours, kafka, floor)")
 
 
 def check(options: argparse.Namespace) -> int:

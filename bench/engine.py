@@ -17,6 +17,7 @@ from threading import Event
 from bench import proc, provenance
 from bench.drivers.base import DriverError, DriverResult, LoadDriver, Sample
 from bench.drivers.raw import RawDriver, list_offsets
+from bench.faults import Freeze
 from bench.kafka_peer import Kafka
 from bench.measured import Spent, failure, run_of
 from bench.protocol import LATEST, ProtocolError
@@ -47,6 +48,7 @@ class Measured:
     failed: str | None = None
     consuming: bool = False
     extra: dict[str, Number] = dataclasses.field(default_factory=dict)  # start_s, recovery_s, ...
+    fault: Freeze | None = None
     empty: bool = False  # stopped before anything was measured: no run, and none that failed
 
     @classmethod
@@ -58,7 +60,7 @@ class Measured:
         """For the report."""
         if self.extra and not self.failed and not self.result.seconds:  # a start or a recovery: no load was measured
             return Run(self.target, self.started, self.pair, self.label, figures=self.extra)
-        return run_of(
+        run = run_of(
             self.result,
             target=self.target,
             started=self.started,
@@ -69,6 +71,9 @@ class Measured:
             failed=self.failed,
             extra=self.extra,
         )
+        if self.fault is not None:
+            run = dataclasses.replace(run, verdicts=(f"a fault was put into the target: {self.fault}", *run.verdicts))
+        return run
 
 
 class Stopped(Exception):
@@ -84,6 +89,7 @@ class Session:
     on_sample: Callable[[str, Sample, proc.Sampled | None], None] | None = None
     on_phase: Callable[[str], None] = lambda text: None
     on_window: Callable[[], None] = lambda: None
+    fault: Freeze | None = None  # put into the target in each window
 
     def go_on(self) -> None:
         """Raises Stopped where somebody wants an end."""
@@ -196,7 +202,8 @@ def _window(
     session.on_phase(f"{name}: warm-up")
     rate = _warm_up(session, workload, driver, measured)
     session.go_on()
-    cut = workload.driver == "raw" and workload.rate.unlimited and workload.producers > 0
+    measured.fault = session.fault
+    cut = workload.driver == "raw" and workload.rate.unlimited and workload.producers > 0 and session.fault is None
     spending = Spending(target.pid) if target.pid else None
     left = workload.duration_s
     session.on_phase(f"{name}: measuring")
@@ -207,11 +214,12 @@ def _window(
             a_write = max(workload.batch_bytes, workload.record_size.most + BATCH_HEADER)
             proc.warm_memory(target.directory, wanted, a_write)
         tell = partial(_tell, session, name, measured.result.seconds, spending)
-        if spending is None:
+        with contextlib.ExitStack() as stack:
+            if spending is not None:
+                stack.enter_context(spending.piece(measured.result.seconds))
+            if session.fault is not None:
+                stack.enter_context(session.fault.put_into(target.pid))
             piece = driver.run(seconds, tell, session.stop)
-        else:
-            with spending.piece(measured.result.seconds):
-                piece = driver.run(seconds, tell, session.stop)
         measured.result.append(piece)
         rate = max(piece.bytes / max(piece.seconds, 1e-3), rate)
         left -= seconds

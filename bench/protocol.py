@@ -2,7 +2,7 @@
 
 Independent of broker_cy on purpose: an error in the broker's codec must not cancel itself out here. Layouts follow the
 Kafka protocol guide; record batches are format v2 (KIP-98). Versions: Produce 12 and Fetch 12 (flexible, topics by
-name), CreateTopics 5, DeleteTopics 4, ListOffsets 1, ApiVersions 0.
+name), CreateTopics 5, CreatePartitions 2, DeleteTopics 4, ListOffsets 1, ApiVersions 0.
 """
 
 import random
@@ -20,6 +20,8 @@ LIST_OFFSETS_VERSION = 1
 LATEST, EARLIEST = -1, -2  # the timestamps that ListOffsets understands as such
 CLIENT_ID = b"broker-cy-bench"
 ACKS_ALL = -1
+CREATE_PARTITIONS, CREATE_PARTITIONS_VERSION = 37, 2
+PARTITIONS_A_CALL = 5_000
 TIMEOUT_MS = 30_000
 TOPIC_ALREADY_EXISTS = 36
 
@@ -223,8 +225,12 @@ class Client:
         return reader.number(4)
 
     def create_topic(self, topic: str, partitions: int, configs: Mapping[str, str]) -> None:
-        """Create `topic` with one replica; that it exists already is no error."""
-        body = uvarint(2) + compact(topic.encode()) + struct.pack(">ih", partitions, 1) + uvarint(1)
+        """Create `topic` with one replica; that it exists already is no error.
+
+        In several calls, as a controller takes no more than 10,000 metadata records in one.
+        """
+        at_first = min(partitions, PARTITIONS_A_CALL)
+        body = uvarint(2) + compact(topic.encode()) + struct.pack(">ih", at_first, 1) + uvarint(1)
         body += uvarint(len(configs) + 1)
         for name, value in configs.items():
             body += compact(name.encode()) + compact(value.encode()) + b"\0"
@@ -235,8 +241,22 @@ class Client:
         reader.string()
         code = reader.number(2)
         message = reader.string()
-        if code != TOPIC_ALREADY_EXISTS:
-            check(code, f"CreateTopics {topic}", message)
+        if code == TOPIC_ALREADY_EXISTS:
+            return
+        check(code, f"CreateTopics {topic}", message)
+        while at_first < partitions:
+            at_first = min(partitions, at_first + PARTITIONS_A_CALL)
+            self._grow_topic(topic, at_first)
+
+    def _grow_topic(self, topic: str, partitions: int) -> None:
+        """Let `topic` have `partitions` in all."""
+        body = uvarint(2) + compact(topic.encode()) + struct.pack(">i", partitions) + uvarint(0) + b"\0"
+        body += struct.pack(">ib", TIMEOUT_MS, 0) + b"\0"
+        reader = self.call(CREATE_PARTITIONS, CREATE_PARTITIONS_VERSION, body)
+        reader.take(4)
+        reader.uvarint()
+        reader.string()
+        check(reader.number(2), f"CreatePartitions {topic}, {partitions}", reader.string())
 
     def delete_topic(self, topic: str) -> None:
         """Delete `topic`."""

@@ -73,6 +73,54 @@ def test_run_with_a_consumer_beside_producers(files: Path) -> None:
     assert max(filter(None, series["consumed_records_per_s"])) > 0
 
 
+def test_a_frozen_target_shows_it_in_the_tail(files: Path) -> None:
+    """What was due while the target stood still waited for it: coordinated omission would hide a tenth of the run."""
+    arguments = ["-t", "ours", "--duration", "2 s", "--fault", "freeze 500 ms at 500 ms"]
+    (run,) = measure(files, "run", "scheduled", *arguments)["runs"]
+    assert run["verdicts"][0] == "a fault was put into the target: frozen for 0.5 s at 0.5 s"
+    # A quarter of all was due in the freeze, and half of that waited for more than 250 ms.
+    assert run["figures"]["p95_ms"] > 250
+    assert run["figures"]["e2e_p95_ms"] > 250
+    assert run["figures"]["p50_ms"] < 250
+    assert run["latency"]["count"] == pytest.approx(4000, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("fault", "target", "told"),
+    [
+        ("freeze 1 s at 3 s", "ours", "is not over at the end of 0.4 s"),
+        ("freeze 100 ms at 100 ms", "127.0.0.1:1", "was not started by the tool"),
+    ],
+)
+def test_a_fault_that_nobody_would_see_is_refused(
+    files: Path, capsys: pytest.CaptureFixture[str], fault: str, target: str, told: str
+) -> None:
+    """A run without the fault that was asked for would be taken for one with it."""
+    argv = ["run", "-t", target, "-w", str(files / "fast.toml"), "--fault", fault, "--dir", str(files / "data")]
+    assert cli.main(argv) == 1
+    assert told in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "fault", ["", "freeze", "freeze 1 s", "cut 1 s at 2 s", "freeze 1 at 2 s", "freeze -1 s at 2 s"]
+)
+def test_a_fault_that_is_none_is_refused(files: Path, capsys: pytest.CaptureFixture[str], fault: str) -> None:
+    """With what is allowed."""
+    with pytest.raises(SystemExit):
+        cli.main(["run", "-t", "ours", "-w", str(files / "fast.toml"), "--fault", fault])
+    told = capsys.readouterr().err
+    assert "allowed: " in told or "a number and one of" in told
+
+
+def test_a_topic_of_more_partitions_than_one_call_may_create(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A controller takes 10,000 metadata records at once, a topic of 10,000 partitions has one more."""
+    from bench import protocol
+
+    monkeypatch.setattr(protocol, "PARTITIONS_A_CALL", 3)
+    (run,) = measure(files, "partitions", "fast", "-t", "ours", "--counts", "8")["runs"]
+    assert run["figures"]["partitions"] == 8
+
+
 def test_compare_takes_turns_and_tells_ratios(files: Path) -> None:
     """A B A B, one ratio a pair; the floor is a target as any."""
     document = measure(files, "compare", "fast", "ours", "floor", "--pairs", "2")
