@@ -2,7 +2,7 @@
 
 Produce: recv, CRC-32C of the batch, one pwrite, one send per request. Fetch: a header and sendfile from the page cache. It
 understands exactly the frames bench.protocol builds (Produce 12, Fetch 12, one partition each, equal batches within a
-partition), trusts them, and stamps base offsets, so that the same driver, with the same checks, loads it. A broker that
+partition; ListOffsets 1), trusts them, and stamps base offsets, so that the same driver, with the same checks, loads it. A broker that
 gathers the requests of one wake-up into one pwrite and one send can be below this floor with small requests.
 """
 
@@ -28,6 +28,7 @@ cdef enum:
     PARTITIONS_MAX = 64
     FRAME_MAX = 8 << 20         # bytes of one request
     HEADER_MAX = 512            # bytes of a response without records
+    OFFSETS_MAX = 2048          # bytes of a ListOffsets response: PARTITIONS_MAX entries of 22 bytes, and a name
     COUNT_AT = 57               # of a record batch
     CRC_AT = 17
     # Kafka's default of socket.send.buffer.bytes. Sendfile costs half of what it costs into a buffer that tunes itself to
@@ -161,6 +162,8 @@ cdef class FloorServer:
             memset(head + 8, 0, 6)
             put32(head, 10)
             return 0 if send(fd, head, 14, 0) == 14 else -1
+        if frame[5] == 2:
+            return self._list_offsets(fd, get32(frame + 8), frame + 14 + (frame[12] << 8 | frame[13]), &view)
         if frame[5] == 0:
             take(&view, 1 + 2 + 4)                              # transactional id, acks, timeout
         else:
@@ -181,6 +184,41 @@ cdef class FloorServer:
         if frame[5] == 0:
             return self._produce(fd, head, n, &view)
         return self._fetch(epoll_fd, fd, head, n, &view)
+
+    cdef int _list_offsets(self, int fd, int32_t correlation_id, const uint8_t* body, View* view) noexcept nogil:
+        cdef uint8_t answer[OFFSETS_MAX]
+        cdef const uint8_t* asked
+        cdef Part* part
+        cdef int32_t name_size, count, i
+        cdef Py_ssize_t n
+        view.p = body
+        asked = take(view, 4 + 4 + 2)                           # replica, number of topics, length of the name
+        if asked is NULL:
+            return -1
+        name_size = asked[8] << 8 | asked[9]
+        take(view, name_size)
+        asked = take(view, 4)
+        if asked is NULL or name_size > 249:
+            return -1
+        count = get32(asked)
+        put32(answer + 4, correlation_id)
+        put32(answer + 8, 1)
+        memcpy(answer + 12, body + 8, 2 + name_size)
+        n = 14 + name_size
+        put32(answer + n, count)
+        n += 4
+        for i in range(count):
+            asked = take(view, 4 + 8)
+            part = self._part(get32(asked)) if asked is not NULL else NULL
+            if part is NULL or n + 22 > OFFSETS_MAX:
+                return -1
+            memcpy(answer + n, asked, 4)
+            memset(answer + n + 4, 0, 2)
+            memset(answer + n + 6, 0xFF, 8)                     # timestamp -1
+            put64(answer + n + 14, part.end_offset if get32(asked + 8) == -1 else 0)
+            n += 22
+        put32(answer, <int32_t> (n - 4))
+        return 0 if send(fd, answer, n, 0) == n else -1
 
     cdef Part* _part(self, int32_t index) noexcept nogil:
         if index < 0 or index >= PARTITIONS_MAX:
