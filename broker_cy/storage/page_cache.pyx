@@ -1,8 +1,8 @@
 """Whether bytes of a file are in memory, and bringing them there without stalling the loop.
 
 `is_cached` asks cachestat(2) (Linux 6.5): one call for a whole range. It counts pages that are still on their way from the disk,
-too, so every PROBE_STRIDE-th byte is also asked for with RWF_NOWAIT. Where the kernel has no cachestat the probes are all there
-is: they may take a partly cached range for cached, which costs one stall, no error.
+too, so of a file that was read from there every PROBE_STRIDE-th byte is also asked for with RWF_NOWAIT. Where the kernel has no
+cachestat the probes are all there is: they may take a partly cached range for cached, which costs one stall, no error.
 `warm` is for worker threads: it asks for a range and for AHEAD_BYTES after it, and waits for the range. The kernel's own readahead
 is left out: on a descriptor that the loop shares it would be the loop that starts it.
 """
@@ -63,8 +63,9 @@ cdef enum:
 cdef bint has_cachestat = True
 
 
-cdef bint is_cached(int fd, int64_t position, Py_ssize_t size) noexcept nogil:
-    """Whether every page of the range is in the page cache; an error counts as cached, so that the read itself tells it."""
+cdef bint is_cached(int fd, int64_t position, Py_ssize_t size, bint on_their_way) noexcept nogil:
+    """Whether every page of the range is in the page cache; an error counts as cached, so that the read itself tells it. With
+    `on_their_way` some of the pages that are there may still be waiting for the disk."""
     global has_cachestat
     cdef cachestat_range wanted
     cdef cachestat_result found
@@ -76,7 +77,8 @@ cdef bint is_cached(int fd, int64_t position, Py_ssize_t size) noexcept nogil:
         wanted.off = first * PAGE_BYTES
         wanted.len = (last - first + 1) * PAGE_BYTES
         if cachestat(fd, &wanted, &found) == 0:
-            return <int64_t>found.nr_cache >= last - first + 1 and probe(fd, position, size)
+            return <int64_t>found.nr_cache >= last - first + 1 and (
+                not on_their_way or probe(fd, position, size))
         if errno != ENOSYS and errno != EPERM:
             return True
         has_cachestat = False
@@ -169,4 +171,4 @@ def warm_path(path, int64_t position, int64_t size, bint ahead=False):
 
 def cached(int fd, int64_t position, Py_ssize_t size):
     """`is_cached` for tests and diagnostics."""
-    return bool(is_cached(fd, position, size))
+    return bool(is_cached(fd, position, size, True))

@@ -27,6 +27,7 @@ cdef class Segment:
     cdef int fd                         # -1 while closed
     cdef int pins                       # slices that use fd
     cdef bint recently_used
+    cdef bint was_cold                  # a part was read from the disk, or may have been: not all comes from this process's writes
     # Bytes that were there when the segment was loaded and whose checksums nobody has looked at since: a reader has them
     # checked first (recovery.verify_file). 0 for what this process wrote or recovered.
     cdef readonly int64_t unverified_bytes
@@ -47,6 +48,8 @@ cdef class Segment:
     cdef int unpin(self) except -1
     cdef int ensure_timestamps(self) except -1
     cdef int ensure_rolling_timestamp(self) except -1
+    # Whether these bytes can be sent without waiting for the disk.
+    cdef bint in_memory(self, int64_t position, int64_t size) except -1
     cdef int needs_disk(self, int64_t position, int64_t size) except -1
     # First batch whose last offset is >= `offset`, from `start` (the start of a batch) and before `end`: 1, or 0 where there is none.
     cdef int find_batch(
@@ -54,7 +57,8 @@ cdef class Segment:
     ) except -1
     # The same from where the index says.
     cdef int locate(self, int64_t offset, int64_t* position, BatchHeader* header) except -1
-    # Position of an indexed batch at or before `offset`; raises CorruptSegment where the index is wrong. checked_start makes such an
+    # Position of an indexed batch at or before `offset`; `nearer` (not NULL) becomes the position of the batch behind it where the
+    # one that is indexed ends before `offset`. Raises CorruptSegment where the index is wrong. checked_start makes such an
     # index again, and raises only where the segment itself is damaged.
-    cdef int64_t start_position(self, int64_t offset) except -1
-    cdef int64_t checked_start(self, int64_t offset) except -1
+    cdef int64_t start_position(self, int64_t offset, int64_t* nearer) except -1
+    cdef int64_t checked_start(self, int64_t offset, int64_t* nearer=*) except -1

@@ -73,6 +73,7 @@ cdef class Segment:
         self.size = size
         self.staged_size = size
         self.unverified_bytes = size if exists else 0
+        self.was_cold = exists
         self.offsets = OffsetIndex(directory, base_offset, exists)
         self.times = TimeIndex(directory, base_offset, exists)
         self.fd = -1
@@ -183,9 +184,11 @@ cdef class Segment:
         if self.pins == 0:
             self.close_fd()
 
-    cdef int64_t start_position(self, int64_t offset) except -1:
+    cdef int64_t start_position(self, int64_t offset, int64_t* nearer) except -1:
         """Where a search for `offset` may begin: the position of an indexed batch at or before it. Raises CorruptSegment where
         that is not the batch the index says."""
+        if nearer != NULL:
+            nearer[0] = 0
         cdef BatchHeader header
         cdef int64_t entry_offset = 0, found = 0
         cdef int64_t position
@@ -200,17 +203,19 @@ cdef class Segment:
             header.base_offset + header.last_offset_delta != entry_offset
         ):
             raise CorruptSegment(self.path, position, f"the index says that a batch ends at offset {entry_offset} there")
+        if nearer != NULL:
+            nearer[0] = position + batch_bytes(&header) if entry_offset < offset else position
         return position
 
-    cdef int64_t checked_start(self, int64_t offset) except -1:
+    cdef int64_t checked_start(self, int64_t offset, int64_t* nearer=NULL) except -1:
         try:
-            return self.start_position(offset)
+            return self.start_position(offset, nearer)
         except (CorruptSegment, OSError) as error:
             logger.warning("wrong index is made again", extra=facts(reason=error))
         # Reads the headers of the whole segment, on the loop: rare, and bounded by segment.bytes. Where they may not be waited for
         # the worker brings all of the segment into memory first.
         confined = reads_are_confined()
-        if confined and not is_cached(self.descriptor(), 0, self.size):
+        if confined and not self.in_memory(0, self.size):
             self.needs_disk(0, self.size)
         from broker_cy.storage import recovery
         confine_reads(False)
@@ -218,13 +223,22 @@ cdef class Segment:
             recovery.mend_indexes(self)
         finally:
             confine_reads(confined)
-        return self.start_position(offset)
+        return self.start_position(offset, nearer)
 
     cdef int locate(self, int64_t offset, int64_t* position, BatchHeader* header) except -1:
-        return self.find_batch(offset, self.checked_start(offset), self.size, position, header)
+        cdef int64_t start = 0
+        self.checked_start(offset, &start)
+        return self.find_batch(offset, start, self.size, position, header)
+
+    cdef bint in_memory(self, int64_t position, int64_t size) except -1:
+        if not is_cached(self.descriptor(), position, size, self.was_cold):
+            self.was_cold = True
+            return False
+        return True
 
     cdef int needs_disk(self, int64_t position, int64_t size) except -1:
         """Raise ColdRead."""
+        self.was_cold = True
         raise ColdRead(self.path, position, size)
 
     def indexes_fit(self):

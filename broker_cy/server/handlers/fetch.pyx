@@ -21,7 +21,6 @@ from broker_cy.server.fetch_answer cimport encode
 from broker_cy.server.fetch_session cimport FetchContext, FetchPartition, SessionCache, refused
 from broker_cy.storage.disk cimport confine_reads
 from broker_cy.storage.log cimport LogSlice
-from broker_cy.storage.page_cache cimport is_cached
 from broker_cy.storage.segment cimport Segment
 from broker_cy.wire.fetch cimport FetchView
 
@@ -162,7 +161,7 @@ cdef class FetchReply(Reply):
             return self.in_worker(verify_all, unchecked, self.verified)
         self.payload = encode(self.connection, self.context, self.correlation_id, self.version)
         cold = [part for part in self.payload if type(part) is not bytes
-                and not is_cached((<LogSlice>part).fd, (<LogSlice>part).position, (<LogSlice>part).size)]
+                and not (<Segment>(<LogSlice>part).segment).in_memory((<LogSlice>part).position, (<LogSlice>part).size)]
         if not cold:
             self.context = None
             return self.connection.mark_ready(self)
