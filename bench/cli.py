@@ -104,13 +104,18 @@ def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         metavar="RATE",
         help="requests/s to begin with",
     )
-    modes.add_parser("matrix", parents=[common, several, pairs], help="10 B to 100 KB x codec x acks")
+    cells = modes.add_parser("matrix", parents=[common, several, pairs], help="record size x codec x acks")
+    cells.add_argument("--sizes", type=sizes(1, 1 << 30), default=run.MATRIX_SIZES, help='such as "100 B,1 KB"')
+    for name, allowed in (("--codecs", run.MATRIX_CODECS), ("--acks", run.MATRIX_ACKS)):
+        cells.add_argument(name, type=some_of(allowed), default=allowed, help=f"some of {','.join(allowed)}")
     drained = modes.add_parser("backlog", parents=[common, several, pairs], help="drain a cold log beside producers")
     drained.add_argument("--size", type=value(units.size(1 << 20, 1 << 44)), default=10_000_000_000)
     modes.add_parser("connections", parents=[common, several, counts], help="1 to 10,000 connections")
     modes.add_parser("partitions", parents=[common, several, counts], help="1 to 10,000 partitions in one broker")
     killed = modes.add_parser("recovery", parents=[common, several], help="kill -9, and the time to the first answer")
-    killed.add_argument("--sizes", type=sizes, default=(10**9, 4 * 10**9, 10**10), help='such as "1 GB,10 GB"')
+    killed.add_argument(
+        "--sizes", type=sizes(1 << 20, 1 << 44), default=(10**9, 4 * 10**9, 10**10), help='such as "1 GB,10 GB"'
+    )
     moved = modes.add_parser("rebalance", parents=[common, several, pairs], help="stalls while members join and leave")
     moved.add_argument("--members", type=value(units.integer(2, 50)), default=2, help="of the group at first")
     moved.add_argument(
@@ -135,12 +140,33 @@ def numbers(text: str) -> tuple[int, ...]:
         raise argparse.ArgumentTypeError(f"{text!r}: {error}") from None
 
 
-def sizes(text: str) -> tuple[int, ...]:
-    """Sizes with their units."""
-    try:
-        return tuple(units.size(1 << 20, 1 << 44)(each) for each in text.split(","))
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
+def sizes(least: int, most: int) -> Callable[[str], tuple[int, ...]]:
+    """Sizes with their units, and commas between them."""
+
+    def convert(text: str) -> tuple[int, ...]:
+        try:
+            return tuple(units.size(least, most)(each) for each in text.split(","))
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+
+    return convert
+
+
+def some_of(allowed: Sequence[str]) -> Callable[[str], tuple[str, ...]]:
+    """Words with commas between them."""
+
+    def convert(text: str) -> tuple[str, ...]:
+        found = tuple(text.split(","))
+        if wrong := [each for each in found if each not in allowed]:
+            raise argparse.ArgumentTypeError(f"{wrong[0]!r} is not allowed (allowed: {', '.join(allowed)})")
+        return found
+
+    return convert
+
+
+def cells_of(options: argparse.Namespace) -> run.Cells:
+    """What the matrix is made of."""
+    return run.Cells(options.sizes, options.codecs, options.acks)
 
 
 @contextlib.contextmanager
@@ -169,7 +195,7 @@ def measure(
         case "run" | "compare" | "floor":
             run.compare(session, specs, workload, outcome, options.pairs)
         case "matrix":
-            run.matrix(session, specs, workload, outcome, options.pairs)
+            run.matrix(session, specs, workload, outcome, options.pairs, cells_of(options))
         case "ceiling":
             search.ceilings(session, specs, workload, outcome, options.p99 * 1000, options.start)
         case "backlog":
@@ -193,7 +219,7 @@ def windows(options: argparse.Namespace, targets: int) -> int:
         case "run" | "compare" | "floor" | "rebalance":
             return int(options.pairs) * targets
         case "matrix":
-            return int(options.pairs) * targets * len(run.MATRIX_SIZES) * len(run.MATRIX_CODECS) * len(run.MATRIX_ACKS)
+            return int(options.pairs) * targets * len(cells_of(options))
         case "backlog":
             return 3 * int(options.pairs) * targets
         case "connections" | "partitions":

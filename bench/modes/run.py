@@ -19,12 +19,26 @@ def compare(session: Session, specs: Sequence[TargetSpec], workload: Workload, o
         in_turn(session, targets, workload, outcome, pairs)
 
 
-def matrix(session: Session, specs: Sequence[TargetSpec], workload: Workload, outcome: Outcome, pairs: int) -> None:
-    """Record sizes of 10 B to 100 KB x codec x acks; everything else as in the workload."""
+@dataclasses.dataclass(frozen=True)
+class Cells:
+    """What a matrix is made of: record sizes in bytes, codecs, acks."""
+
+    sizes: Sequence[int] = MATRIX_SIZES
+    codecs: Sequence[str] = MATRIX_CODECS
+    acks: Sequence[str] = MATRIX_ACKS
+
+    def __len__(self) -> int:
+        return len(self.sizes) * len(self.codecs) * len(self.acks)
+
+
+def matrix(
+    session: Session, specs: Sequence[TargetSpec], workload: Workload, outcome: Outcome, pairs: int, cells: Cells
+) -> None:
+    """Record size x codec x acks; everything else as in the workload."""
     with up(session, specs, outcome) as targets:
-        for size in MATRIX_SIZES:
-            for codec in MATRIX_CODECS:
-                for acks in MATRIX_ACKS:
+        for size in cells.sizes:
+            for codec in cells.codecs:
+                for acks in cells.acks:
                     if session.stop.is_set() or outcome.failed:
                         return
                     cell = dataclasses.replace(

@@ -193,14 +193,10 @@ def test_recovery_and_floor(files: Path) -> None:
     assert measure(files, "floor", "fast")["runs"][0]["target"] == "floor"
 
 
-def test_matrix_measures_every_cell(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_matrix_measures_every_cell(files: Path) -> None:
     """Sizes x codecs x acks; here two of each."""
-    from bench.modes import run
-
-    monkeypatch.setattr(run, "MATRIX_SIZES", (10, 100_000))
-    monkeypatch.setattr(run, "MATRIX_CODECS", ("none", "lz4"))
-    monkeypatch.setattr(run, "MATRIX_ACKS", ("all", "0"))
-    document = measure(files, "matrix", "fast", "-t", "ours", "--duration", "200ms", "--warm-up", "50ms")
+    cells = ("--sizes", "10 B,100 KB", "--codecs", "none,lz4", "--acks", "all,0")
+    document = measure(files, "matrix", "fast", "-t", "ours", "--duration", "200ms", "--warm-up", "50ms", *cells)
     assert labels(document)[:2] == ["10 B, none, acks=all", "10 B, none, acks=0"]
     assert len(document["runs"]) == 8
 
