@@ -233,13 +233,16 @@ def test_ctrl_c_stops_and_still_writes(files: Path) -> None:
         (["partitions", "-t", "ours", "--counts", "3,4", "--duration", "60 s"], "records/s", 1),
         (["recovery", "-t", "ours", "--sizes", "10000 GB"], "filling", 0),
         (["floor", "--duration", "60 s"], "records/s", 1),
+        (["rebalance", "-t", "ours", "--duration", "60 s"], "steady", 1),
+        (["rebalance", "-t", "ours", "--duration", "60 s"], "members join", 0),
     ],
     ids=lambda value: value[0] if isinstance(value, list) else value,
 )
 def test_ctrl_c_in_each_mode(files: Path, mode: list[str], when: str, measured: int) -> None:
     """What was measured until then is there and did not fail; what was not even begun is no run."""
     out = files / "out.json"
-    command = [sys.executable, "-m", "bench.cli", *mode, "-w", str(files / "fast.toml")]
+    workload = "scheduled" if mode[0] == "rebalance" else "fast"
+    command = [sys.executable, "-m", "bench.cli", *mode, "-w", str(files / f"{workload}.toml")]
     assert stopped([*command, "--json", str(out), "--dir", str(files / "data")], when) == cli.STOPPED
     runs = json.loads(out.read_text())["runs"]
     assert [run["failed"] for run in runs] == [None] * measured
@@ -324,6 +327,24 @@ def test_a_target_that_dies_fails_the_run(files: Path, capsys: pytest.CaptureFix
     (run,) = json.loads(out.read_text())["runs"]
     assert run["failed"]
     assert run["figures"] == {}
+
+
+@pytest.mark.parametrize("warm_up", ["0 s", "100 ms"])
+def test_a_target_that_answers_with_errors_fails_the_run(
+    files: Path, capsys: pytest.CaptureFixture[str], warm_up: str
+) -> None:
+    """Count and first text in the JSON, the page says it, exit code 1; also where it was in the warm-up already."""
+    (files / "small.toml").write_text('kind = "ours"\n[settings]\n"message.max.bytes" = 5000\n')
+    argv = ["run", "-t", str(files / "small.toml"), "-w", str(files / "fast.toml"), "--warm-up", warm_up]
+    argv += ["--json", str(files / "out.json"), "--html", str(files / "out.html"), "--dir", str(files / "data")]
+    assert cli.main(argv) == 1
+    (run,) = json.loads((files / "out.json").read_text())["runs"]
+    assert run["errors"]["count"] > 0
+    assert "Produce error 10" in run["errors"]["first"]
+    assert run["errors"]["first"] in run["failed"]
+    assert run["figures"] == {}
+    assert run["failed"] in (files / "out.html").read_text()
+    assert "Produce error 10" in capsys.readouterr().err
 
 
 def test_a_target_that_is_not_there_is_one_line(files: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -35,6 +35,18 @@ def test_what_was_written_is_read_back(tmp_path: Path) -> None:
     assert [each.name for each in path.parent.iterdir()] == ["r.json"]
 
 
+def test_a_file_from_before_consumers_had_a_series_is_read(tmp_path: Path) -> None:
+    """Results that were kept must stay comparable."""
+
+    def older(known: Any) -> None:
+        for run in known["runs"]:
+            for name in result.LATER_COLUMNS:
+                run["series"].pop(name)
+
+    for run in result.read(changed(tmp_path, older)).runs:
+        assert run.series.consumed_mb_per_s == (None,) * len(run.series.t_s)
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [
@@ -158,6 +170,18 @@ def test_costs_count_what_went_in_and_what_went_out() -> None:
     both = measured.figures(replace_result(consumed_records=10_000, consumed_bytes=1_000_000), spent())
     assert both["cpu_s_per_gb"] == pytest.approx(250)
     assert both["consumed_mb_per_s"] == pytest.approx(1.0)
+    slow = measured.figures(replace_result(consumed_records=10_000, consumed_bytes=1_000_000, consumed_s=4.0), spent())
+    assert slow["consumed_records_per_s"] == 2500  # all of them, by the time until the last was there
+    assert slow["consumed_mb_per_s"] == pytest.approx(0.25)
+
+
+def test_consumers_beside_producers_have_a_series() -> None:
+    """A consumer that falls behind must be seen when it does."""
+    samples = [replace(sample, consumed_records=25, consumed_bytes=2_500) for sample in driver_result().samples]
+    found = measured.series(replace_result(samples=samples), None)
+    assert list(found.consumed_records_per_s) == [100] * 4
+    assert list(found.consumed_mb_per_s) == pytest.approx([0.01] * 4)
+    assert list(measured.series(driver_result(), None).consumed_mb_per_s) == [None] * 4
 
 
 def test_generator_that_was_the_limit_is_named() -> None:
@@ -177,6 +201,9 @@ def test_cold_and_hot_reads_and_negative_latencies_are_said() -> None:
     assert measured.verdicts(driver_result(), known, consuming=True) == ["reads were hot"]
     assert measured.verdicts(driver_result(), cold, consuming=True) == ["reads were cold: 50.0% came from the disk"]
     assert measured.verdicts(driver_result(), cold) == []
+    assert measured.verdicts(replace_result(unmatched=3), None) == [
+        "end-to-end latency is not known of 3 batches: they were consumed too late"
+    ]
     both = replace_result(consumed_records=1, consumed_bytes=1_000_000, end_to_end=Histogram())
     assert both.end_to_end is not None
     both.end_to_end.add(-1)
