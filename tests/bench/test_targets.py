@@ -1,0 +1,52 @@
+"""Targets that do not come up: told in time, and nothing stays behind."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from bench import targets
+from bench.targets import Spawned, TargetError
+
+
+class Odd(Spawned):
+    """A program that is no broker."""
+
+    name = "odd"
+    program = ""
+
+    def command(self) -> list[str]:
+        return [sys.executable, "-c", self.program]
+
+
+@pytest.mark.parametrize(
+    ("program", "told"),
+    [
+        ("import time; time.sleep(60)", "odd printed no address within 0.5 s"),
+        ("import time; print('at 127.0.0.1:1', flush=True); time.sleep(60)", "odd did not answer within 0.5 s"),
+        ("import sys; print('no such disk', file=sys.stderr)", "odd ended before it was ready: no such disk"),
+    ],
+)
+def test_a_target_that_does_not_come_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: str, told: str
+) -> None:
+    """Who waits for a broker that never answers learns it, with its last words; the process is gone."""
+    monkeypatch.setattr(Odd, "program", program)
+    # One that ends does so at once: only the others are to be given up on soon.
+    monkeypatch.setattr(targets, "START_TIMEOUT_S", 0.5 if "within" in told else 30.0)
+    target = Odd(tmp_path / "data")
+    with pytest.raises(TargetError, match=told), target.running():
+        pytest.fail("it never answered")
+    assert target.process is None
+    assert not target.directory.exists()
+
+
+def test_a_log_that_is_recovered_has_more_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """30 s are enough for a start; a kill -9 with a large log may take minutes, and that is the figure."""
+    monkeypatch.setattr(targets, "RECOVERY_TIMEOUT_S", 0.7)
+    monkeypatch.setattr(Odd, "program", "import time; time.sleep(60)")
+    target = Odd(tmp_path / "data")
+    (target.directory / "t-0").mkdir(parents=True)
+    (target.directory / "t-0" / "00000000000000000000.log").touch()
+    with pytest.raises(TargetError, match=r"within 0\.7 s"):
+        target.start()
