@@ -1,25 +1,15 @@
-"""One shard of the group coordinator at work: its log is loaded, its records are written, its timers run.
-
-Records of all operations that come in while a write is under way share the next batch. Answers that depend on a record
-leave when the batch is written; if it cannot be, everything since is undone and the clients are told to try again.
-"""
+"""One shard of the group coordinator at work: see `shard_runtime`."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 from collections.abc import Callable
-from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from broker_cy.coordinator.settings import GroupSettings
 from broker_cy.coordinator.shard import Shard
-from broker_cy.coordinator.step import Now, Record, Step
-from broker_cy.core.errors import ErrorCode, KafkaError, WireError
-from broker_cy.core.logs import facts
-from broker_cy.storage.errors import StorageError
-from broker_cy.wire import records as wire_records
-from broker_cy.wire.control import ControlType, control_type
+from broker_cy.server.shard_runtime import LoadState, ShardRuntime
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -27,25 +17,14 @@ if TYPE_CHECKING:
     from broker_cy.core.clock import Clock
     from broker_cy.replica.partition import Partition
 
-LOGGER = logging.getLogger("broker_cy.server.groups")
-
-# Bytes of the log that are read at a time while loading, and records replayed before the loop gets a turn.
-LOAD_CHUNK_BYTES = 1 << 20
-LOAD_RECORDS_PER_TURN = 2_000
-# What a batch costs besides its records, and a record besides key and value, at most.
-BATCH_BYTES = 61
-RECORD_BYTES_MAX = 32
+__all__ = ["GroupShard", "LoadState"]
 
 
-class LoadState(Enum):
-    LOADING = "loading"
-    ACTIVE = "active"
-    FAILED = "failed"
-    CLOSED = "closed"
+class GroupShard(ShardRuntime[Shard]):
+    """Owns a `Shard` and its partition of `__consumer_offsets`."""
 
-
-class GroupShard:
-    """Owns a `Shard` and its partition. Operations are for the ACTIVE state only: see `check`."""
+    coordinator = "group coordinator"
+    logger = logging.getLogger("broker_cy.server.groups")
 
     def __init__(
         self,
@@ -56,235 +35,16 @@ class GroupShard:
         max_batch_bytes: Callable[[], int],
         executor: Executor | None = None,
     ) -> None:
-        """`max_batch_bytes` is the topic's max.message.bytes now; `executor` reads the log, None: the loop's own."""
-        self.partition = partition
-        self.shard = Shard(settings)
-        self.state = LoadState.LOADING
-        self._clock = clock
-        self._loop = loop
-        self._max_batch_bytes = max_batch_bytes
-        self._executor = executor
-        # Steps whose records are being written, and younger ones. Bounded by what clients wait for: each step with
-        # records holds the answer to a request, and connections have a bound each.
-        self._in_flight: list[Step] = []
-        self._pending: list[Step] = []
-        self._flush_scheduled = False
-        self._timer: asyncio.TimerHandle | None = None
-        self._timer_ms = 0
+        super().__init__(partition, Shard(settings), clock, loop, max_batch_bytes, executor)
+        self.codec = settings.offsets_topic_compression_codec
 
-    def now(self) -> Now:
-        return Now(self._clock.wall_ms(), int(self._clock.monotonic() * 1000))
-
-    def check(self) -> ErrorCode:
-        """NONE where operations may run, else what clients are told."""
-        if self.state is LoadState.ACTIVE:
-            return ErrorCode.NONE
-        return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if self.state is LoadState.LOADING else ErrorCode.NOT_COORDINATOR
-
-    @property
-    def is_writing(self) -> bool:
-        """Whether answers wait for records to be written."""
-        return bool(self._in_flight or self._pending)
-
-    # ---- loading ----
-
-    async def load(self) -> None:
-        """Replay the log. A log that cannot be read or understood leaves the shard FAILED, with one line why."""
-        name = f"{self.partition.topic}-{self.partition.index}"
-        try:
-            count = await self._replay_log()
-            if self.state is LoadState.CLOSED:
-                return
-            step = self.shard.loaded(self.now())
-        except (StorageError, OSError, ValueError, KafkaError) as error:
-            self.state = LoadState.FAILED
-            LOGGER.error("group coordinator not loaded", extra=facts(partition=name, reason=str(error)))
-            return
-        self.state = LoadState.ACTIVE
-        self.accept(step)
-        if count:
-            fields = {"partition": name, "records": count, "groups": len(self.shard.groups)}
-            fields["offsets"] = self.shard.offsets.count
-            if self.shard.unknown_records:
-                fields["unknown_records"] = self.shard.unknown_records
-            LOGGER.info("group coordinator loaded", extra=facts(**fields))
-
-    async def _replay_log(self) -> int:
-        if self.partition.offline is not None:
-            raise StorageError(self.partition.offline)
-        log = self.partition.log
-        at = log.log_start_offset
-        count = 0
-        while self.state is LoadState.LOADING and at < log.written_end_offset:
-            part = log.read_slice(at, None, LOAD_CHUNK_BYTES, True)
-            if part is None:
-                break
-            data = await self._loop.run_in_executor(self._executor, part.read)
-            before = at
-            turn = 0
-            for batch in wire_records.decode_batches(data):
-                at = batch.last_offset + 1
-                replayed = self._replay_batch(batch)
-                count += replayed
-                turn += replayed
-                if turn >= LOAD_RECORDS_PER_TURN:
-                    turn = 0
-                    await asyncio.sleep(0)
-            if at == before:
-                raise StorageError(f"no whole batch at offset {at}")
-        self.shard.next_offset = log.log_end_offset
-        return count
-
-    def _replay_batch(self, batch: wire_records.Batch) -> int:
-        """Replay the records of one batch; how many there were. WireError where it is damaged."""
-        if not batch.is_valid():
-            raise WireError(f"the batch at offset {batch.base_offset} has a wrong checksum")
-        found = batch.records()
-        if batch.is_control:
-            for record in found:
-                kind = control_type(record)
-                if kind in (ControlType.COMMIT, ControlType.ABORT):
-                    self.shard.load_marker(record.offset, batch.producer_id, kind is ControlType.COMMIT)
-            return len(found)
-        producer_id = batch.producer_id if batch.is_transactional else -1
-        load = self.shard.load_record
-        for record in found:
-            key = record.key
-            if key is None:
-                raise WireError(f"the record at offset {record.offset} has no key")
-            load(record.offset, producer_id, key, record.value)
-        return len(found)
-
-    # ---- steps ----
-
-    def run(self, operation: Callable[[Shard, Any, Now], Step]) -> asyncio.Future[Any]:
-        """Run an operation of the shard under a token, which is the future returned: it gets the answer.
-
-        A future whose request was given up (the connection closed) is cancelled by its owner; its answer is dropped.
-        """
-        token: asyncio.Future[Any] = self._loop.create_future()
-        self.accept(operation(self.shard, token, self.now()))
-        return token
-
-    def accept(self, step: Step) -> None:
-        """Give the answers that depend on nothing, queue the records, and set the timer to the shard's next
-        deadline.
-        """
-        for token, response in step.replies:
-            if not token.done():
-                token.set_result(response)
-        if step.records:
-            if step.atomic and _size_bytes(step.records) > self._max_batch_bytes():
-                # The step is the youngest there is, so it alone can be undone.
-                self.accept(self.shard.failed([step], ErrorCode.RECORD_LIST_TOO_LARGE, self.now()))
-                return
-            self._pending.append(step)
-            self._schedule_flush()
-        self._set_timer()
-
-    def _schedule_flush(self) -> None:
-        if not self._flush_scheduled and not self._in_flight:
-            self._flush_scheduled = True
-            self._loop.call_soon(self._flush)
-
-    def _flush(self) -> None:
-        """Append what is pending; the partition writes it at the end of this turn of the loop."""
-        self._flush_scheduled = False
-        if self._in_flight or not self._pending or self.state is not LoadState.ACTIVE:
-            return
-        self._in_flight, self._pending = self._pending, []
-        written: asyncio.Future[int] | None = None
-        try:
-            for batch in self._batches(self._in_flight):
-                # All are staged in one turn, so they are written or fail together, and the last one's fate is that of
-                # all.
-                written = self.partition.append_records(batch, self._clock.wall_ms())
-        except (KafkaError, StorageError) as error:
-            self._failed(error.code if isinstance(error, KafkaError) else ErrorCode.KAFKA_STORAGE_ERROR)
-            return
-        assert written is not None
-        written.add_done_callback(self._completed)
-
-    def _batches(self, steps: list[Step]) -> list[bytes]:
-        """The records of the steps in batches of at most max.message.bytes; an atomic step is not split."""
-        now_ms = self._clock.wall_ms()
-        limit = self._max_batch_bytes()
-        codec = self.shard.settings.offsets_topic_compression_codec
-        batches: list[bytes] = []
-        chunk: list[wire_records.Record] = []
-        size = BATCH_BYTES
-
-        def close() -> None:
-            nonlocal chunk, size
-            if chunk:
-                batches.append(wire_records.encode_batch(chunk, codec=codec))
-            chunk, size = [], BATCH_BYTES
-
-        for step in steps:
-            whole = [step.records] if step.atomic else [[record] for record in step.records]
-            for group in whole:
-                added = _size_bytes(group) - BATCH_BYTES
-                if size + added > limit:
-                    close()
-                chunk += [wire_records.Record(timestamp=now_ms, key=key, value=value) for key, value in group]
-                size += added
-        close()
-        return batches
-
-    def _completed(self, written: asyncio.Future[int]) -> None:
-        if written.cancelled():
-            self._failed(ErrorCode.NOT_COORDINATOR)
-            return
-        error = written.exception()
-        if error is not None:
-            self._failed(error.code if isinstance(error, KafkaError) else ErrorCode.UNKNOWN_SERVER_ERROR)
-            return
-        steps, self._in_flight = self._in_flight, []
-        self.accept(self.shard.written(steps, self.now()))
-        if self._pending:
-            self._schedule_flush()
-
-    def _failed(self, code: ErrorCode) -> None:
-        """Undo everything that is not written, the youngest first; what came later rested on what failed."""
-        steps = self._in_flight + self._pending
-        self._in_flight, self._pending = [], []
-        self.accept(self.shard.failed(steps, code, self.now()))
-
-    # ---- time ----
-
-    def _set_timer(self) -> None:
-        wake_ms = self.shard.next_wake_ms()
-        if wake_ms is None or self.state is not LoadState.ACTIVE:
-            return
-        if self._timer is not None:
-            if self._timer_ms <= wake_ms:
-                return
-            self._timer.cancel()
-        self._timer_ms = wake_ms
-        self._timer = self._loop.call_later(max(wake_ms - self.now().mono_ms, 0) / 1000, self._on_timer)
-
-    def _on_timer(self) -> None:
-        self._timer = None
-        if self.state is LoadState.ACTIVE:
-            self.accept(self.shard.expire(self.now()))
+    def loaded_facts(self) -> dict[str, object]:
+        found: dict[str, object] = {"groups": len(self.shard.groups), "offsets": self.shard.offsets.count}
+        if self.shard.unknown_records:
+            found["unknown_records"] = self.shard.unknown_records
+        return found
 
     def sweep(self) -> None:
         """Let `offsets.retention.minutes` take effect."""
         if self.state is LoadState.ACTIVE:
             self.accept(self.shard.sweep(self.now()))
-
-    def close(self) -> None:
-        """Answer everything that waits with NOT_COORDINATOR. What is being written is written, but nobody is told."""
-        if self.state is LoadState.ACTIVE:
-            self.state = LoadState.CLOSED
-            self._failed(ErrorCode.NOT_COORDINATOR)
-            self.accept(self.shard.unload())
-        self.state = LoadState.CLOSED
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-
-
-def _size_bytes(group: list[Record]) -> int:
-    """An upper bound for one batch of the records, before compression."""
-    return BATCH_BYTES + sum(RECORD_BYTES_MAX + len(key) + len(value or b"") for key, value in group)

@@ -1,0 +1,245 @@
+"""What the coordinators of this broker have in common: the shards of one internal topic, as handlers see them.
+
+The topic is created when somebody first asks for a coordinator. A shard is loaded from its log when its partition
+appears; until that is done what it coordinates is answered with COORDINATOR_LOAD_IN_PROGRESS.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from broker_cy.controller.create_topics import CreateTopics
+from broker_cy.coordinator.routing import partition_for
+from broker_cy.core.errors import ErrorCode, KafkaError
+from broker_cy.core.logs import facts
+from broker_cy.server.internal_topics import creatable_topic
+from broker_cy.server.shard_runtime import LoadState, ShardRuntime
+from broker_cy.wire import messages
+
+if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
+    from broker_cy.config import BrokerConfig
+    from broker_cy.core.clock import Clock
+    from broker_cy.metadata.image import ImageDelta, MetadataImage, TopicImage
+    from broker_cy.replica.partition import Partition
+    from broker_cy.replica.partition_table import PartitionTable
+
+# A write takes a turn or two of the loop; a disk that hangs must not hold up the stop.
+STOP_WRITES_S = 0.5
+
+Submit = Callable[[Any], Awaitable[Any]]
+S = TypeVar("S", bound=ShardRuntime[Any])
+
+
+class Sweeper(Generic[S]):
+    """Calls `work(shard)` for every shard each `interval_ms`, one shard per turn of the loop, so that a large one does
+    not hold up everybody else.
+    """
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        interval_ms: int,
+        shards: Callable[[], list[S]],
+        work: Callable[[S], None],
+    ) -> None:
+        self._loop = loop
+        self._interval_s = interval_ms / 1000
+        self._shards = shards
+        self._work = work
+        self._timer: asyncio.TimerHandle | None = None
+
+    def start(self) -> None:
+        """Begin, where that has not happened yet."""
+        if self._timer is None:
+            self._wait()
+
+    def stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _wait(self) -> None:
+        self._timer = self._loop.call_later(self._interval_s, self._sweep, None)
+
+    def _sweep(self, left: list[S] | None) -> None:
+        if left is None:
+            left = self._shards()
+        if left:
+            self._work(left.pop())
+            self._timer = self._loop.call_later(0, self._sweep, left)
+        else:
+            self._wait()
+
+
+class CoordinatorService(Generic[S]):
+    """`apply` follows the metadata (subscribe it behind whatever opens the partitions); `stop` ends it."""
+
+    topic = ""
+    """The internal topic whose partitions are the shards."""
+    what = ""
+    """What is coordinated, in error messages."""
+    logger = logging.getLogger("broker_cy.server.coordinators")
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        clock: Clock,
+        loop: asyncio.AbstractEventLoop,
+        partitions: PartitionTable,
+        submit: Submit,
+        topic_settings: Callable[[str], Any],
+        executor: Executor | None = None,
+    ) -> None:
+        """`submit` runs an operation of the controller, `topic_settings` gives a topic's typed settings by Kafka's
+        names, `executor` reads logs (None: the loop's own).
+        """
+        self.shards: dict[int, S] = {}
+        self.partition_count = 0
+        """Partitions of the topic; 0 while it does not exist."""
+        self._config = config
+        self._clock = clock
+        self._loop = loop
+        self._partitions = partitions
+        self._submit = submit
+        self._topic_settings = topic_settings
+        self._executor = executor
+        self._max_batch_bytes = 0
+        self._loading: asyncio.Task[None] | None = None
+        self._creating: asyncio.Task[None] | None = None
+        self._stopped = False
+        self._sweepers: list[Sweeper[S]] = []
+
+    def _new_shard(self, partition: Partition) -> S:
+        raise NotImplementedError
+
+    # ---- following the metadata ----
+
+    def apply(self, delta: ImageDelta, image: MetadataImage) -> None:
+        """Open shards for new partitions of the topic, close them where it is gone."""
+        if self._stopped:
+            return
+        gone = [
+            topic.before
+            for topic in delta.topics
+            if topic.before is not None and (topic.after is None or topic.after.topic_id != topic.before.topic_id)
+        ]
+        if any(topic.name == self.topic for topic in gone):
+            self._close_shards()
+        known = image.topics.by_name(self.topic)
+        if known is not None:
+            self._max_batch_bytes = self._topic_settings(self.topic)["max.message.bytes"]
+            self.partition_count = len(known.partitions)
+            self._open_shards()
+        if gone:
+            self._topics_gone(gone)
+
+    def _topics_gone(self, topics: list[TopicImage]) -> None:
+        """Topics were deleted."""
+
+    def _open_shards(self) -> None:
+        fresh = []
+        for index in range(self.partition_count):
+            partition = self._partitions.get(self.topic, index)
+            if partition is None or index in self.shards:
+                continue
+            shard = self.shards[index] = self._new_shard(partition)
+            fresh.append(shard)
+        if fresh:
+            before = self._loading
+            self._loading = self._loop.create_task(self._load(fresh, before))
+        for sweeper in self._sweepers:
+            sweeper.start()
+
+    def partition_online(self, topic: str, index: int) -> None:
+        """A partition is served that was offline before: coordinate what is in it."""
+        shard = self.shards.get(index)
+        if topic == self.topic and shard is not None and shard.state is LoadState.FAILED and not self._stopped:
+            del self.shards[index]
+            self._open_shards()
+
+    async def _load(self, fresh: list[S], before: asyncio.Task[None] | None) -> None:
+        if before is not None:
+            await before
+        for shard in fresh:
+            await shard.load()
+
+    async def loaded(self) -> None:
+        """Wait until every shard there is has been loaded, or has failed to."""
+        while self._loading is not None and not self._loading.done():
+            await asyncio.shield(self._loading)
+
+    def _active(self) -> list[S]:
+        return [shard for shard in self.shards.values() if shard.state is LoadState.ACTIVE]
+
+    def _close_shards(self) -> None:
+        for shard in self.shards.values():
+            shard.close()
+        self.shards.clear()
+        self.partition_count = 0
+
+    async def stop(self) -> None:
+        """Write what was accepted, answer all that waits on with NOT_COORDINATOR, and end every timer and task."""
+        self._stopped = True
+        for sweeper in self._sweepers:
+            sweeper.stop()
+        deadline = self._loop.time() + STOP_WRITES_S
+        while any(shard.is_writing for shard in self._active()) and self._loop.time() < deadline:
+            await asyncio.sleep(0)
+        self._close_shards()
+        for task in (self._loading, self._creating):
+            if task is not None and not task.done():
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
+
+    # ---- the topic ----
+
+    async def ensure_topic(self) -> ErrorCode:
+        """Create the topic if it does not exist; NONE where it does, in the end."""
+        if self.partition_count:
+            return ErrorCode.NONE
+        if self._creating is None or self._creating.done():
+            self._creating = self._loop.create_task(self._create_topic())
+        await asyncio.shield(self._creating)
+        return ErrorCode.NONE if self.partition_count else ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+    async def _create_topic(self) -> None:
+        request = messages.CreateTopicsRequest(topics=[creatable_topic(self.topic, self._config)])
+        reason = ""
+        try:
+            response = await self._submit(CreateTopics(request))
+        except KafkaError as error:
+            reason = str(error)
+        else:
+            for result in response.topics:
+                if result.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
+                    reason = f"{ErrorCode(result.error_code).name}: {result.error_message}"
+        if reason:
+            self.logger.error("internal topic not created", extra=facts(topic=self.topic, reason=reason))
+
+    # ---- for handlers ----
+
+    def partition_for(self, key: str) -> int:
+        """The partition of a group or transactional id; only while `partition_count` is not 0."""
+        return partition_for(key, self.partition_count)
+
+    def shard_for(self, key: str) -> S:
+        """The shard of a group or transactional id, ready to be asked. Raises KafkaError: NOT_COORDINATOR,
+        COORDINATOR_LOAD_IN_PROGRESS.
+        """
+        shard = self.shards.get(self.partition_for(key)) if self.partition_count else None
+        if shard is None:
+            raise KafkaError(ErrorCode.NOT_COORDINATOR, f"this broker does not coordinate {self.what} {key!r}")
+        code = shard.check()
+        if code is not ErrorCode.NONE:
+            raise KafkaError(code, f"the coordinator of {self.what} {key!r} is {shard.state.value}")
+        return shard
+
+    def _loaded_shards(self) -> list[S]:
+        """All shards that work. Raises KafkaError(COORDINATOR_LOAD_IN_PROGRESS) where one is not loaded yet."""
+        if any(shard.state is LoadState.LOADING for shard in self.shards.values()):
+            raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        return self._active()
