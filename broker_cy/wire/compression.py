@@ -19,11 +19,15 @@ import struct
 import zlib
 from collections.abc import Callable
 from enum import IntEnum
+from typing import cast
 
 import cramjam
 from cramjam import lz4, snappy, zstd
+from zlib_ng import zlib_ng
 
 Buffer = bytes | bytearray | memoryview
+# The library's types call it a variable of type Exception.
+_InflateError = cast("type[Exception]", zlib_ng.error)
 
 
 class Codec(IntEnum):
@@ -68,7 +72,7 @@ def decompress(codec: int, payload: Buffer, limit: int) -> memoryview:
     view = memoryview(payload).cast("B")
     try:
         return reader(view, limit)
-    except (cramjam.DecompressionError, zlib.error, OSError, struct.error) as error:
+    except (cramjam.DecompressionError, _InflateError, OSError, struct.error) as error:
         raise CorruptPayload(f"{Codec(codec).name.lower()} payload of {len(view)} bytes: {error}") from error
 
 
@@ -119,7 +123,7 @@ def _read_gzip(view: memoryview, limit: int) -> memoryview:
     # later ones get pieces, so that the rest of the payload is not copied for each of 50,000 tiny ones.
     feed_bytes = len(view)
     while True:
-        member = zlib.decompressobj(_GZIP_WINDOW)
+        member = zlib_ng.decompressobj(_GZIP_WINDOW)
         while not member.eof:
             fed = view[at : at + feed_bytes]
             if len(fed) == 0:
