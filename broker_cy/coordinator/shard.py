@@ -40,7 +40,7 @@ class Shard:
         """The value of each classic group's record."""
         self.other_groups = OtherGroups()
         self.groups: dict[str, ClassicGroup] = {}
-        self.timers = Timers()
+        self.timers: Timers[TimerKey] = Timers()
         self.next_offset = 0
         """The offset that the next record appended will have."""
         self.unknown_records = 0

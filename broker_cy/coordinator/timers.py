@@ -9,7 +9,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterator
 from enum import IntEnum
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
 
 class TimerKind(IntEnum):
@@ -35,27 +35,30 @@ class TimerKey(NamedTuple):
 STALE_ENTRIES_MAX = 1024
 
 
-class Timers:
+K = TypeVar("K")
+
+
+class Timers(Generic[K]):
     """At most one deadline per key, in milliseconds of the monotonic clock."""
 
     __slots__ = ("_deadlines", "_heap", "_queued", "_sequence")
 
     def __init__(self) -> None:
-        self._deadlines: dict[TimerKey, int] = {}
+        self._deadlines: dict[K, int] = {}
         # (when, sequence, key); invariant: each key of _deadlines has an entry not later than its deadline, at
         # _queued[key].
-        self._heap: list[tuple[int, int, TimerKey]] = []
-        self._queued: dict[TimerKey, int] = {}
+        self._heap: list[tuple[int, int, K]] = []
+        self._queued: dict[K, int] = {}
         self._sequence = 0
 
-    def set(self, key: TimerKey, deadline_ms: int) -> None:
+    def set(self, key: K, deadline_ms: int) -> None:
         """Set or move a deadline."""
         self._deadlines[key] = deadline_ms
         queued = self._queued.get(key)
         if queued is None or queued > deadline_ms:
             self._push(key, deadline_ms)
 
-    def cancel(self, key: TimerKey) -> None:
+    def cancel(self, key: K) -> None:
         """Forget a deadline; nothing happens if there is none."""
         if (
             self._deadlines.pop(key, None) is not None
@@ -63,14 +66,14 @@ class Timers:
         ):
             self._rebuild()
 
-    def get(self, key: TimerKey) -> int | None:
+    def get(self, key: K) -> int | None:
         return self._deadlines.get(key)
 
     def next_wake_ms(self) -> int | None:
         """When to call `due` next: the earliest deadline or some time before it. None while there is none."""
         return self._heap[0][0] if self._heap else None
 
-    def due(self, mono_ms: int) -> Iterator[TimerKey]:
+    def due(self, mono_ms: int) -> Iterator[K]:
         """Take out, in order, each key whose deadline has come. Keys may be set and cancelled while this runs."""
         while self._heap and self._heap[0][0] <= mono_ms:
             when, _, key = heapq.heappop(self._heap)
@@ -89,7 +92,7 @@ class Timers:
     def __len__(self) -> int:
         return len(self._deadlines)
 
-    def _push(self, key: TimerKey, when: int) -> None:
+    def _push(self, key: K, when: int) -> None:
         self._sequence += 1
         self._queued[key] = when
         heapq.heappush(self._heap, (when, self._sequence, key))

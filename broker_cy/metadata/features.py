@@ -7,6 +7,7 @@ from typing import Final
 METADATA_VERSION: Final = "metadata.version"
 KRAFT_VERSION: Final = "kraft.version"
 ELIGIBLE_LEADER_REPLICAS: Final = "eligible.leader.replicas.version"
+TRANSACTION_VERSION: Final = "transaction.version"
 
 # Levels of metadata.version at which the form of a record changed.
 MV_MIN: Final = 7  # 3.3-IV3, the oldest that Kafka 4 starts from
@@ -25,7 +26,7 @@ SUPPORTED: Final[dict[str, tuple[int, int]]] = {
     KRAFT_VERSION: (0, 1),
     ELIGIBLE_LEADER_REPLICAS: (0, 1),
     "group.version": (0, 0),
-    "transaction.version": (0, 0),
+    TRANSACTION_VERSION: (0, 0),
     "share.version": (0, 0),
     "streams.version": (0, 0),
 }

@@ -1,0 +1,137 @@
+"""EndTxn, and the aborts that no client asked for: the end of a transaction is decided.
+
+With transaction.version 2 (EndTxn 5) each end bumps the epoch, so the epoch tells a retry from a new request; an abort
+is then allowed where nothing was begun, as the producer cannot know.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from broker_cy.coordinator.step import Now, Step, Token, append_error
+from broker_cy.coordinator.txn.state import (
+    EPOCH_MAX,
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    VERSION_EPOCH_BUMP,
+    Transaction,
+    TxnState,
+)
+from broker_cy.core.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from broker_cy.coordinator.txn.init import ProducerIdAndEpoch
+    from broker_cy.coordinator.txn.shard import TxnShard
+
+
+class Ended(NamedTuple):
+    """The answer; id and epoch are what the producer goes on with, -1 where it is not told."""
+
+    code: ErrorCode
+    producer_id: int = NO_PRODUCER_ID
+    epoch: int = NO_PRODUCER_EPOCH
+
+
+def end(
+    shard: TxnShard,
+    step: Step,
+    transactional_id: str,
+    producer: ProducerIdAndEpoch,
+    commit: bool,
+    client_version: int,
+    token: Token,
+    now: Now,
+) -> None:
+    transaction = shard.transactions.get(transactional_id)
+    if transaction is None:
+        step.reply(token, Ended(ErrorCode.INVALID_PRODUCER_ID_MAPPING))
+        return
+    bumps = client_version >= VERSION_EPOCH_BUMP
+    changing = shard.is_changing(transactional_id)
+    check = _check_bumping if bumps else _check
+    answer = check(transaction, producer, commit, changing)
+    if answer is not None:
+        step.reply(token, answer)
+        return
+    next_producer_id = _next_producer_id(shard, transaction) if bumps else NO_PRODUCER_ID
+    if next_producer_id is None:
+        step.reply(token, None)
+        return
+    state = TxnState.PREPARE_COMMIT if commit else TxnState.PREPARE_ABORT
+    decided = transaction.ended(state, client_version if bumps else 0, now.wall_ms, next_producer_id=next_producer_id)
+    told = Ended(ErrorCode.NONE)
+    if bumps:
+        after = decided.completed(now.wall_ms)
+        told = Ended(ErrorCode.NONE, after.producer_id, after.producer_epoch)
+    decide(shard, step, decided)
+    step.reply_when_written(token, told, lambda code: Ended(append_error(code)))
+
+
+def decide(shard: TxnShard, step: Step, decided: Transaction) -> None:
+    """Write the record of a decided end; then the markers."""
+    shard.change(step, decided)
+    step.then(lambda out, at: shard.start_ending(out, decided, at), lambda out, at, code: None)
+
+
+def abort_fenced(shard: TxnShard, step: Step, transaction: Transaction, now: Now) -> bool:
+    """Abort an ongoing transaction and fence its producer by a bumped epoch. False where a producer id is wanted first
+    (see `TxnShard.take_producer_id`).
+    """
+    version = shard.transaction_version
+    if version < VERSION_EPOCH_BUMP:
+        decide(shard, step, transaction.fenced().ended(TxnState.PREPARE_ABORT, 0, now.wall_ms))
+        return True
+    next_producer_id = _next_producer_id(shard, transaction)
+    if next_producer_id is None:
+        return False
+    decided = transaction.ended(TxnState.PREPARE_ABORT, version, now.wall_ms, next_producer_id=next_producer_id)
+    decide(shard, step, decided)
+    return True
+
+
+def _next_producer_id(shard: TxnShard, transaction: Transaction) -> int | None:
+    """The producer id that a bumped end brings: -1 while there are epochs left, None where one is wanted first."""
+    return shard.take_producer_id() if transaction.epoch_exhausted else NO_PRODUCER_ID
+
+
+def _check(transaction: Transaction, producer: ProducerIdAndEpoch, commit: bool, changing: bool) -> Ended | None:
+    """The answer to a producer that does not bump epochs (EndTxn 0 to 4); None where its transaction is to be ended."""
+    if transaction.producer_id != producer.producer_id:
+        return Ended(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+    if transaction.producer_epoch != producer.epoch:
+        return Ended(ErrorCode.PRODUCER_FENCED)
+    if changing:
+        return Ended(ErrorCode.CONCURRENT_TRANSACTIONS)
+    if transaction.state is TxnState.ONGOING:
+        return None
+    same = transaction.state is (TxnState.COMPLETE_COMMIT if commit else TxnState.COMPLETE_ABORT)
+    return Ended(ErrorCode.NONE if same else ErrorCode.INVALID_TXN_STATE)
+
+
+def _check_bumping(
+    transaction: Transaction, producer: ProducerIdAndEpoch, commit: bool, changing: bool
+) -> Ended | None:
+    """The same for EndTxn 5. What is being changed is looked at first: where epochs were exhausted the producer may
+    know its new id already.
+    """
+    if changing:
+        return Ended(ErrorCode.CONCURRENT_TRANSACTIONS)
+    current = transaction.producer_epoch
+    complete = transaction.state.is_complete
+    after_overflow = (
+        transaction.previous_producer_id == producer.producer_id and producer.epoch == EPOCH_MAX - 1 and current == 0
+    )
+    retry = current == producer.epoch + 1 or after_overflow
+    if transaction.producer_id != producer.producer_id and not after_overflow:
+        return Ended(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+    if producer.epoch != current and not (complete and retry):
+        return Ended(ErrorCode.PRODUCER_FENCED)
+    if transaction.state is TxnState.ONGOING:
+        return None
+    if complete and retry:
+        same = transaction.state is (TxnState.COMPLETE_COMMIT if commit else TxnState.COMPLETE_ABORT)
+        if same:
+            return Ended(ErrorCode.NONE, transaction.producer_id, current)
+        return Ended(ErrorCode.INVALID_TXN_STATE)
+    # Nothing was begun: there is nothing to commit, and an abort only bumps the epoch.
+    return Ended(ErrorCode.INVALID_TXN_STATE) if commit else None

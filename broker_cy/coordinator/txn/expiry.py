@@ -1,0 +1,34 @@
+"""What time ends: transactions that are open for too long, and transactional ids that nobody uses."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker_cy.coordinator.step import Now, Step
+from broker_cy.coordinator.txn import end
+from broker_cy.coordinator.txn.state import TIMEOUT_NEVER_MS, Transaction, TxnState
+
+if TYPE_CHECKING:
+    from broker_cy.coordinator.txn.shard import TxnShard
+
+
+def abort_timed_out(shard: TxnShard, step: Step, now: Now) -> None:
+    # Each abort is whole in itself, and there may be more of them than one batch can hold.
+    step.atomic = False
+    for transactional_id in list(shard.ongoing):
+        transaction = shard.transactions[transactional_id]
+        if _is_timed_out(transaction, now) and not shard.is_changing(transactional_id):
+            end.abort_fenced(shard, step, transaction, now)
+
+
+def _is_timed_out(transaction: Transaction, now: Now) -> bool:
+    return transaction.timeout_ms != TIMEOUT_NEVER_MS and transaction.start_ms + transaction.timeout_ms < now.wall_ms
+
+
+def remove_expired(shard: TxnShard, step: Step, now: Now) -> None:
+    step.atomic = False
+    oldest_ms = now.wall_ms - shard.settings.id_expiration_ms
+    for transactional_id, transaction in list(shard.transactions.items()):
+        expires = transaction.state is TxnState.EMPTY or transaction.state.is_complete
+        if expires and transaction.last_update_ms <= oldest_ms and not shard.is_changing(transactional_id):
+            shard.forget(step, transactional_id)

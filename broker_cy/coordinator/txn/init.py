@@ -1,0 +1,146 @@
+"""InitProducerId of a transactional id: a new one, fencing, bumping the epoch (KIP-360), another producer id where
+epochs are exhausted.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from broker_cy.coordinator.step import Now, Step, Token, append_error
+from broker_cy.coordinator.txn import end
+from broker_cy.coordinator.txn.state import (
+    EPOCH_MAX,
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    Transaction,
+    TxnState,
+)
+from broker_cy.core.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from broker_cy.coordinator.txn.shard import TxnShard
+
+
+class ProducerIdAndEpoch(NamedTuple):
+    """What a producer says it is."""
+
+    producer_id: int
+    epoch: int
+
+
+class Initialized(NamedTuple):
+    """The answer; id and epoch are -1 with a code other than NONE."""
+
+    code: ErrorCode
+    producer_id: int = NO_PRODUCER_ID
+    epoch: int = NO_PRODUCER_EPOCH
+
+
+def init_producer_id(
+    shard: TxnShard,
+    step: Step,
+    transactional_id: str,
+    timeout_ms: int,
+    expected: ProducerIdAndEpoch | None,
+    token: Token,
+    now: Now,
+) -> None:
+    if shard.is_changing(transactional_id):
+        step.reply(token, Initialized(ErrorCode.CONCURRENT_TRANSACTIONS))
+        return
+    transaction = shard.transactions.get(transactional_id)
+    if transaction is None:
+        producer_id = shard.take_producer_id()
+        if producer_id is None:
+            step.reply(token, None)
+            return
+        transaction = Transaction(transactional_id, producer_id, timeout_ms, now.wall_ms)
+    if expected is not None and not _may_be(transaction, expected):
+        step.reply(token, Initialized(ErrorCode.PRODUCER_FENCED))
+    elif transaction.state is TxnState.ONGOING:
+        _fence(shard, step, transaction, token, now)
+    elif transaction.epoch_exhausted and (expected is None or expected.epoch == transaction.producer_epoch):
+        _rotate(shard, step, transaction, timeout_ms, expected, token, now)
+    else:
+        _bump(shard, step, transaction, timeout_ms, expected, token, now)
+
+
+def _may_be(transaction: Transaction, expected: ProducerIdAndEpoch) -> bool:
+    """Whether the producer id that a producer says it has is one the coordinator gave: the one before counts where its
+    epochs were exhausted, as the answer that told the new one may have been lost.
+    """
+    return (
+        transaction.producer_epoch == NO_PRODUCER_EPOCH
+        or expected.producer_id == transaction.producer_id
+        or (expected.producer_id == transaction.previous_producer_id and expected.epoch >= EPOCH_MAX - 1)
+    )
+
+
+def _fence(shard: TxnShard, step: Step, transaction: Transaction, token: Token, now: Now) -> None:
+    """Abort the transaction of the producer before; the new one is told to come again."""
+    if not end.abort_fenced(shard, step, transaction, now):
+        step.reply(token, None)
+        return
+    step.reply_when_written(
+        token,
+        Initialized(ErrorCode.CONCURRENT_TRANSACTIONS),
+        lambda code: Initialized(append_error(code)),
+    )
+
+
+def _rotate(
+    shard: TxnShard,
+    step: Step,
+    transaction: Transaction,
+    timeout_ms: int,
+    expected: ProducerIdAndEpoch | None,
+    token: Token,
+    now: Now,
+) -> None:
+    producer_id = shard.take_producer_id()
+    if producer_id is None:
+        step.reply(token, None)
+        return
+    last_epoch = NO_PRODUCER_EPOCH if expected is None else transaction.producer_epoch
+    _write(
+        shard,
+        step,
+        transaction.initialized(0, last_epoch, timeout_ms, now.wall_ms, producer_id=producer_id),
+        token,
+    )
+
+
+def _bump(
+    shard: TxnShard,
+    step: Step,
+    transaction: Transaction,
+    timeout_ms: int,
+    expected: ProducerIdAndEpoch | None,
+    token: Token,
+    now: Now,
+) -> None:
+    epoch = transaction.producer_epoch
+    if transaction.epoch_exhausted:
+        # A producer that says an older epoch; Kafka fails with an internal error.
+        step.reply(token, Initialized(ErrorCode.UNKNOWN_SERVER_ERROR))
+        return
+    if expected is None:
+        new = transaction.initialized(epoch + 1, NO_PRODUCER_EPOCH, timeout_ms, now.wall_ms)
+    elif epoch in (NO_PRODUCER_EPOCH, expected.epoch):
+        new = transaction.initialized(epoch + 1, epoch, timeout_ms, now.wall_ms)
+    elif expected.epoch == transaction.last_producer_epoch:
+        # It did not get the answer: the same again.
+        new = transaction.initialized(epoch, transaction.last_producer_epoch, timeout_ms, now.wall_ms)
+    else:
+        step.reply(token, Initialized(ErrorCode.PRODUCER_FENCED))
+        return
+    _write(shard, step, new, token)
+
+
+def _write(shard: TxnShard, step: Step, new: Transaction, token: Token) -> None:
+    shard.change(step, new)
+    step.reply_when_written(
+        token,
+        Initialized(ErrorCode.NONE, new.producer_id, new.producer_epoch),
+        lambda code: Initialized(append_error(code)),
+    )

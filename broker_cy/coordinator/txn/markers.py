@@ -1,0 +1,130 @@
+"""Ending a transaction whose end is decided and on disk: markers in all its partitions, then the record that says so.
+
+Partitions that fail for a while are tried again, without end, as in Kafka: until its markers are written a transaction
+holds back read_committed consumers, and nothing else can be told them.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from broker_cy.coordinator.step import Now, Step
+from broker_cy.coordinator.txn.state import TopicPartition, Transaction, TxnState
+from broker_cy.core.errors import ErrorCode
+from broker_cy.core.logs import facts
+
+if TYPE_CHECKING:
+    from broker_cy.coordinator.txn.shard import TxnShard
+
+LOGGER = logging.getLogger("broker_cy.coordinator.txn")
+
+BACKOFF_MS: Final = 20
+BACKOFF_MAX_MS: Final = 1_000
+
+# What a partition says that has no use for the marker: nothing was ever written there.
+_NOT_NEEDED: Final = frozenset({ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, ErrorCode.UNSUPPORTED_VERSION})
+# Another coordinator, or an admin, has gone on with this producer.
+_FENCED: Final = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED})
+
+
+class Markers(NamedTuple):
+    """Markers that are to be written for one transaction."""
+
+    number: int
+    """Of the ending they belong to."""
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    coordinator_epoch: int
+    commit: bool
+    partitions: tuple[TopicPartition, ...]
+    transaction_version: int
+
+
+@dataclass(slots=True)
+class Ending:
+    """A transaction that is being ended: the partitions that have no marker yet."""
+
+    number: int
+    remaining: set[TopicPartition]
+    failures: int = 0
+    under_way: bool = False
+    """Markers, or the last record, are being written."""
+    fenced: bool = False
+    """Another has gone on with the producer: nothing is tried any more."""
+
+
+def go_on(shard: TxnShard, step: Step, transaction: Transaction, ending: Ending, now: Now) -> None:
+    """Ask for the markers that are missing; where there are none, write the last record."""
+    if ending.under_way or ending.fenced:
+        return
+    ending.under_way = True
+    if not ending.remaining:
+        _complete(shard, step, transaction, ending, now)
+        return
+    shard.outbox.append(
+        Markers(
+            ending.number,
+            transaction.transactional_id,
+            transaction.producer_id,
+            transaction.producer_epoch,
+            shard.coordinator_epoch,
+            transaction.state is TxnState.PREPARE_COMMIT,
+            tuple(sorted(ending.remaining)),
+            transaction.client_version,
+        )
+    )
+
+
+def written(shard: TxnShard, step: Step, sent: Markers, results: Mapping[TopicPartition, ErrorCode], now: Now) -> None:
+    ending = shard.ending.get(sent.transactional_id)
+    if ending is None or ending.number != sent.number:
+        return
+    ending.under_way = False
+    failed: dict[ErrorCode, int] = {}
+    for partition in sent.partitions:
+        code = results.get(partition, ErrorCode.UNKNOWN_SERVER_ERROR)
+        if code is ErrorCode.NONE or code in _NOT_NEEDED:
+            ending.remaining.discard(partition)
+        else:
+            failed[code] = failed.get(code, 0) + 1
+            ending.fenced = ending.fenced or code in _FENCED
+    told = {"transactional_id": sent.transactional_id, "producer_id": sent.producer_id, "epoch": sent.producer_epoch}
+    reasons = ",".join(code.name for code in failed)
+    if ending.fenced:
+        LOGGER.error(
+            "transaction not ended: its producer was fenced in a partition",
+            extra=facts(**told, reason=reasons, remedy="a restart of the broker tries again"),
+        )
+    elif failed:
+        _again(shard, sent.transactional_id, ending, now)
+        if ending.failures == 1:
+            LOGGER.warning("markers not written, trying again", extra=facts(**told, reason=reasons))
+    else:
+        ending.failures = 0
+        go_on(shard, step, shard.transactions[sent.transactional_id], ending, now)
+
+
+def _complete(shard: TxnShard, step: Step, transaction: Transaction, ending: Ending, now: Now) -> None:
+    """All markers are written: so says the last record, behind which the next transaction may begin at once."""
+    transactional_id = transaction.transactional_id
+    # What comes next sees the transaction complete. If this record fails, that is undone with it.
+    del shard.ending[transactional_id]
+    shard.settled.append(transactional_id)
+
+    def failed(out: Step, at: Now, code: ErrorCode) -> None:
+        shard.ending[transactional_id] = ending
+        ending.under_way = False
+        _again(shard, transactional_id, ending, at)
+
+    shard.change(step, transaction.completed(now.wall_ms))
+    step.then(lambda out, at: None, failed)
+
+
+def _again(shard: TxnShard, transactional_id: str, ending: Ending, now: Now) -> None:
+    delay_ms = min(BACKOFF_MS << min(ending.failures, 16), BACKOFF_MAX_MS)
+    ending.failures += 1
+    shard.timers.set(transactional_id, now.mono_ms + delay_ms)

@@ -1,0 +1,92 @@
+"""AddPartitionsToTxn and AddOffsetsToTxn: partitions become part of a transaction, or are looked for in it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from broker_cy.coordinator.step import Now, Step, Token, append_error
+from broker_cy.coordinator.txn.state import TopicPartition, TxnState
+from broker_cy.core.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from broker_cy.coordinator.txn.init import ProducerIdAndEpoch
+    from broker_cy.coordinator.txn.shard import TxnShard
+
+
+def add(
+    shard: TxnShard,
+    step: Step,
+    transactional_id: str,
+    producer: ProducerIdAndEpoch,
+    added: frozenset[TopicPartition],
+    client_version: int,
+    token: Token,
+    now: Now,
+) -> None:
+    """Where Kafka answers CONCURRENT_TRANSACTIONS because the record of other partitions, or of the end of the last
+    transaction, is still being written, this adds behind it: records are written in order.
+    """
+    transaction = shard.transactions.get(transactional_id)
+    if transaction is None:
+        # Also while it is being forgotten, which only happens to ids that were not used for days.
+        step.reply(token, ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+        return
+    unwritten = shard.unwritten(transactional_id)
+    if transaction.state.is_prepared or (unwritten is not None and transaction.state is TxnState.EMPTY):
+        step.reply(token, ErrorCode.CONCURRENT_TRANSACTIONS)
+    elif transaction.producer_id != producer.producer_id:
+        step.reply(token, ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+    elif transaction.producer_epoch != producer.epoch:
+        step.reply(token, ErrorCode.PRODUCER_FENCED)
+    elif transaction.state is TxnState.ONGOING and added <= transaction.partitions:
+        _reply_after(step, unwritten, token, ErrorCode.NONE)
+    else:
+        shard.change(step, transaction.with_partitions(added, client_version, now.wall_ms))
+        step.reply_when_written(token, ErrorCode.NONE, append_error)
+
+
+def verify(
+    shard: TxnShard,
+    step: Step,
+    transactional_id: str,
+    producer: ProducerIdAndEpoch,
+    asked: Iterable[TopicPartition],
+    token: Token,
+) -> None:
+    asked = list(asked)
+    transaction = shard.transactions.get(transactional_id)
+    code = None
+    if transaction is None or transaction.producer_id != producer.producer_id:
+        code = ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    elif transaction.producer_epoch != producer.epoch:
+        code = ErrorCode.PRODUCER_FENCED
+    elif transaction.state.is_prepared:
+        code = ErrorCode.CONCURRENT_TRANSACTIONS
+    if transaction is None or code is not None:
+        step.reply(token, dict.fromkeys(asked, code))
+        return
+    found = {
+        partition: ErrorCode.NONE if partition in transaction.partitions else ErrorCode.TRANSACTION_ABORTABLE
+        for partition in asked
+    }
+    unwritten = shard.unwritten(transactional_id)
+    if unwritten is None or ErrorCode.NONE not in found.values():
+        step.reply(token, found)
+        return
+    # Nothing is part of a transaction before that is on disk.
+    unwritten.then(
+        lambda out, now: out.reply(token, found),
+        lambda out, now, failed: out.reply(token, dict.fromkeys(asked, append_error(failed))),
+    )
+
+
+def _reply_after(step: Step, unwritten: Step | None, token: Token, code: ErrorCode) -> None:
+    """Answer once what is being written is on disk, as it says what the answer says."""
+    if unwritten is None:
+        step.reply(token, code)
+        return
+    unwritten.then(
+        lambda out, now: out.reply(token, code),
+        lambda out, now, failed: out.reply(token, append_error(failed)),
+    )

@@ -1,0 +1,37 @@
+"""The settings that transactions obey."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class TxnSettings:
+    """Defaults are Kafka's. Each field names the broker setting it stands for."""
+
+    max_timeout_ms: int = 900_000
+    """`transaction.max.timeout.ms`: what a producer may ask for."""
+    id_expiration_ms: int = 604_800_000
+    """`transactional.id.expiration.ms`: how long an id without a transaction is kept after its last one."""
+    abort_interval_ms: int = 10_000
+    """`transaction.abort.timed.out.transaction.cleanup.interval.ms`: how often timeouts are looked for."""
+    expiration_interval_ms: int = 3_600_000
+    """`transaction.remove.expired.transaction.cleanup.interval.ms`: how often expired ids are looked for."""
+    add_backoff_ms: int = 20
+    """`add.partitions.to.txn.retry.backoff.ms`: how often to try to add partitions that a producer just writes to."""
+    add_backoff_max_ms: int = 100
+    """`add.partitions.to.txn.retry.backoff.max.ms`: for how long."""
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any]) -> TxnSettings:
+        """From broker settings by their Kafka names, already typed and validated."""
+        return cls(
+            max_timeout_ms=config["transaction.max.timeout.ms"],
+            id_expiration_ms=config["transactional.id.expiration.ms"],
+            abort_interval_ms=config["transaction.abort.timed.out.transaction.cleanup.interval.ms"],
+            expiration_interval_ms=config["transaction.remove.expired.transaction.cleanup.interval.ms"],
+            add_backoff_ms=config["add.partitions.to.txn.retry.backoff.ms"],
+            add_backoff_max_ms=config["add.partitions.to.txn.retry.backoff.max.ms"],
+        )

@@ -1,0 +1,187 @@
+"""One shard of the transaction coordinator at work: see `shard_runtime`. It also has the markers written that its
+machine asks for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Protocol
+
+from broker_cy.coordinator.step import Step
+from broker_cy.coordinator.txn.markers import Markers
+from broker_cy.coordinator.txn.settings import TxnSettings
+from broker_cy.coordinator.txn.shard import TxnShard
+from broker_cy.coordinator.txn.state import TopicPartition
+from broker_cy.core.errors import ErrorCode, KafkaError
+from broker_cy.core.logs import facts
+from broker_cy.server.shard_runtime import LoadState, ShardRuntime
+
+if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
+    from broker_cy.core.clock import Clock
+    from broker_cy.replica.partition import Partition
+
+Results = dict[TopicPartition, ErrorCode]
+
+
+class MarkerWriter(Protocol):
+    """Writes the markers of one transaction into partitions of this broker."""
+
+    def write(
+        self,
+        producer_id: int,
+        producer_epoch: int,
+        coordinator_epoch: int,
+        commit: bool,
+        partitions: Sequence[TopicPartition],
+        transaction_version: int,
+    ) -> asyncio.Future[Results]: ...
+
+
+class TransactionShard(ShardRuntime[TxnShard]):
+    """Owns a `TxnShard` and its partition of `__transaction_state`."""
+
+    coordinator = "transaction coordinator"
+    logger = logging.getLogger("broker_cy.server.transactions")
+
+    def __init__(
+        self,
+        partition: Partition,
+        settings: TxnSettings,
+        clock: Clock,
+        loop: asyncio.AbstractEventLoop,
+        max_batch_bytes: Callable[[], int],
+        executor: Executor | None,
+        markers: MarkerWriter,
+        exists: Callable[[TopicPartition], bool],
+        next_producer_id: Callable[[], Awaitable[int]],
+    ) -> None:
+        """`exists` says whether the metadata knows a partition; see `ShardRuntime` for the others."""
+        super().__init__(partition, TxnShard(settings), clock, loop, max_batch_bytes, executor)
+        self.shard.coordinator_epoch = partition.leader_epoch
+        self._markers = markers
+        self._exists = exists
+        self._next_producer_id = next_producer_id
+        self._waiting: dict[str, list[asyncio.Future[None]]] = {}
+        self._fetching: asyncio.Task[None] | None = None
+
+    def loaded_facts(self) -> dict[str, object]:
+        found: dict[str, object] = {"transactional_ids": len(self.shard.transactions)}
+        if self.shard.ending:
+            found["to_be_ended"] = len(self.shard.ending)
+        if self.shard.unknown_records:
+            found["unknown_records"] = self.shard.unknown_records
+        return found
+
+    def accept(self, step: Step) -> None:
+        super().accept(step)
+        if self.shard.outbox:
+            sent, self.shard.outbox = self.shard.outbox, []
+            for markers in sent:
+                self._send(markers)
+        if self.shard.settled:
+            settled, self.shard.settled = self.shard.settled, []
+            if self._waiting:
+                for transactional_id in settled:
+                    self._wake(transactional_id)
+
+    # ---- markers ----
+
+    def _send(self, markers: Markers) -> None:
+        """Have markers written; a partition that was deleted needs none."""
+        wanted = [partition for partition in markers.partitions if self._exists(partition)]
+        if not wanted:
+            self._loop.call_soon(self._sent, markers, {})
+            return
+        try:
+            written = self._markers.write(
+                markers.producer_id,
+                markers.producer_epoch,
+                markers.coordinator_epoch,
+                markers.commit,
+                wanted,
+                markers.transaction_version,
+            )
+        except KafkaError as error:
+            self._loop.call_soon(self._sent, markers, dict.fromkeys(wanted, error.code))
+            return
+        written.add_done_callback(partial(self._answered, markers, wanted))
+
+    def _answered(self, markers: Markers, wanted: list[TopicPartition], written: asyncio.Future[Results]) -> None:
+        if written.cancelled():
+            results = dict.fromkeys(wanted, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        elif (error := written.exception()) is not None:
+            code = error.code if isinstance(error, KafkaError) else ErrorCode.UNKNOWN_SERVER_ERROR
+            results = dict.fromkeys(wanted, code)
+        else:
+            results = dict.fromkeys(wanted, ErrorCode.UNKNOWN_SERVER_ERROR) | written.result()
+        self._sent(markers, results)
+
+    def _sent(self, markers: Markers, results: Results) -> None:
+        if self.state is LoadState.ACTIVE:
+            gone = {partition: ErrorCode.NONE for partition in markers.partitions if partition not in results}
+            self.accept(self.shard.markers_written(markers, results | gone, self.now()))
+
+    # ---- waiting ----
+
+    def settled(self, transactional_id: str) -> asyncio.Future[None]:
+        """Done when what was refused with CONCURRENT_TRANSACTIONS may be asked again, or the shard is closed."""
+        future: asyncio.Future[None] = self._loop.create_future()
+        self._waiting.setdefault(transactional_id, []).append(future)
+        return future
+
+    def give_up(self, transactional_id: str, future: asyncio.Future[None]) -> None:
+        """Nobody waits for `settled` any more."""
+        waiting = self._waiting.get(transactional_id, [])
+        if future in waiting:
+            waiting.remove(future)
+            if not waiting:
+                del self._waiting[transactional_id]
+
+    def _wake(self, transactional_id: str) -> None:
+        for future in self._waiting.pop(transactional_id, ()):
+            if not future.done():
+                future.set_result(None)
+
+    # ---- time ----
+
+    def abort_timed_out(self) -> None:
+        """Let the timeouts of transactions take effect."""
+        if self.state is not LoadState.ACTIVE:
+            return
+        self.accept(self.shard.abort_timed_out(self.now()))
+        if self.shard.wants_producer_id and self._fetching is None:
+            self._fetching = self._loop.create_task(self._fetch_producer_id())
+
+    async def _fetch_producer_id(self) -> None:
+        try:
+            await self.add_producer_id()
+        except KafkaError as error:
+            # The next look for timeouts tries again.
+            self.logger.warning("no producer id for an abort", extra=facts(reason=str(error)))
+        finally:
+            self._fetching = None
+        if not self.shard.wants_producer_id:
+            self.abort_timed_out()
+
+    async def add_producer_id(self) -> None:
+        """Give the machine a producer id that nobody has. Raises KafkaError."""
+        producer_id = await self._next_producer_id()
+        self.shard.producer_ids.append(producer_id)
+        self.shard.wants_producer_id = False
+
+    def remove_expired(self) -> None:
+        """Let `transactional.id.expiration.ms` take effect."""
+        if self.state is LoadState.ACTIVE:
+            self.accept(self.shard.remove_expired(self.now()))
+
+    def close(self) -> None:
+        super().close()
+        if self._fetching is not None:
+            self._fetching.cancel()
+        for transactional_id in list(self._waiting):
+            self._wake(transactional_id)

@@ -1,0 +1,72 @@
+"""Patterns of transactional ids, against Python's `re` where both know the syntax."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from broker_cy.coordinator.txn.pattern import Pattern, PatternError
+
+PIECES = ["a", "b", "c", ".", "*", "+", "?", "|", "(", ")", "[ab]", "[^a]", "\\w", "\\b", "^", "$", "{1,2}", "(?:"]
+
+
+@given(st.lists(st.sampled_from(PIECES), max_size=8).map("".join), st.text("abc ", max_size=5))
+def test_matches_as_re_does(pattern: str, text: str) -> None:
+    """Else: admins are shown other transactions than those they named."""
+    try:
+        model = re.compile(pattern)
+        ours = Pattern(pattern)
+    except (re.error, PatternError):
+        return  # What is an error differs: a{1,2}+ is one here, and ^* is one there.
+    assert ours.matches(text) == (model.fullmatch(text) is not None)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "fits", "fits_not"),
+    [
+        ("my-app-\\d+", "my-app-17", "my-app-x"),
+        ("(?i)PAY.*", "payments", "repay"),
+        ("a(?i:b)c", "aBc", "aBC"),
+        ("[[:alpha:]_-]+", "a_-z", "a1"),
+        ("[^[:digit:]]+", "abc", "a1"),
+        ("[]a]+", "]a", "b"),
+        ("[a-c-]+", "a-c", "d"),
+        ("\\Qa.b\\E.", "a.bx", "axbx"),
+        ("\\pL+", "é", "1"),
+        ("\\P{Lu}", "a", "A"),
+        ("\\x41\\x{42}", "AB", "ab"),
+        ("\\101", "A", "a"),
+        ("(?P<name>x)+|(?<other>y)", "xx", "xy"),
+        ("a{2}", "aa", "aaa"),
+        ("a{2,}?", "aaa", "a"),
+        ("a{,2}", "a{,2}", "aa"),
+        (".", "x", "\n"),
+        ("(?s).", "\n", ""),
+        ("", "", "x"),
+    ],
+)
+def test_syntax(pattern: str, fits: str, fits_not: str) -> None:
+    """Else: a pattern that Kafka knows is refused here, or means something else."""
+    assert Pattern(pattern).matches(fits)
+    assert not Pattern(pattern).matches(fits_not)
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        *("(", ")", "a)", "[a", "[b-a]", "*", "a**", "{2}", "a{1001}", "a{2,1}", "\\", "\\q", "(?x)", "[[:odd:]]"),
+        *("\\p{Q}", "\\xzz", "(?P<>a)", "((a{1000}){1000}){1000}", "(" * 200 + ")" * 200),
+    ],
+)
+def test_what_is_no_pattern(pattern: str) -> None:
+    """Else: bad input ends the connection, or takes all memory."""
+    with pytest.raises(PatternError, match="is not a valid regular expression"):
+        Pattern(pattern)
+
+
+def test_no_pattern_takes_long() -> None:
+    """Else: one request holds up the broker: with backtracking this takes longer than there is time."""
+    assert not Pattern("(a*)*b|(a|a?)+c|(.*){20}d").matches("a" * 249)

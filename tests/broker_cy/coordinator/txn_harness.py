@@ -1,0 +1,206 @@
+"""A shard of the transaction coordinator with a clock in hand, a log in memory, and requests in short form."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+from broker_cy.coordinator.step import Now, Record, Step
+from broker_cy.coordinator.txn.end import Ended
+from broker_cy.coordinator.txn.init import Initialized, ProducerIdAndEpoch
+from broker_cy.coordinator.txn.markers import Markers
+from broker_cy.coordinator.txn.settings import TxnSettings
+from broker_cy.coordinator.txn.shard import TxnShard
+from broker_cy.coordinator.txn.state import TopicPartition, Transaction
+from broker_cy.core.errors import ErrorCode
+
+ID = "payments"
+TIMEOUT_MS = 60_000
+P0: TopicPartition = ("t", 0)
+P1: TopicPartition = ("t", 1)
+
+
+class TxnHarness:
+    """Runs operations; `answers` holds every answer by token. Records are written at once unless `hold` is set, and
+    markers unless `hold_markers` is.
+    """
+
+    def __init__(self, version: int = 2, **settings: Any) -> None:
+        self.settings = TxnSettings(**settings)
+        self.version = version
+        self.wall_ms = 1_700_000_000_000
+        self.mono_ms = 0
+        self.log: list[Record] = []
+        self.answers: dict[object, Any] = {}
+        self.hold = False
+        self.hold_markers = False
+        self.held: list[Step] = []
+        self.sent: list[Markers] = []
+        self.written: list[Markers] = []
+        self.next_producer_id = 1000
+        self._tokens = 0
+        self.shard = self._new()
+
+    def _new(self) -> TxnShard:
+        shard = TxnShard(self.settings)
+        shard.transaction_version = self.version
+        shard.coordinator_epoch = 7
+        return shard
+
+    @property
+    def now(self) -> Now:
+        return Now(self.wall_ms, self.mono_ms)
+
+    def state(self, transactional_id: str = ID) -> Transaction:
+        return self.shard.transactions[transactional_id]
+
+    def force(self, transaction: Transaction) -> None:
+        """Write this as the state of its id."""
+        step = Step()
+        self.shard.change(step, transaction)
+        self.take(step)
+
+    # ---- steps ----
+
+    def take(self, step: Step) -> None:
+        for token, response in step.replies:
+            assert token not in self.answers, f"{token} is answered twice"
+            self.answers[token] = response
+        self.sent += self.shard.outbox
+        self.shard.outbox.clear()
+        self.shard.settled.clear()
+        if step.records:
+            self.held.append(step)
+            if not self.hold:
+                self.write()
+        if not self.hold_markers:
+            self.write_markers()
+
+    def write(self) -> None:
+        """The held records reach the disk."""
+        steps, self.held = self.held, []
+        for step in steps:
+            self.log += step.records
+        self.take(self.shard.written(steps, self.now))
+
+    def fail(self, code: ErrorCode = ErrorCode.KAFKA_STORAGE_ERROR) -> None:
+        """The held records cannot be written."""
+        steps, self.held = self.held, []
+        self.take(self.shard.failed(steps, code, self.now))
+
+    def write_markers(self, code: ErrorCode = ErrorCode.NONE, only: Iterable[TopicPartition] | None = None) -> None:
+        """The partitions (of `only`) answer `code` to the markers that were sent, the others NONE."""
+        sent, self.sent = self.sent, []
+        for markers in sent:
+            self.written.append(markers)
+            where = markers.partitions if only is None else tuple(only)
+            results = {p: code if p in where else ErrorCode.NONE for p in markers.partitions}
+            self.take(self.shard.markers_written(markers, results, self.now))
+
+    def restart(self) -> None:
+        """Another shard from what is in the log."""
+        self.held.clear()
+        self.sent.clear()
+        self.shard = self._new()
+        self.replay(self.log)
+        self.take(self.shard.loaded(self.now))
+
+    def replay(self, log: list[Record]) -> None:
+        for offset, (key, value) in enumerate(log):
+            self.shard.load_record(offset, -1, key, value)
+
+    def as_loaded(self) -> dict[str, Transaction]:
+        """The state as a restart would find it: records do not keep the last epoch, nor an empty id's partitions."""
+        return {key: replace(found, last_producer_epoch=-1) for key, found in self.shard.transactions.items()}
+
+    # ---- time ----
+
+    def advance(self, ms: int) -> None:
+        """Let time pass, with everything that falls due on the way, when it does."""
+        end = self.mono_ms + ms
+        while (wake := self.shard.next_wake_ms()) is not None and wake <= end:
+            self._move(max(wake, self.mono_ms))
+            self.take(self.shard.expire(self.now))
+        self._move(end)
+
+    def _move(self, mono_ms: int) -> None:
+        self.wall_ms += mono_ms - self.mono_ms
+        self.mono_ms = mono_ms
+
+    # ---- requests ----
+
+    def token(self) -> int:
+        self._tokens += 1
+        return self._tokens
+
+    def run(self, operation: Any, *arguments: Any, token: object = None) -> Any:
+        """The answer, None while it is awaited; producer ids are given where they are wanted."""
+        while True:
+            asked = self.token() if token is None else token
+            self.take(operation(*arguments, asked, self.now))
+            if asked not in self.answers or self.answers[asked] is not None:
+                return self.answers.get(asked)
+            del self.answers[asked]
+            self.give_producer_id()
+
+    def give_producer_id(self) -> None:
+        assert self.shard.wants_producer_id
+        self.shard.wants_producer_id = False
+        self.shard.producer_ids.append(self.next_producer_id)
+        self.next_producer_id += 1
+
+    def init(
+        self,
+        transactional_id: str = ID,
+        expected: tuple[int, int] | None = None,
+        *,
+        timeout_ms: int = TIMEOUT_MS,
+        token: object = None,
+    ) -> Initialized:
+        producer = None if expected is None else ProducerIdAndEpoch(*expected)
+        answer: Initialized = self.run(self.shard.init_producer_id, transactional_id, timeout_ms, producer, token=token)
+        return answer
+
+    def producer(self, transactional_id: str = ID) -> tuple[int, int]:
+        """A producer id and epoch to begin with."""
+        answer = self.init(transactional_id)
+        assert answer.code is ErrorCode.NONE
+        return answer.producer_id, answer.epoch
+
+    def add(
+        self,
+        producer: tuple[int, int],
+        *partitions: TopicPartition,
+        transactional_id: str = ID,
+        version: int = 2,
+        token: object = None,
+    ) -> ErrorCode:
+        code: ErrorCode = self.run(
+            self.shard.add_partitions,
+            transactional_id,
+            ProducerIdAndEpoch(*producer),
+            frozenset(partitions or (P0,)),
+            version,
+            token=token,
+        )
+        return code
+
+    def verify(self, producer: tuple[int, int], *partitions: TopicPartition, token: object = None) -> Any:
+        return self.run(
+            self.shard.verify_partitions, ID, ProducerIdAndEpoch(*producer), partitions or (P0,), token=token
+        )
+
+    def end(
+        self,
+        producer: tuple[int, int],
+        commit: bool = True,
+        *,
+        transactional_id: str = ID,
+        version: int = 2,
+        token: object = None,
+    ) -> Ended:
+        answer: Ended = self.run(
+            self.shard.end, transactional_id, ProducerIdAndEpoch(*producer), commit, version, token=token
+        )
+        return answer
