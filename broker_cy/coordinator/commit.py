@@ -1,4 +1,4 @@
-"""OffsetCommit and OffsetDelete."""
+"""OffsetCommit, TxnOffsetCommit and OffsetDelete."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from broker_cy.coordinator.other_groups import GroupType, OtherGroup
 from broker_cy.coordinator.rebalance import set_session
 from broker_cy.coordinator.step import Now, Record, Step, Token, append_error
 from broker_cy.core.errors import ErrorCode, KafkaError
+from broker_cy.core.uuid import ZERO
 from broker_cy.wire import messages
 
 if TYPE_CHECKING:
@@ -138,6 +139,84 @@ def _validate_other(group: OtherGroup, member_epoch: int) -> None:
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND)
     if member_epoch >= 0 or group.has_members:
         raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
+
+
+# ---- TxnOffsetCommit ----
+
+
+def txn_commit_error(request: messages.TxnOffsetCommitRequest, code: ErrorCode) -> messages.TxnOffsetCommitResponse:
+    """The same code for every partition of the request."""
+    return messages.TxnOffsetCommitResponse(
+        topics=[
+            messages.TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic(
+                name=topic.name,
+                partitions=[_txn_result(partition.partition_index, code) for partition in topic.partitions],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def commit_transactional(
+    shard: Shard, step: Step, request: messages.TxnOffsetCommitRequest, token: Token, now: Now
+) -> None:
+    """Commit offsets that nobody sees before the producer's transaction is committed. Topics and partitions exist."""
+    try:
+        _validate_transactional(shard, request)
+    except KafkaError as error:
+        step.reply(token, txn_commit_error(request, error.code))
+        return
+    records: list[Record] = []
+    topics = []
+    for topic in request.topics:
+        results = []
+        for partition in topic.partitions:
+            metadata = partition.committed_metadata or ""
+            if _is_too_large(metadata, shard.settings.offset_metadata_max):
+                results.append(_txn_result(partition.partition_index, ErrorCode.OFFSET_METADATA_TOO_LARGE))
+                continue
+            results.append(_txn_result(partition.partition_index, ErrorCode.NONE))
+            leader_epoch = max(partition.committed_leader_epoch, -1)
+            # Kafka notes no topic id here, and no expiry.
+            value = encode_offset_value(partition.committed_offset, leader_epoch, metadata, now.wall_ms, -1, ZERO.bytes)
+            records.append(Record(encode_offset_key(request.group_id, topic.name, partition.partition_index), value))
+        topics.append(
+            messages.TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic(name=topic.name, partitions=results)
+        )
+    shard.append(step, records, request.producer_id)
+    step.reply_when_written(
+        token,
+        messages.TxnOffsetCommitResponse(topics=topics),
+        lambda code: txn_commit_error(request, append_error(code)),
+    )
+
+
+def _txn_result(index: int, code: ErrorCode) -> messages.TxnOffsetCommitResponse.TxnOffsetCommitResponsePartition:
+    return messages.TxnOffsetCommitResponse.TxnOffsetCommitResponsePartition(partition_index=index, error_code=code)
+
+
+def _validate_transactional(shard: Shard, request: messages.TxnOffsetCommitRequest) -> None:
+    """Raises KafkaError where this sender may not commit. Before version 3 (KIP-447) nothing is known of it, and then
+    nothing is asked; a rebalance that goes on does not matter.
+    """
+    told_member = request.generation_id >= 0 or bool(request.member_id) or request.group_instance_id is not None
+    other = shard.other_groups.get(request.group_id)
+    if other is not None:
+        if told_member or other.group_type is GroupType.SHARE:
+            _validate_other(other, request.generation_id)
+        return
+    group = shard.groups.get(request.group_id)
+    if group is None:
+        if request.generation_id >= 0:
+            raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
+        return
+    if not told_member or (request.generation_id < 0 and group.state is GroupState.EMPTY):
+        return
+    code = group.member_error(request.member_id, request.group_instance_id)
+    if code is not ErrorCode.NONE:
+        raise KafkaError(code)
+    if request.generation_id != group.generation:
+        raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
 
 
 # ---- OffsetDelete ----

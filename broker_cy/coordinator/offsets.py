@@ -1,6 +1,6 @@
 """The durable part of a shard that clients know as committed offsets, with those of open transactions.
 
-Only `replay_commit`, `replay_tombstone` and `replay_marker` change it, and the functions they return to undo it.
+Only the `replay_` functions, and what they return to undo it, and the `load_` functions change it.
 """
 
 from __future__ import annotations
@@ -84,8 +84,18 @@ class OffsetStore:
 
     def replay_pending(
         self, producer_id: int, group_id: str, topic: str, partition: int, offset: CommittedOffset
-    ) -> None:
+    ) -> Undo:
         """A commit inside of a transaction, which no reader sees yet."""
+        before = self._pending.get(producer_id, {}).get((group_id, topic, partition))
+        self.load_pending(producer_id, group_id, topic, partition, offset)
+        if before is None:
+            return lambda: self._close(producer_id, group_id, topic, partition)
+        return lambda: self.load_pending(producer_id, group_id, topic, partition, before)
+
+    def load_pending(
+        self, producer_id: int, group_id: str, topic: str, partition: int, offset: CommittedOffset
+    ) -> None:
+        """As replay_pending, with nothing to undo."""
         self._pending.setdefault(producer_id, {})[(group_id, topic, partition)] = offset
         self._open.setdefault(group_id, {}).setdefault((topic, partition), set()).add(producer_id)
 
@@ -100,20 +110,31 @@ class OffsetStore:
         def undo() -> None:
             self._restore(group_id, topic, partition, before)
             for producer_id, offset in dropped:
-                self.replay_pending(producer_id, group_id, topic, partition, offset)
+                self.load_pending(producer_id, group_id, topic, partition, offset)
 
         return undo
 
-    def replay_marker(self, producer_id: int, committed: bool) -> None:
+    def replay_marker(self, producer_id: int, committed: bool) -> Undo:
         """A transaction ends. Nothing happens for a producer without pending offsets."""
-        for (group_id, topic, partition), offset in list(self._pending.get(producer_id, {}).items()):
+        pending = dict(self._pending.get(producer_id, {}))
+        replaced: list[tuple[str, str, int, CommittedOffset | None]] = []
+        for (group_id, topic, partition), offset in pending.items():
             self._close(producer_id, group_id, topic, partition)
             if not committed:
                 continue
             # Compaction may have left a younger record than the transaction's; the youngest counts.
             current = self.get(group_id, topic, partition)
             if current is None or offset.record_offset > current.record_offset:
+                replaced.append((group_id, topic, partition, current))
                 self._put(group_id, topic, partition, offset)
+
+        def undo() -> None:
+            for group_id, topic, partition, before in replaced:
+                self._restore(group_id, topic, partition, before)
+            for (group_id, topic, partition), offset in pending.items():
+                self.load_pending(producer_id, group_id, topic, partition, offset)
+
+        return undo
 
     # ---- inner ----
 

@@ -63,7 +63,7 @@ class Shard:
                 self.offsets.load_commit(group_id, topic, partition, decode_offset_value(value, offset))
             else:
                 committed = decode_offset_value(value, offset)
-                self.offsets.replay_pending(producer_id, group_id, topic, partition, committed)
+                self.offsets.load_pending(producer_id, group_id, topic, partition, committed)
         elif kind == KeyType.GROUP_METADATA:
             group_id = records.group_of_key(key)
             if value is None:
@@ -100,14 +100,14 @@ class Shard:
 
     # ---- records of an operation ----
 
-    def append(self, step: Step, new: Sequence[Record]) -> None:
-        """Make records part of the step and replay them."""
+    def append(self, step: Step, new: Sequence[Record], producer_id: int = NO_PRODUCER_ID) -> None:
+        """Make records part of the step and replay them. With a producer id they belong to its transaction."""
         for record in new:
             step.records.append(record)
-            step._undo.append(self._replay_live(record))
+            step._undo.append(self._replay_live(record, producer_id))
             self.next_offset += 1
 
-    def _replay_live(self, record: Record) -> Callable[[], None]:
+    def _replay_live(self, record: Record, producer_id: int) -> Callable[[], None]:
         """Replay a record that was made here, which is of a committed offset, a classic group or a deletion."""
         key, value = record
         kind = records.key_type(key)
@@ -117,7 +117,10 @@ class Shard:
                 return self.offsets.replay_tombstone(group_id, topic, partition)
             committed = decode_offset_value(value, self.next_offset)
             is_new = self._ensure_simple_group(group_id, committed.commit_timestamp_ms)
-            undo = self.offsets.replay_commit(group_id, topic, partition, committed)
+            if producer_id == NO_PRODUCER_ID:
+                undo = self.offsets.replay_commit(group_id, topic, partition, committed)
+            else:
+                undo = self.offsets.replay_pending(producer_id, group_id, topic, partition, committed)
             if not is_new:
                 return undo
             created = self.groups[group_id]
@@ -269,6 +272,29 @@ class Shard:
         """Topics carry both their name and their id; they and the partitions exist."""
         step = Step()
         commit.commit(self, step, request, version, token, now)
+        return step
+
+    def commit_transactional(self, request: messages.TxnOffsetCommitRequest, token: Token, now: Now) -> Step:
+        """Topics and partitions exist. The step's records belong to the producer's transaction."""
+        step = Step()
+        commit.commit_transactional(self, step, request, token, now)
+        return step
+
+    def end_transaction(self, producer_id: int, committed: bool, token: Token) -> Step:
+        """The marker that ends the producer's transaction is the next record; `token` gets its ErrorCode."""
+        step = Step()
+        undo_marker = self.offsets.replay_marker(producer_id, committed)
+        self.next_offset += 1
+
+        def undo() -> None:
+            self.next_offset -= 1
+            undo_marker()
+
+        step._undo.append(undo)
+        step.then(
+            lambda step, now: step.reply(token, ErrorCode.NONE),
+            lambda step, now, code: step.reply(token, code),
+        )
         return step
 
     def delete_offsets(self, request: messages.OffsetDeleteRequest, token: Token) -> Step:

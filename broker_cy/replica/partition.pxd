@@ -2,6 +2,7 @@
 
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
 
+from broker_cy.replica.verification cimport Verification, Verifications
 from broker_cy.storage.log cimport Log, LogSlice
 from broker_cy.wire.batch cimport BatchHeader, ValidationRules
 
@@ -22,6 +23,7 @@ cdef class FlushGroup:
     cdef bint flush_scheduled
     cdef readonly Py_ssize_t staged_bytes
     cdef readonly int64_t flushes       # done so far
+    cdef public bint verifies           # transaction.partition.verification.enable
 
     cdef int schedule_flush(self) except -1
     cdef int add_dirty(self, Partition partition, Py_ssize_t staged_bytes) except -1
@@ -49,11 +51,20 @@ cdef class Partition:
     cdef readonly int32_t replication_factor
     cdef readonly int32_t min_insync_replicas
     cdef dict waiting_fetches           # keys are DelayedFetch; each removes itself when it is answered
+    # What they had seen: told_stable is the last stable offset, told_open whether it was below the high watermark.
+    cdef int64_t told_stable
+    cdef bint told_open
+    # For on_advance: whether open transactions hid something before or after this write; whether more may be read than before.
+    cdef bint undecided
+    cdef bint stable_moved
     cdef list waiting_appends           # of (future, base offset) from append_records
+    cdef Verifications verifications    # None until there is one
     cdef readonly object last_error     # (message, [(record index, reason)]) of the last refused append
 
     cdef int append_produced(self, uint8_t* data, Py_ssize_t size, object owner, int64_t now_ms, int16_t acks,
-                             int16_t version, AppendResult* out) except -1
+                             int16_t version, Verification verification, AppendResult* out) except -1
+    cdef object start_verification(self, int64_t producer_id, int16_t epoch, int32_t sequence, bint adds)
+    cdef object append_own(self, bytes batch, int64_t now_ms)
     cdef int refill(self) except -1
     cdef int stage_rebuilt(self, uint8_t* data, Py_ssize_t size, int64_t now_ms, AppendResult* out) except -1
     cdef int stage(self, uint8_t* data, Py_ssize_t size, BatchHeader* header, object owner, int64_t now_ms,
@@ -61,6 +72,7 @@ cdef class Partition:
     cdef int refuse(self, AppendResult* out, int16_t error, str message) except -1
     cdef int write_staged(self) except -1
     cdef int tell(self) except -1
+    cdef int note_stable(self) except -1
     cdef int wake(self, Py_ssize_t written_bytes) except -1
     cdef int64_t fetch_bound(self, bint read_committed) except -2
     cdef int add_waiting(self, DelayedFetch waiting) except -1

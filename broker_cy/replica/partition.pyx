@@ -6,10 +6,14 @@ flushes is here too, since each knows the other.
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 
-from broker_cy.storage.producer_state cimport PRODUCER_DUPLICATE, PRODUCER_OK, PRODUCER_OUT_OF_ORDER
+from broker_cy.replica.verification cimport Verification, Verifications, judge
+from broker_cy.storage.producer_state cimport (
+    PRODUCER_DUPLICATE, PRODUCER_INVALID_EPOCH, PRODUCER_OK, PRODUCER_OUT_OF_ORDER, Producer,
+)
 from broker_cy.wire.batch cimport (
     ATTRIBUTE_TRANSACTIONAL, BATCH_SECOND, BatchHeader, BatchVerdict, parse_header, rejection, stamp_offset_epoch, validate_batch,
 )
+from broker_cy.wire.marker cimport marker_batch
 
 import os
 
@@ -23,7 +27,6 @@ cdef int16_t KAFKA_STORAGE_ERROR = ErrorCode.KAFKA_STORAGE_ERROR
 cdef int16_t NOT_ENOUGH_REPLICAS = ErrorCode.NOT_ENOUGH_REPLICAS
 cdef int16_t CORRUPT_MESSAGE = ErrorCode.CORRUPT_MESSAGE
 cdef int16_t MESSAGE_TOO_LARGE = ErrorCode.MESSAGE_TOO_LARGE
-cdef int16_t INVALID_TXN_STATE = ErrorCode.INVALID_TXN_STATE
 cdef enum:
     ACKS_ALL = -1
     NO_EPOCH = -1
@@ -44,6 +47,7 @@ cdef class FlushGroup:
     def __init__(self, loop):
         self.loop = loop
         self.dirty = []
+        self.verifies = True
 
     cdef int schedule_flush(self) except -1:
         """Flush once this turn's sockets are read: the loop runs call_soon callbacks after its poll."""
@@ -98,7 +102,10 @@ cdef class Partition:
         self.offline_reason = offline_reason
         self.leader_epoch = leader_epoch
         self.internal = internal
-        self.high_watermark = log.written_end_offset if log is not None else -1
+        self.high_watermark = -1
+        if log is not None:
+            self.high_watermark = log.written_end_offset
+            log.producers.forget_completed(self.high_watermark)
         self.waiting_fetches = {}
         self.waiting_appends = []
         self.replication_factor = replication_factor
@@ -120,8 +127,9 @@ cdef class Partition:
     # ---- append ----
 
     cdef int append_produced(self, uint8_t* data, Py_ssize_t size, object owner, int64_t now_ms, int16_t acks,
-                             int16_t version, AppendResult* out) except -1:
-        """Check, stamp and stage one batch from a client. `out.error` is Kafka's code; `last_error` then explains it."""
+                             int16_t version, Verification verification, AppendResult* out) except -1:
+        """Check, stamp and stage one batch from a client, with what start_verification gave for it, where it is transactional.
+        `out.error` is Kafka's code; `last_error` then explains it."""
         cdef BatchHeader header
         cdef BatchVerdict verdict
         cdef int64_t base_offset, timestamp
@@ -145,8 +153,6 @@ cdef class Partition:
             self.last_error = (refused.message, refused.record_errors)
             return 0
         size = verdict.size
-        if header.attributes & ATTRIBUTE_TRANSACTIONAL:
-            return self.refuse(out, INVALID_TXN_STATE, "transactions are not served by this broker")
         if header.producer_id >= 0:
             status = self.log.producers.check(&header, &base_offset, &timestamp)
             if status == PRODUCER_OUT_OF_ORDER and self.log.producers.newest_only:
@@ -159,12 +165,22 @@ cdef class Partition:
                 out.log_append_time_ms = timestamp
                 out.log_start_offset = self.log.log_start_offset
                 return 0
+            if header.attributes & ATTRIBUTE_TRANSACTIONAL or self.verifications is not None:
+                status = judge(self.verifications, self.log.producers, &header, verification, status, self.group.verifies)
             if status != PRODUCER_OK:
                 return self.refuse(out, status, f"producer {header.producer_id} epoch {header.producer_epoch} sequence "
                                                 f"{header.base_sequence} of {self.topic}-{self.index}")
         if verdict.rebuild:
             return self.stage_rebuilt(data, size, now_ms, out)
         return self.stage(data, size, &header, owner, now_ms, out)
+
+    cdef object start_verification(self, int64_t producer_id, int16_t epoch, int32_t sequence, bint adds):
+        """Verifications.start, or the ErrorCode of a partition that is offline."""
+        if self.offline is not None:
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        if self.verifications is None:
+            self.verifications = Verifications.__new__(Verifications)
+        return self.verifications.start(self.log.producers, producer_id, epoch, sequence, adds)
 
     cdef int refill(self) except -1:
         try:
@@ -199,6 +215,8 @@ cdef class Partition:
             # The active segment cannot be opened or read; nothing was staged.
             self.group.failed(self, "append", error)
             return self.refuse(out, KAFKA_STORAGE_ERROR, f"{self.topic}-{self.index}: {os.strerror(errno_of(error))}")
+        if self.verifications is not None and header.attributes & ATTRIBUTE_TRANSACTIONAL:
+            self.verifications.end(header)
         self.staged_bytes += size
         self.group.add_dirty(self, size)
         out.base_offset = header.base_offset
@@ -219,21 +237,75 @@ cdef class Partition:
 
         Raises KafkaError where the partition is offline; the future gets KafkaError(KAFKA_STORAGE_ERROR) if the write fails.
         """
-        cdef BatchHeader header
-        cdef AppendResult out
-        cdef bytes own = bytes(bytearray(batch))
-        cdef uint8_t* data = <uint8_t*>PyBytes_AS_STRING(own)
         if self.offline is not None:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self.offline)
-        if parse_header(data, PyBytes_GET_SIZE(own), &header) != 0:
+        return self.append_own(bytes(bytearray(batch)), now_ms)
+
+    def append_transactional(self, bytes batch, int64_t now_ms, Verification verification):
+        """As append_records, a transactional batch, with what `verify_producer` gave for it.
+
+        Raises KafkaError also for INVALID_PRODUCER_EPOCH, and INVALID_TXN_STATE where the transaction is not open here and its
+        verification is over.
+        """
+        cdef BatchHeader header
+        cdef Producer* producer
+        cdef int16_t status = PRODUCER_OK
+        if self.offline is not None:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self.offline)
+        if parse_header(<uint8_t*>PyBytes_AS_STRING(batch), PyBytes_GET_SIZE(batch), &header) != 0:
+            raise KafkaError(ErrorCode.CORRUPT_MESSAGE, "no whole record batch")
+        producer = self.log.producers.find(header.producer_id)
+        if producer != NULL and header.producer_epoch < producer.epoch:
+            status = PRODUCER_INVALID_EPOCH
+        status = judge(self.verifications, self.log.producers, &header, verification, status, self.group.verifies)
+        if status != PRODUCER_OK:
+            raise KafkaError(ErrorCode(status), f"producer {header.producer_id} epoch {header.producer_epoch} in "
+                                                f"{self.topic}-{self.index}")
+        return self.append_own(bytes(bytearray(batch)), now_ms)
+
+    def append_marker(self, int64_t producer_id, int16_t producer_epoch, int32_t coordinator_epoch, bint commit, int64_t now_ms,
+                      int transaction_version=2):
+        """Append the marker that ends the producer's transaction; a future of its offset, done after this turn's write.
+
+        Raises KafkaError: INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED, NOT_LEADER_OR_FOLLOWER (the topic is deleted),
+        KAFKA_STORAGE_ERROR, which is also what the future gets if the write fails.
+        """
+        cdef int status
+        if self.closed:
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self.topic}-{self.index} is deleted")
+        if self.offline is not None:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self.offline)
+        status = self.log.producers.check_marker(producer_id, producer_epoch, coordinator_epoch, transaction_version)
+        if status != PRODUCER_OK:
+            raise KafkaError(ErrorCode(status), f"marker of producer {producer_id} epoch {producer_epoch}, coordinator epoch "
+                                                f"{coordinator_epoch}, for {self.topic}-{self.index}")
+        return self.append_own(marker_batch(producer_id, producer_epoch, coordinator_epoch, commit, now_ms,
+                                            self.rules.timestamp_type == LOG_APPEND_TIME), now_ms)
+
+    cdef object append_own(self, bytes batch, int64_t now_ms):
+        """Stage a batch in bytes that nobody else has, and so may be stamped."""
+        cdef BatchHeader header
+        cdef AppendResult out
+        cdef uint8_t* data = <uint8_t*>PyBytes_AS_STRING(batch)
+        if parse_header(data, PyBytes_GET_SIZE(batch), &header) != 0:
             raise KafkaError(ErrorCode.CORRUPT_MESSAGE, "no whole record batch")
         out.error = 0
-        self.stage(data, PyBytes_GET_SIZE(own), &header, own, now_ms, &out)
+        self.stage(data, PyBytes_GET_SIZE(batch), &header, batch, now_ms, &out)
         if out.error:
             raise KafkaError(ErrorCode(out.error), self.last_error[0])
         future = self.group.loop.create_future()
         self.waiting_appends.append((future, out.base_offset))
         return future
+
+    def verify_producer(self, int64_t producer_id, int16_t epoch, *, bint adds):
+        """start_verification for a batch of this broker's own: what append_transactional takes, or None where nobody needs to be
+        asked. Raises KafkaError: INVALID_PRODUCER_EPOCH, KAFKA_STORAGE_ERROR."""
+        if not adds and not self.group.verifies:
+            return None
+        found = self.start_verification(producer_id, epoch, -1, adds)
+        if isinstance(found, ErrorCode):
+            raise KafkaError(found, f"producer {producer_id} epoch {epoch} in {self.topic}-{self.index}")
+        return found
 
     # ---- write ----
 
@@ -247,6 +319,7 @@ cdef class Partition:
             self.log.mark_offline(f"writing failed: {error!r}")
         if self.flush_errno == 0:
             self.high_watermark = self.log.written_end_offset
+            self.log.producers.forget_completed(self.high_watermark)
         else:
             self.group.failed(self, "write", OSError(self.flush_errno, os.strerror(self.flush_errno)))
         return 0
@@ -274,8 +347,19 @@ cdef class Partition:
     cdef int wake(self, Py_ssize_t written_bytes) except -1:
         """Tell waiting fetches that the high watermark moved (or, with -1, that this partition is gone)."""
         cdef DelayedFetch waiting
+        cdef bint was_open = self.told_open
+        cdef int64_t before = self.told_stable
+        if written_bytes >= 0:
+            self.note_stable()
+            self.undecided = was_open or self.told_open
+            self.stable_moved = self.told_stable != before
         for waiting in list(self.waiting_fetches):
             waiting.on_advance(self, written_bytes)
+        return 0
+
+    cdef int note_stable(self) except -1:
+        self.told_stable = self.fetch_bound(True)
+        self.told_open = self.told_stable < self.high_watermark
         return 0
 
     # ---- read ----
@@ -296,6 +380,7 @@ cdef class Partition:
 
     cdef int add_waiting(self, DelayedFetch waiting) except -1:
         self.waiting_fetches[waiting] = None
+        self.note_stable()
         return 0
 
     cdef int remove_waiting(self, DelayedFetch waiting) except -1:
@@ -320,6 +405,8 @@ cdef class Partition:
         self.log = log
         self.offline_reason = None
         self.high_watermark = log.written_end_offset
+        log.producers.forget_completed(self.high_watermark)
+        self.verifications = None
 
     def close(self):
         """The topic is deleted: nothing is appended any more, and waiting fetches are answered."""

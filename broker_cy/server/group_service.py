@@ -11,6 +11,7 @@ from broker_cy.coordinator.routing import OFFSETS_TOPIC
 from broker_cy.coordinator.settings import GroupSettings
 from broker_cy.coordinator.shard import Shard
 from broker_cy.coordinator.step import Now, Step
+from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.server.coordinator_service import CoordinatorService, Submit, Sweeper
 from broker_cy.server.group_shard import GroupShard
 
@@ -62,6 +63,23 @@ class GroupService(CoordinatorService[GroupShard]):
     def run(self, group_id: str, operation: Operation) -> asyncio.Future[Any]:
         """Run `operation(shard, token, now)` on the group's shard; the future gets its answer. Raises as shard_for."""
         return self.shard_for(group_id).run(operation)
+
+    def end_transaction(
+        self,
+        index: int,
+        producer_id: int,
+        producer_epoch: int,
+        coordinator_epoch: int,
+        commit: bool,
+        transaction_version: int,
+    ) -> asyncio.Future[ErrorCode]:
+        """GroupShard.end_transaction in one partition of `__consumer_offsets`. Raises also
+        KafkaError(NOT_COORDINATOR).
+        """
+        shard = self.shards.get(index)
+        if shard is None:
+            raise KafkaError(ErrorCode.NOT_COORDINATOR, f"{OFFSETS_TOPIC}-{index} is not served")
+        return shard.end_transaction(producer_id, producer_epoch, coordinator_epoch, commit, transaction_version)
 
     def readable_shards(self) -> list[Shard]:
         """All shards there are. Raises KafkaError(COORDINATOR_LOAD_IN_PROGRESS) where one is not loaded yet."""

@@ -5,17 +5,22 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from broker_cy.coordinator.settings import GroupSettings
 from broker_cy.coordinator.shard import Shard
-from broker_cy.server.shard_runtime import LoadState, ShardRuntime
+from broker_cy.core.errors import ErrorCode, KafkaError
+from broker_cy.server.shard_runtime import LoadState, ShardRuntime, code_of, size_bytes
+from broker_cy.storage.errors import StorageError
+from broker_cy.wire import messages
+from broker_cy.wire import records as wire_records
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
 
     from broker_cy.core.clock import Clock
     from broker_cy.replica.partition import Partition
+    from broker_cy.replica.verification import Verification
 
 __all__ = ["GroupShard", "LoadState"]
 
@@ -43,6 +48,55 @@ class GroupShard(ShardRuntime[Shard]):
         if self.shard.unknown_records:
             found["unknown_records"] = self.shard.unknown_records
         return found
+
+    def commit_transactional(
+        self, request: messages.TxnOffsetCommitRequest, verification: Verification | None
+    ) -> asyncio.Future[Any]:
+        """Run the shard's operation of this name; its records are a transactional batch of their own."""
+        token: asyncio.Future[Any] = self._loop.create_future()
+        self._make_way()
+        now = self.now()
+        step = self.shard.commit_transactional(request, token, now)
+        if not step.records:
+            self.accept(step)
+            return token
+        batch = wire_records.encode_batch(
+            [wire_records.Record(timestamp=now.wall_ms, key=key, value=value) for key, value in step.records],
+            codec=self.codec,
+            producer_id=request.producer_id,
+            producer_epoch=request.producer_epoch,
+            transactional=True,
+        )
+        try:
+            if size_bytes(step.records) > self._max_batch_bytes():
+                raise KafkaError(ErrorCode.RECORD_LIST_TOO_LARGE)
+            written = self.partition.append_transactional(batch, now.wall_ms, verification)
+        except (KafkaError, StorageError) as error:
+            # The step is the youngest there is, so it alone can be undone.
+            self.accept(self.shard.failed([step], code_of(error), now))
+            return token
+        self._in_flight.append(step)
+        self._await(written)
+        return token
+
+    def end_transaction(
+        self, producer_id: int, producer_epoch: int, coordinator_epoch: int, commit: bool, transaction_version: int
+    ) -> asyncio.Future[ErrorCode]:
+        """Write the marker that makes the producer's offsets count, or drops them.
+
+        Raises KafkaError as check and Partition.append_marker; the future gets the code of a write that fails.
+        """
+        code = self.check()
+        if code is not ErrorCode.NONE:
+            raise KafkaError(code)
+        token: asyncio.Future[ErrorCode] = self._loop.create_future()
+        self._make_way()
+        written = self.partition.append_marker(
+            producer_id, producer_epoch, coordinator_epoch, commit, self._clock.wall_ms(), transaction_version
+        )
+        self._in_flight.append(self.shard.end_transaction(producer_id, commit, token))
+        self._await(written)
+        return token
 
     def sweep(self) -> None:
         """Let `offsets.retention.minutes` take effect."""

@@ -29,6 +29,7 @@ from broker_cy.server.jobs import LoopJobs
 from broker_cy.server.listener import Admission, Listener, open_socket
 from broker_cy.server.partition_service import PartitionService
 from broker_cy.server.registry import load_handlers
+from broker_cy.server.txn_markers import TxnMarkers
 from broker_cy.storage.data_directory import open_directories
 from broker_cy.storage.log_manager import LogManager, StorageSettings
 
@@ -126,7 +127,11 @@ class BrokerServer:
 
         self._core.cold_reader = self._cold_reader
         self._core.fetch_bytes_max = self.config["fetch.max.bytes"]
-        produce.install(self._core)
+        produce.install(
+            self._core,
+            self.config["add.partitions.to.txn.retry.backoff.ms"],
+            min(self.config["add.partitions.to.txn.retry.backoff.max.ms"], self.config["request.timeout.ms"]),
+        )
         fetch.install(
             self._core,
             self.config["max.incremental.fetch.session.cache.slots"],
@@ -181,6 +186,7 @@ class BrokerServer:
             self._partitions.settings,
             self._executor,
         )
+        broker.txn_markers = TxnMarkers(broker.partitions, broker.groups, self.clock, self.loop)
         broker.controller.subscribe(self._on_image)
         self._loaded = False
         broker.controller.start(endpoints, self.config["broker.rack"])
@@ -203,9 +209,14 @@ class BrokerServer:
             logs = self.broker.log_manager
             logs.settings = replace(logs.settings, producer_id_expiration_ms=self.config["producer.id.expiration.ms"])
 
+        def verification_changed(_: frozenset[str]) -> None:
+            self._core.verifies = self.config["transaction.partition.verification.enable"]
+
+        verification_changed(frozenset())
         names = ("max.connections", "max.connections.per.ip", "max.connections.per.ip.overrides")
         self.config.on_change(limits_changed, *names)
         self.config.on_change(expiration_changed, "producer.id.expiration.ms")
+        self.config.on_change(verification_changed, "transaction.partition.verification.enable")
 
     def _take_limits(self, admission: Admission) -> None:
         """Take over the limits on connections; logs and the rest always find the descriptors they need."""

@@ -90,6 +90,8 @@ class ShardRuntime(Generic[M]):
         # records holds the answer to a request, and connections have a bound each.
         self._in_flight: list[Step] = []
         self._pending: list[Step] = []
+        # The future of the last batch in flight.
+        self._written: asyncio.Future[int] | None = None
         self._flush_scheduled = False
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms = 0
@@ -206,7 +208,7 @@ class ShardRuntime(Generic[M]):
             if not token.done():
                 token.set_result(response)
         if step.records:
-            if step.atomic and _size_bytes(step.records) > self._max_batch_bytes():
+            if step.atomic and size_bytes(step.records) > self._max_batch_bytes():
                 # The step is the youngest there is, so it alone can be undone.
                 self.accept(self.shard.failed([step], ErrorCode.RECORD_LIST_TOO_LARGE, self.now()))
                 return
@@ -222,20 +224,36 @@ class ShardRuntime(Generic[M]):
     def _flush(self) -> None:
         """Append what is pending; the partition writes it at the end of this turn of the loop."""
         self._flush_scheduled = False
-        if self._in_flight or not self._pending or self.state is not LoadState.ACTIVE:
-            return
-        self._in_flight, self._pending = self._pending, []
+        if not self._in_flight and self._pending and self.state is LoadState.ACTIVE:
+            self._stage_pending()
+
+    def _stage_pending(self) -> None:
+        """Stage what is pending, behind what is in flight, which is not written yet: they are written or fail together,
+        and the last one's fate is that of all.
+        """
+        steps, self._pending = self._pending, []
         written: asyncio.Future[int] | None = None
         try:
-            for batch in self._batches(self._in_flight):
-                # All are staged in one turn, so they are written or fail together, and the last one's fate is that of
-                # all.
+            for batch in self._batches(steps):
                 written = self.partition.append_records(batch, self._clock.wall_ms())
         except (KafkaError, StorageError) as error:
-            self._failed(error.code if isinstance(error, KafkaError) else ErrorCode.KAFKA_STORAGE_ERROR)
+            self._pending = steps
+            self._failed(code_of(error), [])
             return
         assert written is not None
+        self._in_flight += steps
+        self._await(written)
+
+    def _await(self, written: asyncio.Future[int]) -> None:
+        self._written = written
         written.add_done_callback(self._completed)
+
+    def _make_way(self) -> None:
+        """Stage everything that was accepted so far, so that what is appended now lies behind it."""
+        if self._written is not None and self._written.done():
+            self._completed(self._written)
+        if self._pending:
+            self._stage_pending()
 
     def _batches(self, steps: list[Step]) -> list[bytes]:
         """The records of the steps in batches of at most max.message.bytes; an atomic step is not split."""
@@ -254,7 +272,7 @@ class ShardRuntime(Generic[M]):
         for step in steps:
             whole = [step.records] if step.atomic else [[record] for record in step.records]
             for group in whole:
-                added = _size_bytes(group) - BATCH_BYTES
+                added = size_bytes(group) - BATCH_BYTES
                 if size + added > limit:
                     close()
                 chunk += [wire_records.Record(timestamp=now_ms, key=key, value=value) for key, value in group]
@@ -263,22 +281,23 @@ class ShardRuntime(Generic[M]):
         return batches
 
     def _completed(self, written: asyncio.Future[int]) -> None:
-        if written.cancelled():
-            self._failed(ErrorCode.NOT_COORDINATOR)
+        if written is not self._written:
             return
-        error = written.exception()
-        if error is not None:
-            self._failed(error.code if isinstance(error, KafkaError) else ErrorCode.UNKNOWN_SERVER_ERROR)
+        self._written = None
+        error = None if written.cancelled() else written.exception()
+        if written.cancelled() or error is not None:
+            steps, self._in_flight = self._in_flight, []
+            self._failed(ErrorCode.NOT_COORDINATOR if error is None else code_of(error), steps)
             return
         steps, self._in_flight = self._in_flight, []
         self.accept(self.shard.written(steps, self.now()))
         if self._pending:
             self._schedule_flush()
 
-    def _failed(self, code: ErrorCode) -> None:
+    def _failed(self, code: ErrorCode, in_flight: list[Step]) -> None:
         """Undo everything that is not written, the youngest first; what came later rested on what failed."""
-        steps = self._in_flight + self._pending
-        self._in_flight, self._pending = [], []
+        steps = in_flight + self._pending
+        self._pending = []
         self.accept(self.shard.failed(steps, code, self.now()))
 
     # ---- time ----
@@ -303,7 +322,8 @@ class ShardRuntime(Generic[M]):
         """Answer everything that waits with NOT_COORDINATOR. What is being written is written, but nobody is told."""
         if self.state is LoadState.ACTIVE:
             self.state = LoadState.CLOSED
-            self._failed(ErrorCode.NOT_COORDINATOR)
+            steps, self._in_flight, self._written = self._in_flight, [], None
+            self._failed(ErrorCode.NOT_COORDINATOR, steps)
             self.accept(self.shard.unload())
         self.state = LoadState.CLOSED
         if self._timer is not None:
@@ -311,6 +331,13 @@ class ShardRuntime(Generic[M]):
             self._timer = None
 
 
-def _size_bytes(group: list[Record]) -> int:
+def code_of(error: BaseException) -> ErrorCode:
+    """What went wrong with an append, in Kafka's terms."""
+    if isinstance(error, KafkaError):
+        return error.code
+    return ErrorCode.KAFKA_STORAGE_ERROR if isinstance(error, StorageError) else ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+def size_bytes(group: list[Record]) -> int:
     """An upper bound for one batch of the records, before compression."""
     return BATCH_BYTES + sum(RECORD_BYTES_MAX + len(key) + len(value or b"") for key, value in group)

@@ -13,6 +13,7 @@ cdef enum ProducerCheck:            # ErrorCode values
     PRODUCER_DUPLICATE = 46         # DUPLICATE_SEQUENCE_NUMBER: never sent; answer with what was stored the first time
     PRODUCER_INVALID_EPOCH = 47     # INVALID_PRODUCER_EPOCH
     PRODUCER_INVALID_TXN_STATE = 48
+    PRODUCER_COORDINATOR_FENCED = 52    # TRANSACTION_COORDINATOR_FENCED
 
 cdef struct ProducedBatch:
     int64_t last_offset
@@ -55,10 +56,15 @@ cdef class ProducerState:
     cdef int64_t end_offset_before          # end_offset at the last commit
     # Transactions found in the log. completed: (first offset, marker offset) whose marker may still be above the high watermark.
     cdef int64_t first_undecided            # smallest txn_first_offset; -1 where no transaction is open
+    cdef int64_t* open_transactions         # every txn_first_offset that is not -1, in ascending order
+    cdef Py_ssize_t open_count
+    cdef Py_ssize_t open_capacity
     cdef list completed
-    cdef list completed_before
+    cdef Py_ssize_t completed_kept          # how many of them were there at the last commit
 
     cdef int check(self, BatchHeader* header, int64_t* base_offset, int64_t* timestamp) noexcept
+    cdef int check_marker(self, int64_t producer_id, int16_t epoch, int32_t coordinator_epoch, int transaction_version) noexcept
+    cdef bint is_open(self, int64_t producer_id, int16_t epoch) noexcept
     cdef object update(self, BatchHeader* header, const uint8_t* data, Py_ssize_t size)
     cdef int commit(self) except -1
     cdef int rollback(self) except -1
@@ -68,4 +74,7 @@ cdef class ProducerState:
     cdef int save_undo(self, BatchHeader* header) except -1
     cdef object end_transaction(self, BatchHeader* header, const uint8_t* data, Py_ssize_t size)
     cdef Producer* committed(self, Producer* producer) noexcept
-    cdef int find_first_undecided(self) noexcept
+    cdef int opened(self, int64_t first_offset) except -1
+    cdef int ended(self, int64_t first_offset) noexcept
+    cdef int find_open(self) except -1
+    cdef int forget_completed(self, int64_t high_watermark) except -1

@@ -5,23 +5,18 @@ sequence; a new epoch starts at sequence 0; otherwise sequences follow one anoth
 """
 
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint64_t
-from libc.stdlib cimport free, malloc, realloc
-from libc.string cimport memset
+from libc.stdlib cimport free, malloc, qsort, realloc
+from libc.string cimport memmove, memset
 
 from broker_cy.core.cursor cimport Cursor
-from broker_cy.core.writer cimport Writer
 from broker_cy.wire.batch cimport ATTRIBUTE_CONTROL, ATTRIBUTE_TRANSACTIONAL, BATCH_HEADER_BYTES, BatchHeader, parse_header
 
 from broker_cy.core.errors import WireError
-from broker_cy.core.crc32c import value as crc32c_value
 
 cdef enum:
     CONTROL_ABORT = 0
     CONTROL_COMMIT = 1
-    SNAPSHOT_ENTRY_BYTES = 46
-
-SNAPSHOT_VERSION = 1
-
+    EPOCH_MAX = 0x7FFF
 
 cdef inline uint64_t mix(int64_t producer_id) noexcept nogil:
     cdef uint64_t h = <uint64_t>producer_id * <uint64_t>0x9E3779B97F4A7C15
@@ -38,6 +33,12 @@ cdef inline int32_t sequence_forward(int32_t sequence, int32_t steps) noexcept n
     return <int32_t>(sum if sum <= 0x7FFFFFFF else sum - 0x80000000LL)
 
 
+cdef int by_value(const void* a, const void* b) noexcept nogil:
+    cdef int64_t left = (<int64_t*>a)[0]
+    cdef int64_t right = (<int64_t*>b)[0]
+    return (left > right) - (left < right)
+
+
 cdef class ProducerState:
     """Producers of one log. `check` before a batch is staged, `update` as it is, `commit` or `rollback` with its write."""
 
@@ -45,12 +46,19 @@ cdef class ProducerState:
         self.directory = directory
         self.name = name
         self.first_undecided = -1
+        self.completed = []
         self.generation = 1
 
     def __dealloc__(self):
         free(self.producers)
         free(self.table)
         free(self.undo)
+        free(self.open_transactions)
+
+    def __sizeof__(self):
+        """Bytes of this object with the tables it owns."""
+        return (object.__sizeof__(self) + self.capacity * <Py_ssize_t>sizeof(Producer) + self.table_size * <Py_ssize_t>sizeof(int32_t)
+                + self.undo_capacity * <Py_ssize_t>sizeof(UndoEntry) + self.open_capacity * <Py_ssize_t>sizeof(int64_t))
 
     def __len__(self):
         return self.count
@@ -94,7 +102,8 @@ cdef class ProducerState:
         if producer != NULL:
             return producer
         if self.count == self.capacity:
-            capacity = self.capacity * 2 if self.capacity else 4
+            # By half: with thousands of producers, what is allotted ahead is most of what one costs.
+            capacity = self.capacity + self.capacity // 2 if self.capacity else 4
             grown = <Producer*>realloc(self.producers, <size_t>capacity * sizeof(Producer))
             if grown == NULL:
                 raise MemoryError("no memory for producer state")
@@ -149,6 +158,28 @@ cdef class ProducerState:
                 return PRODUCER_OUT_OF_ORDER
         if producer.txn_first_offset >= 0 and not header.attributes & ATTRIBUTE_TRANSACTIONAL:
             return PRODUCER_INVALID_TXN_STATE
+        return PRODUCER_OK
+
+    cdef bint is_open(self, int64_t producer_id, int16_t epoch) noexcept:
+        """Whether the producer has an open transaction of this epoch."""
+        cdef Producer* producer = self.find(producer_id)
+        return producer != NULL and producer.txn_first_offset >= 0 and producer.epoch == epoch
+
+    cdef int check_marker(self, int64_t producer_id, int16_t epoch, int32_t coordinator_epoch, int transaction_version) noexcept:
+        """Judge a transaction marker: a ProducerCheck (OK, INVALID_EPOCH, COORDINATOR_FENCED).
+
+        Before transaction.version 2 a marker has the epoch of the records. From 2 on it has a higher one (KIP-890), and with the
+        same it is taken only where no transaction is open: that is the repetition of a marker that was written (KAFKA-19999).
+        """
+        cdef Producer* producer = self.find(producer_id)
+        if producer == NULL:
+            return PRODUCER_OK
+        if epoch < producer.epoch:
+            return PRODUCER_INVALID_EPOCH
+        if transaction_version >= 2 and epoch == producer.epoch and producer.txn_first_offset >= 0 and epoch != EPOCH_MAX:
+            return PRODUCER_INVALID_EPOCH
+        if coordinator_epoch < producer.coordinator_epoch:
+            return PRODUCER_COORDINATOR_FENCED
         return PRODUCER_OK
 
     cdef int save_undo(self, BatchHeader* header) except -1:
@@ -207,8 +238,7 @@ cdef class ProducerState:
         producer.last_timestamp = header.max_timestamp
         if header.attributes & ATTRIBUTE_TRANSACTIONAL and producer.txn_first_offset < 0:
             producer.txn_first_offset = header.base_offset
-            if self.first_undecided < 0 or header.base_offset < self.first_undecided:
-                self.first_undecided = header.base_offset
+            self.opened(header.base_offset)
         return None
 
     cdef object end_transaction(self, BatchHeader* header, const uint8_t* data, Py_ssize_t size):
@@ -248,24 +278,55 @@ cdef class ProducerState:
         producer.txn_first_offset = -1
         if first_offset < 0:
             return None
-        self.find_first_undecided()
+        self.ended(first_offset)
         stable_offset = self.first_undecided if self.first_undecided >= 0 else header.base_offset + 1
-        if self.completed is None:
-            self.completed = []
-        # A new list, so that rollback can return to the old one.
-        self.completed = [*self.completed, (first_offset, header.base_offset)]
+        self.completed.append((first_offset, header.base_offset))
         if kind == CONTROL_COMMIT:
             return None
         return header.producer_id, first_offset, header.base_offset, stable_offset
 
-    cdef int find_first_undecided(self) noexcept:
+    cdef int opened(self, int64_t first_offset) except -1:
+        """A transaction begins at `first_offset`, the newest of the log."""
+        cdef int64_t* grown
+        cdef Py_ssize_t capacity
+        if self.open_count == self.open_capacity:
+            capacity = self.open_capacity + self.open_capacity // 2 if self.open_capacity else 4
+            grown = <int64_t*>realloc(self.open_transactions, <size_t>capacity * sizeof(int64_t))
+            if grown == NULL:
+                raise MemoryError("no memory for open transactions")
+            self.open_transactions = grown
+            self.open_capacity = capacity
+        self.open_transactions[self.open_count] = first_offset
+        self.open_count += 1
+        self.first_undecided = self.open_transactions[0]
+        return 0
+
+    cdef int ended(self, int64_t first_offset) noexcept:
+        """The transaction that began at `first_offset` is open no more."""
+        cdef Py_ssize_t low = 0, high = self.open_count, middle
+        while low < high:
+            middle = (low + high) // 2
+            if self.open_transactions[middle] < first_offset:
+                low = middle + 1
+            else:
+                high = middle
+        if low < self.open_count and self.open_transactions[low] == first_offset:
+            self.open_count -= 1
+            memmove(&self.open_transactions[low], &self.open_transactions[low + 1],
+                    <size_t>(self.open_count - low) * sizeof(int64_t))
+        self.first_undecided = self.open_transactions[0] if self.open_count else -1
+        return 0
+
+    cdef int find_open(self) except -1:
+        """List the open transactions anew."""
         cdef Py_ssize_t i
-        self.first_undecided = -1
+        self.open_count = 0
         for i in range(self.count):
-            if self.producers[i].txn_first_offset >= 0 and (
-                self.first_undecided < 0 or self.producers[i].txn_first_offset < self.first_undecided
-            ):
-                self.first_undecided = self.producers[i].txn_first_offset
+            if self.producers[i].txn_first_offset >= 0:
+                self.opened(self.producers[i].txn_first_offset)
+        if self.open_count:
+            qsort(self.open_transactions, <size_t>self.open_count, sizeof(int64_t), by_value)
+        self.first_undecided = self.open_transactions[0] if self.open_count else -1
         return 0
 
     cdef int commit(self) except -1:
@@ -277,7 +338,7 @@ cdef class ProducerState:
             self.undo_capacity = 0
         self.generation += 1
         self.end_offset_before = self.end_offset
-        self.completed_before = self.completed
+        self.completed_kept = len(self.completed)
         return 0
 
     cdef int rollback(self) except -1:
@@ -297,8 +358,8 @@ cdef class ProducerState:
         self.undo_count = 0
         self.generation += 1
         self.end_offset = self.end_offset_before
-        self.completed = self.completed_before
-        self.find_first_undecided()
+        del self.completed[self.completed_kept:]
+        self.find_open()
         return 0
 
     def forget(self, int64_t producer_id):
@@ -306,6 +367,8 @@ cdef class ProducerState:
         cdef Producer* producer = self.find(producer_id)
         if producer == NULL:
             return
+        if producer.txn_first_offset >= 0:
+            self.ended(producer.txn_first_offset)
         self.count -= 1
         producer[0] = self.producers[self.count]
         self.rehash(self.table_size)
@@ -328,13 +391,21 @@ cdef class ProducerState:
 
     def clear(self, int64_t end_offset):
         """Forget everything: the state of an empty log that ends at `end_offset`."""
-        self.count = self.undo_count = 0
+        self.count = self.undo_count = self.open_count = 0
         self.first_undecided = -1
         self.newest_only = False
-        self.completed = self.completed_before = None
+        self.completed = []
+        self.completed_kept = 0
         if self.table_size:
             self.rehash(self.table_size)
         self.end_offset = self.end_offset_before = end_offset
+
+    cdef int forget_completed(self, int64_t high_watermark) except -1:
+        """Called behind `commit`: transactions whose marker is below the high watermark hold nobody back."""
+        if self.completed:
+            self.completed = [txn for txn in self.completed if txn[1] >= high_watermark]
+            self.completed_kept = len(self.completed)
+        return 0
 
     def last_stable_offset(self, int64_t high_watermark):
         """End of what a read_committed reader may see: before the first transaction that is open, or whose marker is not
@@ -343,15 +414,10 @@ cdef class ProducerState:
         if 0 <= self.first_undecided < stable:
             stable = self.first_undecided
         if self.completed:
-            if self.completed_before is self.completed and self.undo_count == 0:
-                self.completed = [txn for txn in self.completed if txn[1] >= high_watermark] or None
-                self.completed_before = self.completed
-            for first_offset, marker_offset in self.completed or ():
+            for first_offset, marker_offset in self.completed:
                 if marker_offset >= high_watermark and first_offset < stable:
                     stable = first_offset
         return stable
-
-    # --- the .snapshot file: version i16 (1), CRC-32C u32 of what follows, entries
 
     cdef Producer* committed(self, Producer* producer) noexcept:
         """The entry as it was at the last commit; NULL where the producer was unknown then."""
@@ -363,67 +429,15 @@ cdef class ProducerState:
         return producer
 
     def encode(self, *, bint committed=False):
-        """The bytes of a `.snapshot` file of this state; with `committed`, of the state at the last commit."""
-        cdef Writer out = Writer()
-        cdef Producer* producer
-        cdef int32_t written = 0
-        cdef ProducedBatch none
-        cdef ProducedBatch* last
-        cdef Py_ssize_t i
-        none.last_offset = -1
-        none.last_sequence = NO_SEQUENCE
-        none.offset_delta = 0
-        out.i32(<int32_t>self.count)
-        for i in range(self.count):
-            producer = &self.producers[i]
-            if committed:
-                producer = self.committed(producer)
-                if producer == NULL:
-                    continue
-            written += 1
-            last = &producer.batches[producer.newest] if producer.count > 0 else &none
-            out.i64(producer.producer_id)
-            out.i16(producer.epoch)
-            out.i32(last.last_sequence)
-            out.i64(last.last_offset)
-            out.i32(last.offset_delta)
-            out.i64(producer.last_timestamp)
-            out.i32(producer.coordinator_epoch)
-            out.i64(producer.txn_first_offset)
-        out.patch_i32(0, written)
-        entries = out.getvalue()
-        return SNAPSHOT_VERSION.to_bytes(2) + crc32c_value(entries).to_bytes(4) + entries
+        """producer_snapshot.encode_producers: the bytes of a `.snapshot` file."""
+        from broker_cy.storage.producer_snapshot import encode_producers
+        return encode_producers(self, committed)
 
     def load(self, data, int64_t end_offset, int64_t now_ms=-1, int64_t expiration_ms=0):
-        """Replace the state by that of a `.snapshot` file taken at `end_offset`, without what has expired at `now_ms` (-1: keep
-        all). Raises WireError where the bytes are not a snapshot."""
-        cdef Cursor cursor = Cursor(data)
-        cdef Producer* producer
-        cdef int32_t _i, count
-        version = cursor.i16()
-        if version != SNAPSHOT_VERSION:
-            raise WireError(f"snapshot of version {version}; known is {SNAPSHOT_VERSION}")
-        stored = cursor.u32()
-        if stored != crc32c_value(memoryview(data)[6:]):
-            raise WireError("the checksum of the snapshot is wrong")
-        count = cursor.i32()
-        if count < 0 or count * <int64_t>SNAPSHOT_ENTRY_BYTES != cursor.remaining():
-            raise WireError(f"snapshot claims {count} producers in {cursor.remaining()} bytes")
-        self.clear(end_offset)
-        for _i in range(count):
-            producer = self.obtain(cursor.i64())
-            producer.epoch = cursor.i16()
-            producer.batches[0].last_sequence = cursor.i32()
-            producer.batches[0].last_offset = cursor.i64()
-            producer.batches[0].offset_delta = cursor.i32()
-            producer.last_timestamp = cursor.i64()
-            producer.batches[0].timestamp = producer.last_timestamp
-            producer.coordinator_epoch = cursor.i32()
-            producer.txn_first_offset = cursor.i64()
-            producer.newest = 0
-            producer.count = 1 if producer.batches[0].last_offset >= 0 else 0
-        self.newest_only = count > 0
-        self.find_first_undecided()
+        """producer_snapshot.load_producers: become the state of a `.snapshot` file, then drop what has expired at `now_ms` (-1:
+        keep all). Raises WireError where the bytes are not a snapshot."""
+        from broker_cy.storage.producer_snapshot import load_producers
+        load_producers(self, data, end_offset)
         if now_ms >= 0:
             self.expire(now_ms, expiration_ms)
 

@@ -328,6 +328,8 @@ def replay_producers(Segment segment not None, ProducerState producers not None)
         if entry is not None:
             aborted.append(entry)
     producers.commit()
+    # One replica: what is in the log is below the high watermark.
+    producers.forget_completed(producers.end_offset)
     if reader.problem is not None:
         raise CorruptSegment(segment.path, reader.position, reader.problem)
     txn_index.truncate_to(segment.directory, segment.base_offset, from_offset)

@@ -24,7 +24,8 @@ cdef class ProduceView:
     cdef int16_t version
     cdef int16_t acks
     cdef int32_t timeout_ms
-    cdef bint transactional
+    cdef const uint8_t* transactional_id
+    cdef int32_t transactional_id_size  # -1 where it is null
     cdef TopicSpan* topics
     cdef int32_t topic_count
     cdef int32_t topic_capacity

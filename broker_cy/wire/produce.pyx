@@ -100,9 +100,9 @@ cdef class ProduceView:
         self.topic_count = 0
         self.partition_count = 0
         n = string_length(cursor, flexible)
-        self.transactional = n >= 0
+        self.transactional_id_size = n
         if n > 0:
-            cursor.take(n)
+            self.transactional_id = cursor.take(n)
         self.acks = cursor.i16()
         self.timeout_ms = cursor.i32()
         topics = array_length(cursor, flexible, 3, False)
@@ -151,4 +151,4 @@ def parse_produce(bytes body, int16_t version):
             size = view.partitions[k].size
             parts.append((view.partitions[k].index, None if size < 0 else view.partitions[k].records[:size]))
         topics.append((view.topics[i].name[:view.topics[i].name_size], parts))
-    return view.acks, view.timeout_ms, bool(view.transactional), topics
+    return view.acks, view.timeout_ms, view.transactional_id_size >= 0, topics

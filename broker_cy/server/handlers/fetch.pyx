@@ -66,6 +66,7 @@ cdef class FetchReply(Reply):
     cdef bint read_committed
     cdef bint answered
     cdef int32_t max_wait_ms
+    cdef int64_t deadline_ms            # of the wait, on coarse_ms
     cdef list cold                      # (path, position, size, ahead) that the last read_all found missing from memory
     cdef int cold_lookups               # how often that happened
     cdef int64_t missing_bytes          # still to be written before min_bytes is reached
@@ -128,6 +129,7 @@ cdef class FetchReply(Reply):
         if found >= self.min_bytes or self.max_wait_ms <= 0 or not self.context.targets or self.connection.server.stopping:
             return self.answer()
         self.missing_bytes = self.min_bytes - found
+        self.deadline_ms = coarse_ms() + self.max_wait_ms
         self.waiting = FetchWait.__new__(FetchWait)
         self.waiting.reply = self
         for target in self.context.targets:
@@ -213,6 +215,18 @@ cdef class FetchReply(Reply):
         self.max_wait_ms = 0
         return self.settle()
 
+    cdef int look_again(self) except -1:
+        """Transactions ended: answer if that is enough, or wait on."""
+        if self.answered or self.connection.closed:
+            return 0
+        self.leave()
+        self.max_wait_ms = <int32_t>max(0, self.deadline_ms - coarse_ms())
+        try:
+            self.settle()
+        except Exception as error:
+            self.connection.broken(error)
+        return 0
+
     cdef int try_again(self) except -1:
         if self.answered or self.connection.closed:
             return 0
@@ -247,6 +261,9 @@ cdef class FetchWait(DelayedFetch):
     cdef FetchReply reply
 
     cdef int on_advance(self, Partition partition, Py_ssize_t written_bytes) except -1:
+        if self.reply.read_committed and partition.undecided and written_bytes >= 0:
+            # What was written, and what may be read by now, are different things.
+            return self.reply.look_again() if partition.stable_moved else 0
         self.reply.missing_bytes -= written_bytes
         if self.reply.missing_bytes <= 0 or written_bytes < 0:
             return self.reply.try_again()

@@ -12,6 +12,7 @@ import uuid
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import uvloop
@@ -49,7 +50,9 @@ class CoreHarness:
         *,
         request_bytes_max: int = 104857600,
         admission: Admission | None = None,
+        verifier: Any = None,
     ) -> None:
+        """`verifier` is what Produce asks about transactions."""
         self.directory = tempfile.TemporaryDirectory()
         self.table = PartitionTable()
         self.loop = uvloop.new_event_loop()
@@ -57,8 +60,8 @@ class CoreHarness:
         registry = {int(key): registrations()[int(key)] for key in (ApiKey.PRODUCE, ApiKey.FETCH)}
         for key, function in (extra or {}).items():
             registry[int(key)] = Registration(key, 0, 4, 0, function, asyncio.iscoroutinefunction(function), "")
-        # The core hands the broker on to handlers, and none of those here looks at it.
-        broker = cast(Broker, None)
+        # The core hands the broker on to handlers, and none of those here looks at more of it.
+        broker = cast(Broker, SimpleNamespace(transactions=verifier))
         self.core = ServerCore(
             self.loop, broker, self.table, registry, request_bytes_max, lambda c: self.admission.leave(c.client_host)
         )

@@ -1,0 +1,58 @@
+"""DescribeProducers, version 0 (KIP-664): the producers that partitions remember, and their open transactions."""
+
+from __future__ import annotations
+
+from broker_cy.core.errors import ErrorCode
+from broker_cy.metadata.topic_names import invalid_reason
+from broker_cy.server.registry import RequestContext, handler
+from broker_cy.wire import messages
+from broker_cy.wire.frame import ApiKey
+
+Result = messages.DescribeProducersResponse.PartitionResponse
+
+
+@handler(ApiKey.DESCRIBE_PRODUCERS, versions=(0, 0))
+def describe_producers(
+    ctx: RequestContext, request: messages.DescribeProducersRequest
+) -> messages.DescribeProducersResponse:
+    topics = []
+    for topic in request.topics:
+        problem = invalid_reason(topic.name)
+        results = []
+        for index in topic.partition_indexes:
+            if problem is None:
+                results.append(_describe(ctx, topic.name, index))
+            else:
+                code = ErrorCode.INVALID_TOPIC_EXCEPTION
+                results.append(Result(partition_index=index, error_code=code, error_message=problem))
+        topics.append(messages.DescribeProducersResponse.TopicResponse(name=topic.name, partitions=results))
+    return messages.DescribeProducersResponse(topics=topics)
+
+
+def _describe(ctx: RequestContext, topic: str, index: int) -> Result:
+    partition = ctx.broker.partitions.get(topic, index)
+    if partition is None:
+        return Result(partition_index=index, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    if partition.offline is not None:
+        return Result(partition_index=index, error_code=ErrorCode.KAFKA_STORAGE_ERROR)
+    return Result(
+        partition_index=index,
+        active_producers=[
+            messages.DescribeProducersResponse.ProducerState(
+                producer_id=producer_id,
+                producer_epoch=epoch,
+                last_sequence=last_sequence,
+                last_timestamp=last_timestamp,
+                coordinator_epoch=coordinator_epoch,
+                current_txn_start_offset=first_offset,
+            )
+            for (
+                producer_id,
+                epoch,
+                last_sequence,
+                last_timestamp,
+                coordinator_epoch,
+                first_offset,
+            ) in partition.log.producers.describe()
+        ],
+    )

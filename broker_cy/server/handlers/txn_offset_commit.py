@@ -1,0 +1,122 @@
+"""TxnOffsetCommit, versions 0 to 5: offsets that count once the producer's transaction is committed.
+
+2 has the leader epoch, 3 names the member (KIP-447), 4 knows TRANSACTION_ABORTABLE, and from 5 on the group's partition
+of `__consumer_offsets` is added to the transaction by this request (KIP-890); before, AddOffsetsToTxn did that, and the
+transaction coordinator is asked whether it did.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from broker_cy.coordinator.commit import txn_commit_error
+from broker_cy.coordinator.routing import OFFSETS_TOPIC
+from broker_cy.coordinator.step import append_error
+from broker_cy.core.errors import ErrorCode, KafkaError
+from broker_cy.server.registry import RequestContext, handler
+from broker_cy.wire import messages
+from broker_cy.wire.frame import ApiKey
+
+if TYPE_CHECKING:
+    from broker_cy.metadata.image import MetadataImage
+    from broker_cy.replica.partition import Partition
+    from broker_cy.replica.verification import Verification
+
+VERSION_LOADING_KNOWN = 2
+VERSION_ABORTABLE = 4
+VERSION_ADDS = 5
+
+RequestTopic = messages.TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic
+RequestPartition = messages.TxnOffsetCommitRequest.TxnOffsetCommitRequestPartition
+ResponseTopic = messages.TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic
+ResponsePartition = messages.TxnOffsetCommitResponse.TxnOffsetCommitResponsePartition
+
+
+@handler(ApiKey.TXN_OFFSET_COMMIT, versions=(0, 5))
+async def txn_offset_commit(
+    ctx: RequestContext, request: messages.TxnOffsetCommitRequest
+) -> messages.TxnOffsetCommitResponse:
+    asked = request.topics
+    request.topics, missing = _split(ctx.broker.image, asked)
+    response = messages.TxnOffsetCommitResponse(topics=[])
+    if request.topics:
+        try:
+            response = await _commit(ctx, request)
+        except KafkaError as error:
+            response = txn_commit_error(request, append_error(error.code))
+    _add_missing(response, missing)
+    if ctx.version < VERSION_LOADING_KNOWN:
+        # Clients of that time may crash on the other one (KAFKA-7296).
+        for topic in response.topics:
+            for partition in topic.partitions:
+                if partition.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+                    partition.error_code = ErrorCode.COORDINATOR_NOT_AVAILABLE
+    return response
+
+
+async def _commit(ctx: RequestContext, request: messages.TxnOffsetCommitRequest) -> messages.TxnOffsetCommitResponse:
+    if not request.group_id:
+        raise KafkaError(ErrorCode.INVALID_GROUP_ID)
+    shard = ctx.broker.groups.shard_for(request.group_id)
+    verification = await _verify(ctx, request, shard.partition)
+    # It may have changed hands meanwhile.
+    shard = ctx.broker.groups.shard_for(request.group_id)
+    response: messages.TxnOffsetCommitResponse = await shard.commit_transactional(request, verification)
+    return response
+
+
+async def _verify(
+    ctx: RequestContext, request: messages.TxnOffsetCommitRequest, partition: Partition
+) -> Verification | None:
+    """What lets the offsets into the log. Raises KafkaError where the transaction coordinator says no."""
+    adds = ctx.version >= VERSION_ADDS
+    verification = partition.verify_producer(request.producer_id, request.producer_epoch, adds=adds)
+    if verification is None:
+        return None
+    place = (OFFSETS_TOPIC, partition.index)
+    transactions = ctx.broker.transactions
+    if transactions is None:
+        raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    answers = await transactions.verify(
+        request.transactional_id, request.producer_id, request.producer_epoch, [place], add=adds
+    )
+    code = answers.get(place, ErrorCode.NONE)
+    if code is ErrorCode.PRODUCER_FENCED:
+        code = ErrorCode.INVALID_PRODUCER_EPOCH
+    elif code is ErrorCode.TRANSACTION_ABORTABLE and ctx.version < VERSION_ABORTABLE:
+        code = ErrorCode.INVALID_TXN_STATE
+    if code is not ErrorCode.NONE:
+        raise KafkaError(code)
+    return verification
+
+
+def _split(image: MetadataImage, topics: Iterable[RequestTopic]) -> tuple[list[RequestTopic], list[RequestTopic]]:
+    """The topics of a request with the partitions that exist, and with those that do not."""
+    known: list[RequestTopic] = []
+    missing: list[RequestTopic] = []
+    for topic in topics:
+        found = image.topics.by_name(topic.name)
+        parts: tuple[list[RequestPartition], list[RequestPartition]] = ([], [])
+        for partition in topic.partitions:
+            exists = found is not None and partition.partition_index in found.partitions
+            parts[0 if exists else 1].append(partition)
+        for where, partitions in zip((known, missing), parts, strict=True):
+            if partitions:
+                where.append(RequestTopic(name=topic.name, partitions=partitions))
+    return known, missing
+
+
+def _add_missing(response: messages.TxnOffsetCommitResponse, missing: Iterable[RequestTopic]) -> None:
+    by_name = {topic.name: topic for topic in response.topics}
+    for topic in missing:
+        found = by_name.get(topic.name)
+        if found is None:
+            found = by_name[topic.name] = ResponseTopic(name=topic.name, partitions=[])
+            response.topics.append(found)
+        found.partitions.extend(
+            ResponsePartition(
+                partition_index=partition.partition_index, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            )
+            for partition in topic.partitions
+        )

@@ -1,0 +1,56 @@
+"""WriteTxnMarkers, versions 1 and 2 (transaction version, KIP-1228): transaction markers into this broker's partitions.
+
+The transaction coordinator writes its markers itself; this is for administrators, who end a transaction that hangs
+(kafka-transactions.sh abort), and for coordinators of other brokers.
+"""
+
+from __future__ import annotations
+
+from broker_cy.core.errors import ErrorCode
+from broker_cy.server.registry import RequestContext, handler
+from broker_cy.wire import messages
+from broker_cy.wire.frame import ApiKey
+
+Result = messages.WriteTxnMarkersResponse.WritableTxnMarkerResult
+
+
+@handler(ApiKey.WRITE_TXN_MARKERS, versions=(1, 2))
+async def write_txn_markers(
+    ctx: RequestContext, request: messages.WriteTxnMarkersRequest
+) -> messages.WriteTxnMarkersResponse:
+    writes = [
+        (
+            marker.producer_id,
+            ctx.broker.txn_markers.write(
+                marker.producer_id,
+                marker.producer_epoch,
+                marker.coordinator_epoch,
+                marker.transaction_result,
+                [(topic.name, index) for topic in marker.topics for index in topic.partition_indexes],
+                marker.transaction_version,
+            ),
+        )
+        for marker in request.markers
+    ]
+    # As in Kafka, markers of one producer share a place in the answer.
+    by_producer: dict[int, dict[tuple[str, int], ErrorCode]] = {}
+    for producer_id, written in writes:
+        by_producer.setdefault(producer_id, {}).update(await written)
+    return messages.WriteTxnMarkersResponse(
+        markers=[_result(producer_id, codes) for producer_id, codes in by_producer.items()]
+    )
+
+
+def _result(producer_id: int, codes: dict[tuple[str, int], ErrorCode]) -> Result:
+    topics: dict[str, list[messages.WriteTxnMarkersResponse.WritableTxnMarkerPartitionResult]] = {}
+    for (topic, index), code in codes.items():
+        topics.setdefault(topic, []).append(
+            messages.WriteTxnMarkersResponse.WritableTxnMarkerPartitionResult(partition_index=index, error_code=code)
+        )
+    return Result(
+        producer_id=producer_id,
+        topics=[
+            messages.WriteTxnMarkersResponse.WritableTxnMarkerTopicResult(name=name, partitions=partitions)
+            for name, partitions in topics.items()
+        ],
+    )

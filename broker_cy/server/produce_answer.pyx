@@ -1,0 +1,140 @@
+"""The answer of a Produce request, kept as C values until it leaves."""
+
+from libc.stdint cimport int16_t, int32_t
+from libc.stdlib cimport free, malloc
+
+from broker_cy.replica.partition cimport Partition
+
+from broker_cy.core.errors import ErrorCode
+
+cdef int16_t KAFKA_STORAGE_ERROR = ErrorCode.KAFKA_STORAGE_ERROR
+
+
+cdef class ProduceReply(Reply):
+    """The answer of one Produce request, encoded when it leaves."""
+    def __cinit__(self):
+        self.results = NULL
+
+    def __dealloc__(self):
+        if self.results != NULL and self.results != self.inline_results:
+            free(self.results)
+
+    cdef int allot(self, int32_t count) except -1:
+        self.count = count
+        self.results = self.inline_results
+        if count > INLINE_RESULTS:
+            self.results = <Result*>malloc(count * sizeof(Result))
+            if self.results == NULL:
+                raise MemoryError(f"no memory for {count} partition results")
+        return 0
+
+    cdef int written(self) except -1:
+        """The turn's write is done: what did not get to the log has an error now."""
+        cdef int32_t i
+        cdef Partition partition
+        for i in range(self.count):
+            if self.results[i].staged:
+                partition = <Partition>self.partitions[i]
+                if partition.flush_errno:
+                    self.results[i].append.error = KAFKA_STORAGE_ERROR
+                    self.results[i].append.base_offset = -1
+                    self.results[i].append.log_append_time_ms = -1
+        return 0
+
+    cdef int note(self, int32_t k, object message, list records) except -1:
+        """What is told with the error of the k-th partition: a message or None, and [(record index, reason)]."""
+        if self.details is None:
+            self.details = {}
+        self.details[k] = (message, records)
+        return 0
+
+    cdef int emit(self, Writer out) except -1:
+        cdef Py_ssize_t start = out.pos
+        cdef bint flexible = self.version >= 9
+        cdef int32_t at = 0, i, n
+        cdef bytes name
+        out.i32(0)
+        out.i32(self.correlation_id)
+        if flexible:
+            out.i8(0)
+            out.uvarint(len(self.topics) + 1)
+        else:
+            out.i32(len(self.topics))
+        for name, n in self.topics:
+            if self.version >= 13:
+                out.put_bytes(name)
+            elif flexible:
+                out.uvarint(len(name) + 1)
+                out.put_bytes(name)
+            else:
+                out.i16(len(name))
+                out.put_bytes(name)
+            if flexible:
+                out.uvarint(n + 1)
+            else:
+                out.i32(n)
+            for i in range(at, at + n):
+                self.emit_result(out, i)
+            at += n
+            if flexible:
+                out.i8(0)
+        out.i32(0)                  # throttle_time_ms
+        if flexible:
+            out.i8(0)
+        return out.patch_i32(start, <int32_t>(out.pos - start - 4))
+
+    cdef int emit_result(self, Writer out, int32_t i) except -1:
+        cdef Result* result = &self.results[i]
+        cdef object detail = None
+        out.i32(result.index)
+        out.i16(result.append.error)
+        out.i64(result.append.base_offset)
+        out.i64(result.append.log_append_time_ms)
+        if self.version >= 5:
+            out.i64(result.append.log_start_offset)
+        if self.version < 8:
+            return 0
+        if self.details is not None:
+            detail = self.details.get(i)
+        if self.version >= 9:
+            self.emit_details_compact(out, detail)
+            return out.i8(0)
+        return self.emit_details(out, detail)
+
+    cdef int emit_details(self, Writer out, object detail) except -1:
+        """record_errors and error_message of version 8."""
+        message, records = detail if detail is not None else (None, [])
+        out.i32(len(records))
+        for index, reason in records:
+            out.i32(index)
+            put_string(out, reason)
+        return put_string(out, message)
+
+    cdef int emit_details_compact(self, Writer out, object detail) except -1:
+        """record_errors and error_message from version 9 on."""
+        if detail is None:
+            out.i8(1)
+            return out.i8(0)
+        message, records = detail
+        out.uvarint(len(records) + 1)
+        for index, reason in records:
+            out.i32(index)
+            put_compact_string(out, reason)
+            out.i8(0)
+        return put_compact_string(out, message)
+
+
+cdef int put_string(Writer out, object text) except -1:
+    if text is None:
+        return out.i16(-1)
+    data = text.encode()[:32767]
+    out.i16(len(data))
+    return out.put_bytes(data)
+
+
+cdef int put_compact_string(Writer out, object text) except -1:
+    if text is None:
+        return out.i8(0)
+    data = text.encode()[:32767]
+    out.uvarint(len(data) + 1)
+    return out.put_bytes(data)

@@ -1,0 +1,355 @@
+"""Produce with transactional batches: what the transaction coordinator is asked, and what comes of its answers."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator, Sequence
+
+import pytest
+
+from broker_cy.core.errors import ErrorCode, KafkaError
+from broker_cy.wire import messages
+from broker_cy.wire.frame import ApiKey
+from broker_cy.wire.records import Record, encode_batch
+from tests.broker_cy.server.harness import CoreHarness, RawClient, fetch_from, fetch_request, produce_request
+
+PRODUCER = 77
+Place = tuple[str, int]
+PartitionResponse = messages.ProduceResponse.PartitionProduceResponse
+
+
+class Verifier:
+    """A transaction coordinator that answers with `code`, at once or when `release` is called."""
+
+    def __init__(self) -> None:
+        self.code: ErrorCode | KafkaError = ErrorCode.NONE
+        self.later: list[ErrorCode] = []
+        self.holds = False
+        self.calls: list[tuple[str, int, int, tuple[Place, ...], bool]] = []
+        self.held: list[tuple[asyncio.Future[dict[Place, ErrorCode]], tuple[Place, ...]]] = []
+
+    def verify(
+        self, transactional_id: str, producer_id: int, producer_epoch: int, partitions: Sequence[Place], *, add: bool
+    ) -> asyncio.Future[dict[Place, ErrorCode]]:
+        self.calls.append((transactional_id, producer_id, producer_epoch, tuple(partitions), add))
+        future: asyncio.Future[dict[Place, ErrorCode]] = asyncio.get_running_loop().create_future()
+        if self.holds:
+            self.held.append((future, tuple(partitions)))
+        elif isinstance(self.code, KafkaError):
+            future.set_exception(self.code)
+        else:
+            future.set_result(dict.fromkeys(partitions, self.code))
+            if self.later:
+                self.code = self.later.pop(0)
+        return future
+
+    def release(self) -> None:
+        for future, partitions in self.held:
+            assert not isinstance(self.code, KafkaError)
+            future.set_result(dict.fromkeys(partitions, self.code))
+        self.held.clear()
+
+
+@pytest.fixture
+def verifier() -> Verifier:
+    return Verifier()
+
+
+@pytest.fixture
+def core(verifier: Verifier) -> Iterator[CoreHarness]:
+    harness = CoreHarness(verifier=verifier)
+    harness.topic("t", 3)
+    yield harness
+    harness.close()
+
+
+def batch(
+    sequence: int = 0, *, producer_id: int = PRODUCER, epoch: int = 0, count: int = 1, transactional: bool = True
+) -> bytes:
+    return encode_batch(
+        [Record(i, int(time.time() * 1000), None, b"v", []) for i in range(count)],
+        producer_id=producer_id,
+        producer_epoch=epoch,
+        base_sequence=sequence,
+        transactional=transactional,
+    )
+
+
+def request(*parts: tuple[int, bytes], transactional_id: str | None = "x", acks: int = -1) -> messages.ProduceRequest:
+    data = [messages.ProduceRequest.PartitionProduceData(index=index, records=records) for index, records in parts]
+    topics = [messages.ProduceRequest.TopicProduceData(name="t", partition_data=data)]
+    return messages.ProduceRequest(transactional_id=transactional_id, acks=acks, timeout_ms=1000, topic_data=topics)
+
+
+def send(client: RawClient, what: messages.ProduceRequest, version: int = 12) -> list[PartitionResponse]:
+    answer = client.call(what, ApiKey.PRODUCE, version, messages.ProduceResponse)
+    return list(answer.responses[0].partition_responses)
+
+
+def codes(client: RawClient, what: messages.ProduceRequest, version: int = 12) -> list[ErrorCode]:
+    return [ErrorCode(result.error_code) for result in send(client, what, version)]
+
+
+def end(core: CoreHarness, commit: bool, *, epoch: int = 0, index: int = 0, transaction_version: int = 1) -> None:
+    """Write the marker of the producer's transaction."""
+    partition = core.table.get("t", index)
+    assert partition is not None
+    core.on_loop(lambda: partition.append_marker(PRODUCER, epoch, 0, commit, 5, transaction_version))
+    core.wait_until(lambda: partition.log.written_end_offset == partition.log.log_end_offset)
+
+
+@pytest.mark.parametrize(("version", "adds"), [(9, False), (11, False), (12, True)])
+def test_the_coordinator_is_asked_once_per_partition_and_transaction(
+    core: CoreHarness, verifier: Verifier, version: int, adds: bool
+) -> None:
+    """Else: records get into a transaction that nobody ends, or each batch costs a question."""
+    client = core.client()
+    assert codes(client, request((0, batch()), (2, batch())), version) == [ErrorCode.NONE] * 2
+    assert verifier.calls == [("x", PRODUCER, 0, (("t", 0), ("t", 2)), adds)]
+    assert codes(client, request((0, batch(1)), (1, batch())), version) == [ErrorCode.NONE] * 2
+    assert verifier.calls[1:] == [("x", PRODUCER, 0, (("t", 1),), adds)]
+    end(core, True)
+    assert codes(client, request((0, batch(2))), version) == [ErrorCode.NONE]
+    assert verifier.calls[2:] == [("x", PRODUCER, 0, (("t", 0),), adds)]
+
+
+def test_answers_wait_in_order_and_nothing_else_is_handled(core: CoreHarness, verifier: Verifier) -> None:
+    """Else: batches of one producer overtake each other while the coordinator is asked, and are out of sequence."""
+    verifier.holds = True
+    client = core.client()
+    frames = [
+        client.encode(request((0, batch())), ApiKey.PRODUCE, 12),
+        client.encode(request((0, batch(1))), ApiKey.PRODUCE, 12),
+        client.encode(fetch_request("t", 0, 0), ApiKey.FETCH, 11),
+    ]
+    client.send(b"".join(frames))
+    core.wait_until(lambda: len(verifier.held) == 1)
+    other = core.client()
+    assert fetch_from(other, "t", 0).high_watermark == 0
+    core.on_loop(verifier.release)
+    offsets = []
+    for number in (1, 2):
+        correlation_id, answer = client.receive(ApiKey.PRODUCE, 12, messages.ProduceResponse)
+        assert correlation_id == number
+        offsets.append(answer.responses[0].partition_responses[0].base_offset)
+    assert offsets == [0, 1]
+    correlation_id, fetched = client.receive(ApiKey.FETCH, 11, messages.FetchResponse)
+    assert (correlation_id, fetched.responses[0].partitions[0].high_watermark) == (3, 2)
+    assert len(verifier.calls) == 1
+
+
+def test_a_client_that_leaves_meanwhile_leaves_its_batch(core: CoreHarness, verifier: Verifier) -> None:
+    """Else: the broker falls over an answer that nobody waits for."""
+    verifier.holds = True
+    client = core.client()
+    client.send(client.encode(request((0, batch())), ApiKey.PRODUCE, 12))
+    core.wait_until(lambda: len(verifier.held) == 1)
+    client.close()
+    core.on_loop(verifier.release)
+    core.wait_until(lambda: core.table.get("t", 0).high_watermark == 1)  # type: ignore[union-attr]
+    assert codes(core.client(), request((0, batch(1)))) == [ErrorCode.NONE]
+
+
+UNVERIFIED = "Unable to verify the partition has been added to the transaction. Underlying error: "
+
+
+@pytest.mark.parametrize(
+    ("said", "version", "told", "message"),
+    [
+        (
+            ErrorCode.TRANSACTION_ABORTABLE,
+            10,
+            ErrorCode.INVALID_TXN_STATE,
+            "Partition was not added to the transaction",
+        ),
+        (ErrorCode.TRANSACTION_ABORTABLE, 11, ErrorCode.TRANSACTION_ABORTABLE, None),
+        (ErrorCode.TRANSACTION_ABORTABLE, 12, ErrorCode.TRANSACTION_ABORTABLE, None),
+        (ErrorCode.INVALID_TXN_STATE, 12, ErrorCode.INVALID_TXN_STATE, "Partition was not added to the transaction"),
+        (ErrorCode.PRODUCER_FENCED, 12, ErrorCode.INVALID_PRODUCER_EPOCH, None),
+        (ErrorCode.INVALID_PRODUCER_EPOCH, 9, ErrorCode.INVALID_PRODUCER_EPOCH, None),
+        (ErrorCode.INVALID_PRODUCER_ID_MAPPING, 9, ErrorCode.INVALID_PRODUCER_ID_MAPPING, None),
+        (ErrorCode.NOT_COORDINATOR, 9, ErrorCode.NOT_ENOUGH_REPLICAS, UNVERIFIED + "NOT_COORDINATOR"),
+        (
+            ErrorCode.COORDINATOR_NOT_AVAILABLE,
+            12,
+            ErrorCode.NOT_ENOUGH_REPLICAS,
+            UNVERIFIED + "COORDINATOR_NOT_AVAILABLE",
+        ),
+        (
+            ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+            12,
+            ErrorCode.NOT_ENOUGH_REPLICAS,
+            UNVERIFIED + "COORDINATOR_LOAD_IN_PROGRESS",
+        ),
+        (ErrorCode.CONCURRENT_TRANSACTIONS, 11, ErrorCode.NOT_ENOUGH_REPLICAS, UNVERIFIED + "CONCURRENT_TRANSACTIONS"),
+        (ErrorCode.CONCURRENT_TRANSACTIONS, 12, ErrorCode.CONCURRENT_TRANSACTIONS, None),
+    ],
+)
+def test_errors_are_told_as_clients_of_each_age_know_them(
+    core: CoreHarness, verifier: Verifier, said: ErrorCode, version: int, told: ErrorCode, message: str | None
+) -> None:
+    """Else: a producer dies of an error that it should try again after, or tries for ever."""
+    verifier.code = said
+    core.on_loop(lambda: setattr(core.core, "verify_retry_ms", 0))
+    (result,) = send(core.client(), request((1, batch())), version)
+    assert (result.error_code, result.error_message) == (told, message)
+    assert (result.base_offset, result.log_start_offset) == (-1, -1)
+    verifier.code = KafkaError(said, "")
+    (result,) = send(core.client(), request((1, batch())), version)
+    assert result.error_code == told
+
+
+def test_markers_that_are_being_written_are_waited_for(core: CoreHarness, verifier: Verifier) -> None:
+    """Else: each transaction of a fast producer costs it a retry of 100 ms."""
+    core.on_loop(lambda: setattr(core.core, "verify_retry_ms", 10_000))
+    verifier.code = ErrorCode.CONCURRENT_TRANSACTIONS
+    verifier.later = [ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.NONE]
+    assert codes(core.client(), request((0, batch()))) == [ErrorCode.NONE]
+    assert len(verifier.calls) == 3
+
+
+def test_a_marker_in_between_makes_the_answer_stale(core: CoreHarness, verifier: Verifier) -> None:
+    """Else: a batch that was verified before its transaction was aborted opens one that nobody ends."""
+    verifier.holds = True
+    client = core.client()
+    client.send(client.encode(request((0, batch())), ApiKey.PRODUCE, 11))
+    core.wait_until(lambda: len(verifier.held) == 1)
+    end(core, False)
+    core.on_loop(verifier.release)
+    _, answer = client.receive(ApiKey.PRODUCE, 11, messages.ProduceResponse)
+    assert answer.responses[0].partition_responses[0].error_code == ErrorCode.INVALID_TXN_STATE
+
+
+def test_the_marker_of_the_transaction_before_does_not(core: CoreHarness, verifier: Verifier) -> None:
+    """Else: with epochs that grow at each end, the first batch of the next transaction is refused for nothing."""
+    verifier.holds = True
+    client = core.client()
+    client.send(client.encode(request((0, batch(epoch=1))), ApiKey.PRODUCE, 12))
+    core.wait_until(lambda: len(verifier.held) == 1)
+    end(core, True, epoch=1, transaction_version=2)
+    core.on_loop(verifier.release)
+    _, answer = client.receive(ApiKey.PRODUCE, 12, messages.ProduceResponse)
+    assert answer.responses[0].partition_responses[0].error_code == ErrorCode.NONE
+
+
+def test_a_fenced_producer_is_refused_without_a_question(core: CoreHarness, verifier: Verifier) -> None:
+    """Else: a zombie's request costs the coordinator work, and with verification off gets through."""
+    client = core.client()
+    assert codes(client, request((0, batch(epoch=3)))) == [ErrorCode.NONE]
+    verifier.calls.clear()
+    both = codes(client, request((0, batch(epoch=2)), (1, batch(epoch=2))))
+    assert both == [ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.NONE]
+    assert verifier.calls == [("x", PRODUCER, 2, (("t", 1),), True)]
+
+
+def test_a_batch_outside_of_the_open_transaction(core: CoreHarness, verifier: Verifier) -> None:
+    """Else: records that their producer takes for written at once are part of its transaction, and may be aborted."""
+    client = core.client()
+    assert codes(client, request((0, batch()))) == [ErrorCode.NONE]
+    plain = request((0, batch(1, transactional=False)))
+    assert codes(client, plain) == [ErrorCode.INVALID_TXN_STATE]
+    assert verifier.calls[1:] == []
+    end(core, True)
+    assert codes(client, plain) == [ErrorCode.NONE]
+
+
+def test_whole_requests_that_are_refused(core: CoreHarness, verifier: Verifier) -> None:
+    """Else: a part of a request that Kafka refuses as a whole is written."""
+    client = core.client()
+    nameless = request(
+        (0, batch()), (1, batch(producer_id=-1, sequence=-1, epoch=-1, transactional=False)), transactional_id=None
+    )
+    assert codes(client, nameless) == [ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED] * 2
+    two = request((0, batch()), (1, batch(producer_id=5)))
+    results = send(client, two)
+    assert [result.error_code for result in results] == [ErrorCode.INVALID_PRODUCER_ID_MAPPING] * 2
+    assert results[0].error_message == "Transactional records contained more than one producer ID"
+    assert verifier.calls == []
+    assert fetch_from(client, "t", 0).high_watermark == 0
+
+
+def test_a_transactional_id_with_plain_batches_asks_nobody(core: CoreHarness, verifier: Verifier) -> None:
+    """Else: requests that Kafka serves are refused."""
+    client = core.client()
+    assert codes(client, request((0, batch(transactional=False)))) == [ErrorCode.NONE]
+    assert verifier.calls == []
+
+
+def test_sequences_while_verification_failed(core: CoreHarness, verifier: Verifier) -> None:
+    """Else: a later batch is written before an earlier one that has to be sent again, which then never gets in."""
+    client = core.client()
+    verifier.code = ErrorCode.NOT_COORDINATOR
+    assert codes(client, request((0, batch(3))), 11) == [ErrorCode.NOT_ENOUGH_REPLICAS]
+    verifier.code = ErrorCode.NONE
+    assert codes(client, request((0, batch(4))), 11) == [ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER]
+    assert codes(client, request((0, batch(3))), 11) == [ErrorCode.NONE]
+    assert codes(client, request((0, batch(4))), 11) == [ErrorCode.NONE]
+    # Where epochs grow with each transaction, an unknown producer begins with 0.
+    assert codes(client, request((1, batch(3))), 12) == [ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER]
+    assert codes(client, request((1, batch(0))), 12) == [ErrorCode.NONE]
+
+
+def test_verification_may_be_turned_off_for_old_clients(core: CoreHarness, verifier: Verifier) -> None:
+    """Else: transaction.partition.verification.enable=false has no effect, or loses partitions of new clients."""
+    core.on_loop(lambda: setattr(core.core, "verifies", False))
+    client = core.client()
+    assert codes(client, request((0, batch())), 11) == [ErrorCode.NONE]
+    assert verifier.calls == []
+    assert codes(client, request((1, batch())), 12) == [ErrorCode.NONE]
+    assert verifier.calls == [("x", PRODUCER, 0, (("t", 1),), True)]
+
+
+def test_without_an_answer_an_error_closes(core: CoreHarness, verifier: Verifier) -> None:
+    """Else: a producer with acks=0 never learns that it was fenced."""
+    client = core.client()
+    client.send(client.encode(request((0, batch()), acks=0), ApiKey.PRODUCE, 12))
+    core.wait_until(lambda: core.table.get("t", 0).high_watermark == 1)  # type: ignore[union-attr]
+    verifier.code = ErrorCode.PRODUCER_FENCED
+    client.send(client.encode(request((1, batch()), acks=0), ApiKey.PRODUCE, 12))
+    assert client.is_closed()
+
+
+def test_a_committed_reader_waits_for_the_end_of_the_transaction(core: CoreHarness, verifier: Verifier) -> None:
+    """Else: it sees what is aborted later, polls without rest while a transaction is open, or wakes late at its end."""
+    writer, reader = core.client(), core.client()
+    reader.send(reader.encode(committed_fetch(), ApiKey.FETCH, 11))
+    core.wait_until(lambda: core.core.pending_answers == 1)
+    for sequence in range(3):
+        assert codes(writer, request((0, batch(sequence)))) == [ErrorCode.NONE]
+    # It still waits: only the writer was answered.
+    assert core.on_loop(lambda: core.core.pending_answers) == 1
+    end(core, False)
+    _, answer = reader.receive(ApiKey.FETCH, 11, messages.FetchResponse)
+    (found,) = answer.responses[0].partitions
+    assert (found.last_stable_offset, found.high_watermark) == (4, 4)
+    assert [(each.producer_id, each.first_offset) for each in found.aborted_transactions] == [(PRODUCER, 0)]
+
+
+def test_a_committed_reader_of_plain_records_counts_bytes(core: CoreHarness) -> None:
+    """Else: a consumer that asks for large answers is woken for every record."""
+    writer, reader = core.client(), core.client()
+    first = batch(producer_id=-1, sequence=-1, epoch=-1, transactional=False)
+    reader.send(reader.encode(committed_fetch(min_bytes=2 * len(first)), ApiKey.FETCH, 11))
+    core.wait_until(lambda: core.core.pending_answers == 1)
+    for _ in range(2):
+        writer.call(produce_request("t", 0, first), ApiKey.PRODUCE, 9, messages.ProduceResponse)
+    _, answer = reader.receive(ApiKey.FETCH, 11, messages.FetchResponse)
+    assert len(answer.responses[0].partitions[0].records) == 2 * len(first)
+
+
+def test_a_committed_reader_waits_on_after_too_little(core: CoreHarness, verifier: Verifier) -> None:
+    """Else: the end of one small transaction answers a consumer that wants more bytes."""
+    writer, reader = core.client(), core.client()
+    reader.send(reader.encode(committed_fetch(min_bytes=250), ApiKey.FETCH, 11))
+    core.wait_until(lambda: core.core.pending_answers == 1)
+    for number in range(2):
+        assert codes(writer, request((0, batch(number)))) == [ErrorCode.NONE]
+        assert core.on_loop(lambda: core.core.pending_answers) == 1
+        end(core, True)
+    _, answer = reader.receive(ApiKey.FETCH, 11, messages.FetchResponse)
+    assert answer.responses[0].partitions[0].last_stable_offset == 4
+
+
+def committed_fetch(min_bytes: int = 1) -> messages.FetchRequest:
+    return fetch_request("t", 0, 0, isolation_level=1, max_wait_ms=20_000, min_bytes=min_bytes)
