@@ -29,6 +29,7 @@ def backlog(
         for target in targets.values():
             target.create_topic(TOPIC, 1)
             fill(session, target, TOPIC, dataclasses.replace(workload, partitions=1), size)
+            evict(target.directory / f"{TOPIC}-0")  # else one's dirty pages are written while the other is measured
         for pair in range(pairs):
             for name, target in targets.items():
                 if session.stop.is_set() or outcome.failed:
