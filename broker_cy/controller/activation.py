@@ -17,11 +17,12 @@ from broker_cy.wire import messages
 
 
 def default_bootstrap() -> list[VersionedRecord]:
-    """The bootstrap records of a directory formatted by this broker: the newest metadata.version, and no feature
-    whose protocol is not served yet.
+    """The bootstrap records of a directory formatted by this broker: the newest metadata.version and
+    transaction.version, and no feature whose protocol is not served yet.
     """
+    levels = {features.METADATA_VERSION: features.MV_LATEST, features.TRANSACTION_VERSION: features.TV_LATEST}
     return [
-        VersionedRecord(messages.FeatureLevelRecord(name=features.METADATA_VERSION, feature_level=features.MV_LATEST))
+        VersionedRecord(messages.FeatureLevelRecord(name=name, feature_level=level)) for name, level in levels.items()
     ]
 
 

@@ -19,6 +19,10 @@ MV_ELR: Final = 23  # 4.0-IV1: eligible leader replicas (KIP-966)
 MV_CORDONED: Final = 30  # 4.3-IV0: cordoned log directories
 MV_LATEST: Final = 30
 
+# Levels of transaction.version: 1 has tagged fields in the coordinator's records, 2 an epoch for each transaction
+# (KIP-890).
+TV_LATEST: Final = 2
+
 # What this broker can do, lowest and highest level. A feature whose protocol is not served yet stops at level 0,
 # whatever a log written by Apache Kafka has finalized: clients then use what is served.
 SUPPORTED: Final[dict[str, tuple[int, int]]] = {
@@ -26,7 +30,7 @@ SUPPORTED: Final[dict[str, tuple[int, int]]] = {
     KRAFT_VERSION: (0, 1),
     ELIGIBLE_LEADER_REPLICAS: (0, 1),
     "group.version": (0, 0),
-    TRANSACTION_VERSION: (0, 0),
+    TRANSACTION_VERSION: (0, TV_LATEST),
     "share.version": (0, 0),
     "streams.version": (0, 0),
 }

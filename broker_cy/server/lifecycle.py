@@ -30,6 +30,7 @@ from broker_cy.server.listener import Admission, Listener, open_socket
 from broker_cy.server.partition_service import PartitionService
 from broker_cy.server.registry import load_handlers
 from broker_cy.server.txn_markers import TxnMarkers
+from broker_cy.server.txn_service import TransactionService
 from broker_cy.storage.data_directory import open_directories
 from broker_cy.storage.log_manager import LogManager, StorageSettings
 
@@ -174,7 +175,7 @@ class BrokerServer:
             broker.partitions,
             broker.log_manager,
             self._core,
-            lambda topic, index: broker.groups.partition_online(topic, index),
+            self._on_online,
         )
         broker.topic_settings = self._partitions.settings
         broker.groups = GroupService(
@@ -187,6 +188,17 @@ class BrokerServer:
             self._executor,
         )
         broker.txn_markers = TxnMarkers(broker.partitions, broker.groups, self.clock, self.loop)
+        broker.transactions = TransactionService(
+            self.config,
+            self.clock,
+            self.loop,
+            broker.partitions,
+            broker.controller.submit,
+            self._partitions.settings,
+            self._executor,
+            broker.txn_markers,
+            broker.controller.next_producer_id,
+        )
         broker.controller.subscribe(self._on_image)
         self._loaded = False
         broker.controller.start(endpoints, self.config["broker.rack"])
@@ -197,6 +209,11 @@ class BrokerServer:
             self._partitions.start(image, self.clock.wall_ms())
         self._partitions.apply(delta, image)
         self.broker.groups.apply(delta, image)
+        self.broker.transactions.apply(delta, image)
+
+    def _on_online(self, topic: str, index: int) -> None:
+        self.broker.groups.partition_online(topic, index)
+        self.broker.transactions.partition_online(topic, index)
 
     def _follow_settings(self, admission: Admission) -> None:
         """Dynamic settings that are not a topic's."""
@@ -261,6 +278,8 @@ class BrokerServer:
             listener.close()
         self._core.stop_reading()
         self._core.flush()
+        # In this order: the end of a transaction may wait for a group coordinator.
+        await self.broker.transactions.stop()
         await self.broker.groups.stop()
         deadline = self.loop.time() + STOP_ANSWERS_S
         while self._core.pending_answers and self.loop.time() < deadline:

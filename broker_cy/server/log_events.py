@@ -47,7 +47,7 @@ _internal_errors = RateLimit()
 _disk_errors = RateLimit()
 _offline = RateLimit()
 _not_created = RateLimit()
-_transactions = RateLimit()
+_markers = RateLimit()
 
 # Of a list that a client made, this many are told.
 NAMES_TOLD_MAX = 10
@@ -93,7 +93,19 @@ def topics_not_created(names: list[str], reason: str) -> None:
     _not_created.log(logging.WARNING, "topics not created", topics=told, reason=reason)
 
 
-def transactions_refused(transactional_id: str, host: str) -> None:
-    """A transactional producer, which was told TRANSACTIONAL_ID_AUTHORIZATION_FAILED; few clients show the words."""
-    event = "producer refused: transactions are not served yet"
-    _transactions.log(logging.WARNING, event, transactional_id=transactional_id, peer=host)
+def markers_not_written(transactional_id: str, producer_id: int, epoch: int, reason: str, *, fenced: bool) -> None:
+    """Partitions refused the end of a transaction. It is tried again, unless they say that somebody else has gone on
+    with its producer.
+    """
+    level, remedy = logging.WARNING, "tried again"
+    if fenced:
+        level, remedy = logging.ERROR, "given up; a restart of the broker tries again"
+    _markers.log(
+        level,
+        "transaction not ended in all partitions",
+        transactional_id=transactional_id,
+        producer_id=producer_id,
+        epoch=epoch,
+        reason=reason,
+        remedy=remedy,
+    )

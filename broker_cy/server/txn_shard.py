@@ -17,6 +17,7 @@ from broker_cy.coordinator.txn.shard import TxnShard
 from broker_cy.coordinator.txn.state import TopicPartition
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.core.logs import facts
+from broker_cy.server import log_events
 from broker_cy.server.shard_runtime import LoadState, ShardRuntime
 
 if TYPE_CHECKING:
@@ -122,9 +123,19 @@ class TransactionShard(ShardRuntime[TxnShard]):
         self._sent(markers, results)
 
     def _sent(self, markers: Markers, results: Results) -> None:
-        if self.state is LoadState.ACTIVE:
-            gone = {partition: ErrorCode.NONE for partition in markers.partitions if partition not in results}
-            self.accept(self.shard.markers_written(markers, results | gone, self.now()))
+        if self.state is not LoadState.ACTIVE:
+            return
+        gone = {partition: ErrorCode.NONE for partition in markers.partitions if partition not in results}
+        self.accept(self.shard.markers_written(markers, results | gone, self.now()))
+        ending = self.shard.ending.get(markers.transactional_id)
+        if ending is not None and ending.number == markers.number and (ending.fenced or ending.failures == 1):
+            log_events.markers_not_written(
+                markers.transactional_id,
+                markers.producer_id,
+                markers.producer_epoch,
+                ",".join(sorted({code.name for code in results.values() if code is not ErrorCode.NONE})),
+                fenced=ending.fenced,
+            )
 
     # ---- waiting ----
 

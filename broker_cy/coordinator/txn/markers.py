@@ -6,7 +6,6 @@ holds back read_committed consumers, and nothing else can be told them.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -14,12 +13,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from broker_cy.coordinator.step import Now, Step
 from broker_cy.coordinator.txn.state import TopicPartition, Transaction, TxnState
 from broker_cy.core.errors import ErrorCode
-from broker_cy.core.logs import facts
 
 if TYPE_CHECKING:
     from broker_cy.coordinator.txn.shard import TxnShard
-
-LOGGER = logging.getLogger("broker_cy.coordinator.txn")
 
 BACKOFF_MS: Final = 20
 BACKOFF_MAX_MS: Final = 1_000
@@ -51,6 +47,7 @@ class Ending:
     number: int
     remaining: set[TopicPartition]
     failures: int = 0
+    """How often in a row."""
     under_way: bool = False
     """Markers, or the last record, are being written."""
     fenced: bool = False
@@ -84,25 +81,18 @@ def written(shard: TxnShard, step: Step, sent: Markers, results: Mapping[TopicPa
     if ending is None or ending.number != sent.number:
         return
     ending.under_way = False
-    failed: dict[ErrorCode, int] = {}
+    failed = False
     for partition in sent.partitions:
         code = results.get(partition, ErrorCode.UNKNOWN_SERVER_ERROR)
         if code is ErrorCode.NONE or code in _NOT_NEEDED:
             ending.remaining.discard(partition)
         else:
-            failed[code] = failed.get(code, 0) + 1
+            failed = True
             ending.fenced = ending.fenced or code in _FENCED
-    told = {"transactional_id": sent.transactional_id, "producer_id": sent.producer_id, "epoch": sent.producer_epoch}
-    reasons = ",".join(code.name for code in failed)
     if ending.fenced:
-        LOGGER.error(
-            "transaction not ended: its producer was fenced in a partition",
-            extra=facts(**told, reason=reasons, remedy="a restart of the broker tries again"),
-        )
-    elif failed:
+        return
+    if failed:
         _again(shard, sent.transactional_id, ending, now)
-        if ending.failures == 1:
-            LOGGER.warning("markers not written, trying again", extra=facts(**told, reason=reasons))
     else:
         ending.failures = 0
         go_on(shard, step, shard.transactions[sent.transactional_id], ending, now)

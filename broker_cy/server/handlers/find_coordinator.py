@@ -1,22 +1,16 @@
-"""FindCoordinator, versions 0 to 6: which broker coordinates a group.
+"""FindCoordinator, versions 0 to 6: which broker coordinates a group or a transactional id.
 
-1 names the type of the key, 4 asks for several keys, 6 has share coordinators. The first one asked for creates
-`__consumer_offsets`. Omissions: there is no coordinator for transactions and for the state of share groups yet.
-
-Transactional producers are refused here, with TRANSACTIONAL_ID_AUTHORIZATION_FAILED and in words. UNSUPPORTED_VERSION
-would be nearer to the truth, but librdkafka takes any other code that fits, here and from InitProducerId, for
-something that passes, and asks until its timeout; at this one every client gives up at once. The Java client and
-kafka-python do not show the words, so the log has them, too: there are no ACLs to look for.
+1 names the type of the key, 4 asks for several keys, 6 has share coordinators. The first one asked for creates the
+coordinator's topic. Omissions: there is no coordinator for the state of share groups yet.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from broker_cy.coordinator.routing import OFFSETS_TOPIC
 from broker_cy.core.errors import ErrorCode
 from broker_cy.metadata.image import NO_LEADER
-from broker_cy.server import log_events
+from broker_cy.server.coordinator_service import CoordinatorService
 from broker_cy.server.registry import RequestContext, handler
 from broker_cy.wire import messages
 from broker_cy.wire.frame import ApiKey
@@ -41,7 +35,7 @@ class Found(NamedTuple):
 @handler(
     ApiKey.FIND_COORDINATOR,
     versions=(0, 6),
-    omissions="share coordinators get UNSUPPORTED_VERSION, transactional ones TRANSACTIONAL_ID_AUTHORIZATION_FAILED",
+    omissions="share coordinators get UNSUPPORTED_VERSION",
 )
 async def find_coordinator(
     ctx: RequestContext, request: messages.FindCoordinatorRequest
@@ -72,27 +66,23 @@ async def find_coordinator(
 
 
 async def _find(ctx: RequestContext, key_type: int, key: str) -> Found:
-    if key_type == TRANSACTION:
-        log_events.transactions_refused(key, ctx.client_host)
-        return Found(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "this broker does not serve transactions yet")
     if key_type == SHARE and ctx.version >= VERSION_SHARE:
         return Found(ErrorCode.UNSUPPORTED_VERSION, "this broker does not serve share groups yet")
-    if key_type != GROUP:
+    if key_type not in (GROUP, TRANSACTION):
         return Found(
             ErrorCode.INVALID_REQUEST,
             f"coordinator type {key_type} is not one of 0 (group), 1 (transaction) and, from version 6 on, 2 (share)",
         )
-    groups = ctx.broker.groups
-    code = await groups.ensure_topic()
+    service: CoordinatorService[Any] = ctx.broker.groups if key_type == GROUP else ctx.broker.transactions
+    code = await service.ensure_topic()
     if code is not ErrorCode.NONE:
         return Found(code, "the internal topic of the coordinator cannot be created")
-    return _leader(ctx, groups.partition_for(key))
+    return _leader(ctx, service.topic, service.partition_for(key))
 
 
-def _leader(ctx: RequestContext, index: int) -> Found:
-    """The broker that leads the partition of `__consumer_offsets`, as clients of this listener reach it."""
-    image = ctx.broker.image
-    topic = image.topics.by_name(OFFSETS_TOPIC)
+def _leader(ctx: RequestContext, name: str, index: int) -> Found:
+    """The broker that leads the partition of an internal topic, as clients of this listener reach it."""
+    topic = ctx.broker.image.topics.by_name(name)
     partition = topic.partitions.get(index) if topic is not None else None
     return _address(ctx, partition.leader if partition is not None else NO_LEADER)
 

@@ -25,7 +25,8 @@ BY_ATTRIBUTE = {
     "security.inter.broker.protocol",
 }
 # cleanup.policy: compact is kept from deletion and needs keys, but nothing is compacted yet.
-PARTLY = {"cleanup.policy"}
+# unclean.leader.election.enable is stored with `__transaction_state`, as Kafka does, for who reads the metadata.
+PARTLY = {"cleanup.policy", "unclean.leader.election.enable"}
 
 
 def source() -> str:

@@ -66,9 +66,9 @@ def test_a_new_cluster() -> None:
     """A new directory would hold something else than Kafka's bootstrap and an unfenced broker."""
     cluster = Cluster.started()
     image = cluster.image
-    assert image.features.levels() == {"metadata.version": 30}
+    assert image.features.levels() == {"metadata.version": 30, "transaction.version": 2}
     broker = image.brokers[1]
-    assert (broker.fenced, broker.epoch, broker.listeners) == (False, 3, LISTENERS)
+    assert (broker.fenced, broker.epoch, broker.listeners) == (False, 4, LISTENERS)
     assert cluster.replayed().same_content(image)
 
 

@@ -63,29 +63,6 @@ def test_other_coordinators_are_refused(tmp_path: Path, version: int, key_type: 
     run(work)
 
 
-@pytest.mark.parametrize("version", [0, 1, 4, 6])
-def test_transactional_producers_are_refused_at_once(tmp_path: Path, version: int) -> None:
-    """Else: librdkafka, which gives up at this code only, asks for a coordinator until its timeout."""
-
-    async def work() -> None:
-        async with GroupBroker(tmp_path) as broker:
-            request = messages.FindCoordinatorRequest(key="k")
-            if version >= 1:
-                request.key_type = 1
-            if version >= 4:
-                request.key, request.coordinator_keys = "", ["k"]
-            response = await broker.call(request, version)
-            found = response.coordinators[0] if version >= 4 else response
-            if version == 0:
-                # It has no room for the type of the key: it is a group's.
-                assert found.error_code == ErrorCode.NONE
-                return
-            assert (found.error_code, found.node_id) == (ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, -1)
-            assert found.error_message == "this broker does not serve transactions yet"
-
-    run(work)
-
-
 @pytest.mark.parametrize("version", range(10))
 def test_member_lives_its_life_in_every_version_of_join(tmp_path: Path, version: int) -> None:
     """Else: consumers of some age cannot be members: join, sync, heartbeat, leave."""

@@ -115,12 +115,12 @@ def test_metadata_creates_topics(tmp_path: Path) -> None:
 
         response = await broker.call(topics_request("no"), 9)
         assert errors(response) == {"no": "UNKNOWN_TOPIC_OR_PARTITION"}
-        response = await broker.call(topics_request("new", "bad/name", "__transaction_state", auto=True), 9)
+        response = await broker.call(topics_request("new", "bad/name", "__share_group_state", auto=True), 9)
         # As in Kafka, who asks first is told that it is not there yet.
         assert errors(response) == {
             "new": "UNKNOWN_TOPIC_OR_PARTITION",
             "bad/name": "INVALID_TOPIC_EXCEPTION",
-            "__transaction_state": "UNKNOWN_TOPIC_OR_PARTITION",
+            "__share_group_state": "UNKNOWN_TOPIC_OR_PARTITION",
         }
         assert [p.leader_id for p in (await there("new")).partitions] == [1, 1]
         # Versions before 4 have no field for it: then it is allowed.
@@ -134,7 +134,17 @@ def test_metadata_creates_topics(tmp_path: Path) -> None:
         await broker.call(topics_request("__consumer_offsets", auto=True), 9)
         assert len((await there("__consumer_offsets")).partitions) == 50
         assert broker.image.configs.topic("__consumer_offsets")["cleanup.policy"] == "compact"
-        assert {topic.name for topic in broker.image.topics} == {"new", "old", "twice", "__consumer_offsets"}
+        await broker.call(topics_request("__transaction_state", auto=True), 9)
+        assert len((await there("__transaction_state")).partitions) == 50
+        assert broker.image.configs.topic("__transaction_state") == {
+            "unclean.leader.election.enable": "false",
+            "compression.type": "uncompressed",
+            "cleanup.policy": "compact",
+            "min.insync.replicas": "1",
+            "segment.bytes": "104857600",
+        }
+        internal = {"__consumer_offsets", "__transaction_state"}
+        assert {topic.name for topic in broker.image.topics} == {"new", "old", "twice", *internal}
 
     with_broker(tmp_path, work, {"num.partitions": "2"})
 
@@ -256,16 +266,13 @@ def test_metadata_without_leader(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("version", range(6))
 def test_init_producer_id(tmp_path: Path, version: int) -> None:
-    """Two producers would get one id, or a transactional one would believe it is served."""
+    """Two producers would get one id."""
 
     async def work(broker: MetadataBroker) -> None:
         request = messages.InitProducerIdRequest(transactional_id=None)
         first = await broker.call(request, version)
         second = await broker.call(request, version)
         assert [(r.error_code, r.producer_id, r.producer_epoch) for r in (first, second)] == [(0, 0, 0), (0, 1, 0)]
-        for transactional_id, code in [("x", "TRANSACTIONAL_ID_AUTHORIZATION_FAILED"), ("", "INVALID_REQUEST")]:
-            response = await broker.call(messages.InitProducerIdRequest(transactional_id=transactional_id), version)
-            assert (ErrorCode(response.error_code).name, response.producer_id) == (code, -1)
         if version >= 3:
             request = messages.InitProducerIdRequest(transactional_id=None, producer_id=1, producer_epoch=7)
             response = await broker.call(request, version)

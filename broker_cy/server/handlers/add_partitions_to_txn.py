@@ -1,0 +1,78 @@
+"""AddPartitionsToTxn (24), versions 0-5: partitions become part of a producer's transaction.
+
+2 has PRODUCER_FENCED, which is INVALID_PRODUCER_EPOCH before. From version 4 on it is a request of brokers, for several
+transactions at once, that may only ask whether the partitions are in there (`verify_only`, KIP-890); 5 knows
+TRANSACTION_ABORTABLE. Either all partitions of a transaction are added or none.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from broker_cy.coordinator.txn.init import ProducerIdAndEpoch
+from broker_cy.coordinator.txn.state import TopicPartition
+from broker_cy.core.errors import ErrorCode
+from broker_cy.server.registry import RequestContext, handler
+from broker_cy.server.txn_answers import fenced_before
+from broker_cy.server.txn_service import VERSION_IMPLICIT, VERSION_OLD
+from broker_cy.wire import messages
+from broker_cy.wire.frame import ApiKey
+
+VERSION_FENCED = 2
+VERSION_BATCHED = 4
+
+Topic = messages.AddPartitionsToTxnRequest.AddPartitionsToTxnTopic
+Transaction = messages.AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction
+TopicResult = messages.AddPartitionsToTxnResponse.AddPartitionsToTxnTopicResult
+PartitionResult = messages.AddPartitionsToTxnResponse.AddPartitionsToTxnPartitionResult
+
+
+@handler(ApiKey.ADD_PARTITIONS_TO_TXN, versions=(0, 5))
+async def add_partitions_to_txn(
+    ctx: RequestContext, request: messages.AddPartitionsToTxnRequest
+) -> messages.AddPartitionsToTxnResponse:
+    if ctx.version < VERSION_BATCHED:
+        only = Transaction(
+            transactional_id=request.v3_and_below_transactional_id,
+            producer_id=request.v3_and_below_producer_id,
+            producer_epoch=request.v3_and_below_producer_epoch,
+            topics=request.v3_and_below_topics,
+        )
+        return messages.AddPartitionsToTxnResponse(results_by_topic_v3_and_below=await _one(ctx, only))
+    results = await asyncio.gather(*(_one(ctx, transaction) for transaction in request.transactions))
+    return messages.AddPartitionsToTxnResponse(
+        results_by_transaction=[
+            messages.AddPartitionsToTxnResponse.AddPartitionsToTxnResult(
+                transactional_id=transaction.transactional_id, topic_results=result
+            )
+            for transaction, result in zip(request.transactions, results, strict=True)
+        ]
+    )
+
+
+async def _one(ctx: RequestContext, transaction: Transaction) -> list[TopicResult]:
+    partitions = {(topic.name, index): ErrorCode.NONE for topic in transaction.topics for index in topic.partitions}
+    unknown = [partition for partition in partitions if not _exists(ctx, partition)]
+    if unknown:
+        failed = dict.fromkeys(partitions, ErrorCode.OPERATION_NOT_ATTEMPTED)
+        return _results(failed | dict.fromkeys(unknown, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+    transactions = ctx.broker.transactions
+    producer = ProducerIdAndEpoch(transaction.producer_id, transaction.producer_epoch)
+    if transaction.verify_only:
+        return _results(await transactions.verify(transaction.transactional_id, *producer, list(partitions), add=False))
+    version = VERSION_IMPLICIT if ctx.version >= VERSION_BATCHED else VERSION_OLD
+    code = await transactions.add_partitions(transaction.transactional_id, producer, frozenset(partitions), version)
+    return _results(dict.fromkeys(partitions, fenced_before(VERSION_FENCED, ctx.version, code)))
+
+
+def _exists(ctx: RequestContext, partition: TopicPartition) -> bool:
+    topic = ctx.broker.image.topics.by_name(partition[0])
+    return topic is not None and partition[1] in topic.partitions
+
+
+def _results(codes: dict[TopicPartition, ErrorCode]) -> list[TopicResult]:
+    by_topic: dict[str, TopicResult] = {}
+    for (topic, index), code in codes.items():
+        result = by_topic.setdefault(topic, TopicResult(name=topic))
+        result.results_by_partition.append(PartitionResult(partition_index=index, partition_error_code=code))
+    return list(by_topic.values())

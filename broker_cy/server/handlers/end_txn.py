@@ -1,0 +1,33 @@
+"""EndTxn (26), versions 0-5: a transaction is committed or aborted. It is answered when that is decided and on disk;
+the markers follow.
+
+2 has PRODUCER_FENCED, which is INVALID_PRODUCER_EPOCH before. 5 is for producers of transaction.version 2 (KIP-890):
+each end bumps the epoch, and the answer says what the producer goes on with.
+"""
+
+from __future__ import annotations
+
+from broker_cy.coordinator.txn.init import ProducerIdAndEpoch
+from broker_cy.server.registry import RequestContext, handler
+from broker_cy.server.txn_answers import fenced_before
+from broker_cy.server.txn_service import VERSION_IMPLICIT, VERSION_OLD
+from broker_cy.wire import messages
+from broker_cy.wire.frame import ApiKey
+
+VERSION_FENCED = 2
+VERSION_BUMPS = 5
+
+
+@handler(ApiKey.END_TXN, versions=(0, 5))
+async def end_txn(ctx: RequestContext, request: messages.EndTxnRequest) -> messages.EndTxnResponse:
+    answer = await ctx.broker.transactions.end(
+        request.transactional_id,
+        ProducerIdAndEpoch(request.producer_id, request.producer_epoch),
+        request.committed,
+        VERSION_IMPLICIT if ctx.version >= VERSION_BUMPS else VERSION_OLD,
+    )
+    return messages.EndTxnResponse(
+        error_code=fenced_before(VERSION_FENCED, ctx.version, answer.code),
+        producer_id=answer.producer_id,
+        producer_epoch=answer.epoch,
+    )
