@@ -142,10 +142,13 @@ class TxnShard:
 
     def is_changing(self, transactional_id: str) -> bool:
         """Whether what is asked of this id has to wait, with CONCURRENT_TRANSACTIONS: a record of it is being written,
-        or its transaction is being ended.
+        or its transaction is being ended. The record that all markers are written holds up nothing: the end is decided
+        and on disk, and what comes next is written behind it.
         """
         transaction = self.transactions.get(transactional_id)
-        return transactional_id in self._unwritten or (transaction is not None and transaction.state.is_prepared)
+        if transaction is not None and transaction.state.is_prepared:
+            return True
+        return transactional_id in self._unwritten and (transaction is None or not transaction.state.is_complete)
 
     def take_producer_id(self) -> int | None:
         """A producer id that nobody has; where there is none, None, and `wants_producer_id` is set."""
