@@ -135,7 +135,5 @@ def without_effect(overrides: Mapping[str, str]) -> dict[str, str]:
 
 
 def _is_what_happens(name: str, text: str) -> bool:
-    """An inert switch that is off, and deletion without compaction, describe what the broker does anyway."""
-    if name == "cleanup.policy":
-        return "compact" not in TOPIC[name].parse(text)
+    """An inert switch that is off describes what the broker does anyway."""
     return TOPIC[name].type is ConfigType.BOOLEAN and text.strip().lower() == "false"

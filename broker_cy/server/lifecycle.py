@@ -16,6 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from broker_cy.config.definitions import BROKER
 from broker_cy.core import uuid as uuids
 from broker_cy.metadata.image import Endpoint
 from broker_cy.replica.partition_table import PartitionTable
@@ -31,6 +32,7 @@ from broker_cy.server.partition_service import PartitionService
 from broker_cy.server.registry import load_handlers
 from broker_cy.server.txn_markers import TxnMarkers
 from broker_cy.server.txn_service import TransactionService
+from broker_cy.storage.cleaner import CleanerSettings, LogCleaner
 from broker_cy.storage.data_directory import open_directories
 from broker_cy.storage.log_manager import LogManager, StorageSettings
 
@@ -52,6 +54,8 @@ COLD_READERS = 4
 FETCH_SESSION_EVICTION_MS = 120_000
 # For fsync, removals and snapshots.
 BACKGROUND_WORKERS = 2
+# Cleaner threads beyond this wait for each other: more than a machine has use for.
+CLEANER_THREADS_MAX = 256
 # Descriptors that neither connections nor open segments may take: listeners, indexes, checkpoints, workers.
 DESCRIPTORS_RESERVED = 128
 # Idle connections are looked for ten times within connections.max.idle.ms, but at least every ten seconds.
@@ -71,6 +75,8 @@ class BrokerServer:
         self.broker = Broker(config, clock, loop)
         self.listeners: list[Listener] = []
         self._executor = ThreadPoolExecutor(BACKGROUND_WORKERS, thread_name_prefix="background")
+        # As many as log.cleaner.threads says are in use; it may be raised while the broker runs.
+        self._cleaner_pool = ThreadPoolExecutor(CLEANER_THREADS_MAX, thread_name_prefix="cleaner")
         self._cold_reader = ThreadPoolExecutor(COLD_READERS, thread_name_prefix="cold-read")
         self.broker.cold_reader = self._cold_reader
         self._jobs = LoopJobs(loop, self._executor)
@@ -152,8 +158,27 @@ class BrokerServer:
             retention_check_interval_ms=self.config["log.retention.check.interval.ms"],
             producer_id_expiration_ms=self.config["producer.id.expiration.ms"],
         )
-        self.broker.log_manager = LogManager(directories, settings, self._jobs)
+        logs = LogManager(directories, settings, self._jobs)
+        logs.cleaner = LogCleaner(
+            logs.logs,
+            logs.directories,
+            self._cleaner_settings(),
+            LoopJobs(self.loop, self._cleaner_pool),
+            logs.unlink_later,
+        )
+        self.broker.log_manager = logs
         self.broker.cluster_id = directories[0].cluster_id
+
+    def _cleaner_settings(self) -> CleanerSettings:
+        return CleanerSettings(
+            enable=self.config["log.cleaner.enable"],
+            threads=self.config["log.cleaner.threads"],
+            dedupe_buffer_bytes=self.config["log.cleaner.dedupe.buffer.size"],
+            load_factor=self.config["log.cleaner.io.buffer.load.factor"],
+            io_buffer_bytes=self.config["log.cleaner.io.buffer.size"],
+            io_max_bytes_per_s=self.config["log.cleaner.io.max.bytes.per.second"],
+            backoff_ms=self.config["log.cleaner.backoff.ms"],
+        )
 
     def _endpoints(self) -> dict[str, Endpoint]:
         """Addresses that clients are told, by listener; the port that was picked where 0 was asked for."""
@@ -230,6 +255,13 @@ class BrokerServer:
             self._core.verifies = self.config["transaction.partition.verification.enable"]
 
         verification_changed(frozenset())
+
+        def cleaner_changed(_: frozenset[str]) -> None:
+            cleaner = self.broker.log_manager.cleaner
+            if cleaner is not None:
+                cleaner.reconfigure(self._cleaner_settings())
+
+        self.config.on_change(cleaner_changed, *(name for name in BROKER if name.startswith("log.cleaner.")))
         names = ("max.connections", "max.connections.per.ip", "max.connections.per.ip.overrides")
         self.config.on_change(limits_changed, *names)
         self.config.on_change(expiration_changed, "producer.id.expiration.ms")
@@ -288,6 +320,9 @@ class BrokerServer:
         for connection in list(self._core.connections):
             connection.close()
         self._core.flush()
+        if self.broker.log_manager.cleaner is not None:
+            self.broker.log_manager.cleaner.stop()
+        self._cleaner_pool.shutdown(wait=True, cancel_futures=True)
         self._jobs.stop()
         self._executor.shutdown(wait=True, cancel_futures=True)
         self._cold_reader.shutdown(wait=False, cancel_futures=True)

@@ -12,6 +12,7 @@ from broker_cy.storage.atomic import read_whole, write_atomically
 RECOVERY_POINTS = "recovery-point-offset-checkpoint"
 LOG_START_OFFSETS = "log-start-offset-checkpoint"
 HIGH_WATERMARKS = "replication-offset-checkpoint"
+CLEANED_OFFSETS = "cleaner-offset-checkpoint"
 
 # Text of one entry: topic (249), partition (10), offset (19) and separators. A million partitions.
 SIZE_MAX_BYTES = 300 << 20

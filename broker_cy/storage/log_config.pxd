@@ -14,3 +14,7 @@ cdef class LogConfig:
     cdef readonly int64_t retention_ms
     cdef readonly bint compact
     cdef readonly bint delete
+    cdef readonly double min_cleanable_dirty_ratio
+    cdef readonly int64_t min_compaction_lag_ms
+    cdef readonly int64_t max_compaction_lag_ms
+    cdef readonly int64_t delete_retention_ms

@@ -14,6 +14,10 @@ class LogConfig:
     retention_ms: int
     compact: bool
     delete: bool
+    min_cleanable_dirty_ratio: float
+    min_compaction_lag_ms: int
+    max_compaction_lag_ms: int
+    delete_retention_ms: int
     def __init__(
         self,
         *,
@@ -28,6 +32,10 @@ class LogConfig:
         retention_bytes: int = ...,
         retention_ms: int = ...,
         cleanup_policy: Collection[str] = ...,
+        min_cleanable_dirty_ratio: float = ...,
+        min_compaction_lag_ms: int = ...,
+        max_compaction_lag_ms: int = ...,
+        delete_retention_ms: int = ...,
     ) -> None: ...
     @staticmethod
     def from_settings(settings: Mapping[str, Any]) -> LogConfig: ...

@@ -18,6 +18,10 @@ cdef class LogConfig:
         retention_bytes=-1,
         retention_ms=604_800_000,
         cleanup_policy=("delete",),
+        min_cleanable_dirty_ratio=0.5,
+        min_compaction_lag_ms=0,
+        max_compaction_lag_ms=(1 << 63) - 1,
+        delete_retention_ms=86_400_000,
     ):
         self.segment_bytes = segment_bytes
         self.segment_ms = segment_ms
@@ -31,6 +35,13 @@ cdef class LogConfig:
         self.retention_ms = retention_ms
         self.compact = "compact" in cleanup_policy
         self.delete = "delete" in cleanup_policy
+        self.min_cleanable_dirty_ratio = min_cleanable_dirty_ratio
+        self.min_compaction_lag_ms = min_compaction_lag_ms
+        self.max_compaction_lag_ms = max_compaction_lag_ms
+        self.delete_retention_ms = delete_retention_ms
+        if self.compact and max_compaction_lag_ms > 0:
+            # What is in the active segment cannot be cleaned: it rolls in time.
+            self.segment_ms = min(self.segment_ms, max_compaction_lag_ms)
 
     @staticmethod
     def from_settings(settings):
@@ -47,6 +58,10 @@ cdef class LogConfig:
             "retention.bytes": "retention_bytes",
             "retention.ms": "retention_ms",
             "cleanup.policy": "cleanup_policy",
+            "min.cleanable.dirty.ratio": "min_cleanable_dirty_ratio",
+            "min.compaction.lag.ms": "min_compaction_lag_ms",
+            "max.compaction.lag.ms": "max_compaction_lag_ms",
+            "delete.retention.ms": "delete_retention_ms",
         }
         found = {}
         for name, field in names.items():

@@ -15,6 +15,7 @@ from broker_cy.core.logs import facts
 from broker_cy.storage import checkpoints, maintenance, metadata_check
 from broker_cy.storage.atomic import sync_directory
 from broker_cy.storage.checkpoints import TopicPartition
+from broker_cy.storage.cleaner import LogCleaner
 from broker_cy.storage.data_directory import (
     DataDirectory,
     DataDirectoryError,
@@ -81,6 +82,8 @@ class LogManager:
         self.flusher = Flusher(
             self.logs, self.offline, self.checkpoints, self.totals, jobs, settings.flush_bytes, settings.note_bytes
         )
+        # Compacts logs where there is one; hears of logs that change or go.
+        self.cleaner: LogCleaner | None = None
         # How many partitions each data directory holds: a new one goes where the fewest are.
         self._held = {directory.path: 0 for directory in directories}
         self._last_checkpoint_ms = -1
@@ -251,6 +254,8 @@ class LogManager:
         self._short_of_room.pop(key, None)
         topic_id = self.topic_ids.pop(key, NO_TOPIC_ID)
         self.checkpoints.forget(key)
+        if self.cleaner is not None:
+            self.cleaner.forget(key)
         if log is not None:
             maintenance.mark_closed(log)
             self._rename_away(log.directory, "delete", topic_id, log.config.file_delete_delay_ms)
@@ -265,6 +270,8 @@ class LogManager:
         key = (topic, partition)
         log = self.logs.pop(key, None)
         topic_id = self.topic_ids.pop(key, NO_TOPIC_ID)
+        if self.cleaner is not None:
+            self.cleaner.forget(key)
         if log is not None:
             maintenance.mark_closed(log)
             logger.warning("directory of no topic set aside as -stray", extra=facts(path=log.directory))
@@ -293,7 +300,9 @@ class LogManager:
         """Remove a directory in a worker after a delay."""
         self.jobs.later(delay_ms, lambda: self.jobs.run(lambda: shutil.rmtree(path), self._noted(path)))
 
-    def _unlink_later(self, paths: list[str], delay_ms: int) -> None:
+    def unlink_later(self, paths: list[str], delay_ms: int) -> None:
+        """Remove files in a worker after a delay."""
+
         def unlink() -> None:
             for path in paths:
                 if os.path.exists(path):
@@ -322,6 +331,8 @@ class LogManager:
         checkpointed: were one of them higher than the log, records appended later would not be checked after a crash.
         Raises OffsetOutOfRange, StorageError.
         """
+        if self.cleaner is not None:
+            self.cleaner.truncated((log.topic, log.partition), offset)
         try:
             if maintenance.truncate_to(log, offset, now_ms):
                 names = (checkpoints.RECOVERY_POINTS, WRITTEN_POINTS)
@@ -333,19 +344,23 @@ class LogManager:
         """Move a log's start offset (KIP-107); segments before it go after file.delete.delay.ms. Raises
         OffsetOutOfRange, StorageError.
         """
+        if self.cleaner is not None:
+            self.cleaner.abort((log.topic, log.partition))
         try:
             paths = maintenance.delete_records_before(
                 log, offset, now_ms if now_ms is not None else max(log.last_append_ms, 0)
             )
         except OSError as error:
             raise StorageError(f"cannot delete records of {log.directory}: {error.strerror}") from error
-        self._unlink_later(paths, log.config.file_delete_delay_ms)
+        self.unlink_later(paths, log.config.file_delete_delay_ms)
         self.flusher.write_checkpoints(checkpoints.LOG_START_OFFSETS)
 
     def apply_retention(self, now_ms: int, high_watermark_of: Callable[[str, int], int]) -> None:
         """Delete segments by retention.ms and retention.bytes."""
         for (topic, partition), log in list(self.logs.items()):
             if topic == METADATA_TOPIC or log.offline is not None or log.staged_batches:
+                continue
+            if self.cleaner is not None and (topic, partition) in self.cleaner.running:
                 continue
             try:
                 start = maintenance.retention_start_offset(log, high_watermark_of(topic, partition), now_ms)
@@ -390,6 +405,8 @@ class LogManager:
         if now_ms - self._last_retention_ms >= settings.retention_check_interval_ms:
             self._last_retention_ms = now_ms
             self.apply_retention(now_ms, high_watermark_of)
+        if self.cleaner is not None:
+            self.cleaner.tick(now_ms, high_watermark_of)
 
     def close(self, high_watermark_of: Callable[[str, int], int], broker_epoch: int = -1) -> None:
         """Stop cleanly: everything on disk, checkpoints and marks written, directories unlocked. Blocks; nothing may be

@@ -235,7 +235,8 @@ def retention_start_offset(Log log not None, int64_t high_watermark, int64_t now
     for i in range(len(log.segments)):
         segment = <Segment>log.segments[i]
         end = (<Segment>log.segments[i + 1]).base_offset if i + 1 < len(log.segments) else log.written_end_offset
-        if segment.size == 0 or end > high_watermark:
+        # Compaction leaves empty segments; the last one is where the next record goes.
+        if (segment.size == 0 and i + 1 == len(log.segments)) or end > high_watermark:
             break
         segment.ensure_timestamps()
         newest = segment.max_timestamp

@@ -21,9 +21,14 @@ def path_of(directory: str, base_offset: int) -> str:
     return f"{directory}/{base_offset:020d}.txnindex"
 
 
+def encode(entries: Iterable[AbortedTransaction]) -> bytes:
+    """Content of an index."""
+    return b"".join(ENTRY.pack(VERSION, *entry) for entry in entries)
+
+
 def append(directory: str, base_offset: int, entries: Iterable[AbortedTransaction]) -> None:
     """Add entries; raises OSError."""
-    data = b"".join(ENTRY.pack(VERSION, *entry) for entry in entries)
+    data = encode(entries)
     fd = os.open(path_of(directory, base_offset), os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
     try:
         while data:
@@ -39,6 +44,11 @@ def read(directory: str, base_offset: int) -> list[AbortedTransaction]:
         data = disk.read_whole(path)
     except FileNotFoundError:
         return []
+    return decode(data, path)
+
+
+def decode(data: bytes, path: str) -> list[AbortedTransaction]:
+    """Entries in a file's content; raises ValueError, which names `path`, where that is not an index."""
     if len(data) % ENTRY.size:
         raise ValueError(f"{path} has {len(data)} bytes, which is no multiple of {ENTRY.size}")
     entries: list[AbortedTransaction] = []

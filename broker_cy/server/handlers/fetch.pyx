@@ -186,7 +186,7 @@ cdef class FetchReply(Reply):
             for log, segment, damage in future.result():
                 if damage is None:
                     segment.mark_verified()
-                else:
+                elif not segment.deleted:
                     log.mark_offline(str(damage))
             self.read_again()
         except Exception as error:
@@ -251,8 +251,15 @@ def warm_paths(list parts):
 
 def verify_all(list pairs):
     """In a worker thread: [(log, segment, None or what is wrong)]. Another fetch may have had a segment checked meanwhile."""
-    return [(log, segment, verify_file(segment.path, segment.base_offset, segment.unverified_bytes))
-            for log, segment in pairs]
+    return [(log, segment, damage_of(segment)) for log, segment in pairs]
+
+
+cdef object damage_of(Segment segment):
+    """verify_file for a segment that may be deleted or replaced meanwhile: then it is read no more, and `verified` looks at that."""
+    try:
+        return verify_file(segment.path, segment.base_offset, segment.unverified_bytes)
+    except FileNotFoundError as error:
+        return error
 
 
 @cython.final

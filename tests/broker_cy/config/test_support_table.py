@@ -24,9 +24,8 @@ BY_ATTRIBUTE = {
     "process.roles",
     "security.inter.broker.protocol",
 }
-# cleanup.policy: compact is kept from deletion and needs keys, but nothing is compacted yet.
 # unclean.leader.election.enable is stored with `__transaction_state`, as Kafka does, for who reads the metadata.
-PARTLY = {"cleanup.policy", "unclean.leader.election.enable"}
+PARTLY = {"unclean.leader.election.enable"}
 
 
 def source() -> str:

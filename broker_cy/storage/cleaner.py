@@ -1,0 +1,307 @@
+"""The log cleaner: compacts the logs whose topics ask for it (cleanup.policy=compact), in worker threads.
+
+All of this runs on the loop: it asks the policy which log is next, gives workers one group of segments after the other
+to write (cleaner_job), and puts what they wrote in place (cleaner_swap). A cleaning that fails leaves the old segments;
+unless room or descriptors were short, its partition is left alone until the next start, and the others go on.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+from broker_cy.core.logs import facts
+from broker_cy.storage import cleaner_swap
+from broker_cy.storage.checkpoints import CLEANED_OFFSETS, TopicPartition, read_offsets, write_offsets
+from broker_cy.storage.cleaner_files import SWAP, DirectoryFiles
+from broker_cy.storage.cleaner_job import Cleaning, CleaningAborted, Replacement
+from broker_cy.storage.cleaner_policy import Choice, CleanerPolicy
+from broker_cy.storage.cleaner_throttle import Throttle
+from broker_cy.storage.errors import StorageError, errno_of
+from broker_cy.storage.jobs import Jobs
+from broker_cy.storage.log import Log
+
+logger = logging.getLogger(__name__)
+
+# Why a cleaning cannot be done now and may be a moment later.
+SHORTAGES = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM})
+# A map larger than this is of no use: Kafka does not make one either.
+MAP_BYTES_MAX = 2**31 - 1
+
+
+@dataclass(slots=True, frozen=True)
+class CleanerSettings:
+    """Kafka's log.cleaner.*, with units. `dedupe_buffer_bytes` and `io_buffer_bytes` are for all threads together."""
+
+    enable: bool = True
+    threads: int = 1
+    dedupe_buffer_bytes: int = 134_217_728
+    load_factor: float = 0.9
+    io_buffer_bytes: int = 524_288
+    io_max_bytes_per_s: float = 1.7976931348623157e308
+    backoff_ms: int = 15_000
+
+
+class _View:
+    """A log as the policy sees it."""
+
+    def __init__(self, log: Log, high_watermark: int) -> None:
+        self._log = log
+        self.log_start_offset = log.log_start_offset
+        self.log_end_offset = log.written_end_offset
+        self.last_stable_offset = log.last_stable_offset(high_watermark)
+        self.segments = cleaner_swap.segment_sizes(log)
+        self.min_cleanable_dirty_ratio = log.config.min_cleanable_dirty_ratio
+        self.min_compaction_lag_ms = log.config.min_compaction_lag_ms
+        self.max_compaction_lag_ms = log.config.max_compaction_lag_ms
+
+    def largest_timestamp(self, number: int) -> int:
+        return cleaner_swap.largest_timestamp(self._log, number)
+
+    def first_timestamp(self, number: int) -> int:
+        return cleaner_swap.first_timestamp(self._log, number)
+
+
+class LogCleaner:
+    """Cleans the logs in `logs` (the log manager's, by partition), which lie in the data directories `roots`.
+
+    `jobs` runs at least as many things at once as there may be threads. `unlink_later(paths, delay_ms)` removes files.
+    `files` is for tests.
+    """
+
+    def __init__(
+        self,
+        logs: Mapping[TopicPartition, Log],
+        roots: list[str],
+        settings: CleanerSettings,
+        jobs: Jobs,
+        unlink_later: Callable[[list[str], int], None],
+        files: Callable[[str], DirectoryFiles] = DirectoryFiles,
+    ) -> None:
+        self.settings = settings
+        self.policy = CleanerPolicy(settings.backoff_ms)
+        self._logs = logs
+        self._roots = roots
+        self._jobs = jobs
+        self._unlink_later = unlink_later
+        self._files = files
+        self._throttle = Throttle(settings.io_max_bytes_per_s)
+        self._running: dict[TopicPartition, Cleaning] = {}
+        self._checkpoint_due = False
+        self._checkpoint_running = False
+        self._short_of_room = False
+        self._stopped = False
+        for root in roots:
+            try:
+                self.policy.cleaned.update(read_offsets(f"{root}/{CLEANED_OFFSETS}"))
+            except ValueError as error:
+                # As in Kafka: every log of this directory is then cleaned from its start.
+                logger.warning("damaged checkpoint taken to be empty", extra=facts(reason=error))
+
+    @property
+    def running(self) -> set[TopicPartition]:
+        """Partitions that are being cleaned."""
+        return set(self._running)
+
+    def reconfigure(self, settings: CleanerSettings) -> None:
+        """Take over changed settings: at once the throttle, the rest with the next cleaning."""
+        self.settings = settings
+        self.policy.backoff_ms = settings.backoff_ms
+        self._throttle.bytes_per_s = settings.io_max_bytes_per_s
+
+    # --- which
+
+    def tick(self, now_ms: int, high_watermark_of: Callable[[str, int], int]) -> None:
+        """Begin what is due, as far as there are threads; cheap when nothing is. To be called about once a second."""
+        if not self.settings.enable or self._stopped:
+            return
+        while len(self._running) < self.settings.threads and self.policy.is_due(now_ms):
+            choice = self.policy.choose(self._views(high_watermark_of), now_ms)
+            if choice is None or not self._begin(choice, now_ms):
+                self.policy.back_off(now_ms)
+                return
+
+    def _views(self, high_watermark_of: Callable[[str, int], int]) -> Iterator[tuple[TopicPartition, _View]]:
+        for key, log in self._logs.items():
+            if log.config.compact and log.offline is None and len(log.segments) > 1:
+                try:
+                    yield key, _View(log, high_watermark_of(*key))
+                except (StorageError, OSError) as error:
+                    self._give_up(key, log, error)
+
+    def _begin(self, choice: Choice, now_ms: int) -> bool:
+        log = self._logs[choice.key]
+        settings = self.settings
+        if choice.was_reset and not log.config.delete:
+            logger.warning(
+                "log is cleaned from its start: its checkpoint lies outside of it",
+                extra=facts(path=log.directory, log_start_offset=log.log_start_offset),
+            )
+        try:
+            plan = cleaner_swap.plan(
+                log,
+                choice.first_dirty_offset,
+                choice.first_uncleanable_offset,
+                now_ms,
+                map_bytes=min(settings.dedupe_buffer_bytes // settings.threads, MAP_BYTES_MAX),
+                load_factor=settings.load_factor,
+                buffer_bytes=settings.io_buffer_bytes // settings.threads // 2,
+            )
+            cleaning = Cleaning(plan, self._files(log.directory), self._throttle)
+        except (OSError, StorageError) as error:
+            self._failed(choice.key, log, error, now_ms)
+            return False
+        self._running[choice.key] = cleaning
+        self._next_step(choice.key, log, cleaning)
+        return True
+
+    # --- one cleaning
+
+    def _next_step(self, key: TopicPartition, log: Log, cleaning: Cleaning) -> None:
+        def done(replacement: Replacement | None, error: BaseException | None) -> None:
+            self._on_step(key, log, cleaning, replacement, error)
+
+        self._jobs.run(cleaning.step, done)
+
+    def _on_step(
+        self,
+        key: TopicPartition,
+        log: Log,
+        cleaning: Cleaning,
+        replacement: Replacement | None,
+        error: BaseException | None,
+    ) -> None:
+        now_ms = cleaning.plan.now_ms
+        try:
+            if error is None and replacement is not None:
+                if cleaning.aborted or cleaning.plan.generation != log.generation:
+                    cleaning.files.discard(replacement.base_offset, SWAP)
+                    raise CleaningAborted
+                if log.staged_batches:
+                    # What a failed write returns to counts segments: these are replaced a moment later.
+                    self._jobs.later(1, lambda: self._on_step(key, log, cleaning, replacement, None))
+                    return
+                paths = cleaner_swap.install(log, cleaning.files, replacement)
+                self._unlink_later(paths, log.config.file_delete_delay_ms)
+                self._next_step(key, log, cleaning)
+                return
+        except (OSError, StorageError, CleaningAborted) as failure:
+            error = failure
+        cleaning.files.close()
+        if self._running.get(key) is cleaning:
+            del self._running[key]
+        if error is None:
+            self.policy.done(key, cleaning.end_offset)
+            self.policy.look_again(now_ms)
+            self._short_of_room = False
+            self._tell(log, cleaning)
+            self.write_checkpoint()
+        elif isinstance(error, CleaningAborted) or cleaning.aborted:
+            self.policy.done(key, None)
+        else:
+            self._failed(key, log, error, now_ms)
+
+    def _failed(self, key: TopicPartition, log: Log, error: BaseException, now_ms: int) -> None:
+        self.policy.done(key, None)
+        self.policy.back_off(now_ms)
+        if errno_of(error) in SHORTAGES or isinstance(error, MemoryError):
+            # Once until a cleaning succeeds: the others most likely fail for the same reason.
+            if not self._short_of_room:
+                logger.warning(
+                    "log not cleaned for want of room, tried again: free some, or lower log.cleaner.dedupe.buffer.size",
+                    extra=facts(path=log.directory, reason=error, retry_ms=self.policy.backoff_ms),
+                )
+            self._short_of_room = True
+        else:
+            self._give_up(key, log, error)
+
+    def _give_up(self, key: TopicPartition, log: Log, error: BaseException) -> None:
+        if key not in self.policy.uncleanable:
+            logger.error(
+                "log is not cleaned any more: mend or delete it, and start the broker again",
+                extra=facts(path=log.directory, reason=error),
+            )
+        self.policy.mark_uncleanable(key)
+
+    @staticmethod
+    def _tell(log: Log, cleaning: Cleaning) -> None:
+        stats = cleaning.stats
+        logger.info(
+            "log cleaned",
+            extra=facts(
+                path=log.directory,
+                cleaned_offset=cleaning.end_offset,
+                input_bytes=stats.input_bytes,
+                output_bytes=stats.output_bytes,
+                records=stats.records_read,
+                records_kept=stats.records_kept,
+                keys=stats.keys,
+                elapsed_s=round(stats.elapsed_s, 3),
+            ),
+        )
+        if stats.records_without_key:
+            logger.warning(
+                "records without a key dropped", extra=facts(path=log.directory, records=stats.records_without_key)
+            )
+
+    # --- what happens to logs meanwhile
+
+    def abort(self, key: TopicPartition) -> None:
+        """The log is about to lose segments: what a worker does with them now comes to nothing. It may be chosen again
+        once the worker has noticed.
+        """
+        cleaning = self._running.pop(key, None)
+        if cleaning is not None:
+            cleaning.aborted = True
+
+    def truncated(self, key: TopicPartition, offset: int) -> None:
+        """Everything at or after `offset` is gone from a log."""
+        self.abort(key)
+        if self.policy.truncated(key, offset):
+            self.write_checkpoint()
+
+    def forget(self, key: TopicPartition) -> None:
+        """The partition is gone, or made anew."""
+        self.abort(key)
+        if self.policy.forget(key):
+            self.write_checkpoint()
+
+    def stop(self) -> None:
+        """End all cleanings; workers notice within moments, and what they do then is not put in place."""
+        self._stopped = True
+        for key in list(self._running):
+            self.abort(key)
+
+    # --- the checkpoint
+
+    def write_checkpoint(self) -> None:
+        """Write cleaner-offset-checkpoint in a worker; one more write follows where this is asked for meanwhile."""
+        self._checkpoint_due = True
+        if self._checkpoint_running or self._stopped:
+            return
+        self._checkpoint_due = False
+        self._checkpoint_running = True
+        wanted: dict[str, dict[TopicPartition, int]] = {root: {} for root in self._roots}
+        for key, offset in self.policy.cleaned.items():
+            log = self._logs.get(key)
+            for root, offsets in wanted.items():
+                # A log that is offline keeps its entry where it is the only directory.
+                if (log is not None and os.path.dirname(log.directory) == root) or (log is None and len(wanted) == 1):
+                    offsets[key] = offset
+
+        def write() -> None:
+            for root, offsets in wanted.items():
+                write_offsets(f"{root}/{CLEANED_OFFSETS}", offsets)
+
+        def done(_: None, error: BaseException | None) -> None:
+            self._checkpoint_running = False
+            if error is not None:
+                # The next start cleans more than it needs to.
+                logger.warning("cannot write the cleaner's checkpoint", extra=facts(reason=error))
+            if self._checkpoint_due:
+                self.write_checkpoint()
+
+        self._jobs.run(write, done)

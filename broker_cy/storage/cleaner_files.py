@@ -1,0 +1,91 @@
+"""The file operations of the cleaner in one partition's directory, each of which a test can let be the last.
+
+They go by a descriptor of the directory, not by its name: a topic that is deleted while it is cleaned has its directory
+renamed, and another may have the name by the time a worker writes its next file.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+
+# What a segment is made of, and what its files are called while they are written, and once they are whole.
+SUFFIXES = (".log", ".index", ".timeindex", ".txnindex")
+CLEANED, SWAP, DELETED = ".cleaned", ".swap", ".deleted"
+
+
+def file_name(base_offset: int, suffix: str) -> str:
+    """Name of a segment's file."""
+    return f"{base_offset:020d}{suffix}"
+
+
+class DirectoryFiles:
+    """The files in `path`. Every method raises OSError. To be closed by whoever made it."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+
+    def close(self) -> None:
+        """Let go of the directory; a second call does nothing."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    def open(self, name: str) -> int:
+        """A descriptor to read `name` by."""
+        return os.open(name, os.O_RDONLY | os.O_CLOEXEC, dir_fd=self._fd)
+
+    def create(self, name: str) -> int:
+        """A descriptor to write the new, empty file `name` by; what had the name is gone."""
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+        return os.open(name, flags, 0o644, dir_fd=self._fd)
+
+    def write(self, fd: int, data: memoryview | bytes, position: int) -> None:
+        """Write all of `data` at `position`."""
+        view = memoryview(data)
+        while view:
+            written = os.pwrite(fd, view, position)
+            position += written
+            view = view[written:]
+
+    def sync(self, fd: int) -> None:
+        """Bring a file to disk."""
+        os.fdatasync(fd)
+
+    def set_modified(self, fd: int, modified_ns: int) -> None:
+        """Set when a file was last written to."""
+        os.utime(fd, ns=(modified_ns, modified_ns))
+
+    def rename(self, old: str, new: str) -> None:
+        """Give the file `old` the name `new`, in the place of what has it."""
+        os.rename(old, new, src_dir_fd=self._fd, dst_dir_fd=self._fd)
+
+    def unlink(self, name: str) -> None:
+        """Remove a file."""
+        os.unlink(name, dir_fd=self._fd)
+
+    def sync_directory(self) -> None:
+        """Bring names to disk."""
+        os.fsync(self._fd)
+
+    def rename_segment(self, base_offset: int, old_mark: str, new_mark: str) -> list[str]:
+        """Rename those of a segment's files that there are; their new names."""
+        renamed = []
+        for suffix in SUFFIXES:
+            name = file_name(base_offset, suffix)
+            try:
+                self.rename(name + old_mark, name + new_mark)
+            except FileNotFoundError:
+                continue
+            renamed.append(name + new_mark)
+        return renamed
+
+    def discard(self, base_offset: int, mark: str) -> None:
+        """Remove files of a segment that was begun and is not wanted; one that cannot be removed goes at the next
+        start.
+        """
+        # The log file last: indexes alone would be put in place by the next start.
+        for suffix in reversed(SUFFIXES):
+            with suppress(OSError):
+                self.unlink(file_name(base_offset, suffix) + mark)

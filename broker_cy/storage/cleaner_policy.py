@@ -1,0 +1,165 @@
+"""Which log is cleaned next, as a pure state machine: what is known of the logs and the time go in, a choice comes out
+(Kafka's LogCleanerManager).
+
+A partition is idle, being cleaned, or uncleanable because a cleaning failed in a way that the next one would, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Protocol
+
+from broker_cy.storage.checkpoints import TopicPartition
+
+NEVER_MS = 2**63 - 1
+
+
+class LogView(Protocol):
+    """What the choice depends on. Timestamps in ms, -1 where there is none."""
+
+    log_start_offset: int
+    log_end_offset: int
+    last_stable_offset: int
+    # (base offset, bytes) of the segments; the last one is active.
+    segments: list[tuple[int, int]]
+    min_cleanable_dirty_ratio: float
+    min_compaction_lag_ms: int
+    max_compaction_lag_ms: int
+
+    def largest_timestamp(self, number: int) -> int:
+        """Of segment `number`."""
+
+    def first_timestamp(self, number: int) -> int:
+        """Of the first batch of segment `number`."""
+
+
+@dataclass(slots=True, frozen=True)
+class Choice:
+    """A log to clean: records from `first_dirty_offset` on have not been cleaned yet; no segment from
+    `first_uncleanable_offset` on is touched.
+    """
+
+    key: TopicPartition
+    first_dirty_offset: int
+    first_uncleanable_offset: int
+    dirty_ratio: float
+    # Its first offset did not fit the log, which began or ends elsewhere by now.
+    was_reset: bool
+
+
+def first_dirty_offset(log: LogView, cleaned_offset: int | None) -> tuple[int, bool]:
+    """Where cleaning goes on after a checkpoint (None: never cleaned), and whether that one had to be given up."""
+    if cleaned_offset is None:
+        return log.log_start_offset, False
+    if log.log_start_offset <= cleaned_offset <= log.log_end_offset:
+        return cleaned_offset, False
+    return log.log_start_offset, True
+
+
+def _segment_at(log: LogView, offset: int) -> int:
+    """Number of the segment that `offset` lies in."""
+    number = len(log.segments) - 1
+    while number > 0 and log.segments[number][0] > offset:
+        number -= 1
+    return number
+
+
+def first_uncleanable_offset(log: LogView, dirty_offset: int, now_ms: int) -> int:
+    """Base offset of the first segment that must stay as it is: the active one, one with an undecided transaction, or
+    one that is younger than min.compaction.lag.ms.
+    """
+    active = len(log.segments) - 1
+    bound = min(log.last_stable_offset, log.segments[active][0])
+    if log.min_compaction_lag_ms > 0:
+        for number in range(_segment_at(log, dirty_offset), active):
+            if log.largest_timestamp(number) > now_ms - log.min_compaction_lag_ms:
+                bound = min(bound, log.segments[number][0])
+                break
+    bound = max(bound, dirty_offset)
+    return log.segments[min(_segment_at(log, bound), active)][0]
+
+
+def overdue_ms(log: LogView, dirty_offset: int, now_ms: int) -> int:
+    """For how long max.compaction.lag.ms is over for the oldest record that was not cleaned; 0 where it is not."""
+    if log.max_compaction_lag_ms >= NEVER_MS:
+        return 0
+    numbers = range(_segment_at(log, dirty_offset), len(log.segments) - 1)
+    earliest = min((first for number in numbers if (first := log.first_timestamp(number)) > 0), default=NEVER_MS)
+    return max(0, now_ms - log.max_compaction_lag_ms - earliest)
+
+
+def examine(key: TopicPartition, log: LogView, cleaned_offset: int | None, now_ms: int) -> Choice | None:
+    """A Choice where this log is dirty enough, or waits too long; else None."""
+    dirty_offset, was_reset = first_dirty_offset(log, cleaned_offset)
+    uncleanable = first_uncleanable_offset(log, dirty_offset, now_ms)
+    clean_bytes = sum(size for base, size in log.segments if base < min(dirty_offset, uncleanable))
+    first = _segment_at(log, min(dirty_offset, uncleanable))
+    dirty_bytes = sum(size for base, size in log.segments[first:] if base < uncleanable)
+    # A segment that was cleaned up to its middle counts on both sides, as in Kafka.
+    total = clean_bytes + dirty_bytes
+    if total == 0 or uncleanable <= dirty_offset:
+        return None
+    ratio = dirty_bytes / total
+    if ratio > log.min_cleanable_dirty_ratio or (dirty_bytes > 0 and overdue_ms(log, dirty_offset, now_ms) > 0):
+        return Choice(key, dirty_offset, uncleanable, ratio, was_reset)
+    return None
+
+
+class CleanerPolicy:
+    """The states of all partitions."""
+
+    def __init__(self, backoff_ms: int) -> None:
+        self.backoff_ms = backoff_ms
+        # Up to where each log is clean.
+        self.cleaned: dict[TopicPartition, int] = {}
+        self.in_progress: set[TopicPartition] = set()
+        self.uncleanable: set[TopicPartition] = set()
+        self._next_look_ms = 0
+
+    def is_due(self, now_ms: int) -> bool:
+        """Whether it is time to look for a log to clean."""
+        return now_ms >= self._next_look_ms
+
+    def look_again(self, now_ms: int) -> None:
+        """A cleaning ended well: there may be more to do."""
+        self._next_look_ms = now_ms
+
+    def back_off(self, now_ms: int) -> None:
+        """There was nothing to clean, or a cleaning failed."""
+        self._next_look_ms = now_ms + self.backoff_ms
+
+    def choose(self, logs: Iterable[tuple[TopicPartition, LogView]], now_ms: int) -> Choice | None:
+        """The dirtiest of `logs`, which is then in progress; None where none is dirty enough."""
+        best: Choice | None = None
+        for key, log in logs:
+            if key in self.in_progress or key in self.uncleanable:
+                continue
+            found = examine(key, log, self.cleaned.get(key), now_ms)
+            if found is not None and (best is None or found.dirty_ratio > best.dirty_ratio):
+                best = found
+        if best is not None:
+            self.in_progress.add(best.key)
+        return best
+
+    def done(self, key: TopicPartition, end_offset: int | None) -> None:
+        """A cleaning ended: everything before `end_offset` is clean; None where it was aborted or failed."""
+        self.in_progress.discard(key)
+        if end_offset is not None:
+            self.cleaned[key] = end_offset
+
+    def mark_uncleanable(self, key: TopicPartition) -> None:
+        """Leave this partition alone until the next start, or until it is made anew."""
+        self.uncleanable.add(key)
+
+    def truncated(self, key: TopicPartition, offset: int) -> bool:
+        """What lies at or after `offset` is gone; whether that changes the checkpoint."""
+        if self.cleaned.get(key, 0) <= offset:
+            return False
+        self.cleaned[key] = offset
+        return True
+
+    def forget(self, key: TopicPartition) -> bool:
+        """The partition is gone; whether that changes the checkpoint."""
+        self.uncleanable.discard(key)
+        return self.cleaned.pop(key, None) is not None

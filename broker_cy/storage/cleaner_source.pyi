@@ -1,0 +1,3 @@
+class BatchSource:
+    path: str
+    def __init__(self, fd: int, path: str, size: int, base_offset: int, buffer_bytes: int, check: bool) -> None: ...

@@ -1,0 +1,107 @@
+"""What the cleaner does to a log on the loop: looking at its segments, and putting cleaned ones in their place."""
+
+from libc.stdint cimport int64_t
+
+from broker_cy.storage.log cimport Log
+from broker_cy.storage.log_config cimport LogConfig
+from broker_cy.storage.segment cimport Segment
+
+from broker_cy.storage.cleaner_files import DELETED, SWAP, file_name
+from broker_cy.storage.cleaner_job import CleaningAborted, CleaningPlan, SourceSegment
+
+
+def segment_sizes(Log log not None):
+    """[(base offset, size)] of all segments; the active one is the last."""
+    cdef Segment segment
+    return [(segment.base_offset, segment.size) for segment in log.segments]
+
+
+def largest_timestamp(Log log not None, Py_ssize_t number):
+    """Of segment `number`; when it was last written to where its records have none. Raises StorageError, OSError."""
+    cdef Segment segment = log.segments[number]
+    segment.ensure_timestamps()
+    if segment.max_timestamp >= 0:
+        return segment.max_timestamp
+    return modified_ms(segment)
+
+
+cdef int64_t modified_ms(Segment segment) except -1:
+    import os
+    return int(os.stat(segment.path).st_mtime * 1000)
+
+
+def first_timestamp(Log log not None, Py_ssize_t number):
+    """Largest timestamp of the first batch of segment `number`; -1 where there is none. Raises StorageError."""
+    cdef Segment segment = log.segments[number]
+    segment.ensure_rolling_timestamp()
+    return segment.rolling_timestamp if segment.rolling_timestamp >= 0 else -1
+
+
+def plan(
+    Log log not None, int64_t first_dirty_offset, int64_t first_uncleanable_offset, int64_t now_ms, *,
+    int64_t map_bytes, double load_factor, int64_t buffer_bytes,
+):
+    """A CleaningPlan of what lies before `first_uncleanable_offset`, the base of a segment. Raises OSError, StorageError."""
+    cdef Segment segment
+    cdef LogConfig config = log.config
+    cdef list sources = []
+    for segment in log.segments:
+        if segment.base_offset < first_uncleanable_offset:
+            sources.append(SourceSegment(
+                segment.base_offset, segment.size, segment.offsets.count() * 8, segment.times.count() * 12
+            ))
+    return CleaningPlan(
+        directory=log.directory, segments=sources, all_bases=[each[0] for each in segment_sizes(log)],
+        first_dirty_offset=first_dirty_offset, first_uncleanable_offset=first_uncleanable_offset,
+        producers=log.producers.encode(committed=True), generation=log.generation, segment_bytes=config.segment_bytes,
+        segment_index_bytes=config.segment_index_bytes, index_interval_bytes=config.index_interval_bytes,
+        delete_retention_ms=config.delete_retention_ms, now_ms=now_ms, map_bytes=map_bytes, load_factor=load_factor,
+        buffer_bytes=buffer_bytes,
+    )
+
+
+def install(Log log not None, files, replacement):
+    """Put a cleaned segment, whose files are named `.swap`, in the place of those it replaces; the paths of their files, renamed to
+    `.deleted`, to be unlinked later (file.delete.delay.ms). Readers that hold a part of an old segment keep its file.
+
+    Raises CleaningAborted where the log no longer has these segments, and OSError where a file cannot be renamed: then the log is
+    offline, since only a start can tell which files are whole.
+    """
+    cdef Segment segment, cleaned
+    cdef list old, names = []
+    cdef Py_ssize_t first = log.segment_number(replacement.base_offset)
+    old = log.segments[first:first + len(replacement.replaced)]
+    if (
+        log.offline is not None or [(<Segment>segment).base_offset for segment in old] != replacement.replaced
+        or log.active in old
+    ):
+        files.discard(replacement.base_offset, SWAP)
+        raise CleaningAborted
+    try:
+        for segment in old:
+            segment.close()
+            names += files.rename_segment(segment.base_offset, "", DELETED)
+            if segment.base_offset != replacement.base_offset:
+                names += rename_snapshot(files, segment.base_offset)
+        files.rename_segment(replacement.base_offset, SWAP, "")
+    except OSError as error:
+        log.mark_offline(f"cleaned segments cannot be put in place: {error}")
+        raise
+    cleaned = Segment(log.directory, replacement.base_offset, log.open_files, replacement.size, True,
+                      (<Segment>old[0]).created_ms, log.config.index_interval_bytes)
+    # Written and summed a moment ago, and on disk.
+    cleaned.mark_verified()
+    cleaned.max_timestamp = replacement.max_timestamp
+    cleaned.max_timestamp_offset = replacement.max_timestamp_offset
+    log.segments[first:first + len(old)] = [cleaned]
+    return [f"{files.path}/{name}" for name in names]
+
+
+cdef list rename_snapshot(files, int64_t base_offset):
+    """Producer state is kept where segments begin: none begins there any more."""
+    name = file_name(base_offset, ".snapshot")
+    try:
+        files.rename(name, name + DELETED)
+    except FileNotFoundError:
+        return []
+    return [name + DELETED]
