@@ -1,6 +1,6 @@
 # The two walks of a cleaning, over sources (cleaner_source): MapWalk notes the newest offset of each key, CleanWalk writes what stays.
 # Both go on without the GIL until they need something of Python, and return why.
-from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 
 from broker_cy.storage.cleaner_source cimport BatchSource
 from broker_cy.storage.offset_map cimport OffsetMap
@@ -25,6 +25,20 @@ cdef enum BatchRule:
 cdef struct Run:
     int64_t start
     int64_t end
+
+# A record that was read and is still to be looked up.
+cdef struct Looked:
+    int64_t start               # of the record, in the payload
+    int64_t end
+    int64_t offset
+    int64_t timestamp
+    int32_t key_size
+    int32_t value_size
+    uint64_t low                # of the key's hash
+    uint64_t high
+
+cdef enum:
+    LOOKED_MAX = 32
 
 cdef struct Growing:
     uint8_t* data
@@ -71,8 +85,8 @@ cdef class CleanWalk:
 
     cdef int walk(self, int64_t pause_bytes) noexcept nogil
     cdef int filter(self, const uint8_t* p, int64_t size, const BatchHeader* header, int rules) noexcept nogil
-    cdef bint stays(self, const BatchHeader* header, int64_t offset, const uint8_t* key, int32_t key_size, int32_t value_size
-                    ) noexcept nogil
+    cdef bint stays(self, const BatchHeader* header, const Looked* record) noexcept nogil
+    cdef int decide(self, const BatchHeader* header, const Looked* records, int count, int rules) noexcept nogil
     cdef int place(self, int rules) noexcept nogil
     cdef bint needs_horizon(self, const BatchHeader* header, int rules) noexcept nogil
     cdef int64_t put_records(self, uint8_t* out, const uint8_t* payload, const BatchHeader* header, bint horizon) noexcept nogil

@@ -55,13 +55,24 @@ cdef int reserve(Growing* buffer, int64_t more) noexcept nogil:
 # --- the map
 
 
+cdef int put_keys(OffsetMap offsets, const Looked* keys, int count) noexcept nogil:
+    """As map_records."""
+    cdef int i, done
+    for i in range(count):
+        done = offsets.put(keys[i].low, keys[i].high, keys[i].offset)
+        if done <= 0:
+            return 0 if done == 0 else -2
+    return 1
+
+
 cdef int map_records(const uint8_t* p, int64_t size, const BatchHeader* header, OffsetMap offsets, int64_t start_offset) noexcept nogil:
     """1: all keys are in the map, 0: it is full, -1: these are no records, -2: no memory."""
     cdef const uint8_t* end = p + size
     cdef const uint8_t* field
     cdef int32_t length = 0, offset_delta = 0, key_size = 0, _index
     cdef int64_t timestamp_delta = 0
-    cdef int done
+    cdef Looked[LOOKED_MAX] keys
+    cdef int done, count = 0
     for _index in range(header.count):
         p = read_varint(p, end, &length)
         if p == NULL or length < 1 or length > end - p:
@@ -74,11 +85,17 @@ cdef int map_records(const uint8_t* p, int64_t size, const BatchHeader* header, 
         if field == NULL:
             return -1
         if key_size >= 0 and header.base_offset + offset_delta >= start_offset:
-            done = offsets.put(field - key_size, key_size, header.base_offset + offset_delta)
-            if done <= 0:
-                return 0 if done == 0 else -2
+            offsets.hash(field - key_size, key_size, &keys[count].low, &keys[count].high)
+            keys[count].offset = header.base_offset + offset_delta
+            count += 1
+            if count == LOOKED_MAX:
+                done = put_keys(offsets, keys, count)
+                if done != 1:
+                    return done
+                count = 0
         p += length
-    return 1 if p == end else -1
+    done = put_keys(offsets, keys, count)
+    return done if p == end or done != 1 else -1
 
 
 cdef int map_walk(BatchSource source, OffsetMap offsets, int64_t start_offset, int64_t pause_bytes) noexcept nogil:
@@ -286,34 +303,62 @@ cdef class CleanWalk:
             return RULE_KEEP_EMPTY
         return RULE_KEEP_EMPTY if last_offset + 1 == self.upper_offset else 0
 
-    cdef inline bint stays(self, const BatchHeader* header, int64_t offset, const uint8_t* key, int32_t key_size, int32_t value_size
-                           ) noexcept nogil:
-        if offset > self.offsets.latest_offset:
+    cdef inline bint stays(self, const BatchHeader* header, const Looked* record) noexcept nogil:
+        if record.offset > self.offsets.latest_offset:
             return True
-        if key_size < 0:
+        if record.key_size < 0:
             # No key, from before the topic was compacted: nothing could ever take its place.
             self.records_without_key += 1
             return False
-        if value_size < 0 and header.attributes & ATTRIBUTE_DELETE_HORIZON and self.now_ms >= header.base_timestamp:
+        if record.value_size < 0 and header.attributes & ATTRIBUTE_DELETE_HORIZON and self.now_ms >= header.base_timestamp:
             return False
-        return offset >= self.offsets.find(key, key_size)
+        return record.offset >= self.offsets.find(record.low, record.high)
+
+    cdef int decide(self, const BatchHeader* header, const Looked* records, int count, int rules) noexcept nogil:
+        """Which of some records of a batch stay: 0, or -1 with the source's fault."""
+        cdef Run* run
+        cdef const Looked* record
+        cdef int i
+        for i in range(count):
+            record = &records[i]
+            if not rules & RULE_KEEP_ALL and not self.stays(header, record):
+                continue
+            self.kept += 1
+            if record.value_size < 0:
+                self.tombstones = True
+            if record.timestamp > self.kept_max_timestamp:
+                self.kept_max_timestamp = record.timestamp
+            if self.runs.size > 0:
+                run = <Run*>(self.runs.data + self.runs.size) - 1
+                if run.end == record.start:
+                    run.end = record.end
+                    continue
+            if reserve(&self.runs, sizeof(Run)) != 0:
+                return self.source.failed(FAULT_MEMORY)
+            run = <Run*>(self.runs.data + self.runs.size)
+            self.runs.size += sizeof(Run)
+            run.start = record.start
+            run.end = record.end
+        return 0
 
     cdef int filter(self, const uint8_t* p, int64_t size, const BatchHeader* header, int rules) noexcept nogil:
         """Find out which records stay: fills runs, kept, tombstones, kept_max_timestamp. 0, or -1 with the source's fault."""
         cdef const uint8_t* start = p
         cdef const uint8_t* end = p + size
-        cdef const uint8_t* key
+        cdef const uint8_t* key = NULL
         cdef const uint8_t* field
-        cdef const uint8_t* record
-        cdef Run* run = NULL
-        cdef int32_t length = 0, offset_delta = 0, key_size = 0, value_size = 0, _index
-        cdef int64_t timestamp_delta = 0, timestamp
+        cdef Looked[LOOKED_MAX] records
+        cdef Looked* record
+        cdef int32_t length = 0, offset_delta = 0, _index
+        cdef int64_t timestamp_delta = 0
+        cdef int count = 0
         self.runs.size = 0
         self.kept = 0
         self.tombstones = False
         self.kept_max_timestamp = -1
         for _index in range(header.count):
-            record = p
+            record = &records[count]
+            record.start = p - start
             p = read_varint(p, end, &length)
             if p == NULL or length < 1 or length > end - p:
                 return self.source.failed(FAULT_RECORDS)
@@ -321,29 +366,25 @@ cdef class CleanWalk:
             if field != NULL:
                 field = read_varint(field, p + length, &offset_delta)
             if field != NULL:
-                field = read_sized(field, p + length, &key_size)
-            key = field - key_size if key_size > 0 else field
+                field = read_sized(field, p + length, &record.key_size)
             if field != NULL:
-                field = read_sized(field, p + length, &value_size)
+                key = field - record.key_size if record.key_size > 0 else field
+                field = read_sized(field, p + length, &record.value_size)
             if field == NULL:
                 return self.source.failed(FAULT_RECORDS)
             p += length
-            if not rules & RULE_KEEP_ALL and not self.stays(header, header.base_offset + offset_delta, key, key_size, value_size):
-                run = NULL
-                continue
-            self.kept += 1
-            if value_size < 0:
-                self.tombstones = True
-            timestamp = <int64_t>(<uint64_t>header.base_timestamp + <uint64_t>timestamp_delta)
-            if timestamp > self.kept_max_timestamp:
-                self.kept_max_timestamp = timestamp
-            if run == NULL:
-                if reserve(&self.runs, sizeof(Run)) != 0:
-                    return self.source.failed(FAULT_MEMORY)
-                run = <Run*>(self.runs.data + self.runs.size)
-                self.runs.size += sizeof(Run)
-                run.start = record - start
-            run.end = p - start
+            record.end = p - start
+            record.offset = header.base_offset + offset_delta
+            record.timestamp = <int64_t>(<uint64_t>header.base_timestamp + <uint64_t>timestamp_delta)
+            if record.key_size >= 0:
+                self.offsets.hash(key, record.key_size, &record.low, &record.high)
+            count += 1
+            if count == LOOKED_MAX:
+                if self.decide(header, records, count, rules) != 0:
+                    return -1
+                count = 0
+        if self.decide(header, records, count, rules) != 0:
+            return -1
         if header.attributes & ATTRIBUTE_LOG_APPEND_TIME:
             self.kept_max_timestamp = header.max_timestamp
         return 0 if p == end else self.source.failed(FAULT_RECORDS)

@@ -20,9 +20,12 @@ cdef class OffsetMap:
     # Everything up to it has been put; -1 for nothing.
     cdef public int64_t latest_offset
 
+    # The hash of a key, whose slot is then on its way into the processor's cache: where a few keys are hashed before the first is
+    # looked up, the waits for memory, which are most of the cost, overlap.
+    cdef void hash(self, const uint8_t* key, int64_t size, uint64_t* low, uint64_t* high) noexcept nogil
     # 1; 0 where the key is new and has no room; -1 where there is no memory.
-    cdef int put(self, const uint8_t* key, int64_t size, int64_t offset) noexcept nogil
+    cdef int put(self, uint64_t low, uint64_t high, int64_t offset) noexcept nogil
     # The offset put last, or -1.
-    cdef int64_t find(self, const uint8_t* key, int64_t size) noexcept nogil
+    cdef int64_t find(self, uint64_t low, uint64_t high) noexcept nogil
     cdef int grow(self) noexcept nogil
     cdef int set_limit(self) noexcept nogil

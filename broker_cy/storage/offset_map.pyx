@@ -10,6 +10,12 @@ from libc.stdint cimport int64_t, uint8_t, uint64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy
 
+cdef extern from *:
+    """
+    #define bc_prefetch(p) __builtin_prefetch(p)
+    """
+    void bc_prefetch(const void* p) noexcept nogil
+
 cdef enum:
     SLOT_BYTES = 24
     # The table that a pass begins with is this part of the bound.
@@ -74,10 +80,15 @@ cdef inline void hash_key(OffsetMap table, const uint8_t* key, int64_t size, uin
     high[0] = s.a ^ s.b ^ s.c ^ s.d
 
 
+cdef inline int64_t first_slot(int64_t count, uint64_t low) noexcept nogil:
+    """Where the search for a key begins: the upper half of a product spreads 32 bits of the hash over any number of slots, without
+    a division."""
+    return <int64_t>(((low >> 32) * <uint64_t>count) >> 32)
+
+
 cdef inline Slot* slot_for(Slot* slots, int64_t count, uint64_t low, uint64_t high) noexcept nogil:
     """The slot that holds a key or is free for it; there always is a free one."""
-    # The upper half of a product spreads 32 bits of the hash over any number of slots, without a division.
-    cdef int64_t at = <int64_t>(((low >> 32) * <uint64_t>count) >> 32)
+    cdef int64_t at = first_slot(count, low)
     while slots[at].next_offset != 0 and (slots[at].low != low or slots[at].high != high):
         at += 1
         if at == count:
@@ -144,11 +155,13 @@ cdef class OffsetMap:
         self.set_limit()
         return 1
 
-    cdef int put(self, const uint8_t* key, int64_t size, int64_t offset) noexcept nogil:
-        cdef uint64_t low = 0, high = 0
+    cdef void hash(self, const uint8_t* key, int64_t size, uint64_t* low, uint64_t* high) noexcept nogil:
+        hash_key(self, key, size, low, high)
+        bc_prefetch(&self.slots[first_slot(self.slot_count, low[0])])
+
+    cdef int put(self, uint64_t low, uint64_t high, int64_t offset) noexcept nogil:
         cdef Slot* slot
         cdef int grown
-        hash_key(self, key, size, &low, &high)
         slot = slot_for(self.slots, self.slot_count, low, high)
         if slot.next_offset == 0:
             if self.entries >= self.entries_limit:
@@ -163,18 +176,21 @@ cdef class OffsetMap:
         self.latest_offset = offset
         return 1
 
-    cdef int64_t find(self, const uint8_t* key, int64_t size) noexcept nogil:
-        cdef uint64_t low = 0, high = 0
-        hash_key(self, key, size, &low, &high)
+    cdef int64_t find(self, uint64_t low, uint64_t high) noexcept nogil:
         return slot_for(self.slots, self.slot_count, low, high).next_offset - 1
 
     def add(self, bytes key not None, int64_t offset):
         """put, for Python: False where the key is new and has no room. Raises MemoryError."""
-        cdef int done = self.put(key, len(key), offset)
+        cdef uint64_t low = 0, high = 0
+        cdef int done
+        self.hash(key, len(key), &low, &high)
+        done = self.put(low, high, offset)
         if done < 0:
             raise MemoryError("no memory for a larger offset map")
         return done == 1
 
     def get(self, bytes key not None):
         """find, for Python."""
-        return self.find(key, len(key))
+        cdef uint64_t low = 0, high = 0
+        self.hash(key, len(key), &low, &high)
+        return self.find(low, high)

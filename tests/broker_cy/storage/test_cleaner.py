@@ -1,0 +1,122 @@
+"""The cleaner on the loop: readers, failures, and logs that change meanwhile."""
+
+from __future__ import annotations
+
+import errno
+import logging
+from pathlib import Path
+
+import pytest
+
+from broker_cy.storage import maintenance
+from broker_cy.storage.cleaner import CleanerSettings
+from broker_cy.storage.log import Log
+from broker_cy.wire.records import decode_batches
+from tests.broker_cy.storage.cleaning import KEY, UnsyncedFiles, Written, clean, compacted_config, make_cleaner, stored
+
+
+def dirty_log(directory: Path, count: int = 40, **settings: object) -> Written:
+    written = Written(Log.create(str(directory / "t-0"), "t", 0, compacted_config(segment_bytes=600, **settings), 0))
+    for number in range(count):
+        written.data([(b"key-%d" % (number % 5), b"value-%d" % number)])
+    written.roll()
+    return written
+
+
+def keys_and_offsets(directory: str) -> dict[bytes | None, int]:
+    return {key: offset for batch in stored(directory) for offset, _, key, _ in batch.records}
+
+
+def test_a_reader_keeps_what_it_reads(tmp_path: Path) -> None:
+    """A fetch that is being sent while its segment is replaced breaks, or sends other bytes."""
+    log = dirty_log(tmp_path).log
+    part = log.read_slice(0)
+    assert part is not None
+    before = part.read()
+    cleaner, jobs = make_cleaner(log)
+    clean(log, 2_000_000, cleaner)
+    jobs.run_due()
+    assert part.read() == before
+    offset, seen = 0, []
+    while (found := log.read_slice(offset)) is not None:
+        for batch in decode_batches(found.read()):
+            seen += [record.offset for record in batch.records() if record.offset >= offset]
+            offset = batch.last_offset + 1
+    assert seen == sorted(keys_and_offsets(log.directory).values())
+    assert not list(Path(log.directory).glob("*.deleted"))
+
+
+def test_a_full_map_ends_the_pass(tmp_path: Path) -> None:
+    """With more keys than fit, records that nothing has superseded are lost."""
+    written = Written(Log.create(str(tmp_path / "t-0"), "t", 0, compacted_config(segment_bytes=600), 0))
+    for number in range(100):
+        written.data([(b"key-%d" % (number % 50), b"%d" % number)])
+    written.roll()
+    cleaner, _ = make_cleaner(written.log, CleanerSettings(backoff_ms=0, dedupe_buffer_bytes=24 * 12, load_factor=0.9))
+    for _ in range(40):
+        cleaner.tick(2_000_000, lambda topic, partition: written.log.written_end_offset)
+    newest = keys_and_offsets(written.log.directory)
+    assert newest == {b"key-%d" % (number % 50): number for number in range(50, 100)}
+    assert cleaner.policy.cleaned[KEY] == written.log.active.base_offset
+
+
+class FullDisk(UnsyncedFiles):
+    """No byte can be written."""
+
+    def write(self, fd: int, data: memoryview | bytes, position: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_a_full_disk_is_told_once_and_waited_for(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A disk that was full for a minute ends compaction until the next start, or fills the broker's log."""
+    log = dirty_log(tmp_path).log
+    before = stored(log.directory)
+    full = [True]
+    cleaner, _ = make_cleaner(
+        log, CleanerSettings(backoff_ms=100), lambda path: FullDisk(path) if full[0] else UnsyncedFiles(path)
+    )
+    with caplog.at_level(logging.WARNING):
+        for now_ms in (2_000_000, 2_000_050, 2_000_100, 2_000_200):
+            cleaner.tick(now_ms, lambda topic, partition: log.written_end_offset)
+    assert [record.message for record in caplog.records if "want of room" in record.message] != []
+    assert len(caplog.records) == 1
+    assert stored(log.directory) == before
+    assert not list(Path(log.directory).glob("*.cleaned"))
+    full[0] = False
+    cleaner.tick(2_000_400, lambda topic, partition: log.written_end_offset)
+    assert len(keys_and_offsets(log.directory)) == 5
+    assert KEY in cleaner.policy.cleaned
+
+
+def test_a_damaged_batch_is_never_given_a_good_checksum(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Damage is copied into a new segment as if it were what a producer sent."""
+    log = dirty_log(tmp_path).log
+    path = Path(log.directory) / f"{0:020d}.log"
+    data = bytearray(path.read_bytes())
+    data[70] ^= 1
+    path.write_bytes(data)
+    cleaner, _ = make_cleaner(log)
+    clean(log, 2_000_000, cleaner)
+    assert cleaner.policy.uncleanable == {KEY}
+    assert path.read_bytes() == bytes(data)
+    assert [record.message for record in caplog.records if record.levelno >= logging.ERROR] == [
+        "log is not cleaned any more: mend or delete it, and start the broker again"
+    ]
+
+
+def test_a_truncated_log_is_not_replaced(tmp_path: Path) -> None:
+    """Records that were truncated come back with a segment that was cleaned before."""
+    log = dirty_log(tmp_path).log
+    cleaner, jobs = make_cleaner(log)
+    held: list[tuple[object, object]] = []
+    jobs.run = lambda work, done: held.append((work, done))  # type: ignore[method-assign]
+    cleaner.tick(2_000_000, lambda topic, partition: log.written_end_offset)
+    work, done = held.pop()
+    replacement = work()  # type: ignore[operator]
+    cleaner.truncated(KEY, 10)
+    maintenance.truncate_to(log, 10, 0)
+    done(replacement, None)  # type: ignore[operator]
+    assert log.log_end_offset == 10
+    assert [each.last_offset for each in stored(log.directory)][-1] == 9
+    assert not list(Path(log.directory).glob("*.swap"))
+    assert not cleaner.running
