@@ -1,7 +1,7 @@
-"""Record anew what Apache Kafka 4.3.1 answers to the scripts: `python -m tests.compat.record_answers [PATTERN]`.
+"""Record anew what Apache Kafka 4.3.1 answers to the scripts: `python -m tests.compat.record_answers [PATTERN...]`.
 
 Starts Kafka (downloads 55 MB from Maven Central the first time) and writes tests/fixtures/kafka_4.3.1_answers.json.gz.
-With a pattern such as 'fetch_*' only those scripts are recorded, and the answers of others are kept.
+With patterns such as 'fetch_*' only those scripts are recorded, and the answers of others are kept.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from tests.support.kafka_peer import KafkaPeer
 
 
 def main() -> int:
-    pattern = sys.argv[1] if len(sys.argv) > 1 else "*"
-    wanted = [entry for entry in SCRIPTS.values() if fnmatchcase(entry.name, pattern)]
+    patterns = sys.argv[1:] or ["*"]
+    wanted = [entry for entry in SCRIPTS.values() if any(fnmatchcase(entry.name, pattern) for pattern in patterns)]
     recorded = answers.load() if answers.FIXTURE.exists() else {}
     failed = 0
     left_out: dict[str, set[str]] = {}

@@ -62,7 +62,17 @@ async def _one(ctx: RequestContext, transaction: Transaction) -> list[TopicResul
         return _results(await transactions.verify(transaction.transactional_id, *producer, list(partitions), add=False))
     version = VERSION_IMPLICIT if ctx.version >= VERSION_BATCHED else VERSION_OLD
     code = await transactions.add_partitions(transaction.transactional_id, producer, frozenset(partitions), version)
-    return _results(dict.fromkeys(partitions, fenced_before(VERSION_FENCED, ctx.version, code)))
+    code = fenced_before(VERSION_FENCED, ctx.version, code)
+    # As in Kafka, one code for all is told for each entry of the request, also where a topic is in there twice.
+    return [
+        TopicResult(
+            name=topic.name,
+            results_by_partition=[
+                PartitionResult(partition_index=index, partition_error_code=code) for index in topic.partitions
+            ],
+        )
+        for topic in transaction.topics
+    ]
 
 
 def _exists(ctx: RequestContext, partition: TopicPartition) -> bool:

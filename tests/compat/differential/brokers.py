@@ -32,6 +32,12 @@ SETTINGS: Mapping[str, Mapping[str, str]] = {
         "max.request.partition.size.limit": "3",
         "offset.metadata.max.bytes": "10",
     },
+    "transactions": {
+        **_COMMON,
+        "transaction.state.log.num.partitions": "4",
+        "transaction.state.log.replication.factor": "1",
+        "transaction.state.log.min.isr": "1",
+    },
     # Restarted by its script: leader epochs go up.
     "restarted": _COMMON,
 }

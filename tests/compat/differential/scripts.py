@@ -12,6 +12,7 @@ from tests.compat.differential import (
     scripts_restart,
     scripts_text,
     scripts_topics,
+    scripts_transactions,
 )
 from tests.compat.differential.script import SCRIPTS
 
@@ -28,4 +29,5 @@ __all__ = [
     "scripts_restart",
     "scripts_text",
     "scripts_topics",
+    "scripts_transactions",
 ]
