@@ -1,0 +1,139 @@
+"""Open transactions of a log against a plain model, what markers may do, and what all of it costs in memory."""
+
+from __future__ import annotations
+
+import errno
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from broker_cy.storage import disk
+from broker_cy.storage.errors import StorageError
+from broker_cy.storage.log import Log
+from broker_cy.storage.log_config import LogConfig
+from broker_cy.storage.producer_state import ProducerState
+from broker_cy.wire.control import EndTxnMarker, encode_control
+from broker_cy.wire.marker import encode_marker
+from broker_cy.wire.records import Record, encode_batch
+
+from .batches import batch
+
+TRANSACTIONAL = 0x10
+STEPS = st.lists(
+    st.tuples(st.sampled_from(["data", "commit", "abort", "fail", "reload"]), st.integers(0, 4)), max_size=60
+)
+
+
+@pytest.mark.parametrize("commit", [True, False])
+@pytest.mark.parametrize("append_time", [True, False])
+def test_markers_are_those_of_the_general_encoder(commit: bool, append_time: bool) -> None:
+    """Kafka's tools and every reader of committed records fail at a marker of another form."""
+    record = encode_control(EndTxnMarker(commit, 9), 1_700_000_000_123)
+    expected = encode_batch(
+        [record],
+        producer_id=1 << 40,
+        producer_epoch=7,
+        base_sequence=-1,
+        transactional=True,
+        control=True,
+        log_append_time_ms=1_700_000_000_123 if append_time else None,
+    )
+    assert encode_marker(1 << 40, 7, 9, commit, 1_700_000_000_123, append_time) == expected
+
+
+def data(offset: int, producer_id: int, sequence: int) -> bytes:
+    payload = encode_batch([Record(0, 5, None, b"v", [])])[61:]
+    return batch(
+        offset,
+        producer_id=producer_id,
+        producer_epoch=0,
+        sequence=sequence,
+        attributes=TRANSACTIONAL,
+        payload=payload,
+        timestamp=5,
+    )
+
+
+def marker(offset: int, producer_id: int, commit: bool) -> bytes:
+    return offset.to_bytes(8) + encode_marker(producer_id, 0, 0, commit, 5)[8:]
+
+
+class Model:
+    """first offset of each producer's open transaction, and the transactions that were aborted."""
+
+    def __init__(self) -> None:
+        self.open: dict[int, int] = {}
+        self.aborted: list[tuple[int, int]] = []
+
+    def stable(self, end: int) -> int:
+        return min([end, *self.open.values()])
+
+
+@settings(max_examples=150, deadline=None)
+@given(steps=STEPS)
+def test_last_stable_offset_and_aborted_transactions(
+    tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, int]]
+) -> None:
+    """A reader of committed records sees open or aborted ones, or waits for a transaction that is over."""
+    log = Log.create(str(tmp_path_factory.mktemp("log") / "t-0"), "t", 0, LogConfig(segment_bytes=700), 0)
+    model = Model()
+    sequences: dict[int, int] = {}
+    for kind, producer in steps:
+        end = log.log_end_offset
+        if kind == "data":
+            log.append(data(end, producer, sequences.get(producer, 0)), 0)
+            sequences[producer] = sequences.get(producer, 0) + 1
+            model.open.setdefault(producer, end)
+        elif kind == "fail":
+            disk.set_write_budget(20, errno.EIO)
+            try:
+                with pytest.raises(StorageError):
+                    # The end of one transaction and the beginning of another, neither of which happens.
+                    log.append(marker(end, producer, False) + data(end + 1, 99, 0), 0)
+            finally:
+                disk.set_write_budget(-1, 0)
+        elif kind == "reload":
+            again = ProducerState(log.directory, "t-0")
+            again.load(log.producers.encode(), end)
+            assert again.last_stable_offset(end) == model.stable(end)
+        else:
+            log.append(marker(end, producer, kind == "commit"), 0)
+            first = model.open.pop(producer, None)
+            if first is not None and kind == "abort":
+                model.aborted.append((producer, first))
+        assert log.last_stable_offset(log.log_end_offset) == model.stable(log.log_end_offset)
+        assert log.aborted_transactions(0, log.log_end_offset) == model.aborted
+
+
+def test_ten_thousand_open_producers(tmp_path: Path) -> None:
+    """A broker with many transactional producers runs out of memory."""
+    log = Log.create(str(tmp_path / "t-0"), "t", 0, LogConfig(), 0)
+    before = sys.getsizeof(log.producers)
+    count = 10_000
+    for producer in range(count):
+        log.append(data(producer, 1_000_000 + producer * 7, 0), 0)
+        if producer in (1_023, 6_000, 8_200):
+            assert sys.getsizeof(log.producers) - before <= 300 * (producer + 1)
+    assert len(log.producers) == count
+    assert log.last_stable_offset(count) == 0
+    assert sys.getsizeof(log.producers) - before <= 300 * count
+    # None of them is dropped, however long it wrote nothing.
+    assert log.producers.expire(1 << 60, 1) == 0
+    assert len(log.producers) == count
+
+
+def test_expiry_spares_open_transactions(tmp_path: Path) -> None:
+    """A transaction whose producer is forgotten can be ended by nobody: readers of committed records wait for ever."""
+    log = Log.create(str(tmp_path / "t-0"), "t", 0, LogConfig(), 0)
+    log.append(data(0, 1, 0), 0)
+    log.append(data(1, 2, 0), 0)
+    log.append(marker(2, 2, True), 0)
+    assert log.producers.expire(1_000_000, 1_000) == 1
+    assert [producer[0] for producer in log.producers.describe()] == [1]
+    assert log.last_stable_offset(3) == 0
+    log.append(marker(3, 1, True), 0)
+    assert log.producers.expire(1_000_000, 1_000) == 1
+    assert log.last_stable_offset(4) == 4
