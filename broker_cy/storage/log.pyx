@@ -176,6 +176,7 @@ cdef class Log:
         error = pwritev_all(active.descriptor(), self.iov, self.iov_count, active.size)
         self.iov_count = 0
         if error == 0 and active.pending_aborts is not None:
+            active.without_aborts = False
             txn_index.append(active.directory, active.base_offset, active.pending_aborts)
         if error == 0:
             active.pending_aborts = None
@@ -423,6 +424,11 @@ cdef class Log:
         """lookups.aborted_transactions: [(producer id, first offset)] that overlap [offset, end_offset)."""
         from broker_cy.storage import lookups
         return lookups.aborted_transactions(self, offset, end_offset)
+
+    def aborted_in_slice(self, LogSlice part, int64_t offset, int64_t max_offset):
+        """lookups.aborted_in_slice: aborted_transactions of what was read."""
+        from broker_cy.storage import lookups
+        return lookups.aborted_in_slice(self, part, offset, max_offset)
 
     def last_stable_offset(self, int64_t high_watermark):
         """End of what a read_committed reader may see."""

@@ -4,11 +4,12 @@ import os
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.errno cimport EAGAIN
-from libc.stdint cimport int32_t, int64_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
+from libc.string cimport memcpy
 
 from broker_cy.core.cursor cimport Cursor
-from broker_cy.storage.disk cimport confine_reads, pread_all
-from broker_cy.storage.log cimport Log
+from broker_cy.storage.disk cimport confine_reads, pread_all, read_whole
+from broker_cy.storage.log cimport Log, LogSlice
 from broker_cy.storage.segment cimport Segment
 from broker_cy.wire.batch cimport (
     ATTRIBUTE_CODEC_MASK, ATTRIBUTE_LOG_APPEND_TIME, BATCH_HEADER_BYTES, BatchHeader, batch_bytes
@@ -17,6 +18,19 @@ from broker_cy.wire.batch cimport (
 from broker_cy.storage import txn_index
 from broker_cy.storage.errors import ColdRead, CorruptSegment, StorageError
 from broker_cy.wire.compression import decompress, decompressed_limit
+
+
+cdef extern from "<endian.h>" nogil:
+    uint64_t be64toh(uint64_t)
+
+
+cdef enum:
+    # An entry of a .txnindex: see txn_index.
+    ABORTED_BYTES = 34
+    PRODUCER_ID_AT = 2
+    FIRST_OFFSET_AT = 10
+    LAST_OFFSET_AT = 18
+    STABLE_OFFSET_AT = 26
 
 
 cdef object first_record_from(Segment segment, int64_t position, BatchHeader* header, int64_t timestamp, int64_t from_offset):
@@ -105,6 +119,45 @@ def max_timestamp(Log log not None):
     return None
 
 
+cdef inline int64_t be64(const uint8_t* p) noexcept nogil:
+    cdef uint64_t value
+    memcpy(&value, p, 8)
+    return <int64_t>be64toh(value)
+
+
+cdef bint collect_aborted(Segment segment, int64_t offset, int64_t end_offset, list found) except -1:
+    """Add the segment's aborted transactions that overlap [offset, end_offset) to `found`; whether an entry says that all before
+    `end_offset` were decided by its marker, so that later ones need not be looked at."""
+    cdef bytes data
+    cdef const uint8_t* p
+    cdef Py_ssize_t low = 0, high, middle, number
+    try:
+        data = read_whole(txn_index.path_of(segment.directory, segment.base_offset))
+    except FileNotFoundError:
+        segment.without_aborts = True
+        return False
+    p = <const uint8_t*>PyBytes_AS_STRING(data)
+    if len(data) % ABORTED_BYTES:
+        raise ValueError(f"the index of segment {segment.base_offset} has {len(data)} bytes, which is no multiple of {ABORTED_BYTES}")
+    number = high = len(data) // ABORTED_BYTES
+    # In the order of their markers: the first whose marker lies at `offset` or behind it.
+    while low < high:
+        middle = (low + high) // 2
+        if be64(p + middle * ABORTED_BYTES + LAST_OFFSET_AT) < offset:
+            low = middle + 1
+        else:
+            high = middle
+    for middle in range(low, number):
+        high = middle * ABORTED_BYTES
+        if p[high] or p[high + 1] or be64(p + high + FIRST_OFFSET_AT) > be64(p + high + LAST_OFFSET_AT):
+            raise ValueError(f"the index of segment {segment.base_offset}: entry {middle} is not a transaction of version 0")
+        if be64(p + high + FIRST_OFFSET_AT) < end_offset:
+            found.append((be64(p + high + PRODUCER_ID_AT), be64(p + high + FIRST_OFFSET_AT)))
+        if be64(p + high + STABLE_OFFSET_AT) >= end_offset:
+            return True
+    return False
+
+
 def aborted_transactions(Log log not None, int64_t offset, int64_t end_offset):
     """[(producer id, first offset)] of aborted transactions that overlap [offset, end_offset), for read_committed readers.
 
@@ -112,21 +165,52 @@ def aborted_transactions(Log log not None, int64_t offset, int64_t end_offset):
     """
     cdef Segment segment
     cdef Py_ssize_t number
-    found = []
+    cdef list found = []
     # The marker of a transaction may lie in a segment behind end_offset, so all later ones are asked, until an entry says that
     # everything before end_offset was decided.
     for number in range(log.segment_number(offset), len(log.segments)):
         segment = <Segment>log.segments[number]
+        if segment.without_aborts:
+            continue
         try:
-            entries = txn_index.read(segment.directory, segment.base_offset)
+            if collect_aborted(segment, offset, end_offset, found):
+                break
+        except ColdRead:
+            raise
         except (OSError, ValueError) as error:
             raise StorageError(f"transactions of {log.topic}-{log.partition} cannot be read: {error}") from error
-        for producer_id, first, last, stable in entries:
-            if last >= offset and first < end_offset:
-                found.append((producer_id, first))
-            if stable >= end_offset:
-                return found
     return found
+
+
+def aborted_in_slice(Log log not None, LogSlice part not None, int64_t offset, int64_t max_offset):
+    """aborted_transactions for a reader that gets `part`, read from `offset` on and below `max_offset`.
+
+    Where the records end is what the offset index says: like Kafka, a little too far rather than too near. Without a bound each
+    answer would name every transaction that was aborted up to the log's end.
+    """
+    cdef Segment segment = <Segment>part.segment
+    cdef Segment later
+    cdef int64_t end = part.position + part.size
+    cdef int64_t low = 0, high, middle
+    cdef Py_ssize_t first = log.segment_number(offset), number
+    for number in range(first, len(log.segments)):
+        later = <Segment>log.segments[number]
+        if not later.without_aborts:
+            break
+    else:
+        return []
+    high = segment.offsets.count() if end < segment.size else 0
+    while low < high:
+        middle = (low + high) // 2
+        if segment.offsets.entry_at(middle)[1] < end:
+            low = middle + 1
+        else:
+            high = middle
+    if end < segment.size and low < segment.offsets.count():
+        max_offset = min(max_offset, <int64_t>segment.offsets.entry_at(low)[0])
+    elif log.segments[first] is segment and first + 1 < len(log.segments):
+        max_offset = min(max_offset, (<Segment>log.segments[first + 1]).base_offset)
+    return aborted_transactions(log, offset, max_offset)
 
 
 def confined(function, *arguments):

@@ -334,6 +334,7 @@ def replay_producers(Segment segment not None, ProducerState producers not None)
         raise CorruptSegment(segment.path, reader.position, reader.problem)
     txn_index.truncate_to(segment.directory, segment.base_offset, from_offset)
     if aborted:
+        segment.without_aborts = False
         txn_index.append(segment.directory, segment.base_offset, aborted)
 
 

@@ -335,7 +335,7 @@ cdef int read_one(FetchReply reply, FetchPartition target, Py_ssize_t left, bint
     if reply.read_committed and target.diverging_epoch < 0:
         try:
             target.aborted = ([] if target.records is None
-                              else partition.log.aborted_transactions(target.fetch_offset, bound))
+                              else partition.log.aborted_in_slice(target.records, target.fetch_offset, bound))
         except ColdRead as missing:
             return wait_for_disk(reply, target, missing, 0)
         except StorageError as error:

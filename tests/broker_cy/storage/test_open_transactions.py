@@ -19,7 +19,7 @@ from broker_cy.wire.control import EndTxnMarker, encode_control
 from broker_cy.wire.marker import encode_marker
 from broker_cy.wire.records import Record, encode_batch
 
-from .batches import batch
+from .batches import batch, split
 
 TRANSACTIONAL = 0x10
 STEPS = st.lists(
@@ -44,7 +44,7 @@ def test_markers_are_those_of_the_general_encoder(commit: bool, append_time: boo
     assert encode_marker(1 << 40, 7, 9, commit, 1_700_000_000_123, append_time) == expected
 
 
-def data(offset: int, producer_id: int, sequence: int) -> bytes:
+def transactional(offset: int, producer_id: int, sequence: int) -> bytes:
     payload = encode_batch([Record(0, 5, None, b"v", [])])[61:]
     return batch(
         offset,
@@ -84,7 +84,7 @@ def test_last_stable_offset_and_aborted_transactions(
     for kind, producer in steps:
         end = log.log_end_offset
         if kind == "data":
-            log.append(data(end, producer, sequences.get(producer, 0)), 0)
+            log.append(transactional(end, producer, sequences.get(producer, 0)), 0)
             sequences[producer] = sequences.get(producer, 0) + 1
             model.open.setdefault(producer, end)
         elif kind == "fail":
@@ -92,7 +92,7 @@ def test_last_stable_offset_and_aborted_transactions(
             try:
                 with pytest.raises(StorageError):
                     # The end of one transaction and the beginning of another, neither of which happens.
-                    log.append(marker(end, producer, False) + data(end + 1, 99, 0), 0)
+                    log.append(marker(end, producer, False) + transactional(end + 1, 99, 0), 0)
             finally:
                 disk.set_write_budget(-1, 0)
         elif kind == "reload":
@@ -108,13 +108,59 @@ def test_last_stable_offset_and_aborted_transactions(
         assert log.aborted_transactions(0, log.log_end_offset) == model.aborted
 
 
+@settings(max_examples=60, deadline=None)
+@given(steps=STEPS, data=st.data())
+def test_aborted_transactions_of_what_was_read(
+    tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, int]], data: st.DataObject
+) -> None:
+    """A reader takes aborted records for committed ones; or each small answer names every transaction of the log."""
+    config = LogConfig(segment_bytes=1_500, index_interval_bytes=200)
+    log = Log.create(str(tmp_path_factory.mktemp("log") / "t-0"), "t", 0, config, 0)
+    first: dict[int, int] = {}
+    aborted: list[tuple[int, int, int]] = []
+    sequences: dict[int, int] = {}
+    for kind, producer in steps:
+        end = log.log_end_offset
+        if kind in ("data", "fail", "reload"):
+            log.append(transactional(end, producer, sequences.get(producer, 0)), 0)
+            sequences[producer] = sequences.get(producer, 0) + 1
+            first.setdefault(producer, end)
+        else:
+            log.append(marker(end, producer, kind == "commit"), 0)
+            if producer in first and kind == "abort":
+                aborted.append((producer, first[producer], end))
+            first.pop(producer, None)
+    if log.log_end_offset == 0:
+        return
+    at = data.draw(st.integers(0, log.log_end_offset - 1))
+    part = log.read_slice(at, None, data.draw(st.integers(1, 3_000)))
+    assert part is not None
+    last = max(last for _, last, _ in split(part.read()))
+    found = log.aborted_in_slice(part, at, log.log_end_offset)
+    assert found == log.aborted_in_slice(part, at, log.log_end_offset)
+    assert set(found) >= {(producer, begin) for producer, begin, end in aborted if end >= at and begin <= last}
+    assert set(found) <= {(producer, begin) for producer, begin, end in aborted if end >= at}
+
+
+def test_an_answer_does_not_name_all_that_was_aborted(tmp_path: Path) -> None:
+    """Each fetch from the beginning of a long log carries megabytes of transactions that lie behind what it reads."""
+    log = Log.create(str(tmp_path / "t-0"), "t", 0, LogConfig(segment_bytes=100_000, index_interval_bytes=500), 0)
+    for number in range(2_000):
+        log.append(transactional(2 * number, number, 0), 0)
+        log.append(marker(2 * number + 1, number, False), 0)
+    part = log.read_slice(0, None, 2_000)
+    assert part is not None
+    assert 10 < len(log.aborted_in_slice(part, 0, 4_000)) < 20
+    assert len(log.aborted_transactions(0, 4_000)) == 2_000
+
+
 def test_ten_thousand_open_producers(tmp_path: Path) -> None:
     """A broker with many transactional producers runs out of memory."""
     log = Log.create(str(tmp_path / "t-0"), "t", 0, LogConfig(), 0)
     before = sys.getsizeof(log.producers)
     count = 10_000
     for producer in range(count):
-        log.append(data(producer, 1_000_000 + producer * 7, 0), 0)
+        log.append(transactional(producer, 1_000_000 + producer * 7, 0), 0)
         if producer in (1_023, 6_000, 8_200):
             assert sys.getsizeof(log.producers) - before <= 300 * (producer + 1)
     assert len(log.producers) == count
@@ -128,8 +174,8 @@ def test_ten_thousand_open_producers(tmp_path: Path) -> None:
 def test_expiry_spares_open_transactions(tmp_path: Path) -> None:
     """A transaction whose producer is forgotten can be ended by nobody: readers of committed records wait for ever."""
     log = Log.create(str(tmp_path / "t-0"), "t", 0, LogConfig(), 0)
-    log.append(data(0, 1, 0), 0)
-    log.append(data(1, 2, 0), 0)
+    log.append(transactional(0, 1, 0), 0)
+    log.append(transactional(1, 2, 0), 0)
     log.append(marker(2, 2, True), 0)
     assert log.producers.expire(1_000_000, 1_000) == 1
     assert [producer[0] for producer in log.producers.describe()] == [1]
