@@ -425,11 +425,6 @@ cdef class Log:
         from broker_cy.storage import lookups
         return lookups.aborted_transactions(self, offset, end_offset)
 
-    def aborted_in_slice(self, LogSlice part, int64_t offset, int64_t max_offset):
-        """lookups.aborted_in_slice: aborted_transactions of what was read."""
-        from broker_cy.storage import lookups
-        return lookups.aborted_in_slice(self, part, offset, max_offset)
-
     def last_stable_offset(self, int64_t high_watermark):
         """End of what a read_committed reader may see."""
         return self.producers.last_stable_offset(high_watermark)

@@ -1,5 +1,6 @@
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t
 
+from broker_cy.storage.open_list cimport OpenList
 from broker_cy.wire.batch cimport BatchHeader
 
 cdef enum:
@@ -56,9 +57,7 @@ cdef class ProducerState:
     cdef int64_t end_offset_before          # end_offset at the last commit
     # Transactions found in the log. completed: (first offset, marker offset) whose marker may still be above the high watermark.
     cdef int64_t first_undecided            # smallest txn_first_offset; -1 where no transaction is open
-    cdef int64_t* open_transactions         # every txn_first_offset that is not -1, in ascending order
-    cdef Py_ssize_t open_count
-    cdef Py_ssize_t open_capacity
+    cdef OpenList open_transactions         # every txn_first_offset that is not -1
     cdef list completed
     cdef Py_ssize_t completed_kept          # how many of them were there at the last commit
 
@@ -74,7 +73,5 @@ cdef class ProducerState:
     cdef int save_undo(self, BatchHeader* header) except -1
     cdef object end_transaction(self, BatchHeader* header, const uint8_t* data, Py_ssize_t size)
     cdef Producer* committed(self, Producer* producer) noexcept
-    cdef int opened(self, int64_t first_offset) except -1
-    cdef int ended(self, int64_t first_offset) noexcept
     cdef int find_open(self) except -1
     cdef int forget_completed(self, int64_t high_watermark) except -1

@@ -5,10 +5,11 @@ sequence; a new epoch starts at sequence 0; otherwise sequences follow one anoth
 """
 
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint64_t
-from libc.stdlib cimport free, malloc, qsort, realloc
-from libc.string cimport memmove, memset
+from libc.stdlib cimport free, malloc, realloc
+from libc.string cimport memset
 
 from broker_cy.core.cursor cimport Cursor
+from broker_cy.storage.open_list cimport add_open, first_open, remove_open, sort_open
 from broker_cy.wire.batch cimport ATTRIBUTE_CONTROL, ATTRIBUTE_TRANSACTIONAL, BATCH_HEADER_BYTES, BatchHeader, parse_header
 
 from broker_cy.core.errors import WireError
@@ -33,12 +34,6 @@ cdef inline int32_t sequence_forward(int32_t sequence, int32_t steps) noexcept n
     return <int32_t>(sum if sum <= 0x7FFFFFFF else sum - 0x80000000LL)
 
 
-cdef int by_value(const void* a, const void* b) noexcept nogil:
-    cdef int64_t left = (<int64_t*>a)[0]
-    cdef int64_t right = (<int64_t*>b)[0]
-    return (left > right) - (left < right)
-
-
 cdef class ProducerState:
     """Producers of one log. `check` before a batch is staged, `update` as it is, `commit` or `rollback` with its write."""
 
@@ -53,12 +48,12 @@ cdef class ProducerState:
         free(self.producers)
         free(self.table)
         free(self.undo)
-        free(self.open_transactions)
+        free(self.open_transactions.offsets)
 
     def __sizeof__(self):
         """Bytes of this object with the tables it owns."""
         return (object.__sizeof__(self) + self.capacity * <Py_ssize_t>sizeof(Producer) + self.table_size * <Py_ssize_t>sizeof(int32_t)
-                + self.undo_capacity * <Py_ssize_t>sizeof(UndoEntry) + self.open_capacity * <Py_ssize_t>sizeof(int64_t))
+                + self.undo_capacity * <Py_ssize_t>sizeof(UndoEntry) + self.open_transactions.capacity * <Py_ssize_t>sizeof(int64_t))
 
     def __len__(self):
         return self.count
@@ -238,7 +233,8 @@ cdef class ProducerState:
         producer.last_timestamp = header.max_timestamp
         if header.attributes & ATTRIBUTE_TRANSACTIONAL and producer.txn_first_offset < 0:
             producer.txn_first_offset = header.base_offset
-            self.opened(header.base_offset)
+            add_open(&self.open_transactions, header.base_offset)
+            self.first_undecided = first_open(&self.open_transactions)
         return None
 
     cdef object end_transaction(self, BatchHeader* header, const uint8_t* data, Py_ssize_t size):
@@ -278,55 +274,23 @@ cdef class ProducerState:
         producer.txn_first_offset = -1
         if first_offset < 0:
             return None
-        self.ended(first_offset)
+        remove_open(&self.open_transactions, first_offset)
+        self.first_undecided = first_open(&self.open_transactions)
         stable_offset = self.first_undecided if self.first_undecided >= 0 else header.base_offset + 1
         self.completed.append((first_offset, header.base_offset))
         if kind == CONTROL_COMMIT:
             return None
         return header.producer_id, first_offset, header.base_offset, stable_offset
 
-    cdef int opened(self, int64_t first_offset) except -1:
-        """A transaction begins at `first_offset`, the newest of the log."""
-        cdef int64_t* grown
-        cdef Py_ssize_t capacity
-        if self.open_count == self.open_capacity:
-            capacity = self.open_capacity + self.open_capacity // 2 if self.open_capacity else 4
-            grown = <int64_t*>realloc(self.open_transactions, <size_t>capacity * sizeof(int64_t))
-            if grown == NULL:
-                raise MemoryError("no memory for open transactions")
-            self.open_transactions = grown
-            self.open_capacity = capacity
-        self.open_transactions[self.open_count] = first_offset
-        self.open_count += 1
-        self.first_undecided = self.open_transactions[0]
-        return 0
-
-    cdef int ended(self, int64_t first_offset) noexcept:
-        """The transaction that began at `first_offset` is open no more."""
-        cdef Py_ssize_t low = 0, high = self.open_count, middle
-        while low < high:
-            middle = (low + high) // 2
-            if self.open_transactions[middle] < first_offset:
-                low = middle + 1
-            else:
-                high = middle
-        if low < self.open_count and self.open_transactions[low] == first_offset:
-            self.open_count -= 1
-            memmove(&self.open_transactions[low], &self.open_transactions[low + 1],
-                    <size_t>(self.open_count - low) * sizeof(int64_t))
-        self.first_undecided = self.open_transactions[0] if self.open_count else -1
-        return 0
-
     cdef int find_open(self) except -1:
         """List the open transactions anew."""
         cdef Py_ssize_t i
-        self.open_count = 0
+        self.open_transactions.count = 0
         for i in range(self.count):
             if self.producers[i].txn_first_offset >= 0:
-                self.opened(self.producers[i].txn_first_offset)
-        if self.open_count:
-            qsort(self.open_transactions, <size_t>self.open_count, sizeof(int64_t), by_value)
-        self.first_undecided = self.open_transactions[0] if self.open_count else -1
+                add_open(&self.open_transactions, self.producers[i].txn_first_offset)
+        sort_open(&self.open_transactions)
+        self.first_undecided = first_open(&self.open_transactions)
         return 0
 
     cdef int commit(self) except -1:
@@ -368,7 +332,8 @@ cdef class ProducerState:
         if producer == NULL:
             return
         if producer.txn_first_offset >= 0:
-            self.ended(producer.txn_first_offset)
+            remove_open(&self.open_transactions, producer.txn_first_offset)
+            self.first_undecided = first_open(&self.open_transactions)
         self.count -= 1
         producer[0] = self.producers[self.count]
         self.rehash(self.table_size)
@@ -391,7 +356,7 @@ cdef class ProducerState:
 
     def clear(self, int64_t end_offset):
         """Forget everything: the state of an empty log that ends at `end_offset`."""
-        self.count = self.undo_count = self.open_count = 0
+        self.count = self.undo_count = self.open_transactions.count = 0
         self.first_undecided = -1
         self.newest_only = False
         self.completed = []

@@ -29,6 +29,7 @@ import random
 from broker_cy.core.errors import ErrorCode
 from broker_cy.server.registry import handler
 from broker_cy.storage.errors import ColdRead, OffsetOutOfRange, StorageError
+from broker_cy.storage.lookups import aborted_in_slice
 from broker_cy.storage.page_cache import warm, warm_path
 from broker_cy.storage.recovery import verify_file
 from broker_cy.wire.frame import ApiKey
@@ -335,7 +336,7 @@ cdef int read_one(FetchReply reply, FetchPartition target, Py_ssize_t left, bint
     if reply.read_committed and target.diverging_epoch < 0:
         try:
             target.aborted = ([] if target.records is None
-                              else partition.log.aborted_in_slice(target.records, target.fetch_offset, bound))
+                              else aborted_in_slice(partition.log, target.records, target.fetch_offset, bound))
         except ColdRead as missing:
             return wait_for_disk(reply, target, missing, 0)
         except StorageError as error:

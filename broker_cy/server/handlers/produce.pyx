@@ -235,11 +235,7 @@ cdef class TransactionalProduce:
     cdef int ask(self) except -1:
         cdef ServerCore server = self.connection.server
         cdef Partition partition
-        cdef object transactions = server.broker.transactions
-        if transactions is None:
-            self.take(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-            return self.finish()
-        future = transactions.verify(
+        future = server.broker.transactions.verify(
             self.transactional_id, self.producer_id, self.epoch,
             [(partition.topic, partition.index) for partition in self.verifications], add=self.adds)
         if future.done():

@@ -75,10 +75,7 @@ async def _verify(
     if verification is None:
         return None
     place = (OFFSETS_TOPIC, partition.index)
-    transactions = ctx.broker.transactions
-    if transactions is None:
-        raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-    answers = await transactions.verify(
+    answers = await ctx.broker.transactions.verify(
         request.transactional_id, request.producer_id, request.producer_epoch, [place], add=adds
     )
     code = answers.get(place, ErrorCode.NONE)

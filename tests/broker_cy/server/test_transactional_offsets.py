@@ -40,7 +40,7 @@ class Verifier:
 
 def started(broker: GroupBroker, code: ErrorCode = ErrorCode.NONE) -> Verifier:
     verifier = Verifier(code)
-    broker.server.broker.transactions = verifier
+    broker.server.broker.transactions.verify = verifier.verify  # type: ignore[method-assign]
     return verifier
 
 

@@ -14,6 +14,7 @@ from broker_cy.storage import disk
 from broker_cy.storage.errors import StorageError
 from broker_cy.storage.log import Log
 from broker_cy.storage.log_config import LogConfig
+from broker_cy.storage.lookups import aborted_in_slice
 from broker_cy.storage.producer_state import ProducerState
 from broker_cy.wire.control import EndTxnMarker, encode_control
 from broker_cy.wire.marker import encode_marker
@@ -136,8 +137,8 @@ def test_aborted_transactions_of_what_was_read(
     part = log.read_slice(at, None, data.draw(st.integers(1, 3_000)))
     assert part is not None
     last = max(last for _, last, _ in split(part.read()))
-    found = log.aborted_in_slice(part, at, log.log_end_offset)
-    assert found == log.aborted_in_slice(part, at, log.log_end_offset)
+    found = aborted_in_slice(log, part, at, log.log_end_offset)
+    assert found == aborted_in_slice(log, part, at, log.log_end_offset)
     assert set(found) >= {(producer, begin) for producer, begin, end in aborted if end >= at and begin <= last}
     assert set(found) <= {(producer, begin) for producer, begin, end in aborted if end >= at}
 
@@ -150,7 +151,7 @@ def test_an_answer_does_not_name_all_that_was_aborted(tmp_path: Path) -> None:
         log.append(marker(2 * number + 1, number, False), 0)
     part = log.read_slice(0, None, 2_000)
     assert part is not None
-    assert 10 < len(log.aborted_in_slice(part, 0, 4_000)) < 20
+    assert 10 < len(aborted_in_slice(log, part, 0, 4_000)) < 20
     assert len(log.aborted_transactions(0, 4_000)) == 2_000
 
 
