@@ -16,7 +16,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from bench import faults, output
+from bench import faults, output, perf
 from bench.drivers.group import ASSIGNORS
 from bench.engine import FAILURES, Session, Stopped
 from bench.faults import Freeze
@@ -84,14 +84,16 @@ def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
                          help="a target file, ours, kafka, floor or HOST:PORT; again for more of them")  # fmt: skip
     pairs = argparse.ArgumentParser(add_help=False)
     pairs.add_argument("--pairs", type=value(units.integer(1, PAIRS_MAX)), default=1, help="how often each is measured")
+    profiled = argparse.ArgumentParser(add_help=False)
+    profiled.add_argument("--profile", action="store_true", help="one more window of each target, recorded by perf")
     counts = argparse.ArgumentParser(add_help=False)
     counts.add_argument("--counts", type=numbers, default=growth.COUNTS, help="numbers with commas between them")
 
     faulty = argparse.ArgumentParser(add_help=False)
     faulty.add_argument("--fault", type=value(faults.parse), help='put into each target: "freeze 1 s at 3 s"')
 
-    modes.add_parser("run", parents=[common, several, pairs, faulty], help="one workload")
-    compared = modes.add_parser("compare", parents=[common, faulty], help="A B A B ...: ratios with their interval")
+    modes.add_parser("run", parents=[common, several, pairs, faulty, profiled], help="one workload")
+    compared = modes.add_parser("compare", parents=[common, faulty, profiled], help="A B A B ...: ratios with their interval")
     compared.add_argument("targets", nargs="+", metavar="TARGET", help="the first is compared with each of the others")
     # With fewer than six pairs there is no interval of 95 %.
     compared.add_argument("--pairs", type=value(units.integer(1, PAIRS_MAX)), default=6)
@@ -122,7 +124,7 @@ def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         "--session-timeout", type=value(units.duration(0.1, 300)), default=6.0, help='"6 s" if not given'
     )
     moved.add_argument("--assignor", choices=ASSIGNORS, default=ASSIGNORS[0])
-    modes.add_parser("floor", parents=[common, pairs], help="what bare system calls cost for the same bytes")
+    modes.add_parser("floor", parents=[common, pairs, profiled], help="what bare system calls cost for the same bytes")
     told = modes.add_parser("report", help="results side by side, as one HTML file")
     told.add_argument("files", nargs="+", type=Path, metavar="FILE.json")
     told.add_argument("-o", "--html", type=Path, default=Path("report.html"))
@@ -193,7 +195,7 @@ def measure(
     """Run the mode; what it measures goes into `outcome`, also where it ends early."""
     match options.mode:
         case "run" | "compare" | "floor":
-            run.compare(session, specs, workload, outcome, options.pairs)
+            run.compare(session, specs, workload, outcome, options.pairs, options.profile)
         case "matrix":
             run.matrix(session, specs, workload, outcome, options.pairs, cells_of(options))
         case "ceiling":
@@ -216,7 +218,9 @@ def measure(
 def windows(options: argparse.Namespace, targets: int) -> int:
     """How many windows there will be; 0 where that is found out on the way."""
     match options.mode:
-        case "run" | "compare" | "floor" | "rebalance":
+        case "run" | "compare" | "floor":
+            return (int(options.pairs) + bool(options.profile)) * targets
+        case "rebalance":
             return int(options.pairs) * targets
         case "matrix":
             return int(options.pairs) * targets * len(cells_of(options))
@@ -230,7 +234,7 @@ def windows(options: argparse.Namespace, targets: int) -> int:
 
 
 def run_mode(options: argparse.Namespace) -> int:
-    """Measure, print, write; returns the exit code. Raises SpecError and OSError."""
+    """Measure, print, write; returns the exit code. Raises SpecError, PerfError and OSError."""
     workload = workloads.load(find("workloads", options.workload))
     if options.duration is not None:
         workload = dataclasses.replace(workload, duration_s=options.duration)
@@ -245,6 +249,13 @@ def run_mode(options: argparse.Namespace) -> int:
     if fault := getattr(options, "fault", None):
         check_fault(fault, workload, specs)
     output.check_writable(options)
+    if getattr(options, "profile", False):
+        for spec in specs:
+            if spec.kind == "address" and spec.pid is None:
+                raise SpecError(
+                    f"--profile: {spec.name} has no process on this host (allowed: a target file with `pid`)"
+                )
+        perf.require()
     home = options.dir or Path.cwd() / ".cache"
     home.mkdir(parents=True, exist_ok=True)
     root = Path(tempfile.mkdtemp(prefix="broker-bench-", dir=home))
@@ -296,7 +307,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if options.mode == "report":
             return output.report(options.files, options.html)
         return run_mode(options)
-    except (SpecError, output.ResultError, OSError) as error:
+    except (SpecError, output.ResultError, perf.PerfError, OSError) as error:
         print(f"broker-bench: {error}", file=sys.stderr)
         return 1
 

@@ -8,13 +8,15 @@ line have two digits, where Kafka's clock has whole milliseconds only.
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 
+from rich.markup import escape
 from rich.table import Table
 
 from bench.drivers.base import DriverResult, Sample
 from bench.histogram import Histogram
 from bench.measured import NS_PER_MS
 from bench.metrics import describe, text
-from bench.result import Pair, Run, title
+from bench.perf import TOP
+from bench.result import Pair, Profile, ProfileRow, Run, title
 
 MIB = 1 << 20
 INTERVAL_S = 5.0  # of kafka-producer-perf-test
@@ -134,6 +136,43 @@ def pairs_table(pairs: Sequence[Pair]) -> Table:
     if notes:
         table.caption = "\n".join(notes)
     return table
+
+
+def profiles_table(profiles: Sequence[Profile], most: int = 20) -> Table:
+    """The heaviest functions of all targets: for each target its share and, where known, CPU seconds per GB."""
+    table = Table(title="Where the time goes: share of CPU, and CPU-s/GB", title_justify="left")
+    table.add_column("function")
+    table.add_column("module")
+    for profile in profiles:
+        table.add_column(profile.target, justify="right")
+    found = [{(row.module, row.function): row for row in profile.functions} for profile in profiles]
+    for module, function in heaviest(profiles)[:most]:
+        cells = (profile_cell(rows.get((module, function))) for rows in found)
+        table.add_row(escape(function), escape(module), *cells)
+    table.add_row(f"functions below the first {TOP}", "", *(f"{profile.rest:.1%}" for profile in profiles))
+    table.caption = "\n".join(
+        f"{profile.target}: {profile.samples} samples of {profile.event} in {profile.seconds:.1f} s"
+        + "".join(f"; {note}" for note in profile.notes)
+        for profile in profiles
+    )
+    return table
+
+
+def profile_cell(row: ProfileRow | None) -> str:
+    """`12.3%  0.041`, or nothing for a function that is not among a target's heaviest."""
+    if row is None:
+        return ""
+    return f"{row.share:.1%}" + (f"  {row.cpu_s_per_gb:.3f}" if row.cpu_s_per_gb is not None else "")
+
+
+def heaviest(profiles: Sequence[Profile], modules: bool = False) -> list[tuple[str, str]]:
+    """(module, function) of all targets' functions, or modules, by the highest share that one of them has."""
+    highest: dict[tuple[str, str], float] = {}
+    for profile in profiles:
+        for row in profile.modules if modules else profile.functions:
+            key = (row.module, row.function)
+            highest[key] = max(highest.get(key, 0.0), row.share)
+    return sorted(highest, key=lambda key: -highest[key])
 
 
 def interval_text(pair: Pair) -> str:

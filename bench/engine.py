@@ -90,6 +90,8 @@ class Session:
     on_phase: Callable[[str], None] = lambda text: None
     on_window: Callable[[], None] = lambda: None
     fault: Freeze | None = None  # put into the target in each window
+    # Around each piece that is measured, with the pid of a target of this host: a profiler's place.
+    observe: Callable[[int], contextlib.AbstractContextManager[None]] = lambda pid: contextlib.nullcontext()
 
     def go_on(self) -> None:
         """Raises Stopped where somebody wants an end."""
@@ -216,6 +218,7 @@ def _window(
         tell = partial(_tell, session, name, measured.result.seconds, spending)
         with contextlib.ExitStack() as stack:
             if spending is not None:
+                stack.enter_context(session.observe(target.pid))
                 stack.enter_context(spending.piece(measured.result.seconds))
             if session.fault is not None:
                 stack.enter_context(session.fault.put_into(target.pid))

@@ -1,6 +1,7 @@
 """What a run leaves: tables on the terminal, the JSON document, the HTML report."""
 
 import argparse
+import statistics
 import sys
 from collections.abc import Sequence
 from datetime import datetime
@@ -8,14 +9,15 @@ from pathlib import Path
 
 from rich.console import Console
 
-from bench import columns, provenance, result
+from bench import columns, perf, provenance, result
 from bench.engine import Measured
 from bench.html import page
 from bench.measured import pairs_of
 from bench.metrics import describe
 from bench.metrics import text as number
 from bench.modes.base import Outcome
-from bench.result import Document, ResultError, TargetInfo, WorkloadInfo
+from bench.perf import Counted
+from bench.result import Document, Profile, ProfileRow, ResultError, Run, TargetInfo, WorkloadInfo
 from bench.spec.target import TargetSpec
 from bench.spec.workload import Workload
 
@@ -49,6 +51,8 @@ def tell(options: argparse.Namespace, workload: Workload, specs: Sequence[Target
     tables = Console()
     if any(run.figures for run in document.runs):
         tables.print(columns.spending_table(document.runs))
+    if document.profiles:
+        tables.print(columns.profiles_table(document.profiles))
     if document.pairs:
         tables.print(columns.pairs_table(document.pairs))
     for measured, run in zip(outcome.runs, document.runs, strict=True):
@@ -107,7 +111,22 @@ def document_of(mode: str, file: str, workload: Workload, specs: Sequence[Target
         runs,
         pairs,
         outcome.error or (None if runs else "nothing was measured"),
+        [profile_of(name, counted, seconds, runs) for name, (counted, seconds) in outcome.profiles.items()],
     )
+
+
+def profile_of(target: str, counted: Counted, seconds: float, runs: Sequence[Run]) -> Profile:
+    """Shares, and what they are of the CPU per GB that the target's measured windows had in the median."""
+    costs = [run.figures["cpu_s_per_gb"] for run in runs if run.target == target and "cpu_s_per_gb" in run.figures]
+    cost = statistics.median(costs) if costs else None
+
+    def row(function: str, module: str, share: float) -> ProfileRow:
+        return ProfileRow(function, module, share, None if cost is None else share * cost)
+
+    told, rest = perf.top(counted.functions.items())
+    functions = [row(function, module, share) for (module, function), share in told]
+    modules = [row("", module, share) for module, share in counted.modules().items()]
+    return Profile(target, counted.event, counted.samples, seconds, functions, modules[: perf.TOP], rest, counted.notes)
 
 
 def report(files: Sequence[Path], html: Path) -> int:

@@ -110,6 +110,30 @@ class Pair:
 
 
 @dataclass(frozen=True)
+class ProfileRow:
+    """What one function, or one module as a whole, took of the target's CPU time."""
+
+    function: str  # empty: all of the module
+    module: str
+    share: float  # 0 to 1
+    cpu_s_per_gb: float | None  # share x the target's measured figure; None where that is not known
+
+
+@dataclass(frozen=True)
+class Profile:
+    """Where a target's CPU time went, in a window of its own that is in no figure (bench.perf)."""
+
+    target: str
+    event: str  # of perf: cycles, cpu-clock
+    samples: int
+    seconds: float
+    functions: Sequence[ProfileRow]  # the heaviest, descending
+    modules: Sequence[ProfileRow]
+    rest: float  # share of the functions that are not told
+    notes: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
 class Document:
     """One call of `broker-bench`."""
 
@@ -120,6 +144,7 @@ class Document:
     runs: Sequence[Run]
     pairs: Sequence[Pair] = ()
     failed: str | None = None
+    profiles: Sequence[Profile] = ()
 
     @property
     def failures(self) -> list[str]:
@@ -249,11 +274,14 @@ def _document(top: _Node) -> Document:
         runs=tuple(_run(node) for node in top.at("runs").each()),
         pairs=tuple(_pair(node) for node in top.at("pairs").each()),
         failed=top.at("failed").maybe(_Node.text),
+        profiles=tuple(_profile(node) for node in top.at("profiles").each()) if "profiles" in top.table() else (),
     )
-    for index, run in enumerate(document.runs):
-        if run.target not in document.targets:
+    named = {f"runs[{index}]": run.target for index, run in enumerate(document.runs)}
+    named |= {f"profiles[{index}]": profile.target for index, profile in enumerate(document.profiles)}
+    for key, target in named.items():
+        if target not in document.targets:
             known = ", ".join(document.targets)
-            raise top.error(f"runs[{index}].target: {run.target!r} is not among the targets (allowed: {known})")
+            raise top.error(f"{key}.target: {target!r} is not among the targets (allowed: {known})")
     return document
 
 
@@ -302,6 +330,28 @@ def _latencies(node: _Node) -> Latencies:
         node.at("negative").count(),
         tuple(pair.two() for pair in node.at("percentiles").each()),
         node.at("hdr").text(),
+    )
+
+
+def _profile(node: _Node) -> Profile:
+    return Profile(
+        target=node.at("target").text(),
+        event=node.at("event").text(),
+        samples=node.at("samples").count(),
+        seconds=node.at("seconds").number(),
+        functions=tuple(_profile_row(row) for row in node.at("functions").each()),
+        modules=tuple(_profile_row(row) for row in node.at("modules").each()),
+        rest=node.at("rest").number(),
+        notes=tuple(note.text() for note in node.at("notes").each()),
+    )
+
+
+def _profile_row(node: _Node) -> ProfileRow:
+    return ProfileRow(
+        node.at("function").text(),
+        node.at("module").text(),
+        node.at("share").number(),
+        node.at("cpu_s_per_gb").maybe(_Node.number),
     )
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from plotly.offline import get_plotlyjs
 
-from bench.html import charts, tables
+from bench.html import charts, profiles, tables
 from bench.html.charts import Chart
 from bench.html.entities import Entity, entities, labels
 from bench.result import Document, read
@@ -96,6 +96,7 @@ def _compared(documents: Named, drawn: list[Chart]) -> list[str]:
 
 def _charts(found: Sequence[Entity], drawn: list[Chart]) -> list[str]:
     """Charts that share the buttons which hide a target, and the choice of a label."""
+    known = profiles.profiled(found)
     curves = [
         charts.percentiles(found, "latency", "Latency by percentile (ms, logarithmic)"),
         charts.percentiles(found, "end_to_end", "End-to-end latency by percentile (ms, logarithmic)"),
@@ -104,6 +105,7 @@ def _charts(found: Sequence[Entity], drawn: list[Chart]) -> list[str]:
         ("By setting", charts.by_label(found)),
         ("Latency", [chart for chart in curves if chart is not None]),
         ("Over time", charts.over_time(found)),
+        ("Where the time goes", profiles.bars(known)),
     ]
     if not any(shown for _, shown in sections):
         return []
@@ -113,6 +115,8 @@ def _charts(found: Sequence[Entity], drawn: list[Chart]) -> list[str]:
             drawn.extend(shown)
             cards = "".join(_card(chart) for chart in shown)
             parts.append(f'<section><h2>{heading}</h2><div class="charts">{cards}</div></section>')
+    if known:  # its section is the last one
+        parts += [profiles.about(known), profiles.table(known)]
     return parts
 
 

@@ -5,6 +5,7 @@ import dataclasses
 from collections.abc import Iterator, Sequence
 
 from bench.engine import Measured, Session, measure
+from bench.perf import Counted
 from bench.spec.target import TargetSpec
 from bench.spec.workload import Rate, Workload
 from bench.targets import Target
@@ -16,6 +17,7 @@ class Outcome:
 
     runs: list[Measured] = dataclasses.field(default_factory=list)
     versions: dict[str, str] = dataclasses.field(default_factory=dict)
+    profiles: dict[str, tuple[Counted, float]] = dataclasses.field(default_factory=dict)  # of a target; seconds
     notes: list[str] = dataclasses.field(default_factory=list)  # what the mode found, in words
     error: str | None = None  # what ended the mode, apart from its runs
 

@@ -1,22 +1,69 @@
 """`run` and `floor`: one workload on one target; `compare`: on several in turn; `matrix`: many workloads."""
 
+import contextlib
 import dataclasses
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 
-from bench.engine import Session
+from bench import perf
+from bench.engine import Session, measure
 from bench.modes.base import Outcome, in_turn, up
 from bench.spec.target import TargetSpec
 from bench.spec.workload import Size, Workload
+from bench.targets import Target
 
 MATRIX_SIZES = (10, 100, 1_000, 10_000, 100_000)
 MATRIX_CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 MATRIX_ACKS = ("all", "1", "0")
 
 
-def compare(session: Session, specs: Sequence[TargetSpec], workload: Workload, outcome: Outcome, pairs: int) -> None:
-    """Every target in turn, `pairs` times. With one target and one pair it is `run`."""
+def compare(
+    session: Session,
+    specs: Sequence[TargetSpec],
+    workload: Workload,
+    outcome: Outcome,
+    pairs: int,
+    profile: bool = False,
+) -> None:
+    """Every target in turn, `pairs` times. With one target and one pair it is `run`.
+
+    `profile`: then one more window of each, that perf records and that is in no figure.
+    """
     with up(session, specs, outcome) as targets:
         in_turn(session, targets, workload, outcome, pairs)
+        if profile:
+            profiles(session, targets, workload, outcome)
+
+
+def profiles(session: Session, targets: dict[str, Target], workload: Workload, outcome: Outcome) -> None:
+    """Where the time of each target goes under this workload."""
+    short = dataclasses.replace(workload, duration_s=min(workload.duration_s, perf.WINDOW_MOST_S))
+    for name, target in targets.items():
+        if session.stop.is_set() or outcome.failed:
+            return
+        try:
+            with recording(session) as recorded:
+                run = measure(session, name, target, short, "profile")
+            if run.failed:
+                outcome.error = f"profile of {name}: {run.failed}"
+            elif not session.stop.is_set():
+                session.on_phase(f"{name}: reading what perf recorded")
+                outcome.profiles[name] = (recorded.counted(), run.result.seconds)
+        except perf.PerfError as error:
+            outcome.error = f"profile of {name}: {error}"
+
+
+@contextlib.contextmanager
+def recording(session: Session) -> Iterator[perf.Recording]:
+    """What is measured meanwhile is recorded; the file is there until the session's end."""
+    recorded = perf.Recording(Path(tempfile.mkdtemp(prefix="perf-", dir=session.root)))
+    before, session.observe = session.observe, recorded.observed
+    try:
+        yield recorded
+    finally:
+        session.observe = before
+        recorded.close()
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,0 +1,120 @@
+"""`python -m tools.report_picture report.html out.png`: a report, or sections of it, as a picture from a headless browser.
+
+    --section TEXT   only the section whose heading is TEXT (Compared, Latency, Over time, Where the time goes, Figures);
+                     again for more of them, one below the other; `head` is what stands above the first one
+    --chart ID       only this chart (its id in the page: ratios, percentiles-latency, profile-modules, ...); again for more
+    --dark           in the colours of the dark theme
+    --width PIXELS   of the page (1,100)
+
+The report's complaints (console, errors) end the program with exit code 1, and so does a section that is not there:
+a picture of a broken report is worse than none.
+"""
+
+import argparse
+import shutil
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from playwright.sync_api import Page, sync_playwright
+
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+HEIGHT = 900  # of the window; the picture is as high as what it shows
+# Leaves only what was asked for: sections by their heading, charts by their id.
+SHOW = """([sections, charts]) => {
+  const named = (section) => section.querySelector("h2")?.textContent;
+  const missing = sections.filter((name) => name !== "head" &&
+    ![...document.querySelectorAll("main > section")].some((section) => named(section) === name));
+  missing.push(...charts.filter((id) => !document.getElementById(id)?.classList.contains("plot")));
+  if (missing.length) return missing;
+  if (sections.length || charts.length) {
+    document.querySelectorAll("main > *").forEach((part) => {
+      const asked = part.tagName === "HEADER" ? sections.includes("head")
+        : part.classList.contains("controls") || sections.includes(named(part) ?? "")
+        || charts.some((id) => part.contains(document.getElementById(id)));
+      if (!asked) part.remove();
+    });
+    document.querySelectorAll("main > section").forEach((section) => {
+      if (sections.includes(named(section))) return;
+      section.querySelectorAll("h2, .card").forEach((card) => {
+        if (!charts.some((id) => card.contains(document.getElementById(id)))) card.remove();
+      });
+    });
+  }
+  document.querySelectorAll(".controls").forEach((part) => { part.style.position = "static"; });
+  window.dispatchEvent(new Event("resize"));
+  return [];
+}"""
+
+
+class PictureError(Exception):
+    """There is no picture; the text says why."""
+
+
+def picture(
+    report: Path,
+    out: Path,
+    sections: Sequence[str] = (),
+    charts: Sequence[str] = (),
+    *,
+    dark: bool = False,
+    width: int = 1100,
+) -> None:
+    """Draw `report` into `out` (PNG); the whole page where neither sections nor charts are named. Raises PictureError."""
+    executable = next((found for name in BROWSERS if (found := shutil.which(name))), None)
+    if executable is None:
+        raise PictureError(f"none of {', '.join(BROWSERS)} is here (Debian: apt-get install chromium)")
+    if not report.is_file():
+        raise PictureError(f"{report}: no such file")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=executable)
+        page = browser.new_page(
+            viewport={"width": width, "height": HEIGHT}, color_scheme="dark" if dark else "light", reduced_motion="reduce"
+        )
+        complaints: list[str] = []
+        page.on("console", lambda message: complaints.append(f"{message.type}: {message.text}"))
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.goto(report.resolve().as_uri())
+        missing = page.evaluate(SHOW, [list(sections), list(charts)])
+        if missing:
+            raise PictureError(f"{report}: there is no {', '.join(missing)} (there are {', '.join(known(page))})")
+        page.wait_for_function("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(true))))")
+        if complaints:
+            raise PictureError(f"{report}: the browser complained: {'; '.join(complaints)}")
+        out.parent.mkdir(parents=True, exist_ok=True)
+        page.locator("main").screenshot(path=out)
+        browser.close()
+
+
+def known(page: Page) -> list[str]:
+    """Sections and charts of a report."""
+    found: list[str] = page.evaluate(
+        """() => [...document.querySelectorAll("main > section > h2")].map((each) => each.textContent)
+            .concat([...document.querySelectorAll(".plot")].map((each) => each.id))"""
+    )
+    return ["head", *found]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Draw what the command line asks for; returns the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m tools.report_picture", description="A report as a picture.")
+    parser.add_argument("report", type=Path, metavar="REPORT.html")
+    parser.add_argument("out", type=Path, metavar="OUT.png")
+    parser.add_argument("--section", action="append", default=[], metavar="TEXT")
+    parser.add_argument("--chart", action="append", default=[], metavar="ID")
+    parser.add_argument("--dark", action="store_true")
+    parser.add_argument("--width", type=int, default=1100, metavar="PIXELS")
+    options = parser.parse_args(argv)
+    try:
+        picture(
+            options.report, options.out, options.section, options.chart, dark=options.dark, width=options.width
+        )
+    except PictureError as error:
+        print(f"report_picture: {error}", file=sys.stderr)
+        return 1
+    print(f"{options.out}: {options.out.stat().st_size / 1000:.0f} KB")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
