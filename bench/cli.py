@@ -93,7 +93,9 @@ def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     faulty.add_argument("--fault", type=value(faults.parse), help='put into each target: "freeze 1 s at 3 s"')
 
     modes.add_parser("run", parents=[common, several, pairs, faulty, profiled], help="one workload")
-    compared = modes.add_parser("compare", parents=[common, faulty, profiled], help="A B A B ...: ratios with their interval")
+    compared = modes.add_parser(
+        "compare", parents=[common, faulty, profiled], help="A B A B ...: ratios with their interval"
+    )
     compared.add_argument("targets", nargs="+", metavar="TARGET", help="the first is compared with each of the others")
     # With fewer than six pairs there is no interval of 95 %.
     compared.add_argument("--pairs", type=value(units.integer(1, PAIRS_MAX)), default=6)

@@ -1,8 +1,8 @@
-"""`python -m tools.report_picture report.html out.png`: a report, or sections of it, as a picture from a headless browser.
+"""`python -m tools.report_picture report.html out.png`: a report, or parts of it, as a picture from a headless browser.
 
-    --section TEXT   only the section whose heading is TEXT (Compared, Latency, Over time, Where the time goes, Figures);
+    --section TEXT   only the section whose heading is TEXT (Compared, Latency, Over time, Where the time goes, ...);
                      again for more of them, one below the other; `head` is what stands above the first one
-    --chart ID       only this chart (its id in the page: ratios, percentiles-latency, profile-modules, ...); again for more
+    --chart ID       only this chart (its id in the page: ratios, percentiles-latency, profile-modules, ...); again ...
     --dark           in the colours of the dark theme
     --width PIXELS   of the page (1,100)
 
@@ -18,6 +18,8 @@ from pathlib import Path
 
 from playwright.sync_api import Page, sync_playwright
 
+# Two frames: what was laid out is on the screen then.
+DRAWN = "() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(true))))"
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 HEIGHT = 900  # of the window; the picture is as high as what it shows
 # Leaves only what was asked for: sections by their heading, charts by their id.
@@ -60,7 +62,7 @@ def picture(
     dark: bool = False,
     width: int = 1100,
 ) -> None:
-    """Draw `report` into `out` (PNG); the whole page where neither sections nor charts are named. Raises PictureError."""
+    """Draw `report` into `out` (PNG); the whole page where no part is named. Raises PictureError."""
     executable = next((found for name in BROWSERS if (found := shutil.which(name))), None)
     if executable is None:
         raise PictureError(f"none of {', '.join(BROWSERS)} is here (Debian: apt-get install chromium)")
@@ -69,7 +71,9 @@ def picture(
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=executable)
         page = browser.new_page(
-            viewport={"width": width, "height": HEIGHT}, color_scheme="dark" if dark else "light", reduced_motion="reduce"
+            viewport={"width": width, "height": HEIGHT},
+            color_scheme="dark" if dark else "light",
+            reduced_motion="reduce",
         )
         complaints: list[str] = []
         page.on("console", lambda message: complaints.append(f"{message.type}: {message.text}"))
@@ -78,7 +82,7 @@ def picture(
         missing = page.evaluate(SHOW, [list(sections), list(charts)])
         if missing:
             raise PictureError(f"{report}: there is no {', '.join(missing)} (there are {', '.join(known(page))})")
-        page.wait_for_function("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(true))))")
+        page.wait_for_function(DRAWN)
         if complaints:
             raise PictureError(f"{report}: the browser complained: {'; '.join(complaints)}")
         out.parent.mkdir(parents=True, exist_ok=True)
@@ -106,9 +110,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--width", type=int, default=1100, metavar="PIXELS")
     options = parser.parse_args(argv)
     try:
-        picture(
-            options.report, options.out, options.section, options.chart, dark=options.dark, width=options.width
-        )
+        picture(options.report, options.out, options.section, options.chart, dark=options.dark, width=options.width)
     except PictureError as error:
         print(f"report_picture: {error}", file=sys.stderr)
         return 1
