@@ -24,11 +24,14 @@ cdef class FlushGroup:
     cdef readonly Py_ssize_t staged_bytes
     cdef readonly int64_t flushes       # done so far
     cdef public bint verifies           # transaction.partition.verification.enable
+    cdef public object commit           # replica.group_commit.GroupCommit
+    cdef bint sync_wanted               # some partition waits for the next round
 
     cdef int schedule_flush(self) except -1
     cdef int add_dirty(self, Partition partition, Py_ssize_t staged_bytes) except -1
     cdef int answer_waiting(self) except -1
     cdef int failed(self, Partition partition, object what, object error) except -1
+    cdef int answer_synced(self, list answers) except -1
     cpdef int flush(self) except -1
 
 cdef class Partition:
@@ -38,9 +41,17 @@ cdef class Partition:
     cdef readonly Log log               # None while the partition is offline
     cdef readonly str offline_reason
     cdef readonly int32_t leader_epoch
-    # Invariant: log_start_offset <= high_watermark <= log.written_end_offset <= log.log_end_offset
+    # Invariant: log_start_offset <= high_watermark <= log.written_end_offset <= log.log_end_offset. It is behind what is written
+    # while that waits for a sync (flush.messages).
     cdef readonly int64_t high_watermark
     cdef readonly int flush_errno       # of the last write; 0 where it succeeded
+    cdef bint sync_due                  # waits for the next round of group commit
+    cdef bint syncing                   # is in the round that runs
+    cdef readonly bint sync_lost        # a sync failed: offline for good
+    cdef int64_t synced_to              # end of what the round that runs brings to disk
+    cdef int64_t settles_to             # the high watermark when that is done
+    cdef Py_ssize_t unsettled_bytes     # written, of which waiting fetches were not told
+    cdef Py_ssize_t round_bytes         # the same, in the round that runs
     cdef ValidationRules rules
     cdef readonly object compression_level  # of compression.type; None: the codec's default
     cdef FlushGroup group
@@ -71,6 +82,8 @@ cdef class Partition:
                    AppendResult* out) except -1
     cdef int refuse(self, AppendResult* out, int16_t error, str message) except -1
     cdef int write_staged(self) except -1
+    cdef int await_sync(self) except -1
+    cdef int complete_appends(self) except -1
     cdef int tell(self) except -1
     cdef int note_stable(self) except -1
     cdef int wake(self, Py_ssize_t written_bytes) except -1

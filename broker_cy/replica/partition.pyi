@@ -4,6 +4,7 @@ from typing import Any
 from uuid import UUID
 
 from broker_cy.core.errors import ErrorCode
+from broker_cy.replica.group_commit import GroupCommit
 from broker_cy.replica.verification import Verification
 from broker_cy.storage.log import Log
 
@@ -14,6 +15,7 @@ class FlushGroup:
     staged_bytes: int
     flushes: int
     verifies: bool
+    commit: GroupCommit
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None: ...
     def flush(self) -> int: ...
@@ -33,6 +35,7 @@ class Partition:
     min_insync_replicas: int
     closed: bool
     internal: bool
+    sync_lost: bool
 
     def __init__(
         self,

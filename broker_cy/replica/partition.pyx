@@ -1,10 +1,11 @@
 """A partition as clients see it: what is appended, what may be read, who waits for more.
 
-This broker holds the only replica, so the high watermark is what is written: it moves with each flush. The group that
-flushes is here too, since each knows the other.
+This broker holds the only replica, so the high watermark is what is written (and synced, where flush.messages asks for that): it
+moves with each flush. The group that flushes is here too, since each knows the other.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from libc.errno cimport EIO
 
 from broker_cy.replica.verification cimport Verification, Verifications, judge
 from broker_cy.storage.producer_state cimport (
@@ -19,6 +20,7 @@ import os
 
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.storage.errors import StorageError, errno_of
+from broker_cy.storage.jobs import InlineJobs
 from broker_cy.storage.resends import refill_producers
 from broker_cy.wire.compression import Codec
 from broker_cy.wire.records import rebuild_batch
@@ -48,6 +50,9 @@ cdef class FlushGroup:
         self.loop = loop
         self.dirty = []
         self.verifies = True
+        from broker_cy.replica.group_commit import GroupCommit
+        # It syncs at once; the server puts one with threads in its place.
+        self.commit = GroupCommit(self, InlineJobs(), 1)
 
     cdef int schedule_flush(self) except -1:
         """Flush once this turn's sockets are read: the loop runs call_soon callbacks after its poll."""
@@ -87,6 +92,13 @@ cdef class FlushGroup:
         if dirty:
             for partition in dirty:
                 partition.tell()
+        if self.sync_wanted:
+            self.sync_wanted = False
+            self.commit.start()
+        return 0
+
+    cdef int answer_synced(self, list answers) except -1:
+        """Called after each round of group commit; the server sends the answers that waited for it."""
         return 0
 
 
@@ -317,7 +329,11 @@ cdef class Partition:
             # A defect, or no memory. What the log holds now is not known; the other partitions and the answers go on.
             self.flush_errno = errno_of(error)
             self.log.mark_offline(f"writing failed: {error!r}")
+        if self.sync_lost and self.flush_errno == 0:
+            self.flush_errno = EIO
         if self.flush_errno == 0:
+            if self.syncing or self.log.sync_is_due(self.log.synced_end_offset):
+                return self.await_sync()
             self.high_watermark = self.log.written_end_offset
             self.log.producers.forget_completed(self.high_watermark)
         else:
@@ -327,21 +343,42 @@ cdef class Partition:
     cdef int tell(self) except -1:
         """After the answers of the turn: complete internal appends, wake fetches."""
         cdef Py_ssize_t written = self.staged_bytes
-        cdef list appends
         self.dirty = False
         self.staged_bytes = 0
         if self.waiting_appends:
-            appends, self.waiting_appends = self.waiting_appends, []
-            for future, base_offset in appends:
-                if future.done():
-                    continue
-                if self.flush_errno:
-                    future.set_exception(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR,
-                                                    f"writing {self.topic}-{self.index} failed: {os.strerror(self.flush_errno)}"))
-                else:
-                    future.set_result(base_offset)
-        if self.waiting_fetches and self.flush_errno == 0:
-            self.wake(written)
+            self.complete_appends()
+        if self.flush_errno == 0:
+            if self.syncing or self.sync_due:
+                self.unsettled_bytes += written
+            elif self.waiting_fetches:
+                self.wake(written)
+        return 0
+
+    cdef int complete_appends(self) except -1:
+        """What lies below the high watermark succeeded; what is not in the log, or may not be on disk, failed; others wait."""
+        appends, self.waiting_appends = self.waiting_appends, []
+        for future, base_offset in appends:
+            if future.done():
+                continue
+            if base_offset < self.high_watermark:
+                future.set_result(base_offset)
+            elif self.sync_lost or base_offset >= self.log.written_end_offset:
+                future.set_exception(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR,
+                                                f"writing {self.topic}-{self.index} failed: {os.strerror(self.flush_errno)}"))
+            else:
+                self.waiting_appends.append((future, base_offset))
+        return 0
+
+    cdef int await_sync(self) except -1:
+        """What was just written waits for the round that runs, and for the next one if flush.messages is reached again."""
+        if self.sync_due:
+            return 0
+        if self.log.sync_is_due(self.synced_to if self.syncing else self.log.synced_end_offset):
+            self.sync_due = True
+            self.group.sync_wanted = True
+            self.group.commit.add(self)
+        else:
+            self.settles_to = self.log.written_end_offset
         return 0
 
     cdef int wake(self, Py_ssize_t written_bytes) except -1:

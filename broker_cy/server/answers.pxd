@@ -32,7 +32,8 @@ cdef class Reply:
     cdef object task                # the asyncio.Task that will answer, where there is one
 
     cdef int emit(self, Writer out) except -1
-    cdef int written(self) except -1
+    cdef bint written(self) except *
+    cdef int synced(self) except -1
     cdef int cancel(self) except -1
     cdef int hurry(self) except -1
 
@@ -57,6 +58,7 @@ cdef class ServerCore(FlushGroup):
     cdef int16_t max_version[API_KEYS]
     cdef int16_t flexible_from[API_KEYS]
     cdef list unflushed             # replies that wait for the write of this turn
+    cdef list held                  # connections whose next request waits for a round of group commit
     cdef int64_t now_ms             # wall clock of this turn; 0 until asked
     cdef object on_closed           # called with each connection that ended
     cdef readonly bint stopping
@@ -70,6 +72,7 @@ cdef class ServerCore(FlushGroup):
     cdef public int32_t verify_backoff_ms
     cdef public int32_t verify_retry_ms
 
+    cdef int release(self, list replies) except -1
     cdef int set_hot(self, int16_t key, HotHandler function) except -1
     cdef int64_t wall_ms(self) except -1
 
@@ -93,6 +96,8 @@ cdef class AnswerQueue:
     cdef readonly int64_t last_active_ms
     cdef bint running               # a handler's task is not done: the request behind it waits, as in Kafka
     cdef int64_t staged_at          # server.flushes when this connection last staged a batch; -1: never
+    cdef int64_t synced_at          # the same for a partition with flush.messages; -1 also once that is on disk
+    cdef bint held                  # the next request waits for that
 
     cdef int add_reply(self, Reply reply) except -1
     cdef int mark_ready(self, Reply reply) except -1

@@ -58,8 +58,12 @@ cdef class Reply:
                 self.connection.push_slice(<LogSlice>piece)
         return 0
 
-    cdef int written(self) except -1:
-        """The write that this answer waited for is done."""
+    cdef bint written(self) except *:
+        """The write that this answer waited for is done. Whether it waits on, for a round of group commit."""
+        return False
+
+    cdef int synced(self) except -1:
+        """The round of group commit that this answer waited for is done."""
         return 0
 
     cdef int hurry(self) except -1:
@@ -91,6 +95,7 @@ cdef class ServerCore(FlushGroup):
         self.request_bytes_max = request_bytes_max
         self.on_closed = on_closed
         self.unflushed = []
+        self.held = []
         self.tasks = set()
         self.registrations = [None] * API_KEYS
         self.request_classes = [None] * API_KEYS
@@ -121,17 +126,41 @@ cdef class ServerCore(FlushGroup):
         return self.now_ms
 
     cdef int answer_waiting(self) except -1:
-        """After the write of this turn: every answer that waited for it goes, one send per connection."""
+        """After the write of this turn: every answer that waited for it goes, unless it waits for a sync."""
         cdef list replies = self.unflushed
-        cdef list touched = []
+        cdef list done = []
         cdef Reply reply
-        cdef AnswerQueue connection
         self.now_ms = 0
         if not replies:
             return 0
         self.unflushed = []
         for reply in replies:
-            reply.written()
+            if not reply.written():
+                done.append(reply)
+        return self.release(done)
+
+    cdef int answer_synced(self, list answers) except -1:
+        """After a round of group commit: what waited for it goes, and the requests behind it are handled."""
+        cdef list held = self.held
+        cdef Reply reply
+        cdef AnswerQueue connection
+        self.held = []
+        for connection in held:
+            connection.held = False
+        for reply in answers:
+            reply.synced()
+        self.release(answers)
+        for connection in held:
+            if not connection.closed:
+                connection.output_free()
+        return 0
+
+    cdef int release(self, list replies) except -1:
+        """Let these answers leave, one send per connection."""
+        cdef list touched = []
+        cdef Reply reply
+        cdef AnswerQueue connection
+        for reply in replies:
             reply.ready = True
             connection = reply.connection
             if not connection.in_touched:

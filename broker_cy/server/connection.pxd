@@ -39,6 +39,7 @@ cdef class Connection(AnswerQueue):
     cdef int parse(self) except -1
     cdef int process(self, const uint8_t* p, Py_ssize_t n) except -1
     cdef bint must_wait(self) noexcept
+    cdef bint waits_for_sync(self) except *
     cdef Py_ssize_t make_room(self) except -1
     cdef str api_name(self, int16_t key)
     cdef int answer_unsupported(self, int16_t key, int16_t version, int32_t correlation_id) except -1

@@ -75,6 +75,7 @@ cdef class Connection(AnswerQueue):
         self.queue = []
         self.last_active_ms = coarse_ms()
         self.staged_at = -1
+        self.synced_at = -1
         self.wake_bytes = 1
         server.connections.add(self)
         server.loop.add_reader(fd, self.on_readable)
@@ -197,7 +198,21 @@ cdef class Connection(AnswerQueue):
         return 0
 
     cdef bint must_wait(self) noexcept:
-        return self.running or len(self.queue) > 0 or self.pending >= PENDING_MAX
+        return self.running or self.held or len(self.queue) > 0 or self.pending >= PENDING_MAX
+
+    cdef bint waits_for_sync(self) except *:
+        """Whether what this connection produced is not on disk yet (flush.messages). Kafka handles its requests one by one: the next
+        that is no Produce finds it there."""
+        if self.staged_at == self.server.flushes:
+            self.server.flush()
+        if self.closed:
+            return True
+        if not self.server.commit.unsettled(self.synced_at):
+            self.synced_at = -1
+            return False
+        self.held = True
+        self.server.held.append(self)
+        return True
 
     cdef int parse(self) except -1:
         """Handle every whole request in the buffer, as long as this connection may."""
@@ -213,6 +228,8 @@ cdef class Connection(AnswerQueue):
                     return self.fail("", f"a request of {size} bytes; 0 to {self.server.request_bytes_max} are allowed "
                                          "(socket.request.max.bytes)")
                 if self.in_end - self.in_start - 4 < size:
+                    break
+                if self.synced_at >= 0 and size >= 2 and be16(p + 4) != PRODUCE_KEY and self.waits_for_sync():
                     break
                 self.in_start += 4 + size
                 if size + 4 > self.proven_bytes:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from broker_cy.config.definitions import BROKER
 from broker_cy.core import uuid as uuids
 from broker_cy.metadata.image import Endpoint
+from broker_cy.replica.group_commit import GroupCommit
 from broker_cy.replica.partition_table import PartitionTable
 from broker_cy.server.answers import ServerCore
 from broker_cy.server.auto_topics import AutoTopics
@@ -54,6 +55,8 @@ COLD_READERS = 4
 FETCH_SESSION_EVICTION_MS = 120_000
 # For fsync, removals and snapshots.
 BACKGROUND_WORKERS = 2
+# Of a round of group commit: a disk brings several files to rest at once, and their journal commits are shared.
+SYNC_THREADS = 8
 # Cleaner threads beyond this wait for each other: more than a machine has use for.
 CLEANER_THREADS_MAX = 256
 # Descriptors that neither connections nor open segments may take: listeners, indexes, checkpoints, workers.
@@ -80,6 +83,8 @@ class BrokerServer:
         self._cold_reader = ThreadPoolExecutor(COLD_READERS, thread_name_prefix="cold-read")
         self.broker.cold_reader = self._cold_reader
         self._jobs = LoopJobs(loop, self._executor)
+        self._sync_pool = ThreadPoolExecutor(SYNC_THREADS, thread_name_prefix="sync")
+        self._sync_jobs = LoopJobs(loop, self._sync_pool)
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._partitions: PartitionService
         self._core: ServerCore
@@ -102,6 +107,7 @@ class BrokerServer:
             self.config["socket.request.max.bytes"],
             lambda connection: self._on_closed(admission, connection),
         )
+        self._core.commit = GroupCommit(self._core, self._sync_jobs, SYNC_THREADS)
         self._install_hot_handlers()
         self._open_storage()
         for listener, bound in zip(self.config.listeners, sockets, strict=True):
@@ -112,6 +118,9 @@ class BrokerServer:
         for accepting in self.listeners:
             accepting.start()
         self._every("storage", STORAGE_TICK_S, self._storage_tick)
+        flush_check_s = self.config["log.flush.scheduler.interval.ms"] / 1000
+        if flush_check_s < STORAGE_TICK_S:
+            self._every("flush", flush_check_s, lambda: self.broker.log_manager.flush_old(self.clock.wall_ms()))
         idle_ms = self.config["connections.max.idle.ms"]
         if idle_ms > 0:
             self._every("idle", min(idle_ms / 1000 / IDLE_SWEEPS, IDLE_SWEEP_S_MAX), self._close_idle)
@@ -324,6 +333,8 @@ class BrokerServer:
             self.broker.log_manager.cleaner.stop()
         self._cleaner_pool.shutdown(wait=True, cancel_futures=True)
         self._jobs.stop()
+        self._sync_jobs.stop()
+        self._sync_pool.shutdown(wait=True, cancel_futures=True)
         self._executor.shutdown(wait=True, cancel_futures=True)
         self._cold_reader.shutdown(wait=False, cancel_futures=True)
         self.broker.log_manager.close(self._partitions.high_watermark_of, self.broker.controller.broker_epoch)

@@ -10,7 +10,7 @@ cdef enum:
 
 cdef struct Result:
     int32_t index
-    bint staged                     # its fate is known after the write of this turn
+    bint staged                     # its fate is known after the write of this turn, or the sync that follows
     AppendResult append
 
 
@@ -27,6 +27,7 @@ cdef class ProduceReply(Reply):
 
     cdef int allot(self, int32_t count) except -1
     cdef int note(self, int32_t k, object message, list records) except -1
+    cdef int fail_result(self, int32_t i) except -1
     cdef int emit_result(self, Writer out, int32_t i) except -1
     cdef int emit_details(self, Writer out, object detail) except -1
     cdef int emit_details_compact(self, Writer out, object detail) except -1

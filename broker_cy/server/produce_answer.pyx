@@ -28,17 +28,35 @@ cdef class ProduceReply(Reply):
                 raise MemoryError(f"no memory for {count} partition results")
         return 0
 
-    cdef int written(self) except -1:
-        """The turn's write is done: what did not get to the log has an error now."""
+    cdef bint written(self) except *:
+        """The turn's write is done: what did not get to the log has an error now. Whether a partition waits for a sync."""
         cdef int32_t i
         cdef Partition partition
+        cdef bint waits = False, due = False
         for i in range(self.count):
             if self.results[i].staged:
                 partition = <Partition>self.partitions[i]
                 if partition.flush_errno:
-                    self.results[i].append.error = KAFKA_STORAGE_ERROR
-                    self.results[i].append.base_offset = -1
-                    self.results[i].append.log_append_time_ms = -1
+                    self.fail_result(i)
+                elif partition.syncing or partition.sync_due:
+                    waits = True
+                    due = due or partition.sync_due
+        if waits:
+            self.connection.server.commit.hold(self, due)
+        return waits
+
+    cdef int synced(self) except -1:
+        """The sync is done, too: what may not be on disk has an error now."""
+        cdef int32_t i
+        for i in range(self.count):
+            if self.results[i].staged and (<Partition>self.partitions[i]).sync_lost:
+                self.fail_result(i)
+        return 0
+
+    cdef int fail_result(self, int32_t i) except -1:
+        self.results[i].append.error = KAFKA_STORAGE_ERROR
+        self.results[i].append.base_offset = -1
+        self.results[i].append.log_append_time_ms = -1
         return 0
 
     cdef int note(self, int32_t k, object message, list records) except -1:

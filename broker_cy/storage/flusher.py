@@ -59,6 +59,7 @@ class Flusher:
         self.jobs = jobs
         self._running = False
         self._again = False
+        self._asked: dict[Log, None] = {}
         self._writing = False
         self._names_due: set[str] = set()
         # The last flush did not do all it was to do: the disk is full or broken.
@@ -104,10 +105,13 @@ class Flusher:
 
     def start(self, logs: Iterable[Log] | None = None) -> None:
         """Bring `logs` (all by default) to disk in a worker; then their recovery points move and are checkpointed. At
-        most one flush runs at a time; one of everything follows it if it was asked for meanwhile.
+        most one flush runs at a time; one of what was asked for meanwhile follows it.
         """
         if self._running:
-            self._again = True
+            if logs is None:
+                self._again = True
+            else:
+                self._asked.update(dict.fromkeys(logs))
             return
         pending: Pending = []
         self.failed = False
@@ -128,9 +132,10 @@ class Flusher:
                 return
             self._complete(pending)
             self.write_checkpoints(RECOVERY_POINTS)
-            if self._again:
-                self._again = False
-                self.start()
+            asked = None if self._again else self._asked
+            self._again, self._asked = False, {}
+            if asked is None or asked:
+                self.start(asked)
 
         self.jobs.run(lambda: self._sync(pending), done)
 
@@ -180,6 +185,8 @@ class Flusher:
         self.failed = False
         for log in self.logs.values():
             if log.offline is not None:
+                # What it holds is not known: the next start checks it.
+                failed.add(os.path.dirname(log.directory))
                 continue
             try:
                 maintenance.complete_active(log)

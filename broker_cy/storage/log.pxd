@@ -46,7 +46,9 @@ cdef class Log:
     cdef readonly int64_t log_start_offset
     cdef readonly int64_t log_end_offset        # with what is staged
     cdef readonly int64_t written_end_offset
-    cdef readonly int64_t recovery_point        # everything before it is on disk
+    cdef readonly int64_t recovery_point        # everything before it is on disk, with indexes and producer state
+    # Records before it are on disk, which is what flush.messages asks for before they are acknowledged; a crash reads them again.
+    cdef readonly int64_t synced_end_offset
     cdef readonly int32_t leader_epoch          # of the newest batch; -1 for none
     cdef readonly ProducerState producers
     cdef readonly object epochs                 # storage.epochs.LeaderEpochs
@@ -79,7 +81,8 @@ cdef class Log:
     # Takes a validated and stamped batch whose base_offset is log_end_offset; `data` stays alive with `owner` and is not copied.
     # Raises ValueError for another base offset, StorageError where the log is offline.
     cdef int stage(self, BatchHeader* header, uint8_t* data, Py_ssize_t size, object owner, int64_t now_ms) except -1
-    # Writes what is staged. 0, or errno: then everything staged since the last flush is undone.
+    # Writes what is staged. 0, or errno: then everything staged since the last flush is undone. Where flush.messages is reached
+    # (sync_is_due) the caller brings it to disk before it acknowledges it: maintenance.begin_sync.
     cdef int flush_staged(self) except -1
     # Batches from the one that holds `offset`, up to (not with) `max_offset` and at most `max_bytes` long (the last one may be cut);
     # the first is given whole if `at_least_one`, else None where it does not fit. None also where nothing lies below `max_offset`.
@@ -90,7 +93,7 @@ cdef class Log:
     cdef Py_ssize_t segment_number(self, int64_t offset) except -1
     cdef int roll_staged(self, int64_t now_ms) except -1
     cdef int write_staged(self) except -1
-    cdef int sync(self) except -1
+    cdef bint sync_is_due(self, int64_t synced_end_offset) noexcept
     cdef int undo_staged(self) except -1
     cdef int set_mark(self) except -1
     cdef int64_t hinted_position(self, Segment segment, int64_t offset) noexcept

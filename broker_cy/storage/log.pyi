@@ -16,6 +16,7 @@ class Log:
     log_end_offset: int
     written_end_offset: int
     recovery_point: int
+    synced_end_offset: int
     leader_epoch: int
     producers: ProducerState
     epochs: LeaderEpochs

@@ -51,6 +51,7 @@ cdef class Log:
         self.log_end_offset = log_end_offset
         self.written_end_offset = log_end_offset
         self.recovery_point = recovery_point
+        self.synced_end_offset = recovery_point
         self.producers = producers
         self.epochs = epochs
         self.leader_epoch = epochs.latest_epoch
@@ -228,8 +229,6 @@ cdef class Log:
                 error = active.offsets.flush() or active.times.flush()
             if error == 0 and self.leader_epoch != self.mark.leader_epoch:
                 self.epochs.write()
-            if error == 0 and self.log_end_offset - self.recovery_point >= self.config.flush_messages:
-                self.sync()
         except (OSError, StorageError) as failure:
             error = errno_of(failure)
         if error != 0:
@@ -246,12 +245,9 @@ cdef class Log:
         self.owners.clear()
         return 0
 
-    cdef int sync(self) except -1:
-        """flush.messages: what was just written has to be on disk before it is acknowledged. Blocks, as the setting asks for."""
-        from broker_cy.storage import maintenance
-        maintenance.sync_segments(self)
-        self.recovery_point = self.log_end_offset
-        return 0
+    cdef bint sync_is_due(self, int64_t synced_end_offset) noexcept:
+        """Whether flush.messages are written that are not on disk, if everything before `synced_end_offset` is."""
+        return self.written_end_offset - synced_end_offset >= self.config.flush_messages
 
     cdef int undo_staged(self) except -1:
         """Return to the mark: cut the file, drop segments that were begun since, give offsets and producer state back."""
@@ -309,10 +305,13 @@ cdef class Log:
         return self.log_end_offset
 
     def flush(self):
-        """flush_staged, for Python: raises StorageError with the reason."""
+        """flush_staged, for Python, and the sync that flush.messages asks for, which blocks: raises StorageError with the reason."""
         cdef int error = self.flush_staged()
         if error:
             raise StorageError(f"cannot write {self.topic}-{self.partition}: {os.strerror(error)}")
+        if self.sync_is_due(self.synced_end_offset):
+            from broker_cy.storage import maintenance
+            maintenance.complete_sync(self, maintenance.begin_sync(self).run())
 
     # --- read
 

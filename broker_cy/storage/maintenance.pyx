@@ -18,6 +18,7 @@ from broker_cy.storage.atomic import read_whole
 from broker_cy.storage.checkpoints import encode_pairs
 from broker_cy.storage.errors import OffsetOutOfRange, StorageError
 from broker_cy.storage.flush_job import FlushJob
+from broker_cy.storage.sync_job import SyncJob
 
 logger = logging.getLogger(__name__)
 
@@ -137,6 +138,8 @@ cdef int end_at(Log log, int64_t offset) except -1:
     log.written_end_offset = offset
     if log.recovery_point > offset:
         log.recovery_point = offset
+    if log.synced_end_offset > offset:
+        log.synced_end_offset = offset
     if log.written_point > offset:
         log.written_point = offset
     log.drop_hints()
@@ -326,18 +329,36 @@ def complete_flush(Log log not None, job):
         log.recovery_point = job.end_offset
     if log.written_point < job.end_offset:
         log.written_point = job.end_offset
+    if log.synced_end_offset < job.end_offset:
+        log.synced_end_offset = job.end_offset
     if log.recovery_point == log.written_end_offset:
         log.totals.dirty.discard(log)
     log.last_flush_ms = log.last_append_ms
     log.flushed_snapshot = job.end_offset
 
 
-def sync_segments(Log log not None):
-    """Bring the data files from the recovery point on to disk, on the caller's thread; raises OSError. Indexes and producer state
-    can be made again."""
+def begin_sync(Log log not None):
+    """What flush.messages asks for: a SyncJob of the data files with something new, for a worker. Indexes and producer state can
+    be made again, so the recovery point stays, and a crash reads what was synced."""
     cdef Segment segment
-    for segment in log.segments[log.segment_number(log.recovery_point):]:
-        os.fdatasync(segment.descriptor())
+    job = SyncJob(log.written_end_offset, log.generation)
+    for segment in log.segments[log.segment_number(log.synced_end_offset):]:
+        job.paths.append(segment.path)
+        if segment.base_offset >= log.synced_end_offset and not job.directories:
+            # A file is not there after a power loss until its directory is synced; nor is a directory.
+            job.directories += [log.directory, os.path.dirname(log.directory)]
+    return job
+
+
+def complete_sync(Log log not None, job):
+    """Take the result of a SyncJob that has run. Raises StorageError where it failed: then the log is offline, since what was to be
+    brought to disk may be gone from the page cache, and a later sync would not tell."""
+    if job.error is not None:
+        log.sync_failed = True
+        log.mark_offline(f"a sync failed: {job.error}")
+        raise StorageError(f"cannot sync {log.directory}: {job.error.strerror}") from job.error
+    if job.generation == log.generation and log.synced_end_offset < job.end_offset:
+        log.synced_end_offset = job.end_offset
 
 
 def mark_closed(Log log not None):

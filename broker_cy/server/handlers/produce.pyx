@@ -33,6 +33,8 @@ cdef enum:
     FIRST_ABORTABLE_VERSION = 11    # knows TRANSACTION_ABORTABLE
     FIRST_ADDING_VERSION = 12       # of producers with transaction.version 2
 
+cdef int64_t FLUSH_NEVER = (1 << 63) - 1    # flush.messages by default
+
 cdef int16_t UNKNOWN_TOPIC_OR_PARTITION = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 cdef int16_t UNKNOWN_TOPIC_ID = ErrorCode.UNKNOWN_TOPIC_ID
 cdef int16_t INVALID_REQUIRED_ACKS = ErrorCode.INVALID_REQUIRED_ACKS
@@ -87,7 +89,7 @@ cdef int append_all(AnswerQueue connection, ProduceReply reply, RecvBuffer owner
         reply.topics.append((name, topic.count))
         places = (server.topics_by_id if reply.version >= 13 else server.topics_by_name).get(name)
         for k in range(topic.first, topic.first + topic.count):
-            if append_one(server, reply, places, k, owner, work):
+            if append_one(connection, reply, places, k, owner, work):
                 waits = True
     if waits:
         connection.staged_at = server.flushes
@@ -101,9 +103,10 @@ cdef int append_all(AnswerQueue connection, ProduceReply reply, RecvBuffer owner
     return connection.mark_ready(reply)
 
 
-cdef bint append_one(ServerCore server, ProduceReply reply, list places, int32_t k, RecvBuffer owner,
+cdef bint append_one(AnswerQueue connection, ProduceReply reply, list places, int32_t k, RecvBuffer owner,
                      TransactionalProduce work) except *:
     """Append the request's k-th batch; whether its answer must wait for the write."""
+    cdef ServerCore server = connection.server
     cdef ProducePartition* part = &_view.partitions[k]
     cdef Result* result = &reply.results[k]
     cdef Partition partition = None
@@ -131,7 +134,10 @@ cdef bint append_one(ServerCore server, ProduceReply reply, list places, int32_t
             message, records = partition.last_error
             reply.note(k, message, records)
         else:
-            result.staged = partition.dirty
+            # A batch that was sent again may be one whose write or sync is not done.
+            result.staged = partition.dirty or partition.syncing or partition.sync_due
+            if partition.log.config.flush_messages != FLUSH_NEVER:
+                connection.synced_at = server.flushes
     return result.staged
 
 

@@ -89,14 +89,14 @@ class CoreHarness:
 
         return asyncio.run_coroutine_threadsafe(call(), self.loop).result(DEADLINE_S)
 
-    def topic(self, name: str, partitions: int = 1) -> uuid.UUID:
+    def topic(self, name: str, partitions: int = 1, config: LogConfig | None = None) -> uuid.UUID:
         topic_id = uuid.uuid4()
 
         def make() -> None:
             for index in range(partitions):
                 path = Path(self.directory.name) / f"{name}-{index}"
                 path.mkdir()
-                log = Log.create(str(path), name, index, LogConfig(), int(time.time() * 1000))
+                log = Log.create(str(path), name, index, config or LogConfig(), int(time.time() * 1000))
                 partition = Partition(self.core, name, index, topic_id, log, 0)
                 partition.configure(SETTINGS)
                 self.table.add(partition)

@@ -1,15 +1,19 @@
 """The log manager: what comes back after a clean stop and after a crash, and what a damaged file costs."""
 
+import errno
 import os
 import shutil
 import struct
 from collections.abc import Callable
 from pathlib import Path
+from typing import cast
+from uuid import UUID
 
 import pytest
 
-from broker_cy.storage import recovery
+from broker_cy.storage import disk, recovery
 from broker_cy.storage.data_directory import DataDirectoryError
+from broker_cy.storage.errors import StorageError
 from broker_cy.storage.log import Log
 from broker_cy.storage.log_config import LogConfig
 from broker_cy.storage.log_manager import StorageSettings
@@ -266,6 +270,54 @@ def test_flushing_moves_the_recovery_point(tmp_path: Path) -> None:
     # Only the newest producer state that no segment begins with is kept.
     assert [name for name in os.listdir(log.directory) if name.endswith(".snapshot")] == [f"{122:020d}.snapshot"]
     manager.crash()
+
+
+def test_flush_ms_flushes_that_log_alone(tmp_path: Path) -> None:
+    """flush.ms has no effect; or one topic that has it makes the disk busy with all others."""
+    manager = open_manager(tmp_path, jobs=HeldJobs())
+    jobs = cast(HeldJobs, manager.jobs)
+    while jobs.held:
+        jobs.held.pop(0)()
+    soon = manager.create("soon", 0, TOPIC_ID, LogConfig(flush_ms=1_000), 0)
+    also = manager.create("also", 0, UUID(int=78), LogConfig(flush_ms=1_000), 0)
+    never = manager.create("never", 0, UUID(int=79), LogConfig(), 0)
+    fill(never, 3)
+    fill(soon, 3)
+    manager.flush_old(999)
+    assert not jobs.held
+    manager.flush_old(1_000)
+    # Asked for while a flush runs: it follows, and takes only what was asked for.
+    fill(also, 3)
+    manager.flush_old(1_001)
+    assert soon.recovery_point == 0
+    while jobs.held:
+        jobs.held.pop(0)()
+    assert (soon.recovery_point, also.recovery_point, never.recovery_point) == (6, 6, 0)
+    manager.crash()
+
+
+def test_a_log_whose_sync_failed_keeps_the_stop_from_being_clean(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Records that a failed sync lost are never found missing: the next start trusts the log."""
+    manager = open_manager(tmp_path)
+    log = manager.create("t", 0, TOPIC_ID, LogConfig(flush_messages=1), 0)
+
+    def fail(path: str) -> None:
+        raise OSError(errno.EIO, "Input/output error", path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(disk, "sync_file", fail)
+        with pytest.raises(StorageError, match="cannot sync"):
+            fill(log, 1)
+    assert log.sync_failed
+    with pytest.raises(StorageError, match="offline"):
+        fill(log, 1)
+    manager.stop()
+    again = open_manager(tmp_path)
+    assert not again.was_clean
+    assert again.logs["t", 0].log_end_offset == 2
+    again.crash()
 
 
 def test_each_checkpoint_has_its_own_interval(tmp_path: Path) -> None:

@@ -1,0 +1,11 @@
+from broker_cy.replica.partition import FlushGroup
+from broker_cy.storage.jobs import Jobs
+
+class GroupCommit:
+    """Rounds of fdatasync that partitions with flush.messages share, each in up to `threads` jobs."""
+
+    rounds: int
+    syncs: int
+    def __init__(self, group: FlushGroup, jobs: Jobs, threads: int) -> None: ...
+    def unsettled(self, staged_at: int) -> bool: ...
+    def start(self) -> None: ...
