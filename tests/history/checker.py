@@ -1,0 +1,252 @@
+"""The anomalies of a log with transactions, found in a recorded history.
+
+The names are those of Jepsen's Kafka workload, as its analyses use them: "Redpanda 21.10.1" (lost writes, duplicates,
+aborted reads, inconsistent offsets) and "Bufstream 0.1.0" (unseen writes, skipped and non-monotonic polls, precommitted
+reads, and what of Kafka's own transactions surprised). Where those leave room, this is what is meant here:
+
+- LOST_WRITE: a record that must be there (see below) is in no poll, though a consumer of the same isolation level read
+  a greater offset of the partition.
+- DUPLICATE: a value has two offsets, by what polls and acknowledgements say. Producers must be idempotent.
+- ABORTED_READ: G1a. A read_committed poll returned a record of an aborted transaction, or any poll a refused record.
+- INCONSISTENT_OFFSETS: an offset of a partition has two values, by what polls and acknowledgements say.
+- POLL_SKIP: a consumer went from one offset to a greater one, over a record that it must see, without seek or assign.
+- NONMONOTONIC_POLL: a consumer got an offset again, or one below its position, without seek or assign.
+- UNSEEN: a record that must be there is in no poll of an isolation level, and no greater offset is either. It is an
+  anomaly because a history ends with consumers that read up to the end.
+- PRECOMMITTED_READ: a read_committed poll ended before the commit of the record's transaction was asked for (Jepsen: a
+  poll by the transaction itself; here by anybody).
+
+A record must be there for read_uncommitted when it was acknowledged; for read_committed when besides it is in no
+transaction, or in one that committed: its owner was told so, or, where the owner was told nothing, a read_committed
+poll returned some record of it. So a transaction of which only a part is seen is a lost write.
+
+Not covered: logs whose start moves (retention, compaction, DeleteRecords).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum
+
+from tests.history.operations import Assign, Crash, Fate, Operation, Outcome, Place, Poll, Read, Seek, Send, Transaction
+
+
+class Anomaly(Enum):
+    LOST_WRITE = "lost write"
+    DUPLICATE = "duplicate"
+    ABORTED_READ = "aborted read"
+    INCONSISTENT_OFFSETS = "inconsistent offsets"
+    POLL_SKIP = "poll skip"
+    NONMONOTONIC_POLL = "non-monotonic poll"
+    UNSEEN = "unseen"
+    PRECOMMITTED_READ = "precommitted read"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    anomaly: Anomaly
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.anomaly.value}: {self.text}"
+
+
+class _History:
+    """The operations by what is asked of them."""
+
+    def __init__(self, operations: Iterable[Operation]) -> None:
+        self.sends: dict[str, Send] = {}
+        self.transactions: dict[str, Transaction] = {}
+        # A poll and whether its consumer reads read_committed.
+        self.polls: list[tuple[Poll, bool]] = []
+        self.by_consumer: dict[str, list[Assign | Seek | Poll | Crash]] = defaultdict(list)
+        committed: dict[str, bool] = {}
+        for operation in operations:
+            match operation:
+                case Send():
+                    assert operation.value not in self.sends, f"value {operation.value} was sent twice"
+                    self.sends[operation.value] = operation
+                case Transaction():
+                    self.transactions[operation.name] = operation
+                case Crash():
+                    self.by_consumer[operation.who].append(operation)
+                case Assign():
+                    committed[operation.consumer] = operation.committed
+                    self.by_consumer[operation.consumer].append(operation)
+                case Seek():
+                    self.by_consumer[operation.consumer].append(operation)
+                case Poll():
+                    self.polls.append((operation, committed[operation.consumer]))
+                    self.by_consumer[operation.consumer].append(operation)
+        self.seen: dict[bool, set[str]] = {committed: set() for _, committed in self.polls}
+        self.greatest: dict[tuple[bool, Place], int] = {}
+        for poll, of_committed in self.polls:
+            for read in poll.records:
+                self.seen[of_committed].add(read.value)
+                key = of_committed, read.place
+                self.greatest[key] = max(self.greatest.get(key, -1), read.offset)
+        # Transactions without a known end that a reader of committed records saw something of.
+        self.seen_transactions = {
+            self.sends[value].transaction for value in self.seen.get(True, ()) if value in self.sends
+        }
+
+    def outcome(self, send: Send) -> Outcome:
+        """Of its transaction; a record in none is committed."""
+        if send.transaction is None:
+            return Outcome.COMMITTED
+        known = self.transactions.get(send.transaction)
+        if known is None or known.outcome is Outcome.UNKNOWN:
+            return Outcome.COMMITTED if send.transaction in self.seen_transactions else Outcome.UNKNOWN
+        return known.outcome
+
+    def must_be_there(self, send: Send, committed: bool) -> bool:
+        return send.fate is Fate.ACKED and (not committed or self.outcome(send) is Outcome.COMMITTED)
+
+    def must_see(self, committed: bool) -> dict[Place, list[int]]:
+        """Sorted offsets that no consumer of this isolation level may go over, by partition."""
+        offsets: dict[Place, set[int]] = defaultdict(set)
+        for send in self.sends.values():
+            if send.offset is not None and self.must_be_there(send, committed):
+                offsets[send.place].add(send.offset)
+        for poll, of_committed in self.polls:
+            for read in poll.records:
+                # What one of them got is for all of them; a reader of committed records adds to the others' too.
+                if of_committed or not committed:
+                    offsets[read.place].add(read.offset)
+        return {place: sorted(found) for place, found in offsets.items()}
+
+
+def check(operations: Iterable[Operation]) -> list[Finding]:
+    """Every anomaly of a history, whole: with the ends of its transactions, and consumers that read to the end."""
+    history = _History(operations)
+    findings = [*_offsets(history), *_missing(history), *_not_to_be_read(history)]
+    must_see = {committed: history.must_see(committed) for committed in history.seen}
+    for consumer, steps in history.by_consumer.items():
+        findings += _walk(consumer, steps, must_see)
+    return findings
+
+
+def _offsets(history: _History) -> list[Finding]:
+    values: dict[tuple[Place, int], set[str]] = defaultdict(set)
+    places: dict[str, set[tuple[Place, int]]] = defaultdict(set)
+
+    def note(place: Place, offset: int, value: str) -> None:
+        values[place, offset].add(value)
+        places[value].add((place, offset))
+
+    for send in history.sends.values():
+        if send.offset is not None and send.fate is Fate.ACKED:
+            note(send.place, send.offset, send.value)
+    for poll, _ in history.polls:
+        for read in poll.records:
+            note(read.place, read.offset, read.value)
+    return [
+        Finding(Anomaly.INCONSISTENT_OFFSETS, f"{_at(*where)} is {' and '.join(sorted(found))}")
+        for where, found in values.items()
+        if len(found) > 1
+    ] + [
+        Finding(Anomaly.DUPLICATE, f"{value} is at {' and '.join(_at(*where) for where in sorted(found))}")
+        for value, found in places.items()
+        if len(found) > 1
+    ]
+
+
+def _missing(history: _History) -> list[Finding]:
+    findings = []
+    for send in history.sends.values():
+        for committed, seen in history.seen.items():
+            if send.value in seen or not history.must_be_there(send, committed):
+                continue
+            greatest = history.greatest.get((committed, send.place), -1)
+            # An acknowledgement may come without an offset (acks=0 of some clients): then nothing excuses it.
+            lost = send.offset is None or send.offset < greatest
+            where = _at(send.place, send.offset if send.offset is not None else -1)
+            findings.append(
+                Finding(
+                    Anomaly.LOST_WRITE if lost else Anomaly.UNSEEN,
+                    f"{send.value} at {where} (transaction {send.transaction}) was acknowledged, and no "
+                    f"{_level(committed)} consumer got it; the greatest offset that one got is {greatest}",
+                )
+            )
+    return findings
+
+
+def _not_to_be_read(history: _History) -> list[Finding]:
+    findings = []
+    for poll, committed in history.polls:
+        for read in poll.records:
+            send = history.sends.get(read.value)
+            where = _at(read.place, read.offset)
+            assert send is not None, f"{poll.consumer} got {read.value!r} at {where}, and nobody sent that"
+            what = f"{poll.consumer} ({_level(committed)}) got {read.value} at {where}"
+            if send.fate is Fate.REFUSED:
+                findings.append(Finding(Anomaly.ABORTED_READ, f"{what}, which was refused"))
+            if not committed or send.transaction is None:
+                continue
+            transaction = history.transactions.get(send.transaction)
+            if transaction is not None and transaction.outcome is Outcome.ABORTED:
+                findings.append(Finding(Anomaly.ABORTED_READ, f"{what} of the aborted transaction {send.transaction}"))
+            elif transaction is None or transaction.commit_began is None or poll.ended < transaction.commit_began:
+                findings.append(
+                    Finding(Anomaly.PRECOMMITTED_READ, f"{what} before {send.transaction} was asked to commit")
+                )
+    return findings
+
+
+def _walk(
+    consumer: str, steps: list[Assign | Seek | Poll | Crash], must_see: dict[bool, dict[Place, list[int]]]
+) -> list[Finding]:
+    findings: list[Finding] = []
+    position: dict[Place, int] = {}
+    committed = False
+
+    def go(place: Place, target: int, how: str) -> None:
+        """From the position to `target`, over nothing that must be seen."""
+        known = must_see[committed].get(place, [])
+        first, end = bisect_left(known, position[place]), bisect_left(known, target)
+        if first < end:
+            text = f"{consumer} ({_level(committed)}) {how} {_at(place, target)} from {position[place]}"
+            text += f", over {known[first:end][:5]}"
+            findings.append(Finding(Anomaly.POLL_SKIP, text))
+
+    def take(read: Read) -> None:
+        if read.place not in position:
+            raise AssertionError(f"{consumer} got {_at(read.place, read.offset)}, which is not assigned to it")
+        if read.offset < position[read.place]:
+            text = f"{consumer} got {_at(read.place, read.offset)} at position {position[read.place]}"
+            findings.append(Finding(Anomaly.NONMONOTONIC_POLL, text))
+        else:
+            go(read.place, read.offset, "got")
+        position[read.place] = read.offset + 1
+
+    for step in steps:
+        match step:
+            case Crash():
+                position.clear()
+            case Assign():
+                committed = step.committed
+                position = dict(step.positions)
+            case Seek():
+                position[step.place] = step.offset
+            case Poll():
+                for read in step.records:
+                    take(read)
+                for place, said in step.positions.items():
+                    if said < position[place]:
+                        text = f"{consumer} says it is at {_at(place, said)} after it got all below {position[place]}"
+                        findings.append(Finding(Anomaly.NONMONOTONIC_POLL, text))
+                    else:
+                        go(place, said, "says it is at")
+                    position[place] = said
+    return findings
+
+
+def _level(committed: bool) -> str:
+    return "read_committed" if committed else "read_uncommitted"
+
+
+def _at(place: Place, offset: int) -> str:
+    return f"{place[0]}-{place[1]}@{offset}"

@@ -1,0 +1,218 @@
+"""The checker of histories is checked: it passes what is clean, and finds each anomaly where one is planted."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from tests.history.checker import Anomaly, check
+from tests.history.model import Model
+from tests.history.operations import Assign, Fate, Operation, Outcome, Poll, Read, Send, Transaction
+
+History = list[Operation]
+seeds = st.integers(0, 1 << 32)
+
+
+@given(seed=seeds, steps=st.integers(0, 150))
+@settings(max_examples=150)
+def test_clean_histories_pass(seed: int, steps: int) -> None:
+    """Else: a sound broker is accused, and nobody believes the checker any more."""
+    assert check(Model(seed).history(steps)) == []
+
+
+# ---- planting: each takes a clean history and returns one with the anomaly, or None where it has no room for it ----
+
+
+def _levels(history: History) -> dict[str, bool]:
+    return {each.consumer: each.committed for each in history if isinstance(each, Assign)}
+
+
+def _reads(history: History, committed: bool) -> list[Read]:
+    levels = _levels(history)
+    return [
+        read
+        for each in history
+        if isinstance(each, Poll) and levels[each.consumer] is committed
+        for read in each.records
+    ]
+
+
+def _change_polls(history: History, change: Callable[[Poll], Poll]) -> History:
+    return [change(each) if isinstance(each, Poll) else each for each in history]
+
+
+def _without(history: History, value: str) -> History:
+    """No poll returned this value."""
+    return _change_polls(
+        history, lambda poll: replace(poll, records=tuple(read for read in poll.records if read.value != value))
+    )
+
+
+def _acked(history: History, rng: random.Random, *, last: bool) -> Send | None:
+    """An acknowledged record of no transaction that is, or is not, the last of its partition that anybody read."""
+    reads = _reads(history, True)
+    found = []
+    for send in history:
+        if isinstance(send, Send) and send.offset is not None and send.transaction is None:
+            behind = any(read.place == send.place and read.offset > send.offset for read in reads)
+            if behind is not last:
+                found.append(send)
+    return rng.choice(found) if found else None
+
+
+def lost_write(history: History, rng: random.Random) -> History | None:
+    send = _acked(history, rng, last=False)
+    return _without(history, send.value) if send else None
+
+
+def unseen(history: History, rng: random.Random) -> History | None:
+    send = _acked(history, rng, last=True)
+    if send is None or any(r.place == send.place and r.offset > (send.offset or 0) for r in _reads(history, False)):
+        return None
+    return _without(history, send.value)
+
+
+def _last_poll(history: History, rng: random.Random, least: int) -> Poll | None:
+    """A poll at random with at least this many records of one partition."""
+    found = []
+    for each in history:
+        if isinstance(each, Poll):
+            places = [read.place for read in each.records]
+            if any(places.count(place) >= least for place in places):
+                found.append(each)
+    return rng.choice(found) if found else None
+
+
+def _of_one_place(poll: Poll, least: int) -> list[int]:
+    """The indexes of records of the first partition that has so many."""
+    for place in {read.place for read in poll.records}:
+        found = [at for at, read in enumerate(poll.records) if read.place == place]
+        if len(found) >= least:
+            return found
+    raise AssertionError("no such partition")
+
+
+def _replaced(history: History, old: Poll, records: tuple[Read, ...]) -> History:
+    return [replace(old, records=records) if each is old else each for each in history]
+
+
+def duplicate(history: History, rng: random.Random) -> History | None:
+    poll = _last_poll(history, rng, 1)
+    if poll is None:
+        return None
+    again = poll.records[-1]
+    # At an offset that nothing else has.
+    copy = replace(again, offset=1_000_000)
+    return _replaced(history, poll, (*poll.records, copy))
+
+
+def inconsistent_offsets(history: History, rng: random.Random) -> History | None:
+    poll = _last_poll(history, rng, 2)
+    if poll is None:
+        return None
+    one, other = _of_one_place(poll, 2)[:2]
+    records = list(poll.records)
+    records[one] = replace(records[one], value=records[other].value)
+    return _replaced(history, poll, tuple(records))
+
+
+def poll_skip(history: History, rng: random.Random) -> History | None:
+    """The middle one of three is left out, in this poll only."""
+    poll = _last_poll(history, rng, 3)
+    if poll is None:
+        return None
+    gone = _of_one_place(poll, 3)[1]
+    return _replaced(history, poll, poll.records[:gone] + poll.records[gone + 1 :])
+
+
+def nonmonotonic_poll(history: History, rng: random.Random) -> History | None:
+    poll = _last_poll(history, rng, 2)
+    if poll is None:
+        return None
+    one, other = _of_one_place(poll, 2)[:2]
+    records = list(poll.records)
+    records[one], records[other] = records[other], records[one]
+    return _replaced(history, poll, tuple(records))
+
+
+def _read_transactions(history: History) -> list[Transaction]:
+    sends = {each.value: each for each in history if isinstance(each, Send)}
+    seen = {sends[read.value].transaction for read in _reads(history, True)}
+    return [each for each in history if isinstance(each, Transaction) and each.name in seen]
+
+
+def aborted_read(history: History, rng: random.Random) -> History | None:
+    """The owner of a transaction that was read was told that it is aborted."""
+    found = _read_transactions(history)
+    if not found:
+        return None
+    one = rng.choice(found)
+    return [replace(one, outcome=Outcome.ABORTED) if each is one else each for each in history]
+
+
+def precommitted_read(history: History, rng: random.Random) -> History | None:
+    """The commit was asked for after all polls."""
+    found = _read_transactions(history)
+    if not found:
+        return None
+    one = rng.choice(found)
+    return [replace(one, commit_began=1 << 40) if each is one else each for each in history]
+
+
+def part_of_a_transaction(history: History, rng: random.Random) -> History | None:
+    """Of a transaction with an end that nobody was told, one record is there and another is not."""
+    sends = {each.value: each for each in history if isinstance(each, Send)}
+    reads = _reads(history, True)
+    last = {read.place: max(other.offset for other in reads if other.place == read.place) for read in reads}
+    unknown = {t.name for t in _read_transactions(history) if t.outcome is Outcome.UNKNOWN}
+    values = {
+        read.value
+        for read in reads
+        if sends[read.value].transaction in unknown and sends[read.value].offset is not None
+    }
+    for value in sorted(values):
+        send = sends[value]
+        if any(sends[v].transaction == send.transaction for v in values - {value}) and send.offset != last[send.place]:
+            return _without(history, value)
+    return None
+
+
+PLANTERS = [
+    (lost_write, Anomaly.LOST_WRITE),
+    (part_of_a_transaction, Anomaly.LOST_WRITE),
+    (duplicate, Anomaly.DUPLICATE),
+    (aborted_read, Anomaly.ABORTED_READ),
+    (inconsistent_offsets, Anomaly.INCONSISTENT_OFFSETS),
+    (poll_skip, Anomaly.POLL_SKIP),
+    (nonmonotonic_poll, Anomaly.NONMONOTONIC_POLL),
+    (unseen, Anomaly.UNSEEN),
+    (precommitted_read, Anomaly.PRECOMMITTED_READ),
+]
+
+
+@pytest.mark.parametrize(("plant", "anomaly"), PLANTERS, ids=lambda each: getattr(each, "__name__", None))
+@given(seed=seeds)
+@settings(max_examples=40)
+def test_planted_anomaly_is_found(
+    plant: Callable[[History, random.Random], History | None], anomaly: Anomaly, seed: int
+) -> None:
+    """Else: the broker does just this, and every run against it is green."""
+    planted = plant(Model(seed).history(120), random.Random(seed))
+    assume(planted is not None)
+    assert planted is not None
+    assert anomaly in {finding.anomaly for finding in check(planted)}
+
+
+def test_what_was_refused_must_not_be_read() -> None:
+    """Else: a program that was told of a failure and sends again has its record twice."""
+    history: History = []
+    for each in Model(1).history(60):
+        if isinstance(each, Send) and each.transaction is None and each.offset == 0:
+            each = replace(each, fate=Fate.REFUSED, offset=None)
+        history.append(each)
+    assert {finding.anomaly for finding in check(history)} == {Anomaly.ABORTED_READ}

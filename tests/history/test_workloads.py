@@ -1,0 +1,67 @@
+"""Random work on a broker that is killed again and again leaves no anomaly.
+
+A failure prints the seed, the anomalies and the command that runs the same work again: HISTORY_SEED=<seed>. The threads
+interleave as they please, so that a rare failure may take some runs. HISTORY_DUMP=<file> keeps the history.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.history.checker import check
+from tests.history.operations import Outcome, Poll, Transaction
+from tests.history.workload import Workload
+from tests.support.broker import Target
+from tests.support.topics import create_topic
+
+MakeBroker = Callable[..., Target]
+# Rolls segments, so that producers' state and transactions reach over files.
+SETTINGS = {"log.segment.bytes": str(1 << 20)}
+PARTITIONS = 3
+SEED = int(os.environ.get("HISTORY_SEED", "1"))
+
+
+def run(broker: Target, seed: int, kills: int, acks: int, test: str) -> None:
+    """`kills` times: work until `acks` more records are acknowledged, and kill -9."""
+    topic = f"history-{seed}"
+    create_topic(broker.bootstrap, topic, PARTITIONS)
+    work = Workload(broker, topic, PARTITIONS, seed)
+    again = f"again with: HISTORY_SEED={seed} python -m pytest tests/history/test_workloads.py -k {test}"
+    try:
+        for _ in range(kills):
+            work.go_on(acks, 3)
+            work.kill_broker()
+        work.go_on(acks, 3)
+        work.finish()
+        operations = work.recorder.operations
+        if "HISTORY_DUMP" in os.environ:
+            Path(os.environ["HISTORY_DUMP"]).write_text("\n".join(map(repr, operations)))
+        findings = check(operations)
+        shown = "\n".join(map(str, findings[:20]))
+        assert not findings, f"{len(findings)} anomalies in {len(operations)} operations:\n{shown}"
+        assert "traceback" not in broker.stderr()
+    except AssertionError as error:
+        raise AssertionError(f"seed {seed}: {error}\n{again}") from error
+    finally:
+        work.over.set()
+    outcomes = {each.outcome for each in operations if isinstance(each, Transaction)}
+    assert outcomes == set(Outcome), "the run was idle"
+    assert sum(len(each.records) for each in operations if isinstance(each, Poll)) > 2 * acks, "the run was idle"
+
+
+def test_no_anomaly(make_broker: MakeBroker) -> None:
+    """Else: acknowledged records are lost or doubled, or transactions are not what they promise."""
+    run(make_broker(SETTINGS), SEED, kills=2, acks=500, test="test_no_anomaly")
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(3600)
+def test_no_anomaly_for_long(make_broker: MakeBroker) -> None:
+    """The same, for the rare moments."""
+    broker = make_broker(SETTINGS)
+    for seed in range(SEED, SEED + 30):
+        run(broker, seed, kills=8, acks=2000, test="test_no_anomaly_for_long")
