@@ -189,7 +189,7 @@ cdef class FloorServer:
         cdef uint8_t answer[OFFSETS_MAX]
         cdef const uint8_t* asked
         cdef Part* part
-        cdef int32_t name_size, count, i
+        cdef int32_t name_size, count, _i
         cdef Py_ssize_t n
         view.p = body
         asked = take(view, 4 + 4 + 2)                           # replica, number of topics, length of the name
@@ -207,7 +207,7 @@ cdef class FloorServer:
         n = 14 + name_size
         put32(answer + n, count)
         n += 4
-        for i in range(count):
+        for _i in range(count):
             asked = take(view, 4 + 8)
             part = self._part(get32(asked)) if asked is not NULL else NULL
             if part is NULL or n + 22 > OFFSETS_MAX:
