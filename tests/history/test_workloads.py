@@ -9,10 +9,12 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
+from confluent_kafka import Consumer
 
-from tests.history.checker import check
+from tests.history.checker import Anomaly, check
 from tests.history.operations import Outcome, Poll, Transaction
 from tests.history.workload import Workload
 from tests.support.broker import Target
@@ -56,6 +58,26 @@ def run(broker: Target, seed: int, kills: int, acks: int, test: str) -> None:
 def test_no_anomaly(make_broker: MakeBroker) -> None:
     """Else: acknowledged records are lost or doubled, or transactions are not what they promise."""
     run(make_broker(SETTINGS), SEED, kills=2, acks=500, test="test_no_anomaly")
+
+
+class Careless(Workload):
+    """All its consumers read uncommitted records, whatever they say."""
+
+    def consumer(self, name: str, *, committed: bool, **settings: Any) -> Consumer:
+        return super().consumer(name, committed=False, **settings)
+
+
+def test_dirty_reads_are_found(make_broker: MakeBroker) -> None:
+    """Else: what is recorded of a real run is too little to find anything in it."""
+    broker = make_broker(SETTINGS)
+    create_topic(broker.bootstrap, "careless", PARTITIONS)
+    work = Careless(broker, "careless", PARTITIONS, SEED)
+    try:
+        work.go_on(300, 5)
+        work.finish()
+    finally:
+        work.over.set()
+    assert Anomaly.ABORTED_READ in {finding.anomaly for finding in check(work.recorder.operations)}
 
 
 @pytest.mark.soak
