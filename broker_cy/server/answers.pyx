@@ -128,16 +128,21 @@ cdef class ServerCore(FlushGroup):
     cdef int answer_waiting(self) except -1:
         """After the write of this turn: every answer that waited for it goes, unless it waits for a sync."""
         cdef list replies = self.unflushed
-        cdef list done = []
+        cdef list done = None               # where some wait on, all others
+        cdef Py_ssize_t i
         cdef Reply reply
         self.now_ms = 0
         if not replies:
             return 0
         self.unflushed = []
-        for reply in replies:
-            if not reply.written():
+        for i in range(len(replies)):
+            reply = <Reply>replies[i]
+            if reply.written():
+                if done is None:
+                    done = replies[:i]
+            elif done is not None:
                 done.append(reply)
-        return self.release(done)
+        return self.release(replies if done is None else done)
 
     cdef int answer_synced(self, list answers) except -1:
         """After a round of group commit: what waited for it goes, and the requests behind it are handled."""
