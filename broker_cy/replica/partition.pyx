@@ -37,6 +37,7 @@ cdef enum:
 
 # compression.type, as ValidationRules.target_codec
 CODECS = {"producer": -1, "uncompressed": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
+LEVELS = {"gzip": "compression.gzip.level", "lz4": "compression.lz4.level", "zstd": "compression.zstd.level"}
 
 
 cdef class DelayedFetch:
@@ -128,7 +129,7 @@ cdef class Partition:
         self.rules.timestamp_type = LOG_APPEND_TIME if settings["message.timestamp.type"] == "LogAppendTime" else CREATE_TIME
         codec = settings["compression.type"]
         self.rules.target_codec = CODECS[codec]
-        self.compression_level = settings.get(f"compression.{codec}.level")
+        self.compression_level = settings.get(LEVELS.get(codec))
         self.rules.before_max_ms = settings["message.timestamp.before.max.ms"]
         self.rules.after_max_ms = settings["message.timestamp.after.max.ms"]
         self.rules.max_message_bytes = settings["max.message.bytes"]

@@ -219,13 +219,15 @@ def open_directories(
 
 
 def read_topic_id(directory: str) -> UUID | None:
-    """Topic id in a partition's `partition.metadata`, None where there is none; raises ValueError where it is
-    damaged.
+    """Topic id in a partition's `partition.metadata`, None where there is none, or where its content was lost with the
+    power before the partition's first sync; raises ValueError where it is damaged.
     """
     path = f"{directory}/{PARTITION_METADATA}"
     try:
         text = read_whole(path, SMALL_FILE_MAX_BYTES).decode()
     except FileNotFoundError:
+        return None
+    if not text.strip("\0"):
         return None
     values = dict(line.split(": ", 1) for line in text.splitlines() if ": " in line)
     if values.get("version") != "0" or "topic_id" not in values:
@@ -237,6 +239,6 @@ def read_topic_id(directory: str) -> UUID | None:
 
 
 def write_topic_id(directory: str, topic_id: UUID) -> None:
-    """Write a partition's `partition.metadata`; raises OSError."""
+    """Write a partition's `partition.metadata`; raises OSError. The first sync of the log brings it to disk, too."""
     text = f"version: 0\ntopic_id: {kafka_uuid.to_text(topic_id)}"
     write_atomically(f"{directory}/{PARTITION_METADATA}", text.encode(), sync=False)

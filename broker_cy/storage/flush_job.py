@@ -21,6 +21,8 @@ class FlushJob:
     generation: int
     unflushed_bytes: int
     paths: list[str] = field(default_factory=list)
+    # Those that hold files which are new since the last flush; the log's own is synced in any case.
+    directories: list[str] = field(default_factory=list)
     snapshot: bytes = b""
     superseded_snapshot: int = -1
     epochs_path: str = ""
@@ -69,7 +71,8 @@ class FlushJob:
         try:
             for path in self.paths:
                 disk.sync_file(path)
-            sync_directory(self.directory)
+            for path in {self.directory, *self.directories}:
+                sync_directory(path)
         except OSError:
             self.sync_failed = True
             raise

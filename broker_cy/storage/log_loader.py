@@ -13,7 +13,7 @@ import os
 from dataclasses import dataclass
 
 from broker_cy.core.logs import facts
-from broker_cy.storage import maintenance, recovery
+from broker_cy.storage import disk, maintenance, recovery
 from broker_cy.storage.atomic import sync_directory
 from broker_cy.storage.epochs import LeaderEpochs
 from broker_cy.storage.errors import CorruptSegment
@@ -42,6 +42,8 @@ class LoadContext:
     clean: bool
     now_ms: int
     producer_expiration_ms: int
+    # The machine may have stopped since the logs were written: what was not synced is there in part, in any order.
+    power_lost: bool = False
 
 
 class LogFiles:
@@ -53,6 +55,7 @@ class LogFiles:
         self.index_sizes: dict[int, int] = {}
         self.time_index_sizes: dict[int, int] = {}
         self.snapshots: list[int] = []
+        self._deleted: set[str] = set()
         swaps = self._scan()
         if swaps:
             self._finish_swap(swaps)
@@ -91,13 +94,30 @@ class LogFiles:
                 elif suffix.endswith(".cleaned"):
                     cleaned = min(cleaned, base)
                     _unlink(entry.path)
-                elif suffix.endswith((".deleted", ".tmp")) and ".checkpoint" not in suffix:
+                elif suffix.endswith(".deleted"):
+                    self._deleted.add(name)
+                elif suffix.endswith(".tmp") and ".checkpoint" not in suffix:
                     _unlink(entry.path)
         # A swap file at or above an unfinished cleaned one belongs to a split that did not complete.
         for name in [name for name in swaps if int(name[:DIGITS]) >= cleaned]:
             _unlink(f"{self.directory}/{name}")
             swaps.remove(name)
         return swaps
+
+    def deleted_end(self) -> int:
+        """Where the newest segment among those that were deleted and are still there ends; 0 where there is none. A log
+        of which no other is left does not begin before: the file that followed them was lost with the power.
+        """
+        bases = [int(name[:DIGITS]) for name in self._deleted if name[DIGITS:] == ".log.deleted"]
+        if not bases:
+            return 0
+        path = f"{self.directory}/{max(bases):0{DIGITS}d}.log.deleted"
+        return int(recovery.next_offset_of_file(path, max(bases), os.path.getsize(path)))
+
+    def remove_deleted(self) -> None:
+        """Remove the files of deleted segments."""
+        for name in self._deleted:
+            _unlink(f"{self.directory}/{name}")
 
     def _finish_swap(self, swaps: list[str]) -> None:
         """Put segments in place that compaction had completed when the broker stopped, and remove those they
@@ -159,10 +179,17 @@ def load_log(
     ]
     epochs, epochs_known = _load_epochs(directory)
     if not segments:
+        log_start_offset = max(log_start_offset, files.deleted_end())
         segments = [Segment(directory, log_start_offset, context.open_files, 0, False, context.now_ms, interval)]
         segments[0].create(context.now_ms)
+        if log_start_offset > 0:
+            sync_directory(directory)
+    files.remove_deleted()
     check_from = NEVER if context.clean else max(recovery_point, written_point)
-    end_offset = _recover(segments, files, config, check_from, epochs)
+    if context.power_lost and not context.clean and recovery_point <= log_start_offset:
+        # A deletion moved it past what was never synced, and that may be the beginning of a segment that stays.
+        check_from = 0
+    end_offset = _recover(segments, files, config, check_from, epochs, context.power_lost)
     if end_offset < log_start_offset:
         logger.warning(
             "log ends below its start offset: begun anew there",
@@ -170,7 +197,7 @@ def load_log(
         )
         for segment in segments:
             segment.close()
-            maintenance.remove_segment(directory, segment.base_offset)
+        _remove_for_good(segments)
         segments = [Segment(directory, log_start_offset, context.open_files, 0, False, context.now_ms, interval)]
         segments[0].create(context.now_ms)
         end_offset = log_start_offset
@@ -215,18 +242,25 @@ def _load_epochs(directory: str) -> tuple[LeaderEpochs, bool]:
         return LeaderEpochs(directory), False
 
 
-def _recover(segments: list[Segment], files: LogFiles, config: LogConfig, check_from: int, epochs: LeaderEpochs) -> int:
+def _recover(
+    segments: list[Segment],
+    files: LogFiles,
+    config: LogConfig,
+    check_from: int,
+    epochs: LeaderEpochs,
+    power_lost: bool,
+) -> int:
     """Check what lies at or after `check_from`, mend the indexes; the offset at which the log ends.
 
-    Empty segments behind the one that the log turns out to end in are removed from `segments`.
+    Empty segments behind the one that the log turns out to end in are removed from `segments`; where the power was
+    lost, all behind the first that is damaged are, as in Kafka: nothing of them was synced.
     """
     last = max((i for i, segment in enumerate(segments) if segment.size > 0), default=0)
     for number, segment in enumerate(segments):
         following = segments[number + 1].base_offset if number + 1 < len(segments) else NEVER
         if following > check_from:
-            if _check(segment, number == last, check_from, config, epochs):
-                for empty in segments[number + 1 :]:
-                    maintenance.remove_segment(empty.directory, empty.base_offset)
+            if _check(segment, power_lost or number == last, check_from, config, epochs):
+                _remove_for_good(segments[number + 1 :])
                 del segments[number + 1 :]
                 break
         elif problem := _index_problem(segment, files, config):
@@ -277,7 +311,17 @@ def _check(segment: Segment, is_last: bool, check_from: int, config: LogConfig, 
         ),
     )
     recovery.cut(segment, result.position)
+    # Else the next power cut may bring back what is cut off here, behind records that were written since.
+    disk.sync_file(segment.path)
     return True
+
+
+def _remove_for_good(segments: list[Segment]) -> None:
+    """Remove files of segments so that no power cut brings them back among records that were written since."""
+    for segment in segments:
+        maintenance.remove_segment(segment.directory, segment.base_offset)
+    if segments:
+        sync_directory(segments[0].directory)
 
 
 def _index_problem(segment: Segment, files: LogFiles, config: LogConfig) -> str | None:

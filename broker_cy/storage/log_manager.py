@@ -8,6 +8,7 @@ import os
 import resource
 import shutil
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from uuid import UUID, uuid5
 
@@ -33,7 +34,7 @@ from broker_cy.storage.log_loader import LoadContext, load_log
 from broker_cy.storage.log_slice import LogTotals
 from broker_cy.storage.offset_checkpoints import METADATA_TOPIC, OffsetCheckpoints
 from broker_cy.storage.segment import OpenFiles
-from broker_cy.storage.written_points import WRITTEN_POINTS
+from broker_cy.storage.written_points import WRITTEN_POINTS, is_same_boot
 
 logger = logging.getLogger(__name__)
 
@@ -75,6 +76,7 @@ class LogManager:
         self._short_of_room: dict[TopicPartition, str] = {}
         self.checkpoints = OffsetCheckpoints([directory.path for directory in directories])
         self.clean = {directory.path: directory.clean_broker_epoch() is not None for directory in directories}
+        self._same_boot = {path: is_same_boot(f"{path}/{WRITTEN_POINTS}") for path in self.clean}
         # A segment takes two descriptors; half of what the process may open is left to connections.
         allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         self.open_files = OpenFiles(min(settings.open_files_max, max(OPEN_FILES_MIN, allowed // 4)))
@@ -127,7 +129,9 @@ class LogManager:
             log = Log.create(path, METADATA_TOPIC, 0, config, now_ms, self.open_files, self.totals)
             self._sync_later(root)
         else:
-            log = load_log(path, METADATA_TOPIC, 0, config, 0, 0, self._context(root, now_ms))
+            # Every write of it is synced before the next: only its end may be damaged.
+            context = replace(self._context(root, now_ms), power_lost=False)
+            log = load_log(path, METADATA_TOPIC, 0, config, 0, 0, context)
         self.logs[METADATA_TOPIC, 0] = log
         return log
 
@@ -145,6 +149,7 @@ class LogManager:
             self.clean.get(root, False),
             now_ms,
             self.settings.producer_id_expiration_ms,
+            not self._same_boot.get(root, False),
         )
 
     def load(self, config_of: Callable[[str], LogConfig], now_ms: int) -> None:
@@ -173,6 +178,8 @@ class LogManager:
                     configs[key[0]] = config_of(key[0])
                 self._load_one(key, path, configs[key[0]], context)
             data_directory.unmark_clean()
+        # The next start is to know whether the machine has started again.
+        self.flusher.write_checkpoints(WRITTEN_POINTS)
 
     def _load_one(self, key: TopicPartition, path: str, config: LogConfig, context: LoadContext) -> None:
         try:
@@ -301,9 +308,12 @@ class LogManager:
         self.jobs.later(delay_ms, lambda: self.jobs.run(lambda: shutil.rmtree(path), self._noted(path)))
 
     def unlink_later(self, paths: list[str], delay_ms: int) -> None:
-        """Remove files in a worker after a delay."""
+        """Remove files of segments of one log in a worker after a delay."""
 
         def unlink() -> None:
+            # What follows them has to be there first, or a power cut could take the log back to offset 0.
+            with suppress(FileNotFoundError):
+                sync_directory(os.path.dirname(paths[0]))
             for path in paths:
                 if os.path.exists(path):
                     os.unlink(path)

@@ -16,6 +16,7 @@ from broker_cy.storage import epochs as epochs_module
 from broker_cy.storage import recovery, snapshots, txn_index
 from broker_cy.storage.atomic import read_whole
 from broker_cy.storage.checkpoints import encode_pairs
+from broker_cy.storage.data_directory import PARTITION_METADATA
 from broker_cy.storage.errors import OffsetOutOfRange, StorageError
 from broker_cy.storage.flush_job import FlushJob
 from broker_cy.storage.sync_job import SyncJob
@@ -278,6 +279,8 @@ def begin_flush(Log log not None):
             segment.path, segment.offsets.path, segment.times.path,
             txn_index.path_of(log.directory, segment.base_offset),
         ]
+        if segment.base_offset >= log.recovery_point and not job.directories:
+            add_new_files(log, job)
     log.flushing_snapshot = job.end_offset
     job.epochs_path = f"{log.directory}/{epochs_module.FILE_NAME}"
     job.epochs = encode_pairs(log.epochs.entries)
@@ -345,9 +348,15 @@ def begin_sync(Log log not None):
     for segment in log.segments[log.segment_number(log.synced_end_offset):]:
         job.paths.append(segment.path)
         if segment.base_offset >= log.synced_end_offset and not job.directories:
-            # A file is not there after a power loss until its directory is synced; nor is a directory.
-            job.directories += [log.directory, os.path.dirname(log.directory)]
+            add_new_files(log, job)
     return job
+
+
+cdef int add_new_files(Log log, job) except -1:
+    """A file is not there after a power loss until its directory is synced; nor is a directory, and what names the topic."""
+    job.paths.append(f"{log.directory}/{PARTITION_METADATA}")
+    job.directories += [log.directory, os.path.dirname(log.directory)]
+    return 0
 
 
 def complete_sync(Log log not None, job):

@@ -97,8 +97,8 @@ class OffsetCheckpoints:
                         offsets[key] = log.written_point
                 elif name == HIGH_WATERMARKS:
                     offsets[key] = min(self.high_watermarks.get(key, log.written_end_offset), log.written_end_offset)
-                elif log.log_start_offset > log.segments[0].base_offset:
-                    # What the name of the first segment says needs no entry.
+                elif log.log_start_offset > 0:
+                    # Also where the name of the first segment says it: with the power those before it may come back.
                     offsets[key] = log.log_start_offset
             for key in offline:
                 for root, offsets in found.items():

@@ -46,6 +46,17 @@ def read_points(path: str) -> dict[TopicPartition, int]:
         return {}
 
 
+def is_same_boot(path: str) -> bool:
+    """Whether the machine is known not to have started again since the file was written: what was written since then
+    lay in the page cache all the time.
+    """
+    try:
+        booted, _, _ = read_whole(path, SIZE_MAX_BYTES).partition(b"\n")
+    except (OSError, ValueError):
+        return False
+    return booted != b"" and booted == boot_id()
+
+
 def write_points(path: str, offsets: Mapping[TopicPartition, int]) -> None:
     """Replace the file, without a sync. Raises OSError."""
     booted = boot_id()

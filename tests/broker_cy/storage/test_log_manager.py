@@ -352,7 +352,7 @@ def test_deleted_partitions_leave_the_disk(tmp_path: Path) -> None:
     manager.crash()
     manager = open_manager(tmp_path)
     manager.jobs.run_due()
-    assert sorted(name for name in os.listdir(tmp_path) if "t-" in name) == ["t-1"]
+    assert sorted(name for name in os.listdir(tmp_path) if name.startswith("t-")) == ["t-1"]
     manager.crash()
 
 
