@@ -306,16 +306,16 @@ def test_ipv6(make_broker: MakeBroker, tmp_path: Path) -> None:
 
 def test_settings_without_effect_are_said(make_broker: MakeBroker) -> None:
     """A setting is swallowed: somebody waits for what it will never do."""
-    broker = make_broker({"num.io.threads": "3", "log.cleaner.threads": "2"})
+    broker = make_broker({"num.io.threads": "3", "num.network.threads": "2"})
     said = 'event="setting has no effect yet" '
-    for name, value in (("num.io.threads", 3), ("log.cleaner.threads", 2)):
+    for name, value in (("num.io.threads", 3), ("num.network.threads", 2)):
         assert f"{said}setting={name} value={value}\n" in broker.stderr()
     set_dynamically(broker, "background.threads", "12")
     until(lambda: f"{said}setting=background.threads value=12\n" in broker.stderr(), "the dynamic setting is reported")
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     assert admin.list_topics(timeout=TIMEOUT_S).brokers
-    create_topic(broker.bootstrap, "t", config={"min.cleanable.dirty.ratio": "0.3"})
-    wanted = f"{said}topic=t setting=min.cleanable.dirty.ratio value=0.3\n"
+    create_topic(broker.bootstrap, "t", config={"preallocate": "true"})
+    wanted = f"{said}topic=t setting=preallocate value=true\n"
     until(lambda: wanted in broker.stderr(), "and that of a topic")
 
 
