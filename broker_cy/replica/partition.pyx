@@ -315,7 +315,7 @@ cdef class Partition:
         asked. Raises KafkaError: INVALID_PRODUCER_EPOCH, KAFKA_STORAGE_ERROR."""
         if not adds and not self.group.verifies:
             return None
-        found = self.start_verification(producer_id, epoch, -1, adds)
+        found = self.start_verification(producer_id, epoch, 0, adds)
         if isinstance(found, ErrorCode):
             raise KafkaError(found, f"producer {producer_id} epoch {epoch} in {self.topic}-{self.index}")
         return found

@@ -24,7 +24,7 @@ cdef class Verifications:
 
     cdef object start(self, ProducerState producers, int64_t producer_id, int16_t epoch, int32_t sequence, bint adds):
         """Begin to verify a producer's transaction: a Verification; None where it is open, so that nobody needs to be asked; or
-        ErrorCode.INVALID_PRODUCER_EPOCH. `sequence` is that of the batch's first record, -1 for a coordinator's."""
+        ErrorCode.INVALID_PRODUCER_EPOCH. `sequence` is that of the batch's first record, 0 for a coordinator's."""
         cdef Producer* producer = producers.find(producer_id)
         cdef Verification entry
         if producer != NULL:

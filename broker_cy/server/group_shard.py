@@ -65,6 +65,8 @@ class GroupShard(ShardRuntime[Shard]):
             codec=self.codec,
             producer_id=request.producer_id,
             producer_epoch=request.producer_epoch,
+            # As Kafka's coordinators: each batch claims to be the first, and nobody compares.
+            base_sequence=0,
             transactional=True,
         )
         try:

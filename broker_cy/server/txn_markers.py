@@ -53,7 +53,8 @@ class TxnMarkers:
     ) -> asyncio.Future[dict[Place, ErrorCode]]:
         """Append a marker to each of `partitions`, given as (topic, index). The future, done once all are written, has
         an ErrorCode for each: NONE, INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED, UNKNOWN_TOPIC_OR_PARTITION
-        (also for one that is offline, as in Kafka), NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR.
+        (also for one that is offline, as in Kafka), NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR,
+        UNKNOWN_SERVER_ERROR for a negative producer id or epoch.
         """
         done: asyncio.Future[dict[Place, ErrorCode]] = self._loop.create_future()
         results: dict[Place, ErrorCode] = {}
@@ -92,6 +93,9 @@ class TxnMarkers:
         """A future of the marker's offset, or of the group coordinator's ErrorCode. Raises KafkaError."""
         topic, index = place
         partition = self._partitions.get(topic, index)
+        if producer_id < 0 or producer_epoch < 0:
+            # Kafka fails on making such a marker, before it looks where it belongs.
+            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
         if partition is None or partition.offline is not None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         if topic == OFFSETS_TOPIC:

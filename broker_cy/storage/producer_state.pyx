@@ -226,7 +226,7 @@ cdef class ProducerState:
         batch.last_offset = header.base_offset + header.last_offset_delta
         batch.timestamp = header.max_timestamp
         batch.offset_delta = header.last_offset_delta
-        # Batches of the group coordinator have a producer but no sequence.
+        # Batches that our group coordinator wrote before it told sequences have a producer but no sequence.
         batch.last_sequence = NO_SEQUENCE
         if header.base_sequence >= 0:
             batch.last_sequence = sequence_forward(header.base_sequence, header.last_offset_delta)

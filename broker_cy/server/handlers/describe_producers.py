@@ -8,6 +8,8 @@ from broker_cy.server.registry import RequestContext, handler
 from broker_cy.wire import messages
 from broker_cy.wire.frame import ApiKey
 
+UNKNOWN_TOPIC = "This server does not host this topic-partition."
+
 Result = messages.DescribeProducersResponse.PartitionResponse
 
 
@@ -17,14 +19,15 @@ def describe_producers(
 ) -> messages.DescribeProducersResponse:
     topics = []
     for topic in request.topics:
-        problem = invalid_reason(topic.name)
-        results = []
-        for index in topic.partition_indexes:
-            if problem is None:
-                results.append(_describe(ctx, topic.name, index))
-            else:
-                code = ErrorCode.INVALID_TOPIC_EXCEPTION
-                results.append(Result(partition_index=index, error_code=code, error_message=problem))
+        code, problem = ErrorCode.INVALID_TOPIC_EXCEPTION, invalid_reason(topic.name)
+        if problem is None and ctx.broker.image.topics.by_name(topic.name) is None:
+            code, problem = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC
+        results = [
+            _describe(ctx, topic.name, index)
+            if problem is None
+            else Result(partition_index=index, error_code=code, error_message=problem)
+            for index in topic.partition_indexes
+        ]
         topics.append(messages.DescribeProducersResponse.TopicResponse(name=topic.name, partitions=results))
     return messages.DescribeProducersResponse(topics=topics)
 

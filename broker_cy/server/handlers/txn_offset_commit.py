@@ -45,7 +45,7 @@ async def txn_offset_commit(
             response = await _commit(ctx, request)
         except KafkaError as error:
             response = txn_commit_error(request, append_error(error.code))
-    _add_missing(response, missing)
+    response = _with_missing(response, missing)
     if ctx.version < VERSION_LOADING_KNOWN:
         # Clients of that time may crash on the other one (KAFKA-7296).
         for topic in response.topics:
@@ -104,16 +104,21 @@ def _split(image: MetadataImage, topics: Iterable[RequestTopic]) -> tuple[list[R
     return known, missing
 
 
-def _add_missing(response: messages.TxnOffsetCommitResponse, missing: Iterable[RequestTopic]) -> None:
-    by_name = {topic.name: topic for topic in response.topics}
+def _with_missing(
+    response: messages.TxnOffsetCommitResponse, missing: Iterable[RequestTopic]
+) -> messages.TxnOffsetCommitResponse:
+    """What was committed behind what does not exist, as in Kafka; topics that are in both have one entry."""
+    by_name: dict[str, ResponseTopic] = {}
     for topic in missing:
-        found = by_name.get(topic.name)
-        if found is None:
-            found = by_name[topic.name] = ResponseTopic(name=topic.name, partitions=[])
-            response.topics.append(found)
+        found = by_name.setdefault(topic.name, ResponseTopic(name=topic.name, partitions=[]))
         found.partitions.extend(
             ResponsePartition(
                 partition_index=partition.partition_index, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             )
             for partition in topic.partitions
         )
+    for done in response.topics:
+        found = by_name.setdefault(done.name, done)
+        if found is not done:
+            found.partitions.extend(done.partitions)
+    return messages.TxnOffsetCommitResponse(topics=list(by_name.values()))

@@ -311,7 +311,7 @@ def test_what_is_written_is_a_transaction_of_the_producer(tmp_path: Path) -> Non
                 (each.is_transactional, each.is_control, each.producer_id, each.producer_epoch, each.base_sequence)
                 for each in decode_batches(part.read())
             ]
-            assert found[-2:] == [(True, False, PRODUCER, 2, -1), (True, True, PRODUCER, 2, -1)]
+            assert found[-2:] == [(True, False, PRODUCER, 2, 0), (True, True, PRODUCER, 2, -1)]
 
     run(work)
 

@@ -37,6 +37,8 @@ SETTINGS: Mapping[str, Mapping[str, str]] = {
         "transaction.state.log.num.partitions": "4",
         "transaction.state.log.replication.factor": "1",
         "transaction.state.log.min.isr": "1",
+        # Timeouts are looked for often.
+        "transaction.abort.timed.out.transaction.cleanup.interval.ms": "100",
     },
     # Restarted by its script: leader epochs go up.
     "restarted": _COMMON,

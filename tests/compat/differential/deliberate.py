@@ -24,7 +24,6 @@ class Difference:
 
 
 _WORDS = "Kafka has no words here, or fewer: ours name the value at fault and what is allowed"
-_TRANSACTIONS = "transactions are not served yet: whatever belongs to one is refused, as it would not be kept apart"
 _FIRST = (
     "who asks first for a coordinator waits until its topic is made; Kafka answers COORDINATOR_NOT_AVAILABLE meanwhile"
 )
@@ -67,10 +66,6 @@ DELIBERATE: list[Difference] = [
     Difference("coordinators_of_others-v[4-6]: share*", "*.error_message", ABSENT, TEXT, _WORDS),
     Difference("coordinators_of_others-v6: share*", "*.error_code", 42, 35, _SHARE),
     Difference("coordinators_of_others-v[1-3]: empty transaction", "*", ANY, ANY, _FIRST),
-    Difference("produce_transactional-*", "*.error_code", ANY, 48, _TRANSACTIONS),
-    Difference("produce_transactional-*", "*.base_offset", ABSENT, -1, _TRANSACTIONS),
-    Difference("produce_transactional-*", "*.log_start_offset", ANY, ANY, _TRANSACTIONS),
-    Difference("produce_transactional-*", "*.error_message", TEXT, TEXT, _TRANSACTIONS),
     Difference("produce_twice-*: partition twice", ".responses[0].partition_responses", ANY, ANY, _TWICE),
     Difference("produce_twice-*: topic twice", ".responses", ANY, ANY, _TWICE),
     *(

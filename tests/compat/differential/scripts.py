@@ -13,6 +13,8 @@ from tests.compat.differential import (
     scripts_text,
     scripts_topics,
     scripts_transactions,
+    scripts_txn_partitions,
+    scripts_txn_produce,
 )
 from tests.compat.differential.script import SCRIPTS
 
@@ -30,4 +32,6 @@ __all__ = [
     "scripts_text",
     "scripts_topics",
     "scripts_transactions",
+    "scripts_txn_partitions",
+    "scripts_txn_produce",
 ]

@@ -150,13 +150,3 @@ def produce_idempotent_stamped(run: Run, version: int) -> None:
     data = batch(b"a", producer_id=producer_id, producer_epoch=0, base_sequence=0)
     for label in ("first", "again"):
         run.ask(label, produce(run, version, {name: {0: data}}), version)
-
-
-@script(ApiKey.PRODUCE)
-def produce_transactional(run: Run, version: int) -> None:
-    name = run.topic()
-    producer_id = run.producer_id()
-    data = batch(b"a", producer_id=producer_id, producer_epoch=0, base_sequence=0, attributes=0x10)
-    run.ask("transactional batch, no id", produce(run, version, {name: {0: data}}), version)
-    run.ask("transactional batch", produce(run, version, {name: {0: data}}, transactional_id="t"), version)
-    run.ask("plain batch with an id", produce(run, version, {name: {0: batch(b"b")}}, transactional_id="t"), version)
