@@ -1,0 +1,11 @@
+"""The admin core: one async client for broker-cy and Apache Kafka, which every console is made of.
+
+async with AdminClient("127.0.0.1:9092") as client:
+    for topic in await client.topics.list_all():
+        ...
+"""
+
+from broker_cy.admin.client import AdminClient
+from broker_cy.admin.errors import AdminError, Failure
+
+__all__ = ["AdminClient", "AdminError", "Failure"]

@@ -1,0 +1,283 @@
+"""How calls reach the broker that can answer them, and when they are tried again.
+
+A call is about many keys (partitions, groups, broker ids). `Caller.spread` finds out which broker answers for which
+key, asks those brokers at the same time, in pieces, and asks again for the keys whose failure Kafka calls retriable,
+until the deadline.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
+
+from broker_cy.admin.deadline import Deadline
+from broker_cy.admin.errors import AdminError, Failure, Problem, refused
+from broker_cy.admin.metadata import NO_LEADER, Metadata, TopicPartition
+from broker_cy.admin.pool import Peer
+from broker_cy.core.errors import ErrorCode
+from broker_cy.wire.codec import Message
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
+R = TypeVar("R", bound=Message)
+
+# A topic that was made a moment ago may not be known to every broker yet; one that is still unknown after so many
+# attempts (about 0.3 s) was misspelt, and whoever asks should hear of it now.
+UNKNOWN_ATTEMPTS = 3
+_UNKNOWN = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome(Generic[K, V]):
+    """What a call about many keys brought: each key is in `found` or in `failed`."""
+
+    found: dict[K, V]
+    failed: dict[K, AdminError]
+
+    def whole(self) -> dict[K, V]:
+        """`found`; raises the first failure where there is one."""
+        for error in self.failed.values():
+            raise error
+        return self.found
+
+
+class Locator(Protocol[K]):
+    """Knows which broker answers for a key."""
+
+    async def locate(self, keys: list[K], deadline: Deadline) -> tuple[dict[Peer, list[K]], dict[K, AdminError]]:
+        """The keys by broker, and those for which there is none now. AdminError where nothing could be found out."""
+
+    def forget(self, keys: Iterable[K]) -> None:
+        """These keys were answered for wrongly, or not at all: find out again."""
+
+
+Send = Callable[[Peer, list[K], Deadline], Awaitable[Mapping[K, V | Problem]]]
+
+
+class Caller:
+    """One cluster, and how long a call may take."""
+
+    def __init__(self, metadata: Metadata, timeout_s: float) -> None:
+        if not timeout_s > 0:
+            raise AdminError(Failure.INVALID, f"a timeout of {timeout_s} s: it must be above 0")
+        self.metadata = metadata
+        self.pool = metadata.pool
+        self.timeout_s = timeout_s
+
+    def deadline(self) -> Deadline:
+        return Deadline(self.timeout_s)
+
+    def may_retry(self, error: AdminError, attempt: int, repeatable: bool = True) -> bool:
+        """Whether attempt number `attempt` (1 is the first), which ended in `error`, may be followed by another."""
+        if error.code in _UNKNOWN and attempt >= UNKNOWN_ATTEMPTS:
+            return False
+        # Whoever never reached the cluster has a wrong address, and need not wait to be told.
+        if error.failure is Failure.UNREACHABLE and not self.pool.has_connected:
+            return False
+        if not repeatable and error.failure in (Failure.UNREACHABLE, Failure.TIMED_OUT) and error.api != "connect":
+            return False
+        return error.retriable
+
+    async def ask(
+        self,
+        request: Message,
+        answer: type[R],
+        problem: Callable[[R], Problem | None],
+        *,
+        node_id: int | None = None,
+        controller: bool = False,
+        deadline: Deadline | None = None,
+        at_least: int = 0,
+        at_most: int = 32767,
+        what: str = "",
+    ) -> R:
+        """One request with one answer: of any broker, of broker `node_id`, or of the `controller`.
+
+        `problem` finds the answer's error code. Raises AdminError when it is not retriable or time is up.
+        """
+        deadline = deadline or self.deadline()
+        attempt = 1
+        while True:
+            try:
+                if node_id is not None:
+                    peer = await self.metadata.peer(node_id, deadline)
+                elif controller:
+                    peer = await self.controller(deadline)
+                else:
+                    peer = await self.metadata.any_peer(deadline)
+                got, _ = await self.pool.ask(peer, request, answer, deadline, at_least=at_least, at_most=at_most)
+                found = problem(got)
+                if found is None:
+                    return got
+                error = refused(found, peer.name, type(request).__name__.removesuffix("Request"), what)
+            except AdminError as raised:
+                error = raised if raised.what else raised.about(what)
+            if not self.may_retry(error, attempt) or not await deadline.back_off(attempt):
+                raise error
+            if controller and error.code is ErrorCode.NOT_CONTROLLER:
+                await self.metadata.refresh((), deadline)
+            attempt += 1
+
+    async def controller(self, deadline: Deadline) -> Peer:
+        """The broker that takes changes; any broker where none is told, as brokers pass them on (KIP-590)."""
+        if not self.metadata.nodes:
+            await self.metadata.refresh((), deadline)
+        node = self.metadata.nodes.get(self.metadata.controller_id)
+        return await self.metadata.any_peer(deadline) if node is None else self.metadata.peer_of(node)
+
+    async def spread(
+        self,
+        keys: Iterable[K],
+        locator: Locator[K],
+        send: Send[K, V],
+        *,
+        api: str,
+        name: Callable[[K], str],
+        chunk: int,
+        deadline: Deadline | None = None,
+        repeatable: bool = True,
+    ) -> Outcome[K, V]:
+        """Ask `send` for each key at the broker that `locator` names, at most `chunk` keys in one request.
+
+        `name` says what a key is in errors. Unless `repeatable`, what may have been done already is not asked for
+        again.
+        """
+        deadline = deadline or self.deadline()
+        found: dict[K, V] = {}
+        failed: dict[K, AdminError] = {}
+        pending = list(dict.fromkeys(keys))
+        order = pending
+        attempt = 1
+        while pending:
+            problems = await self._round(pending, locator, send, api, name, chunk, deadline, found)
+            pending = []
+            for key, error in problems.items():
+                if self.may_retry(error, attempt, repeatable):
+                    pending.append(key)
+                failed[key] = error
+            if pending:
+                locator.forget(pending)
+                if not await deadline.back_off(attempt):
+                    break
+                for key in pending:
+                    del failed[key]
+            attempt += 1
+        # As they were asked for, not as they were answered.
+        return Outcome({key: found[key] for key in order if key in found}, failed)
+
+    async def _round(
+        self,
+        pending: list[K],
+        locator: Locator[K],
+        send: Send[K, V],
+        api: str,
+        name: Callable[[K], str],
+        chunk: int,
+        deadline: Deadline,
+        found: dict[K, V],
+    ) -> dict[K, AdminError]:
+        """One attempt for each key; what succeeded goes to `found`, the rest is returned."""
+        try:
+            places, problems = await locator.locate(pending, deadline)
+        except AdminError as error:
+            return {key: error.about(name(key)) for key in pending}
+        problems = dict(problems)
+
+        async def ask(peer: Peer, part: list[K]) -> None:
+            try:
+                answers = await send(peer, part, deadline)
+            except AdminError as error:
+                problems.update({key: error.about(name(key)) for key in part})
+                return
+            for key in part:
+                answer = answers.get(key)
+                if answer is None:
+                    problems[key] = AdminError(
+                        Failure.MALFORMED, "the answer says nothing of it", broker=peer.name, api=api, what=name(key)
+                    )
+                elif isinstance(answer, Problem):
+                    problems[key] = refused(answer, peer.name, api, name(key))
+                else:
+                    found[key] = answer
+
+        async with asyncio.TaskGroup() as group:
+            for peer, theirs in places.items():
+                for start in range(0, len(theirs), chunk):
+                    group.create_task(ask(peer, theirs[start : start + chunk]))
+        return problems
+
+
+class Leaders:
+    """Partitions are answered for by their leaders."""
+
+    def __init__(self, metadata: Metadata) -> None:
+        self.metadata = metadata
+
+    async def locate(
+        self, keys: list[TopicPartition], deadline: Deadline
+    ) -> tuple[dict[Peer, list[TopicPartition]], dict[TopicPartition, AdminError]]:
+        _, failed_topics = await self.metadata.topics((key.topic for key in keys), deadline)
+        places: dict[Peer, list[TopicPartition]] = {}
+        failed: dict[TopicPartition, AdminError] = {}
+        peers: dict[int, Peer] = {}
+        for key in keys:
+            leader = self.metadata.leader_of(key)
+            if (error := failed_topics.get(key.topic)) is not None:
+                failed[key] = error.about(f"partition {key}")
+            elif leader is None:
+                failed[key] = refused(Problem(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), "", "Metadata", f"partition {key}")
+            elif leader == NO_LEADER or leader not in self.metadata.nodes:
+                failed[key] = refused(Problem(ErrorCode.LEADER_NOT_AVAILABLE), "", "Metadata", f"partition {key}")
+            else:
+                if leader not in peers:
+                    peers[leader] = await self.metadata.peer(leader, deadline)
+                places.setdefault(peers[leader], []).append(key)
+        return places, failed
+
+    def forget(self, keys: Iterable[TopicPartition]) -> None:
+        self.metadata.forget({key.topic for key in keys})
+
+
+class Brokers:
+    """Keys are broker ids."""
+
+    def __init__(self, metadata: Metadata) -> None:
+        self.metadata = metadata
+
+    async def locate(self, keys: list[int], deadline: Deadline) -> tuple[dict[Peer, list[int]], dict[int, AdminError]]:
+        places: dict[Peer, list[int]] = {}
+        failed: dict[int, AdminError] = {}
+        for key in keys:
+            try:
+                places[await self.metadata.peer(key, deadline)] = [key]
+            except AdminError as error:
+                failed[key] = error
+        return places, failed
+
+    def forget(self, keys: Iterable[int]) -> None:
+        """Where a broker is, is asked each time it is not known."""
+
+
+class Controller(Generic[K]):
+    """Every key is the controller's."""
+
+    def __init__(self, caller: Caller) -> None:
+        self.caller = caller
+        self._stale = False
+
+    async def locate(self, keys: list[K], deadline: Deadline) -> tuple[dict[Peer, list[K]], dict[K, AdminError]]:
+        if self._stale:
+            await self.caller.metadata.refresh((), deadline)
+            self._stale = False
+        return {await self.caller.controller(deadline): keys}, {}
+
+    def forget(self, keys: Iterable[K]) -> None:
+        self._stale = True
+
+
+async def every_broker(caller: Caller, deadline: Deadline) -> list[int]:
+    """The ids of the brokers that the cluster has now, lowest first."""
+    await caller.metadata.refresh((), deadline)
+    return sorted(caller.metadata.nodes)

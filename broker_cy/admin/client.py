@@ -1,0 +1,75 @@
+"""The admin client: every call of the core, over one set of connections."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import TracebackType
+
+from broker_cy.admin.address import Address, parse_addresses
+from broker_cy.admin.caller import Caller
+from broker_cy.admin.cluster import ClusterCalls
+from broker_cy.admin.configs import ConfigCalls
+from broker_cy.admin.coordinators import Coordinators, CoordinatorType
+from broker_cy.admin.group_offsets import GroupOffsetCalls
+from broker_cy.admin.groups import GroupCalls
+from broker_cy.admin.metadata import Metadata
+from broker_cy.admin.offsets import OffsetCalls
+from broker_cy.admin.pool import Pool
+from broker_cy.admin.topics import TopicCalls
+
+DEFAULT_TIMEOUT_S = 30.0
+DEFAULT_CLIENT_ID = "broker-cy-admin"
+
+
+class AdminClient:
+    """A client of broker-cy or Apache Kafka, over plain TCP. To be used inside one running loop, and closed there.
+
+    `bootstrap` is `HOST:PORT`, several with commas between, or addresses. A call takes `timeout_s` at most, with all
+    its attempts; `with_timeout` gives the same client with another one. Nothing is connected before the first call.
+    Calls raise AdminError; those about many things return an Outcome with what was found, and the AdminError of each
+    that failed.
+    """
+
+    def __init__(
+        self,
+        bootstrap: str | Sequence[Address],
+        *,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+        client_id: str = DEFAULT_CLIENT_ID,
+    ) -> None:
+        addresses = parse_addresses(bootstrap) if isinstance(bootstrap, str) else tuple(bootstrap)
+        metadata = Metadata(Pool(client_id), addresses)
+        self._set_up(
+            Caller(metadata, timeout_s),
+            Coordinators(metadata, CoordinatorType.GROUP),
+            Coordinators(metadata, CoordinatorType.TRANSACTION),
+        )
+
+    def _set_up(self, caller: Caller, groups: Coordinators, transactions: Coordinators) -> None:
+        self.caller = caller
+        self._group_coordinators = groups
+        self._txn_coordinators = transactions
+        self.cluster = ClusterCalls(caller)
+        self.configs = ConfigCalls(caller)
+        self.topics = TopicCalls(caller, self.configs)
+        self.offsets = OffsetCalls(caller)
+        self.groups = GroupCalls(caller, groups)
+        self.group_offsets = GroupOffsetCalls(caller, groups)
+
+    def with_timeout(self, timeout_s: float) -> AdminClient:
+        """This client, with its connections, whose calls take `timeout_s` at most."""
+        other = object.__new__(AdminClient)
+        other._set_up(Caller(self.caller.metadata, timeout_s), self._group_coordinators, self._txn_coordinators)
+        return other
+
+    async def close(self) -> None:
+        """Close the connections; calls that are under way fail."""
+        await self.caller.pool.close()
+
+    async def __aenter__(self) -> AdminClient:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()

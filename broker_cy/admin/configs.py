@@ -1,0 +1,263 @@
+"""Settings of topics, brokers, groups and loggers: what they are, where each value comes from, and changing them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import NamedTuple
+
+from broker_cy.admin.caller import Brokers, Caller, Outcome
+from broker_cy.admin.deadline import Deadline
+from broker_cy.admin.errors import AdminError, Failure, Problem, problem_of
+from broker_cy.admin.metadata import Metadata
+from broker_cy.admin.pool import Peer
+from broker_cy.wire import messages
+
+# Resources of one request; a broker answers some 40 settings of each.
+RESOURCES_MAX = 200
+
+
+class ResourceType(IntEnum):
+    """What settings belong to, with Kafka's numbers."""
+
+    TOPIC = 2
+    BROKER = 4
+    BROKER_LOGGER = 8
+    CLIENT_METRICS = 16
+    GROUP = 32
+
+
+class ConfigSource(IntEnum):
+    """Where a value comes from, with Kafka's numbers."""
+
+    UNKNOWN = 0
+    DYNAMIC_TOPIC_CONFIG = 1
+    DYNAMIC_BROKER_CONFIG = 2
+    DYNAMIC_DEFAULT_BROKER_CONFIG = 3
+    STATIC_BROKER_CONFIG = 4
+    DEFAULT_CONFIG = 5
+    DYNAMIC_BROKER_LOGGER_CONFIG = 6
+    DYNAMIC_CLIENT_METRICS_CONFIG = 7
+    DYNAMIC_GROUP_CONFIG = 8
+
+
+class ConfigType(IntEnum):
+    """The type of a value, with Kafka's numbers."""
+
+    UNKNOWN = 0
+    BOOLEAN = 1
+    STRING = 2
+    INT = 3
+    SHORT = 4
+    LONG = 5
+    DOUBLE = 6
+    LIST = 7
+    CLASS = 8
+    PASSWORD = 9
+
+
+class ConfigResource(NamedTuple):
+    """One topic, broker, group ... . A broker's name is its id, or empty for what holds for all brokers."""
+
+    kind: ResourceType
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.kind.name.lower().replace('_', ' ')} {self.name or '(default)'}"
+
+    @property
+    def node_id(self) -> int | None:
+        """The broker that alone can answer; None where any can. AdminError where the name is no broker id."""
+        if self.kind not in (ResourceType.BROKER, ResourceType.BROKER_LOGGER) or not self.name:
+            return None
+        if not (self.name.isascii() and self.name.isdecimal()):
+            raise AdminError(Failure.INVALID, f"{self.name!r} is no broker id: a number is expected", what=str(self))
+        return int(self.name)
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigSynonym:
+    """Another place the value could come from; the first in the list is in force."""
+
+    name: str
+    value: str | None
+    source: ConfigSource
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigEntry:
+    """A setting. `value` is None where it is null or secret."""
+
+    name: str
+    value: str | None
+    source: ConfigSource
+    is_read_only: bool
+    is_sensitive: bool
+    kind: ConfigType
+    synonyms: tuple[ConfigSynonym, ...]
+    documentation: str | None
+
+    @property
+    def is_default(self) -> bool:
+        return self.source is ConfigSource.DEFAULT_CONFIG
+
+
+class AlterOp(IntEnum):
+    """What a change does; APPEND and SUBTRACT are for lists (KIP-339)."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+class ConfigChange(NamedTuple):
+    """One change of one setting. `value` is not looked at for DELETE."""
+
+    name: str
+    op: AlterOp
+    value: str | None = None
+
+
+class _Places:
+    """Broker settings are the broker's own to tell and to change; all others any broker's."""
+
+    def __init__(self, metadata: Metadata) -> None:
+        self.metadata = metadata
+        self.brokers = Brokers(metadata)
+
+    async def locate(
+        self, keys: list[ConfigResource], deadline: Deadline
+    ) -> tuple[dict[Peer, list[ConfigResource]], dict[ConfigResource, AdminError]]:
+        places: dict[Peer, list[ConfigResource]] = {}
+        failed: dict[ConfigResource, AdminError] = {}
+        for key in keys:
+            try:
+                node_id = key.node_id
+                if node_id is None:
+                    peer = await self.metadata.any_peer(deadline)
+                else:
+                    peer = await self.metadata.peer(node_id, deadline)
+            except AdminError as error:
+                failed[key] = error.about(str(key))
+                continue
+            places.setdefault(peer, []).append(key)
+        return places, failed
+
+    def forget(self, keys: Iterable[ConfigResource]) -> None:
+        """Nothing is remembered."""
+
+
+class ConfigCalls:
+    """`client.configs`."""
+
+    def __init__(self, caller: Caller) -> None:
+        self._caller = caller
+
+    async def describe(
+        self,
+        resources: Iterable[ConfigResource],
+        *,
+        names: Iterable[str] | None = None,
+        documentation: bool = False,
+    ) -> Outcome[ConfigResource, tuple[ConfigEntry, ...]]:
+        """The settings (`names`: only these) of each resource, by name, with their synonyms."""
+        wanted = None if names is None else list(names)
+
+        async def send(
+            peer: Peer, keys: list[ConfigResource], deadline: Deadline
+        ) -> dict[ConfigResource, tuple[ConfigEntry, ...] | Problem]:
+            request = messages.DescribeConfigsRequest(
+                resources=[
+                    messages.DescribeConfigsRequest.DescribeConfigsResource(
+                        resource_type=key.kind, resource_name=key.name, configuration_keys=wanted
+                    )
+                    for key in keys
+                ],
+                include_synonyms=True,
+                include_documentation=documentation,
+            )
+            answer, _ = await self._caller.pool.ask(
+                peer, request, messages.DescribeConfigsResponse, deadline, at_least=3 if documentation else 1
+            )
+            out: dict[ConfigResource, tuple[ConfigEntry, ...] | Problem] = {}
+            for each in answer.results:
+                key = _resource(each.resource_type, each.resource_name)
+                problem = problem_of(each.error_code, each.error_message)
+                out[key] = problem or tuple(sorted(map(_entry, each.configs), key=lambda entry: entry.name))
+            return out
+
+        return await self._caller.spread(
+            resources, _Places(self._caller.metadata), send, api="DescribeConfigs", name=str, chunk=RESOURCES_MAX
+        )
+
+    async def alter(
+        self, changes: Mapping[ConfigResource, Iterable[ConfigChange]], *, validate_only: bool = False
+    ) -> Outcome[ConfigResource, bool]:
+        """Change settings and leave the others as they are (KIP-339); True for each resource that was changed.
+
+        With `validate_only` the broker says what it would say, and changes nothing.
+        """
+        wanted = {key: list(each) for key, each in changes.items()}
+
+        async def send(
+            peer: Peer, keys: list[ConfigResource], deadline: Deadline
+        ) -> dict[ConfigResource, bool | Problem]:
+            request = messages.IncrementalAlterConfigsRequest(
+                resources=[
+                    messages.IncrementalAlterConfigsRequest.AlterConfigsResource(
+                        resource_type=key.kind,
+                        resource_name=key.name,
+                        configs=[
+                            messages.IncrementalAlterConfigsRequest.AlterableConfig(
+                                name=change.name,
+                                config_operation=change.op,
+                                value=None if change.op is AlterOp.DELETE else change.value,
+                            )
+                            for change in wanted[key]
+                        ],
+                    )
+                    for key in keys
+                ],
+                validate_only=validate_only,
+            )
+            answer, _ = await self._caller.pool.ask(peer, request, messages.IncrementalAlterConfigsResponse, deadline)
+            return {
+                _resource(each.resource_type, each.resource_name): problem_of(each.error_code, each.error_message)
+                or True
+                for each in answer.responses
+            }
+
+        return await self._caller.spread(
+            wanted, _Places(self._caller.metadata), send, api="IncrementalAlterConfigs", name=str, chunk=RESOURCES_MAX
+        )
+
+
+def _resource(kind: int, name: str) -> ConfigResource:
+    try:
+        return ConfigResource(ResourceType(kind), name)
+    except ValueError:
+        raise AdminError(
+            Failure.MALFORMED, f"the answer tells of resource type {kind}, which was not asked for"
+        ) from None
+
+
+def _entry(each: messages.DescribeConfigsResponse.DescribeConfigsResourceResult) -> ConfigEntry:
+    return ConfigEntry(
+        each.name,
+        each.value,
+        _source(each.config_source),
+        each.read_only,
+        each.is_sensitive,
+        ConfigType(each.config_type) if each.config_type in ConfigType._value2member_map_ else ConfigType.UNKNOWN,
+        tuple(ConfigSynonym(other.name, other.value, _source(other.source)) for other in each.synonyms),
+        each.documentation,
+    )
+
+
+def _source(number: int) -> ConfigSource:
+    try:
+        return ConfigSource(number)
+    except ValueError:
+        return ConfigSource.UNKNOWN

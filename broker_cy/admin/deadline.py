@@ -1,0 +1,42 @@
+"""Until when a call may take, and how long to wait before it is tried again."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+
+# Kafka's retry.backoff.ms and retry.backoff.max.ms (KIP-580), with its jitter.
+BACKOFF_MIN_S = 0.1
+BACKOFF_MAX_S = 1.0
+JITTER = 0.2
+INT32_MAX = 0x7FFFFFFF
+
+
+class Deadline:
+    """A point of the running loop's time."""
+
+    __slots__ = ("at", "timeout_s")
+
+    def __init__(self, timeout_s: float) -> None:
+        self.timeout_s = timeout_s
+        self.at = asyncio.get_running_loop().time() + timeout_s
+
+    @property
+    def left_s(self) -> float:
+        """Seconds that are left; 0 when it has passed."""
+        return max(0.0, self.at - asyncio.get_running_loop().time())
+
+    @property
+    def left_ms(self) -> int:
+        """What a request's timeout_ms field may be; at least 1."""
+        return min(INT32_MAX, max(1, int(self.left_s * 1000)))
+
+    async def back_off(self, attempt: int) -> bool:
+        """Wait before attempt number `attempt` (1 is the second); False, without waiting, where it would come too
+        late.
+        """
+        wait_s = min(BACKOFF_MAX_S, BACKOFF_MIN_S * 2 ** (attempt - 1)) * random.uniform(1 - JITTER, 1 + JITTER)
+        if wait_s >= self.left_s:
+            return False
+        await asyncio.sleep(wait_s)
+        return True

@@ -1,0 +1,231 @@
+"""What groups have committed: read it, change it, delete it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TypeVar
+
+from broker_cy.admin.caller import Caller, Outcome, Send
+from broker_cy.admin.coordinators import Coordinators
+from broker_cy.admin.deadline import Deadline
+from broker_cy.admin.errors import AdminError, Failure, Problem, problem_of, refused
+from broker_cy.admin.metadata import TopicPartition
+from broker_cy.admin.pool import Peer, common_version
+from broker_cy.core.errors import ErrorCode
+from broker_cy.wire import messages
+from broker_cy.wire.api_keys import ApiKey
+
+_FETCH = "OffsetFetch"
+# Newer versions name topics by id, which says nothing of topics that were deleted.
+_BY_NAME_UNTIL = 9
+_GROUPS_FROM = 8
+_ALL_TOPICS_FROM = 2
+# Groups of one OffsetFetch: an answer of 100 groups x 50 partitions decodes in 5 ms, so that a console stays awake.
+GROUPS_MAX = 100
+# Not a member: what a commit by hand says (Kafka's admin client does the same).
+_NO_GENERATION = -1
+# Codes that stand at each partition and are about the group.
+_GROUP_CODES = frozenset(
+    {
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.UNKNOWN_MEMBER_ID,
+        ErrorCode.ILLEGAL_GENERATION,
+        ErrorCode.STALE_MEMBER_EPOCH,
+        ErrorCode.REBALANCE_IN_PROGRESS,
+        ErrorCode.INVALID_GROUP_ID,
+        ErrorCode.GROUP_ID_NOT_FOUND,
+        ErrorCode.GROUP_AUTHORIZATION_FAILED,
+    }
+)
+
+V = TypeVar("V")
+
+
+@dataclass(frozen=True, slots=True)
+class CommittedOffset:
+    """What a group committed for a partition. The leader epoch is -1 where none was committed."""
+
+    offset: int
+    leader_epoch: int
+    metadata: str
+
+
+Committed = dict[TopicPartition, CommittedOffset]
+
+
+class GroupOffsetCalls:
+    """`client.group_offsets`."""
+
+    def __init__(self, caller: Caller, coordinators: Coordinators) -> None:
+        self._caller = caller
+        self._coordinators = coordinators
+
+    async def fetch(self, group_ids: Iterable[str], *, stable: bool = False) -> Outcome[str, Committed]:
+        """What each group committed, for every partition it committed for; {} for a group that does not exist.
+
+        `stable`: offsets of a transaction that has not ended make the group wait, and fail with UNSTABLE_OFFSET_COMMIT.
+        """
+
+        async def send(peer: Peer, keys: list[str], deadline: Deadline) -> dict[str, Committed | Problem]:
+            link = await self._caller.pool.link(peer, deadline)
+            at_least = 7 if stable else _ALL_TOPICS_FROM
+            version = common_version(link, ApiKey.OFFSET_FETCH, _FETCH, at_least, _BY_NAME_UNTIL)
+            if version >= _GROUPS_FROM:
+                return await self._fetch_many(peer, keys, deadline, stable)
+            return {key: await self._fetch_one(peer, key, deadline, stable) for key in keys}
+
+        return await self._caller.spread(
+            group_ids, self._coordinators, send, api=_FETCH, name=lambda key: f"group {key}", chunk=GROUPS_MAX
+        )
+
+    async def _fetch_many(
+        self, peer: Peer, keys: list[str], deadline: Deadline, stable: bool
+    ) -> dict[str, Committed | Problem]:
+        request = messages.OffsetFetchRequest(
+            groups=[messages.OffsetFetchRequest.OffsetFetchRequestGroup(group_id=key, topics=None) for key in keys],
+            require_stable=stable,
+        )
+        answer, _ = await self._caller.pool.ask(
+            peer, request, messages.OffsetFetchResponse, deadline, at_least=_GROUPS_FROM, at_most=_BY_NAME_UNTIL
+        )
+        return {group.group_id: problem_of(group.error_code) or _committed(group.topics) for group in answer.groups}
+
+    async def _fetch_one(self, peer: Peer, key: str, deadline: Deadline, stable: bool) -> Committed | Problem:
+        request = messages.OffsetFetchRequest(group_id=key, topics=None, require_stable=stable)
+        answer, _ = await self._caller.pool.ask(
+            peer, request, messages.OffsetFetchResponse, deadline, at_most=_GROUPS_FROM - 1
+        )
+        return problem_of(answer.error_code) or _committed(answer.topics)
+
+    async def alter(self, group_id: str, offsets: Mapping[TopicPartition, int]) -> Outcome[TopicPartition, int]:
+        """Commit `offsets` for a group without members; the offsets that were committed.
+
+        A group that does not exist is made. Refused with UNKNOWN_MEMBER_ID while the group has members.
+        """
+        for partition, offset in offsets.items():
+            if offset < 0:
+                raise AdminError(
+                    Failure.INVALID, f"offset {offset}: 0 or more is allowed", what=f"partition {partition}"
+                )
+        by_topic: dict[str, list[messages.OffsetCommitRequest.OffsetCommitRequestPartition]] = {}
+        for partition, offset in offsets.items():
+            part = messages.OffsetCommitRequest.OffsetCommitRequestPartition(
+                partition_index=partition.partition, committed_offset=offset, committed_metadata=""
+            )
+            by_topic.setdefault(partition.topic, []).append(part)
+        topics = [
+            messages.OffsetCommitRequest.OffsetCommitRequestTopic(name=name, partitions=parts)
+            for name, parts in by_topic.items()
+        ]
+
+        async def send(peer: Peer, keys: list[str], deadline: Deadline) -> dict[str, _Answers | Problem]:
+            request = messages.OffsetCommitRequest(
+                group_id=group_id, generation_id_or_member_epoch=_NO_GENERATION, topics=topics
+            )
+            answer, _ = await self._caller.pool.ask(
+                peer, request, messages.OffsetCommitResponse, deadline, at_most=_BY_NAME_UNTIL
+            )
+            codes = {
+                TopicPartition(topic.name, part.partition_index): part.error_code
+                for topic in answer.topics
+                for part in topic.partitions
+            }
+            return {group_id: _whole_or_answers(codes, peer)}
+
+        answers = await self._one_group(group_id, send, "OffsetCommit")
+        return _by_partition(answers, {key: offsets[key] for key in offsets}, "OffsetCommit", group_id)
+
+    async def delete(self, group_id: str, partitions: Iterable[TopicPartition]) -> Outcome[TopicPartition, bool]:
+        """Forget what a group committed for `partitions`; True for each. The group may live, but not be subscribed to
+        them.
+        """
+        wanted = list(dict.fromkeys(partitions))
+        by_topic: dict[str, list[messages.OffsetDeleteRequest.OffsetDeleteRequestPartition]] = {}
+        for key in wanted:
+            part = messages.OffsetDeleteRequest.OffsetDeleteRequestPartition(partition_index=key.partition)
+            by_topic.setdefault(key.topic, []).append(part)
+
+        async def send(peer: Peer, keys: list[str], deadline: Deadline) -> dict[str, _Answers | Problem]:
+            request = messages.OffsetDeleteRequest(
+                group_id=group_id,
+                topics=[
+                    messages.OffsetDeleteRequest.OffsetDeleteRequestTopic(name=name, partitions=parts)
+                    for name, parts in by_topic.items()
+                ],
+            )
+            answer, _ = await self._caller.pool.ask(peer, request, messages.OffsetDeleteResponse, deadline)
+            if (problem := problem_of(answer.error_code)) is not None:
+                return {group_id: problem}
+            codes = {
+                TopicPartition(topic.name, part.partition_index): part.error_code
+                for topic in answer.topics
+                for part in topic.partitions
+            }
+            return {group_id: _whole_or_answers(codes, peer)}
+
+        answers = await self._one_group(group_id, send, "OffsetDelete")
+        return _by_partition(answers, dict.fromkeys(wanted, True), "OffsetDelete", group_id)
+
+    async def _one_group(self, group_id: str, send: Send[str, _Answers], api: str) -> _Answers:
+        outcome = await self._caller.spread(
+            [group_id], self._coordinators, send, api=api, name=lambda key: f"group {key}", chunk=1
+        )
+        return outcome.whole()[group_id]
+
+
+@dataclass(frozen=True, slots=True)
+class _Answers:
+    """Error codes by partition, and who gave them."""
+
+    broker: str
+    problems: dict[TopicPartition, Problem | None]
+
+
+def _whole_or_answers(codes: Mapping[TopicPartition, int], peer: Peer) -> _Answers | Problem:
+    """A coordinator that cannot serve the group says so for each partition: then it is the group's problem, to be
+    retried.
+    """
+    problems = {key: problem_of(code) for key, code in codes.items()}
+    for problem in problems.values():
+        if problem is not None and problem.code in _GROUP_CODES:
+            return problem
+    return _Answers(peer.name, problems)
+
+
+def _by_partition(
+    answers: _Answers, values: Mapping[TopicPartition, V], api: str, group_id: str
+) -> Outcome[TopicPartition, V]:
+    found: dict[TopicPartition, V] = {}
+    failed: dict[TopicPartition, AdminError] = {}
+    for key, value in values.items():
+        what = f"group {group_id}, partition {key}"
+        if key not in answers.problems:
+            failed[key] = AdminError(
+                Failure.MALFORMED, "the answer says nothing of it", broker=answers.broker, api=api, what=what
+            )
+        elif (problem := answers.problems[key]) is not None:
+            failed[key] = refused(problem, answers.broker, api, what)
+        else:
+            found[key] = value
+    return Outcome(found, failed)
+
+
+def _committed(
+    topics: Iterable[messages.OffsetFetchResponse.OffsetFetchResponseTopics]
+    | Iterable[messages.OffsetFetchResponse.OffsetFetchResponseTopic],
+) -> Committed | Problem:
+    found: Committed = {}
+    for topic in topics:
+        name = topic.name
+        for part in topic.partitions:
+            if part.error_code:
+                return problem_of(part.error_code) or found
+            # -1: nothing is committed.
+            if part.committed_offset >= 0:
+                found[TopicPartition(name, part.partition_index)] = CommittedOffset(
+                    part.committed_offset, part.committed_leader_epoch, part.metadata or ""
+                )
+    return found

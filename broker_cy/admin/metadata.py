@@ -1,0 +1,238 @@
+"""What the client knows of the cluster: brokers, topics, who leads what. Kept until something proves it wrong, or too
+old.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+from uuid import UUID
+
+from broker_cy.admin.address import Address
+from broker_cy.admin.deadline import Deadline
+from broker_cy.admin.errors import AdminError, Failure, Problem, problem_of, refused
+from broker_cy.admin.pool import Peer, Pool
+from broker_cy.core.errors import ErrorCode
+from broker_cy.core.uuid import ZERO
+from broker_cy.wire import messages
+
+# Leaders that nobody contradicted are believed for so long; Kafka's metadata.max.age.ms is 5 minutes, a console looks
+# closer.
+METADATA_AGE_MAX_S = 60.0
+# Topics whose leaders are kept. A client that named more of them over its life forgets all, and asks again.
+CACHED_TOPICS_MAX = 100_000
+NO_LEADER = -1
+
+
+class TopicPartition(NamedTuple):
+    """A partition of a topic."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A broker as clients reach it."""
+
+    node_id: int
+    host: str
+    port: int
+    rack: str | None
+
+    @property
+    def address(self) -> Address:
+        return Address(self.host, self.port)
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionInfo:
+    """A partition and its replicas. `leader_id` is -1 where there is none."""
+
+    partition: int
+    leader_id: int
+    leader_epoch: int
+    replicas: tuple[int, ...]
+    in_sync_replicas: tuple[int, ...]
+    offline_replicas: tuple[int, ...]
+
+    @property
+    def is_offline(self) -> bool:
+        return self.leader_id == NO_LEADER
+
+    @property
+    def is_under_replicated(self) -> bool:
+        return len(self.in_sync_replicas) < len(self.replicas)
+
+
+@dataclass(frozen=True, slots=True)
+class TopicInfo:
+    """A topic and its partitions, by their number. `topic_id` is all zeros where the broker is too old to tell it."""
+
+    name: str
+    topic_id: UUID
+    is_internal: bool
+    partitions: tuple[PartitionInfo, ...]
+
+    @property
+    def replication_factor(self) -> int:
+        """The replicas of the first partition; 0 where there is none."""
+        return len(self.partitions[0].replicas) if self.partitions else 0
+
+
+class _Cached(NamedTuple):
+    topic: TopicInfo
+    leaders: Mapping[int, int]
+    until_s: float
+
+
+class Metadata:
+    """Asks any broker for what is not known, and remembers it."""
+
+    def __init__(self, pool: Pool, bootstrap: Sequence[Address]) -> None:
+        if not bootstrap:
+            raise AdminError(Failure.INVALID, "no address of a broker is given")
+        self.pool = pool
+        self.bootstrap = tuple(bootstrap)
+        self.nodes: dict[int, Node] = {}
+        self.controller_id = NO_LEADER
+        self.cluster_id: str | None = None
+        self._topics: dict[str, _Cached] = {}
+
+    async def any_peer(self, deadline: Deadline) -> Peer:
+        """A broker that can be talked to: connected already, else the first that answers. AdminError of the last
+        where none does.
+        """
+        known = [self.peer_of(node) for node in self.nodes.values()]
+        peers = known + [Peer(address) for address in self.bootstrap if address not in {each.address for each in known}]
+        connected = self.pool.open_link(lambda peer: peer.lane == "" and (peer in peers or not self.nodes))
+        if connected is not None:
+            return connected
+        failure: AdminError | None = None
+        for index, peer in enumerate(peers):
+            # Each gets its share of the time, so that one that is silent leaves some for the others.
+            share = Deadline(deadline.left_s / (len(peers) - index))
+            try:
+                await self.pool.link(peer, share)
+                return peer
+            except AdminError as error:
+                failure = error
+        assert failure is not None
+        raise failure
+
+    @staticmethod
+    def peer_of(node: Node, lane: str = "") -> Peer:
+        return Peer(node.address, node.node_id, lane)
+
+    async def peer(self, node_id: int, deadline: Deadline, lane: str = "") -> Peer:
+        """How to reach broker `node_id`; AdminError where the cluster has no such broker now."""
+        node = self.nodes.get(node_id)
+        if node is None:
+            await self.refresh((), deadline)
+            node = self.nodes.get(node_id)
+        if node is None:
+            known = ", ".join(map(str, sorted(self.nodes))) or "none"
+            raise AdminError(Failure.INVALID, f"the cluster has no broker {node_id} now; it has {known}")
+        return self.peer_of(node, lane)
+
+    async def refresh(
+        self, topics: Iterable[str] | None, deadline: Deadline
+    ) -> tuple[dict[str, TopicInfo], dict[str, AdminError]]:
+        """Ask for brokers and `topics` (None: all there are), remember them, and return found and failed topics."""
+        names = None if topics is None else list(dict.fromkeys(topics))
+        peer = await self.any_peer(deadline)
+        wanted = messages.MetadataRequest.MetadataRequestTopic
+        request = messages.MetadataRequest(
+            topics=None if names is None else [wanted(name=name) for name in names],
+            # Before version 4 a broker makes topics as it likes; those brokers are older than what the codecs read.
+            allow_auto_topic_creation=False,
+        )
+        answer, _ = await self.pool.ask(peer, request, messages.MetadataResponse, deadline, at_least=4)
+        if (problem := problem_of(answer.error_code)) is not None:
+            raise refused(problem, peer.name, "Metadata")
+        self.nodes = {each.node_id: Node(each.node_id, each.host, each.port, each.rack) for each in answer.brokers}
+        for node in self.nodes.values():
+            self.pool.adopt(self.peer_of(node))
+        self.controller_id = answer.controller_id
+        self.cluster_id = answer.cluster_id
+        return self._remember(answer, names, peer.name)
+
+    def _remember(
+        self, answer: messages.MetadataResponse, names: list[str] | None, broker: str
+    ) -> tuple[dict[str, TopicInfo], dict[str, AdminError]]:
+        if names is None or len(self._topics) > CACHED_TOPICS_MAX:
+            self._topics.clear()
+        until_s = asyncio.get_running_loop().time() + METADATA_AGE_MAX_S
+        found: dict[str, TopicInfo] = {}
+        failed: dict[str, AdminError] = {}
+        for each in answer.topics:
+            name = each.name or ""
+            problem = problem_of(each.error_code)
+            # Partitions without a leader come with the topic: that is not the topic's failure.
+            if problem is not None and problem.code is not ErrorCode.LEADER_NOT_AVAILABLE:
+                failed[name] = refused(problem, broker, "Metadata", f"topic {name}")
+                self._topics.pop(name, None)
+                continue
+            found[name] = topic = _topic_info(each)
+            leaders = {partition.partition: partition.leader_id for partition in topic.partitions}
+            self._topics[name] = _Cached(topic, leaders, until_s)
+        for name in names or ():
+            if name not in found and name not in failed:
+                unknown = Problem(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+                failed[name] = refused(unknown, broker, "Metadata", f"topic {name}")
+        return found, failed
+
+    async def topics(
+        self, names: Iterable[str], deadline: Deadline
+    ) -> tuple[dict[str, TopicInfo], dict[str, AdminError]]:
+        """Topics by name, from memory where they are known; found and failed ones."""
+        now = asyncio.get_running_loop().time()
+        found: dict[str, TopicInfo] = {}
+        missing: list[str] = []
+        for name in dict.fromkeys(names):
+            cached = self._topics.get(name)
+            if cached is not None and cached.until_s > now:
+                found[name] = cached.topic
+            else:
+                missing.append(name)
+        failed: dict[str, AdminError] = {}
+        if missing:
+            fresh, failed = await self.refresh(missing, deadline)
+            found.update(fresh)
+        return found, failed
+
+    def leader_of(self, partition: TopicPartition) -> int | None:
+        """The leader that is remembered: -1 for none now, None where the partition is unknown."""
+        cached = self._topics.get(partition.topic)
+        return None if cached is None else cached.leaders.get(partition.partition)
+
+    def topic_id(self, name: str) -> UUID:
+        """The id that is remembered; all zeros where none is."""
+        cached = self._topics.get(name)
+        return ZERO if cached is None else cached.topic.topic_id
+
+    def forget(self, topics: Iterable[str]) -> None:
+        """Ask for these topics again when they are next needed."""
+        for name in topics:
+            self._topics.pop(name, None)
+
+
+def _topic_info(each: messages.MetadataResponse.MetadataResponseTopic) -> TopicInfo:
+    partitions = [
+        PartitionInfo(
+            part.partition_index,
+            part.leader_id,
+            part.leader_epoch,
+            tuple(part.replica_nodes),
+            tuple(part.isr_nodes),
+            tuple(part.offline_replicas),
+        )
+        for part in each.partitions
+    ]
+    partitions.sort(key=lambda part: part.partition)
+    return TopicInfo(each.name or "", each.topic_id, each.is_internal, tuple(partitions))

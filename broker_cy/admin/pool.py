@@ -1,0 +1,276 @@
+"""Connections to the brokers of a cluster, each with the versions its broker offers."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable, Mapping
+from typing import NamedTuple, TypeVar
+
+from broker_cy import __version__
+from broker_cy.admin.address import Address
+from broker_cy.admin.connection import Connection, ConnectionFailed, TimedOut, open_connection
+from broker_cy.admin.deadline import Deadline
+from broker_cy.admin.errors import AdminError, Failure, problem_of, refused
+from broker_cy.core.errors import ErrorCode, WireError
+from broker_cy.wire import codec, frame, messages
+from broker_cy.wire.api_keys import ApiKey
+from broker_cy.wire.codec import Message
+
+R = TypeVar("R", bound=Message)
+
+# Requests that wait for answers, over all brokers; others wait for their turn.
+REQUESTS_MAX = 64
+# One attempt to connect, however long the call may take: a host that is away answers nothing at all.
+CONNECT_TIMEOUT_S = 10.0
+_SOFTWARE_NAME = "broker-cy-admin"
+# What Kafka allows in the version of a client's software (KIP-511).
+_NOT_ALLOWED_IN_VERSION = re.compile(r"[^a-zA-Z0-9.-]")
+
+
+class VersionRange(NamedTuple):
+    """Inclusive."""
+
+    low: int
+    high: int
+
+
+class Link(NamedTuple):
+    """A connection, and what is known of the broker behind it."""
+
+    connection: Connection
+    address: Address
+    name: str  # "1 (127.0.0.1:9092)", or the address alone
+    versions: Mapping[int, VersionRange]
+    api_versions: messages.ApiVersionsResponse
+
+
+class Peer(NamedTuple):
+    """A broker to talk to: `node_id` is None for a bootstrap address. `lane` tells apart connections to one broker,
+    so that a Fetch that waits for data does not hold up what else is asked.
+    """
+
+    address: Address
+    node_id: int | None = None
+    lane: str = ""
+
+    @property
+    def name(self) -> str:
+        return str(self.address) if self.node_id is None else f"{self.node_id} ({self.address})"
+
+
+class Pool:
+    """At most one connection per peer, opened when it is first needed and again after it broke."""
+
+    def __init__(self, client_id: str) -> None:
+        self.client_id = client_id
+        self._links: dict[Peer, Link] = {}
+        self._opening: dict[Peer, asyncio.Task[Link]] = {}
+        self._turns = asyncio.Semaphore(REQUESTS_MAX)
+        self.is_closed = False
+        # Whether any broker ever answered: whoever never reached one has a wrong address.
+        self.has_connected = False
+
+    def open_link(self, wanted: Callable[[Peer], bool]) -> Peer | None:
+        """A peer that `wanted` approves of and that is connected now."""
+        return next(
+            (peer for peer, link in self._links.items() if link.connection.closed is None and wanted(peer)), None
+        )
+
+    def adopt(self, peer: Peer) -> None:
+        """Let the connection to a bootstrap address serve the broker that turned out to be there."""
+        nameless = Peer(peer.address)
+        if nameless in self._links and peer not in self._links:
+            self._links[peer] = self._links.pop(nameless)._replace(name=peer.name)
+
+    async def link(self, peer: Peer, deadline: Deadline) -> Link:
+        """The connection to `peer`; AdminError where there is none and none can be made."""
+        link = self._links.get(peer)
+        if link is not None and link.connection.closed is None:
+            return link
+        if self.is_closed:
+            raise AdminError(Failure.UNREACHABLE, "the client is closed", broker=peer.name)
+        task = self._opening.get(peer)
+        if task is None:
+            # A task of its own: the first caller may be cancelled while others wait for the same connection.
+            task = asyncio.create_task(self._open(peer, Deadline(min(CONNECT_TIMEOUT_S, deadline.left_s))))
+            self._opening[peer] = task
+            task.add_done_callback(lambda done: self._opened(peer, done))
+        try:
+            async with asyncio.timeout_at(deadline.at):
+                return await asyncio.shield(task)
+        except TimeoutError:
+            raise _timed_out(peer.name, "connect", deadline, sent=False) from None
+
+    def _opened(self, peer: Peer, task: asyncio.Task[Link]) -> None:
+        self._opening.pop(peer, None)
+        if not task.cancelled() and task.exception() is None:
+            self._links[peer] = task.result()
+            self.has_connected = True
+            if self.is_closed:
+                task.result().connection.close()
+
+    async def _open(self, peer: Peer, deadline: Deadline) -> Link:
+        try:
+            connection = await open_connection(peer.address, self.client_id, deadline)
+        except TimedOut:
+            raise _timed_out(peer.name, "connect", deadline, sent=False) from None
+        except ConnectionFailed as error:
+            raise AdminError(Failure.UNREACHABLE, str(error), broker=peer.name, api="connect") from None
+        try:
+            answer = await _api_versions(connection, peer.name, deadline)
+        except BaseException:
+            connection.close()
+            raise
+        versions = {each.api_key: VersionRange(each.min_version, each.max_version) for each in answer.api_keys}
+        return Link(connection, peer.address, peer.name, versions, answer)
+
+    async def ask(
+        self,
+        peer: Peer,
+        request: Message,
+        answer: type[R],
+        deadline: Deadline,
+        *,
+        at_least: int = 0,
+        at_most: int = 32767,
+    ) -> tuple[R, int]:
+        """Send `request` in the highest version both sides know, and return the answer and that version.
+
+        `at_least` is the version that has what the caller needs, `at_most` the newest the caller can read. Raises
+        AdminError.
+        """
+        api_key = type(request).API_KEY
+        api = api_name(request)
+        async with self._turn(peer, api, deadline):
+            link = await self.link(peer, deadline)
+            version = common_version(link, api_key, api, at_least, at_most)
+            body = _encoded(request, version, link.name, api)
+            try:
+                data = await link.connection.exchange(api_key, version, body, deadline)
+            except TimedOut as error:
+                raise _timed_out(link.name, api, deadline, sent=error.sent) from None
+            except ConnectionFailed as error:
+                raise AdminError(Failure.UNREACHABLE, str(error), broker=link.name, api=api) from None
+        return _decoded(answer, version, data, link.name, api), version
+
+    async def tell(self, peer: Peer, request: Message, deadline: Deadline, *, at_least: int = 0) -> None:
+        """Send a request that has no answer. Raises AdminError."""
+        api_key = type(request).API_KEY
+        api = api_name(request)
+        link = await self.link(peer, deadline)
+        version = common_version(link, api_key, api, at_least, 32767)
+        body = _encoded(request, version, link.name, api)
+        try:
+            await link.connection.send_only(api_key, version, body, deadline)
+        except TimedOut:
+            raise _timed_out(link.name, api, deadline, sent=True) from None
+        except ConnectionFailed as error:
+            raise AdminError(Failure.UNREACHABLE, str(error), broker=link.name, api=api) from None
+
+    def _turn(self, peer: Peer, api: str, deadline: Deadline) -> _Turn:
+        return _Turn(self._turns, peer.name, api, deadline)
+
+    async def close(self) -> None:
+        """Close every connection; calls that are under way fail."""
+        self.is_closed = True
+        tasks = list(self._opening.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        links = list(self._links.values())
+        self._links.clear()
+        for link in links:
+            link.connection.close()
+        for link in links:
+            await link.connection.wait_closed()
+
+
+class _Turn:
+    """One of the pool's REQUESTS_MAX turns, waited for until the deadline."""
+
+    def __init__(self, turns: asyncio.Semaphore, broker: str, api: str, deadline: Deadline) -> None:
+        self._turns, self._broker, self._api, self._deadline = turns, broker, api, deadline
+
+    async def __aenter__(self) -> None:
+        try:
+            async with asyncio.timeout_at(self._deadline.at):
+                await self._turns.acquire()
+        except TimeoutError:
+            raise _timed_out(self._broker, self._api, self._deadline, sent=False) from None
+
+    async def __aexit__(self, *exc: object) -> None:
+        self._turns.release()
+
+
+def api_name(request: Message) -> str:
+    """`ListOffsets` for a ListOffsetsRequest."""
+    return type(request).__name__.removesuffix("Request")
+
+
+def common_version(link: Link, api_key: int, api: str, at_least: int, at_most: int) -> int:
+    """The highest version that the broker and this client know; AdminError where there is none from `at_least` to
+    `at_most`.
+    """
+    offered = link.versions.get(api_key)
+    if offered is None or offered.high < offered.low:
+        raise AdminError(Failure.UNSUPPORTED, f"the broker does not offer {api}", broker=link.name, api=api)
+    low, high = frame.api_versions(api_key)
+    low, high = max(low, at_least), min(high, at_most)
+    version = min(high, offered.high)
+    if version < max(low, offered.low):
+        raise AdminError(
+            Failure.UNSUPPORTED,
+            f"version {low} to {high} is needed, and the broker offers {offered.low} to {offered.high}",
+            broker=link.name,
+            api=api,
+        )
+    return version
+
+
+def _encoded(request: Message, version: int, broker: str, api: str) -> bytes:
+    try:
+        return codec.encode(request, version)
+    except WireError as error:
+        raise AdminError(
+            Failure.INVALID, f"cannot be said in version {version}: {error}", broker=broker, api=api
+        ) from None
+
+
+def _decoded(answer: type[R], version: int, data: memoryview, broker: str, api: str) -> R:
+    try:
+        return codec.decode(answer, version, data)
+    except WireError as error:
+        raise AdminError(
+            Failure.MALFORMED, f"the answer in version {version} is malformed: {error}", broker=broker, api=api
+        ) from None
+
+
+def _timed_out(broker: str, api: str, deadline: Deadline, *, sent: bool) -> AdminError:
+    reason = "no connection" if api == "connect" else "no answer" if sent else "could not be asked"
+    return AdminError(Failure.TIMED_OUT, f"{reason} within {round(deadline.timeout_s, 1):g} s", broker=broker, api=api)
+
+
+async def _api_versions(connection: Connection, name: str, deadline: Deadline) -> messages.ApiVersionsResponse:
+    """What the broker offers. One that does not know our version says so in version 0, with what it knows (KIP-511)."""
+    api = "ApiVersions"
+    request = messages.ApiVersionsRequest(
+        client_software_name=_SOFTWARE_NAME, client_software_version=_NOT_ALLOWED_IN_VERSION.sub("-", __version__)
+    )
+    version = frame.api_versions(ApiKey.API_VERSIONS)[1]
+    while True:
+        try:
+            data = await connection.exchange(ApiKey.API_VERSIONS, version, codec.encode(request, version), deadline)
+        except TimedOut as error:
+            raise _timed_out(name, api, deadline, sent=error.sent) from None
+        except ConnectionFailed as error:
+            raise AdminError(Failure.UNREACHABLE, str(error), broker=name, api=api) from None
+        code = int.from_bytes(data[:2], "big", signed=True)
+        unknown_version = code == ErrorCode.UNSUPPORTED_VERSION and version > 0
+        answer = _decoded(messages.ApiVersionsResponse, 0 if unknown_version else version, data, name, api)
+        if not unknown_version:
+            if (problem := problem_of(answer.error_code)) is not None:
+                raise refused(problem, name, api)
+            return answer
+        offered = [each.max_version for each in answer.api_keys if each.api_key == ApiKey.API_VERSIONS]
+        version = min(version - 1, max(offered, default=0))

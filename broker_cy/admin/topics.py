@@ -1,0 +1,267 @@
+"""Topics: list, describe, create, clone, grow, delete; and deleting records up to an offset."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TypeVar
+from uuid import UUID
+
+from broker_cy.admin.caller import Caller, Controller, Leaders, Outcome, Send
+from broker_cy.admin.configs import ConfigCalls, ConfigResource, ConfigSource, ResourceType
+from broker_cy.admin.deadline import Deadline
+from broker_cy.admin.errors import AdminError, Failure, Problem, problem_of
+from broker_cy.admin.metadata import TopicInfo, TopicPartition
+from broker_cy.admin.pool import Peer
+from broker_cy.wire import messages
+
+V = TypeVar("V")
+
+# The brokers' own number of partitions or replicas (KIP-464).
+BROKER_DEFAULT = -1
+# Topics of one request that changes them; partitions of one DeleteRecords request.
+TOPICS_MAX = 500
+PARTITIONS_MAX = 2_000
+# Looks at the brokers after a change, about 2 s in all.
+SETTLE_ATTEMPTS = 5
+# In DeleteRecords: everything up to the high watermark.
+HIGH_WATERMARK = -1
+
+
+@dataclass(frozen=True, slots=True)
+class NewTopic:
+    """A topic to be made. `assignments` gives the broker ids of each partition, in place of the two numbers."""
+
+    name: str
+    partitions: int = BROKER_DEFAULT
+    replication_factor: int = BROKER_DEFAULT
+    configs: Mapping[str, str | None] = field(default_factory=dict)
+    assignments: tuple[tuple[int, ...], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CreatedTopic:
+    """A topic that was made, or would be. The numbers are -1 from brokers that do not tell (before CreateTopics 5)."""
+
+    name: str
+    topic_id: UUID
+    partitions: int
+    replication_factor: int
+
+
+class TopicCalls:
+    """`client.topics`."""
+
+    def __init__(self, caller: Caller, configs: ConfigCalls) -> None:
+        self._caller = caller
+        self._configs = configs
+
+    async def list_all(self, *, internal: bool = True) -> tuple[TopicInfo, ...]:
+        """Every topic, by name; without Kafka's own unless `internal`. Raises AdminError."""
+        found, failed = await self._refresh(None)
+        for error in failed.values():
+            raise error
+        topics = (topic for topic in found.values() if internal or not topic.is_internal)
+        return tuple(sorted(topics, key=lambda topic: topic.name))
+
+    async def describe(self, names: Iterable[str]) -> Outcome[str, TopicInfo]:
+        """These topics as they are now."""
+        asked = list(dict.fromkeys(names))
+        found, failed = await self._refresh(asked) if asked else ({}, {})
+        return Outcome({name: found[name] for name in asked if name in found}, failed)
+
+    async def _refresh(self, names: list[str] | None) -> tuple[dict[str, TopicInfo], dict[str, AdminError]]:
+        """Metadata from any broker; a broker that went away is tried again."""
+        deadline = self._caller.deadline()
+        attempt = 1
+        while True:
+            try:
+                return await self._caller.metadata.refresh(names, deadline)
+            except AdminError as error:
+                if not self._caller.may_retry(error, attempt) or not await deadline.back_off(attempt):
+                    raise
+            attempt += 1
+
+    async def create(self, topics: Iterable[NewTopic], *, validate_only: bool = False) -> Outcome[str, CreatedTopic]:
+        """Make topics; with `validate_only` the broker says what it would say, and makes none."""
+        wanted = {topic.name: topic for topic in topics}
+
+        async def send(peer: Peer, names: list[str], deadline: Deadline) -> dict[str, CreatedTopic | Problem]:
+            request = messages.CreateTopicsRequest(
+                topics=[_creatable(wanted[name]) for name in names],
+                timeout_ms=deadline.left_ms,
+                validate_only=validate_only,
+            )
+            answer, _ = await self._caller.pool.ask(peer, request, messages.CreateTopicsResponse, deadline)
+            return {
+                each.name: problem_of(each.error_code, each.error_message)
+                or CreatedTopic(each.name, each.topic_id, each.num_partitions, each.replication_factor)
+                for each in answer.topics
+            }
+
+        outcome = await self._change(wanted, send, "CreateTopics")
+        if not validate_only:
+            await self._settle(outcome.found, _is_in_service)
+        return outcome
+
+    async def _settle(self, names: Iterable[str], is_done: Callable[[str, TopicInfo | None], bool]) -> None:
+        """Until a broker knows what the controller did: whoever looks next should not find the topic as it was.
+
+        The change itself is made, so that a broker that is late or away is no error.
+        """
+        waiting = list(names)
+        deadline = self._caller.deadline()
+        for attempt in range(1, SETTLE_ATTEMPTS + 1):
+            try:
+                found, _ = await self._caller.metadata.refresh(waiting, deadline)
+            except AdminError:
+                return
+            waiting = [name for name in waiting if not is_done(name, found.get(name))]
+            if not waiting or not await deadline.back_off(attempt):
+                return
+
+    async def clone(
+        self, source: str, target: str, *, partitions: int | None = None, replication_factor: int | None = None
+    ) -> CreatedTopic:
+        """Make `target` with the partitions, replicas and own settings of `source`; records are not copied. Raises
+        AdminError.
+        """
+        new = await self.plan_clone(source, target, partitions=partitions, replication_factor=replication_factor)
+        return (await self.create([new])).whole()[target]
+
+    async def plan_clone(
+        self, source: str, target: str, *, partitions: int | None = None, replication_factor: int | None = None
+    ) -> NewTopic:
+        """What `clone` would make. Raises AdminError."""
+        resource = ConfigResource(ResourceType.TOPIC, source)
+        described, settings = await asyncio.gather(self.describe([source]), self._configs.describe([resource]))
+        topic = described.whole()[source]
+        own = {
+            entry.name: entry.value
+            for entry in settings.whole()[resource]
+            if entry.source is ConfigSource.DYNAMIC_TOPIC_CONFIG
+        }
+        return NewTopic(
+            target,
+            len(topic.partitions) if partitions is None else partitions,
+            topic.replication_factor if replication_factor is None else replication_factor,
+            own,
+        )
+
+    async def add_partitions(self, counts: Mapping[str, int], *, validate_only: bool = False) -> Outcome[str, bool]:
+        """Let topics have so many partitions in all; True for each that was, or would be, changed."""
+
+        async def send(peer: Peer, names: list[str], deadline: Deadline) -> dict[str, bool | Problem]:
+            request = messages.CreatePartitionsRequest(
+                topics=[
+                    messages.CreatePartitionsRequest.CreatePartitionsTopic(
+                        name=name, count=counts[name], assignments=None
+                    )
+                    for name in names
+                ],
+                timeout_ms=deadline.left_ms,
+                validate_only=validate_only,
+            )
+            answer, _ = await self._caller.pool.ask(peer, request, messages.CreatePartitionsResponse, deadline)
+            return {each.name: problem_of(each.error_code, each.error_message) or True for each in answer.results}
+
+        outcome = await self._change(counts, send, "CreatePartitions")
+        if not validate_only:
+            await self._settle(
+                outcome.found,
+                lambda name, topic: _is_in_service(name, topic, counts[name]),
+            )
+        return outcome
+
+    async def delete(self, names: Iterable[str]) -> Outcome[str, bool]:
+        """Delete topics and all their records; True for each that was deleted."""
+
+        async def send(peer: Peer, names: list[str], deadline: Deadline) -> dict[str, bool | Problem]:
+            request = messages.DeleteTopicsRequest(timeout_ms=deadline.left_ms)
+            link = await self._caller.pool.link(peer, deadline)
+            offered = link.versions.get(messages.DeleteTopicsRequest.API_KEY)
+            if offered is not None and offered.high >= 6:
+                request.topics = [messages.DeleteTopicsRequest.DeleteTopicState(name=name) for name in names]
+            else:
+                request.topic_names = names
+            answer, _ = await self._caller.pool.ask(peer, request, messages.DeleteTopicsResponse, deadline)
+            return {
+                each.name or "": problem_of(each.error_code, each.error_message) or True for each in answer.responses
+            }
+
+        outcome = await self._change(names, send, "DeleteTopics")
+        await self._settle(outcome.found, lambda name, topic: topic is None)
+        return outcome
+
+    async def _change(self, names: Iterable[str], send: Send[str, V], api: str) -> Outcome[str, V]:
+        controller: Controller[str] = Controller(self._caller)
+        return await self._caller.spread(
+            names, controller, send, api=api, name=lambda name: f"topic {name}", chunk=TOPICS_MAX
+        )
+
+    async def delete_records(self, before: Mapping[TopicPartition, int]) -> Outcome[TopicPartition, int]:
+        """Delete the records below an offset (HIGH_WATERMARK: all) of each partition; the new log start offsets."""
+        for key, offset in before.items():
+            if offset < HIGH_WATERMARK:
+                raise AdminError(
+                    Failure.INVALID, f"offset {offset}: 0 or more, or -1 for all, is allowed", what=f"partition {key}"
+                )
+
+        async def send(
+            peer: Peer, keys: list[TopicPartition], deadline: Deadline
+        ) -> dict[TopicPartition, int | Problem]:
+            by_topic: dict[str, list[messages.DeleteRecordsRequest.DeleteRecordsPartition]] = {}
+            for key in keys:
+                part = messages.DeleteRecordsRequest.DeleteRecordsPartition(
+                    partition_index=key.partition, offset=before[key]
+                )
+                by_topic.setdefault(key.topic, []).append(part)
+            request = messages.DeleteRecordsRequest(
+                topics=[
+                    messages.DeleteRecordsRequest.DeleteRecordsTopic(name=name, partitions=parts)
+                    for name, parts in by_topic.items()
+                ],
+                timeout_ms=deadline.left_ms,
+            )
+            answer, _ = await self._caller.pool.ask(peer, request, messages.DeleteRecordsResponse, deadline)
+            return {
+                TopicPartition(topic.name, part.partition_index): problem_of(part.error_code) or part.low_watermark
+                for topic in answer.topics
+                for part in topic.partitions
+            }
+
+        return await self._caller.spread(
+            before,
+            Leaders(self._caller.metadata),
+            send,
+            api="DeleteRecords",
+            name=lambda key: f"partition {key}",
+            chunk=PARTITIONS_MAX,
+        )
+
+
+def _is_in_service(name: str, topic: TopicInfo | None, partitions: int = 1) -> bool:
+    """Whether the topic has so many partitions, and each a leader."""
+    return (
+        topic is not None
+        and len(topic.partitions) >= partitions
+        and not any(part.is_offline for part in topic.partitions)
+    )
+
+
+def _creatable(topic: NewTopic) -> messages.CreateTopicsRequest.CreatableTopic:
+    assigned = bool(topic.assignments)
+    return messages.CreateTopicsRequest.CreatableTopic(
+        name=topic.name,
+        num_partitions=BROKER_DEFAULT if assigned else topic.partitions,
+        replication_factor=BROKER_DEFAULT if assigned else topic.replication_factor,
+        assignments=[
+            messages.CreateTopicsRequest.CreatableReplicaAssignment(partition_index=index, broker_ids=list(ids))
+            for index, ids in enumerate(topic.assignments)
+        ],
+        configs=[
+            messages.CreateTopicsRequest.CreatableTopicConfig(name=name, value=value)
+            for name, value in topic.configs.items()
+        ],
+    )

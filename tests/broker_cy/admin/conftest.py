@@ -1,0 +1,79 @@
+"""Both clusters the admin core is for: broker-cy, and Apache Kafka where Maven can bring it."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import uuid
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Protocol, TypeVar
+
+import pytest
+
+from broker_cy.admin import AdminClient
+from tests.support.broker import QUICK, BrokerProcess
+from tests.support.kafka_peer import KafkaPeer
+
+T = TypeVar("T")
+
+
+class Run(Protocol):
+    """Runs a job with a client of its own, and returns what the job does."""
+
+    def __call__(self, job: Callable[[AdminClient], Awaitable[T]], timeout_s: float = ...) -> T: ...
+
+
+@pytest.fixture(scope="session")
+def ours(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    """One broker-cy for the tests of the admin core."""
+    broker = BrokerProcess(tmp_path_factory.mktemp("admin-broker"), QUICK)
+    try:
+        yield broker.start()
+    finally:
+        broker.close()
+
+
+@pytest.fixture(scope="session")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaPeer]:
+    """One Apache Kafka 4.3.1 for the tests of the admin core."""
+    for tool in ("java", "mvn"):
+        if shutil.which(tool) is None:
+            pytest.skip(f"Apache Kafka comes by Maven, and there is no {tool} here")
+    peer = KafkaPeer(tmp_path_factory.mktemp("admin-kafka"), QUICK)
+    try:
+        yield peer.start()
+    finally:
+        peer.close()
+
+
+@pytest.fixture(params=["broker-cy", "kafka"])
+def cluster(request: pytest.FixtureRequest) -> BrokerProcess | KafkaPeer:
+    """One of the two after the other."""
+    peer: BrokerProcess | KafkaPeer = request.getfixturevalue("ours" if request.param == "broker-cy" else "kafka")
+    return peer
+
+
+@pytest.fixture
+def run(cluster: BrokerProcess | KafkaPeer) -> Run:
+    """Runs a job against the cluster of the test."""
+
+    def call(job: Callable[[AdminClient], Awaitable[T]], timeout_s: float = 20.0) -> T:
+        return with_client(cluster.bootstrap, job, timeout_s)
+
+    return call
+
+
+def with_client(bootstrap: str, job: Callable[[AdminClient], Awaitable[T]], timeout_s: float = 20.0) -> T:
+    """What `job` returns, run with a client of `bootstrap` in a loop of its own."""
+
+    async def inside() -> T:
+        async with AdminClient(bootstrap, timeout_s=timeout_s) as client:
+            return await job(client)
+
+    return asyncio.run(inside())
+
+
+@pytest.fixture
+def name() -> str:
+    """A name nothing else has."""
+    return "t-" + uuid.uuid4().hex[:10]

@@ -1,0 +1,221 @@
+"""What the admin core does when a broker is away, slow, old, or no broker at all."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from broker_cy.admin import AdminClient, AdminError, Failure
+from broker_cy.admin.address import Address, parse_address, parse_addresses
+from broker_cy.admin.metadata import TopicPartition
+from broker_cy.admin.topics import NewTopic
+from broker_cy.wire import frame
+from broker_cy.wire.api_keys import ApiKey
+from tests.broker_cy.admin.conftest import with_client
+from tests.support.broker import QUICK, BrokerProcess
+from tests.support.old_broker import OldBroker
+from tests.support.ports import free_ports
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("127.0.0.1:9092", Address("127.0.0.1", 9092)),
+        (" broker.example ", Address("broker.example", 9092)),
+        ("[::1]:19092", Address("::1", 19092)),
+        ("[::1]", Address("::1", 9092)),
+    ],
+)
+def test_addresses(text: str, expected: Address) -> None:
+    """An address that Kafka's tools take is not understood."""
+    assert parse_address(text) == expected
+    assert parse_address(str(expected)) == expected
+
+
+@pytest.mark.parametrize("text", ["", ":9092", "host:", "host:port", "host:0", "host:65536", "::1", "a b:1", "h:²"])
+def test_bad_addresses_are_refused(text: str) -> None:
+    """A mistyped address is tried for 30 s, or taken for another."""
+    with pytest.raises(AdminError) as raised:
+        parse_addresses(f"ok:1,{text}")
+    assert raised.value.failure is Failure.INVALID
+    assert repr(text) in raised.value.reason
+
+
+def test_a_wrong_address_is_told_at_once() -> None:
+    """Who mistypes the port waits for the deadline, and is told of a timeout."""
+    (port,) = free_ports(1)
+    with pytest.raises(AdminError) as raised:
+        with_client(f"127.0.0.1:{port}", lambda client: client.topics.list_all(), timeout_s=120)
+    error = raised.value
+    assert (error.failure, error.broker, error.api) == (Failure.UNREACHABLE, f"127.0.0.1:{port}", "connect")
+    assert "nothing listens there" in str(error)
+
+
+def test_the_second_bootstrap_address_helps(ours: BrokerProcess) -> None:
+    """One broker that is away hides the whole cluster."""
+    (port,) = free_ports(1)
+    described = with_client(f"127.0.0.1:{port},{ours.bootstrap}", lambda client: client.cluster.describe())
+    assert described.brokers[0].port == ours.port
+
+
+async def serve(answer: Callable[[bytes], bytes | None]) -> tuple[asyncio.Server, str]:
+    """A server that answers what it reads with `answer`, None: not at all."""
+
+    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while data := await reader.read(65536):
+            reply = answer(data)
+            if reply is not None:
+                writer.write(reply)
+        writer.close()
+
+    server = await asyncio.start_server(handle, "127.0.0.1", 0)
+    return server, f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+
+
+@pytest.mark.parametrize(
+    ("answer", "failure", "reason"),
+    [
+        (lambda data: b"HTTP/1.1 400 Bad Request\r\n\r\n", Failure.UNREACHABLE, "is this a Kafka listener"),
+        (lambda data: b"\0\0\0\x05\x7f\0\0\0\0", Failure.UNREACHABLE, "an answer to another request"),
+        (lambda data: b"\0\0\0\x08" + data[8:12] + b"\0\0\0\x7f", Failure.MALFORMED, "malformed"),
+        (lambda data: b"\0\0\0\x06" + data[8:12] + b"\0\x23", Failure.MALFORMED, "malformed"),
+        (lambda data: None, Failure.TIMED_OUT, "within 0.3 s"),
+    ],
+)
+def test_what_is_no_broker_is_told(answer: Callable[[bytes], bytes | None], failure: Failure, reason: str) -> None:
+    """Something else behind the port hangs the console, or ends it with a traceback."""
+
+    async def job() -> AdminError:
+        server, bootstrap = await serve(answer)
+        try:
+            async with AdminClient(bootstrap, timeout_s=0.3) as client:
+                with pytest.raises(AdminError) as raised:
+                    await client.topics.list_all()
+                return raised.value
+        finally:
+            server.close()
+
+    error = asyncio.run(job())
+    assert error.failure is failure
+    assert reason in error.reason
+    assert error.broker.startswith("127.0.0.1:")
+
+
+def test_a_broker_that_restarts_is_found_again(tmp_path: Path) -> None:
+    """After a restart a console that was left running shows errors for ever, or a call fails that could have waited."""
+    broker = BrokerProcess(tmp_path, QUICK).start()
+
+    async def job() -> None:
+        async with AdminClient(broker.bootstrap, timeout_s=60) as client:
+            (await client.topics.create([NewTopic("kept", 1, 1)])).whole()
+            broker.kill()
+            with pytest.raises(AdminError) as raised:
+                await client.with_timeout(0.4).cluster.describe()
+            assert raised.value.failure in (Failure.UNREACHABLE, Failure.TIMED_OUT)
+            # Asked while it is away, answered once it is back.
+            waiting = asyncio.create_task(client.offsets.latest([TopicPartition("kept", 0)]))
+            await asyncio.to_thread(broker.restart)
+            assert (await waiting).whole() == {TopicPartition("kept", 0): 0}
+
+    try:
+        asyncio.run(job())
+    finally:
+        broker.close()
+
+
+# The oldest versions broker-cy takes, but Metadata, whose version 4 is the first that can be told to make no topics.
+OLDEST = {
+    key: (frame.api_versions(key)[0],) * 2
+    for key in (
+        ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.LIST_OFFSETS, ApiKey.OFFSET_COMMIT, ApiKey.FIND_COORDINATOR,
+        ApiKey.DESCRIBE_GROUPS, ApiKey.LIST_GROUPS, ApiKey.CREATE_TOPICS, ApiKey.DELETE_TOPICS, ApiKey.DELETE_RECORDS,
+        ApiKey.DESCRIBE_CONFIGS, ApiKey.CREATE_PARTITIONS, ApiKey.DELETE_GROUPS, ApiKey.INCREMENTAL_ALTER_CONFIGS,
+        ApiKey.OFFSET_DELETE, ApiKey.DESCRIBE_CLUSTER, ApiKey.INIT_PRODUCER_ID, ApiKey.DESCRIBE_LOG_DIRS,
+    )
+} | {ApiKey.METADATA: (4, 4), ApiKey.OFFSET_FETCH: (2, 2)}  # fmt: skip
+
+
+def test_an_old_broker_is_spoken_to_in_its_versions(tmp_path: Path) -> None:
+    """Clusters that were not upgraded yet cannot be looked after."""
+    (port,) = free_ports(1)
+    broker = BrokerProcess(tmp_path, {**QUICK, "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}"}).start()
+
+    async def job() -> None:
+        old = OldBroker(port, (broker.host, broker.port), {int(key): each for key, each in OLDEST.items()})
+        async with old, AdminClient(old.bootstrap, timeout_s=20) as client:
+            (await client.topics.create([NewTopic("old", 2, 1)])).whole()
+            key = TopicPartition("old", 1)
+            assert (await client.offsets.latest([key])).whole() == {key: 0}
+            assert (await client.group_offsets.alter("g", {key: 3})).whole() == {key: 3}
+            fetched = (await client.group_offsets.fetch(["g", "h"])).whole()
+            assert {each: committed.offset for each, committed in fetched["g"].items()} == {key: 3}
+            assert [each.group_id for each in await client.groups.listed()] == ["g"]
+            described = await client.groups.describe(["g", "h"])
+            assert described.found["g"].state == "Empty"
+            assert list(described.failed) == ["h"]
+            assert (await client.cluster.describe()).brokers[0].port == port
+            with pytest.raises(AdminError) as raised:
+                await client.groups.listed(types=["classic"])
+            assert raised.value.failure is Failure.UNSUPPORTED
+            assert "version 5 to 5 is needed, and the broker offers 0 to 0" in raised.value.reason
+            (await client.topics.delete(["old"])).whole()
+            assert old.seen[ApiKey.OFFSET_FETCH, 2] == 2
+            assert old.seen[ApiKey.API_VERSIONS, 0] >= 1
+
+    try:
+        asyncio.run(job())
+    finally:
+        broker.close()
+
+
+def test_a_silent_broker_does_not_outlive_the_deadline(tmp_path: Path) -> None:
+    """A broker that hangs hangs the console, or what was asked after it wakes up gets the answers to old questions."""
+    (port,) = free_ports(1)
+    broker = BrokerProcess(tmp_path, {**QUICK, "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}"}).start()
+
+    async def job() -> None:
+        every = {int(key): frame.api_versions(key) for key in OLDEST}
+        async with OldBroker(port, (broker.host, broker.port), every) as slow, AdminClient(slow.bootstrap) as client:
+            assert await client.topics.list_all() == ()
+            slow.silent = True
+            with pytest.raises(AdminError) as raised:
+                await client.with_timeout(0.3).topics.list_all()
+            assert raised.value.failure is Failure.TIMED_OUT
+            assert (raised.value.api, raised.value.broker) == ("Metadata", f"1 (127.0.0.1:{port})")
+            slow.silent = False
+            assert await client.topics.list_all() == ()
+
+    try:
+        asyncio.run(job())
+    finally:
+        broker.close()
+
+
+def test_many_calls_share_one_connection(tmp_path: Path) -> None:
+    """Every call opens a connection of its own, or answers are given to the wrong caller."""
+    (port,) = free_ports(1)
+    broker = BrokerProcess(tmp_path, {**QUICK, "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}"}).start()
+
+    async def job() -> None:
+        every = {int(key): frame.api_versions(key) for key in OLDEST}
+        async with OldBroker(port, (broker.host, broker.port), every) as proxy, AdminClient(proxy.bootstrap) as client:
+            names = [f"topic-{index}" for index in range(40)]
+            (await client.topics.create([NewTopic(each, 1, 1) for each in names])).whole()
+            described = await asyncio.gather(*(client.topics.describe([each]) for each in names))
+            assert [next(iter(each.whole())) for each in described] == names
+            # A task that gives up its question leaves the others theirs.
+            given_up = asyncio.create_task(client.topics.describe(["topic-0"]))
+            kept = asyncio.create_task(client.topics.describe(["topic-1"]))
+            await asyncio.sleep(0)
+            given_up.cancel()
+            assert list((await kept).whole()) == ["topic-1"]
+            # Twice: in our newest version, and in the one that the first answer named.
+            assert sum(count for (key, _), count in proxy.seen.items() if key == ApiKey.API_VERSIONS) == 2
+
+    try:
+        asyncio.run(job())
+    finally:
+        broker.close()
