@@ -113,6 +113,8 @@ def check_change(old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
         if count > now * 2:
             raise _wrapped(f"{prefix}not be greater than double the current value {now}")
     count, now = new["log.cleaner.threads"], old["log.cleaner.threads"]
+    if count < 1:
+        raise _wrapped("Log cleaner threads should be at least 1")
     if count < now // 2:
         raise _wrapped(f"Log cleaner threads cannot be reduced to less than half the current value {now}")
     if count > now * 2:

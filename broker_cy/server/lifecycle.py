@@ -173,7 +173,7 @@ class BrokerServer:
             logs.directories,
             self._cleaner_settings(),
             LoopJobs(self.loop, self._cleaner_pool),
-            logs.unlink_later,
+            logs.removal.files,
         )
         self.broker.log_manager = logs
         self.broker.cluster_id = directories[0].cluster_id

@@ -118,11 +118,27 @@ class LogCleaner:
         """Begin what is due, as far as there are threads; cheap when nothing is. To be called about once a second."""
         if not self.settings.enable or self._stopped:
             return
-        while len(self._running) < self.settings.threads and self.policy.is_due(now_ms):
+        while len(self._running) < self.settings.threads and self.policy.is_due(now_ms) and self._has_room():
+            self._fit_checkpoint()
             choice = self.policy.choose(self._views(high_watermark_of), now_ms)
             if choice is None or not self._begin(choice, now_ms):
                 self.policy.back_off(now_ms)
                 return
+
+    def _fit_checkpoint(self) -> None:
+        changed = False
+        for key, log in self._logs.items():
+            if not log.config.compact or not self.policy.fit(key, log.log_start_offset, log.written_end_offset):
+                continue
+            changed = True
+            # Retention moves the start of a log past it.
+            if not log.config.delete:
+                logger.warning(
+                    "log is cleaned from its start: its checkpoint lies outside of it",
+                    extra=facts(path=log.directory, log_start_offset=log.log_start_offset),
+                )
+        if changed:
+            self.write_checkpoint()
 
     def _views(self, high_watermark_of: Callable[[str, int], int]) -> Iterator[tuple[TopicPartition, _View]]:
         for key, log in self._logs.items():
@@ -132,21 +148,24 @@ class LogCleaner:
                 except (StorageError, OSError) as error:
                     self._give_up(key, log, error)
 
+    def _map_bytes(self) -> int:
+        return min(self.settings.dedupe_buffer_bytes // self.settings.threads, MAP_BYTES_MAX)
+
+    def _has_room(self) -> bool:
+        """Whether the map of another cleaning fits beside those that run; they may be of other settings."""
+        held = sum(cleaning.plan.map_bytes for cleaning in self._running.values())
+        return held + self._map_bytes() <= self.settings.dedupe_buffer_bytes or not self._running
+
     def _begin(self, choice: Choice, now_ms: int) -> bool:
         log = self._logs[choice.key]
         settings = self.settings
-        if choice.was_reset and not log.config.delete:
-            logger.warning(
-                "log is cleaned from its start: its checkpoint lies outside of it",
-                extra=facts(path=log.directory, log_start_offset=log.log_start_offset),
-            )
         try:
             plan = cleaner_swap.plan(
                 log,
                 choice.first_dirty_offset,
                 choice.first_uncleanable_offset,
                 now_ms,
-                map_bytes=min(settings.dedupe_buffer_bytes // settings.threads, MAP_BYTES_MAX),
+                map_bytes=self._map_bytes(),
                 load_factor=settings.load_factor,
                 buffer_bytes=settings.io_buffer_bytes // settings.threads // 2,
             )

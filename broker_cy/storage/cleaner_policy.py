@@ -44,17 +44,6 @@ class Choice:
     first_dirty_offset: int
     first_uncleanable_offset: int
     dirty_ratio: float
-    # Its first offset did not fit the log, which began or ends elsewhere by now.
-    was_reset: bool
-
-
-def first_dirty_offset(log: LogView, cleaned_offset: int | None) -> tuple[int, bool]:
-    """Where cleaning goes on after a checkpoint (None: never cleaned), and whether that one had to be given up."""
-    if cleaned_offset is None:
-        return log.log_start_offset, False
-    if log.log_start_offset <= cleaned_offset <= log.log_end_offset:
-        return cleaned_offset, False
-    return log.log_start_offset, True
 
 
 def _segment_at(log: LogView, offset: int) -> int:
@@ -90,8 +79,10 @@ def overdue_ms(log: LogView, dirty_offset: int, now_ms: int) -> int:
 
 
 def examine(key: TopicPartition, log: LogView, cleaned_offset: int | None, now_ms: int) -> Choice | None:
-    """A Choice where this log is dirty enough, or waits too long; else None."""
-    dirty_offset, was_reset = first_dirty_offset(log, cleaned_offset)
+    """A Choice where this log is dirty enough, or waits too long; else None. `cleaned_offset` lies in the log, or is
+    None where it was never cleaned.
+    """
+    dirty_offset = log.log_start_offset if cleaned_offset is None else cleaned_offset
     uncleanable = first_uncleanable_offset(log, dirty_offset, now_ms)
     clean_bytes = sum(size for base, size in log.segments if base < min(dirty_offset, uncleanable))
     first = _segment_at(log, min(dirty_offset, uncleanable))
@@ -102,7 +93,7 @@ def examine(key: TopicPartition, log: LogView, cleaned_offset: int | None, now_m
         return None
     ratio = dirty_bytes / total
     if ratio > log.min_cleanable_dirty_ratio or (dirty_bytes > 0 and overdue_ms(log, dirty_offset, now_ms) > 0):
-        return Choice(key, dirty_offset, uncleanable, ratio, was_reset)
+        return Choice(key, dirty_offset, uncleanable, ratio)
     return None
 
 
@@ -128,6 +119,16 @@ class CleanerPolicy:
     def back_off(self, now_ms: int) -> None:
         """There was nothing to clean, or a cleaning failed."""
         self._next_look_ms = now_ms + self.backoff_ms
+
+    def fit(self, key: TopicPartition, log_start_offset: int, log_end_offset: int) -> bool:
+        """Clean a log from its start whose checkpoint lies outside of it; whether that is so. To be asked of every log
+        each time: one that ends before its checkpoint may grow beyond it, and then it would fit, although what was
+        appended since was never cleaned.
+        """
+        if log_start_offset <= self.cleaned.get(key, log_start_offset) <= log_end_offset:
+            return False
+        self.cleaned[key] = log_start_offset
+        return True
 
     def choose(self, logs: Iterable[tuple[TopicPartition, LogView]], now_ms: int) -> Choice | None:
         """The dirtiest of `logs`, which is then in progress; None where none is dirty enough."""

@@ -6,7 +6,7 @@ from broker_cy.storage.log cimport Log
 from broker_cy.storage.log_config cimport LogConfig
 from broker_cy.storage.segment cimport Segment
 
-from broker_cy.storage.cleaner_files import DELETED, SWAP, file_name
+from broker_cy.storage.cleaner_files import DELETED, SUFFIXES, SWAP, file_name
 from broker_cy.storage.cleaner_job import CleaningAborted, CleaningPlan, SourceSegment
 
 
@@ -64,11 +64,12 @@ def install(Log log not None, files, replacement):
     """Put a cleaned segment, whose files are named `.swap`, in the place of those it replaces; the paths of their files, renamed to
     `.deleted`, to be unlinked later (file.delete.delay.ms). Readers that hold a part of an old segment keep its file.
 
-    Raises CleaningAborted where the log no longer has these segments, and OSError where a file cannot be renamed: then the log is
-    offline, since only a start can tell which files are whole.
+    Raises CleaningAborted where the log no longer has these segments, and OSError where a file cannot be renamed: then the old
+    segments have their names again and stay. Where even those cannot be given back the log is offline, since only a start can tell
+    which files are whole.
     """
     cdef Segment segment, cleaned
-    cdef list old, names = []
+    cdef list old, renamed = []
     cdef Py_ssize_t first = log.segment_number(replacement.base_offset)
     old = log.segments[first:first + len(replacement.replaced)]
     if (
@@ -79,14 +80,18 @@ def install(Log log not None, files, replacement):
         raise CleaningAborted
     try:
         for segment in old:
-            segment.close()
-            names += files.rename_segment(segment.base_offset, "", DELETED)
+            rename_files(files, segment.base_offset, SUFFIXES, "", DELETED, renamed)
             if segment.base_offset != replacement.base_offset:
-                names += rename_snapshot(files, segment.base_offset)
-        files.rename_segment(replacement.base_offset, SWAP, "")
-    except OSError as error:
-        log.mark_offline(f"cleaned segments cannot be put in place: {error}")
+                # Producer state is kept where segments begin: none begins there any more.
+                rename_files(files, segment.base_offset, (".snapshot",), "", DELETED, renamed)
+        names = [name for _, name in renamed]
+        rename_files(files, replacement.base_offset, SUFFIXES, SWAP, "", renamed)
+    except OSError:
+        if give_names_back(log, files, renamed):
+            files.discard(replacement.base_offset, SWAP)
         raise
+    for segment in old:
+        segment.close()
     cleaned = Segment(log.directory, replacement.base_offset, log.open_files, replacement.size, True,
                       (<Segment>old[0]).created_ms, log.config.index_interval_bytes)
     # Written and summed a moment ago, and on disk.
@@ -97,11 +102,25 @@ def install(Log log not None, files, replacement):
     return [f"{files.path}/{name}" for name in names]
 
 
-cdef list rename_snapshot(files, int64_t base_offset):
-    """Producer state is kept where segments begin: none begins there any more."""
-    name = file_name(base_offset, ".snapshot")
+cdef int rename_files(files, int64_t base_offset, suffixes, old_mark, new_mark, list renamed) except -1:
+    """Rename those of a segment's files that there are, and note each in `renamed` as (old name, new name)."""
+    for suffix in suffixes:
+        name = file_name(base_offset, suffix)
+        try:
+            files.rename(name + old_mark, name + new_mark)
+        except FileNotFoundError:
+            continue
+        renamed.append((name + old_mark, name + new_mark))
+    return 0
+
+
+cdef bint give_names_back(Log log, files, list renamed) except -1:
+    """Undo renames, the last one first, and say whether that succeeded. Each step leaves what the way there has left: where a crash,
+    or a second failure, ends it, the next start puts the cleaned segment in place, whose files are all there still."""
     try:
-        files.rename(name, name + DELETED)
-    except FileNotFoundError:
-        return []
-    return [name + DELETED]
+        for old, new in reversed(renamed):
+            files.rename(new, old)
+    except OSError as error:
+        log.mark_offline(f"segments that were to be replaced cannot be named as before: {error}")
+        return False
+    return True

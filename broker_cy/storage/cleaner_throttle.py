@@ -6,14 +6,16 @@ import threading
 import time
 from collections.abc import Callable
 
-# A worker that waits looks this often whether its cleaning was aborted.
+# A worker that waits looks this often whether its cleaning was aborted, and whether the rate is another one.
 STEP_S = 0.05
 # Time that was not used is saved up to this much.
 BURST_S = 0.1
+# A rate that no disk reaches.
+UNLIMITED_BYTES_PER_S = 1e15
 
 
 class Throttle:
-    """Shared by worker threads. `bytes_per_s` may be changed at any time."""
+    """Shared by worker threads; the rate may be changed at any time, and then holds for those that wait, too."""
 
     def __init__(
         self,
@@ -21,27 +23,56 @@ class Throttle:
         monotonic: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        self.bytes_per_s = bytes_per_s
+        self._bytes_per_s = bytes_per_s
         self._monotonic = monotonic
         self._sleep = sleep
-        # When all that was spent so far is paid for.
-        self._paid_s = 0.0
+        # Bytes that were asked for so far, and how many of them the time that passed until `_at_s` has allowed.
+        self._spent = 0.0
+        self._allowed = 0.0
+        self._at_s = monotonic()
         self._lock = threading.Lock()
+
+    @property
+    def bytes_per_s(self) -> float:
+        """The rate. Zero stops the cleaner until it is raised, as in Kafka."""
+        return self._bytes_per_s
+
+    @bytes_per_s.setter
+    def bytes_per_s(self, bytes_per_s: float) -> None:
+        with self._lock:
+            self._settle()
+            self._bytes_per_s = bytes_per_s
 
     @property
     def is_limited(self) -> bool:
         """Whether there is a limit that a disk could exceed."""
-        return self.bytes_per_s < 1e15
+        return self._bytes_per_s < UNLIMITED_BYTES_PER_S
+
+    def _settle(self) -> None:
+        now_s = self._monotonic()
+        if self.is_limited:
+            rate = self._bytes_per_s
+            self._allowed = min(self._allowed + rate * (now_s - self._at_s), self._spent + rate * BURST_S)
+        else:
+            self._allowed = self._spent
+        self._at_s = now_s
 
     def spend(self, size_bytes: int, check: Callable[[], None]) -> None:
-        """Wait until `size_bytes` more are paid for; `check` is called meanwhile, and what it raises ends the wait."""
+        """Wait until `size_bytes` more are allowed; `check` is called meanwhile, and what it raises ends the wait."""
         if not self.is_limited:
             return
         with self._lock:
-            start = max(self._paid_s, self._monotonic() - BURST_S)
-            # A rate of 0 is allowed and would stop the cleaner for good: Kafka's waits for ever, too.
-            self._paid_s = start + size_bytes / max(self.bytes_per_s, 1e-9)
-            until = self._paid_s
-        while (left := until - self._monotonic()) > 0:
-            self._sleep(min(left, STEP_S))
+            self._settle()
+            self._spent += size_bytes
+            until = self._spent
+        while (wait_s := self._wait_s(until)) > 0:
+            self._sleep(min(wait_s, STEP_S))
             check()
+
+    def _wait_s(self, until: float) -> float:
+        with self._lock:
+            self._settle()
+            left = until - self._allowed
+            if left <= 0 or not self.is_limited:
+                return 0.0
+            return left / self._bytes_per_s if self._bytes_per_s > 0 else STEP_S

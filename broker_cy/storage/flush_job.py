@@ -20,6 +20,8 @@ class FlushJob:
     # Of the log when the job was made: a truncation meanwhile makes the result worthless.
     generation: int
     unflushed_bytes: int
+    # What flush.ms counts from.
+    begun_ms: int = -1
     paths: list[str] = field(default_factory=list)
     # Those that hold files which are new since the last flush; the log's own is synced in any case.
     directories: list[str] = field(default_factory=list)

@@ -65,6 +65,8 @@ class Flusher:
         # The last flush did not do all it was to do: the disk is full or broken.
         self.failed = False
         self.flush_bytes = flush_bytes
+        # As of the last call of `start` that told it.
+        self._now_ms = -1
         self._noting = False
         totals.due_bytes = min(flush_bytes, note_bytes)
         # Soon, but not in the middle of an append.
@@ -103,10 +105,11 @@ class Flusher:
 
         self.jobs.run(write, done)
 
-    def start(self, logs: Iterable[Log] | None = None) -> None:
+    def start(self, logs: Iterable[Log] | None = None, now_ms: int = -1) -> None:
         """Bring `logs` (all by default) to disk in a worker; then their recovery points move and are checkpointed. At
         most one flush runs at a time; one of what was asked for meanwhile follows it.
         """
+        self._now_ms = max(self._now_ms, now_ms)
         if self._running:
             if logs is None:
                 self._again = True
@@ -122,6 +125,7 @@ class Flusher:
                 self._note_failure("recovery point stays", error)
                 continue
             if job is not None:
+                job.begun_ms = self._now_ms
                 pending.append((log, job))
         self._running = True
 

@@ -59,7 +59,7 @@ cdef class Log:
     cdef readonly int64_t unnoted_bytes         # written since the written point last moved
     cdef readonly int64_t last_append_ms        # time of the newest stage
     cdef readonly bint sync_failed              # a sync failed: what was written since the recovery point may not be on disk
-    cdef public int64_t last_flush_ms           # when the recovery point last moved
+    cdef public int64_t last_flush_ms           # when the recovery point last moved, or the log was made or loaded
     cdef readonly int64_t generation            # counts truncations
     cdef int64_t flushed_snapshot               # offset of the producer state written with the recovery point; -1 for none
     cdef int64_t flushing_snapshot              # the same of the flush that was begun last

@@ -78,10 +78,12 @@ cdef class Log:
         segment.create(now_ms)
         producers = ProducerState(directory, f"{topic}-{partition}")
         producers.clear(start_offset)
-        return Log(
+        log = Log(
             directory, topic, partition, config, [segment], start_offset, start_offset, start_offset, producers,
             LeaderEpochs(directory), open_files, totals if totals is not None else LogTotals(),
         )
+        log.last_flush_ms = now_ms
+        return log
 
     def __repr__(self):
         return f"Log({self.topic}-{self.partition}, {self.log_start_offset}..{self.log_end_offset})"

@@ -222,6 +222,7 @@ def load_log(
         context.open_files,
         context.totals,
     )
+    log.last_flush_ms = context.now_ms
     log.written_point = max(log.recovery_point, min(written_point, end_offset))
     if log.recovery_point < end_offset:
         context.totals.dirty.add(log)

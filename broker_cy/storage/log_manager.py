@@ -6,10 +6,9 @@ import errno
 import logging
 import os
 import resource
-import shutil
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass, replace
+from itertools import count
 from uuid import UUID, uuid5
 
 from broker_cy.core.logs import facts
@@ -33,6 +32,8 @@ from broker_cy.storage.log_config import LogConfig
 from broker_cy.storage.log_loader import LoadContext, load_log
 from broker_cy.storage.log_slice import LogTotals
 from broker_cy.storage.offset_checkpoints import METADATA_TOPIC, OffsetCheckpoints
+from broker_cy.storage.removal import Removal
+from broker_cy.storage.retention import Retention
 from broker_cy.storage.segment import OpenFiles
 from broker_cy.storage.written_points import WRITTEN_POINTS, is_same_boot
 
@@ -46,6 +47,8 @@ METADATA_CHECKPOINT_MS = 10_000
 # Why a log cannot be loaded now and may be a moment later.
 SHORTAGES = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 NO_TOPIC_ID = UUID(int=0)
+# Kafka's delay of the first look at retention after a start.
+FIRST_RETENTION_CHECK_MS = 30_000
 
 
 @dataclass(slots=True, frozen=True)
@@ -84,6 +87,14 @@ class LogManager:
         self.flusher = Flusher(
             self.logs, self.offline, self.checkpoints, self.totals, jobs, settings.flush_bytes, settings.note_bytes
         )
+        self.removal = Removal(jobs)
+        self._retention = Retention(
+            self.logs,
+            jobs,
+            self.removal,
+            self._before_deletion,
+            lambda: self.flusher.write_checkpoints(checkpoints.LOG_START_OFFSETS),
+        )
         # Compacts logs where there is one; hears of logs that change or go.
         self.cleaner: LogCleaner | None = None
         # How many partitions each data directory holds: a new one goes where the fewest are.
@@ -92,6 +103,7 @@ class LogManager:
         self._last_start_offset_checkpoint_ms = -1
         self._last_flush_ms = -1
         self._last_retention_ms = -1
+        self._last_compacted_retention_ms = -1
         self._last_expiry_ms = -1
         self._metadata_committed = False
         self._last_metadata_checkpoint_ms = -METADATA_CHECKPOINT_MS
@@ -164,7 +176,7 @@ class LogManager:
                 path = f"{data_directory.path}/{name}"
                 mark = mark_of(name)
                 if mark == "delete":
-                    self._remove_later(path, 0)
+                    self.removal.directory(path, 0)
                 elif mark is not None:
                     logger.warning("copy of a partition left alone", extra=facts(path=path, kind=mark))
                 key = parse_partition(name)
@@ -289,37 +301,25 @@ class LogManager:
         if not os.path.isdir(path):
             return
         self._held[os.path.dirname(path)] -= 1
-        # One name per life of the partition; a second deletion of the same one finds the name free or in removal.
-        unique = uuid5(topic_id, path).hex
-        # Kafka keeps such names below 255 bytes by cutting the topic.
-        name = os.path.basename(path)[: 255 - len(f".{unique}-{mark}")]
-        target = f"{os.path.dirname(path)}/{name}.{unique}-{mark}"
+        target = self._free_name(path, mark, topic_id)
         try:
-            if os.path.isdir(target):
-                shutil.rmtree(target)
             os.rename(path, target)
         except OSError as error:
             raise StorageError(f"cannot rename {path}: {error.strerror}") from error
         if delay_ms >= 0:
-            self._remove_later(target, delay_ms)
+            self.removal.directory(target, delay_ms)
 
-    def _remove_later(self, path: str, delay_ms: int) -> None:
-        """Remove a directory in a worker after a delay."""
-        self.jobs.later(delay_ms, lambda: self.jobs.run(lambda: shutil.rmtree(path), self._noted(path)))
-
-    def unlink_later(self, paths: list[str], delay_ms: int) -> None:
-        """Remove files of segments of one log in a worker after a delay."""
-
-        def unlink() -> None:
-            # What follows them has to be there first, or a power cut could take the log back to offset 0.
-            with suppress(FileNotFoundError):
-                sync_directory(os.path.dirname(paths[0]))
-            for path in paths:
-                if os.path.exists(path):
-                    os.unlink(path)
-
-        if paths:
-            self.jobs.later(delay_ms, lambda: self.jobs.run(unlink, self._noted(paths[0])))
+    @staticmethod
+    def _free_name(path: str, mark: str, topic_id: UUID) -> str:
+        # One name per life of the partition; what was deleted before without a topic id may have it still.
+        for number in count():
+            unique = uuid5(topic_id, f"{path}{number or ''}").hex
+            # Kafka keeps such names below 255 bytes by cutting the topic.
+            name = os.path.basename(path)[: 255 - len(f".{unique}-{mark}")]
+            target = f"{os.path.dirname(path)}/{name}.{unique}-{mark}"
+            if not os.path.lexists(target):
+                break
+        return target
 
     def _sync_later(self, path: str) -> None:
         self.jobs.run(lambda: sync_directory(path), self._noted(path))
@@ -354,31 +354,22 @@ class LogManager:
         """Move a log's start offset (KIP-107); segments before it go after file.delete.delay.ms. Raises
         OffsetOutOfRange, StorageError.
         """
-        if self.cleaner is not None:
-            self.cleaner.abort((log.topic, log.partition))
-        try:
-            paths = maintenance.delete_records_before(
-                log, offset, now_ms if now_ms is not None else max(log.last_append_ms, 0)
-            )
-        except OSError as error:
-            raise StorageError(f"cannot delete records of {log.directory}: {error.strerror}") from error
-        self.unlink_later(paths, log.config.file_delete_delay_ms)
-        self.flusher.write_checkpoints(checkpoints.LOG_START_OFFSETS)
+        self._retention.delete_before(log, offset, now_ms if now_ms is not None else max(log.last_append_ms, 0))
 
-    def apply_retention(self, now_ms: int, high_watermark_of: Callable[[str, int], int]) -> None:
-        """Delete segments by retention.ms and retention.bytes."""
-        for (topic, partition), log in list(self.logs.items()):
-            if topic == METADATA_TOPIC or log.offline is not None or log.staged_batches:
-                continue
-            if self.cleaner is not None and (topic, partition) in self.cleaner.running:
-                continue
-            try:
-                start = maintenance.retention_start_offset(log, high_watermark_of(topic, partition), now_ms)
-                if start > log.log_start_offset:
-                    logger.info("old records deleted", extra=facts(path=log.directory, log_start_offset=start))
-                    self.delete_records_before(log, start, now_ms)
-            except (StorageError, OSError) as error:
-                logger.warning("retention failed", extra=facts(path=log.directory, reason=error))
+    def apply_retention(
+        self, now_ms: int, high_watermark_of: Callable[[str, int], int], *, compacted: bool = False
+    ) -> None:
+        """Delete segments by retention.ms and retention.bytes: of logs that are compacted, too, or of the others."""
+        self._retention.apply(
+            now_ms,
+            high_watermark_of,
+            compacted=compacted,
+            busy=lambda key: self.cleaner is not None and key in self.cleaner.running,
+        )
+
+    def _before_deletion(self, key: TopicPartition) -> None:
+        if self.cleaner is not None:
+            self.cleaner.abort(key)
 
     # --- periodic work
 
@@ -388,13 +379,17 @@ class LogManager:
         """
         settings = self.settings
         if self._last_checkpoint_ms < 0:
-            self._last_checkpoint_ms = self._last_retention_ms = self._last_expiry_ms = now_ms
+            self._last_checkpoint_ms = self._last_expiry_ms = now_ms
+            # As in Kafka the first check comes soon: a broker that is started often would never delete anything.
+            first_ms = min(settings.retention_check_interval_ms, FIRST_RETENTION_CHECK_MS)
+            self._last_retention_ms = now_ms + first_ms - settings.retention_check_interval_ms
+            self._last_compacted_retention_ms = now_ms
             self._last_start_offset_checkpoint_ms = now_ms
         if now_ms - self._last_checkpoint_ms >= settings.checkpoint_interval_ms:
             self._last_checkpoint_ms = now_ms
             for key in self.logs:
                 self.high_watermarks[key] = high_watermark_of(*key)
-            self.flusher.start()
+            self.flusher.start(now_ms=now_ms)
             self.flusher.write_checkpoints(checkpoints.HIGH_WATERMARKS)
         else:
             self.flush_old(now_ms)
@@ -412,7 +407,11 @@ class LogManager:
         if now_ms - self._last_retention_ms >= settings.retention_check_interval_ms:
             self._last_retention_ms = now_ms
             self.apply_retention(now_ms, high_watermark_of)
-        if self.cleaner is not None:
+        if self.cleaner is not None and self.cleaner.settings.enable:
+            # The cleaner's part in Kafka, too: without it nothing is deleted from logs that are compacted.
+            if now_ms - self._last_compacted_retention_ms >= self.cleaner.settings.backoff_ms:
+                self._last_compacted_retention_ms = now_ms
+                self.apply_retention(now_ms, high_watermark_of, compacted=True)
             self.cleaner.tick(now_ms, high_watermark_of)
 
     def flush_old(self, now_ms: int) -> None:
@@ -424,7 +423,7 @@ class LogManager:
         due = [log for log in self.totals.dirty if log.needs_flush(now_ms)]
         if due:
             self._last_flush_ms = now_ms
-            self.flusher.start(due)
+            self.flusher.start(due, now_ms)
 
     def close(self, high_watermark_of: Callable[[str, int], int], broker_epoch: int = -1) -> None:
         """Stop cleanly: everything on disk, checkpoints and marks written, directories unlocked. Blocks; nothing may be

@@ -24,6 +24,8 @@ from broker_cy.storage.sync_job import SyncJob
 logger = logging.getLogger(__name__)
 
 DELETED = ".deleted"
+# More than a log can have.
+SEGMENTS_ANY = 1 << 60
 SEGMENT_SUFFIXES = (".log", ".index", ".timeindex", ".txnindex", ".snapshot")
 
 
@@ -162,12 +164,14 @@ def remove_segment(directory, int64_t base_offset):
 # --- deletion of old records
 
 
-def delete_records_before(Log log not None, int64_t offset, int64_t now_ms):
-    """Move the log start offset up to `offset` and take away the segments that lie before it as a whole.
+def delete_records_before(Log log not None, int64_t offset, int64_t now_ms, Py_ssize_t segments_max=SEGMENTS_ANY):
+    """Move the log start offset up to `offset` and take away the segments that lie before it as a whole, at most `segments_max` of
+    them (drop_old_segments takes the others).
 
     Returns the paths of their files, renamed to `.deleted`, for the caller to unlink later (file.delete.delay.ms). Raises
     OffsetOutOfRange above what is written, OSError.
     """
+    cdef Py_ssize_t count
     if offset > log.written_end_offset:
         raise OffsetOutOfRange(offset, log.log_start_offset, log.written_end_offset)
     if offset > log.log_start_offset:
@@ -180,7 +184,9 @@ def delete_records_before(Log log not None, int64_t offset, int64_t now_ms):
             except OSError as error:
                 # The next start does it. What matters more: on a full disk this deletion is what makes room again.
                 logger.warning("old leader epochs stay for now", extra=facts(path=log.directory, log_start_offset=offset, reason=error))
-    renamed = drop_before_start(log)
+    count = len(log.segments)
+    renamed = drop_old_segments(log, segments_max)
+    count -= len(log.segments)
     if offset == log.log_end_offset and log.active.size > 0:
         # Everything goes: the segment that is written to has to be another one first.
         try:
@@ -189,19 +195,37 @@ def delete_records_before(Log log not None, int64_t offset, int64_t now_ms):
             if not renamed:
                 raise
             logger.warning("last segment stays for now", extra=facts(path=log.directory, reason=error))
-        renamed += drop_before_start(log)
+        renamed += drop_old_segments(log, segments_max - count)
     return renamed
 
 
-cdef list drop_before_start(Log log):
-    """Take the segments away that lie before the log start offset as a whole; the new paths of their files."""
+def has_old_segments(Log log not None):
+    """Whether a segment lies before the log start offset as a whole."""
+    return len(log.segments) > 1 and (<Segment>log.segments[1]).base_offset <= log.log_start_offset
+
+
+def drop_old_segments(Log log not None, Py_ssize_t segments_max):
+    """Take away up to `segments_max` of the segments that lie before the log start offset as a whole; the new paths of their files.
+    Raises OSError where not even one could be renamed; those that cannot stay for the next time."""
     cdef Segment segment
     cdef list renamed = []
-    while len(log.segments) > 1 and (<Segment>log.segments[1]).base_offset <= log.log_start_offset:
-        segment = log.segments.pop(0)
+    cdef Py_ssize_t count = 0
+    while (
+        count < segments_max and count + 1 < len(log.segments)
+        and (<Segment>log.segments[count + 1]).base_offset <= log.log_start_offset
+    ):
+        segment = log.segments[count]
+        try:
+            renamed += mark_deleted(log.directory, segment.base_offset)
+        except OSError as error:
+            if count == 0:
+                raise
+            logger.warning("old segment stays for now", extra=facts(path=segment.path, reason=error))
+            break
         drop_flushed_with(log, segment)
         segment.close()
-        renamed += mark_deleted(log.directory, segment.base_offset)
+        count += 1
+    del log.segments[:count]
     return renamed
 
 
@@ -213,13 +237,19 @@ cdef int drop_flushed_with(Log log, Segment segment) except -1:
 
 
 def mark_deleted(directory, int64_t base_offset):
-    """Rename a segment's files so that no start loads them again; their new paths. Raises OSError."""
+    """Rename a segment's files so that no start loads them again; their new paths. Raises OSError where its records cannot be
+    renamed; another file that cannot is left for the next start."""
     renamed = []
     for suffix in SEGMENT_SUFFIXES:
         path = f"{directory}/{base_offset:020d}{suffix}"
         try:
             os.rename(path, path + DELETED)
         except FileNotFoundError:
+            continue
+        except OSError as error:
+            if not renamed:
+                raise
+            logger.warning("file of a deleted segment stays", extra=facts(path=path, reason=error))
             continue
         renamed.append(path + DELETED)
     return renamed
@@ -336,7 +366,7 @@ def complete_flush(Log log not None, job):
         log.synced_end_offset = job.end_offset
     if log.recovery_point == log.written_end_offset:
         log.totals.dirty.discard(log)
-    log.last_flush_ms = log.last_append_ms
+    log.last_flush_ms = max(log.last_flush_ms, log.last_append_ms, <int64_t>job.begun_ms)
     log.flushed_snapshot = job.end_offset
 
 

@@ -27,6 +27,7 @@ cdef class Segment:
     cdef OpenFiles open_files
     cdef int fd                         # -1 while closed
     cdef int pins                       # slices that use fd
+    cdef Py_ssize_t slot                # place among the open segments, where it is open
     cdef bint recently_used
     cdef bint was_cold                  # a part was read from the disk, or may have been: not all comes from this process's writes
     # Bytes that were there when the segment was loaded and whose checksums nobody has looked at since: a reader has them

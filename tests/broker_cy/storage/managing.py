@@ -1,6 +1,7 @@
 """A log manager over a temporary directory, with work done at once."""
 
 from collections.abc import Callable
+from heapq import heappop, heappush
 from pathlib import Path
 from typing import TypeVar
 from uuid import UUID
@@ -41,6 +42,35 @@ def open_manager(
     if load:
         manager.load(lambda topic: config or LogConfig(), now_ms)
     return manager
+
+
+class ClockedJobs(InlineJobs):
+    """Does at once what is to be done in a worker, and what is due later when `advance` comes to it."""
+
+    def __init__(self, now_ms: int = 0) -> None:
+        super().__init__()
+        self.now_ms = now_ms
+        self._timers: list[tuple[int, int, Callable[[], None]]] = []
+        self._count = 0
+
+    def later(self, delay_ms: int, callback: Callable[[], None]) -> None:
+        self._count += 1
+        heappush(self._timers, (self.now_ms + delay_ms, self._count, callback))
+
+    @property
+    def pending(self) -> int:
+        return len(self._timers)
+
+    def turn(self) -> None:
+        """Do what is due first."""
+        self.now_ms, _, callback = heappop(self._timers)
+        callback()
+
+    def advance(self, now_ms: int) -> None:
+        """Let the time be `now_ms`."""
+        while self._timers and self._timers[0][0] <= now_ms:
+            self.turn()
+        self.now_ms = now_ms
 
 
 class HeldJobs(InlineJobs):

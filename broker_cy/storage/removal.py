@@ -1,0 +1,101 @@
+"""Removing files that nothing uses any more: in a worker, a part at a time.
+
+A topic of 10,000 segments is 40,000 files. Whoever removes them at once keeps a worker for seconds, and flushes and
+checkpoints behind them; so one part is removed at a time, and what others have asked for meanwhile goes between.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import shutil
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from itertools import islice
+
+from broker_cy.core.logs import facts
+from broker_cy.storage.atomic import sync_directory
+from broker_cy.storage.jobs import Jobs
+
+logger = logging.getLogger(__name__)
+
+# Files that one job removes, at most.
+FILES_PER_JOB = 512
+
+# Removes a part, and says whether there is more. Raises OSError.
+Part = Callable[[], bool]
+
+
+class Removal:
+    """What waits to be removed is kept in order; one job at a time is run by `jobs`. All of it on the loop."""
+
+    def __init__(self, jobs: Jobs) -> None:
+        self._jobs = jobs
+        self._waiting: deque[tuple[str, Part]] = deque()
+        self._running = False
+
+    def directory(self, path: str, delay_ms: int) -> None:
+        """Remove a directory and all in it after a delay. A stop in between leaves it, or a part of it."""
+        self._jobs.later(delay_ms, lambda: self._enqueue(path, lambda: remove_some(path)))
+
+    def files(self, paths: list[str], delay_ms: int) -> None:
+        """Remove files of one log after a delay."""
+        if not paths:
+            return
+        left = deque(paths)
+        is_first = True
+
+        def part() -> bool:
+            nonlocal is_first
+            if is_first:
+                # What follows them has to be there first, or a power cut could take the log back to offset 0.
+                with suppress(FileNotFoundError):
+                    sync_directory(os.path.dirname(paths[0]))
+                is_first = False
+            for _ in range(min(FILES_PER_JOB, len(left))):
+                with suppress(FileNotFoundError):
+                    os.unlink(left.popleft())
+            return bool(left)
+
+        self._jobs.later(delay_ms, lambda: self._enqueue(paths[0], part))
+
+    def _enqueue(self, path: str, part: Part) -> None:
+        self._waiting.append((path, part))
+        self._next()
+
+    def _next(self) -> None:
+        if self._running or not self._waiting:
+            return
+        self._running = True
+        path, part = self._waiting[0]
+
+        def done(more: bool | None, error: BaseException | None) -> None:
+            self._running = False
+            if error is not None and not isinstance(error, FileNotFoundError):
+                logger.warning("background work failed", extra=facts(path=path, reason=error))
+            if not more:
+                self._waiting.popleft()
+            self._next()
+
+        self._jobs.run(part, done)
+
+
+def remove_some(path: str) -> bool:
+    """Remove a part of a directory, and itself where nothing else is left; whether there is more. Blocks. Raises
+    OSError.
+    """
+    with os.scandir(path) as entries:
+        for entry in islice(entries, FILES_PER_JOB):
+            if entry.is_dir(follow_symlinks=False):
+                shutil.rmtree(entry.path)
+            else:
+                os.unlink(entry.path)
+    try:
+        os.rmdir(path)
+    except OSError as error:
+        if error.errno == errno.ENOTEMPTY:
+            return True
+        raise
+    return False
