@@ -5,11 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+from broker_cy.wire import messages
+from tests.compat.differential.client import Client
 from tests.compat.test_confluent_transactions import new_producer
+from tests.compat.test_transactions import committed
 from tests.support.broker import Target
-from tests.support.confluent import TIMEOUT_S
+from tests.support.confluent import TIMEOUT_S, send
 from tests.support.kafka_dist import dump_log_segments, run_tool
+from tests.support.raw_wire import RawBatch, RawRecord
 from tests.support.topics import create_topic
+from tests.support.wait import until
 
 MakeBroker = Callable[..., Target]
 
@@ -53,3 +58,60 @@ def test_kafka_transactions_tool(make_broker: MakeBroker, topic: str) -> None:
     assert f"{topic}-0" in described
     assert "Ongoing" in described
     producer.abort_transaction(TIMEOUT_S)
+
+
+def plant_hanging(broker: Target, topic: str) -> int:
+    """Open a transaction that the coordinator does not know of, years ago; its producer id."""
+    client = Client((broker.host, broker.port))
+    producer_id = until(
+        lambda: client.ask(messages.InitProducerIdRequest(transactional_id=None), 4).producer_id, "a producer id"
+    )
+    data = RawBatch(
+        records=[RawRecord(value=b"hanging")],
+        base_timestamp=1_700_000_000_000,
+        producer_id=producer_id,
+        producer_epoch=0,
+        base_sequence=0,
+        attributes=0x10,
+    ).encode()
+    request = messages.ProduceRequest
+    topics = [
+        request.TopicProduceData(name=topic, partition_data=[request.PartitionProduceData(index=0, records=data)])
+    ]
+    answer = client.ask(request(transactional_id="lost", acks=-1, timeout_ms=10_000, topic_data=topics), 11)
+    client.close()
+    assert answer.responses[0].partition_responses[0].error_code == 0, answer
+    return int(producer_id)
+
+
+def test_hanging_transactions_are_found_and_aborted(make_broker: MakeBroker, topic: str) -> None:
+    """Else: readers of a partition stand still for ever, and its administrator finds no way to free them."""
+    # Without verification a partition takes what no coordinator knows, as before KIP-890.
+    broker = make_broker({"transaction.partition.verification.enable": "false"})
+    create_topic(broker.bootstrap, topic)
+    healthy = new_producer(broker, f"{topic}-id")
+    healthy.init_transactions(TIMEOUT_S)
+    healthy.begin_transaction()
+    healthy.produce(topic, b"healthy", partition=0)
+    healthy.flush(TIMEOUT_S)
+    producer_id = plant_hanging(broker, topic)
+    healthy.commit_transaction(TIMEOUT_S)
+    send(broker, topic, [b"behind"])
+    assert committed(broker, topic) == [b"healthy"]
+
+    def tool(*arguments: str) -> str:
+        tool = ("org.apache.kafka.tools.TransactionsCommand", "--bootstrap-server", broker.bootstrap)
+        return run_tool(*tool, *arguments).stdout.decode()
+
+    found = tool("find-hanging", "--broker-id", "1").splitlines()
+    assert len(found) == 2, found
+    row = dict(zip(found[0].split(), found[1].split(), strict=False))
+    assert (row["Topic"], row["Partition"], row["ProducerId"]) == (topic, "0", str(producer_id))
+    of_partition = ("--topic", topic, "--partition", "0")
+    described = tool("describe-producers", *of_partition)
+    assert re.search(rf"{producer_id}\s+0\s+-1\s+0\s+\d+\s+{row['StartOffset']}\b", described), described
+    tool("abort", *of_partition, "--start-offset", row["StartOffset"])
+    assert committed(broker, topic) == [b"healthy", b"behind"]
+    described = tool("describe-producers", *of_partition)
+    assert re.search(rf"{producer_id}\s+0\s+\d+\s+-?\d+\s+\d+\s+None", described), described
+    assert len(tool("find-hanging", "--broker-id", "1").splitlines()) == 1
