@@ -115,3 +115,40 @@ def test_hanging_transactions_are_found_and_aborted(make_broker: MakeBroker, top
     described = tool("describe-producers", *of_partition)
     assert re.search(rf"{producer_id}\s+0\s+\d+\s+-?\d+\s+\d+\s+None", described), described
     assert len(tool("find-hanging", "--broker-id", "1").splitlines()) == 1
+
+
+def test_kafka_features_tool(make_broker: MakeBroker, topic: str) -> None:
+    """Else: a cluster formatted for old clients never gets the new protocol, and one that has it cannot go back."""
+    broker = make_broker()
+    create_topic(broker.bootstrap, topic)
+    tool = ("org.apache.kafka.tools.FeatureCommand", "--bootstrap-server", broker.bootstrap)
+    name = "transaction.version"
+
+    def epoch_after(transactional_id: str) -> int:
+        """What epoch the transactional id has after transactions of Kafka's own producer."""
+        performance = ("org.apache.kafka.tools.ProducerPerformance", "--bootstrap-server", broker.bootstrap)
+        run_tool(
+            *(*performance, "--topic", topic, "--num-records", "3", "--record-size", "9", "--throughput", "-1"),
+            *("--transactional-id", transactional_id, "--transaction-duration-ms", "10000"),
+        )
+        client = Client((broker.host, broker.port))
+        (found,) = client.ask(
+            messages.DescribeTransactionsRequest(transactional_ids=[transactional_id]), 0
+        ).transaction_states
+        client.close()
+        assert found.transaction_state == "CompleteCommit", found
+        return int(found.producer_epoch)
+
+    looked = run_tool(*tool, "downgrade", "--feature", f"{name}=0", "--dry-run").stdout.decode()
+    assert f"{name} can be downgraded to 0." in looked
+    described = run_tool(*tool, "describe").stdout.decode()
+    assert re.search(rf"{name}\s.*FinalizedVersionLevel: 2\b", described), described
+    changed = run_tool(*tool, "downgrade", "--feature", f"{name}=0").stdout.decode()
+    assert f"{name} was downgraded to 0." in changed
+    assert epoch_after("old") == 0
+    assert broker.stop() == 0
+    broker.restart()
+    assert epoch_after("old") == 1, "a second producer, and no epoch for its transaction"
+    assert b"was upgraded to 2" in run_tool(*tool, "upgrade", "--feature", f"{name}=2").stdout
+    assert epoch_after("old") == 3
+    assert len(committed(broker, topic)) == 9

@@ -40,6 +40,8 @@ SETTINGS: Mapping[str, Mapping[str, str]] = {
         # Timeouts are looked for often.
         "transaction.abort.timed.out.transaction.cleanup.interval.ms": "100",
     },
+    # Its scripts change the levels of features.
+    "features": _COMMON,
     # Restarted by its script: leader epochs go up.
     "restarted": _COMMON,
 }

@@ -2,6 +2,7 @@
 
 from tests.compat.differential import (
     scripts_cluster,
+    scripts_features,
     scripts_fetch,
     scripts_frames,
     scripts_group_offsets,
@@ -21,6 +22,7 @@ from tests.compat.differential.script import SCRIPTS
 __all__ = [
     "SCRIPTS",
     "scripts_cluster",
+    "scripts_features",
     "scripts_fetch",
     "scripts_frames",
     "scripts_group_offsets",

@@ -116,6 +116,11 @@ class Transactions:
 
     def ended(self, producer: Producer, commit: bool, version: int = END_VERSION) -> Producer:
         """End the transaction and wait for the markers."""
-        answer = self.run.quietly(self.end(producer, commit), version)
-        assert answer.error_code == 0, answer
+
+        def done() -> bool:
+            answer = self.run.quietly(self.end(producer, commit), version)
+            assert answer.error_code in (0, *LATER), answer
+            return bool(answer.error_code == 0)
+
+        until(done, "the transaction to be ended", PATIENCE_S)
         return self.current()

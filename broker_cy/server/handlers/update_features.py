@@ -1,0 +1,49 @@
+"""UpdateFeatures (57), versions 0-2: levels of features, all of a request or none (KIP-584).
+
+transaction.version can be set to 0, 1 and 2. Kafka ignores AllowDowngrade of version 0, so that version cannot
+downgrade. Before version 2 success is told for each feature; errors never are.
+
+Omissions: see `controller.feature_ops`.
+"""
+
+from __future__ import annotations
+
+from broker_cy.controller.feature_ops import UPGRADE, FeatureUpdate, UpdateFeatures
+from broker_cy.core.errors import ErrorCode, KafkaError
+from broker_cy.server.registry import RequestContext, handler
+from broker_cy.wire import messages
+from broker_cy.wire.frame import ApiKey
+
+VERSION_TYPES = 1
+VERSION_ONE_RESULT = 2
+
+
+@handler(
+    ApiKey.UPDATE_FEATURES,
+    versions=(0, 2),
+    omissions="Only the level of transaction.version can be changed.",
+)
+async def update_features(
+    ctx: RequestContext, request: messages.UpdateFeaturesRequest
+) -> messages.UpdateFeaturesResponse:
+    updates = [
+        FeatureUpdate(
+            update.feature, update.max_version_level, update.upgrade_type if ctx.version >= VERSION_TYPES else UPGRADE
+        )
+        for update in request.feature_updates
+    ]
+    try:
+        controller = ctx.broker.controller
+        await controller.submit(UpdateFeatures(updates, controller.kraft.kraft_version, request.validate_only))
+    except KafkaError as error:
+        message = error.message
+        if error.code is ErrorCode.INVALID_UPDATE_VERSION:
+            message = f"The update failed for all features since the following feature had an error: {message}"
+        return messages.UpdateFeaturesResponse(error_code=error.code, error_message=message)
+    results = []
+    if ctx.version < VERSION_ONE_RESULT:
+        results = [
+            messages.UpdateFeaturesResponse.UpdatableFeatureResult(feature=update.name, error_message="NONE")
+            for update in updates
+        ]
+    return messages.UpdateFeaturesResponse(error_message=None, results=results)
