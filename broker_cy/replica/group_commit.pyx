@@ -136,7 +136,7 @@ cdef int tell(Partition partition) except -1:
         written += partition.unsettled_bytes
         partition.unsettled_bytes = 0
     if partition.waiting_appends:
-        partition.complete_appends()
+        partition.complete_appends(False)
     if partition.waiting_fetches:
         partition.wake(-1 if partition.sync_lost else written)
     return 0

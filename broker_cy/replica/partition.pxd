@@ -83,7 +83,7 @@ cdef class Partition:
     cdef int refuse(self, AppendResult* out, int16_t error, str message) except -1
     cdef int write_staged(self) except -1
     cdef int await_sync(self) except -1
-    cdef int complete_appends(self) except -1
+    cdef int complete_appends(self, bint undone) except -1
     cdef int tell(self) except -1
     cdef int note_stable(self) except -1
     cdef int wake(self, Py_ssize_t written_bytes) except -1

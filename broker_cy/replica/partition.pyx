@@ -339,6 +339,8 @@ cdef class Partition:
             self.log.producers.forget_completed(self.high_watermark)
         else:
             self.group.failed(self, "write", OSError(self.flush_errno, os.strerror(self.flush_errno)))
+            # Before anything else is staged at these offsets.
+            self.complete_appends(True)
         return 0
 
     cdef int tell(self) except -1:
@@ -347,7 +349,7 @@ cdef class Partition:
         self.dirty = False
         self.staged_bytes = 0
         if self.waiting_appends:
-            self.complete_appends()
+            self.complete_appends(False)
         if self.flush_errno == 0:
             if self.syncing or self.sync_due:
                 self.unsettled_bytes += written
@@ -355,15 +357,16 @@ cdef class Partition:
                 self.wake(written)
         return 0
 
-    cdef int complete_appends(self) except -1:
-        """What lies below the high watermark succeeded; what is not in the log, or may not be on disk, failed; others wait."""
+    cdef int complete_appends(self, bint undone) except -1:
+        """What lies below the high watermark succeeded; what may not be on disk failed, and with `undone` what is not written;
+        others wait, among them what was staged since the last write."""
         appends, self.waiting_appends = self.waiting_appends, []
         for future, base_offset in appends:
             if future.done():
                 continue
             if base_offset < self.high_watermark:
                 future.set_result(base_offset)
-            elif self.sync_lost or base_offset >= self.log.written_end_offset:
+            elif self.sync_lost or (undone and base_offset >= self.log.written_end_offset):
                 future.set_exception(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR,
                                                 f"writing {self.topic}-{self.index} failed: {os.strerror(self.flush_errno)}"))
             else:

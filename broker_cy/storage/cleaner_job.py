@@ -60,6 +60,8 @@ class CleaningPlan:
 
     directory: str
     segments: list[SourceSegment]
+    # Of those, the base offsets of the ones that may not be on the disk.
+    unsynced: list[int]
     all_bases: list[int]
     first_dirty_offset: int
     first_uncleanable_offset: int
@@ -190,8 +192,21 @@ class Cleaning:
         finally:
             os.close(fd)
 
+    def _sync_sources(self) -> None:
+        """A record goes because of a newer one of its key, which may lie in another group: that one has to survive a
+        power loss first. (Kafka leaves that to the other replicas.)
+        """
+        for base in self.plan.unsynced:
+            self._check()
+            fd = self.files.open(file_name(base, ".log"))
+            try:
+                self.files.sync(fd)
+            finally:
+                os.close(fd)
+
     def _build_map(self) -> None:
         plan = self.plan
+        self._sync_sources()
         aborted = self._read_aborted()
         self._transactions = CleanedTransactions(aborted)
         transactions = CleanedTransactions(aborted)

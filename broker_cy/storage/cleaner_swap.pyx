@@ -44,14 +44,17 @@ def plan(
     """A CleaningPlan of what lies before `first_uncleanable_offset`, the base of a segment. Raises OSError, StorageError."""
     cdef Segment segment
     cdef LogConfig config = log.config
-    cdef list sources = []
+    cdef list sources = [], unsynced = []
     for segment in log.segments:
         if segment.base_offset < first_uncleanable_offset:
             sources.append(SourceSegment(
                 segment.base_offset, segment.size, segment.offsets.count() * 8, segment.times.count() * 12
             ))
+    for segment in log.segments[log.segment_number(log.synced_end_offset):]:
+        if segment.base_offset < first_uncleanable_offset:
+            unsynced.append(segment.base_offset)
     return CleaningPlan(
-        directory=log.directory, segments=sources, all_bases=[each[0] for each in segment_sizes(log)],
+        directory=log.directory, segments=sources, unsynced=unsynced, all_bases=[each[0] for each in segment_sizes(log)],
         first_dirty_offset=first_dirty_offset, first_uncleanable_offset=first_uncleanable_offset,
         producers=log.producers.encode(committed=True), generation=log.generation, segment_bytes=config.segment_bytes,
         segment_index_bytes=config.segment_index_bytes, index_interval_bytes=config.index_interval_bytes,

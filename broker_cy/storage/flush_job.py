@@ -73,7 +73,7 @@ class FlushJob:
         try:
             for path in self.paths:
                 disk.sync_file(path)
-            for path in {self.directory, *self.directories}:
+            for path in dict.fromkeys([self.directory, *self.directories]):
                 sync_directory(path)
         except OSError:
             self.sync_failed = True

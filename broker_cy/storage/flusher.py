@@ -39,6 +39,11 @@ SYNC_FILES_MAX = 64
 Pending = list[tuple[Log, FlushJob]]
 
 
+def _directory(log: Log) -> str:
+    """By which logs are taken in the same order in every run: a simulation can be repeated."""
+    return log.directory
+
+
 class Flusher:
     """Flushes the logs in `logs` (the log manager's, by partition) and writes their checkpoints."""
 
@@ -85,7 +90,7 @@ class Flusher:
         if self._noting:
             return
         pending: Pending = []
-        for log in self.totals.dirty:
+        for log in sorted(self.totals.dirty, key=_directory):
             if log.unnoted_bytes >= NOTE_LOG_BYTES and log.offline is None:
                 try:
                     pending.append((log, maintenance.begin_note(log)))
@@ -118,7 +123,7 @@ class Flusher:
             return
         pending: Pending = []
         self.failed = False
-        for log in list(self.totals.dirty if logs is None else logs):
+        for log in sorted(self.totals.dirty if logs is None else logs, key=_directory):
             try:
                 job = maintenance.begin_flush(log)
             except StorageError as error:
@@ -167,7 +172,7 @@ class Flusher:
         self._names_due.update(names or offset_checkpoints.ALL)
         if self._writing:
             return
-        wanted = self.checkpoints.collect(self._names_due, self.logs, self.offline)
+        wanted = self.checkpoints.collect(sorted(self._names_due), self.logs, self.offline)
         self._names_due.clear()
         self._writing = True
 
@@ -179,6 +184,29 @@ class Flusher:
                 self.write_checkpoints(*self._names_due)
 
         self.jobs.run(lambda: self.checkpoints.write(wanted), done)
+
+    def sync_loaded(self, logs: Iterable[Log]) -> None:
+        """Keep flush.messages for logs that were just loaded: what a killed process left in the page cache is served,
+        and acknowledged to those who send it again, from now on. Blocks. Where it fails the log goes offline.
+        """
+        due = [log for log in logs if log.written_end_offset - log.synced_end_offset >= log.config.flush_messages]
+        pending = [(log, maintenance.begin_sync(log)) for log in due if log.offline is None]
+        if sum(len(job.paths) for _, job in pending) <= SYNC_FILES_MAX:
+            for _, job in pending:
+                job.run()
+        else:
+            for root in sorted({os.path.dirname(log.directory) for log, _ in pending}):
+                try:
+                    disk.sync_filesystem(root)
+                except OSError as error:
+                    for log, job in pending:
+                        if os.path.dirname(log.directory) == root:
+                            job.error = error
+        for log, job in pending:
+            try:
+                maintenance.complete_sync(log, job)
+            except StorageError as error:
+                logger.error("partition offline", extra=facts(path=log.directory, reason=error))
 
     def stop(self, directories: list[DataDirectory], broker_epoch: int) -> None:
         """Bring everything to disk, write checkpoints, close the logs and mark the stop as clean, except in a
@@ -233,7 +261,7 @@ class Flusher:
             job.run(synced=whole)
         if not whole:
             return
-        for root in {os.path.dirname(log.directory) for log, _ in pending}:
+        for root in sorted({os.path.dirname(log.directory) for log, _ in pending}):
             try:
                 disk.sync_filesystem(root)
             except OSError as error:

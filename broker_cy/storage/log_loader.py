@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from broker_cy.core.logs import facts
 from broker_cy.storage import disk, maintenance, recovery
 from broker_cy.storage.atomic import sync_directory
+from broker_cy.storage.checkpoints import TopicPartition
 from broker_cy.storage.epochs import LeaderEpochs
 from broker_cy.storage.errors import CorruptSegment
 from broker_cy.storage.log import Log
@@ -44,6 +45,8 @@ class LoadContext:
     producer_expiration_ms: int
     # The machine may have stopped since the logs were written: what was not synced is there in part, in any order.
     power_lost: bool = False
+    # Logs that were compacted at some time: their segments need not follow on each other.
+    compacted: frozenset[TopicPartition] = frozenset()
 
 
 class LogFiles:
@@ -116,7 +119,7 @@ class LogFiles:
 
     def remove_deleted(self) -> None:
         """Remove the files of deleted segments."""
-        for name in self._deleted:
+        for name in sorted(self._deleted):
             _unlink(f"{self.directory}/{name}")
 
     def _finish_swap(self, swaps: list[str]) -> None:
@@ -177,7 +180,7 @@ def load_log(
         Segment(directory, base, context.open_files, files.log_sizes[base], True, context.now_ms, interval)
         for base in bases
     ]
-    epochs, epochs_known = _load_epochs(directory)
+    epochs, epochs_known = _load_epochs(directory, context.power_lost and not context.clean)
     if not segments:
         log_start_offset = max(log_start_offset, files.deleted_end())
         segments = [Segment(directory, log_start_offset, context.open_files, 0, False, context.now_ms, interval)]
@@ -189,7 +192,8 @@ def load_log(
     if context.power_lost and not context.clean and recovery_point <= log_start_offset:
         # A deletion moved it past what was never synced, and that may be the beginning of a segment that stays.
         check_from = 0
-    end_offset = _recover(segments, files, config, check_from, epochs, context.power_lost)
+    may_have_gaps = not context.power_lost or config.compact or (topic, partition) in context.compacted
+    end_offset = _recover(segments, files, config, check_from, epochs, context.power_lost, may_have_gaps)
     if end_offset < log_start_offset:
         logger.warning(
             "log ends below its start offset: begun anew there",
@@ -203,6 +207,9 @@ def load_log(
         end_offset = log_start_offset
         epochs = LeaderEpochs(directory)
     start_offset = max(log_start_offset, segments[0].base_offset)
+    if not context.clean and epochs.epochs and epochs.starts[0] > start_offset:
+        # Records were deleted, the epochs were cut with them, and then the deletion itself was lost.
+        epochs_known = False
     if not epochs_known:
         epochs = recovery.find_epochs(directory, segments)
     changed = epochs.truncate_from_end(end_offset)
@@ -234,10 +241,11 @@ def load_log(
     return log
 
 
-def _load_epochs(directory: str) -> tuple[LeaderEpochs, bool]:
-    """Leader epochs, and whether their file was good."""
+def _load_epochs(directory: str, may_be_lost: bool) -> tuple[LeaderEpochs, bool]:
+    """Leader epochs, and whether their file was good. With `may_be_lost` one that has nothing is not."""
     try:
-        return LeaderEpochs.load(directory), True
+        epochs = LeaderEpochs.load(directory)
+        return epochs, not may_be_lost or bool(epochs.epochs)
     except ValueError as error:
         logger.warning("damaged leader epochs found again from the batches", extra=facts(reason=error))
         return LeaderEpochs(directory), False
@@ -250,17 +258,25 @@ def _recover(
     check_from: int,
     epochs: LeaderEpochs,
     power_lost: bool,
+    may_have_gaps: bool,
 ) -> int:
     """Check what lies at or after `check_from`, mend the indexes; the offset at which the log ends.
 
     Empty segments behind the one that the log turns out to end in are removed from `segments`; where the power was
-    lost, all behind the first that is damaged are, as in Kafka: nothing of them was synced.
+    lost, all behind the first that is damaged are, as in Kafka: nothing of them was synced. So are those behind one
+    that ends too early, or is not there, unless compaction may have left that gap (Kafka keeps them).
     """
     last = max((i for i, segment in enumerate(segments) if segment.size > 0), default=0)
     for number, segment in enumerate(segments):
         following = segments[number + 1].base_offset if number + 1 < len(segments) else NEVER
         if following > check_from:
-            if _check(segment, power_lost or number == last, check_from, config, epochs):
+            was_cut, end = _check(segment, power_lost or number == last, check_from, config, epochs)
+            if was_cut or (not may_have_gaps and end < following < NEVER):
+                if not was_cut:
+                    logger.warning(
+                        "what follows on a hole in a log removed: the power was lost before it was on disk",
+                        extra=facts(path=segment.path, log_end_offset=end, next_offset=following),
+                    )
                 _remove_for_good(segments[number + 1 :])
                 del segments[number + 1 :]
                 break
@@ -291,14 +307,16 @@ def _recover(
     return max(result.next_offset, tail.base_offset)
 
 
-def _check(segment: Segment, is_last: bool, check_from: int, config: LogConfig, epochs: LeaderEpochs) -> bool:
-    """Check one segment from offset `check_from` on; says whether its end had to be cut off. Raises CorruptSegment
-    where that is not allowed, since other segments with data follow.
+def _check(
+    segment: Segment, is_last: bool, check_from: int, config: LogConfig, epochs: LeaderEpochs
+) -> tuple[bool, int]:
+    """Check one segment from offset `check_from` on: whether its end had to be cut off, and the offset at which it
+    ends. Raises CorruptSegment where that is not allowed, since other segments with data follow.
     """
     size = segment.size
     result = recovery.rebuild_indexes(segment, check_from, check_from, config.index_interval_bytes, epochs)
     if result.problem is None:
-        return False
+        return False, result.next_offset
     if not is_last:
         raise CorruptSegment(segment.path, result.position, result.problem)
     logger.warning(
@@ -314,7 +332,7 @@ def _check(segment: Segment, is_last: bool, check_from: int, config: LogConfig, 
     recovery.cut(segment, result.position)
     # Else the next power cut may bring back what is cut off here, behind records that were written since.
     disk.sync_file(segment.path)
-    return True
+    return True, result.next_offset
 
 
 def _remove_for_good(segments: list[Segment]) -> None:

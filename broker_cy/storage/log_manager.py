@@ -155,6 +155,9 @@ class LogManager:
         self._metadata_committed = True
 
     def _context(self, root: str, now_ms: int) -> LoadContext:
+        compacted: frozenset[TopicPartition] = frozenset()
+        with suppress(OSError, ValueError):  # the cleaner tells of a damaged one
+            compacted = frozenset(checkpoints.read_offsets(f"{root}/{checkpoints.CLEANED_OFFSETS}"))
         return LoadContext(
             self.open_files,
             self.totals,
@@ -162,6 +165,7 @@ class LogManager:
             now_ms,
             self.settings.producer_id_expiration_ms,
             not self._same_boot.get(root, False),
+            compacted,
         )
 
     def load(self, config_of: Callable[[str], LogConfig], now_ms: int) -> None:
@@ -190,8 +194,14 @@ class LogManager:
                     configs[key[0]] = config_of(key[0])
                 self._load_one(key, path, configs[key[0]], context)
             data_directory.unmark_clean()
-        # The next start is to know whether the machine has started again.
-        self.flusher.write_checkpoints(WRITTEN_POINTS)
+        self.flusher.sync_loaded(self.logs.values())
+        # The next start is to know whether the machine has started again; and deletions that only names of segments
+        # tell of must not be undone by a power loss for longer than those of a broker that goes on.
+        names = [WRITTEN_POINTS]
+        known = self.checkpoints.log_starts
+        if any(log.log_start_offset > known.get(key, 0) for key, log in self.logs.items()):
+            names.append(checkpoints.LOG_START_OFFSETS)
+        self.flusher.write_checkpoints(*names)
 
     def _load_one(self, key: TopicPartition, path: str, config: LogConfig, context: LoadContext) -> None:
         try:
@@ -236,6 +246,7 @@ class LogManager:
                 del self._short_of_room[key]
             return None
         del self.offline[key], self._short_of_room[key]
+        self.flusher.sync_loaded([log])
         self.logs[key] = log
         if topic_id is not None:
             self.topic_ids[key] = topic_id

@@ -294,9 +294,11 @@ def begin_flush(Log log not None):
     there already. Raises StorageError where the indexes cannot be written."""
     cdef Segment segment
     if log.recovery_point >= log.written_end_offset or log.offline is not None:
-        # Deleting records moves the recovery point past what was never flushed, and never needs to be.
-        drop_unflushed(log, log.unflushed_bytes)
-        log.totals.dirty.discard(log)
+        # Deleting records moves the recovery point past what was never flushed, and never needs to be. What a roll wrote of the
+        # batches that are staged counts still: it may be undone.
+        if log.staged_batches == 0 or log.offline is not None:
+            drop_unflushed(log, log.unflushed_bytes)
+            log.totals.dirty.discard(log)
         return None
     if log.sync_failed:
         # The recovery point stays for good: the next start checks everything that the failed sync may have lost.
@@ -364,7 +366,8 @@ def complete_flush(Log log not None, job):
         log.written_point = job.end_offset
     if log.synced_end_offset < job.end_offset:
         log.synced_end_offset = job.end_offset
-    if log.recovery_point == log.written_end_offset:
+    if log.recovery_point == log.written_end_offset and log.unflushed_bytes == 0:
+        # Else a roll wrote some of what is staged: with that the log came to the dirty ones already, and no more.
         log.totals.dirty.discard(log)
     log.last_flush_ms = max(log.last_flush_ms, log.last_append_ms, <int64_t>job.begun_ms)
     log.flushed_snapshot = job.end_offset

@@ -316,8 +316,9 @@ def replay_producers(Segment segment not None, ProducerState producers not None)
     reader = BatchReader(segment.descriptor(), start, segment.size, segment.base_offset, 0x7FFFFFFFFFFFFFFF)
     aborted = []
     while reader.advance():
-        if reader.header.base_offset < from_offset:
+        if reader.next_offset <= from_offset:
             continue
+        # The first may begin before the log start offset: like Kafka, what is left of it counts as a whole.
         body = b""
         if reader.header.producer_id >= 0 and reader.header.attributes & ATTRIBUTE_CONTROL:
             body = reader.body(CONTROL_BATCH_MAX_BYTES)

@@ -1,0 +1,179 @@
+"""What was written to a partition, and what of it a start after a power cut has to find: docs/architecture.md, "What a
+power loss may take".
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass, replace
+
+from broker_cy.storage.cleaner_job import PRODUCER, SNAPSHOT_HEADER_BYTES
+from broker_cy.storage.log import Log
+from broker_cy.wire.records import decode_batches
+from tests.broker_cy.storage.batches import split
+
+NEVER = (1 << 63) - 1
+
+
+@dataclass(frozen=True)
+class Batch:
+    """One batch as it was written; `records` are (offset, key, value), where the topic is compacted."""
+
+    base: int
+    last: int
+    data: bytes
+    written_ms: int
+    records: tuple[tuple[int, bytes, bytes | None], ...] = ()
+
+    @property
+    def producer(self) -> tuple[int, int]:
+        """(producer id, last sequence)"""
+        (delta,) = struct.unpack_from(">i", self.data, 23)
+        producer_id, _, sequence = struct.unpack_from(">qhi", self.data, 43)
+        return producer_id, sequence + delta
+
+
+class Model:
+    def __init__(self, log: Log) -> None:
+        self.batches: list[Batch] = []
+        # Everything before it is on the disk, or was deleted.
+        self.durable_end = 0
+        self.written_end = 0
+        # Records before it may be gone, and the log begins there or before; it may not begin before the floor.
+        self.deleted_before = 0
+        self.start_floor = 0
+        self.began(log)
+
+    def began(self, log: Log) -> None:
+        """The log was made or loaded: from here on it tells what it syncs. Before that it may take for synced what was
+        deleted.
+        """
+        self.taken_for_synced = log.synced_end_offset
+
+    def note(self, log: Log, high_watermark: int) -> None:
+        """After each step: what its log and its partition promise now."""
+        self.deleted_before = max(self.deleted_before, log.log_start_offset)
+        self.written_end = log.written_end_offset
+        if log.synced_end_offset > self.taken_for_synced:
+            self.durable_end = max(self.durable_end, log.synced_end_offset)
+        if log.config.flush_messages < NEVER:
+            # What was acknowledged, or read by a consumer, and is not on the disk, is less than flush.messages.
+            self.durable_end = max(self.durable_end, high_watermark - log.config.flush_messages + 1)
+
+    def gone(self, name: str) -> None:
+        """The partition is not there."""
+        assert self.durable_end == 0, f"{name} is gone, and {self.durable_end} of its records were on the disk"
+        assert self.start_floor == 0, f"{name} is gone, and what was deleted with it"
+
+    # --- after a start
+
+    def check(self, log: Log, *, power_lost: bool, cleaned_offset: int | None) -> None:
+        name = f"{log.topic} from {log.log_start_offset} to {log.log_end_offset}"
+        assert log.log_end_offset >= self.durable_end, f"{name}: offsets are used again before {self.durable_end}"
+        assert log.log_start_offset >= self.start_floor, f"{name}: records before {self.start_floor} are back"
+        data = self._read(log)
+        epochs = {base: int.from_bytes(raw[12:16]) for base, _, raw in split(data)}
+        if log.config.compact:
+            self._check_compacted(name, log, data, cleaned_offset)
+        else:
+            self._check_run(name, log, data)
+            self._check_producers(name, log)
+        if not power_lost:
+            assert log.log_end_offset >= self.written_end, f"{name}: a process that ends takes what it wrote along"
+        # What was deleted may come back with the power, unless the deletion is on the disk.
+        self.batches = [each for each in self.batches if self.start_floor <= each.last < log.log_end_offset]
+        for base, epoch in list(epochs.items())[-3:]:
+            found = log.epochs.epoch_for_offset(max(base, log.log_start_offset))
+            assert found == epoch, f"{name}: {base} is of epoch {epoch}, and the log says {found}"
+        self.deleted_before = log.log_start_offset
+        if power_lost:
+            self.start_floor = log.log_start_offset
+        self.began(log)
+
+    @staticmethod
+    def _read(log: Log) -> bytes:
+        """Everything from the log start offset on, as consumers get it."""
+        parts = []
+        offset = log.log_start_offset
+        while offset < log.log_end_offset and (part := log.read_slice(offset)) is not None:
+            data = part.read()
+            parts.append(data)
+            last = split(data)[-1][1]
+            assert last >= offset, f"{log.topic}: a read at {offset} ends at {last}"
+            offset = last + 1
+        return b"".join(parts)
+
+    def _check_run(self, name: str, log: Log, data: bytes) -> None:
+        """What is there is what was written, without a hole, with all that had to stay."""
+        found = split(data)
+        first = found[0][0] if found else log.log_end_offset
+        written = [(each.base, each.last, each.data) for each in self.batches]
+        left = [each for each in written if first <= each[0] < log.log_end_offset]
+        assert found == left, (
+            f"{name}: not what was written: {[b[:2] for b in found]} instead of {[b[:2] for b in left]}"
+        )
+        if found:
+            assert first <= log.log_start_offset, f"{name}: begins at {first}"
+            assert found[-1][1] + 1 == log.log_end_offset, f"{name}: there is nothing behind {found[-1][1]}"
+        lost = [each[:2] for each in written if self.deleted_before <= each[1] < self.durable_end and each[0] < first]
+        assert not lost, f"{name}: acknowledged records are gone: {lost}"
+
+    def _check_producers(self, name: str, log: Log) -> None:
+        """Sequences go on where the last batch of a producer ends: else a batch that is sent again comes twice."""
+        known = {
+            entry[0]: (entry[2], entry[3])
+            for entry in PRODUCER.iter_unpack(log.producers.encode()[SNAPSHOT_HEADER_BYTES:])
+        }
+        first = log.log_start_offset
+        newest = {each.producer[0]: each for each in self.batches if first <= each.last < log.log_end_offset}
+        for producer_id, batch in newest.items():
+            if producer_id >= 0:
+                expected = (batch.producer[1], batch.last)
+                assert known.get(producer_id) == expected, f"{name}: {known.get(producer_id)} instead of {expected}"
+        for producer_id, (_, last_offset) in known.items():
+            assert last_offset < log.log_end_offset, f"{name}: producer {producer_id} wrote {last_offset}"
+
+    def _check_compacted(self, name: str, log: Log, data: bytes, cleaned_offset: int | None) -> None:
+        """The newest record of each key that was on the disk is there, or a newer one; nothing that it replaced came
+        back where it was a tombstone that went in its time.
+        """
+        written: dict[int, tuple[bytes, bytes | None]] = {}
+        times: dict[int, int] = {}
+        for each in self.batches:
+            for offset, key, value in each.records:
+                written[offset] = key, value
+                times[offset] = each.written_ms
+        found: dict[bytes, list[int]] = {}
+        end = 0
+        for batch in decode_batches(data):
+            assert batch.is_valid(), f"{name}: the checksum of {batch.base_offset} is wrong"
+            assert batch.base_offset >= end, f"{name}: {batch.base_offset} after {end}"
+            end = batch.last_offset + 1
+            for record in batch.records():
+                pair = (record.key, record.value)
+                assert written.get(record.offset) == pair, f"{name}: {record.offset} is {pair}"
+                assert record.key is not None
+                found.setdefault(record.key, []).append(record.offset)
+        newest = {
+            key: offset for offset, (key, _) in written.items() if self.deleted_before <= offset < self.durable_end
+        }
+        for key, offset in newest.items():
+            there = found.get(key, [-1])
+            if there[-1] >= offset:
+                continue
+            went = written[offset][1] is None and self.now_ms - times[offset] >= log.config.delete_retention_ms
+            assert went, f"{name}: {key!r} at {offset} was acknowledged; there is {there}"
+            assert there == [-1], f"{name}: {key!r} is back at {there}, its tombstone was at {offset}"
+        # What was not on the disk may be gone in any part: compaction leaves holes, too, that look the same.
+        here = {offset for offsets in found.values() for offset in offsets}
+        self.batches = [
+            replace(each, records=tuple(r for r in each.records if r[0] < self.durable_end or r[0] in here))
+            for each in self.batches
+        ]
+        if cleaned_offset is not None:
+            assert cleaned_offset <= log.log_end_offset, f"{name}: cleaned up to {cleaned_offset}"
+            for key, offsets in found.items():
+                twice = [each for each in offsets if each < cleaned_offset]
+                assert len(twice) <= 1, f"{name}: cleaned up to {cleaned_offset}, and {key!r} is at {twice}"
+
+    now_ms = 0
