@@ -68,9 +68,6 @@ cdef class ServerCore(FlushGroup):
     cdef public Py_ssize_t fetch_bytes_max
     cdef public object fetch_sessions   # SessionCache, put there by the Fetch handler
     cdef public object cold_reader      # executor of reads that left the page cache
-    # add.partitions.to.txn.retry.backoff.ms, and for how long.
-    cdef public int32_t verify_backoff_ms
-    cdef public int32_t verify_retry_ms
 
     cdef int release(self, list replies) except -1
     cdef int set_hot(self, int16_t key, HotHandler function) except -1

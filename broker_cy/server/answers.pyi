@@ -22,8 +22,6 @@ class ServerCore(FlushGroup):
     fetch_bytes_max: int
     cold_reader: Executor | None
     fetch_sessions: Any
-    verify_backoff_ms: int
-    verify_retry_ms: int
     stopping: bool
     tasks: set[asyncio.Task[Any]]
     pending_answers: int

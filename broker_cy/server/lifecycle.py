@@ -143,11 +143,7 @@ class BrokerServer:
 
         self._core.cold_reader = self._cold_reader
         self._core.fetch_bytes_max = self.config["fetch.max.bytes"]
-        produce.install(
-            self._core,
-            self.config["add.partitions.to.txn.retry.backoff.ms"],
-            min(self.config["add.partitions.to.txn.retry.backoff.max.ms"], self.config["request.timeout.ms"]),
-        )
+        produce.install(self._core)
         fetch.install(
             self._core,
             self.config["max.incremental.fetch.session.cache.slots"],

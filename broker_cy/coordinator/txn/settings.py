@@ -33,5 +33,6 @@ class TxnSettings:
             abort_interval_ms=config["transaction.abort.timed.out.transaction.cleanup.interval.ms"],
             expiration_interval_ms=config["transaction.remove.expired.transaction.cleanup.interval.ms"],
             add_backoff_ms=config["add.partitions.to.txn.retry.backoff.ms"],
-            add_backoff_max_ms=config["add.partitions.to.txn.retry.backoff.max.ms"],
+            # As in Kafka, not beyond what a request of brokers may take.
+            add_backoff_max_ms=min(config["add.partitions.to.txn.retry.backoff.max.ms"], config["request.timeout.ms"]),
         )

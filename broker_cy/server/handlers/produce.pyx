@@ -5,7 +5,8 @@ this turn of the loop. One partition's fault is that partition's error code; the
 error closes the connection, as in Kafka. acks=1 and acks=all are the same while a partition has one replica.
 
 The first transactional batch of a producer in a partition waits until the transaction coordinator says that the partition is in
-the transaction; from version 12 on the coordinator adds it (KIP-890). Meanwhile the connection handles no further request.
+the transaction; from version 12 on the coordinator adds it (KIP-890), which `TransactionService.verify` tries again while the
+transaction before is being ended. Meanwhile the connection handles no further request.
 """
 
 cimport cython
@@ -20,7 +21,7 @@ from broker_cy.server.produce_answer cimport ProduceReply, Result
 from broker_cy.wire.batch cimport ATTRIBUTE_TRANSACTIONAL, BATCH_HEADER_BYTES, BatchHeader, batch_bytes, parse_header
 from broker_cy.wire.produce cimport ProducePartition, ProduceView, TopicSpan, topic_key
 
-from broker_cy.core.errors import ErrorCode, KafkaError
+from broker_cy.core.errors import ErrorCode
 from broker_cy.core.text import java_text
 from broker_cy.server.registry import handler
 from broker_cy.wire.frame import ApiKey
@@ -167,7 +168,6 @@ cdef int handle_transactional(AnswerQueue connection, ProduceReply reply, const 
     if _view.transactional_id_size < 0:
         return work.refuse(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, None)
     work.transactional_id = java_text(_view.transactional_id[:_view.transactional_id_size])
-    work.give_up_at = connection.server.loop.time() + connection.server.verify_retry_ms / 1000.0
     return work.start()
 
 
@@ -184,7 +184,6 @@ cdef class TransactionalProduce:
     cdef bint waiting                   # the connection handles nothing else meanwhile
     cdef int64_t producer_id
     cdef int16_t epoch
-    cdef double give_up_at              # on the loop's clock
     cdef dict verifications             # Partition -> Verification
     cdef dict errors                    # Partition -> (code, message), of the verification
     cdef object refused                 # (code, message) for every partition of the request; None where there is none
@@ -259,42 +258,13 @@ cdef class TransactionalProduce:
             self.connection.broken(error)
 
     cdef int on_verified(self, future) except -1:
-        cdef ServerCore server = self.connection.server
         cdef Partition partition
-        if future.cancelled():
-            self.take(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-            return self.finish()
-        try:
-            answers = future.result()
-        except KafkaError as error:
-            self.take(error.code)
-            return self.finish()
-        if self.adds and ErrorCode.CONCURRENT_TRANSACTIONS in answers.values() and server.loop.time() < self.give_up_at:
-            # The markers of the transaction before are still being written. The client would take longer to try again.
-            self.waiting = True
-            self.connection.running = True
-            server.loop.call_later(server.verify_backoff_ms / 1000.0, self.retry)
-            return 0
+        cdef dict answers = future.result()
         for partition in self.verifications:
-            code = answers.get((partition.topic, partition.index), ErrorCode.NONE)
+            code = answers[partition.topic, partition.index]
             if code != ErrorCode.NONE:
                 self.errors[partition] = verification_error(code, self.reply.version)
         return self.finish()
-
-    def retry(self):
-        try:
-            _view.parse(Cursor.over(self.body, self.size, self.owner), self.reply.version)
-            self.start()
-        except Exception as error:
-            self.connection.running = False
-            self.connection.broken(error)
-
-    cdef int take(self, code) except -1:
-        """No partition could be verified."""
-        cdef Partition partition
-        for partition in self.verifications:
-            self.errors[partition] = verification_error(code, self.reply.version)
-        return 0
 
     cdef int refuse(self, code, message) except -1:
         self.refused = (code, message)
@@ -343,11 +313,8 @@ cdef tuple verification_error(code, int16_t version):
     return code, None
 
 
-def install(ServerCore server, int32_t verify_backoff_ms=20, int32_t verify_retry_ms=100):
-    """Let `server` answer Produce here, without a Python call per request. The times are those of
-    add.partitions.to.txn.retry.backoff.ms, and how long that is done."""
-    server.verify_backoff_ms = verify_backoff_ms
-    server.verify_retry_ms = verify_retry_ms
+def install(ServerCore server):
+    """Let `server` answer Produce here, without a Python call per request."""
     server.set_hot(PRODUCE_KEY, handle_produce)
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
-from broker_cy.core.errors import ErrorCode, KafkaError
+from broker_cy.core.errors import ErrorCode
 from broker_cy.wire import messages
 from broker_cy.wire.frame import ApiKey
 from broker_cy.wire.records import Record, encode_batch
@@ -23,8 +23,7 @@ class Verifier:
     """A transaction coordinator that answers with `code`, at once or when `release` is called."""
 
     def __init__(self) -> None:
-        self.code: ErrorCode | KafkaError = ErrorCode.NONE
-        self.later: list[ErrorCode] = []
+        self.code = ErrorCode.NONE
         self.holds = False
         self.calls: list[tuple[str, int, int, tuple[Place, ...], bool]] = []
         self.held: list[tuple[asyncio.Future[dict[Place, ErrorCode]], tuple[Place, ...]]] = []
@@ -36,17 +35,12 @@ class Verifier:
         future: asyncio.Future[dict[Place, ErrorCode]] = asyncio.get_running_loop().create_future()
         if self.holds:
             self.held.append((future, tuple(partitions)))
-        elif isinstance(self.code, KafkaError):
-            future.set_exception(self.code)
         else:
             future.set_result(dict.fromkeys(partitions, self.code))
-            if self.later:
-                self.code = self.later.pop(0)
         return future
 
     def release(self) -> None:
         for future, partitions in self.held:
-            assert not isinstance(self.code, KafkaError)
             future.set_result(dict.fromkeys(partitions, self.code))
         self.held.clear()
 
@@ -191,22 +185,9 @@ def test_errors_are_told_as_clients_of_each_age_know_them(
 ) -> None:
     """Else: a producer dies of an error that it should try again after, or tries for ever."""
     verifier.code = said
-    core.on_loop(lambda: setattr(core.core, "verify_retry_ms", 0))
     (result,) = send(core.client(), request((1, batch())), version)
     assert (result.error_code, result.error_message) == (told, message)
     assert (result.base_offset, result.log_start_offset) == (-1, -1)
-    verifier.code = KafkaError(said, "")
-    (result,) = send(core.client(), request((1, batch())), version)
-    assert result.error_code == told
-
-
-def test_markers_that_are_being_written_are_waited_for(core: CoreHarness, verifier: Verifier) -> None:
-    """Else: each transaction of a fast producer costs it a retry of 100 ms."""
-    core.on_loop(lambda: setattr(core.core, "verify_retry_ms", 10_000))
-    verifier.code = ErrorCode.CONCURRENT_TRANSACTIONS
-    verifier.later = [ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.NONE]
-    assert codes(core.client(), request((0, batch()))) == [ErrorCode.NONE]
-    assert len(verifier.calls) == 3
 
 
 def test_a_marker_in_between_makes_the_answer_stale(core: CoreHarness, verifier: Verifier) -> None:
