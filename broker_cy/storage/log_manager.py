@@ -7,6 +7,7 @@ import logging
 import os
 import resource
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import count
 from uuid import UUID, uuid5

@@ -102,7 +102,7 @@ class Broker:
             [path],
             CleanerSettings(backoff_ms=0, io_buffer_bytes=1024),
             self.work,
-            self.logs.unlink_later,
+            self.logs.removal.files,
         )
 
     def serve(self, number: int, leader_epoch: int) -> Partition:
