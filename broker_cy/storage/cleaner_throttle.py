@@ -73,6 +73,7 @@ class Throttle:
         with self._lock:
             self._settle()
             left = until - self._allowed
-            if left <= 0 or not self.is_limited:
+            # Less than a byte is what rounding leaves.
+            if left < 1 or not self.is_limited:
                 return 0.0
             return left / self._bytes_per_s if self._bytes_per_s > 0 else STEP_S
