@@ -12,10 +12,13 @@ from broker_cy.admin.configs import ConfigCalls
 from broker_cy.admin.coordinators import Coordinators, CoordinatorType
 from broker_cy.admin.group_offsets import GroupOffsetCalls
 from broker_cy.admin.groups import GroupCalls
+from broker_cy.admin.log_dirs import LogDirCalls
 from broker_cy.admin.metadata import Metadata
 from broker_cy.admin.offsets import OffsetCalls
 from broker_cy.admin.pool import Pool
+from broker_cy.admin.records import RecordCalls
 from broker_cy.admin.topics import TopicCalls
+from broker_cy.admin.transactions import TransactionCalls
 
 DEFAULT_TIMEOUT_S = 30.0
 DEFAULT_CLIENT_ID = "broker-cy-admin"
@@ -55,6 +58,9 @@ class AdminClient:
         self.offsets = OffsetCalls(caller)
         self.groups = GroupCalls(caller, groups)
         self.group_offsets = GroupOffsetCalls(caller, groups)
+        self.log_dirs = LogDirCalls(caller)
+        self.records = RecordCalls(caller, self.offsets)
+        self.transactions = TransactionCalls(caller, transactions)
 
     def with_timeout(self, timeout_s: float) -> AdminClient:
         """This client, with its connections, whose calls take `timeout_s` at most."""

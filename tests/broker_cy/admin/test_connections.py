@@ -11,11 +11,14 @@ import pytest
 from broker_cy.admin import AdminClient, AdminError, Failure
 from broker_cy.admin.address import Address, parse_address, parse_addresses
 from broker_cy.admin.metadata import TopicPartition
+from broker_cy.admin.records import Start
 from broker_cy.admin.topics import NewTopic
 from broker_cy.wire import frame
 from broker_cy.wire.api_keys import ApiKey
+from broker_cy.wire.records import Record
 from tests.broker_cy.admin.conftest import with_client
 from tests.support.broker import QUICK, BrokerProcess
+from tests.support.cutting_proxy import CuttingProxy
 from tests.support.old_broker import OldBroker
 from tests.support.ports import free_ports
 
@@ -214,6 +217,68 @@ def test_many_calls_share_one_connection(tmp_path: Path) -> None:
             assert list((await kept).whole()) == ["topic-1"]
             # Twice: in our newest version, and in the one that the first answer named.
             assert sum(count for (key, _), count in proxy.seen.items() if key == ApiKey.API_VERSIONS) == 2
+
+    try:
+        asyncio.run(job())
+    finally:
+        broker.close()
+
+
+def test_a_lost_answer_makes_no_duplicate(tmp_path: Path) -> None:
+    """A connection that breaks after the broker stored a batch stores it twice, or loses it."""
+    proxy = CuttingProxy()
+    broker = BrokerProcess(tmp_path, {**QUICK, "advertised.listeners": f"PLAINTEXT://127.0.0.1:{proxy.port}"}).start()
+    proxy.connect_to(broker.host, broker.port)
+    key = TopicPartition("cut", 0)
+
+    async def job() -> None:
+        async with AdminClient(f"127.0.0.1:{proxy.port}", timeout_s=60) as client:
+            (await client.topics.create([NewTopic("cut", 1, 1)])).whole()
+            producer = client.records.producer()
+            for number in range(30):
+                if number % 5 == 2:
+                    await asyncio.to_thread(proxy.cut_answers_after, 1)
+                await producer.send_batch(key, [Record(value=b"%d" % number)])
+            # Without acknowledgements of all there is nothing that finds a duplicate: then it is not sent again.
+            await asyncio.to_thread(proxy.cut_answers_after, 1)
+            with pytest.raises(AdminError) as raised:
+                await client.records.producer(acks=1).send_batch(key, [Record(value=b"once")])
+            assert (raised.value.failure, raised.value.api) == (Failure.UNREACHABLE, "Produce")
+            values: list[bytes | None] = []
+            span = (await client.records.spans([key], Start.earliest()))[key]
+            async with client.records.reader({key: 0}, ends={key: span.end}) as reader:
+                async for chunk in reader:
+                    values += [record.value for record in chunk.records]
+            assert values == [b"%d" % number for number in range(30)] + [b"once"]
+
+    try:
+        asyncio.run(job())
+        assert proxy.cuts >= 7
+    finally:
+        broker.close()
+        proxy.close()
+
+
+def test_a_reader_outlives_a_restart(tmp_path: Path) -> None:
+    """A live view ends when the broker restarts, or goes on with a gap."""
+    broker = BrokerProcess(tmp_path, QUICK).start()
+    key = TopicPartition("live", 0)
+
+    async def job() -> None:
+        async with AdminClient(broker.bootstrap, timeout_s=60) as client:
+            (await client.topics.create([NewTopic("live", 1, 1)])).whole()
+            await client.records.producer().send_batch(key, [Record(value=b"before")])
+            values: list[bytes | None] = []
+            async with client.records.reader({key: 0}) as reader:
+                async for chunk in reader:
+                    values += [record.value for record in chunk.records]
+                    if len(values) == 1:
+                        broker.stop()
+                        await asyncio.to_thread(broker.restart)
+                        await client.records.producer().send_batch(key, [Record(value=b"after")])
+                    if len(values) == 2:
+                        break
+            assert values == [b"before", b"after"]
 
     try:
         asyncio.run(job())

@@ -1,0 +1,116 @@
+"""From the bytes of a Fetch answer to records."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from broker_cy.admin.metadata import TopicPartition
+from broker_cy.admin.offsets import Isolation
+from broker_cy.core.errors import WireError
+from broker_cy.wire import messages
+from broker_cy.wire.compression import CorruptPayload, PayloadTooLarge
+from broker_cy.wire.records import Batch, Record, decode_batches
+
+# What one batch may decompress to; what claims more is told of as damage.
+PAYLOAD_BYTES_MAX = 256 << 20
+_NO_OFFSET = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """What one answer brought of a partition: `records` in order, and where the next ones start.
+
+    Transaction markers are no records and are left out, and so are aborted records for READ_COMMITTED (`aborted`
+    counts them). `lost_from`: offsets from there on were deleted before they could be read. `damage`: what could not
+    be read, and was skipped. `high_watermark` and `log_start_offset` are the partition's at that time; -1 where they
+    were not told.
+    """
+
+    partition: TopicPartition
+    records: list[Record]
+    next_offset: int
+    high_watermark: int
+    last_stable_offset: int
+    log_start_offset: int
+    size_bytes: int
+    aborted: int
+    lost_from: int | None
+    damage: tuple[str, ...]
+
+
+def decode_partition(
+    key: TopicPartition,
+    part: messages.FetchResponse.PartitionData,
+    start: int,
+    end: int | None,
+    isolation: Isolation,
+    lost_from: int | None = None,
+) -> Chunk:
+    """The records from `start` to `end` (not included; None: all) of one partition of an answer."""
+    data = part.records or b""
+    aborted = _Aborted(part.aborted_transactions or []) if isolation is Isolation.READ_COMMITTED else None
+    records: list[Record] = []
+    damage: list[str] = []
+    skipped = 0
+    next_offset = start
+    try:
+        for batch in decode_batches(data):
+            if aborted is not None and aborted.hides(batch):
+                skipped += 0 if batch.is_control else batch.count
+            elif batch.last_offset >= start and not batch.is_control:
+                _take(batch, start, end, records, damage)
+            next_offset = max(next_offset, batch.last_offset + 1)
+            if end is not None and next_offset >= end:
+                break
+    except WireError as error:
+        # Where the next batch starts cannot be found: what is there now is skipped, and what comes later is read again.
+        damage.append(f"offset {next_offset}: {error}")
+        next_offset = max(next_offset, part.high_watermark, start + 1)
+    return Chunk(
+        key,
+        records,
+        next_offset,
+        part.high_watermark,
+        part.last_stable_offset,
+        part.log_start_offset,
+        len(data),
+        skipped,
+        lost_from,
+        tuple(damage),
+    )
+
+
+def _take(batch: Batch, start: int, end: int | None, records: list[Record], damage: list[str]) -> None:
+    """Add the batch's records from `start` to `end`, or what is wrong with it."""
+    where = f"offsets {batch.base_offset} to {batch.last_offset}"
+    if not batch.is_valid():
+        damage.append(f"{where}: the checksum is wrong")
+        return
+    try:
+        theirs = batch.records(PAYLOAD_BYTES_MAX)
+    except (WireError, CorruptPayload, PayloadTooLarge) as error:
+        damage.append(f"{where}: {error}")
+        return
+    if batch.base_offset < start or (end is not None and batch.last_offset >= end):
+        theirs = [each for each in theirs if each.offset >= start and (end is None or each.offset < end)]
+    records.extend(theirs)
+
+
+class _Aborted:
+    """Which batches belong to aborted transactions: a producer's from the first offset up to its abort marker."""
+
+    def __init__(self, transactions: list[messages.FetchResponse.AbortedTransaction]) -> None:
+        self._coming = sorted(
+            ((each.first_offset, each.producer_id) for each in transactions), key=lambda pair: pair[0], reverse=True
+        )
+        self._active: set[int] = set()
+
+    def hides(self, batch: Batch) -> bool:
+        while self._coming and self._coming[-1][0] <= batch.last_offset:
+            self._active.add(self._coming.pop()[1])
+        if not batch.is_transactional or batch.producer_id not in self._active:
+            return False
+        if batch.is_control:
+            # An aborted transaction ends with an abort marker; what the same producer writes afterwards is another one.
+            self._active.discard(batch.producer_id)
+        return True

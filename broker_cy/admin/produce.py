@@ -1,0 +1,276 @@
+"""Producing records: batches by partition, keys placed as Kafka's own clients place them, no duplicates where asked
+for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from broker_cy.admin.caller import Caller, Leaders
+from broker_cy.admin.deadline import Deadline
+from broker_cy.admin.errors import AdminError, Failure, Problem, problem_of
+from broker_cy.admin.metadata import TopicInfo, TopicPartition
+from broker_cy.admin.pool import Peer
+from broker_cy.core.errors import ErrorCode, WireError
+from broker_cy.wire import messages
+from broker_cy.wire.compression import Codec
+from broker_cy.wire.records import Record, encode_batch
+
+ACKS_ALL: Final = -1
+ACKS_LEADER: Final = 1
+ACKS_NONE: Final = 0
+# A batch is closed before it would be larger than this, uncompressed; Kafka's max.message.bytes is 1,048,588 by
+# default.
+BATCH_BYTES_MAX = 900_000
+RECORDS_MAX = 100_000
+_RECORD_OVERHEAD_BYTES = 32
+_HEADER_OVERHEAD_BYTES = 10
+_NO_PRODUCER = (-1, -1)
+_SEQUENCE_MASK = 0x7FFFFFFF
+_MASK = 0xFFFFFFFF
+
+
+@dataclass(frozen=True, slots=True)
+class Appended:
+    """A batch that a leader took. `base_offset` is None where the leader does not tell: acks=0, or a batch it had
+    already.
+
+    `append_time_ms` is None unless the topic stamps records with the time of their arrival.
+    """
+
+    partition: TopicPartition
+    records: int
+    base_offset: int | None
+    append_time_ms: int | None
+
+
+def murmur2(data: bytes) -> int:
+    """The hash by which Kafka's clients place keys (32 bits, as unsigned)."""
+    length = len(data)
+    value = 0x9747B28C ^ length
+    for at in range(0, length & ~3, 4):
+        word = int.from_bytes(data[at : at + 4], "little") * 0x5BD1E995 & _MASK
+        word = (word ^ word >> 24) * 0x5BD1E995 & _MASK
+        value = (value * 0x5BD1E995 & _MASK) ^ word
+    tail = data[length & ~3 :]
+    if tail:
+        value = (value ^ int.from_bytes(tail, "little")) * 0x5BD1E995 & _MASK
+    value = (value ^ value >> 13) * 0x5BD1E995 & _MASK
+    return value ^ value >> 15
+
+
+def partition_of(key: bytes, partitions: int) -> int:
+    """Where Kafka's default partitioner puts `key` in a topic of so many partitions."""
+    return (murmur2(key) & 0x7FFFFFFF) % partitions
+
+
+class Producer:
+    """Sends batches. Made by `client.producer`.
+
+    With acks=all it is idempotent (KIP-98): a batch that is sent again, because its answer was lost, is stored once.
+    Otherwise a batch that may have arrived is not sent again. One batch per partition is under way at a time, which
+    keeps their order; partitions go at once.
+    """
+
+    def __init__(
+        self, caller: Caller, *, acks: int = ACKS_ALL, codec: Codec = Codec.NONE, level: int | None = None
+    ) -> None:
+        if acks not in (ACKS_ALL, ACKS_LEADER, ACKS_NONE):
+            raise AdminError(Failure.INVALID, f"acks={acks}: -1 (all), 1 (the leader) or 0 (none) is allowed")
+        self._caller = caller
+        self._leaders = Leaders(caller.metadata)
+        self.acks = acks
+        self.codec = codec
+        self.level = level
+        self._identity: tuple[int, int] | None = None
+        self._sequences: dict[TopicPartition, int] = {}
+        self._locks: dict[TopicPartition, asyncio.Lock] = {}
+        self._starting = asyncio.Lock()
+        self._sticky: dict[str, int] = {}
+
+    async def send(
+        self, topic: str, records: Iterable[Record], *, partition: int | None = None
+    ) -> tuple[Appended, ...]:
+        """Append records, in their order within each partition; returns when all are acknowledged.
+
+        Without `partition` a key decides, as in Kafka's clients; records without a key fill a batch of one partition,
+        then of the next. Raises the first AdminError; other batches may have been appended.
+        """
+        found, failed = await self._caller.metadata.topics([topic], self._caller.deadline())
+        if topic not in found:
+            found, failed = await self._wait_for(topic)
+        for error in failed.values():
+            raise error
+        numbers = [part.partition for part in found[topic].partitions]
+        if partition is not None and partition not in numbers:
+            raise AdminError(
+                Failure.INVALID,
+                f"there is no partition {partition}; there are 0 to {len(numbers) - 1}",
+                what=f"topic {topic}",
+            )
+        batches = self._batches(topic, records, partition, len(numbers))
+        done: list[Appended] = []
+
+        async def send_all(key: TopicPartition, theirs: list[list[Record]]) -> None:
+            for batch in theirs:
+                done.append(await self.send_batch(key, batch))
+
+        results = await asyncio.gather(
+            *(send_all(key, theirs) for key, theirs in batches.items()), return_exceptions=True
+        )
+        for result in results:
+            if result is not None:
+                raise result
+        return tuple(done)
+
+    async def _wait_for(self, topic: str) -> tuple[dict[str, TopicInfo], dict[str, AdminError]]:
+        """A topic that was made a moment ago may not be known to every broker yet."""
+        deadline = self._caller.deadline()
+        attempt = 1
+        while True:
+            found, failed = await self._caller.metadata.refresh([topic], deadline)
+            if found or not self._caller.may_retry(failed[topic], attempt) or not await deadline.back_off(attempt):
+                return found, failed
+            attempt += 1
+
+    def _batches(
+        self, topic: str, records: Iterable[Record], partition: int | None, partitions: int
+    ) -> dict[TopicPartition, list[list[Record]]]:
+        """Records by partition, in batches that are not too large."""
+        out: dict[TopicPartition, list[list[Record]]] = {}
+        sizes: dict[TopicPartition, int] = {}
+        sticky = self._sticky.setdefault(topic, random.randrange(partitions)) % partitions
+        for record in records:
+            if partition is not None:
+                index = partition
+            elif record.key is not None:
+                index = partition_of(record.key, partitions)
+            else:
+                index = sticky
+            key = TopicPartition(topic, index)
+            size = _size_of(record)
+            theirs = out.setdefault(key, [])
+            full = theirs and (sizes[key] + size > BATCH_BYTES_MAX or len(theirs[-1]) >= RECORDS_MAX)
+            if not theirs or full:
+                if full and partition is None and record.key is None:
+                    sticky = (sticky + 1) % partitions
+                    key = TopicPartition(topic, sticky)
+                    theirs = out.setdefault(key, [])
+                theirs.append([])
+                sizes[key] = 0
+            theirs[-1].append(record)
+            sizes[key] += size
+        self._sticky[topic] = sticky if partition is not None else (sticky + 1) % partitions
+        return out
+
+    async def send_batch(self, partition: TopicPartition, records: Sequence[Record]) -> Appended:
+        """Append one batch. Raises AdminError."""
+        if not records:
+            raise AdminError(Failure.INVALID, "a batch has at least one record", what=f"partition {partition}")
+        deadline = self._caller.deadline()
+        async with self._locks.setdefault(partition, asyncio.Lock()):
+            producer_id, producer_epoch = await self._identify(deadline) if self.acks == ACKS_ALL else _NO_PRODUCER
+            sequence = -1 if producer_id < 0 else self._sequences.get(partition, 0)
+            try:
+                data = encode_batch(
+                    records,
+                    codec=self.codec,
+                    level=self.level,
+                    producer_id=producer_id,
+                    producer_epoch=producer_epoch,
+                    base_sequence=sequence,
+                )
+            except (WireError, ValueError) as error:
+                raise AdminError(Failure.INVALID, str(error), what=f"partition {partition}") from None
+            try:
+                appended = await self._append(partition, data, len(records), deadline)
+            except BaseException:
+                # It may have been stored: whether the next sequence follows is not known. A new id starts anew.
+                self._identity = None
+                raise
+            if self._identity == (producer_id, producer_epoch):
+                self._sequences[partition] = sequence + len(records) & _SEQUENCE_MASK
+            return appended
+
+    async def _append(self, partition: TopicPartition, data: bytes, count: int, deadline: Deadline) -> Appended:
+        async def send(
+            peer: Peer, keys: list[TopicPartition], deadline: Deadline
+        ) -> dict[TopicPartition, Appended | Problem]:
+            request = messages.ProduceRequest(
+                acks=self.acks,
+                timeout_ms=deadline.left_ms,
+                topic_data=[
+                    messages.ProduceRequest.TopicProduceData(
+                        name=partition.topic,
+                        topic_id=self._caller.metadata.topic_id(partition.topic),
+                        partition_data=[
+                            messages.ProduceRequest.PartitionProduceData(index=partition.partition, records=data)
+                        ],
+                    )
+                ],
+            )
+            if self.acks == ACKS_NONE:
+                await self._caller.pool.tell(peer, request, deadline)
+                return {partition: Appended(partition, count, None, None)}
+            answer, _ = await self._caller.pool.ask(peer, request, messages.ProduceResponse, deadline)
+            parts = [part for topic in answer.responses for part in topic.partition_responses]
+            return {partition: _appended(partition, parts[0], count)} if len(parts) == 1 else {}
+
+        outcome = await self._caller.spread(
+            [partition],
+            self._leaders,
+            send,
+            api="Produce",
+            name=lambda key: f"partition {key}",
+            chunk=1,
+            deadline=deadline,
+            repeatable=self.acks == ACKS_ALL,
+        )
+        return outcome.whole()[partition]
+
+    async def _identify(self, deadline: Deadline) -> tuple[int, int]:
+        """Producer id and epoch; asked for when first needed, and after a batch whose fate is not known."""
+        async with self._starting:
+            if self._identity is None:
+                request = messages.InitProducerIdRequest(
+                    transactional_id=None, transaction_timeout_ms=_SEQUENCE_MASK, producer_id=-1, producer_epoch=-1
+                )
+                answer = await self._caller.ask(
+                    request,
+                    messages.InitProducerIdResponse,
+                    lambda got: problem_of(got.error_code),
+                    deadline=deadline,
+                )
+                self._identity = (answer.producer_id, answer.producer_epoch)
+                self._sequences.clear()
+            return self._identity
+
+
+def _appended(
+    partition: TopicPartition, part: messages.ProduceResponse.PartitionProduceResponse, count: int
+) -> Appended | Problem:
+    if part.error_code == ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
+        return Appended(partition, count, None, None)
+    problem = problem_of(part.error_code, part.error_message)
+    if problem is not None:
+        for bad in part.record_errors[:1]:
+            said = bad.batch_index_error_message or problem.message
+            problem = Problem(problem.code, f"record {bad.batch_index} of the batch: {said}")
+        return problem
+    return Appended(
+        partition,
+        count,
+        None if part.base_offset < 0 else part.base_offset,
+        None if part.log_append_time_ms < 0 else part.log_append_time_ms,
+    )
+
+
+def _size_of(record: Record) -> int:
+    size = _RECORD_OVERHEAD_BYTES + len(record.key or b"") + len(record.value or b"")
+    for name, value in record.headers:
+        size += _HEADER_OVERHEAD_BYTES + len(name) + len(value or b"")
+    return size

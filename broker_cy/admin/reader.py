@@ -1,0 +1,260 @@
+"""Consuming without a group: from offsets, times or the end, with transactions that were aborted left out where asked
+for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from broker_cy.admin.caller import Caller, Leaders
+from broker_cy.admin.deadline import Deadline
+from broker_cy.admin.errors import AdminError, Failure, problem_of, refused
+from broker_cy.admin.fetched import Chunk, decode_partition
+from broker_cy.admin.metadata import TopicPartition
+from broker_cy.admin.offsets import Isolation, OffsetCalls
+from broker_cy.admin.pool import Peer
+from broker_cy.core.errors import ErrorCode
+from broker_cy.wire import messages
+
+# Bytes of one answer, and of one partition in it; a batch that is larger comes alone.
+FETCH_BYTES_MAX: Final = 8 << 20
+PARTITION_BYTES_MAX: Final = 1 << 20
+# How long a broker keeps a Fetch that finds nothing.
+WAIT_MS: Final = 500
+# Partitions of one Fetch.
+PARTITIONS_MAX = 1_000
+# Chunks that were read and not taken yet: one answer's worth of memory, and then no more is asked for.
+QUEUED_CHUNKS_MAX = 16
+_LANE = "fetch"
+_NO_SESSION_EPOCH = -1
+
+
+@dataclass(slots=True)
+class _Position:
+    """Where a partition is read next. `failing_since_s`: since when its leader has not answered, None where it does."""
+
+    offset: int
+    end: int | None
+    failing_since_s: float | None = None
+    attempt: int = 0
+    # From where offsets were skipped because retention had deleted them.
+    lost_from: int | None = None
+
+
+class Reader:
+    """Chunks of records, in order within each partition: `async for chunk in reader`. To be closed, or used `async
+    with`.
+
+    `starts` says from which offset each partition is read; `ends` where it stops (the first offset that is not wanted);
+    without `ends` it goes on as records arrive. At most a few chunks are read ahead of who takes them. A leader that
+    is away is waited for as long as a call may take; then AdminError ends the reading. Records below the log start
+    offset are skipped, and the chunk says so.
+    """
+
+    def __init__(
+        self,
+        caller: Caller,
+        starts: Mapping[TopicPartition, int],
+        *,
+        ends: Mapping[TopicPartition, int] | None = None,
+        isolation: Isolation = Isolation.READ_UNCOMMITTED,
+        fetch_bytes_max: int = FETCH_BYTES_MAX,
+        partition_bytes_max: int = PARTITION_BYTES_MAX,
+    ) -> None:
+        for key, start in starts.items():
+            if start < 0:
+                raise AdminError(Failure.INVALID, f"offset {start}: 0 or more is allowed", what=f"partition {key}")
+        self._caller = caller
+        self._offsets = OffsetCalls(caller)
+        self._isolation = isolation
+        self._fetch_bytes_max = fetch_bytes_max
+        self._partition_bytes_max = partition_bytes_max
+        self._positions = {
+            key: _Position(start, None if ends is None else ends[key])
+            for key, start in starts.items()
+            if ends is None or start < ends[key]
+        }
+        self._chunks: asyncio.Queue[Chunk | AdminError | None] = asyncio.Queue(QUEUED_CHUNKS_MAX)
+        self._task: asyncio.Task[None] | None = None
+        self._is_closed = False
+
+    @property
+    def positions(self) -> dict[TopicPartition, int]:
+        """The offset that is asked for next, of the partitions that are not at their end."""
+        return {key: position.offset for key, position in self._positions.items()}
+
+    async def __aenter__(self) -> Reader:
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Stop reading."""
+        self._is_closed = True
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def __aiter__(self) -> AsyncIterator[Chunk]:
+        if self._task is None:
+            self._task = asyncio.create_task(self._run())
+        while not self._is_closed:
+            chunk = await self._chunks.get()
+            if chunk is None:
+                return
+            if isinstance(chunk, AdminError):
+                raise chunk
+            yield chunk
+
+    async def _run(self) -> None:
+        """One loop for each leader, started anew for the partitions that lost theirs, until all are at their end."""
+        idle = set(self._positions)
+        loops: dict[asyncio.Task[set[TopicPartition]], Peer] = {}
+        try:
+            while self._positions:
+                idle &= self._positions.keys()
+                if idle:
+                    for peer, keys in (await self._locate(idle)).items():
+                        for start in range(0, len(keys), PARTITIONS_MAX):
+                            part = keys[start : start + PARTITIONS_MAX]
+                            loops[asyncio.create_task(self._follow(peer, part))] = peer
+                            idle.difference_update(part)
+                if not loops:
+                    continue
+                done, _ = await asyncio.wait(loops, return_when=asyncio.FIRST_COMPLETED)
+                for task in done:
+                    del loops[task]
+                    idle |= task.result()
+            await self._chunks.put(None)
+        except AdminError as error:
+            await self._chunks.put(error)
+        finally:
+            for task in loops:
+                task.cancel()
+            await asyncio.gather(*loops, return_exceptions=True)
+
+    async def _locate(self, keys: set[TopicPartition]) -> dict[Peer, list[TopicPartition]]:
+        """The leaders of `keys`, as far as there are any now; waits a moment where there are none."""
+        deadline = self._caller.deadline()
+        ordered = sorted(keys)
+        try:
+            places, failed = await Leaders(self._caller.metadata).locate(ordered, deadline)
+        except AdminError as error:
+            places, failed = {}, dict.fromkeys(ordered, error)
+        for key, failure in failed.items():
+            self._note_failure(key, failure)
+        if failed:
+            attempt = max(self._positions[key].attempt for key in failed)
+            await Deadline(self._caller.timeout_s + 2.0).back_off(attempt)
+        return {Peer(peer.address, peer.node_id, _LANE): theirs for peer, theirs in places.items()}
+
+    def _note_failure(self, key: TopicPartition, error: AdminError) -> None:
+        """Count a failure of `key`; AdminError where it will not pass, or lasted for too long."""
+        position = self._positions[key]
+        now = asyncio.get_running_loop().time()
+        if position.failing_since_s is None:
+            position.failing_since_s = now
+        position.attempt += 1
+        patient = now - position.failing_since_s < self._caller.timeout_s
+        if not patient or not self._caller.may_retry(error, position.attempt):
+            raise error.about(f"partition {key}")
+        self._caller.metadata.forget([key.topic])
+
+    async def _follow(self, peer: Peer, keys: list[TopicPartition]) -> set[TopicPartition]:
+        """Fetch `keys` from their leader until one fails for a while; then those that are not at their end."""
+        order = deque(keys)
+        while order:
+            try:
+                answer, version = await self._fetch(peer, order)
+            except AdminError as error:
+                left = {key for key in order if key in self._positions}
+                for key in left:
+                    self._note_failure(key, error)
+                await Deadline(self._caller.timeout_s).back_off(1)
+                return left
+            moved: set[TopicPartition] = set()
+            ids = {self._caller.metadata.topic_id(key.topic): key.topic for key in order}
+            for topic in answer.responses:
+                name = topic.topic if version < 13 else ids.get(topic.topic_id, "")
+                for part in topic.partitions:
+                    key = TopicPartition(name, part.partition_index)
+                    if key in self._positions and not await self._take(peer, key, part):
+                        moved.add(key)
+            order = deque(key for key in order if key in self._positions)
+            # A broker fills its answer in the order asked: another partition comes first next time.
+            order.rotate(-1)
+            if moved:
+                await Deadline(self._caller.timeout_s).back_off(1)
+                return set(order)
+        return set()
+
+    async def _fetch(self, peer: Peer, keys: Iterable[TopicPartition]) -> tuple[messages.FetchResponse, int]:
+        by_topic: dict[str, list[messages.FetchRequest.FetchPartition]] = {}
+        for key in keys:
+            part = messages.FetchRequest.FetchPartition(
+                partition=key.partition,
+                fetch_offset=self._positions[key].offset,
+                partition_max_bytes=self._partition_bytes_max,
+            )
+            by_topic.setdefault(key.topic, []).append(part)
+        topic_id = self._caller.metadata.topic_id
+        request = messages.FetchRequest(
+            max_wait_ms=WAIT_MS,
+            min_bytes=1,
+            max_bytes=self._fetch_bytes_max,
+            isolation_level=self._isolation,
+            session_epoch=_NO_SESSION_EPOCH,
+            topics=[
+                messages.FetchRequest.FetchTopic(topic=name, topic_id=topic_id(name), partitions=parts)
+                for name, parts in by_topic.items()
+            ],
+        )
+        answer, version = await self._caller.pool.ask(peer, request, messages.FetchResponse, self._caller.deadline())
+        if (problem := problem_of(answer.error_code)) is not None:
+            raise refused(problem, peer.name, "Fetch")
+        return answer, version
+
+    async def _take(self, peer: Peer, key: TopicPartition, part: messages.FetchResponse.PartitionData) -> bool:
+        """Hand on what one partition brought; False where its leader has to be found again."""
+        position = self._positions[key]
+        if part.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+            await self._skip_deleted(peer, key, position)
+            return True
+        if (problem := problem_of(part.error_code)) is not None:
+            self._note_failure(key, refused(problem, peer.name, "Fetch", f"partition {key}"))
+            return False
+        position.failing_since_s, position.attempt = None, 0
+        chunk = decode_partition(key, part, position.offset, position.end, self._isolation, position.lost_from)
+        at_end = position.end is not None and chunk.next_offset >= position.end
+        moved = chunk.next_offset > position.offset
+        position.offset = chunk.next_offset
+        if at_end:
+            del self._positions[key]
+        if moved or at_end or chunk.lost_from is not None:
+            position.lost_from = None
+            await self._chunks.put(chunk)
+        return True
+
+    async def _skip_deleted(self, peer: Peer, key: TopicPartition, position: _Position) -> None:
+        """Go on at the log start offset where retention overtook the reader; AdminError where it is beyond the end."""
+        earliest = (await self._offsets.earliest([key])).whole()[key]
+        if position.offset >= earliest:
+            end = (await self._offsets.latest([key])).whole()[key]
+            raise AdminError(
+                Failure.REFUSED,
+                f"offset {position.offset} is beyond the end: the log has {earliest} to {end}",
+                broker=peer.name,
+                api="Fetch",
+                code=ErrorCode.OFFSET_OUT_OF_RANGE,
+                what=f"partition {key}",
+            )
+        position.lost_from = position.offset
+        position.offset = earliest
+        if position.end is not None and earliest >= position.end:
+            del self._positions[key]
+            await self._chunks.put(Chunk(key, [], earliest, -1, -1, earliest, 0, 0, position.lost_from, ()))

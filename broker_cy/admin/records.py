@@ -1,0 +1,209 @@
+"""Reading records: where to start, readers, and the timestamps at offsets."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from broker_cy.admin.caller import Caller, Leaders, Outcome
+from broker_cy.admin.deadline import Deadline
+from broker_cy.admin.errors import AdminError, Failure, Problem, problem_of, refused
+from broker_cy.admin.fetched import decode_partition
+from broker_cy.admin.metadata import TopicPartition
+from broker_cy.admin.offsets import EARLIEST, LATEST, Isolation, OffsetCalls
+from broker_cy.admin.pool import Peer
+from broker_cy.admin.produce import ACKS_ALL, Producer
+from broker_cy.admin.reader import FETCH_BYTES_MAX, PARTITION_BYTES_MAX, Reader
+from broker_cy.wire import messages
+from broker_cy.wire.compression import Codec
+
+_NO_SESSION_EPOCH = -1
+# One record is wanted, and a batch comes whole whatever is asked for.
+_ONE_BATCH_BYTES = 1
+# Transaction markers and emptied batches that are passed over in search of a record.
+_BATCHES_WITHOUT_RECORDS_MAX = 16
+
+
+class StartKind(Enum):
+    """By what the first offset is found."""
+
+    EARLIEST = "earliest"
+    LATEST = "latest"
+    OFFSET = "offset"
+    TIME = "time"
+    LAST = "last"
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Where to read from. `value`: the offset, the time in ms since 1970, how many offsets before the end; else 0."""
+
+    kind: StartKind
+    value: int = 0
+
+    @classmethod
+    def earliest(cls) -> Start:
+        return cls(StartKind.EARLIEST)
+
+    @classmethod
+    def latest(cls) -> Start:
+        return cls(StartKind.LATEST)
+
+    @classmethod
+    def offset(cls, offset: int) -> Start:
+        return cls(StartKind.OFFSET, offset)
+
+    @classmethod
+    def time(cls, time_ms: int) -> Start:
+        """The first record at or after a time."""
+        return cls(StartKind.TIME, time_ms)
+
+    @classmethod
+    def last(cls, count: int) -> Start:
+        """So many offsets before the end of each partition; fewer records where some were compacted or are markers."""
+        return cls(StartKind.LAST, count)
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """The offsets of a partition: `start` where to read from, `end` where it ends now, `earliest` where the log
+    starts.
+    """
+
+    start: int
+    end: int
+    earliest: int
+
+
+class RecordCalls:
+    """`client.records`."""
+
+    def __init__(self, caller: Caller, offsets: OffsetCalls) -> None:
+        self._caller = caller
+        self._offsets = offsets
+
+    async def partitions(self, topic: str) -> tuple[TopicPartition, ...]:
+        """The partitions of a topic. Raises AdminError."""
+        found, failed = await self._caller.metadata.topics([topic], self._caller.deadline())
+        for error in failed.values():
+            raise error
+        return tuple(TopicPartition(topic, part.partition) for part in found[topic].partitions)
+
+    async def spans(
+        self,
+        partitions: Iterable[TopicPartition],
+        start: Start,
+        *,
+        isolation: Isolation = Isolation.READ_UNCOMMITTED,
+    ) -> dict[TopicPartition, Span]:
+        """Where to start in each partition, between the log start offset and the end. Raises AdminError."""
+        keys = list(dict.fromkeys(partitions))
+        if start.value < 0:
+            raise AdminError(Failure.INVALID, f"{start.kind.value} {start.value}: 0 or more is allowed")
+        asked = [
+            self._offsets.at(dict.fromkeys(keys, EARLIEST)),
+            self._offsets.at(dict.fromkeys(keys, LATEST), isolation=isolation),
+        ]
+        if start.kind is StartKind.TIME:
+            asked.append(self._offsets.at(dict.fromkeys(keys, start.value), isolation=isolation))
+        earliest, latest, *at_time = [outcome.whole() for outcome in await asyncio.gather(*asked)]
+        spans = {}
+        for key in keys:
+            low, high = earliest[key].offset or 0, latest[key].offset or 0
+            if start.kind is StartKind.TIME:
+                found = at_time[0][key].offset
+                first = high if found is None else found
+            else:
+                first = {
+                    StartKind.EARLIEST: low,
+                    StartKind.LATEST: high,
+                    StartKind.OFFSET: start.value,
+                    StartKind.LAST: high - start.value,
+                }[start.kind]
+            spans[key] = Span(min(max(first, low), high), high, low)
+        return spans
+
+    def reader(
+        self,
+        starts: Mapping[TopicPartition, int],
+        *,
+        ends: Mapping[TopicPartition, int] | None = None,
+        isolation: Isolation = Isolation.READ_UNCOMMITTED,
+        fetch_bytes_max: int = FETCH_BYTES_MAX,
+        partition_bytes_max: int = PARTITION_BYTES_MAX,
+    ) -> Reader:
+        """Chunks of records from `starts` on: see Reader."""
+        return Reader(
+            self._caller,
+            starts,
+            ends=ends,
+            isolation=isolation,
+            fetch_bytes_max=fetch_bytes_max,
+            partition_bytes_max=partition_bytes_max,
+        )
+
+    def producer(self, *, acks: int = ACKS_ALL, codec: Codec = Codec.NONE, level: int | None = None) -> Producer:
+        """Sends records: see Producer."""
+        return Producer(self._caller, acks=acks, codec=codec, level=level)
+
+    async def timestamps(self, offsets: Mapping[TopicPartition, int]) -> Outcome[TopicPartition, int | None]:
+        """The timestamp, in ms since 1970, of the first record at or after an offset of each partition.
+
+        None where there is no record at or after it, or it has no timestamp. One batch of each partition is fetched.
+        """
+
+        async def send(
+            peer: Peer, keys: list[TopicPartition], deadline: Deadline
+        ) -> dict[TopicPartition, _Stamp | Problem]:
+            (key,) = keys
+            offset = offsets[key]
+            for _ in range(_BATCHES_WITHOUT_RECORDS_MAX):
+                part = await self._one_batch(peer, key, offset, deadline)
+                if part is None:
+                    return {}
+                if (problem := problem_of(part.error_code)) is not None:
+                    return {key: problem}
+                chunk = decode_partition(key, part, offset, None, Isolation.READ_UNCOMMITTED)
+                if chunk.records:
+                    timestamp = chunk.records[0].timestamp
+                    return {key: _Stamp(None if timestamp < 0 else timestamp)}
+                if chunk.next_offset == offset:
+                    break
+                offset = chunk.next_offset
+            return {key: _Stamp(None)}
+
+        outcome = await self._caller.spread(
+            offsets,
+            Leaders(self._caller.metadata),
+            send,
+            api="Fetch",
+            name=lambda key: f"partition {key}",
+            chunk=1,
+        )
+        return Outcome({key: each.timestamp_ms for key, each in outcome.found.items()}, outcome.failed)
+
+    async def _one_batch(
+        self, peer: Peer, key: TopicPartition, offset: int, deadline: Deadline
+    ) -> messages.FetchResponse.PartitionData | None:
+        """The answer of a Fetch for the batch that holds `offset`."""
+        part = messages.FetchRequest.FetchPartition(
+            partition=key.partition, fetch_offset=offset, partition_max_bytes=_ONE_BATCH_BYTES
+        )
+        topic = messages.FetchRequest.FetchTopic(
+            topic=key.topic, topic_id=self._caller.metadata.topic_id(key.topic), partitions=[part]
+        )
+        request = messages.FetchRequest(
+            max_wait_ms=0, min_bytes=0, max_bytes=_ONE_BATCH_BYTES, session_epoch=_NO_SESSION_EPOCH, topics=[topic]
+        )
+        answer, _ = await self._caller.pool.ask(peer, request, messages.FetchResponse, deadline)
+        if (problem := problem_of(answer.error_code)) is not None:
+            raise refused(problem, peer.name, "Fetch")
+        parts = [each for topic in answer.responses for each in topic.partitions]
+        return parts[0] if len(parts) == 1 else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Stamp:
+    timestamp_ms: int | None

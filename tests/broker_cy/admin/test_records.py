@@ -1,0 +1,247 @@
+"""Producing and consuming with the admin core, against both clusters and beside librdkafka."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+
+import pytest
+from confluent_kafka import Producer as ConfluentProducer
+
+from broker_cy.admin import AdminClient, AdminError, Failure
+from broker_cy.admin.fetched import Chunk, decode_partition
+from broker_cy.admin.metadata import TopicPartition
+from broker_cy.admin.offsets import MAX_TIMESTAMP, Isolation
+from broker_cy.admin.produce import murmur2, partition_of
+from broker_cy.admin.records import Span, Start
+from broker_cy.admin.topics import NewTopic
+from broker_cy.core.errors import ErrorCode
+from broker_cy.wire import messages
+from broker_cy.wire.compression import Codec
+from broker_cy.wire.records import Record, encode_batch
+from tests.broker_cy.admin.conftest import Run
+from tests.support.broker import BrokerProcess
+from tests.support.kafka_peer import KafkaPeer
+
+BASE_MS = 1_700_000_000_000
+
+
+async def read(
+    client: AdminClient, spans: dict[TopicPartition, Span], isolation: Isolation = Isolation.READ_UNCOMMITTED
+) -> dict[TopicPartition, list[Record]]:
+    """All records of the spans, by partition."""
+    got: dict[TopicPartition, list[Record]] = {key: [] for key in spans}
+    starts, ends = {key: each.start for key, each in spans.items()}, {key: each.end for key, each in spans.items()}
+    async with client.records.reader(starts, ends=ends, isolation=isolation) as reader:
+        async for chunk in reader:
+            assert chunk.damage == ()
+            got[chunk.partition] += chunk.records
+        assert reader.positions == {}
+    return got
+
+
+@pytest.mark.parametrize("codec", list(Codec))
+def test_what_is_produced_is_consumed(run: Run, name: str, codec: Codec) -> None:
+    """Keys, headers, nulls or order are lost, or a codec is not understood by the broker."""
+
+    async def job(client: AdminClient) -> None:
+        (await client.topics.create([NewTopic(name, 3, 1)])).whole()
+        records = [
+            Record(
+                timestamp=BASE_MS + number,
+                key=None if number % 5 == 0 else f"key-{number % 17}".encode(),
+                value=None if number % 7 == 0 else b"v" * (number % 400),
+                headers=[("trace", bytes([number % 256])), ("trace", None)] if number % 3 == 0 else [],
+            )
+            for number in range(2_000)
+        ]
+        appended = await client.records.producer(codec=codec).send(name, records)
+        assert sum(each.records for each in appended) == len(records)
+        partitions = await client.records.partitions(name)
+        got = await read(client, await client.records.spans(partitions, Start.earliest()))
+        for key, theirs in got.items():
+            assert [record.offset for record in theirs] == list(range(len(theirs)))
+            numbers = [record.timestamp - BASE_MS for record in theirs]
+            assert numbers == sorted(numbers), "order within a partition"
+            assert all(
+                record.key is None or partition_of(record.key, len(partitions)) == key.partition for record in theirs
+            )
+        found = sorted(itertools.chain(*got.values()), key=lambda record: record.timestamp)
+        assert [(each.timestamp, each.key, each.value, each.headers) for each in found] == [
+            (each.timestamp, each.key, each.value, each.headers) for each in records
+        ]
+
+    run(job)
+
+
+def test_keys_go_where_other_clients_put_them(run: Run, cluster: BrokerProcess | KafkaPeer, name: str) -> None:
+    """A record produced by hand lands in another partition than the application's own, out of order with them."""
+    keys = [b"key-%d" % number for number in range(200)]
+
+    async def job(client: AdminClient) -> None:
+        (await client.topics.create([NewTopic(name, 7, 1)])).whole()
+        producer = ConfluentProducer({"bootstrap.servers": cluster.bootstrap, "partitioner": "murmur2_random"})
+        for key in keys:
+            producer.produce(name, b"", key)
+        assert producer.flush(20) == 0
+        got = await read(client, await client.records.spans(await client.records.partitions(name), Start.earliest()))
+        placed = {record.key: key.partition for key, records in got.items() for record in records}
+        assert placed == {key: partition_of(key, 7) for key in keys}
+
+    run(job)
+
+
+def test_murmur2_is_kafkas() -> None:
+    """Keys are placed by another function than Kafka's (its UtilsTest has these values)."""
+    expected = {b"21": -973932308, b"foobar": -790332482, b"a-little-bit-long-string": -985981536}
+    assert {key: murmur2(key) - (1 << 32) for key in expected} == expected
+
+
+def test_where_reading_starts(run: Run, name: str) -> None:
+    """The browser starts at another record than the one that was asked for."""
+
+    async def job(client: AdminClient) -> None:
+        (await client.topics.create([NewTopic(name, 2, 1)])).whole()
+        first, empty = TopicPartition(name, 0), TopicPartition(name, 1)
+        producer = client.records.producer()
+        for part in range(5):
+            batch = [Record(timestamp=BASE_MS + part * 1000 + index, value=b"x") for index in range(10)]
+            assert (await producer.send_batch(first, batch)).base_offset == part * 10
+        (await client.topics.delete_records({first: 4})).whole()
+        expected = {
+            Start.earliest(): 4,
+            Start.latest(): 50,
+            Start.offset(17): 17,
+            Start.offset(2): 4,
+            Start.offset(999): 50,
+            Start.last(8): 42,
+            Start.last(1000): 4,
+            Start.time(BASE_MS + 3001): 31,
+            Start.time(BASE_MS + 99_999): 50,
+            Start.time(0): 4,
+        }
+        for start, offset in expected.items():
+            spans = await client.records.spans([first, empty], start)
+            assert spans == {first: Span(offset, 50, 4), empty: Span(0, 0, 0)}, start
+        got = await read(client, await client.records.spans([first, empty], Start.last(8)))
+        assert [record.offset for record in got[first]] == list(range(42, 50))
+        newest = (await client.offsets.at({first: MAX_TIMESTAMP, empty: MAX_TIMESTAMP})).whole()
+        assert (newest[first].offset, newest[first].timestamp_ms) == (49, BASE_MS + 4009)
+        assert newest[empty].offset is None
+        stamps = (await client.records.timestamps({first: 20, empty: 0})).whole()
+        assert stamps == {first: BASE_MS + 2000, empty: None}
+
+    run(job)
+
+
+def test_a_reader_follows_what_arrives_and_skips_what_was_deleted(run: Run, name: str) -> None:
+    """A live view stops, or hides that records were deleted before it read them."""
+
+    async def job(client: AdminClient) -> None:
+        (await client.topics.create([NewTopic(name, 1, 1)])).whole()
+        key = TopicPartition(name, 0)
+        producer = client.records.producer()
+        await producer.send_batch(key, [Record(value=b"%d" % number) for number in range(10)])
+        (await client.topics.delete_records({key: 6})).whole()
+        async with client.records.reader({key: 2}) as reader:
+            chunks = aiter(reader)
+            chunk = await anext(chunks)
+            assert (chunk.lost_from, [record.offset for record in chunk.records]) == (2, [6, 7, 8, 9])
+            assert (chunk.high_watermark, chunk.log_start_offset) == (10, 6)
+            coming = asyncio.ensure_future(anext(chunks))
+            await producer.send_batch(key, [Record(value=b"new")])
+            assert [record.value for record in (await coming).records] == [b"new"]
+        async with client.records.reader({key: 999}) as reader:
+            with pytest.raises(AdminError, match="beyond the end: the log has 6 to 11"):
+                await anext(aiter(reader))
+        async with client.records.reader({TopicPartition("no-such-topic", 0): 0}) as reader:
+            with pytest.raises(AdminError) as raised:
+                await anext(aiter(reader))
+            assert raised.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+    run(job)
+
+
+def test_large_records_and_refused_ones(run: Run, name: str) -> None:
+    """A record larger than a fetch stops the reader for ever, or one that is refused is not named."""
+
+    async def job(client: AdminClient) -> None:
+        large = NewTopic(name, 1, 1, {"max.message.bytes": "21000000"})
+        small = NewTopic(f"{name}-small", 1, 1)
+        (await client.topics.create([large, small])).whole()
+        producer = client.records.producer()
+        values = [b"a", b"L" * 20_000_000, b"z"]
+        await producer.send(name, [Record(value=value) for value in values])
+        got = await read(client, await client.records.spans([TopicPartition(name, 0)], Start.earliest()))
+        assert [record.value for record in got[TopicPartition(name, 0)]] == values
+        with pytest.raises(AdminError) as raised:
+            await producer.send(small.name, [Record(value=b"L" * 2_000_000)])
+        assert raised.value.code is ErrorCode.MESSAGE_TOO_LARGE
+        assert raised.value.what == f"partition {small.name}-0"
+        # What comes after a batch that was refused is taken.
+        (again,) = await producer.send(small.name, [Record(value=b"fits")])
+        assert again.base_offset == 0
+        with pytest.raises(AdminError, match="there is no partition 3; there are 0 to 0"):
+            await producer.send(name, [Record()], partition=3)
+
+    run(job)
+
+
+@pytest.mark.parametrize("acks", [0, 1, -1])
+def test_acks(run: Run, name: str, acks: int) -> None:
+    """A level of acknowledgement loses records, or waits for an answer that never comes."""
+
+    async def job(client: AdminClient) -> None:
+        (await client.topics.create([NewTopic(name, 1, 1)])).whole()
+        producer = client.records.producer(acks=acks)
+        for number in range(3):
+            (appended,) = await producer.send(name, [Record(value=b"%d" % number)])
+            assert appended.base_offset == (None if acks == 0 else number)
+        key = TopicPartition(name, 0)
+        values: list[bytes | None] = []
+        async with client.records.reader({key: 0}, ends={key: 3}) as reader:
+            async for chunk in reader:
+                values += [record.value for record in chunk.records]
+        assert values == [b"0", b"1", b"2"]
+
+    run(job)
+
+
+def test_an_unknown_number_of_acks_is_refused(run: Run) -> None:
+    """acks=2 is taken for something else."""
+
+    async def job(client: AdminClient) -> None:
+        with pytest.raises(AdminError) as raised:
+            client.records.producer(acks=2)
+        assert raised.value.failure is Failure.INVALID
+
+    run(job)
+
+
+def decoded(data: bytes, start: int = 0, end: int | None = None, **fields: object) -> Chunk:
+    part = messages.FetchResponse.PartitionData(records=data, high_watermark=100, **fields)  # type: ignore[arg-type]
+    return decode_partition(TopicPartition("t", 0), part, start, end, Isolation.READ_COMMITTED)
+
+
+def test_damaged_batches_are_told_and_passed() -> None:
+    """One damaged batch ends the message browser, or is silently left out."""
+    batches = [encode_batch([Record(value=b"v%d" % n)] * 5, base_offset=n * 5) for n in range(3)]
+    broken = bytearray(batches[1])
+    broken[-1] ^= 1
+    chunk = decoded(batches[0] + bytes(broken) + batches[2])
+    assert [record.offset for record in chunk.records] == [0, 1, 2, 3, 4, 10, 11, 12, 13, 14]
+    assert chunk.damage == ("offsets 5 to 9: the checksum is wrong",)
+    assert chunk.next_offset == 15
+    # A length that cannot be: what follows is out of reach.
+    nonsense = bytes(8) + b"\0\0\0\x01" + bytes(60)
+    chunk = decoded(batches[0] + nonsense)
+    assert len(chunk.records) == 5
+    assert chunk.damage[0].startswith("offset 5: ")
+    assert chunk.next_offset == 100
+
+
+def test_a_torn_batch_is_asked_for_again() -> None:
+    """What a fetch limit cut off is lost."""
+    batches = [encode_batch([Record(value=b"v")], base_offset=n) for n in range(2)]
+    chunk = decoded(batches[0] + batches[1][:-1])
+    assert (len(chunk.records), chunk.next_offset, chunk.damage) == (1, 1, ())
