@@ -20,8 +20,9 @@ from bench import faults, output, perf
 from bench.drivers.group import ASSIGNORS
 from bench.engine import FAILURES, Session, Stopped
 from bench.faults import Freeze
+from bench.keyed_log import KEYS_MAX
 from bench.live import View
-from bench.modes import backlog, growth, rebalance, run, search
+from bench.modes import backlog, compaction, flush, growth, rebalance, recovery, run, search
 from bench.modes.base import Outcome
 from bench.spec import target as targets
 from bench.spec import units
@@ -116,10 +117,19 @@ def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     drained.add_argument("--size", type=value(units.size(1 << 20, 1 << 44)), default=10_000_000_000)
     modes.add_parser("connections", parents=[common, several, counts], help="1 to 10,000 connections")
     modes.add_parser("partitions", parents=[common, several, counts], help="1 to 10,000 partitions in one broker")
-    killed = modes.add_parser("recovery", parents=[common, several], help="kill -9, and the time to the first answer")
-    killed.add_argument(
-        "--sizes", type=sizes(1 << 20, 1 << 44), default=(10**9, 4 * 10**9, 10**10), help='such as "1 GB,10 GB"'
+    killed = modes.add_parser(
+        "recovery", parents=[common, several, pairs], help="kill -9, and the time to the first answer"
     )
+    killed.add_argument("--sizes", type=sizes(1 << 20, 1 << 44), default=recovery.SIZES, help='such as "1 GB,10 GB"')
+    killed.add_argument("--partitions", type=numbers, default=(), help="numbers with commas; else the workload's")
+    cleaned = modes.add_parser(
+        "compaction", parents=[common, several, pairs], help="what cleaning a log costs the broker, and its producers"
+    )
+    cleaned.add_argument("--records", type=value(units.integer(1000, 10**9)), default=compaction.RECORDS)
+    cleaned.add_argument("--keys", type=value(units.integer(1, KEYS_MAX)), default=compaction.KEYS)
+    cleaned.add_argument("--batch", type=value(units.size(1000, 1_000_000)), default=compaction.BATCH_BYTES)
+    synced = modes.add_parser("flush", parents=[common, several, pairs], help="a sync before each acknowledgement")
+    synced.add_argument("--depths", type=depths, default=flush.DEPTHS, help="requests in flight, with commas")
     moved = modes.add_parser("rebalance", parents=[common, several, pairs], help="stalls while members join and leave")
     moved.add_argument("--members", type=value(units.integer(2, 50)), default=2, help="of the group at first")
     moved.add_argument(
@@ -136,12 +146,17 @@ def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     return parser.parse_args(argv)
 
 
-def numbers(text: str) -> tuple[int, ...]:
-    """Whole numbers from 1 to 10,000."""
+def numbers(text: str, most: int = 10_000) -> tuple[int, ...]:
+    """Whole numbers from 1 to `most`."""
     try:
-        return tuple(units.integer(1, 10_000)(int(each)) for each in text.split(","))
+        return tuple(units.integer(1, most)(int(each)) for each in text.split(","))
     except ValueError as error:
         raise argparse.ArgumentTypeError(f"{text!r}: {error}") from None
+
+
+def depths(text: str) -> tuple[int, ...]:
+    """Numbers of requests in flight: those that a workload may have."""
+    return numbers(text, 1000)
 
 
 def sizes(least: int, most: int) -> Callable[[str], tuple[int, ...]]:
@@ -212,7 +227,13 @@ def measure(
             plan = rebalance.Plan(options.members, options.session_timeout, options.assignor)
             rebalance.rebalance(session, specs, workload, outcome, plan, options.pairs)
         case "recovery":
-            growth.recovery(session, specs, workload, outcome, options.sizes)
+            sized = recovery.Plan(options.sizes, options.partitions)
+            recovery.recovery(session, specs, workload, outcome, sized, options.pairs)
+        case "compaction":
+            log = compaction.Plan(options.records, options.keys, options.batch)
+            compaction.compaction(session, specs, workload, outcome, log, options.pairs)
+        case "flush":
+            flush.flush(session, specs, workload, outcome, options.depths, options.pairs)
         case _:
             raise AssertionError(options.mode)
 
@@ -226,12 +247,16 @@ def windows(options: argparse.Namespace, targets: int) -> int:
             return int(options.pairs) * targets
         case "matrix":
             return int(options.pairs) * targets * len(cells_of(options))
+        case "flush":
+            return int(options.pairs) * targets * len(options.depths)
+        case "compaction":
+            return 4 * int(options.pairs) * targets
         case "backlog":
             return 3 * int(options.pairs) * targets
         case "connections" | "partitions":
             return targets * len(options.counts)
         case "recovery":
-            return targets * len(options.sizes)
+            return int(options.pairs) * targets * len(recovery.Plan(options.sizes, options.partitions))
     return 0
 
 
@@ -248,6 +273,8 @@ def run_mode(options: argparse.Namespace) -> int:
         raise SpecError(f"targets {', '.join(names)}: each once")
     if options.mode == "compare" and len(specs) < 2:
         raise SpecError(f"targets {', '.join(names)}: one cannot be compared (allowed: 2 or more)")
+    if options.mode == "compaction":
+        specs = compaction.prepared(specs)
     if fault := getattr(options, "fault", None):
         check_fault(fault, workload, specs)
     output.check_writable(options)

@@ -27,7 +27,9 @@ __all__ = ["ResultError", "report", "tell"]
 RATIOS = (
     "records_per_s", "mb_per_s", "consumed_mb_per_s", "cpu_s_per_gb", "cpu_us_per_request",
     "p50_ms", "p99_ms", "p999_ms", "e2e_p99_ms", "rss_mb", "start_s", "recovery_s",
+    "first_write_s", "all_partitions_s",
     "stall_max_ms", "stall_p50_ms", "drain_s",
+    "input_mb_per_s", "compaction_cpu_s_per_gb", "p99_to_alone", "left_mb", "syncs_per_s", "records_per_sync",
 )  # fmt: skip
 
 
@@ -49,7 +51,7 @@ def tell(options: argparse.Namespace, workload: Workload, specs: Sequence[Target
         if not measured.failed and measured.result.seconds:
             lines(console, measured)
     tables = Console()
-    if any(run.figures for run in document.runs):
+    if any(name in run.figures for run in document.runs for name in columns.SPENT):
         tables.print(columns.spending_table(document.runs))
     if document.profiles:
         tables.print(columns.profiles_table(document.profiles))

@@ -2,14 +2,14 @@
 
 Independent of broker_cy on purpose: an error in the broker's codec must not cancel itself out here. Layouts follow the
 Kafka protocol guide; record batches are format v2 (KIP-98). Versions: Produce 12 and Fetch 12 (flexible, topics by
-name), CreateTopics 5, CreatePartitions 2, DeleteTopics 4, ListOffsets 1, ApiVersions 0.
+name), CreateTopics 5, CreatePartitions 2, DeleteTopics 4, IncrementalAlterConfigs 1, ListOffsets 1, ApiVersions 0.
 """
 
 import random
 import socket
 import struct
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from bench.raw import crc32c
@@ -21,6 +21,8 @@ LATEST, EARLIEST = -1, -2  # the timestamps that ListOffsets understands as such
 CLIENT_ID = b"broker-cy-bench"
 ACKS_ALL = -1
 CREATE_PARTITIONS, CREATE_PARTITIONS_VERSION = 37, 2
+INCREMENTAL_ALTER_CONFIGS, INCREMENTAL_ALTER_CONFIGS_VERSION = 44, 1
+TOPIC_RESOURCE, SET = 2, 0  # of a config to alter: its resource's type, and what is done
 PARTITIONS_A_CALL = 5_000
 TIMEOUT_MS = 30_000
 TOPIC_ALREADY_EXISTS = 36
@@ -166,6 +168,15 @@ class Reader:
                 return value
         raise ProtocolError("varint of more than five bytes")
 
+    def varint(self) -> int:
+        """A zig-zag number of 64 bits at most."""
+        value = shift = 0
+        while (byte := self.take(1)[0]) >= 0x80 and shift < 63:
+            value |= (byte & 0x7F) << shift
+            shift += 7
+        value |= byte << shift
+        return value >> 1 ^ -(value & 1)
+
     def string(self) -> str | None:
         size = self.uvarint()
         return None if size == 0 else self.take(size - 1).decode()
@@ -174,6 +185,27 @@ class Reader:
         for _ in range(self.uvarint()):
             self.uvarint()
             self.take(self.uvarint())
+
+
+def records_of(batch: bytes) -> Iterator[tuple[int, bytes | None, bytes | None]]:
+    """(offset, key, value) of each record of a whole batch without a codec. Raises ProtocolError for a damaged one."""
+    base_offset, length, _, magic, crc, attributes = struct.unpack_from(">qiibIh", batch)
+    if length + 12 != len(batch) or magic != 2 or attributes & 7:
+        raise ProtocolError(
+            f"a batch of {len(batch)} bytes with length {length}, magic {magic}, codec {attributes & 7}"
+        )
+    if crc32c(memoryview(batch)[21:]) != crc:
+        raise ProtocolError(f"wrong checksum in the batch at offset {base_offset}")
+    reader = Reader(batch)
+    reader.at = 61
+    for _ in range(int.from_bytes(batch[57:61], "big")):
+        end = reader.varint() + reader.at
+        reader.take(1)
+        reader.varint()
+        offset = base_offset + reader.varint()
+        key, value = (None if (size := reader.varint()) < 0 else reader.take(size) for _ in range(2))
+        yield offset, key, value
+        reader.at = end
 
 
 class Client:
@@ -258,6 +290,16 @@ class Client:
         reader.string()
         check(reader.number(2), f"CreatePartitions {topic}, {partitions}", reader.string())
 
+    def alter_topic(self, topic: str, configs: Mapping[str, str]) -> None:
+        """Set `configs` of `topic`; its others stay."""
+        body = uvarint(2) + struct.pack(">b", TOPIC_RESOURCE) + compact(topic.encode()) + uvarint(len(configs) + 1)
+        for name, value in configs.items():
+            body += compact(name.encode()) + struct.pack(">b", SET) + compact(value.encode()) + b"\0"
+        reader = self.call(INCREMENTAL_ALTER_CONFIGS, INCREMENTAL_ALTER_CONFIGS_VERSION, body + b"\0" + b"\0" + b"\0")
+        reader.take(4)
+        reader.uvarint()
+        check(reader.number(2), f"IncrementalAlterConfigs {topic}", reader.string())
+
     def delete_topic(self, topic: str) -> None:
         """Delete `topic`."""
         body = uvarint(2) + compact(topic.encode()) + struct.pack(">i", TIMEOUT_MS) + b"\0"
@@ -283,6 +325,30 @@ class Client:
         if len(found) != partitions:
             raise ProtocolError(f"ListOffsets told of {len(found)} of {partitions} partitions")
         return found
+
+    def fetch(self, topic: str, partition: int, offset: int, max_bytes: int) -> tuple[bytes, int]:
+        """Batches of `partition` from that which holds `offset`, or the next there is; and the high watermark."""
+        template = fetch_request(topic, partition, max_bytes, max_wait_ms=0)
+        self.correlation_id += 1
+        at = template.offset_at
+        whole = template.frame[:at] + struct.pack(">q", offset) + template.frame[at + 8 :]
+        self.socket.sendall(whole[:8] + struct.pack(">i", self.correlation_id) + whole[12:])
+        reader = self.receive(flexible=True)
+        reader.take(4)
+        check(reader.number(2), f"Fetch of {topic}")
+        reader.take(4)
+        reader.uvarint()
+        reader.string()
+        reader.uvarint()
+        reader.take(4)
+        check(reader.number(2), f"Fetch of partition {partition} at offset {offset}")
+        high_watermark = reader.number(8)
+        reader.take(16)
+        for _ in range(reader.uvarint() - 1):
+            reader.take(16)
+            reader.tags()
+        reader.take(4)
+        return reader.take(max(0, reader.uvarint() - 1)), high_watermark
 
     def produce(self, template: Template) -> int:
         """Send a produce request; returns the base offset."""

@@ -19,6 +19,7 @@ START_TIMEOUT_S = 30.0  # on an empty directory
 RECOVERY_TIMEOUT_S = 600.0  # on one with a log, which may have to be read whole
 ATTACH_TIMEOUT_S = 30.0  # for a target that is said to run
 STOP_TIMEOUT_S = 60
+FILES_PER_PARTITION = 5  # log, two indexes, and what a roll opens
 Address = tuple[str, int]
 
 
@@ -57,10 +58,10 @@ class Target:
         """Whether it may answer: only of a process of this host is known that it ended."""
         return not self.pid or Path(f"/proc/{self.pid}").exists()
 
-    def create_topic(self, topic: str, partitions: int) -> None:
+    def create_topic(self, topic: str, partitions: int, settings: Mapping[str, str] | None = None) -> None:
         """Create a topic and wait until each partition takes a record."""
         with protocol.Client(self.address) as client:
-            client.create_topic(topic, partitions, {})
+            client.create_topic(topic, partitions, settings or {})
         self.probe(topic, partitions)
 
     def probe(self, topic: str, partitions: int) -> dict[int, int]:
@@ -256,7 +257,7 @@ class Floor(Spawned):
     def version(self) -> str:
         return "bare system calls"
 
-    def create_topic(self, topic: str, partitions: int) -> None:
+    def create_topic(self, topic: str, partitions: int, settings: Mapping[str, str] | None = None) -> None:
         """It has one set of partitions, new after each start."""
 
     def delete_topic(self, topic: str) -> None:

@@ -1,18 +1,16 @@
-"""How a broker grows: `connections` (1 to 10,000), `partitions` (1 to 10,000) and `recovery` (kill -9, by log size)."""
+"""How a broker grows: `connections` (1 to 10,000) and `partitions` (1 to 10,000)."""
 
 import dataclasses
-import time
 from collections.abc import Sequence
 
 from bench import proc
-from bench.engine import FAILURES, Measured, Session, Stopped, fill, measure
+from bench.engine import Session, measure
 from bench.modes.base import Outcome, up
 from bench.spec.target import TargetSpec
 from bench.spec.workload import Workload
-from bench.targets import Target, TargetError, raise_file_limit
+from bench.targets import FILES_PER_PARTITION, raise_file_limit
 
 COUNTS = (1, 10, 100, 1_000, 10_000)
-FILES_PER_PARTITION = 5  # log, two indexes, and what a roll opens
 MB = 1e6
 
 
@@ -59,43 +57,3 @@ def partitions(
                     target.stop()
                     target.start()
                     run.extra["start_s"] = target.first_answer_s
-
-
-def recovery(
-    session: Session, specs: Sequence[TargetSpec], workload: Workload, outcome: Outcome, sizes: Sequence[int]
-) -> None:
-    """Kill -9 with more and more bytes of log; seconds to the first answer, and to the first acknowledged write."""
-    for spec in specs:
-        if spec.kind == "address":
-            raise TargetError(f"{spec.name}: only what the tool started is killed")
-        for size in sizes:
-            if session.stop.is_set():
-                return
-            with up(session, [spec], outcome) as targets:
-                run = _recovery(session, spec.name, targets[spec.name], workload, size)
-                outcome.runs.append(run)
-                if run.failed:
-                    return
-
-
-def _recovery(session: Session, name: str, target: Target, workload: Workload, size: int) -> Measured:
-    run = Measured.begin(name, f"{size / 1e9:g} GB of log")
-    topic = "bench-recovery"
-    try:
-        target.create_topic(topic, workload.partitions)
-        ends = fill(session, target, topic, workload, size)
-        session.on_phase(f"{name}: kill -9, start")
-        target.kill()
-        begun = time.monotonic()
-        target.start()
-        run.extra["log_gb"] = size / 1e9
-        run.extra["recovery_s"] = target.first_answer_s
-        first = target.probe(topic, workload.partitions)
-        run.extra["first_write_s"] = time.monotonic() - begun
-        if lost := [(p, end, first[p]) for p, end in ends.items() if first[p] < end]:
-            run.failed = f"acknowledged records are missing: partition, end before, next offset: {lost[:3]}"
-    except Stopped:
-        run.empty = True
-    except FAILURES as error:
-        run.failed = f"{type(error).__name__}: {error}"
-    return run

@@ -83,6 +83,9 @@ class BrokerServer:
         self._cold_reader = ThreadPoolExecutor(COLD_READERS, thread_name_prefix="cold-read")
         self.broker.cold_reader = self._cold_reader
         self._jobs = LoopJobs(loop, self._executor)
+        # Notes of how far the logs were written: both background workers may wait for the disk.
+        self._note_pool = ThreadPoolExecutor(1, thread_name_prefix="note")
+        self._note_jobs = LoopJobs(loop, self._note_pool)
         self._sync_pool = ThreadPoolExecutor(SYNC_THREADS, thread_name_prefix="sync")
         self._sync_jobs = LoopJobs(loop, self._sync_pool)
         self._timers: dict[str, asyncio.TimerHandle] = {}
@@ -163,7 +166,7 @@ class BrokerServer:
             retention_check_interval_ms=self.config["log.retention.check.interval.ms"],
             producer_id_expiration_ms=self.config["producer.id.expiration.ms"],
         )
-        logs = LogManager(directories, settings, self._jobs)
+        logs = LogManager(directories, settings, self._jobs, self._note_jobs)
         logs.cleaner = LogCleaner(
             logs.logs,
             logs.directories,
@@ -328,8 +331,9 @@ class BrokerServer:
         if self.broker.log_manager.cleaner is not None:
             self.broker.log_manager.cleaner.stop()
         self._cleaner_pool.shutdown(wait=True, cancel_futures=True)
-        self._jobs.stop()
-        self._sync_jobs.stop()
+        for jobs in (self._jobs, self._note_jobs, self._sync_jobs):
+            jobs.stop()
+        self._note_pool.shutdown(wait=True, cancel_futures=True)
         self._sync_pool.shutdown(wait=True, cancel_futures=True)
         self._executor.shutdown(wait=True, cancel_futures=True)
         self._cold_reader.shutdown(wait=False, cancel_futures=True)

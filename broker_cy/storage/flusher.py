@@ -2,8 +2,9 @@
 
 How much a crash makes the next start read is bounded. The page cache outlives the process, so a killed broker loses
 nothing: once NOTE_BYTES were written a note is made of how far the logs are whole, which costs no sync
-(storage.written_points), and the start after a kill reads about 2 * NOTE_BYTES and NOTE_LOG_BYTES of each log. Only a
-power loss can take what was not flushed, as in Kafka. A flush runs with each checkpoint (log.flush.offset.checkpoint.
+(storage.written_points), and the start after a kill reads about 2 * NOTE_BYTES and NOTE_LOG_BYTES of each log. Notes have
+a worker of their own: behind a flush, which takes as long as the disk does, they would come minutes late. Only a power
+loss can take what was not flushed, as in Kafka. A flush runs with each checkpoint (log.flush.offset.checkpoint.
 interval.ms) and once FLUSH_BYTES wait for it; recovery points follow at once. By then the kernel has brought most of it
 to disk by itself: a flush each 256 MiB costs a tenth of the CPU of writing, and stalls the writers behind it.
 """
@@ -56,12 +57,15 @@ class Flusher:
         jobs: Jobs,
         flush_bytes: int = FLUSH_BYTES,
         note_bytes: int = NOTE_BYTES,
+        note_jobs: Jobs | None = None,
     ) -> None:
+        """`note_jobs` has the worker for the notes; `jobs` where there is none."""
         self.logs = logs
         self.offline = offline
         self.checkpoints = checkpoints
         self.totals = totals
         self.jobs = jobs
+        self.note_jobs = note_jobs or jobs
         self._running = False
         self._again = False
         self._asked: dict[Log, None] = {}
@@ -103,12 +107,17 @@ class Flusher:
                 job.note()
 
         def done(_: None, error: BaseException | None) -> None:
-            self._noting = False
             for log, job in pending:
                 maintenance.complete_note(log, job)
-            self.write_checkpoints(WRITTEN_POINTS)
+            wanted = self.checkpoints.collect([WRITTEN_POINTS], self.logs, self.offline)
+            self.note_jobs.run(lambda: self.checkpoints.write(wanted), noted)
 
-        self.jobs.run(write, done)
+        def noted(_: None, error: BaseException | None) -> None:
+            self._noting = False
+            if error is not None:
+                self._note_failure("cannot write checkpoints", error)
+
+        self.note_jobs.run(write, done)
 
     def start(self, logs: Iterable[Log] | None = None, now_ms: int = -1) -> None:
         """Bring `logs` (all by default) to disk in a worker; then their recovery points move and are checkpointed. At

@@ -69,7 +69,14 @@ class StorageSettings:
 class LogManager:
     """Logs by (topic, partition). Everything but what `jobs` runs is called on the loop's thread."""
 
-    def __init__(self, directories: list[DataDirectory], settings: StorageSettings, jobs: Jobs) -> None:
+    def __init__(
+        self,
+        directories: list[DataDirectory],
+        settings: StorageSettings,
+        jobs: Jobs,
+        note_jobs: Jobs | None = None,
+    ) -> None:
+        """`note_jobs`: a worker that is never kept by the disk for long, for the notes of the flusher."""
         self.data_directories = directories
         self.settings = settings
         self.jobs = jobs
@@ -86,7 +93,14 @@ class LogManager:
         self.open_files = OpenFiles(min(settings.open_files_max, max(OPEN_FILES_MIN, allowed // 4)))
         self.totals = LogTotals()
         self.flusher = Flusher(
-            self.logs, self.offline, self.checkpoints, self.totals, jobs, settings.flush_bytes, settings.note_bytes
+            self.logs,
+            self.offline,
+            self.checkpoints,
+            self.totals,
+            jobs,
+            settings.flush_bytes,
+            settings.note_bytes,
+            note_jobs,
         )
         self.removal = Removal(jobs)
         self._retention = Retention(

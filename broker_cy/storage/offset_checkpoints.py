@@ -52,10 +52,10 @@ class OffsetCheckpoints:
             WRITTEN_POINTS: self.written_points,
         }
         self._collected = 0
-        # By path, the sequence of what its file holds. Guarded by the lock, as the files themselves are: the loop
-        # writes (truncation, stop) while a worker may.
-        self._written: dict[str, int] = {}
-        self._lock = threading.Lock()
+        # By path, the sequence of what its file holds. Each is guarded by a lock, as the file itself is: the loop
+        # writes (truncation, stop) while a worker may, and written points never wait for the sync of another file.
+        self._written = {f"{root}/{name}": 0 for root in roots for name in ALL}
+        self._locks = {path: threading.Lock() for path in self._written}
         for root in roots:
             for name, offsets in self._by_name.items():
                 try:
@@ -111,9 +111,9 @@ class OffsetCheckpoints:
         """Write checkpoint files, durably but for the written points: blocks for the disk and for a write in another
         thread. A file that holds something newer is left as it is. Raises OSError.
         """
-        with self._lock:
-            for sequence, path, offsets in wanted:
-                if sequence > self._written.get(path, 0):
+        for sequence, path, offsets in wanted:
+            with self._locks[path]:
+                if sequence > self._written[path]:
                     write = write_points if path.endswith(WRITTEN_POINTS) else write_offsets
                     write(path, offsets)
                     self._written[path] = sequence

@@ -33,6 +33,7 @@ ON_SCHEDULE = WORKLOAD.replace('"16 KiB"', '"1 B"\nrate = "2000 requests/s"').re
 def files(tmp_path: Path) -> Path:
     (tmp_path / "fast.toml").write_text(WORKLOAD)
     (tmp_path / "scheduled.toml").write_text(ON_SCHEDULE)
+    (tmp_path / "producing.toml").write_text(ON_SCHEDULE.replace("count = 1", "count = 0"))
     return tmp_path
 
 
@@ -186,10 +187,13 @@ def test_rebalance_refuses_what_it_cannot_measure(
 
 
 def test_recovery_and_floor(files: Path) -> None:
-    """Kill -9 and a start, by log size."""
-    document = measure(files, "recovery", "fast", "-t", "ours", "--sizes", "10 MB,20 MB")
+    """Kill -9 and a start, by log size and number of partitions."""
+    document = measure(files, "recovery", "fast", "-t", "ours", "--sizes", "10 MB,20 MB", "--partitions", "20")
     assert [run["figures"]["log_gb"] for run in document["runs"]] == [0.01, 0.02]
-    assert all(run["figures"]["recovery_s"] > 0 for run in document["runs"])
+    assert [run["figures"]["partitions"] for run in document["runs"]] == [20, 20]
+    for run in document["runs"]:
+        figures = run["figures"]
+        assert 0 < figures["recovery_s"] <= figures["first_write_s"] <= figures["all_partitions_s"]
     assert measure(files, "floor", "fast")["runs"][0]["target"] == "floor"
 
 
@@ -231,8 +235,11 @@ def test_ctrl_c_stops_and_still_writes(files: Path) -> None:
         (["backlog", "-t", "ours", "--size", "10000 GB"], "filling", 0),
         (["connections", "-t", "ours", "--counts", "3,4", "--duration", "60 s"], "records/s", 1),
         (["partitions", "-t", "ours", "--counts", "3,4", "--duration", "60 s"], "records/s", 1),
-        (["recovery", "-t", "ours", "--sizes", "10000 GB"], "filling", 0),
+        (["recovery", "-t", "ours", "--sizes", "1 GB"], "filling", 0),
         (["floor", "--duration", "60 s"], "records/s", 1),
+        (["flush", "-t", "ours", "--duration", "60 s"], "records/s", 1),
+        (["compaction", "-t", "ours", "--records", "5000000"], "filling", 0),
+        (["compaction", "-t", "ours", "--records", "50000", "--keys", "10", "--duration", "60 s"], "records/s", 1),
         (["rebalance", "-t", "ours", "--duration", "60 s"], "steady", 1),
         (["rebalance", "-t", "ours", "--duration", "60 s"], "members join", 0),
     ],
@@ -241,7 +248,7 @@ def test_ctrl_c_stops_and_still_writes(files: Path) -> None:
 def test_ctrl_c_in_each_mode(files: Path, mode: list[str], when: str, measured: int) -> None:
     """What was measured until then is there and did not fail; what was not even begun is no run."""
     out = files / "out.json"
-    workload = "scheduled" if mode[0] == "rebalance" else "fast"
+    workload = {"rebalance": "scheduled", "compaction": "producing"}.get(mode[0], "fast")
     command = [sys.executable, "-m", "bench.cli", *mode, "-w", str(files / f"{workload}.toml")]
     assert stopped([*command, "--json", str(out), "--dir", str(files / "data")], when) == cli.STOPPED
     runs = json.loads(out.read_text())["runs"]

@@ -1,0 +1,116 @@
+"""`recovery`: kill -9 by size of the log and number of partitions; how long until a broker answers, and what is left.
+
+The broker is killed at once after its last acknowledgement, so that what came last is not on the disk yet. Afterwards
+each partition must end at or behind what was acknowledged, and its last acknowledged record must come with a right
+checksum.
+"""
+
+import shutil
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from bench import protocol
+from bench.engine import FAILURES, Measured, Session, Stopped, fill
+from bench.modes.base import Outcome, up
+from bench.raw import Driver, LoadError
+from bench.spec.target import TargetSpec
+from bench.spec.toml_file import SpecError
+from bench.spec.workload import Workload
+from bench.targets import FILES_PER_PARTITION, Target, TargetError, raise_file_limit
+
+SIZES = (10**9, 4 * 10**9, 10**10)
+TOPIC = "bench-recovery"
+SPARE_SHARE, SPARE_BYTES = 0.05, 10**9  # that the disk must have beyond the log: indexes, the system
+READ_BYTES = 1 << 20
+READ_S = 600.0
+MB = 1e6
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Each size with each number of partitions; no number: the workload's own."""
+
+    sizes: Sequence[int] = SIZES
+    partitions: Sequence[int] = ()
+
+    def __len__(self) -> int:
+        return len(self.sizes) * max(1, len(self.partitions))
+
+
+def recovery(
+    session: Session, specs: Sequence[TargetSpec], workload: Workload, outcome: Outcome, plan: Plan, pairs: int
+) -> None:
+    """A broker of its own for each run; targets in turn, A B B A ..., one at a time."""
+    if others := [spec.name for spec in specs if spec.kind not in ("ours", "kafka")]:
+        raise SpecError(f"target {others[0]}: cannot be killed and started with its log (allowed: ours, kafka)")
+    if not workload.producers:
+        raise SpecError(f"workload {workload.name}: producers.count 0 writes no log (allowed: 1 and more)")
+    for size in plan.sizes:
+        for count in plan.partitions or (workload.partitions,):
+            raise_file_limit(FILES_PER_PARTITION * count + 10_000)
+            for pair in range(pairs):
+                for spec in list(specs)[:: -1 if pair % 2 else 1]:
+                    if session.stop.is_set() or outcome.failed:
+                        return
+                    _one(session, spec, replace(workload, partitions=count), outcome, size, pair)
+
+
+def _one(session: Session, spec: TargetSpec, workload: Workload, outcome: Outcome, size: int, pair: int) -> None:
+    need = size * (1 + SPARE_SHARE) + SPARE_BYTES
+    if (free := shutil.disk_usage(session.root).free) < need:
+        raise TargetError(f"{need / 1e9:.1f} GB must be free in {session.root}, there are {free / 1e9:.1f}")
+    with up(session, [spec], outcome) as targets:
+        outcome.runs.append(_measure(session, spec.name, targets[spec.name], workload, size, pair))
+    session.on_window()
+
+
+def _measure(session: Session, name: str, target: Target, workload: Workload, size: int, pair: int) -> Measured:
+    partitions = workload.partitions
+    run = Measured.begin(name, f"{size / 1e9:g} GB of log in {partitions:,} partition{'s'[: partitions - 1]}", pair)
+    try:
+        target.create_topic(TOPIC, partitions)
+        ends = fill(session, target, TOPIC, workload, size)
+        run.extra |= {"log_gb": size / 1e9, "partitions": partitions, "unsynced_mb": unsynced_bytes() / MB}
+        session.on_phase(f"{name}: kill -9, start")
+        target.kill()
+        begun = time.monotonic()
+        target.start()
+        run.extra["recovery_s"] = target.first_answer_s
+        first = target.probe(TOPIC, 1)
+        run.extra["first_write_s"] = time.monotonic() - begun
+        first |= {partition: at for partition, at in target.probe(TOPIC, partitions).items() if partition}
+        run.extra["all_partitions_s"] = time.monotonic() - begun
+        if lost := [(partition, end, first[partition]) for partition, end in ends.items() if first[partition] < end]:
+            run.failed = f"acknowledged records are missing: partition, end before, next offset: {lost[:3]}"
+            return run
+        session.go_on()
+        session.on_phase(f"{name}: reading the last record of each partition")
+        read_last(target, ends)
+    except Stopped:
+        run.empty = True
+    except (LoadError, *FAILURES) as error:
+        run.failed = f"{type(error).__name__}: {error}"
+    return run
+
+
+def read_last(target: Target, ends: dict[int, int]) -> None:
+    """The last batch before each partition's end is there, with a right checksum. Raises LoadError, OSError."""
+    there = {partition: end for partition, end in ends.items() if end > 0}
+    if not there:
+        return
+    templates = [protocol.fetch_request(TOPIC, partition, READ_BYTES) for partition in there]
+    driver = Driver(target.address, [templates], fetching=True)
+    try:
+        driver.seek({partition: end - 1 for partition, end in there.items()}, there)
+        driver.run_closed(depth=1, requests=len(templates), seconds=READ_S, check_crc=True)
+    finally:
+        driver.close()
+
+
+def unsynced_bytes() -> int:
+    """What of this machine's page cache is not on the disk yet, all files together (/proc/meminfo)."""
+    lines = Path("/proc/meminfo").read_text().splitlines()
+    found = {name: rest.split() for name, _, rest in (line.partition(":") for line in lines)}
+    return sum(int(found[name][0]) * 1024 for name in ("Dirty", "Writeback"))
