@@ -2,11 +2,12 @@
 
 How much a crash makes the next start read is bounded. The page cache outlives the process, so a killed broker loses
 nothing: once NOTE_BYTES were written a note is made of how far the logs are whole, which costs no sync
-(storage.written_points), and the start after a kill reads about 2 * NOTE_BYTES and NOTE_LOG_BYTES of each log. Notes have
-a worker of their own: behind a flush, which takes as long as the disk does, they would come minutes late. Only a power
-loss can take what was not flushed, as in Kafka. A flush runs with each checkpoint (log.flush.offset.checkpoint.
-interval.ms) and once FLUSH_BYTES wait for it; recovery points follow at once. By then the kernel has brought most of it
-to disk by itself: a flush each 256 MiB costs a tenth of the CPU of writing, and stalls the writers behind it.
+(storage.written_points), and the start after a kill reads about 2 * NOTE_BYTES and NOTE_LOG_BYTES of each log. Notes
+have a worker of their own: behind a flush, which takes as long as the disk does, they would come minutes late. Only a
+power loss can take what was not flushed, as in Kafka. A flush runs with each checkpoint
+(log.flush.offset.checkpoint.interval.ms) and once FLUSH_BYTES wait for it; recovery points follow at once. By then the
+kernel has brought most of it to disk by itself: a flush each 256 MiB costs a tenth of the CPU of writing, and stalls
+the writers behind it.
 """
 
 from __future__ import annotations
