@@ -1,0 +1,176 @@
+"""Consumers of a topic that is compacted while they read, and the cleaner's settings in a running broker."""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from confluent_kafka import OFFSET_BEGINNING, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+
+from tests.support.broker import Target
+from tests.support.confluent import new_consumer
+from tests.support.topics import create_topic
+from tests.support.wait import until
+
+TIMEOUT_S = 40.0
+BROKER_SETTINGS = {"log.cleaner.backoff.ms": "20"}
+KEYS = 40
+RECORDS = 4_000
+SWAPS = 8
+COMPACTED = {
+    "cleanup.policy": "compact",
+    "min.cleanable.dirty.ratio": "0.01",
+    "segment.ms": "1000",
+    "delete.retention.ms": "0",
+    # Who reads a segment that is replaced must not need its name any more.
+    "file.delete.delay.ms": "0",
+    "index.interval.bytes": "200",
+}
+
+
+def cleaned_offset(broker: Target, topic: str) -> int:
+    """Up to where the cleaner has come by its checkpoint; -1 before its first cleaning."""
+    path = Path(broker.data_dir) / "cleaner-offset-checkpoint"
+    found = re.search(rf"^{topic} 0 (\d+)$", path.read_text(), re.MULTILINE) if path.exists() else None
+    return int(found.group(1)) if found else -1
+
+
+class Reader(threading.Thread):
+    """Reads a partition from its beginning to `end`, again and again until it is told to stop; then once more."""
+
+    def __init__(self, broker: Target, topic: str, name: str) -> None:
+        super().__init__(daemon=True)
+        self.broker, self.topic, self.group = broker, topic, name
+        self.end = threading.Event()
+        self.passes: list[list[tuple[int, bytes | None, bytes | None]]] = []
+        self.problem: BaseException | None = None
+
+    def run(self) -> None:
+        try:
+            while not self.end.is_set():
+                self.passes.append(self.read())
+            self.passes.append(self.read())
+        except BaseException as error:
+            self.problem = error
+
+    def read(self) -> list[tuple[int, bytes | None, bytes | None]]:
+        """(offset, key, value) of what is there up to the end of now."""
+        consumer = new_consumer(
+            self.broker.bootstrap, self.group, enable_partition_eof=True, fetch_message_max_bytes=2_000
+        )
+        try:
+            consumer.assign([TopicPartition(self.topic, 0, OFFSET_BEGINNING)])
+            _, end = consumer.get_watermark_offsets(TopicPartition(self.topic, 0), TIMEOUT_S)
+            seen: list[tuple[int, bytes | None, bytes | None]] = []
+            deadline = time.monotonic() + TIMEOUT_S
+            while consumer.position([TopicPartition(self.topic, 0)])[0].offset < end:
+                assert time.monotonic() < deadline, f"only {len(seen)} records came before offset {end}"
+                for message in consumer.consume(100, 0.2):
+                    error = message.error()
+                    if error is not None:
+                        assert error.name() == "_PARTITION_EOF", error
+                        return seen
+                    offset = message.offset()
+                    assert offset is not None
+                    seen.append((offset, message.key(), message.value()))
+            return seen
+        finally:
+            consumer.close()
+
+
+def test_readers_lose_nothing_while_segments_are_replaced(broker: Target) -> None:
+    """A consumer of a compacted topic misses a record that nothing has taken the place of, gets one twice or out of
+    order, or fails when the segment that it reads goes.
+    """
+    create_topic(broker.bootstrap, "swapped", config=COMPACTED)
+    readers = [Reader(broker, "swapped", f"reader-{number}") for number in range(2)]
+    for reader in readers:
+        reader.start()
+    producer = Producer({"bootstrap.servers": broker.bootstrap, "linger.ms": "0", "batch.num.messages": "5"})
+    first_ms = int(time.time() * 1000) - 3_600_000
+    points = {cleaned_offset(broker, "swapped")}
+    sent: list[bytes] = []
+
+    def send_more() -> None:
+        # A segment each 50 records or so.
+        key = b"key-%d" % (len(sent) * 7 % KEYS)
+        timestamp = first_ms + len(sent) // 50 * 1_500
+        producer.produce("swapped", b"%d" % len(sent), key, partition=0, timestamp=timestamp)
+        sent.append(key)
+
+    deadline = time.monotonic() + TIMEOUT_S
+    while len(sent) < RECORDS or len(points) < SWAPS:
+        assert time.monotonic() < deadline, f"{len(points)} cleanings"
+        for _ in range(100):
+            send_more()
+        assert producer.flush(TIMEOUT_S) == 0
+        points.add(cleaned_offset(broker, "swapped"))
+    for reader in readers:
+        reader.end.set()
+    for reader in readers:
+        reader.join(TIMEOUT_S)
+        assert not reader.is_alive()
+        assert reader.problem is None, reader.problem
+    newest = {key: offset for offset, key in enumerate(sent)}
+    # Of each record, by which a later one of its key it was superseded.
+    later: dict[int, int] = {}
+    latest: dict[bytes, int] = {}
+    for offset in reversed(range(len(sent))):
+        later[offset] = latest.get(sent[offset], len(sent))
+        latest[sent[offset]] = offset
+    for reader in readers:
+        assert len(reader.passes) > 2
+        for seen in reader.passes:
+            offsets = [offset for offset, _, _ in seen]
+            assert offsets == sorted(set(offsets)), "twice, or out of order"
+            assert all((key, value) == (sent[at], b"%d" % at) for at, key, value in seen)
+            # What was skipped was superseded by a record that lies before the end of what was read or behind it.
+            there = set(offsets)
+            last_of_key = {sent[at]: at for at in offsets}
+            for at in range(offsets[-1] if offsets else 0):
+                if at not in there:
+                    assert later[at] < len(sent), f"record {at}, the newest of its key, was not read"
+                    assert last_of_key.get(sent[at], len(sent)) > at or later[at] > offsets[-1]
+        assert {key: at for at, key, _ in reader.passes[-1]} == newest
+    assert len(reader.passes[-1]) < RECORDS // 2, "nothing was compacted"
+
+
+@pytest.fixture
+def set_broker(broker: Target) -> object:
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+
+    def alter(**settings: str) -> None:
+        entries = [
+            ConfigEntry(f"log.cleaner.{name.replace('_', '.')}", value, incremental_operation=AlterConfigOpType.SET)
+            for name, value in settings.items()
+        ]
+        resource = ConfigResource(ResourceType.BROKER, "1", incremental_configs=entries)
+        for future in admin.incremental_alter_configs([resource]).values():
+            future.result(TIMEOUT_S)
+
+    return alter
+
+
+def test_the_cleaner_follows_its_settings_while_it_runs(broker: Target, set_broker: object) -> None:
+    """A throttle, threads or memory that are set in a running broker take effect with the next start, or never."""
+    assert callable(set_broker)
+    set_broker(io_max_bytes_per_second="1")
+    create_topic(broker.bootstrap, "slow", config=COMPACTED)
+    producer = Producer({"bootstrap.servers": broker.bootstrap})
+    first_ms = int(time.time() * 1000) - 3_600_000
+    for number in range(200):
+        producer.produce("slow", b"v", b"%d" % (number % 5), partition=0, timestamp=first_ms + number // 50 * 2_000)
+        if number % 50 == 49:
+            assert producer.flush(TIMEOUT_S) == 0
+    directory = Path(broker.data_dir) / "slow-0"
+    # It has begun, or is about to: at a byte a second it would be done in hours.
+    until(lambda: len(list(directory.glob("*.log"))) == 4, "segments", TIMEOUT_S)
+    set_broker(threads="2", dedupe_buffer_size=str(8 << 20), backoff_ms="10")
+    assert cleaned_offset(broker, "slow") == -1
+    set_broker(io_max_bytes_per_second="1.0E9")
+    until(lambda: cleaned_offset(broker, "slow") == 150, "the end of the cleaning", TIMEOUT_S)
+    set_broker(threads="1")
