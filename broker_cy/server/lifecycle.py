@@ -66,6 +66,8 @@ IDLE_SWEEPS = 10
 IDLE_SWEEP_S_MAX = 10.0
 # How often storage is asked whether a flush or checkpoint is due; at 2 GB/s that is 512 MB on top of its own bound.
 STORAGE_TICK_S = 0.25
+# Kafka's way to say that something is not done at intervals.
+NEVER_MS = 2**63 - 1
 
 
 class BrokerServer:
@@ -122,7 +124,7 @@ class BrokerServer:
             accepting.start()
         self._every("storage", STORAGE_TICK_S, self._storage_tick)
         flush_check_s = self.config["log.flush.scheduler.interval.ms"] / 1000
-        if flush_check_s < STORAGE_TICK_S:
+        if 0 < flush_check_s < STORAGE_TICK_S:
             self._every("flush", flush_check_s, lambda: self.broker.log_manager.flush_old(self.clock.wall_ms()))
         idle_ms = self.config["connections.max.idle.ms"]
         if idle_ms > 0:
@@ -160,9 +162,12 @@ class BrokerServer:
             lambda: uuids.to_text(random_uuid()),
             random_uuid,
         )
+        # By default Kafka never looks, and flush.ms has no effect; here it looks with each tick then.
+        flush_check_ms = self.config["log.flush.scheduler.interval.ms"]
         settings = StorageSettings(
             checkpoint_interval_ms=self.config["log.flush.offset.checkpoint.interval.ms"],
             start_offset_checkpoint_interval_ms=self.config["log.flush.start.offset.checkpoint.interval.ms"],
+            flush_check_interval_ms=flush_check_ms if 0 < flush_check_ms < NEVER_MS else 0,
             retention_check_interval_ms=self.config["log.retention.check.interval.ms"],
             producer_id_expiration_ms=self.config["producer.id.expiration.ms"],
         )

@@ -9,8 +9,7 @@ import resource
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from itertools import count
-from uuid import UUID, uuid5
+from uuid import UUID
 
 from broker_cy.core.logs import facts
 from broker_cy.storage import checkpoints, maintenance, metadata_check
@@ -33,7 +32,7 @@ from broker_cy.storage.log_config import LogConfig
 from broker_cy.storage.log_loader import LoadContext, load_log
 from broker_cy.storage.log_slice import LogTotals
 from broker_cy.storage.offset_checkpoints import METADATA_TOPIC, OffsetCheckpoints
-from broker_cy.storage.removal import Removal
+from broker_cy.storage.removal import Removal, rename_away
 from broker_cy.storage.retention import Retention
 from broker_cy.storage.segment import OpenFiles
 from broker_cy.storage.written_points import WRITTEN_POINTS, is_same_boot
@@ -59,6 +58,8 @@ class StorageSettings:
     open_files_max: int = 4096
     checkpoint_interval_ms: int = 60_000
     start_offset_checkpoint_interval_ms: int = 60_000
+    # 0: with each tick.
+    flush_check_interval_ms: int = 0
     retention_check_interval_ms: int = 300_000
     producer_id_expiration_ms: int = 86_400_000
     producer_id_expiration_check_interval_ms: int = 600_000
@@ -117,6 +118,7 @@ class LogManager:
         self._last_checkpoint_ms = -1
         self._last_start_offset_checkpoint_ms = -1
         self._last_flush_ms = -1
+        self._last_flush_check_ms = -1
         self._last_retention_ms = -1
         self._last_compacted_retention_ms = -1
         self._last_expiry_ms = -1
@@ -327,25 +329,12 @@ class LogManager:
         if not os.path.isdir(path):
             return
         self._held[os.path.dirname(path)] -= 1
-        target = self._free_name(path, mark, topic_id)
         try:
-            os.rename(path, target)
+            target = rename_away(path, mark, topic_id)
         except OSError as error:
             raise StorageError(f"cannot rename {path}: {error.strerror}") from error
         if delay_ms >= 0:
             self.removal.directory(target, delay_ms)
-
-    @staticmethod
-    def _free_name(path: str, mark: str, topic_id: UUID) -> str:
-        # One name per life of the partition; what was deleted before without a topic id may have it still.
-        for number in count():
-            unique = uuid5(topic_id, f"{path}{number or ''}").hex
-            # Kafka keeps such names below 255 bytes by cutting the topic.
-            name = os.path.basename(path)[: 255 - len(f".{unique}-{mark}")]
-            target = f"{os.path.dirname(path)}/{name}.{unique}-{mark}"
-            if not os.path.lexists(target):
-                break
-        return target
 
     def _sync_later(self, path: str) -> None:
         self.jobs.run(lambda: sync_directory(path), self._noted(path))
@@ -405,7 +394,7 @@ class LogManager:
         """
         settings = self.settings
         if self._last_checkpoint_ms < 0:
-            self._last_checkpoint_ms = self._last_expiry_ms = now_ms
+            self._last_checkpoint_ms = self._last_expiry_ms = self._last_flush_check_ms = now_ms
             # As in Kafka the first check comes soon: a broker that is started often would never delete anything.
             first_ms = min(settings.retention_check_interval_ms, FIRST_RETENTION_CHECK_MS)
             self._last_retention_ms = now_ms + first_ms - settings.retention_check_interval_ms
@@ -417,7 +406,8 @@ class LogManager:
                 self.high_watermarks[key] = high_watermark_of(*key)
             self.flusher.start(now_ms=now_ms)
             self.flusher.write_checkpoints(checkpoints.HIGH_WATERMARKS)
-        else:
+        elif now_ms - self._last_flush_check_ms >= settings.flush_check_interval_ms:
+            self._last_flush_check_ms = now_ms
             self.flush_old(now_ms)
         if self._metadata_committed and now_ms - self._last_metadata_checkpoint_ms >= METADATA_CHECKPOINT_MS:
             self._metadata_committed = False
@@ -441,8 +431,8 @@ class LogManager:
             self.cleaner.tick(now_ms, high_watermark_of)
 
     def flush_old(self, now_ms: int) -> None:
-        """Flush the logs whose flush.ms have passed, in a worker. `tick` does it too; called by itself where
-        log.flush.scheduler.interval.ms asks for it more often. Cheap where nothing is due.
+        """Flush the logs whose flush.ms have passed, in a worker. `tick` does it each flush_check_interval_ms; called
+        by itself where that is more often than the ticks are. Cheap where nothing is due.
         """
         if self.flusher.failed and now_ms - self._last_flush_ms < FLUSH_RETRY_MS:
             return

@@ -13,7 +13,8 @@ import shutil
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from itertools import islice
+from itertools import count, islice
+from uuid import UUID, uuid5
 
 from broker_cy.core.logs import facts
 from broker_cy.storage.atomic import sync_directory
@@ -80,6 +81,20 @@ class Removal:
             self._next()
 
         self._jobs.run(part, done)
+
+
+def rename_away(path: str, mark: str, topic_id: UUID) -> str:
+    """Rename a partition's directory to `<name>.<uuid>-<mark>`; its new path. Raises OSError."""
+    for number in count():
+        # One name per life of the partition; what was deleted before without a topic id may have it still.
+        unique = uuid5(topic_id, f"{path}{number or ''}").hex
+        # Kafka keeps such names below 255 bytes by cutting the topic.
+        name = os.path.basename(path)[: 255 - len(f".{unique}-{mark}")]
+        target = f"{os.path.dirname(path)}/{name}.{unique}-{mark}"
+        if not os.path.lexists(target):
+            break
+    os.rename(path, target)
+    return target
 
 
 def remove_some(path: str) -> bool:
