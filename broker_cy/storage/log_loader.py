@@ -12,8 +12,9 @@ import logging
 import os
 from dataclasses import dataclass
 
+from broker_cy.core.errors import WireError
 from broker_cy.core.logs import facts
-from broker_cy.storage import disk, maintenance, recovery
+from broker_cy.storage import disk, maintenance, recovery, snapshots, txn_index
 from broker_cy.storage.atomic import sync_directory
 from broker_cy.storage.checkpoints import TopicPartition
 from broker_cy.storage.epochs import LeaderEpochs
@@ -57,6 +58,7 @@ class LogFiles:
         self.log_sizes: dict[int, int] = {}
         self.index_sizes: dict[int, int] = {}
         self.time_index_sizes: dict[int, int] = {}
+        self.txn_indexes: set[int] = set()
         self.snapshots: list[int] = []
         self._deleted: set[str] = set()
         swaps = self._scan()
@@ -66,6 +68,7 @@ class LogFiles:
             self.index_sizes.clear()
             self.time_index_sizes.clear()
             self.snapshots.clear()
+            self.txn_indexes.clear()
             self._scan()
         for base in (self.index_sizes.keys() | self.time_index_sizes.keys()) - self.log_sizes.keys():
             logger.warning("index without a log file removed", extra=facts(path=directory, base_offset=base))
@@ -90,6 +93,8 @@ class LogFiles:
                 suffix = name[DIGITS:]
                 if suffix in by_suffix:
                     by_suffix[suffix][base] = entry.stat().st_size
+                elif suffix == ".txnindex":
+                    self.txn_indexes.add(base)
                 elif suffix == ".snapshot":
                     self.snapshots.append(base)
                 elif suffix.endswith(".swap"):
@@ -233,12 +238,43 @@ def load_log(
     log.written_point = max(log.recovery_point, min(written_point, end_offset))
     if log.recovery_point < end_offset:
         context.totals.dirty.add(log)
+    _mend_txn_indexes(log, files)
     if context.clean and not files.snapshots:
         # Kafka does not read a whole log for the state of producers that a clean stop left none of.
         log.producers.clear(end_offset)
     else:
         maintenance.reload_producers(log, context.now_ms, context.producer_expiration_ms, files.snapshots)
     return log
+
+
+def _mend_txn_indexes(log: Log, files: LogFiles) -> None:
+    """Make transaction indexes anew that are torn or damaged: readers of committed records would be refused, or given
+    what was aborted. Reads the log from the snapshot before the first of them. Raises CorruptSegment, StorageError,
+    OSError.
+    """
+    damaged = []
+    ends = [segment.base_offset for segment in log.segments[1:]] + [NEVER]
+    for segment, end in zip(log.segments, ends, strict=True):
+        base = segment.base_offset
+        if base in files.txn_indexes and (problem := txn_index.problem_of(log.directory, base, end)):
+            logger.warning("damaged transaction index rebuilt from the log", extra=facts(reason=problem))
+            os.unlink(txn_index.path_of(log.directory, base))
+            damaged.append(base)
+    if not damaged:
+        return
+    producers = ProducerState(log.directory, f"{log.topic}-{log.partition}")
+    producers.clear(log.log_start_offset)
+    for offset in sorted(files.snapshots, reverse=True):
+        if log.log_start_offset <= offset <= damaged[0]:
+            try:
+                producers.load(disk.read_whole(snapshots.path_of(log.directory, offset)), offset)
+                break
+            except (WireError, ValueError):
+                # Said, and removed, when the log's own state is loaded.
+                producers.clear(log.log_start_offset)
+    for segment, end in zip(log.segments, ends, strict=True):
+        if producers.end_offset < end and segment.base_offset <= damaged[-1]:
+            recovery.replay_producers(segment, producers)
 
 
 def _load_epochs(directory: str, may_be_lost: bool) -> tuple[LeaderEpochs, bool]:

@@ -59,6 +59,22 @@ def decode(data: bytes, path: str) -> list[AbortedTransaction]:
     return entries
 
 
+def problem_of(directory: str, base_offset: int, end_offset: int) -> str | None:
+    """What is wrong with the index of the segment that has the offsets from `base_offset` to before `end_offset`: None
+    where it can be what was written. Raises OSError.
+    """
+    try:
+        entries = read(directory, base_offset)
+    except ValueError as error:
+        return str(error)
+    marker = base_offset - 1
+    for number, (producer_id, first, last, stable) in enumerate(entries):
+        if producer_id < 0 or not max(marker, first) < last < end_offset or stable > last + 1:
+            return f"{path_of(directory, base_offset)}: entry {number} cannot be of this segment"
+        marker = last
+    return None
+
+
 def truncate_to(directory: str, base_offset: int, offset: int) -> None:
     """Drop the entries whose marker is at `offset` or later; raises OSError."""
     path = path_of(directory, base_offset)
