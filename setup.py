@@ -16,12 +16,14 @@ C_SOURCES: dict[str, list[str]] = {
 # What runs per record or per request. Everything else is compiled with -O1, which takes half the time.
 HOT = {
     "broker_cy.core.crc32c",
+    "broker_cy.metrics.requests",
     "broker_cy.replica.partition",
     "broker_cy.server.answers",
     "broker_cy.server.connection",
     "broker_cy.server.fetch_answer",
     "broker_cy.server.handlers.fetch",
     "broker_cy.server.handlers.produce",
+    "broker_cy.server.outbox",
     "broker_cy.storage.cleaner_pass",
     "broker_cy.storage.cleaner_source",
     "broker_cy.storage.log",

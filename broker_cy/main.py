@@ -83,7 +83,9 @@ def serve(loop: asyncio.AbstractEventLoop, server: BrokerServer) -> int:
     async def until_stopped() -> None:
         # Here, where a signal that follows the line at once is heard.
         addresses = ", ".join(each.local for each in server.listeners)
-        print(f"broker-cy {__version__} ready on {addresses} in {since_process_start_s():.2f} s", flush=True)
+        metrics = server.metrics_server
+        also = f", metrics on http://{metrics.address}/metrics" if metrics is not None else ""
+        print(f"broker-cy {__version__} ready on {addresses} in {since_process_start_s():.2f} s{also}", flush=True)
         await stopping.wait()
         started = time.monotonic()
         LOGGER.info("stopping")

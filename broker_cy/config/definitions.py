@@ -130,7 +130,9 @@ def _synonyms(text: str) -> tuple[Synonym, ...]:
 _TOPIC_ROWS = _rows("topic_configs.tsv")
 _GROUP_ROWS = _rows("group_configs.tsv")
 
-BROKER: dict[str, Setting] = {row["name"]: _setting(row) for row in _rows("broker_configs.tsv")}
+# Settings of this broker that Kafka does not have; a name begins with "brokercy.".
+OWN: dict[str, Setting] = {row["name"]: _setting(row) for row in _rows("own_configs.tsv")}
+BROKER: dict[str, Setting] = {row["name"]: _setting(row) for row in _rows("broker_configs.tsv")} | OWN
 TOPIC: dict[str, Setting] = {row["name"]: _setting(row) for row in _TOPIC_ROWS}
 GROUP: dict[str, Setting] = {row["name"]: _setting(row) for row in _GROUP_ROWS}
 

@@ -1,3 +1,4 @@
+from broker_cy.metrics.histogram import Histogram
 from broker_cy.replica.partition import FlushGroup
 from broker_cy.storage.jobs import Jobs
 
@@ -6,6 +7,7 @@ class GroupCommit:
 
     rounds: int
     syncs: int
+    round_times: Histogram
     def __init__(self, group: FlushGroup, jobs: Jobs, threads: int) -> None: ...
     def unsettled(self, staged_at: int) -> bool: ...
     def start(self) -> None: ...

@@ -7,6 +7,7 @@ them one sync serves. Bounded by the partitions there are: each is in a round at
 
 from libc.stdint cimport int64_t
 
+from broker_cy.metrics.histogram cimport Histogram, now_ns
 from broker_cy.replica.partition cimport FlushGroup, Partition
 
 import errno
@@ -30,11 +31,14 @@ cdef class GroupCommit:
     cdef int64_t settled            # the same of the last one that is done
     cdef readonly int64_t rounds    # begun so far
     cdef readonly int64_t syncs     # files and directories in them
+    cdef readonly Histogram round_times
+    cdef int64_t began_ns
 
     def __init__(self, FlushGroup group not None, jobs, int threads):
         self.group = group
         self.jobs = jobs
         self.threads = threads
+        self.round_times = Histogram()
         self.due = []
         self.due_answers = []
         self.round = []
@@ -63,6 +67,7 @@ cdef class GroupCommit:
         self.round = [(partition, join(partition)) for partition in due]
         jobs = [job for _, job in self.round if job is not None]
         self.rounds += 1
+        self.began_ns = now_ns()
         for job in jobs:
             self.syncs += len(job.paths) + len(job.directories)
         parts = [jobs[at::self.threads] for at in range(min(self.threads, len(jobs)))]
@@ -83,6 +88,7 @@ cdef class GroupCommit:
         self.parts_left -= 1
         if self.parts_left:
             return
+        self.round_times.observe_ns(now_ns() - self.began_ns)
         ended, self.round = self.round, []
         answers, self.answers = self.answers, []
         self.settled = self.covered

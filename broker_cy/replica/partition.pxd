@@ -70,6 +70,12 @@ cdef class Partition:
     cdef bint stable_moved
     cdef list waiting_appends           # of (future, base offset) from append_records
     cdef Verifications verifications    # None until there is one
+    # Counted since the start: batches, records and bytes that were appended, fetches that got records, and bytes of them.
+    cdef readonly int64_t batches
+    cdef readonly int64_t records
+    cdef readonly int64_t appended_bytes
+    cdef readonly int64_t fetches
+    cdef readonly int64_t fetched_bytes
     cdef readonly object last_error     # (message, [(record index, reason)]) of the last refused append
 
     cdef int append_produced(self, uint8_t* data, Py_ssize_t size, object owner, int64_t now_ms, int16_t acks,

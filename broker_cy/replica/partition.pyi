@@ -36,6 +36,11 @@ class Partition:
     closed: bool
     internal: bool
     sync_lost: bool
+    batches: int
+    records: int
+    appended_bytes: int
+    fetches: int
+    fetched_bytes: int
 
     def __init__(
         self,

@@ -230,6 +230,9 @@ cdef class Partition:
             return self.refuse(out, KAFKA_STORAGE_ERROR, f"{self.topic}-{self.index}: {os.strerror(errno_of(error))}")
         if self.verifications is not None and header.attributes & ATTRIBUTE_TRANSACTIONAL:
             self.verifications.end(header)
+        self.batches += 1
+        self.records += header.count
+        self.appended_bytes += size
         self.staged_bytes += size
         self.group.add_dirty(self, size)
         out.base_offset = header.base_offset

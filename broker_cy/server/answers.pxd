@@ -1,20 +1,21 @@
 """The answers of a connection, in the order of its requests, and what all connections of a broker share.
 
 Bounds: requests are left unread while anything waits for the socket or PENDING_MAX answers are due; what is ready goes to the
-socket once it passes SCRATCH_BYTES. File slices hold no memory.
+socket once it passes SCRATCH_BYTES.
 """
 
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
 
 from broker_cy.core.writer cimport Writer
+from broker_cy.metrics.requests cimport RequestMetrics
 from broker_cy.replica.partition cimport FlushGroup, Partition
 from broker_cy.server.buffers cimport BufferPool, RecvBuffer
+from broker_cy.server.outbox cimport Outbox, coarse_ms
 from broker_cy.storage.log cimport LogSlice
 
 cdef enum:
     SCRATCH_BYTES = 65536           # answers are gathered up to this before they go to the socket
     PENDING_MAX = 2048              # answers due on one connection
-    SENDFILE_TURN_BYTES = 2097152   # sent from files to one socket in one turn of the loop
     # Staged batches over all partitions before they are written without waiting for the turn's end: what is larger than a
     # part of the second-level cache is cheaper to write while it is there, and the buffer is free for the next.
     STAGED_BYTES_MAX = 524288
@@ -30,17 +31,17 @@ cdef class Reply:
     cdef bint ready
     cdef object payload             # the whole frame (bytes), or a list of bytes and LogSlice
     cdef object task                # the asyncio.Task that will answer, where there is one
+    cdef int16_t key                # of its API
+    cdef int wait_phase             # phase: what it waits for where it is not ready
+    cdef int64_t received_ns
+    cdef int64_t mark_ns            # when the phase it is in began; 0 until the handler returned
 
+    cdef int enter(self, int phase, int64_t now) except -1
     cdef int emit(self, Writer out) except -1
     cdef bint written(self) except *
     cdef int synced(self) except -1
     cdef int cancel(self) except -1
     cdef int hurry(self) except -1
-
-cdef class OutSlice:
-    """A file slice of which the first `sent` bytes are with the socket."""
-    cdef LogSlice part
-    cdef Py_ssize_t sent
 
 cdef class ServerCore(FlushGroup):
     """What all connections of a broker share."""
@@ -50,7 +51,9 @@ cdef class ServerCore(FlushGroup):
     cdef Writer scratch
     cdef public Py_ssize_t request_bytes_max
     cdef readonly int64_t connections_opened
+    cdef readonly int64_t connections_closed
     cdef readonly int64_t requests
+    cdef readonly RequestMetrics metrics
     cdef list registrations         # by api key: Registration or None
     cdef list request_classes
     cdef HotHandler hot[API_KEYS]
@@ -73,24 +76,26 @@ cdef class ServerCore(FlushGroup):
     cdef int set_hot(self, int16_t key, HotHandler function) except -1
     cdef int64_t wall_ms(self) except -1
 
-cdef class AnswerQueue:
-    cdef readonly int fd
+cdef class AnswerQueue(Outbox):
     cdef readonly ServerCore server
     cdef readonly str listener
     cdef readonly str client_host
     cdef readonly int client_port
-    cdef readonly bint closed
     cdef Reply head
     cdef Reply tail
     cdef readonly int pending
+    cdef readonly int64_t opened_ms     # coarse_ms
+    cdef readonly int64_t requests
+    cdef readonly int64_t bytes_in
+    cdef readonly bytes client_id   # of the last request that had another than the one before
+    cdef Reply unsent               # answers of which the socket did not take all; linked by `next`
+    cdef int16_t key                # API of the request that is being handled
+    cdef int64_t received_ns        # when it was read
     cdef Py_ssize_t ready_bytes     # of answers that are ready and not yet given to the socket
-    cdef readonly list queue        # bytes and OutSlice that the socket did not take yet
     cdef bint reading               # the loop watches for input
-    cdef bint writing               # the loop watches for room
     cdef bint parsing               # requests are being handled: what becomes ready leaves after them
     cdef bint closing               # close once everything due is sent
     cdef bint in_touched            # is in the list of connections to drain after a write
-    cdef readonly int64_t last_active_ms
     cdef bint running               # a handler's task is not done: the request behind it waits, as in Kafka
     cdef int64_t staged_at          # server.flushes when this connection last staged a batch; -1: never
     cdef int64_t synced_at          # the same for a partition with flush.messages; -1 also once that is on disk
@@ -104,11 +109,4 @@ cdef class AnswerQueue:
     cdef int output_free(self) except -1
     cdef bint has_whole_request(self) noexcept
     cdef int release_input(self) except -1
-    cdef bint send_slice(self, OutSlice item, Py_ssize_t budget) except *
-    cdef int write_queue(self) except -1
-    cdef int push_bytes(self, Writer out, bint more) except -1
-    cdef int push_slice(self, LogSlice part) except -1
-    cdef int fail(self, str api, str reason) except -1
-    cpdef int close(self) except -1
-
-cdef int64_t coarse_ms() noexcept nogil
+    cdef int count_sent(self) except -1

@@ -3,6 +3,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 from typing import Any
 
+from broker_cy.metrics.requests import RequestMetrics
 from broker_cy.replica.partition import FlushGroup
 from broker_cy.replica.partition_table import PartitionTable
 from broker_cy.server.broker import Broker
@@ -17,6 +18,8 @@ class ServerCore(FlushGroup):
     pool: BufferPool
     connections: set[Connection]
     connections_opened: int
+    connections_closed: int
+    metrics: RequestMetrics
     requests: int
     request_bytes_max: int
     fetch_bytes_max: int

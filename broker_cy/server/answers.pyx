@@ -5,22 +5,17 @@ it have. What the socket does not take is queued, and the connection reads no mo
 """
 
 cimport cython
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
-from libc.errno cimport EAGAIN, EINTR, errno
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.string cimport memset
-from posix.time cimport CLOCK_MONOTONIC_COARSE, CLOCK_REALTIME, clock_gettime, timespec
+from posix.time cimport CLOCK_REALTIME, clock_gettime, timespec
+
+from broker_cy.metrics.histogram cimport now_ns
+from broker_cy.metrics.requests cimport SEND, TOTAL, count_time
 
 import os
 
 from broker_cy.server import log_events
 from broker_cy.wire import frame
-
-cdef extern from "sys/socket.h" nogil:
-    ssize_t send(int fd, const void* buf, size_t n, int flags)
-    int MSG_NOSIGNAL, MSG_MORE, MSG_DONTWAIT
-
-cdef extern from "sys/sendfile.h" nogil:
-    ssize_t sendfile(int out_fd, int in_fd, long* offset, size_t count)
 
 DEFAULT_REQUEST_BYTES_MAX = 104857600
 FETCH_BYTES_MAX = 57671680          # fetch.max.bytes
@@ -35,15 +30,16 @@ cdef int16_t flexible_from(api_key) except -1:
     return high + 1
 
 
-cdef int64_t coarse_ms() noexcept nogil:
-    """Monotonic milliseconds, a few ms coarse: for idle times only."""
-    cdef timespec t
-    clock_gettime(CLOCK_MONOTONIC_COARSE, &t)
-    return <int64_t>t.tv_sec * 1000 + t.tv_nsec // 1000000
-
-
 @cython.freelist(256)
 cdef class Reply:
+    cdef int enter(self, int phase, int64_t now) except -1:
+        """From `now` on it waits for something else."""
+        if self.mark_ns:
+            count_time(self.connection.server.metrics, self.key, self.wait_phase, now - self.mark_ns)
+            self.mark_ns = now
+        self.wait_phase = phase
+        return 0
+
     cdef int emit(self, Writer out) except -1:
         """Append this answer to `out`, or hand its pieces to the connection in order."""
         cdef object piece
@@ -75,11 +71,6 @@ cdef class Reply:
         return 0
 
 
-@cython.freelist(64)
-cdef class OutSlice:
-    pass
-
-
 cdef class ServerCore(FlushGroup):
     """What all connections of a broker share: dispatch table, buffers, the answers that wait for the write."""
 
@@ -89,6 +80,7 @@ cdef class ServerCore(FlushGroup):
         self.topics_by_name = table.by_name
         self.topics_by_id = table.by_id
         self.fetch_bytes_max = FETCH_BYTES_MAX
+        self.metrics = RequestMetrics()
         self.pool = BufferPool()
         self.connections = set()
         self.scratch = Writer()
@@ -165,8 +157,12 @@ cdef class ServerCore(FlushGroup):
         cdef list touched = []
         cdef Reply reply
         cdef AnswerQueue connection
+        cdef int64_t now = now_ns() if self.metrics.on else 0
         for reply in replies:
             reply.ready = True
+            if reply.mark_ns and now:
+                count_time(self.metrics, reply.key, reply.wait_phase, now - reply.mark_ns)
+                reply.mark_ns = now
             connection = reply.connection
             if not connection.in_touched:
                 connection.in_touched = True
@@ -207,7 +203,7 @@ cdef class ServerCore(FlushGroup):
         return total
 
 
-cdef class AnswerQueue:
+cdef class AnswerQueue(Outbox):
     """The sending half of a connection; `Connection` is the other."""
 
     cdef int output_free(self) except -1:
@@ -225,6 +221,8 @@ cdef class AnswerQueue:
     cdef int add_reply(self, Reply reply) except -1:
         """Take the next place in the order of answers."""
         reply.connection = self
+        reply.key = self.key
+        reply.received_ns = self.received_ns
         if self.tail is None:
             self.head = reply
         else:
@@ -235,7 +233,12 @@ cdef class AnswerQueue:
 
     cdef int mark_ready(self, Reply reply) except -1:
         """The payload of `reply` is complete: it leaves as soon as all before it have."""
+        cdef int64_t now
         reply.ready = True
+        if reply.mark_ns and self.server.metrics.on:
+            now = now_ns()
+            count_time(self.server.metrics, reply.key, reply.wait_phase, now - reply.mark_ns)
+            reply.mark_ns = now
         if type(reply.payload) is bytes:
             self.ready_bytes += PyBytes_GET_SIZE(reply.payload)
         if not self.parsing and not self.closed and self.head is reply:
@@ -252,7 +255,9 @@ cdef class AnswerQueue:
     cdef int drain(self) except -1:
         """Send every answer that is ready and next in order."""
         cdef Writer out = self.server.scratch
-        cdef Reply reply
+        cdef bint counted = self.server.metrics.on
+        cdef Reply reply, first = None, last = None
+        cdef int64_t before
         out.pos = 0
         while self.head is not None and self.head.ready and not self.closed:
             reply = self.head
@@ -261,121 +266,49 @@ cdef class AnswerQueue:
                 self.tail = None
             reply.next = None
             self.pending -= 1
+            before = self.bytes_out + out.pos
             reply.emit(out)
+            if counted:
+                self.server.metrics.apis[reply.key].response_bytes += self.bytes_out + out.pos - before
+                if last is None:
+                    first = reply
+                else:
+                    last.next = reply
+                last = reply
             if out.pos >= SCRATCH_BYTES:
                 self.push_bytes(out, False)
         self.ready_bytes = 0
         if out.pos and not self.closed:
             self.push_bytes(out, False)
         out.pos = 0
+        if first is not None:
+            last.next = self.unsent
+            self.unsent = first
+            if not self.queue:
+                self.count_sent()
         return self.after_output()
 
-    cdef int push_bytes(self, Writer out, bint more) except -1:
-        """Send what `out` gathered, or queue what the socket does not take; empties `out`."""
-        cdef Py_ssize_t done = 0
-        cdef ssize_t n
-        if self.closed:
-            out.pos = 0             # the descriptor may already be another's
-            return 0
-        if not self.queue:
-            while done < out.pos:
-                n = send(self.fd, out.buf + done, out.pos - done, MSG_NOSIGNAL | MSG_DONTWAIT | (MSG_MORE if more else 0))
-                if n >= 0:
-                    done += n
-                elif errno == EINTR:
-                    continue
-                elif errno == EAGAIN:
-                    break
-                else:
-                    out.pos = 0
-                    return self.close()
-        if done < out.pos:
-            self.queue.append(PyBytes_FromStringAndSize(<char*>out.buf + done, out.pos - done))
-        out.pos = 0
+    cdef int count_sent(self) except -1:
+        """The socket took all of the answers that it had not."""
+        cdef RequestMetrics metrics = self.server.metrics
+        cdef Reply reply = self.unsent
+        cdef Reply following
+        cdef int64_t now = now_ns()
+        self.unsent = None
+        while reply is not None:
+            following = reply.next
+            reply.next = None
+            if reply.mark_ns:
+                count_time(metrics, reply.key, SEND, now - reply.mark_ns)
+            if reply.received_ns:
+                count_time(metrics, reply.key, TOTAL, now - reply.received_ns)
+            reply = following
         return 0
 
-    cdef int push_slice(self, LogSlice part) except -1:
-        """Send a slice of a segment file, or queue what the socket does not take."""
-        cdef OutSlice item
-        if self.closed:
-            return 0
-        item = OutSlice.__new__(OutSlice)
-        item.part = part
-        item.sent = 0
-        if self.queue or not self.send_slice(item, SENDFILE_TURN_BYTES):
-            if not self.closed:
-                self.queue.append(item)
-        return 0
-
-    cdef bint send_slice(self, OutSlice item, Py_ssize_t budget) except *:
-        """Whether the slice is sent to its end. A file that became shorter (truncated) ends the connection."""
-        cdef long at
-        cdef ssize_t n
-        while item.sent < item.part.size:
-            if budget <= 0:
-                return False
-            at = item.part.position + item.sent
-            n = sendfile(self.fd, item.part.fd, &at, min(item.part.size - item.sent, budget))
-            if n > 0:
-                item.sent += n
-                budget -= n
-            elif n == 0:
-                self.fail("Fetch", "the segment became shorter while it was sent")
-                return False
-            elif errno == EINTR:
-                continue
-            elif errno == EAGAIN:
-                return False
-            else:
-                self.close()
-                return False
-        return True
-
-    def on_writable(self):
-        if self.closed:
-            return
-        try:
-            self.write_queue()
-        except Exception as error:
-            self.broken(error)
-
-    cdef int write_queue(self) except -1:
-        cdef Py_ssize_t budget = SENDFILE_TURN_BYTES
-        cdef Py_ssize_t size
-        cdef ssize_t n
-        cdef int sent_items = 0
-        cdef object item
-        while sent_items < len(self.queue) and budget > 0:
-            item = self.queue[sent_items]
-            if type(item) is bytes:
-                size = PyBytes_GET_SIZE(item)
-                n = send(self.fd, PyBytes_AS_STRING(item), size, MSG_NOSIGNAL | MSG_DONTWAIT
-                         | (MSG_MORE if sent_items + 1 < len(self.queue) else 0))
-                if n < 0:
-                    if errno == EINTR:
-                        continue
-                    if errno != EAGAIN:
-                        return self.close()
-                    break
-                if n < size:
-                    self.queue[sent_items] = item[n:]
-                    break
-                budget -= size
-            else:
-                if not self.send_slice(<OutSlice>item, budget):
-                    if self.closed:
-                        return 0
-                    break
-                budget -= (<OutSlice>item).part.size
-            sent_items += 1
-        if sent_items:
-            del self.queue[:sent_items]
-            self.last_active_ms = coarse_ms()
-        if not self.queue:
-            self.server.loop.remove_writer(self.fd)
-            self.writing = False
-            self.drain()
-        return 0
+    cdef int emptied(self) except -1:
+        if self.unsent is not None and not self.closed:
+            self.count_sent()
+        return self.drain()
 
     cdef int after_output(self) except -1:
         if self.closed:
@@ -431,6 +364,8 @@ cdef class AnswerQueue:
         os.close(self.fd)
         self.release_input()
         self.queue = []
+        self.unsent = None
+        self.server.connections_closed += 1
         reply = self.head
         self.head = self.tail = None
         self.pending = 0

@@ -5,8 +5,9 @@ larger request, or than it sent before (socket.request.max.bytes caps that); wit
 bytes; and the answers, whose bounds are in answers.pxd.
 """
 
-from libc.stdint cimport int16_t, int32_t, uint8_t
+from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
 
+from broker_cy.metrics.requests cimport RequestMetrics
 from broker_cy.server.answers cimport (
     API_KEYS, PENDING_MAX, SCRATCH_BYTES, STAGED_BYTES_MAX, AnswerQueue, HotHandler, Reply, ServerCore,
 )
@@ -38,6 +39,7 @@ cdef class Connection(AnswerQueue):
     cdef int wake_when_worth_it(self, Py_ssize_t unparsed) noexcept
     cdef int parse(self) except -1
     cdef int process(self, const uint8_t* p, Py_ssize_t n) except -1
+    cdef int64_t count_handled(self, RequestMetrics metrics, Py_ssize_t size, int64_t started) except -1
     cdef bint must_wait(self) noexcept
     cdef bint waits_for_sync(self) except *
     cdef Py_ssize_t make_room(self) except -1

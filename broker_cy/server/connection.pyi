@@ -12,6 +12,11 @@ class Connection:
     pending: int
     queue: list[object]
     last_active_ms: int
+    opened_ms: int
+    requests: int
+    bytes_in: int
+    bytes_out: int
+    client_id: bytes
 
     def __init__(
         self, server: ServerCore, fd: int, listener: str, client_host: str, client_port: int, local: str

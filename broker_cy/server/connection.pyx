@@ -6,11 +6,14 @@ The loop only tells readiness (add_reader, add_writer); recv is called here, sen
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.errno cimport EAGAIN, EINTR, errno
-from libc.string cimport memcpy, memmove
+from libc.string cimport memcmp, memcpy, memmove
 
 from broker_cy.core.cursor cimport Cursor
 from broker_cy.core.writer cimport Writer
-from broker_cy.server.answers cimport coarse_ms
+from broker_cy.metrics.histogram cimport now_ns
+from broker_cy.metrics.requests cimport HANDLER, QUEUE, RequestMetrics, count_time
+from broker_cy.server.outbox cimport coarse_ms
+from broker_cy.server.response_errors cimport count_errors
 from broker_cy.wire.codec cimport decode_at
 from broker_cy.wire.produce cimport skip_tags
 
@@ -39,9 +42,11 @@ cdef enum:
 cdef dict API_NAMES = {int(key): key.name for key in ApiKey}
 
 
-cdef bytes response_frame(int16_t key, int16_t version, int32_t correlation_id, object response):
-    """Length, response header and body of one answer."""
+cdef bytes response_frame(RequestMetrics metrics, int16_t key, int16_t version, int32_t correlation_id, object response):
+    """Length, response header and body of one answer, whose errors are counted."""
     cdef Writer writer = Writer()
+    if metrics.on:
+        count_errors(metrics, key, response)
     writer.i32(0)
     writer.i32(correlation_id)
     if frame.response_header_version(key, version) >= 1:
@@ -73,7 +78,9 @@ cdef class Connection(AnswerQueue):
         self.connection_id = f"{local}-{client_host}:{client_port}-{server.connections_opened}"
         server.connections_opened += 1
         self.queue = []
-        self.last_active_ms = coarse_ms()
+        self.loop = server.loop
+        self.client_id = b""
+        self.opened_ms = self.last_active_ms = coarse_ms()
         self.staged_at = -1
         self.synced_at = -1
         self.wake_bytes = 1
@@ -105,6 +112,7 @@ cdef class Connection(AnswerQueue):
             if n > 0:
                 self.in_end += n
                 budget -= n
+                self.bytes_in += n
                 self.parse()
                 if self.closed:
                     return 0
@@ -218,7 +226,10 @@ cdef class Connection(AnswerQueue):
         """Handle every whole request in the buffer, as long as this connection may."""
         cdef Py_ssize_t size
         cdef const uint8_t* p
+        cdef RequestMetrics metrics = self.server.metrics
+        cdef int64_t now = 0
         self.parsing = True
+        self.received_ns = 0
         try:
             # Sending what is ready, or the write of what is staged, may end this connection: then its buffer is gone.
             while not self.closed and self.in_end - self.in_start >= 4 and not self.must_wait():
@@ -234,7 +245,14 @@ cdef class Connection(AnswerQueue):
                 self.in_start += 4 + size
                 if size + 4 > self.proven_bytes:
                     self.proven_bytes = size + 4
-                self.process(p + 4, size)
+                if metrics.on:
+                    if now == 0:
+                        now = self.received_ns = now_ns()
+                    self.key = -1
+                    self.process(p + 4, size)
+                    now = self.count_handled(metrics, size, now)
+                else:
+                    self.process(p + 4, size)
                 if self.closed:
                     return 0
                 if self.ready_bytes > SCRATCH_BYTES:
@@ -246,6 +264,20 @@ cdef class Connection(AnswerQueue):
         if self.head is not None and self.head.ready and not self.closed:
             self.drain()
         return 0
+
+    cdef int64_t count_handled(self, RequestMetrics metrics, Py_ssize_t size, int64_t started) except -1:
+        """A request that came to its handler at `started` is handled, or waits for something by now; the time."""
+        cdef int64_t now = now_ns()
+        cdef Reply reply = self.tail
+        if self.key < 0:
+            return now                  # it was none that is served
+        metrics.apis[self.key].requests += 1
+        metrics.apis[self.key].request_bytes += size + 4
+        count_time(metrics, self.key, QUEUE, started - self.received_ns)
+        count_time(metrics, self.key, HANDLER, now - started)
+        if reply is not None and reply.mark_ns == 0:
+            reply.mark_ns = now
+        return now
 
     cdef int process(self, const uint8_t* p, Py_ssize_t n) except -1:
         """One request: header, then the handler of its API."""
@@ -272,6 +304,11 @@ cdef class Connection(AnswerQueue):
                 return self.fail(self.api_name(key), f"client_id of {client_id_length} bytes passes the request's end")
             at += client_id_length
         self.server.requests += 1
+        self.requests += 1
+        self.key = key
+        if client_id_length >= 0 and (client_id_length != PyBytes_GET_SIZE(self.client_id)
+                                      or memcmp(p + 10, PyBytes_AS_STRING(self.client_id), client_id_length) != 0):
+            self.client_id = PyBytes_FromStringAndSize(<char*>p + 10, client_id_length)
         if key != PRODUCE_KEY and self.staged_at == self.server.flushes:
             # Kafka handles the requests of a connection one by one: this one finds what those before it produced.
             self.server.flush()
@@ -300,6 +337,7 @@ cdef class Connection(AnswerQueue):
     cdef int answer_unsupported(self, int16_t key, int16_t version, int32_t correlation_id) except -1:
         """ApiVersions of an unknown version is answered in version 0 (KIP-511); all else closes, as in Kafka."""
         if key == API_VERSIONS_KEY:
+            self.key = key
             return self.call_handler(key, -1, correlation_id, None, NULL, 0)
         if 0 <= key < API_KEYS and self.server.max_version[key] >= 0:
             return self.fail(self.api_name(key), f"version {version} is not served; "
@@ -332,7 +370,7 @@ cdef class Connection(AnswerQueue):
             task.add_done_callback(_Completion(reply, key, version))
             return 0
         response = entry.function(context, request)
-        reply.payload = response_frame(key, max(version, 0), correlation_id, response)
+        reply.payload = response_frame(self.server.metrics, key, max(version, 0), correlation_id, response)
         return self.mark_ready(reply)
 
     # ---- after output was held back ----
@@ -406,7 +444,8 @@ cdef class _Completion:
             connection.broken(error)
             return
         try:
-            self.reply.payload = response_frame(self.key, self.version, self.reply.correlation_id, task.result())
+            self.reply.payload = response_frame(connection.server.metrics, self.key, self.version, self.reply.correlation_id,
+                                                task.result())
             connection.mark_ready(self.reply)
             # Where an answer before it is still due, sending did not get there.
             connection.output_free()

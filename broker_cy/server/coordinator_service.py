@@ -238,8 +238,13 @@ class CoordinatorService(Generic[S]):
             raise KafkaError(code, f"the coordinator of {self.what} {key!r} is {shard.state.value}")
         return shard
 
+    @property
+    def is_loading(self) -> bool:
+        """Whether a shard cannot be asked yet."""
+        return any(shard.state is LoadState.LOADING for shard in self.shards.values())
+
     def _loaded_shards(self) -> list[S]:
         """All shards that work. Raises KafkaError(COORDINATOR_LOAD_IN_PROGRESS) where one is not loaded yet."""
-        if any(shard.state is LoadState.LOADING for shard in self.shards.values()):
+        if self.is_loading:
             raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         return self._active()

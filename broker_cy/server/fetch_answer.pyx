@@ -12,6 +12,7 @@ from broker_cy.storage.page_cache cimport read_cached
 from broker_cy.core.errors import ErrorCode
 
 cdef enum:
+    FETCH_KEY = 1
     INLINE_BYTES_MAX = 32768        # a record set of up to this is copied into the answer: one writev for all
     INLINE_TOTAL_MAX = 262144       # ... and at most this much per answer, the rest goes by sendfile
     FIRST_LEADER_VERSION = 16       # from here on some errors say who leads (KIP-951)
@@ -46,6 +47,8 @@ cdef list encode(AnswerQueue connection, FetchContext context, int32_t correlati
     if flexible:
         out.i8(0)
     out.i32(0)                          # throttle_time_ms
+    if context.error:
+        connection.server.metrics.error(FETCH_KEY, context.error)
     if version >= 7:
         out.i16(context.error)
         out.i32(context.session_id)
@@ -60,7 +63,11 @@ cdef list encode(AnswerQueue connection, FetchContext context, int32_t correlati
         put_length(out, len(targets), flexible)
         for target in targets:
             put_partition(out, target, version, flexible)
+            if target.error:
+                connection.server.metrics.error(FETCH_KEY, target.error)
             if target.records is not None:
+                target.partition.fetches += 1
+                target.partition.fetched_bytes += target.records.size
                 if (target.records.size <= INLINE_BYTES_MAX and inlined < INLINE_TOTAL_MAX
                         and inline_records(out, target.records)):
                     inlined += target.records.size

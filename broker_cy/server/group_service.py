@@ -84,3 +84,7 @@ class GroupService(CoordinatorService[GroupShard]):
     def readable_shards(self) -> list[Shard]:
         """All shards there are. Raises KafkaError(COORDINATOR_LOAD_IN_PROGRESS) where one is not loaded yet."""
         return [shard.shard for shard in self._loaded_shards()]
+
+    def shards_now(self) -> list[Shard]:
+        """All shards that are loaded."""
+        return [shard.shard for shard in self._active()]

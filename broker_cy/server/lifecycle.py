@@ -28,7 +28,8 @@ from broker_cy.server.connection import Connection
 from broker_cy.server.controller_service import ControllerService, random_uuid
 from broker_cy.server.group_service import GroupService
 from broker_cy.server.jobs import LoopJobs
-from broker_cy.server.listener import Admission, Listener, open_socket
+from broker_cy.server.listener import Admission, Listener, ListenError, open_socket
+from broker_cy.server.loop_watch import LoopWatch
 from broker_cy.server.partition_service import PartitionService
 from broker_cy.server.registry import load_handlers
 from broker_cy.server.txn_markers import TxnMarkers
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from broker_cy.config import BrokerConfig
     from broker_cy.core.clock import Clock
     from broker_cy.metadata.image import ImageDelta, MetadataImage
+    from broker_cy.server.metrics_http import MetricsServer
 
 LOGGER = logging.getLogger("broker_cy.server")
 
@@ -68,6 +70,8 @@ IDLE_SWEEP_S_MAX = 10.0
 STORAGE_TICK_S = 0.25
 # Kafka's way to say that something is not done at intervals.
 NEVER_MS = 2**63 - 1
+PORT_MAX = 65_535
+METRICS_BACKLOG = 16
 
 
 class BrokerServer:
@@ -91,6 +95,8 @@ class BrokerServer:
         self._sync_pool = ThreadPoolExecutor(SYNC_THREADS, thread_name_prefix="sync")
         self._sync_jobs = LoopJobs(loop, self._sync_pool)
         self._timers: dict[str, asyncio.TimerHandle] = {}
+        self._watch = LoopWatch(loop)
+        self.metrics_server: MetricsServer | None = None
         self._partitions: PartitionService
         self._core: ServerCore
 
@@ -101,6 +107,7 @@ class BrokerServer:
         OSError.
         """
         sockets = [self._bind(listener.name, listener.host, listener.port) for listener in self.config.listeners]
+        metrics_socket = self._bind_metrics()
         table = PartitionTable()
         self.broker.partitions = table
         admission = Admission(0, 0, {})
@@ -122,6 +129,7 @@ class BrokerServer:
         self._follow_settings(admission)
         for accepting in self.listeners:
             accepting.start()
+        self._start_metrics(metrics_socket)
         self._every("storage", STORAGE_TICK_S, self._storage_tick)
         flush_check_s = self.config["log.flush.scheduler.interval.ms"] / 1000
         if 0 < flush_check_s < STORAGE_TICK_S:
@@ -132,6 +140,35 @@ class BrokerServer:
 
     def _bind(self, name: str, host: str, port: int) -> socket.socket:
         return open_socket(name, host, port, self.config["socket.listen.backlog.size"])
+
+    def _bind_metrics(self) -> socket.socket | None:
+        address = self.config["brokercy.metrics.listener"]
+        if not address:
+            return None
+        host, separator, port = address.rpartition(":")
+        if not separator or not port.isdecimal() or int(port) > PORT_MAX:
+            raise ListenError(f"brokercy.metrics.listener: {address!r} is not HOST:PORT with a port of 0 to {PORT_MAX}")
+        return open_socket("brokercy.metrics.listener", host.strip("[]"), int(port), METRICS_BACKLOG)
+
+    def _start_metrics(self, bound: socket.socket | None) -> None:
+        self._watch.start()
+        if bound is None:
+            return
+        # Only here: a broker that serves no metrics needs none of what they need.
+        from broker_cy.server.metrics_http import MetricsServer
+        from broker_cy.server.metrics_page import render
+
+        self.metrics_server = MetricsServer(
+            self.loop, bound, lambda: render(self.broker, self._core, self._watch), self._missing
+        )
+        self.metrics_server.start()
+
+    def _missing(self) -> list[str]:
+        """What this broker lacks to be ready, a line each."""
+        if self._core.stopping:
+            return ["the broker stops"]
+        loading = {"group": self.broker.groups.is_loading, "transaction": self.broker.transactions.is_loading}
+        return [f"the {name} coordinator loads" for name, is_loading in loading.items() if is_loading]
 
     def _listener(self, name: str, bound: socket.socket, admission: Admission) -> Listener:
         return Listener(
@@ -264,6 +301,12 @@ class BrokerServer:
             logs = self.broker.log_manager
             logs.settings = replace(logs.settings, producer_id_expiration_ms=self.config["producer.id.expiration.ms"])
 
+        def metrics_changed(_: frozenset[str]) -> None:
+            self._core.metrics.on = self.config["brokercy.metrics.enable"]
+
+        metrics_changed(frozenset())
+        self.config.on_change(metrics_changed, "brokercy.metrics.enable")
+
         def verification_changed(_: frozenset[str]) -> None:
             self._core.verifies = self.config["transaction.partition.verification.enable"]
 
@@ -319,6 +362,7 @@ class BrokerServer:
         """Stop in order; everything acknowledged is on disk afterwards, and the data directory is marked clean."""
         for timer in self._timers.values():
             timer.cancel()
+        self._watch.stop()
         for listener in self.listeners:
             listener.close()
         self._core.stop_reading()
@@ -330,6 +374,8 @@ class BrokerServer:
         while self._core.pending_answers and self.loop.time() < deadline:
             await asyncio.sleep(STOP_POLL_S)
         await self.broker.controller.stop()
+        if self.metrics_server is not None:
+            await self.metrics_server.stop()
         for connection in list(self._core.connections):
             connection.close()
         self._core.flush()

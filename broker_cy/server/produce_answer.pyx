@@ -3,6 +3,7 @@
 from libc.stdint cimport int16_t, int32_t
 from libc.stdlib cimport free, malloc
 
+from broker_cy.metrics.requests cimport DISK
 from broker_cy.replica.partition cimport Partition
 
 from broker_cy.core.errors import ErrorCode
@@ -14,6 +15,7 @@ cdef class ProduceReply(Reply):
     """The answer of one Produce request, encoded when it leaves."""
     def __cinit__(self):
         self.results = NULL
+        self.wait_phase = DISK
 
     def __dealloc__(self):
         if self.results != NULL and self.results != self.inline_results:
@@ -104,6 +106,8 @@ cdef class ProduceReply(Reply):
     cdef int emit_result(self, Writer out, int32_t i) except -1:
         cdef Result* result = &self.results[i]
         cdef object detail = None
+        if result.append.error:
+            self.connection.server.metrics.error(self.key, result.append.error)
         out.i32(result.index)
         out.i16(result.append.error)
         out.i64(result.append.base_offset)

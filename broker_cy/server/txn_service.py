@@ -203,6 +203,10 @@ class TransactionService(CoordinatorService[TransactionShard]):
             transactional_id=transactional_id, error_code=code
         )
 
+    def shards_now(self) -> list[TxnShard]:
+        """All shards that are loaded."""
+        return [shard.shard for shard in self._active()]
+
     def list_transactions(self, wanted: Filter) -> list[messages.ListTransactionsResponse.TransactionState]:
         """ListTransactions. Raises KafkaError(COORDINATOR_LOAD_IN_PROGRESS)."""
         return [

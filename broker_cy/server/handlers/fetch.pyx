@@ -14,11 +14,14 @@ cimport cython
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
 
 from broker_cy.core.cursor cimport Cursor
+from broker_cy.metrics.histogram cimport now_ns
+from broker_cy.metrics.requests cimport DATA, DISK, RequestMetrics
 from broker_cy.replica.partition cimport DelayedFetch, Partition
 from broker_cy.server.buffers cimport RecvBuffer
-from broker_cy.server.answers cimport AnswerQueue, Reply, ServerCore, coarse_ms
+from broker_cy.server.answers cimport AnswerQueue, Reply, ServerCore
 from broker_cy.server.fetch_answer cimport encode
 from broker_cy.server.fetch_session cimport FetchContext, FetchPartition, SessionCache, refused
+from broker_cy.server.outbox cimport coarse_ms
 from broker_cy.storage.disk cimport confine_reads
 from broker_cy.storage.log cimport LogSlice
 from broker_cy.storage.segment cimport Segment
@@ -70,6 +73,7 @@ cdef class FetchReply(Reply):
     cdef int64_t deadline_ms            # of the wait, on coarse_ms
     cdef list cold                      # (path, position, size, ahead) that the last read_all found missing from memory
     cdef int cold_lookups               # how often that happened
+    cdef bint from_disk                 # a worker read something for it
     cdef int64_t missing_bytes          # still to be written before min_bytes is reached
     cdef FetchWait waiting
     cdef object timer
@@ -131,6 +135,7 @@ cdef class FetchReply(Reply):
             return self.answer()
         self.missing_bytes = self.min_bytes - found
         self.deadline_ms = coarse_ms() + self.max_wait_ms
+        self.enter(DATA, now_ns() if self.mark_ns else 0)
         self.waiting = FetchWait.__new__(FetchWait)
         self.waiting.reply = self
         for target in self.context.targets:
@@ -140,6 +145,8 @@ cdef class FetchReply(Reply):
 
     cdef int in_worker(self, function, list what, then) except -1:
         cdef ServerCore server = self.connection.server
+        self.enter(DISK, now_ns() if self.mark_ns else 0)
+        self.from_disk = True
         server.loop.run_in_executor(server.cold_reader, function, what).add_done_callback(then)
         return 0
 
@@ -165,10 +172,29 @@ cdef class FetchReply(Reply):
         self.payload = encode(self.connection, self.context, self.correlation_id, self.version)
         cold = [part for part in self.payload if type(part) is not bytes
                 and not (<Segment>(<LogSlice>part).segment).in_memory((<LogSlice>part).position, (<LogSlice>part).size)]
+        self.count(bool(cold))
         if not cold:
             self.context = None
             return self.connection.mark_ready(self)
         return self.in_worker(warm_all, cold, self.warmed)
+
+    cdef int count(self, bint cold) except -1:
+        """Count a fetch that found records, and whether all came from memory."""
+        cdef RequestMetrics metrics = self.connection.server.metrics
+        cdef FetchPartition target
+        cdef int64_t found = 0
+        for target in self.context.targets:
+            if target.records is not None:
+                found += target.records.size
+        if not found:
+            return 0
+        if cold or self.from_disk:
+            metrics.cold_reads += 1
+            metrics.cold_bytes += found
+        else:
+            metrics.hot_reads += 1
+            metrics.hot_bytes += found
+        return 0
 
     cdef list unchecked_segments(self):
         """(log, segment) of what was read and nobody has checked since the broker started."""

@@ -1,0 +1,56 @@
+"""Latency histograms that cost a few instructions per value, in C structs.
+
+Log-linear buckets, as in HdrHistogram: SUB_BUCKETS to each power of two, so that a quantile is at most 1/SUB_BUCKETS too high.
+The unit is 64 ns, the largest value about 137 s; what is longer is counted in the last bucket, and exactly in `sum_ns` and `max_ns`.
+"""
+
+from libc.stdint cimport int64_t, uint64_t
+
+cdef enum:
+    UNIT_SHIFT = 6                  # 64 ns
+    SUB_BITS = 4
+    SUB_BUCKETS = 16
+    BUCKETS = 448                   # up to 2^31 units
+
+cdef struct LatencyHistogram:
+    uint64_t count
+    uint64_t sum_ns
+    uint64_t max_ns
+    uint64_t counts[BUCKETS]
+
+cdef extern from *:
+    """
+    #include <stdint.h>
+    #include <time.h>
+    static inline int bc_bucket_of(uint64_t units) {
+        int exponent;
+        if (units < 16) return (int)units;
+        exponent = 63 - __builtin_clzll(units);
+        if (exponent > 30) return 447;
+        return (exponent - 3) * 16 + (int)((units >> (exponent - 4)) & 15);
+    }
+    static inline int64_t bc_now_ns(void) {
+        struct timespec t;
+        clock_gettime(CLOCK_MONOTONIC, &t);
+        return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+    }
+    """
+    int bucket_of "bc_bucket_of"(uint64_t units) noexcept nogil
+    # Nanoseconds of the monotonic clock.
+    int64_t now_ns "bc_now_ns"() noexcept nogil
+
+cdef inline void observe(LatencyHistogram* histogram, int64_t ns) noexcept nogil:
+    """Count one value; a negative one, of a clock that was set back, as 0."""
+    if ns < 0:
+        ns = 0
+    histogram.count += 1
+    histogram.sum_ns += <uint64_t>ns
+    if <uint64_t>ns > histogram.max_ns:
+        histogram.max_ns = <uint64_t>ns
+    histogram.counts[bucket_of(<uint64_t>ns >> UNIT_SHIFT)] += 1
+
+cdef class Histogram:
+    """One histogram as a Python object, for what is not on the data path."""
+    cdef LatencyHistogram values
+
+cdef object snapshot_of(const LatencyHistogram* histogram)

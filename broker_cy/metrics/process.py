@@ -1,0 +1,65 @@
+"""What the kernel knows of this process."""
+
+from __future__ import annotations
+
+import os
+import resource
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessStats:
+    """Counted since the process started, or as it is now; times in seconds."""
+
+    cpu_s: float
+    resident_bytes: int
+    virtual_bytes: int
+    open_fds: int
+    max_fds: int
+    start_time_s: float
+    minor_faults: int
+    major_faults: int
+    voluntary_switches: int
+    involuntary_switches: int
+    disk_read_bytes: int
+    disk_written_bytes: int
+
+
+def read() -> ProcessStats:
+    """Read /proc/self; what this kernel does not count is 0."""
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    virtual, resident = Path("/proc/self/statm").read_text(encoding="ascii").split()[:2]
+    io = _io()
+    return ProcessStats(
+        cpu_s=usage.ru_utime + usage.ru_stime,
+        resident_bytes=int(resident) * _PAGE_BYTES,
+        virtual_bytes=int(virtual) * _PAGE_BYTES,
+        open_fds=len(os.listdir("/proc/self/fd")),
+        max_fds=resource.getrlimit(resource.RLIMIT_NOFILE)[0],
+        start_time_s=_start_time_s(),
+        minor_faults=usage.ru_minflt,
+        major_faults=usage.ru_majflt,
+        voluntary_switches=usage.ru_nvcsw,
+        involuntary_switches=usage.ru_nivcsw,
+        disk_read_bytes=io.get("read_bytes", 0),
+        disk_written_bytes=io.get("write_bytes", 0),
+    )
+
+
+def _io() -> dict[str, int]:
+    try:
+        text = Path("/proc/self/io").read_text(encoding="ascii")
+    except OSError:
+        return {}
+    return {name: int(value) for name, _, value in (line.partition(": ") for line in text.splitlines())}
+
+
+def _start_time_s() -> float:
+    fields = Path("/proc/self/stat").read_text(encoding="ascii").rpartition(")")[2].split()
+    since_boot = int(fields[19]) / _TICKS_PER_S
+    return time.time() - time.clock_gettime(time.CLOCK_BOOTTIME) + since_boot

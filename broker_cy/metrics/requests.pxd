@@ -1,0 +1,51 @@
+"""What is counted per API: requests, errors, bytes, and time by phase.
+
+A request's life: received (its last bytes were read) -> QUEUE -> its handler starts -> HANDLER -> the handler returned; then, where
+the answer is not ready, it waits for the write or sync (DISK), for records (DATA), or for what a task of ours waits for, such as
+the members of a group (OTHER); -> ready -> SEND -> the socket took all of it. TOTAL is from received to sent.
+"""
+
+from libc.stdint cimport int16_t, int64_t, uint64_t
+
+from broker_cy.metrics.histogram cimport LatencyHistogram, observe
+
+cdef enum:
+    METRIC_APIS = 128
+
+cdef enum:
+    OTHER = 0                       # what a Reply waits for unless it says otherwise
+    QUEUE = 1
+    HANDLER = 2
+    DISK = 3
+    DATA = 4
+    SEND = 5
+    TOTAL = 6
+    PHASES = 7
+
+cdef struct ApiStats:
+    uint64_t requests
+    uint64_t request_bytes
+    uint64_t response_bytes
+    LatencyHistogram* phases[PHASES]    # NULL until the first value
+
+cdef class RequestMetrics:
+    """The counters of one broker. Written on the loop only."""
+    cdef public bint on                 # off: nothing is counted, and no clock is read
+    cdef ApiStats apis[METRIC_APIS]
+    cdef dict errors                    # (api key, error code) -> how often it was answered
+    cdef readonly uint64_t hot_reads    # fetches answered from memory
+    cdef readonly uint64_t cold_reads   # fetches of which a part was read from the disk first
+    cdef readonly uint64_t hot_bytes
+    cdef readonly uint64_t cold_bytes
+
+    cdef LatencyHistogram* begin(self, int16_t key, int phase) except NULL
+    cdef int error(self, int16_t key, int16_t code) except -1
+
+
+cdef inline int count_time(RequestMetrics metrics, int16_t key, int phase, int64_t ns) except -1:
+    """Count how long a request of this API spent in a phase."""
+    cdef LatencyHistogram* histogram = metrics.apis[key].phases[phase]
+    if histogram == NULL:
+        histogram = metrics.begin(key, phase)
+    observe(histogram, ns)
+    return 0

@@ -1,0 +1,35 @@
+"""How late the loop is: the time by which a timer fires after its due moment is what every client waits as well."""
+
+from __future__ import annotations
+
+import asyncio
+
+from broker_cy.metrics.histogram import Histogram, monotonic_ns
+
+PERIOD_S = 0.1
+# The loop's timers are exact to a millisecond; less than that is no lag.
+TIMER_GRAIN_NS = 1_000_000
+
+
+class LoopWatch:
+    """Measures while it is started."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.lag = Histogram()
+        self._loop = loop
+        self._timer: asyncio.TimerHandle | None = None
+        self._due_ns = 0
+
+    def start(self) -> None:
+        self._due_ns = monotonic_ns() + int(PERIOD_S * 1e9)
+        self._timer = self._loop.call_later(PERIOD_S, self._fire)
+
+    def stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _fire(self) -> None:
+        late_ns = monotonic_ns() - self._due_ns - TIMER_GRAIN_NS
+        self.lag.observe_ns(max(0, late_ns))
+        self.start()

@@ -1,0 +1,156 @@
+"""What goes to one socket, in order: bytes, and parts of segment files by sendfile. What the socket does not take is queued and
+goes when there is room.
+"""
+
+cimport cython
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from libc.errno cimport EAGAIN, EINTR, errno
+from posix.time cimport CLOCK_MONOTONIC_COARSE, clock_gettime, timespec
+
+cdef extern from "sys/socket.h" nogil:
+    ssize_t send(int fd, const void* buf, size_t n, int flags)
+    int MSG_NOSIGNAL, MSG_MORE, MSG_DONTWAIT
+
+cdef extern from "sys/sendfile.h" nogil:
+    ssize_t sendfile(int out_fd, int in_fd, long* offset, size_t count)
+
+
+cdef int64_t coarse_ms() noexcept nogil:
+    """Monotonic milliseconds, a few ms coarse: for idle times only."""
+    cdef timespec t
+    clock_gettime(CLOCK_MONOTONIC_COARSE, &t)
+    return <int64_t>t.tv_sec * 1000 + t.tv_nsec // 1000000
+
+
+@cython.freelist(64)
+cdef class OutSlice:
+    pass
+
+
+cdef class Outbox:
+    """Subclassed by the connection, which says what happens when the queue is empty again, and when the socket fails."""
+
+    cdef int emptied(self) except -1:
+        """All that was queued is with the socket."""
+        return 0
+
+    cdef int fail(self, str api, str reason) except -1:
+        """End the connection for a reason that is told."""
+        raise NotImplementedError("an Outbox without fail")
+
+    cpdef int close(self) except -1:
+        """End the connection."""
+        raise NotImplementedError("an Outbox without close")
+
+    def broken(self, error):
+        """End the connection after an error of ours."""
+        raise NotImplementedError("an Outbox without broken")
+
+    cdef int push_bytes(self, Writer out, bint more) except -1:
+        """Send what `out` gathered, or queue what the socket does not take; empties `out`."""
+        cdef Py_ssize_t done = 0
+        cdef ssize_t n
+        if self.closed:
+            out.pos = 0             # the descriptor may already be another's
+            return 0
+        self.bytes_out += out.pos
+        if not self.queue:
+            while done < out.pos:
+                n = send(self.fd, out.buf + done, out.pos - done, MSG_NOSIGNAL | MSG_DONTWAIT | (MSG_MORE if more else 0))
+                if n >= 0:
+                    done += n
+                elif errno == EINTR:
+                    continue
+                elif errno == EAGAIN:
+                    break
+                else:
+                    out.pos = 0
+                    return self.close()
+        if done < out.pos:
+            self.queue.append(PyBytes_FromStringAndSize(<char*>out.buf + done, out.pos - done))
+        out.pos = 0
+        return 0
+
+    cdef int push_slice(self, LogSlice part) except -1:
+        """Send a slice of a segment file, or queue what the socket does not take."""
+        cdef OutSlice item
+        if self.closed:
+            return 0
+        self.bytes_out += part.size
+        item = OutSlice.__new__(OutSlice)
+        item.part = part
+        item.sent = 0
+        if self.queue or not self.send_slice(item, SENDFILE_TURN_BYTES):
+            if not self.closed:
+                self.queue.append(item)
+        return 0
+
+    cdef bint send_slice(self, OutSlice item, Py_ssize_t budget) except *:
+        """Whether the slice is sent to its end. A file that became shorter (truncated) ends the connection."""
+        cdef long at
+        cdef ssize_t n
+        while item.sent < item.part.size:
+            if budget <= 0:
+                return False
+            at = item.part.position + item.sent
+            n = sendfile(self.fd, item.part.fd, &at, min(item.part.size - item.sent, budget))
+            if n > 0:
+                item.sent += n
+                budget -= n
+            elif n == 0:
+                self.fail("Fetch", "the segment became shorter while it was sent")
+                return False
+            elif errno == EINTR:
+                continue
+            elif errno == EAGAIN:
+                return False
+            else:
+                self.close()
+                return False
+        return True
+
+    def on_writable(self):
+        if self.closed:
+            return
+        try:
+            self.write_queue()
+        except Exception as error:
+            self.broken(error)
+
+    cdef int write_queue(self) except -1:
+        cdef Py_ssize_t budget = SENDFILE_TURN_BYTES
+        cdef Py_ssize_t size
+        cdef ssize_t n
+        cdef int sent_items = 0
+        cdef object item
+        while sent_items < len(self.queue) and budget > 0:
+            item = self.queue[sent_items]
+            if type(item) is bytes:
+                size = PyBytes_GET_SIZE(item)
+                n = send(self.fd, PyBytes_AS_STRING(item), size, MSG_NOSIGNAL | MSG_DONTWAIT
+                         | (MSG_MORE if sent_items + 1 < len(self.queue) else 0))
+                if n < 0:
+                    if errno == EINTR:
+                        continue
+                    if errno != EAGAIN:
+                        return self.close()
+                    break
+                if n < size:
+                    self.queue[sent_items] = item[n:]
+                    break
+                budget -= size
+            else:
+                if not self.send_slice(<OutSlice>item, budget):
+                    if self.closed:
+                        return 0
+                    break
+                budget -= (<OutSlice>item).part.size
+            sent_items += 1
+        if sent_items:
+            del self.queue[:sent_items]
+            self.last_active_ms = coarse_ms()
+        if not self.queue:
+            self.loop.remove_writer(self.fd)
+            self.writing = False
+            self.emptied()
+        return 0

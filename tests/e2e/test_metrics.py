@@ -1,0 +1,203 @@
+"""The counters say what clients did: records, bytes, errors and times add up, over HTTP as Prometheus reads it."""
+
+from __future__ import annotations
+
+import gzip
+import http.client
+import re
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, KafkaException, Producer
+from confluent_kafka.admin import AdminClient
+from prometheus_client.parser import text_string_to_metric_families
+
+from tests.support.broker import BrokerProcess
+from tests.support.confluent import send
+from tests.support.topics import create_topic
+from tests.support.wait import until
+
+Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
+TIMEOUT_S = 30.0
+RECORDS = 500
+
+
+class Metered(BrokerProcess):
+    """A broker with a metrics port."""
+
+    def address(self) -> tuple[str, int]:
+        found = re.search(r"metrics on http://([\d.]+):(\d+)/metrics", self.stdout())
+        assert found is not None, self.stdout()
+        return found[1], int(found[2])
+
+    def ask(self, target: str, method: str = "GET", **headers: str) -> tuple[http.client.HTTPResponse, bytes]:
+        connection = http.client.HTTPConnection(*self.address(), timeout=TIMEOUT_S)
+        try:
+            connection.request(method, target, headers={k.replace("_", "-"): v for k, v in headers.items()})
+            response = connection.getresponse()
+            return response, response.read()
+        finally:
+            connection.close()
+
+    def scrape(self) -> Samples:
+        response, body = self.ask("/metrics")
+        assert response.status == 200
+        assert response.headers["Content-Type"].startswith("text/plain; version=0.0.4")
+        return {
+            (sample.name, frozenset(sample.labels.items())): sample.value
+            for family in text_string_to_metric_families(body.decode())
+            for sample in family.samples
+        }
+
+
+def value(samples: Samples, name: str, **labels: str) -> float:
+    return samples.get((name, frozenset(labels.items())), 0)
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[Metered]:
+    process = Metered(tmp_path, {"brokercy.metrics.listener": "127.0.0.1:0", "group.initial.rebalance.delay.ms": "0"})
+    process.start()
+    yield process
+    process.close()
+
+
+def test_records_bytes_and_times_add_up(broker: Metered) -> None:
+    """An operator sees the same numbers as the clients."""
+    create_topic(broker.bootstrap, "orders", partitions=2)
+    send(broker, "orders", [b"x" * 100] * RECORDS, partition=1)
+    consumer = Consumer(
+        {
+            "bootstrap.servers": broker.bootstrap,
+            "group.id": "readers",
+            "client.id": "the reader",
+            "auto.offset.reset": "earliest",
+        }
+    )
+    consumer.subscribe(["orders"])
+    taken = 0
+    while taken < RECORDS:
+        taken += len(consumer.consume(RECORDS, timeout=TIMEOUT_S))
+    found = broker.scrape()
+    one = {"topic": "orders", "partition": "1"}
+    assert value(found, "broker_cy_partition_appended_records_total", **one) == RECORDS
+    assert value(found, "broker_cy_partition_high_watermark", **one) == RECORDS
+    assert value(found, "broker_cy_partition_log_end_offset", **one) == RECORDS
+    size = value(found, "broker_cy_partition_log_size_bytes", **one)
+    assert size == (broker.data_dir / "orders-1" / "00000000000000000000.log").stat().st_size
+    assert value(found, "broker_cy_partition_appended_bytes_total", **one) == size
+    assert value(found, "broker_cy_partition_fetched_bytes_total", **one) >= size
+    assert value(found, "broker_cy_partition_appended_records_total", topic="orders", partition="0") == 0
+    assert value(found, "broker_cy_groups", state="Stable") == 1
+    assert value(found, "broker_cy_group_members") == 1
+    assert value(found, "broker_cy_client_connections", client_id="the reader") >= 1
+    produced = value(found, "broker_cy_requests_total", api="Produce")
+    assert 1 <= produced <= RECORDS
+    for phase in ("queue", "handler", "disk", "send", "total"):
+        count = value(found, "broker_cy_request_phase_seconds_count", api="Produce", phase=phase)
+        assert count == produced, phase
+    waits = {"api": "Fetch", "phase": "data"}
+    until(
+        lambda: value(broker.scrape(), "broker_cy_request_phase_seconds_count", **waits) >= 1,
+        "a fetch that waited for records",
+        TIMEOUT_S,
+    )
+    assert value(found, "broker_cy_fetches_from_memory_total") >= 1
+    parts = sum(
+        value(found, "broker_cy_request_phase_seconds_sum", api="Produce", phase=phase)
+        for phase in ("queue", "handler", "disk", "send")
+    )
+    total = value(found, "broker_cy_request_phase_seconds_sum", api="Produce", phase="total")
+    assert parts == pytest.approx(total, rel=0.01)
+    assert value(found, "process_resident_memory_bytes") > 1 << 20
+    consumer.close()
+
+
+def test_errors_are_counted_by_name(broker: Metered) -> None:
+    """A dashboard tells a missing topic from a fenced producer."""
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    with pytest.raises(KafkaException, match="UNKNOWN_TOPIC_OR_PART"):
+        admin.delete_topics(["nowhere"])["nowhere"].result(TIMEOUT_S)
+    errors: list[object] = []
+    producer = Producer({"bootstrap.servers": broker.bootstrap, "message.max.bytes": 5_000_000})
+    create_topic(broker.bootstrap, "small", config={"max.message.bytes": "1000"})
+    producer.produce("small", b"x" * 100_000, on_delivery=lambda error, _: errors.append(error))
+    producer.flush(TIMEOUT_S)
+    assert errors[0] is not None
+    found = broker.scrape()
+    name = "broker_cy_request_errors_total"
+    assert value(found, name, api="DeleteTopics", error="UNKNOWN_TOPIC_OR_PARTITION") == 1
+    assert value(found, name, api="Produce", error="MESSAGE_TOO_LARGE") >= 1
+
+
+def test_counting_can_be_turned_off_and_on(broker: Metered) -> None:
+    """brokercy.metrics.enable is dynamic; clients notice nothing."""
+    create_topic(broker.bootstrap, "orders")
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+
+    def enable(text: str) -> None:
+        from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+
+        entry = ConfigEntry("brokercy.metrics.enable", text, incremental_operation=AlterConfigOpType.SET)
+        resource = ConfigResource(ResourceType.BROKER, "1", incremental_configs=[entry])
+        for future in admin.incremental_alter_configs([resource]).values():
+            future.result(TIMEOUT_S)
+
+    enable("false")
+    before = value(broker.scrape(), "broker_cy_requests_total", api="Produce")
+    send(broker, "orders", [b"x"] * 10)
+    assert value(broker.scrape(), "broker_cy_requests_total", api="Produce") == before
+    enable("true")
+    send(broker, "orders", [b"x"] * 10)
+    assert value(broker.scrape(), "broker_cy_requests_total", api="Produce") > before
+
+
+def test_other_paths_methods_and_encodings(broker: Metered) -> None:
+    """Load balancers, curl and scrapers that compress."""
+    assert broker.ask("/healthz")[0].status == 200
+    until(lambda: broker.ask("/readyz")[0].status == 200, "readyz", TIMEOUT_S)
+    assert broker.ask("/nothing")[0].status == 404
+    response, body = broker.ask("/metrics", "POST")
+    assert response.status == 405
+    assert response.headers["Allow"] == "GET, HEAD"
+    response, body = broker.ask("/metrics", "HEAD")
+    assert (response.status, body) == (200, b"")
+    response, body = broker.ask("/metrics", Accept_Encoding="gzip")
+    assert response.headers["Content-Encoding"] == "gzip"
+    assert b"broker_cy_build_info" in gzip.decompress(body)
+
+
+def test_peers_that_speak_no_http_disturb_nobody(broker: Metered) -> None:
+    """A port scanner, a TLS client, somebody who sends half a request and stays."""
+    with (
+        socket.create_connection(broker.address(), TIMEOUT_S) as half,
+        socket.create_connection(broker.address(), TIMEOUT_S) as noise,
+    ):
+        half.sendall(b"GET /metrics HT")
+        noise.sendall(bytes(range(256)) * 10)
+        noise.settimeout(TIMEOUT_S)
+        try:
+            while noise.recv(4096):
+                pass
+        except ConnectionResetError:
+            pass
+        assert broker.ask("/healthz")[0].status == 200
+    many = [socket.create_connection(broker.address(), TIMEOUT_S) for _ in range(40)]
+    for each in many:
+        each.close()
+    until(lambda: broker.ask("/healthz")[0].status == 200, "an answer", TIMEOUT_S)
+
+
+@pytest.mark.parametrize(
+    ("address", "said"),
+    [("9404", "is not HOST:PORT"), ("127.0.0.1:99999", "a port of 0 to 65535"), ("127.0.0.1:x", "is not HOST:PORT")],
+)
+def test_an_impossible_address_ends_the_start(tmp_path: Path, address: str, said: str) -> None:
+    process = BrokerProcess(tmp_path, {"brokercy.metrics.listener": address})
+    child = process.launch()
+    assert child.wait(TIMEOUT_S) != 0
+    assert said in child.stderr()
+    assert repr(address) in child.stderr()
+    process.close()

@@ -1,0 +1,58 @@
+"""Write docs/metrics.md from the table of metrics: `python tools/metrics_doc.py [--check]`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+PAGE = ROOT / "docs" / "metrics.md"
+HEAD = """\
+# Metrics
+
+With `brokercy.metrics.listener=HOST:PORT` the broker serves over HTTP/1.1: `/metrics` in the Prometheus text format,
+`/healthz` (200 while its loop runs) and `/readyz` (200 once clients are accepted and the coordinators are loaded, else
+503 with what is missing). Counting is on by default; `brokercy.metrics.enable=false` turns it off at any time,
+and `broker-bench compare ours ours-uncounted -w produce-100b` shows what it costs.
+
+Histograms are log-linear (16 buckets to each power of two, 64 ns to 137 s); Prometheus is told the powers of two
+from 16.384 us to 68.7 s. The page is written in slices with the loop going on in between:
+with 10,000 partitions it takes about 40 ms of processor time, in slices of a few milliseconds.
+
+Generated from `broker_cy/metrics/definitions.py` by `python tools/metrics_doc.py`; a test keeps it in step.
+
+| metric | type | labels | meaning |
+|---|---|---|---|
+"""
+
+
+def page() -> str:
+    """The whole document."""
+    from broker_cy.metrics.definitions import METRICS
+
+    rows = [
+        f"| `{metric.name}` | {metric.kind} | {', '.join(metric.labels)} | {metric.help} |\n"
+        for metric in METRICS.values()
+    ]
+    return HEAD + "".join(rows)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--check", action="store_true", help="only say whether the page is in step")
+    arguments = parser.parse_args()
+    text = page()
+    if arguments.check:
+        if not PAGE.exists() or PAGE.read_text() != text:
+            print("docs/metrics.md is not in step: run python tools/metrics_doc.py", file=sys.stderr)
+            return 1
+        return 0
+    PAGE.write_text(text)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
