@@ -10,6 +10,7 @@ from broker_cy.admin.caller import Caller
 from broker_cy.admin.cluster import ClusterCalls
 from broker_cy.admin.configs import ConfigCalls
 from broker_cy.admin.coordinators import Coordinators, CoordinatorType
+from broker_cy.admin.group_lag import LagCalls, RecordTimestamps
 from broker_cy.admin.group_offsets import GroupOffsetCalls
 from broker_cy.admin.groups import GroupCalls
 from broker_cy.admin.log_dirs import LogDirCalls
@@ -60,6 +61,7 @@ class AdminClient:
         self.group_offsets = GroupOffsetCalls(caller, groups)
         self.log_dirs = LogDirCalls(caller)
         self.records = RecordCalls(caller, self.offsets)
+        self.lag = LagCalls(self.offsets, self.group_offsets, RecordTimestamps(self.records))
         self.transactions = TransactionCalls(caller, transactions)
 
     def with_timeout(self, timeout_s: float) -> AdminClient:

@@ -1,0 +1,117 @@
+"""The lag of many groups, by the admin core: `python -m bench.lag` asks a broker of its own for 2,000 groups x 50
+partitions.
+
+Groups share topics, as they do in life. Prints seconds for the lag in records (the figure to reach is 2 s), and
+beside them how long the loop was held at most, which is how long a key press waits; then the same for judging all
+groups.
+"""
+
+import argparse
+import asyncio
+import json
+import os
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from bench.targets import BrokerCy
+from broker_cy.admin import AdminClient
+from broker_cy.admin.lag_history import LagHistory
+from broker_cy.admin.metadata import TopicPartition
+from broker_cy.admin.topics import NewTopic
+from broker_cy.wire.records import Record
+
+REACH_S = 2.0
+COMMITS_AT_ONCE = 32
+
+
+async def set_up(client: AdminClient, groups: int, topics: int, partitions: int) -> list[str]:
+    """Topics with ten records in each partition, and groups that committed for every partition of one of them."""
+    names = [f"bench-lag-{number}" for number in range(topics)]
+    (await client.topics.create([NewTopic(name, partitions, 1) for name in names])).whole()
+    producer = client.records.producer()
+    every = [TopicPartition(name, index) for name in names for index in range(partitions)]
+    await asyncio.gather(*(producer.send_batch(key, [Record(value=b"x")] * 10) for key in every))
+    turns = asyncio.Semaphore(COMMITS_AT_ONCE)
+
+    async def commit(number: int) -> str:
+        group, topic = f"bench-group-{number:05}", names[number % topics]
+        async with turns:
+            offsets = {TopicPartition(topic, index): index % 11 for index in range(partitions)}
+            (await client.group_offsets.alter(group, offsets)).whole()
+        return group
+
+    return list(await asyncio.gather(*(commit(number) for number in range(groups))))
+
+
+class Watch:
+    """The longest time for which the loop did not come round."""
+
+    def __init__(self) -> None:
+        self.worst_s = 0.0
+
+    async def run(self) -> None:
+        while True:
+            before = time.perf_counter()
+            await asyncio.sleep(0.001)
+            self.worst_s = max(self.worst_s, time.perf_counter() - before - 0.001)
+
+
+async def measure(bootstrap: str, groups: int, topics: int, partitions: int, repeats: int) -> dict[str, float]:
+    """The median of `repeats` looks at the lag of all groups, each by a client of its own: seconds."""
+    async with AdminClient(bootstrap, timeout_s=120) as client:
+        ids = await set_up(client, groups, topics, partitions)
+    took, judged, held = [], [], []
+    history = LagHistory()
+    for repeat in range(repeats):
+        async with AdminClient(bootstrap, timeout_s=120) as client:
+            watch = Watch()
+            task = asyncio.create_task(watch.run())
+            begun = time.perf_counter()
+            lags = (await client.lag.of(ids)).whole()
+            took.append(time.perf_counter() - begun)
+            task.cancel()
+            held.append(watch.worst_s)
+            assert sum(len(lag.partitions) for lag in lags.values()) == groups * partitions
+            assert all(lag.is_complete for lag in lags.values())
+            begun = time.perf_counter()
+            history.note(lags.values(), 1_000 * (repeat + 1))
+            for group in ids:
+                history.status(group)
+            judged.append(time.perf_counter() - begun)
+    middle = repeats // 2
+    return {"lag_s": sorted(took)[middle], "loop_held_s": sorted(held)[middle], "judge_s": sorted(judged)[middle]}
+
+
+def main() -> int:
+    """Exit code 3 where --strict was given and the figure was missed."""
+    parser = argparse.ArgumentParser(prog="python -m bench.lag", description=__doc__)
+    parser.add_argument("--groups", type=int, default=2_000)
+    parser.add_argument("--partitions", type=int, default=50, help="of each group")
+    parser.add_argument("--topics", type=int, default=20)
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--target", metavar="HOST:PORT", help="a broker that runs already, broker-cy or Kafka")
+    parser.add_argument("--json", metavar="FILE", help="write the figures there, too")
+    parser.add_argument("--strict", action="store_true")
+    given = parser.parse_args()
+    shape = (given.groups, given.topics, given.partitions, given.repeats)
+    if given.target:
+        figures = asyncio.run(measure(given.target, *shape))
+    else:
+        with tempfile.TemporaryDirectory() as directory:
+            target = BrokerCy(Path(directory) / "data")
+            with target.running():
+                host, port = target.address
+                figures = asyncio.run(measure(f"{host}:{port}", *shape))
+    shape_text = f"{given.groups:,} groups x {given.partitions} partitions"
+    print(f"lag of {shape_text}: {figures['lag_s']:.2f} s (reach {REACH_S:g} s)")
+    held_ms = figures["loop_held_s"] * 1000
+    print(f"loop held {held_ms:.0f} ms at most; judged in {figures['judge_s']:.2f} s; {os.cpu_count()} cores")
+    if given.json:
+        Path(given.json).write_text(json.dumps(figures))
+    return 3 if given.strict and figures["lag_s"] > REACH_S else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,150 @@
+"""The lag of groups in records and in time.
+
+Time is how old the first record is that a group has not read. Where it comes from is a TimestampSource: the records
+themselves, one batch per partition, or whatever knows what was noted at each commit.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+from broker_cy.admin.caller import Outcome
+from broker_cy.admin.errors import AdminError
+from broker_cy.admin.group_offsets import Committed, GroupOffsetCalls
+from broker_cy.admin.lag import time_lag_ms
+from broker_cy.admin.metadata import TopicPartition
+from broker_cy.admin.offsets import Isolation, OffsetCalls
+from broker_cy.admin.records import RecordCalls
+
+# What is put together in one turn of the loop, about 5 ms.
+PARTITIONS_A_TURN = 2_000
+
+
+class PartitionLag(NamedTuple):
+    """A partition a group committed for. `start` and `end` are None where the leader did not tell: `problem` says why.
+
+    `commit_ms` is when the group committed, None where it is not known (Kafka does not tell).
+    """
+
+    partition: TopicPartition
+    committed: int
+    start: int | None
+    end: int | None
+    metadata: str = ""
+    problem: AdminError | None = None
+    commit_ms: int | None = None
+
+    @property
+    def lag(self) -> int | None:
+        """Records (more exactly: offsets) that wait; None where the end is not known."""
+        return None if self.end is None else max(0, self.end - self.committed)
+
+    @property
+    def lost(self) -> int:
+        """Offsets that were deleted before the group read them."""
+        return 0 if self.start is None else max(0, self.start - self.committed)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupLag:
+    """The lag of one group, by partition."""
+
+    group_id: str
+    partitions: tuple[PartitionLag, ...]
+
+    @property
+    def total(self) -> int:
+        """The lag over the partitions where it is known."""
+        return sum(part.lag or 0 for part in self.partitions)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether it is known of every partition."""
+        return all(part.end is not None for part in self.partitions)
+
+
+class TimestampSource(Protocol):
+    """Knows the timestamp of the record at an offset a group committed."""
+
+    async def committed_timestamps(
+        self, group_id: str, offsets: Mapping[TopicPartition, int]
+    ) -> Outcome[TopicPartition, int | None]:
+        """In ms since 1970, by partition; None where no record is there, or it has no timestamp."""
+
+
+class RecordTimestamps:
+    """Reads the record itself: right now, for the price of one Fetch per partition."""
+
+    def __init__(self, records: RecordCalls) -> None:
+        self._records = records
+
+    async def committed_timestamps(
+        self, group_id: str, offsets: Mapping[TopicPartition, int]
+    ) -> Outcome[TopicPartition, int | None]:
+        return await self._records.timestamps(offsets)
+
+
+class LagCalls:
+    """`client.lag`."""
+
+    def __init__(self, offsets: OffsetCalls, group_offsets: GroupOffsetCalls, timestamps: TimestampSource) -> None:
+        self._offsets = offsets
+        self._group_offsets = group_offsets
+        self._timestamps = timestamps
+
+    async def of(
+        self, group_ids: Iterable[str], *, isolation: Isolation = Isolation.READ_UNCOMMITTED
+    ) -> Outcome[str, GroupLag]:
+        """The lag of each group, in every partition it committed for.
+
+        Offsets of many groups come in one request, and each partition's ends are asked for once. The ends are asked
+        for after the commits, so that no lag is too small. A partition that cannot be looked at (its topic was
+        deleted, say) is told of with its problem.
+        """
+        committed = await self._group_offsets.fetch(group_ids)
+        partitions = {key for offsets in committed.found.values() for key in offsets}
+        starts, ends = await asyncio.gather(
+            self._offsets.earliest(partitions), self._offsets.latest(partitions, isolation=isolation)
+        )
+        found: dict[str, GroupLag] = {}
+        since_pause = 0
+        for group, offsets in committed.found.items():
+            found[group] = _group_lag(group, offsets, starts, ends)
+            since_pause += len(offsets)
+            if since_pause > PARTITIONS_A_TURN:
+                # 100,000 partitions take a while: a console's keys are heard in between.
+                since_pause = 0
+                await asyncio.sleep(0)
+        return Outcome(found, committed.failed)
+
+    async def times(self, group: GroupLag, now_ms: int) -> Outcome[TopicPartition, int | None]:
+        """The time lag of each partition in ms: 0 without lag; None where no timestamp tells it."""
+        behind = {part.partition: max(part.committed, part.start or 0) for part in group.partitions if part.lag}
+        stamps = await self._timestamps.committed_timestamps(group.group_id, behind) if behind else Outcome({}, {})
+        found: dict[TopicPartition, int | None] = {}
+        for part in group.partitions:
+            if part.lag == 0:
+                found[part.partition] = 0
+            elif part.lag is None:
+                found[part.partition] = None
+            elif part.partition in stamps.found:
+                found[part.partition] = time_lag_ms(part.lag, stamps.found[part.partition], now_ms)
+        return Outcome(found, stamps.failed)
+
+
+def _group_lag(
+    group_id: str, committed: Committed, starts: Outcome[TopicPartition, int], ends: Outcome[TopicPartition, int]
+) -> GroupLag:
+    found_starts, found_ends = starts.found, ends.found
+    parts = [
+        PartitionLag(key, each.offset, found_starts.get(key), end, each.metadata)
+        if (end := found_ends.get(key)) is not None
+        else PartitionLag(key, each.offset, found_starts.get(key), None, each.metadata, ends.failed.get(key))
+        for key, each in committed.items()
+    ]
+    # By partition, which is the first field and there once.
+    parts.sort()
+    return GroupLag(group_id, tuple(parts))

@@ -1,0 +1,158 @@
+"""Lag, judged: pure functions over samples of what a group committed and where its partitions end.
+
+The rules are those Burrow made known, with two changes. A rewind counts until the group has caught up, also where it
+had no lag before; and where nobody knows when a commit was made, whether the group has members tells a stalled
+consumer from one that stopped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from itertools import pairwise
+from typing import NamedTuple
+
+
+class Status(IntEnum):
+    """How a group does in a partition, the worse the higher.
+
+    OK: it keeps up. UNKNOWN: it has lag, and too little was seen of it. WARN: it moves, and its lag grows. REWOUND:
+    its offset went back, and it has not caught up since. STALLED: it is there, and does not move although records
+    wait. STOPPED: it does not commit any more.
+    """
+
+    OK = 0
+    UNKNOWN = 1
+    WARN = 2
+    REWOUND = 3
+    STALLED = 4
+    STOPPED = 5
+
+
+class Sample(NamedTuple):
+    """One look at a group's partition: when (ms since 1970), what was committed, and the end of the log.
+
+    `commit_ms` is when the group committed last, None where it is not known; `has_members` whether it had members,
+    None where nobody asked.
+    """
+
+    at_ms: int
+    committed: int
+    end: int
+    commit_ms: int | None = None
+    has_members: bool | None = None
+
+    @property
+    def lag(self) -> int:
+        """Records that wait; 0 where the end that was seen is older than the commit."""
+        return max(0, self.end - self.committed)
+
+
+@dataclass(frozen=True, slots=True)
+class Trend:
+    """Rates over a window, in records per second, and in how many seconds the lag will be gone.
+
+    `catch_up_s` is 0 without lag, and None where the group is not faster than its producers.
+    """
+
+    consumed_per_s: float
+    produced_per_s: float
+    catch_up_s: float | None
+
+    @property
+    def lag_per_s(self) -> float:
+        """By how much the lag grows."""
+        return self.produced_per_s - self.consumed_per_s
+
+
+def judge(samples: Sequence[Sample]) -> Status:
+    """How the group does, by samples in the order of time; UNKNOWN for none."""
+    if not samples:
+        return Status.UNKNOWN
+    since = _since_rewind(samples)
+    rewound = len(since) < len(samples)
+    if any(sample.lag == 0 for sample in since):
+        return Status.OK
+    if rewound:
+        return Status.REWOUND
+    if len(samples) < 2:
+        return Status.UNKNOWN
+    first, last = samples[0], samples[-1]
+    if _has_stopped(samples):
+        return Status.STOPPED
+    if first.committed == last.committed:
+        return Status.STALLED
+    lags = [sample.lag for sample in samples]
+    if lags[-1] > lags[0] and all(later >= earlier for earlier, later in pairwise(lags)):
+        return Status.WARN
+    return Status.OK
+
+
+def worst(statuses: Iterable[Status]) -> Status:
+    """How a group does that does so in its partitions; OK for none."""
+    return max(statuses, default=Status.OK)
+
+
+def trend(samples: Sequence[Sample]) -> Trend | None:
+    """Rates from the first to the last sample, behind the last rewind; None where there are not two at different
+    times.
+    """
+    since = _since_rewind(samples)
+    if len(since) < 2 or since[-1].at_ms <= since[0].at_ms:
+        return None
+    first, last = since[0], since[-1]
+    seconds = (last.at_ms - first.at_ms) / 1000
+    consumed = (last.committed - first.committed) / seconds
+    # A log that lost its end (unclean election) was written to nonetheless, at a rate nobody can tell.
+    produced = max(0, last.end - first.end) / seconds
+    return Trend(consumed, produced, catch_up_s(last.lag, consumed - produced))
+
+
+def catch_up_s(lag: int, gain_per_s: float) -> float | None:
+    """Seconds until a lag is gone that shrinks by so many records a second; None where it does not."""
+    if lag == 0:
+        return 0.0
+    return lag / gain_per_s if gain_per_s > 0 else None
+
+
+def sum_of(trends: Iterable[Trend | None], lag: int) -> Trend | None:
+    """The trend of a group from those of its partitions; None where none has one."""
+    known = [each for each in trends if each is not None]
+    if not known:
+        return None
+    consumed, produced = sum(each.consumed_per_s for each in known), sum(each.produced_per_s for each in known)
+    # The slowest partition decides: the others' speed is no help to it.
+    times = [each.catch_up_s for each in known]
+    slowest = None if None in times else max(each for each in times if each is not None)
+    return Trend(consumed, produced, 0.0 if lag == 0 else slowest)
+
+
+def time_lag_ms(lag: int, record_ms: int | None, now_ms: int) -> int | None:
+    """How old the first record is that the group has not read: 0 without lag, None where its timestamp is not known.
+
+    A producer's clock may be ahead of ours: then 0.
+    """
+    if lag == 0:
+        return 0
+    return None if record_ms is None else max(0, now_ms - record_ms)
+
+
+def _since_rewind(samples: Sequence[Sample]) -> Sequence[Sample]:
+    """The samples from the last one on whose offset is below the one before."""
+    for index in range(len(samples) - 1, 0, -1):
+        if samples[index].committed < samples[index - 1].committed:
+            return samples[index:]
+    return samples
+
+
+def _has_stopped(samples: Sequence[Sample]) -> bool:
+    """No commit for as long as the window's commits span, where their times are known; else no members and no
+    movement.
+    """
+    first, last = samples[0], samples[-1]
+    if first.commit_ms is not None and last.commit_ms is not None:
+        span_ms = last.commit_ms - first.commit_ms
+        # Without a span it is the window itself: the group was quiet for all of it.
+        return last.at_ms - last.commit_ms > (span_ms or last.at_ms - first.at_ms)
+    return last.has_members is False and first.committed == last.committed

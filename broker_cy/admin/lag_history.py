@@ -1,0 +1,126 @@
+"""Windows of lag samples, bounded, for every partition of every group that is watched."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Mapping
+
+from broker_cy.admin.group_lag import GroupLag
+from broker_cy.admin.lag import Sample, Status, Trend, judge, sum_of, trend, worst
+from broker_cy.admin.metadata import TopicPartition
+
+# Samples of a window: at one look every 10 s, two minutes.
+SAMPLES_MAX = 12
+# Partitions that are watched, over all groups: some 140 MB. What comes beyond is not judged.
+WINDOWS_MAX = 200_000
+# A sample is five numbers; -1 stands for what is not known.
+_FIELDS = 5
+_UNKNOWN = -1
+
+
+class Window:
+    """The last samples of one partition of one group, 40 bytes each."""
+
+    __slots__ = ("_numbers", "seen_at_ms")
+
+    def __init__(self) -> None:
+        self._numbers = array("q")
+        self.seen_at_ms = 0
+
+    def add(self, sample: Sample, samples_max: int) -> None:
+        """Take a sample in, and the oldest out where there are too many."""
+        self._numbers.extend(
+            (
+                sample.at_ms,
+                sample.committed,
+                sample.end,
+                _UNKNOWN if sample.commit_ms is None else sample.commit_ms,
+                _UNKNOWN if sample.has_members is None else int(sample.has_members),
+            )
+        )
+        if len(self._numbers) > samples_max * _FIELDS:
+            del self._numbers[:_FIELDS]
+        self.seen_at_ms = sample.at_ms
+
+    def samples(self) -> list[Sample]:
+        """The samples, the oldest first."""
+        numbers = self._numbers
+        return [
+            Sample(
+                numbers[at],
+                numbers[at + 1],
+                numbers[at + 2],
+                None if numbers[at + 3] == _UNKNOWN else numbers[at + 3],
+                None if numbers[at + 4] == _UNKNOWN else bool(numbers[at + 4]),
+            )
+            for at in range(0, len(numbers), _FIELDS)
+        ]
+
+    def status(self) -> Status:
+        """As `judge`, without looking at the samples of one that keeps up: most do, most of the time."""
+        numbers = self._numbers
+        if numbers and numbers[-_FIELDS + 1] >= numbers[-_FIELDS + 2]:
+            return Status.OK
+        return judge(self.samples())
+
+
+class LagHistory:
+    """What was seen of the groups' lag, to judge them by.
+
+    Call `note` after each look at the lag; a partition that a look at its group does not tell of is forgotten, and so
+    is a group that `keep` does not name.
+    """
+
+    def __init__(self, *, samples_max: int = SAMPLES_MAX, windows_max: int = WINDOWS_MAX) -> None:
+        if samples_max < 2:
+            raise ValueError(f"a window of {samples_max} samples: at least 2 are needed to see a change")
+        self._samples_max = samples_max
+        self._windows_max = windows_max
+        self._groups: dict[str, dict[TopicPartition, Window]] = {}
+        self._count = 0
+
+    def note(self, lags: Iterable[GroupLag], at_ms: int, has_members: Mapping[str, bool] | None = None) -> int:
+        """Take one look in, made at `at_ms`; how many partitions were too many to be watched."""
+        refused = 0
+        for group in lags:
+            windows = self._groups.setdefault(group.group_id, {})
+            members = None if has_members is None else has_members.get(group.group_id)
+            for part in group.partitions:
+                if part.end is None:
+                    continue
+                window = windows.get(part.partition)
+                if window is None:
+                    if self._count >= self._windows_max:
+                        refused += 1
+                        continue
+                    window = windows[part.partition] = Window()
+                    self._count += 1
+                window.add(Sample(at_ms, part.committed, part.end, part.commit_ms, members), self._samples_max)
+            gone = [key for key, window in windows.items() if window.seen_at_ms != at_ms]
+            for key in gone:
+                del windows[key]
+            self._count -= len(gone)
+        return refused
+
+    def keep(self, group_ids: Iterable[str]) -> None:
+        """Forget every group that is not among these."""
+        wanted = set(group_ids)
+        for group_id in [each for each in self._groups if each not in wanted]:
+            self._count -= len(self._groups.pop(group_id))
+
+    def samples(self, group_id: str, partition: TopicPartition) -> list[Sample]:
+        """The window of one partition, the oldest sample first."""
+        window = self._groups.get(group_id, {}).get(partition)
+        return [] if window is None else window.samples()
+
+    def status(self, group_id: str) -> Status:
+        """How the group does: as its worst partition; UNKNOWN for one that was not looked at."""
+        windows = self._groups.get(group_id)
+        if windows is None:
+            return Status.UNKNOWN
+        return worst(window.status() for window in windows.values())
+
+    def trend(self, group_id: str) -> Trend | None:
+        """Velocity of the group and its time to catch up; None where too little was seen."""
+        every = [window.samples() for window in self._groups.get(group_id, {}).values()]
+        return sum_of([trend(samples) for samples in every], sum(samples[-1].lag for samples in every if samples))

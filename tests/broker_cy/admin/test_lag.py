@@ -1,0 +1,183 @@
+"""Lag in records and in time, and how groups are judged by it."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from broker_cy.admin import AdminClient
+from broker_cy.admin.group_lag import GroupLag, PartitionLag
+from broker_cy.admin.lag import Sample, Status, catch_up_s, judge, sum_of, time_lag_ms, trend, worst
+from broker_cy.admin.lag_history import LagHistory
+from broker_cy.admin.metadata import TopicPartition
+from broker_cy.admin.topics import NewTopic
+from broker_cy.core.errors import ErrorCode
+from broker_cy.wire.records import Record
+from tests.broker_cy.admin.conftest import Run
+
+SECOND = 1_000
+
+
+def window(
+    *pairs: tuple[int, int], members: bool | None = None, commits: tuple[int, ...] | None = None
+) -> list[Sample]:
+    """Samples a second apart, of (committed, end)."""
+    return [
+        Sample(index * SECOND, committed, end, None if commits is None else commits[index], members)
+        for index, (committed, end) in enumerate(pairs)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("samples", "status"),
+    [
+        ([], Status.UNKNOWN),
+        (window((5, 5)), Status.OK),
+        (window((3, 5)), Status.UNKNOWN),
+        # Moves, and its lag goes up and down.
+        (window((0, 10), (10, 25), (20, 30)), Status.OK),
+        # Had no lag a moment ago.
+        (window((10, 10), (10, 20)), Status.OK),
+        # A commit that is newer than the end that was seen is no lag.
+        (window((10, 20), (22, 20)), Status.OK),
+        # Moves, and falls behind with every look.
+        (window((0, 10), (5, 25), (10, 40)), Status.WARN),
+        (window((0, 10), (5, 15), (10, 21)), Status.WARN),
+        # A constant lag is one of a consumer that commits now and then.
+        (window((0, 10), (5, 15), (10, 20)), Status.OK),
+        # Does not move, and records wait.
+        (window((5, 10), (5, 10), (5, 10)), Status.STALLED),
+        (window((5, 10), (5, 12), (5, 19), members=True), Status.STALLED),
+        # Nobody is there.
+        (window((5, 10), (5, 12), (5, 19), members=False), Status.STOPPED),
+        # Nobody is there any more, but there was within the window.
+        (window((5, 10), (6, 12), (7, 19), members=False), Status.WARN),
+        # Commits the same offset over and over: stalled. The last commit is older than all commits span: stopped.
+        (window((5, 10), (5, 10), (5, 10), commits=(0, 1000, 2000)), Status.STALLED),
+        (window((5, 90), (6, 90), (6, 90), (6, 90), commits=(0, 500, 500, 500)), Status.STOPPED),
+        (window((5, 90), (5, 90), (5, 90), commits=(-9000, -9000, -9000)), Status.STOPPED),
+        # Went back, and has not caught up; then it has; then it lags in the ordinary way.
+        (window((50, 60), (10, 60), (20, 61)), Status.REWOUND),
+        (window((60, 60), (10, 60)), Status.REWOUND),
+        (window((50, 60), (10, 60), (60, 60), (61, 62)), Status.OK),
+    ],
+)
+def test_groups_are_judged(samples: list[Sample], status: Status) -> None:
+    """A group that stands still is called healthy, or a healthy one wakes somebody up."""
+    assert judge(samples) is status
+
+
+def test_a_group_is_as_its_worst_partition() -> None:
+    """One partition that nobody reads hides behind fifty that are read."""
+    assert worst([Status.OK, Status.STALLED, Status.WARN]) is Status.STALLED
+    assert worst([]) is Status.OK
+
+
+def test_velocity_and_time_to_catch_up() -> None:
+    """The time to catch up is wrong, or promised to a group that falls behind."""
+    gaining = trend(window((0, 1000), (300, 1100), (600, 1200)))
+    assert gaining is not None
+    assert (gaining.consumed_per_s, gaining.produced_per_s) == (300, 100)
+    assert gaining.lag_per_s == -200
+    assert gaining.catch_up_s == 3.0  # 600 records at 200 a second
+    losing = trend(window((0, 1000), (50, 1100)))
+    assert losing is not None
+    assert losing.catch_up_s is None
+    # Behind a rewind only what came after it counts.
+    rewound = trend(window((900, 1000), (0, 1000), (500, 1000)))
+    assert rewound is not None
+    assert (rewound.consumed_per_s, rewound.catch_up_s) == (500, 1.0)
+    assert trend(window((1, 2))) is None
+    assert trend([Sample(5, 1, 2), Sample(5, 2, 2)]) is None
+    assert catch_up_s(0, -5.0) == 0.0
+    both = sum_of([gaining, losing, None], 1650)
+    assert both is not None
+    assert both.consumed_per_s == 350
+    assert both.catch_up_s is None
+    assert sum_of([None], 5) is None
+
+
+def test_time_lag() -> None:
+    """A group without lag is said to be late, or a clock that is ahead gives a negative time."""
+    assert time_lag_ms(0, 5, 100) == 0
+    assert time_lag_ms(1, 40, 100) == 60
+    assert time_lag_ms(1, 140, 100) == 0
+    assert time_lag_ms(1, None, 100) is None
+
+
+def lag_of(group_id: str, *parts: tuple[int, int, int | None]) -> GroupLag:
+    return GroupLag(
+        group_id,
+        tuple(
+            PartitionLag(TopicPartition("t", index), committed, 0, end, problem=None) for index, committed, end in parts
+        ),
+    )
+
+
+def test_the_history_is_bounded() -> None:
+    """Watching many groups for a day takes all memory, or what is gone is judged for ever."""
+    history = LagHistory(samples_max=3, windows_max=3)
+    key = TopicPartition("t", 0)
+    for look in range(1, 10):
+        refused = history.note([lag_of("g", (0, 5, 10 + look), (1, 7, 7))], look * SECOND, {"g": True})
+        assert refused == 0
+    samples = history.samples("g", key)
+    assert [sample.at_ms for sample in samples] == [7000, 8000, 9000]
+    assert samples[-1] == Sample(9000, 5, 19, None, True)
+    assert history.status("g") is Status.STALLED
+    trend_of = history.trend("g")
+    assert trend_of is not None
+    assert trend_of.produced_per_s == 1.0
+    assert history.note([lag_of("h", (0, 1, 2), (1, 1, 2))], 10 * SECOND) == 1
+    # A partition that is no longer told of makes room.
+    history.note([lag_of("g", (1, 7, 7))], 11 * SECOND)
+    assert history.samples("g", key) == []
+    assert history.status("g") is Status.OK
+    assert history.note([lag_of("h", (0, 1, 2), (1, 1, 2))], 12 * SECOND) == 0
+    # One whose end was not told is not judged by it.
+    history.note([lag_of("g", (1, 7, None))], 13 * SECOND)
+    assert history.samples("g", TopicPartition("t", 1)) == []
+    history.keep(["g"])
+    assert history.samples("h", key) == []
+    assert history.status("h") is Status.UNKNOWN
+    with pytest.raises(ValueError, match="at least 2"):
+        LagHistory(samples_max=1)
+
+
+def test_lag_in_records_and_in_time(run: Run, name: str) -> None:
+    """The lag of a group is not what waits for it, or its time is not the age of the first record that waits."""
+
+    async def job(client: AdminClient) -> None:
+        (await client.topics.create([NewTopic(name, 4, 1), NewTopic(f"{name}-gone", 1, 1)])).whole()
+        now_ms = int(time.time() * 1000)
+        behind, level, lost, silent = (TopicPartition(name, index) for index in range(4))
+        gone = TopicPartition(f"{name}-gone", 0)
+        producer = client.records.producer()
+        # A record every 10 s, the last of them 5 s old.
+        schedule = [now_ms - 5_000 - 10_000 * (19 - number) for number in range(20)]
+        for key in (behind, level, lost):
+            await producer.send_batch(key, [Record(timestamp=at, value=b"x") for at in schedule])
+        committed = {behind: 15, level: 20, lost: 3, silent: 0, gone: 0}
+        (await client.group_offsets.alter(name, committed)).whole()
+        (await client.topics.delete_records({lost: 8})).whole()
+        (await client.topics.delete([gone.topic])).whole()
+        outcome = await client.lag.of([name, "no-such-group"])
+        assert outcome.failed == {}
+        assert outcome.found["no-such-group"].partitions == ()
+        group = outcome.found[name]
+        by_key = {part.partition: part for part in group.partitions}
+        # A cluster may forget the offsets of a topic with the topic.
+        gone_part = by_key.pop(gone, None)
+        assert gone_part is None or (gone_part.lag is None and gone_part.problem is not None)
+        if gone_part is not None and gone_part.problem is not None:
+            assert gone_part.problem.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            assert not group.is_complete
+        assert {key: part.lag for key, part in by_key.items()} == {behind: 5, level: 0, lost: 17, silent: 0}
+        assert {key: part.lost for key, part in by_key.items()} == {behind: 0, level: 0, lost: 5, silent: 0}
+        assert group.total == 22
+        times = await client.lag.times(group, now_ms)
+        times.found.pop(gone, None)
+        assert times.found == {behind: now_ms - schedule[15], level: 0, lost: now_ms - schedule[8], silent: 0}
+
+    run(job)
