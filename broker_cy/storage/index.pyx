@@ -333,6 +333,55 @@ cdef class OffsetIndex(IndexFile):
         entry_offset[0] = self.base_offset + get_i32(entry)
         return <uint32_t>get_i32(entry + 4)
 
+    cdef int64_t offset_from(self, int64_t position, int64_t size) except -2:
+        cdef uint8_t block[SEARCH_BLOCK_BYTES]
+        cdef int64_t low = 0, middle, at, offset, behind = -1
+        cdef int64_t high = self.count() - self.pending_count       # the answer is in [low, high), or `behind`
+        if self.pending_count > 0:
+            behind = self.offset_among(self.pending, self.pending_count, position)
+            if <uint32_t>get_i32(self.pending + 4) < position:
+                return behind
+        if high > SEARCH_BLOCK_ENTRIES:
+            at = <int64_t>(<double>position / (size + 1.0) * high) - SEARCH_BLOCK_ENTRIES // 2
+            at = max(0, min(at, high - SEARCH_BLOCK_ENTRIES))
+            self.read_block(block, at, SEARCH_BLOCK_ENTRIES)
+            offset = self.offset_among(block, SEARCH_BLOCK_ENTRIES, position)
+            if offset < 0:
+                low = at + SEARCH_BLOCK_ENTRIES
+            elif at == 0 or <uint32_t>get_i32(block + 4) < position:
+                return offset
+            else:
+                high, behind = at, offset
+        while high - low > SEARCH_BLOCK_ENTRIES:
+            middle = (low + high) // 2
+            self.read_block(block, middle, 1)
+            offset = self.offset_among(block, 1, position)
+            if offset < 0:
+                low = middle + 1
+            else:
+                high, behind = middle, offset
+        if low < high:
+            self.read_block(block, low, high - low)
+            offset = self.offset_among(block, high - low, position)
+            if offset >= 0:
+                return offset
+        return behind
+
+    cdef int64_t offset_among(self, const uint8_t* entries, int64_t count, int64_t position) noexcept:
+        """offset_from, among `count` entries in memory."""
+        cdef int64_t low = 0, high = count, middle
+        while low < high:
+            middle = (low + high) // 2
+            if <uint32_t>get_i32(entries + middle * OFFSET_ENTRY_BYTES + 4) < position:
+                low = middle + 1
+            else:
+                high = middle
+        return -1 if low == count else self.base_offset + get_i32(entries + low * OFFSET_ENTRY_BYTES)
+
+    def find_position(self, int64_t position, int64_t size):
+        """Offset of the first entry at `position` or behind it, in a segment of `size` bytes; -1 where there is none."""
+        return self.offset_from(position, size)
+
     def find(self, int64_t offset):
         """(offset, position) of the entry at or before `offset`; (base offset, 0) where there is none."""
         cdef int64_t entry_offset = 0

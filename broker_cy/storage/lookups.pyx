@@ -191,7 +191,7 @@ def aborted_in_slice(Log log not None, LogSlice part not None, int64_t offset, i
     cdef Segment segment = <Segment>part.segment
     cdef Segment later
     cdef int64_t end = part.position + part.size
-    cdef int64_t low = 0, high, middle
+    cdef int64_t behind = -1
     cdef Py_ssize_t first = log.segment_number(offset), number
     for number in range(first, len(log.segments)):
         later = <Segment>log.segments[number]
@@ -199,15 +199,10 @@ def aborted_in_slice(Log log not None, LogSlice part not None, int64_t offset, i
             break
     else:
         return []
-    high = segment.offsets.count() if end < segment.size else 0
-    while low < high:
-        middle = (low + high) // 2
-        if segment.offsets.entry_at(middle)[1] < end:
-            low = middle + 1
-        else:
-            high = middle
-    if end < segment.size and low < segment.offsets.count():
-        max_offset = min(max_offset, <int64_t>segment.offsets.entry_at(low)[0])
+    if end < segment.size:
+        behind = segment.offsets.offset_from(end, segment.size)
+    if behind >= 0:
+        max_offset = min(max_offset, behind)
     elif log.segments[first] is segment and first + 1 < len(log.segments):
         max_offset = min(max_offset, (<Segment>log.segments[first + 1]).base_offset)
     return aborted_transactions(log, offset, max_offset)

@@ -49,6 +49,10 @@ def check_offsets(index: OffsetIndex, entries: list[tuple[int, int]], wanted: li
     for offset in [0, *wanted]:
         at = bisect_right(entries, (BASE + offset, 1 << 40)) - 1
         assert index.find(BASE + offset) == (entries[at] if at >= 0 else (BASE, 0))
+        position = 4_999 + offset // 100  # entries are 3 bytes apart here, so that some of these are between them
+        behind = next((entry[0] for entry in entries if entry[1] >= position), -1)
+        # The segment's size is a guess of where to look, and no more.
+        assert {index.find_position(position, size) for size in (0, 5_000, 6_000, 1 << 31)} == {behind}
 
 
 @settings(max_examples=60, deadline=None)
