@@ -78,6 +78,21 @@ def encode(workload: Workload, source: random.Random) -> Batch:
     return Batch(protocol.batch_of(records, len(parts), CODEC_IDS[workload.codec]), len(parts))
 
 
+def of_records(workload: Workload, count: int, seed: int) -> Batch:
+    """One batch of so many records, whatever size it has."""
+    source = random.Random(seed)
+    size = workload.record_size
+    parts = [
+        protocol.record(
+            number,
+            key(source, workload.keys, workload.key_bytes),
+            value(source, draw(source, size), workload.entropy),
+        )
+        for number in range(count)
+    ]
+    return Batch(protocol.batch_of(compress(workload.codec, b"".join(parts)), count, CODEC_IDS[workload.codec]), count)
+
+
 def pool(workload: Workload, most: int = BATCHES_MAX) -> list[Batch]:
     """Distinct batches: BATCHES_MIN up to BATCHES_MAX or `most`, as POOL_BYTES and POOL_RECORDS allow."""
     source = random.Random(SEED)

@@ -74,12 +74,16 @@ def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="broker-bench", description="Benchmark a Kafka-compatible broker.")
     modes = parser.add_subparsers(dest="mode", required=True, metavar="MODE")
     common = argparse.ArgumentParser(add_help=False)
-    common.add_argument("-w", "--workload", required=True, help="a workload file, or the name of one of the tool's")
     common.add_argument("--duration", type=value(units.duration(0.1, 86400)), help="instead of the workload's")
     common.add_argument("--warm-up", type=value(units.duration(0, 86400)), help="instead of the workload's")
     common.add_argument("--json", type=Path, metavar="FILE", help="write the results, with their provenance")
     common.add_argument("--html", type=Path, metavar="FILE", help="write the report, one file that needs no network")
     common.add_argument("--dir", type=Path, help="where brokers that are started keep their data (a disk, not a tmpfs)")
+    named = "a workload file, or the name of one of the tool's"
+    single = argparse.ArgumentParser(add_help=False, parents=[common])
+    single.add_argument("-w", "--workload", nargs=1, required=True, help=named)
+    many = argparse.ArgumentParser(add_help=False, parents=[common])
+    many.add_argument("-w", "--workload", action="append", required=True, help=f"{named}; again for more of them")
     several = argparse.ArgumentParser(add_help=False)
     several.add_argument("-t", "--target", action="append", required=True, metavar="TARGET",
                          help="a target file, ours, kafka, floor or HOST:PORT; again for more of them")  # fmt: skip
@@ -93,14 +97,16 @@ def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     faulty = argparse.ArgumentParser(add_help=False)
     faulty.add_argument("--fault", type=value(faults.parse), help='put into each target: "freeze 1 s at 3 s"')
 
-    modes.add_parser("run", parents=[common, several, pairs, faulty, profiled], help="one workload")
+    modes.add_parser("run", parents=[single, several, pairs, faulty, profiled], help="one workload")
     compared = modes.add_parser(
-        "compare", parents=[common, faulty, profiled], help="A B A B ...: ratios with their interval"
+        "compare", parents=[many, faulty, profiled], help="A B A B ...: ratios with their interval"
     )
-    compared.add_argument("targets", nargs="+", metavar="TARGET", help="the first is compared with each of the others")
+    compared.add_argument(
+        "targets", nargs="+", metavar="TARGET", help="the first is compared with each of the others; so are workloads"
+    )
     # With fewer than six pairs there is no interval of 95 %.
     compared.add_argument("--pairs", type=value(units.integer(1, PAIRS_MAX)), default=6)
-    ceiling = modes.add_parser("ceiling", parents=[common, several], help="the highest rate with p99 under a bound")
+    ceiling = modes.add_parser("ceiling", parents=[single, several], help="the highest rate with p99 under a bound")
     ceiling.add_argument("--p99", type=value(units.duration(1e-6, 60)), default=0.005, help='"5 ms" where not given')
     ceiling.add_argument(
         "--start",
@@ -109,34 +115,34 @@ def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         metavar="RATE",
         help="requests/s to begin with",
     )
-    cells = modes.add_parser("matrix", parents=[common, several, pairs], help="record size x codec x acks")
+    cells = modes.add_parser("matrix", parents=[single, several, pairs], help="record size x codec x acks")
     cells.add_argument("--sizes", type=sizes(1, 1 << 30), default=run.MATRIX_SIZES, help='such as "100 B,1 KB"')
     for name, allowed in (("--codecs", run.MATRIX_CODECS), ("--acks", run.MATRIX_ACKS)):
         cells.add_argument(name, type=some_of(allowed), default=allowed, help=f"some of {','.join(allowed)}")
-    drained = modes.add_parser("backlog", parents=[common, several, pairs], help="drain a cold log beside producers")
+    drained = modes.add_parser("backlog", parents=[single, several, pairs], help="drain a cold log beside producers")
     drained.add_argument("--size", type=value(units.size(1 << 20, 1 << 44)), default=10_000_000_000)
-    modes.add_parser("connections", parents=[common, several, counts], help="1 to 10,000 connections")
-    modes.add_parser("partitions", parents=[common, several, counts], help="1 to 10,000 partitions in one broker")
+    modes.add_parser("connections", parents=[single, several, counts], help="1 to 10,000 connections")
+    modes.add_parser("partitions", parents=[single, several, counts], help="1 to 10,000 partitions in one broker")
     killed = modes.add_parser(
-        "recovery", parents=[common, several, pairs], help="kill -9, and the time to the first answer"
+        "recovery", parents=[single, several, pairs], help="kill -9, and the time to the first answer"
     )
     killed.add_argument("--sizes", type=sizes(1 << 20, 1 << 44), default=recovery.SIZES, help='such as "1 GB,10 GB"')
     killed.add_argument("--partitions", type=numbers, default=(), help="numbers with commas; else the workload's")
     cleaned = modes.add_parser(
-        "compaction", parents=[common, several, pairs], help="what cleaning a log costs the broker, and its producers"
+        "compaction", parents=[single, several, pairs], help="what cleaning a log costs the broker, and its producers"
     )
     cleaned.add_argument("--records", type=value(units.integer(1000, 10**9)), default=compaction.RECORDS)
     cleaned.add_argument("--keys", type=value(units.integer(1, KEYS_MAX)), default=compaction.KEYS)
     cleaned.add_argument("--batch", type=value(units.size(1000, 1_000_000)), default=compaction.BATCH_BYTES)
-    synced = modes.add_parser("flush", parents=[common, several, pairs], help="a sync before each acknowledgement")
+    synced = modes.add_parser("flush", parents=[single, several, pairs], help="a sync before each acknowledgement")
     synced.add_argument("--depths", type=depths, default=flush.DEPTHS, help="requests in flight, with commas")
-    moved = modes.add_parser("rebalance", parents=[common, several, pairs], help="stalls while members join and leave")
+    moved = modes.add_parser("rebalance", parents=[single, several, pairs], help="stalls while members join and leave")
     moved.add_argument("--members", type=value(units.integer(2, 50)), default=2, help="of the group at first")
     moved.add_argument(
         "--session-timeout", type=value(units.duration(0.1, 300)), default=6.0, help='"6 s" if not given'
     )
     moved.add_argument("--assignor", choices=ASSIGNORS, default=ASSIGNORS[0])
-    modes.add_parser("floor", parents=[common, pairs, profiled], help="what bare system calls cost for the same bytes")
+    modes.add_parser("floor", parents=[single, pairs, profiled], help="what bare system calls cost for the same bytes")
     told = modes.add_parser("report", help="results side by side, as one HTML file")
     told.add_argument("files", nargs="+", type=Path, metavar="FILE.json")
     told.add_argument("-o", "--html", type=Path, default=Path("report.html"))
@@ -207,12 +213,17 @@ def interruptible(session: Session) -> Iterator[None]:
 
 
 def measure(
-    options: argparse.Namespace, session: Session, workload: Workload, specs: list[TargetSpec], outcome: Outcome
+    options: argparse.Namespace,
+    session: Session,
+    workloads_asked: Sequence[Workload],
+    specs: list[TargetSpec],
+    outcome: Outcome,
 ) -> None:
     """Run the mode; what it measures goes into `outcome`, also where it ends early."""
+    workload = workloads_asked[0]  # the only one, but for `compare`
     match options.mode:
         case "run" | "compare" | "floor":
-            run.compare(session, specs, workload, outcome, options.pairs, options.profile)
+            run.compare(session, specs, workloads_asked, outcome, options.pairs, options.profile)
         case "matrix":
             run.matrix(session, specs, workload, outcome, options.pairs, cells_of(options))
         case "ceiling":
@@ -242,7 +253,7 @@ def windows(options: argparse.Namespace, targets: int) -> int:
     """How many windows there will be; 0 where that is found out on the way."""
     match options.mode:
         case "run" | "compare" | "floor":
-            return (int(options.pairs) + bool(options.profile)) * targets
+            return (int(options.pairs) * len(options.workload) + bool(options.profile)) * targets
         case "rebalance":
             return int(options.pairs) * targets
         case "matrix":
@@ -262,21 +273,17 @@ def windows(options: argparse.Namespace, targets: int) -> int:
 
 def run_mode(options: argparse.Namespace) -> int:
     """Measure, print, write; returns the exit code. Raises SpecError, PerfError and OSError."""
-    workload = workloads.load(find("workloads", options.workload))
-    if options.duration is not None:
-        workload = dataclasses.replace(workload, duration_s=options.duration)
-    if options.warm_up is not None:
-        workload = dataclasses.replace(workload, warm_up_s=options.warm_up)
+    asked = workloads_of(options)
     names = options.targets if options.mode == "compare" else ["floor"] if options.mode == "floor" else options.target
     specs = [find_target(name) for name in names]
     if len({spec.name for spec in specs}) < len(specs):
         raise SpecError(f"targets {', '.join(names)}: each once")
-    if options.mode == "compare" and len(specs) < 2:
-        raise SpecError(f"targets {', '.join(names)}: one cannot be compared (allowed: 2 or more)")
+    if options.mode == "compare" and len(specs) < 2 and len(asked) < 2:
+        raise SpecError(f"targets {', '.join(names)}: one cannot be compared (allowed: 2 or more, or 2 workloads)")
     if options.mode == "compaction":
         specs = compaction.prepared(specs)
     if fault := getattr(options, "fault", None):
-        check_fault(fault, workload, specs)
+        check_fault(fault, min(asked, key=lambda workload: workload.duration_s), specs)
     output.check_writable(options)
     if getattr(options, "profile", False):
         for spec in specs:
@@ -290,11 +297,12 @@ def run_mode(options: argparse.Namespace) -> int:
     root = Path(tempfile.mkdtemp(prefix="broker-bench-", dir=home))
     session = Session(root, fault=fault)
     try:
-        with View(f"{options.mode} {workload.name}", windows(options, len(specs))) as view, interruptible(session):
+        title = " ".join([options.mode, *(workload.name for workload in asked)])
+        with View(title, windows(options, len(specs))) as view, interruptible(session):
             session.on_phase, session.on_sample, session.on_window = view.phase, view.sample, view.window_done
             outcome = Outcome()
             try:
-                measure(options, session, workload, specs, outcome)
+                measure(options, session, asked, specs, outcome)
             except Stopped:
                 pass
             except FAILURES as error:
@@ -304,10 +312,27 @@ def run_mode(options: argparse.Namespace) -> int:
     finally:
         shutil.rmtree(root, ignore_errors=True)
     outcome.runs = [each for each in outcome.runs if not each.empty]
-    output.tell(options, workload, specs, outcome)
+    output.tell(options, options.workload, asked, specs, outcome)
     if session.stop.is_set():
         return STOPPED
     return 1 if outcome.failed else 0
+
+
+def workloads_of(options: argparse.Namespace) -> list[Workload]:
+    """The workloads that the command line names, with its times. Raises SpecError."""
+    times = {"duration_s": options.duration, "warm_up_s": options.warm_up}
+    changes = {name: seconds for name, seconds in times.items() if seconds is not None}
+    found = [dataclasses.replace(workloads.load(find("workloads", name)), **changes) for name in options.workload]
+    if len({workload.name for workload in found}) < len(found):
+        raise SpecError(f"workloads {', '.join(options.workload)}: each once")
+    for workload in found:
+        if workload.transactions is not None and options.mode not in ("run", "compare"):
+            raise SpecError(f"workload {workload.name}: no transactions in {options.mode} (allowed: run, compare)")
+        if workload.idempotent and options.mode in ("matrix", "flush"):
+            raise SpecError(
+                f"workload {workload.name}: acks or depths of {options.mode} are not for idempotent producers"
+            )
+    return found
 
 
 def check_fault(fault: Freeze, workload: Workload, specs: Sequence[TargetSpec]) -> None:

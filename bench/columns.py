@@ -25,7 +25,8 @@ CONSUMER_HEADER = (
     "rebalance.time.ms, fetch.time.ms, fetch.MB.sec, fetch.nMsg.sec"
 )
 SPENT = (
-    "cpu_s_per_gb", "cpu_s_per_m_records", "cpu_us_per_request", "broker_cpu_s", "broker_user_s", "broker_system_s",
+    "cpu_s_per_gb", "cpu_s_per_m_records", "cpu_s_per_k_transactions", "cpu_us_per_request",
+    "broker_cpu_s", "broker_user_s", "broker_system_s",
     "rss_mb", "rss_peak_mb", "minor_faults", "major_faults", "switches_voluntary", "switches_involuntary",
     "disk_read_mb", "disk_written_mb", "read_from_disk_share", "file_descriptors", "generator_share",
 )  # fmt: skip

@@ -1,4 +1,6 @@
-from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
+
+from bench.sequences cimport Producer
 
 
 cdef enum:
@@ -10,7 +12,7 @@ cdef enum:
     INBOX_MIN = 1 << 10         # it grows with what comes: to INBOX_STEP, and beyond for a response that is larger
     INBOX_STEP = 64 << 10
     FRAME_MAX = 65 << 20        # bytes of one response
-    IOV_MAX_USED = 192          # three per frame
+    IOV_MAX_USED = 192          # four per frame at the most
     EVENTS = 256                # of one epoll call
     CORRELATION_AT = 8
     HEAD = 12                   # size, api key, version, correlation id: written per request
@@ -21,6 +23,7 @@ cdef struct Slot:               # one partition on one connection
     int32_t partition
     int64_t next_offset         # Produce: least base offset a new batch may get. Fetch: offset to ask for
     int64_t wrap_from, wrap_at  # Fetch: from the end of the log back to its start; wrap_at 0: follow the end
+    int32_t sequence            # Produce with a producer id: of the next batch
 
 
 cdef struct Template:
@@ -31,6 +34,8 @@ cdef struct Template:
     int32_t slot_count, records
     Py_ssize_t offset_at        # Fetch: of the first partition's offset
     int64_t batch_bytes
+    const uint32_t* shift       # with a producer id: see bench.sequences, of the batch behind its header
+    uint32_t records_crc
 
 
 cdef struct Flight:             # one request between its due time and its answer
@@ -48,6 +53,8 @@ cdef struct Conn:
     int slot_count
     Flight* ring                # ring_size; absolute numbers below: answered <= flushed <= issued <= released
     int64_t ring_size
+    uint8_t* headers            # with a producer id: of each flight's batch, in the ring's order; else NULL
+    Producer producer
     int64_t answered, flushed, issued, released
     int64_t counted_from        # requests before this number belong to a run that was stopped
     int64_t heard_ns            # last sign of life, or when the pipeline was last empty
@@ -59,9 +66,10 @@ cdef struct Conn:
 cdef class Connections:
     cdef Conn* conns
     cdef int count, alive, epoll_fd
-    cdef bint fetching, unanswered, open_loop
+    cdef bint fetching, committed, unanswered, open_loop
     cdef object address, epoll
-    cdef list sockets, kept
+    cdef list sockets, kept, producers
+    cdef dict shifts
     cdef char problem[256]
     cdef readonly int64_t errors
     cdef int64_t ring_cap, timeout_ns
@@ -69,6 +77,7 @@ cdef class Connections:
 
     cdef int _open(self, int index, templates) except -1
     cdef int _add_template(self, Conn* conn, int index, template, dict slots, int32_t* slot_list) except -1
+    cdef int _sum_records(self, Template* made, bytes payload) except -1
     cdef int _connect(self, int index) except -1
     cdef bint _has_room(self, Conn* conn) noexcept nogil
     cdef void _issue(self, Conn* conn, int64_t due_ns) noexcept nogil

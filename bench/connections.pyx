@@ -5,7 +5,7 @@ correlation id are written per request.
 
 Memory of a connection: its ring (RING_MIN slots of 24 bytes at first, grown where more is in flight, RING_MAX at the most and
 FLIGHTS_MAX of all connections), its inbox (INBOX_MIN, grown to what comes at once: INBOX_STEP, or one response up to
-FRAME_MAX), and 64 bytes for each of its templates.
+FRAME_MAX), and 80 bytes for each of its templates. With a producer id, each slot of the ring has a batch's header besides.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
@@ -19,9 +19,12 @@ import select
 import socket
 import struct
 
+from bench.sequences import shift_of
+
+from bench.sequences cimport BATCH_HEADER, next_sequence, stamp_header
 from bench.system cimport (
-    EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLL_CTL_MOD, EPOLLIN, EPOLLOUT, epoll_ctl, epoll_event, iovec, now_ns, put32, put64,
-    writev,
+    EPOLL_CTL_ADD, EPOLL_CTL_DEL, EPOLL_CTL_MOD, EPOLLIN, EPOLLOUT, bench_crc32c, epoll_ctl, epoll_event, iovec, now_ns,
+    put32, put64, writev,
 )
 
 # size, api key 18, version 0, correlation id 0, empty client id
@@ -36,7 +39,8 @@ cdef class Connections:
 
     `connections[i]` is the list of templates connection i sends in turn. All are Produce, or all are Fetch requests. Fetch
     starts at offset 0 of each partition (see `seek`) and goes round at `wrap_at[partition]`; without it, it follows the end.
-    `unanswered`: Produce with acks=0. Raises OSError where a connection cannot be made. A connection that is lost later is
+    `committed`: these Fetch requests ask with read_committed. `unanswered`: Produce with acks=0. `producers`: one (producer id, epoch) for each connection, that stamps each batch with it
+    and with the sequence of its partition, from 0 on; templates then need their payload apart. Raises OSError where a connection cannot be made. A connection that is lost later is
     counted in `errors`, with what it owed, and told in `first_error`.
     """
 
@@ -49,11 +53,14 @@ cdef class Connections:
         self.count = len(connections)
 
     def __init__(
-        self, address, connections not None, *, bint fetching=False, dict wrap_at=None, bint unanswered=False,
-        double answer_timeout_s=30,
+        self, address, connections not None, *, bint fetching=False, bint committed=False, dict wrap_at=None, bint unanswered=False,
+        list producers=None, double answer_timeout_s=30,
     ):
         cdef int i
-        self.address, self.fetching, self.unanswered = address, fetching, unanswered
+        if producers is not None and (fetching or len(producers) != self.count):
+            raise ValueError(f"{len(producers)} producers for {self.count} connections, or this driver fetches")
+        self.producers, self.shifts = producers, {}
+        self.address, self.fetching, self.committed, self.unanswered = address, fetching, committed, unanswered
         self.timeout_ns = <int64_t> (answer_timeout_s * 1e9)
         self.ring_cap = RING_MIN
         while self.ring_cap < RING_MAX and self.ring_cap * 2 * self.count <= FLIGHTS_MAX:
@@ -86,6 +93,11 @@ cdef class Connections:
         conn.inbox = <uint8_t*> malloc(conn.inbox_capacity)
         conn.ring_size = RING_MIN
         conn.ring = <Flight*> calloc(conn.ring_size, sizeof(Flight))
+        if self.producers is not None:
+            conn.producer.id, conn.producer.epoch = self.producers[index]
+            conn.headers = <uint8_t*> malloc(conn.ring_size * BATCH_HEADER)
+            if conn.headers is NULL:
+                raise MemoryError
         conn.templates = <Template*> calloc(max(1, len(templates)), sizeof(Template))
         conn.slots = <Slot*> calloc(max(1, len(slots)), sizeof(Slot))
         # Freed with the object: the slots of all templates of this connection.
@@ -125,10 +137,25 @@ cdef class Connections:
             HEAD <= made.offset_at <= made.frame_size - 8 - (made.slot_count - 1) * FETCH_STRIDE
         )):
             raise ValueError("a template without a partition, or with offsets outside of its frame")
+        if self.producers is not None:
+            self._sum_records(made, payload)
         made.slots = slot_list
         for i in range(made.slot_count):
             made.slots[i] = slots[template.partitions[i]]
         return made.slot_count
+
+    cdef int _sum_records(self, Template* made, bytes payload) except -1:
+        """What the checksum of the payload's batch with another header is made of."""
+        cdef Py_ssize_t rest = made.batch_bytes - BATCH_HEADER
+        cdef bytes shift
+        if rest < 0 or PyBytes_GET_SIZE(payload) < made.batch_bytes:
+            raise ValueError(f"a batch of {made.batch_bytes} bytes in a payload of {len(payload)}")
+        shift = self.shifts.get(rest)
+        if shift is None:
+            shift = self.shifts[rest] = shift_of(rest)
+        made.shift = <const uint32_t*> PyBytes_AS_STRING(shift)
+        made.records_crc = bench_crc32c(made.payload + BATCH_HEADER, rest)
+        return 0
 
     cdef int _connect(self, int index) except -1:
         cdef Conn* conn = &self.conns[index]
@@ -155,6 +182,7 @@ cdef class Connections:
             for i in range(self.count):
                 free(self.conns[i].inbox)
                 free(self.conns[i].ring)
+                free(self.conns[i].headers)
                 free(self.conns[i].templates)
                 free(self.conns[i].slots)
             free(self.conns)
@@ -215,6 +243,7 @@ cdef class Connections:
     cdef bint _has_room(self, Conn* conn) noexcept nogil:
         """Whether another request can be in flight; the ring is grown where it may be."""
         cdef Flight* grown
+        cdef uint8_t* headers
         cdef int64_t number
         if conn.issued - conn.answered < conn.ring_size:
             return True
@@ -223,6 +252,16 @@ cdef class Connections:
         grown = <Flight*> malloc(2 * conn.ring_size * sizeof(Flight))
         if grown is NULL:
             return False
+        if conn.headers is not NULL:
+            headers = <uint8_t*> malloc(2 * conn.ring_size * BATCH_HEADER)
+            if headers is NULL:
+                free(grown)
+                return False
+            for number in range(conn.answered, conn.issued):
+                memcpy(headers + number % (2 * conn.ring_size) * BATCH_HEADER,
+                       conn.headers + number % conn.ring_size * BATCH_HEADER, BATCH_HEADER)
+            free(conn.headers)
+            conn.headers = headers
         for number in range(conn.answered, conn.issued):
             grown[number % (2 * conn.ring_size)] = conn.ring[number % conn.ring_size]
         free(conn.ring)
@@ -233,6 +272,7 @@ cdef class Connections:
     cdef void _issue(self, Conn* conn, int64_t due_ns) noexcept nogil:
         cdef Flight* flight = &conn.ring[conn.issued % conn.ring_size]
         cdef Template* template = &conn.templates[conn.next_template]
+        cdef Slot* slot
         cdef int i
         flight.due_ns = due_ns
         flight.template_index = conn.next_template
@@ -242,6 +282,13 @@ cdef class Connections:
             for i in range(template.slot_count):
                 put64(<uint8_t*> template.frame + template.offset_at + i * FETCH_STRIDE,
                       conn.slots[template.slots[i]].next_offset)
+        elif conn.headers is not NULL:
+            slot = &conn.slots[template.slots[0]]
+            stamp_header(
+                conn.headers + conn.issued % conn.ring_size * BATCH_HEADER, template.payload, &conn.producer, slot.sequence,
+                template.records_crc, template.shift,
+            )
+            slot.sequence = next_sequence(slot.sequence, template.records)
         if conn.issued == conn.answered:
             conn.heard_ns = now_ns()                    # from now on the target owes an answer
         conn.issued += 1
@@ -261,7 +308,7 @@ cdef class Connections:
             return -1
         while conn.flushed < conn.issued:
             used, number, skip = 0, conn.flushed, conn.partial
-            while number < conn.issued and used + 3 <= IOV_MAX_USED:
+            while number < conn.issued and used + 4 <= IOV_MAX_USED:
                 flight = &conn.ring[number % conn.ring_size]
                 template = &conn.templates[flight.template_index]
                 if skip < HEAD:
@@ -272,6 +319,11 @@ cdef class Connections:
                     iov[used].iov_base, iov[used].iov_len = <void*> (template.frame + skip), template.frame_size - skip
                     used += 1
                     skip = template.frame_size
+                if conn.headers is not NULL and skip < template.frame_size + BATCH_HEADER:
+                    iov[used].iov_base = conn.headers + number % conn.ring_size * BATCH_HEADER + (skip - template.frame_size)
+                    iov[used].iov_len = template.frame_size + BATCH_HEADER - skip
+                    used += 1
+                    skip = template.frame_size + BATCH_HEADER
                 if skip < template.size:
                     iov[used].iov_base = <void*> (template.payload + (skip - template.frame_size))
                     iov[used].iov_len = template.size - skip

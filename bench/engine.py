@@ -17,16 +17,18 @@ from threading import Event
 from bench import proc, provenance
 from bench.drivers.base import DriverError, DriverResult, LoadDriver, Sample
 from bench.drivers.raw import RawDriver, list_offsets
+from bench.drivers.transactions import StartDriver, TransactionDriver
 from bench.faults import Freeze
 from bench.kafka_peer import Kafka
 from bench.measured import Spent, failure, run_of
 from bench.protocol import LATEST, ProtocolError
 from bench.result import Number, Run
 from bench.spec.target import TargetSpec
-from bench.spec.workload import Workload
+from bench.spec.workload import READ_COMMITTED, TRANSACTIONS, Workload
 from bench.targets import Attached, BrokerCy, Floor, Target, TargetError
 
 FILL_BYTES = 1 << 30  # for consumers, who go round and round in it
+FILL_TRANSACTIONS_BYTES = 128 << 20  # the same of transactions, of which one after the other is written
 PIECE_S = 0.75  # warmed and measured well within the two seconds after which a host takes free pages back
 WARM_BYTES_MAX = 4 << 30
 BATCH_HEADER = 70  # about what a batch of one record has besides: writes of less than that there are none
@@ -115,6 +117,12 @@ def make_driver(target: Target, topic: str, workload: Workload) -> LoadDriver:
     """The driver that the workload asks for. Raises DriverError where what it needs is not there."""
     if isinstance(target, Floor) and workload.driver != "raw":
         raise DriverError(f'{target.name} answers the driver "raw" alone, not "{workload.driver}"')
+    needs_ids = workload.idempotent or workload.transactions or workload.isolation == READ_COMMITTED
+    if isinstance(target, Floor) and needs_ids:
+        raise DriverError(f"{target.name} knows neither producer ids nor transactions")
+    if workload.transactions is not None and workload.producers:
+        one_by_one = TransactionDriver if workload.transactions.measure == TRANSACTIONS else StartDriver
+        return one_by_one(target.address, topic, workload)
     if workload.driver == "raw":
         return RawDriver(target.address, topic, workload)
     if workload.driver == "librdkafka":
@@ -152,7 +160,10 @@ def measure(
             session.on_phase(f"{name}: topic")
             target.create_topic(topic, workload.partitions)
         if own and workload.producers == 0:
-            fill(session, target, topic, workload, FILL_BYTES)
+            if workload.transactions is None:
+                fill(session, target, topic, workload, FILL_BYTES)
+            else:
+                fill_transactions(session, target, topic, workload, FILL_TRANSACTIONS_BYTES)
         session.go_on()
         driver.prepare()
         _window(session, name, target, workload, driver, measured)
@@ -197,6 +208,20 @@ def fill(session: Session, target: Target, topic: str, workload: Workload, wante
         driver.close()
 
 
+def fill_transactions(session: Session, target: Target, topic: str, workload: Workload, wanted: int) -> None:
+    """Write `wanted` bytes in the workload's transactions, and end the last one. Raises DriverError, Stopped."""
+    session.on_phase(f"{target.name}: filling")
+    driver = TransactionDriver(target.address, topic, dataclasses.replace(workload, producers=1, consumers=0))
+    try:
+        driver.prepare()
+        written = 0
+        while written < wanted:
+            session.go_on()
+            written += _sound(driver.run(0.25, stop=session.stop), f"filling {topic}").bytes
+    finally:
+        driver.close()
+
+
 def _window(
     session: Session, name: str, target: Target, workload: Workload, driver: LoadDriver, measured: Measured
 ) -> None:
@@ -206,6 +231,7 @@ def _window(
     session.go_on()
     measured.fault = session.fault
     cut = workload.driver == "raw" and workload.rate.unlimited and workload.producers > 0 and session.fault is None
+    cut = cut and workload.transactions is None  # one request at a time writes little
     spending = Spending(target.pid) if target.pid else None
     left = workload.duration_s
     session.on_phase(f"{name}: measuring")
@@ -228,7 +254,7 @@ def _window(
         left -= seconds
         if piece.errors:
             break
-    if not (measured.result.records or measured.result.errors):
+    if not (measured.result.records or measured.result.starts or measured.result.errors):
         session.go_on()
     if spending is not None:
         measured.spent = spending.spent()

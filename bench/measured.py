@@ -73,6 +73,7 @@ def run_of(
         latencies(result.latency),
         latencies(result.lateness),
         latencies(result.end_to_end),
+        latencies(result.commit),
         errors,
         tuple(verdicts(result, spent, consuming)),
     )
@@ -86,7 +87,7 @@ def failure(result: DriverResult, spent: Spent | None = None, lost: int = 0) -> 
         return f"{lost} acknowledged record{'s' if lost > 1 else ''} did not come back"
     if spent is not None and spent.died:
         return "the target's process ended in mid-run"
-    if result.seconds <= 0 or not (result.records or result.consumed_records):
+    if result.seconds <= 0 or not (result.records or result.consumed_records or result.starts):
         return "no record was acknowledged or received"
     return None
 
@@ -94,13 +95,17 @@ def failure(result: DriverResult, spent: Spent | None = None, lost: int = 0) -> 
 def figures(result: DriverResult, spent: Spent | None, consuming: bool = False) -> dict[str, Number]:
     """Every metric that is known of a window that did not fail."""
     seconds = result.seconds
-    found: dict[str, Number] = {
-        "records_per_s": result.records / seconds,
-        "mb_per_s": result.bytes / seconds / MB,
-        "requests_per_s": result.requests / seconds,
-        **percentile_figures(result.latency),
-        "generator_share": result.generator_share,
-    }
+    found: dict[str, Number] = {"generator_share": result.generator_share, **percentile_figures(result.latency)}
+    if result.starts:
+        found["starts_per_s"] = result.starts / seconds
+    else:
+        found["records_per_s"] = result.records / seconds
+        found["mb_per_s"] = result.bytes / seconds / MB
+        found["requests_per_s"] = result.requests / seconds
+    if result.transactions:
+        found["transactions_per_s"] = result.transactions / seconds
+        found["retries_per_transaction"] = result.retries / result.transactions
+        found |= percentile_figures(result.commit, "commit_")
     if result.consumed_records and not consuming:
         consumed_s = result.consumed_s or seconds
         found["consumed_records_per_s"] = result.consumed_records / consumed_s
@@ -147,6 +152,8 @@ def spent_figures(result: DriverResult, spent: Spent, consuming: bool = False) -
         found["cpu_s_per_gb"] = usage.cpu_s / (through / GB)
     if records:
         found["cpu_s_per_m_records"] = usage.cpu_s / (records / 1e6)
+    if result.transactions:
+        found["cpu_s_per_k_transactions"] = usage.cpu_s / result.transactions * 1000
     if result.requests:
         found["cpu_us_per_request"] = usage.cpu_s / result.requests * 1e6
     if (share := disk_share(result, spent, consuming)) is not None:
@@ -261,6 +268,43 @@ def _aligned(spent: Spent | None, times: Sequence[float]) -> tuple[tuple[float |
     return cores, tuple(float(value) for value in resident)
 
 
+def _sides(
+    sides: tuple[Mapping[int, Run], Mapping[int, Run]], names: tuple[str, str], label: str, metrics: Sequence[str]
+) -> list[Pair]:
+    """Ratio of each metric between two sides, whose runs are known by their pairs."""
+    left, right = sides
+    found = []
+    for metric in metrics:
+        values = [
+            (left[pair].figures[metric], right[pair].figures[metric])
+            for pair in sorted(left.keys() & right.keys())
+            if metric in left[pair].figures and right[pair].figures.get(metric)
+        ]
+        if values:
+            ratio = stats.pair_ratio([a for a, _ in values], [b for _, b in values])
+            found.append(
+                Pair(metric, *names, ratio.ratios, ratio.median, ratio.interval, ratio.confidence, label, ratio.note)
+            )
+    return found
+
+
+def _by_pair(runs: Sequence[Run], target: str, label: str) -> dict[int, Run]:
+    return {run.pair: run for run in runs if run.target == target and run.label == label}
+
+
+def workload_pairs_of(runs: Sequence[Run], targets: Sequence[str], metrics: Sequence[str]) -> list[Pair]:
+    """Ratio first workload / other workload on each target; the workloads are the runs' labels."""
+    first, *others = dict.fromkeys(run.label for run in runs)
+    return [
+        pair
+        for target in targets
+        for other in others
+        for pair in _sides(
+            (_by_pair(runs, target, first), _by_pair(runs, target, other)), (first, other), target, metrics
+        )
+    ]
+
+
 def pairs_of(runs: Sequence[Run], a: str, b: str, metrics: Sequence[str]) -> list[Pair]:
     """Ratio a/b of each metric over the pairs of which both runs are there and did not fail, label by label.
 
@@ -268,17 +312,5 @@ def pairs_of(runs: Sequence[Run], a: str, b: str, metrics: Sequence[str]) -> lis
     """
     found = []
     for label in dict.fromkeys(run.label for run in runs):
-        sides = [{run.pair: run for run in runs if run.target == side and run.label == label} for side in (a, b)]
-        both = sorted(sides[0].keys() & sides[1].keys())
-        for metric in metrics:
-            values = [
-                (sides[0][pair].figures[metric], sides[1][pair].figures[metric])
-                for pair in both
-                if metric in sides[0][pair].figures and sides[1][pair].figures.get(metric)
-            ]
-            if values:
-                ratio = stats.pair_ratio([left for left, _ in values], [right for _, right in values])
-                found.append(
-                    Pair(metric, a, b, ratio.ratios, ratio.median, ratio.interval, ratio.confidence, label, ratio.note)
-                )
+        found += _sides((_by_pair(runs, a, label), _by_pair(runs, b, label)), (a, b), label, metrics)
     return found

@@ -12,7 +12,7 @@ from rich.console import Console
 from bench import columns, perf, provenance, result
 from bench.engine import Measured
 from bench.html import page
-from bench.measured import pairs_of
+from bench.measured import pairs_of, workload_pairs_of
 from bench.metrics import describe
 from bench.metrics import text as number
 from bench.modes.base import Outcome
@@ -25,8 +25,9 @@ __all__ = ["ResultError", "report", "tell"]
 
 # Compared where targets took turns.
 RATIOS = (
-    "records_per_s", "mb_per_s", "consumed_mb_per_s", "cpu_s_per_gb", "cpu_us_per_request",
-    "p50_ms", "p99_ms", "p999_ms", "e2e_p99_ms", "rss_mb", "start_s", "recovery_s",
+    "transactions_per_s", "starts_per_s", "records_per_s", "mb_per_s", "consumed_mb_per_s",
+    "cpu_s_per_gb", "cpu_us_per_request", "cpu_s_per_k_transactions",
+    "p50_ms", "p99_ms", "p999_ms", "e2e_p99_ms", "commit_p99_ms", "rss_mb", "start_s", "recovery_s",
     "first_write_s", "all_partitions_s",
     "stall_max_ms", "stall_p50_ms", "drain_s",
     "input_mb_per_s", "compaction_cpu_s_per_gb", "p99_to_alone", "left_mb", "syncs_per_s", "records_per_sync",
@@ -43,12 +44,18 @@ def check_writable(options: argparse.Namespace) -> None:
             path.unlink()
 
 
-def tell(options: argparse.Namespace, workload: Workload, specs: Sequence[TargetSpec], outcome: Outcome) -> None:
+def tell(
+    options: argparse.Namespace,
+    files: Sequence[str],
+    workloads: Sequence[Workload],
+    specs: Sequence[TargetSpec],
+    outcome: Outcome,
+) -> None:
     """Print what was measured and write the files that were asked for."""
-    document = document_of(options.mode, options.workload, workload, specs, outcome)
+    document = document_of(options.mode, workload_info(files, workloads), specs, outcome)
     console = Console(soft_wrap=True, highlight=False, markup=False)
     for measured in outcome.runs:
-        if not measured.failed and measured.result.seconds:
+        if not measured.failed and measured.result.seconds and not measured.result.starts:
             lines(console, measured)
     tables = Console()
     if any(name in run.figures for run in document.runs for name in columns.SPENT):
@@ -73,7 +80,7 @@ def tell(options: argparse.Namespace, workload: Workload, specs: Sequence[Target
     if options.json is not None:
         result.write(document, options.json)
     if options.html is not None:
-        options.html.write_text(page.render([(workload.name, document)]))
+        options.html.write_text(page.render([(document.workload.name, document)]))
 
 
 def lines(console: Console, measured: Measured) -> None:
@@ -99,16 +106,26 @@ def lines(console: Console, measured: Measured) -> None:
         )
 
 
-def document_of(mode: str, file: str, workload: Workload, specs: Sequence[TargetSpec], outcome: Outcome) -> Document:
+def workload_info(files: Sequence[str], workloads: Sequence[Workload]) -> WorkloadInfo:
+    """One workload; or several, whose settings are then by name."""
+    if len(workloads) == 1:
+        return WorkloadInfo(workloads[0].name, files[0], workloads[0].settings())
+    settings = {workload.name: workload.settings() for workload in workloads}
+    return WorkloadInfo(", ".join(settings), ", ".join(files), settings)
+
+
+def document_of(mode: str, workload: WorkloadInfo, specs: Sequence[TargetSpec], outcome: Outcome) -> Document:
     """Everything as it goes into the JSON file."""
     runs = [measured.run() for measured in outcome.runs]
     first, *others = specs
     pairs = [pair for other in others for pair in pairs_of(runs, first.name, other.name, RATIOS)]
+    if outcome.workloads > 1:
+        pairs += workload_pairs_of(runs, [spec.name for spec in specs], RATIOS)
     versions = outcome.versions
     return Document(
         mode,
         provenance.collect(["broker-bench", *sys.argv[1:]], versions, runs[0].started if runs else None),
-        WorkloadInfo(workload.name, file, workload.settings()),
+        workload,
         {spec.name: TargetInfo(spec.kind, versions.get(spec.name, ""), spec.describe()) for spec in specs},
         runs,
         pairs,

@@ -127,14 +127,21 @@ def produce_apart(topic: str, partition: int, payload: bytes, count: int, acks: 
     return Template(struct.pack(">i", size) + whole[4:], (partition,), count, batch_bytes, 0, payload)
 
 
-def fetch_request(topic: str, partition: int, max_bytes: int, max_wait_ms: int = 500) -> Template:
+def fetch_request(
+    topic: str, partition: int, max_bytes: int, max_wait_ms: int = 500, committed: bool = False
+) -> Template:
     """One Fetch v12 request for one partition without a session; the offset is patched by the driver."""
-    return fetch_all_request(topic, (partition,), max_bytes, max_wait_ms)
+    return fetch_all_request(topic, (partition,), max_bytes, max_wait_ms, committed)
 
 
-def fetch_all_request(topic: str, partitions: tuple[int, ...], max_bytes: int, max_wait_ms: int = 500) -> Template:
-    """One Fetch v12 request without a session for some partitions, of `max_bytes` in all; the offsets are patched."""
-    body = struct.pack(">iiiibii", -1, max_wait_ms, 1, max_bytes, 0, 0, -1)
+def fetch_all_request(
+    topic: str, partitions: tuple[int, ...], max_bytes: int, max_wait_ms: int = 500, committed: bool = False
+) -> Template:
+    """One Fetch v12 request without a session for some partitions, of `max_bytes` in all; the offsets are patched.
+
+    `committed`: with isolation level read_committed.
+    """
+    body = struct.pack(">iiiibii", -1, max_wait_ms, 1, max_bytes, committed, 0, -1)
     body += uvarint(2) + compact(topic.encode()) + uvarint(len(partitions) + 1)
     offset_at = len(frame(FETCH, FETCH_VERSION, body)) + 8  # behind the first index and leader epoch
     for partition in partitions:

@@ -423,7 +423,8 @@ cdef class Driver(Connections):
             if slot is NULL:
                 view.bad = True
                 return
-            check_batches(&fetched, verdict, slot.next_offset, self.check_crc, self.arrivals, conn.heard_ns)
+            check_batches(&fetched, verdict, slot.next_offset, self.committed, self.check_crc, self.arrivals,
+                          conn.heard_ns)
             if verdict.wrong is not NULL:
                 return
             if slot.wrap_at and verdict.next_offset == slot.next_offset:

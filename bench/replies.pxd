@@ -6,6 +6,13 @@ from bench.end_to_end cimport Arrivals
 from bench.system cimport bench_crc32c, get32, get64
 
 
+cdef enum:
+    CONTROL = 0x20              # attribute bit of a batch that holds the end of a transaction
+    MARKER_TYPE_AT = 69         # the low byte of its key: version, type; every varint before it has one byte
+    MARKER_MIN = 70
+    ABORT = 0                   # of the types
+
+
 cdef struct View:               # cursor; `bad` once anything lay outside or was not what the driver asked for
     const uint8_t* p
     const uint8_t* end
@@ -21,6 +28,7 @@ cdef struct Verdict:
 cdef struct Fetched:            # one partition of a Fetch response
     const uint8_t* batches
     int64_t size
+    int64_t aborted             # transactions that are named as such; -1: the answer is of read_uncommitted
     int32_t partition
 
 
@@ -112,13 +120,16 @@ cdef inline Fetched take_fetched(View* view, Verdict* verdict) noexcept nogil:
     """The next partition of a Fetch v12 response; `batches` is NULL where it is an error or does not parse."""
     cdef Fetched fetched
     cdef const uint8_t* p = take(view, 30)                  # index, error code, high watermark, LSO, log start
-    fetched.batches, fetched.size, fetched.partition = NULL, 0, -1
+    cdef int64_t left
+    fetched.batches, fetched.size, fetched.aborted, fetched.partition = NULL, 0, -1, -1
     if p is NULL:
         return fetched
     fetched.partition = get32(p)
-    if uvarint(view) > 1:                                   # no aborted transactions here
-        view.bad = True
-        return fetched
+    left = fetched.aborted = uvarint(view) - 1
+    while left > 0 and not view.bad:
+        take(view, 16)                                      # producer id, first offset
+        skip_tags(view)
+        left -= 1
     take(view, 4)                                           # preferred replica
     fetched.size = max(0, uvarint(view) - 1)                # null is the same as empty
     fetched.batches = take(view, fetched.size)
@@ -130,11 +141,18 @@ cdef inline Fetched take_fetched(View* view, Verdict* verdict) noexcept nogil:
 
 
 cdef inline void check_batches(
-    const Fetched* fetched, Verdict* verdict, int64_t offset, bint crc, Arrivals arrivals, int64_t now,
+    const Fetched* fetched, Verdict* verdict, int64_t offset, bint committed, bint crc, Arrivals arrivals, int64_t now,
 ) noexcept nogil:
-    """Whole batches from `offset` on without a gap; with `crc`, their checksums too; each told to `arrivals`."""
+    """Whole batches from `offset` on without a gap; with `crc`, their checksums too; each told to `arrivals`.
+
+    `committed`: it was asked with read_committed, so each transaction whose abort is among them must be named.
+    """
     cdef const uint8_t* batch = fetched.batches
-    cdef int64_t whole, at = offset, size = fetched.size
+    cdef int64_t whole, aborts = 0, at = offset, size = fetched.size
+    if fetched.aborted < 0 if committed else fetched.aborted > 0:
+        refuse(verdict, b"%lld aborted transactions (-1: no list) in the answer of partition %lld",
+               fetched.aborted, fetched.partition)
+        return
     while size >= 61:
         whole = 12 + <int64_t> get32(batch + 8)
         if whole > size:
@@ -148,9 +166,14 @@ cdef inline void check_batches(
             return
         if arrivals is not None:
             arrivals.arrived(fetched.partition, get64(batch), now)
-        verdict.records += get32(batch + 57)
+        if batch[22] & CONTROL == 0:
+            verdict.records += get32(batch + 57)
+        elif whole >= MARKER_MIN and batch[MARKER_TYPE_AT] == ABORT:
+            aborts += 1
         verdict.bytes += whole
         at = get64(batch) + get32(batch + 23) + 1
         batch += whole
         size -= whole
+    if committed and aborts > fetched.aborted:
+        refuse(verdict, b"%lld aborts, but %lld aborted transactions are named", aborts, fetched.aborted)
     verdict.next_offset = at

@@ -90,6 +90,7 @@ class Run:
     latency: Latencies | None = None
     lateness: Latencies | None = None
     end_to_end: Latencies | None = None
+    commit: Latencies | None = None  # of the ends of transactions
     errors: Errors = field(default_factory=Errors)
     verdicts: Sequence[str] = ()
 
@@ -297,6 +298,7 @@ def _run(node: _Node) -> Run:
         latency=node.at("latency").maybe(_latencies),
         lateness=node.at("lateness").maybe(_latencies),
         end_to_end=node.at("end_to_end").maybe(_latencies),
+        commit=node.at("commit").maybe(_latencies) if "commit" in node.table() else None,  # not in the first files
         errors=Errors(node.at("errors").at("count").count(), node.at("errors").at("first").maybe(_Node.text)),
         verdicts=tuple(verdict.text() for verdict in node.at("verdicts").each()),
     )

@@ -8,6 +8,7 @@ from posix.types cimport off_t
 
 cdef extern from "includes/bench_crc32c.h" nogil:
     uint32_t bench_crc32c(const uint8_t* p, size_t n)
+    uint32_t bench_crc32c_zeros(uint32_t crc, size_t n)
 
 cdef extern from "<sys/uio.h>" nogil:
     struct iovec:

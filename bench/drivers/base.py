@@ -50,6 +50,10 @@ class DriverResult:
     consumed_bytes: int = 0
     consumed_s: float = 0.0  # first due time until the last record was consumed, beside producers
     unmatched: int = 0  # batches consumed whose due time was not known: they are in no end-to-end latency
+    transactions: int = 0  # that were ended, committed or aborted
+    starts: int = 0  # transactional ids that were given a producer id, where nothing else is measured
+    retries: int = 0  # requests that were sent again because the target was not ready for them
+    commit: Histogram = field(default_factory=Histogram)  # the part of each transaction that its end took
     cpu_s: float = 0.0  # of the generator, all its processes
     processes: int = 1
     samples: list[Sample] = field(default_factory=list)
@@ -89,6 +93,10 @@ class DriverResult:
         self.consumed_bytes += other.consumed_bytes
         self.consumed_s = max(self.consumed_s, other.consumed_s)
         self.unmatched += other.unmatched
+        self.transactions += other.transactions
+        self.starts += other.starts
+        self.retries += other.retries
+        self.commit.merge(other.commit)
         self.cpu_s += other.cpu_s
         self.processes += other.processes
         self.samples = merge_samples(self.samples, other.samples)

@@ -46,6 +46,7 @@ class ConsumerClient:
             "bootstrap.servers": self.spec.bootstrap,
             "group.id": self.spec.group,
             "auto.offset.reset": "earliest",
+            "isolation.level": workload.isolation,
             "enable.partition.eof": not self.live,
             # A reader of what is there learns of an end from an empty answer: the target must not wait with it.
             "fetch.wait.max.ms": 500 if self.live else 1,

@@ -59,6 +59,7 @@ class ProducerClient:
             "batch.size": workload.batch_bytes,
             "batch.num.messages": 1_000_000,  # its largest: the size alone cuts batches, as in Kafka's own producer
             "linger.ms": linger_ms,
+            "enable.idempotence": workload.idempotent,
             "max.in.flight.requests.per.connection": workload.in_flight,
             "message.max.bytes": max(1_000_000, workload.batch_bytes, largest_bytes + 1024),
             "message.timeout.ms": int(MESSAGE_TIMEOUT_MS + linger_ms),

@@ -18,13 +18,13 @@ import time
 from collections.abc import Callable
 from threading import Event
 
-from bench import batches, protocol
+from bench import batches, protocol, transactional
 from bench.drivers.base import DriverError, DriverResult, Sample
 from bench.end_to_end import Arrivals, DueTimes
 from bench.histogram import Histogram
 from bench.protocol import Template
 from bench.raw import Driver, LoadError
-from bench.spec.workload import Workload
+from bench.spec.workload import READ_COMMITTED, Workload
 from bench.targets import raise_file_limit
 
 ACKS = {"all": protocol.ACKS_ALL, "1": 1, "0": 0}
@@ -59,6 +59,9 @@ class RawDriver:
             due_times = self._prepare_producer() if self.workload.producers else None
             if self.workload.consumers:
                 self._prepare_consumer(due_times)
+        except protocol.ProtocolError:
+            self.close()
+            raise
         except OSError as error:
             self.close()
             raise DriverError(f"cannot connect to {self.address[0]}:{self.address[1]}: {error}") from error
@@ -75,10 +78,16 @@ class RawDriver:
             self.address,
             plan,
             unanswered=workload.acks == "0",
+            producers=self._producer_ids() if workload.idempotent else None,
             due_times=due_times,
             answer_timeout_s=self.answer_timeout_s,
         )
         return due_times
+
+    def _producer_ids(self) -> list[tuple[int, int]]:
+        """One for each connection, with its epoch."""
+        with protocol.Client(self.address, self.answer_timeout_s) as client:
+            return [transactional.init_producer(client) for _ in range(self.workload.producers)]
 
     def _prepare_consumer(self, due_times: DueTimes | None) -> None:
         self.arrivals = None if due_times is None else Arrivals(due_times)
@@ -86,6 +95,7 @@ class RawDriver:
             self.address,
             fetch_plan(self.topic, self.workload),
             fetching=True,
+            committed=self.workload.isolation == READ_COMMITTED,
             arrivals=self.arrivals,
             answer_timeout_s=self.answer_timeout_s,
         )
@@ -265,15 +275,16 @@ def produce_plan(topic: str, workload: Workload) -> list[list[Template]]:
 def fetch_plan(topic: str, workload: Workload) -> list[list[Template]]:
     """Per connection: beside producers, all its partitions in each request; else one partition in each, in turn."""
     plan = []
+    committed = workload.isolation == READ_COMMITTED
     for connection in range(workload.consumers):
         mine = _share(connection, workload.consumers, workload.partitions)
         if workload.producers == 0:
-            plan.append([protocol.fetch_request(topic, p, workload.fetch_bytes) for p in mine])
+            plan.append([protocol.fetch_request(topic, p, workload.fetch_bytes, committed=committed) for p in mine])
             continue
         turns = [(len(mine) * turn) // ROTATIONS_MAX for turn in range(ROTATIONS_MAX)]
         plan.append(
             [
-                protocol.fetch_all_request(topic, (*mine[at:], *mine[:at]), workload.fetch_bytes)
+                protocol.fetch_all_request(topic, (*mine[at:], *mine[:at]), workload.fetch_bytes, committed=committed)
                 for at in dict.fromkeys(turns)
             ]
         )

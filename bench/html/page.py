@@ -100,6 +100,7 @@ def _charts(found: Sequence[Entity], drawn: list[Chart]) -> list[str]:
     curves = [
         charts.percentiles(found, "latency", "Latency by percentile (ms, logarithmic)"),
         charts.percentiles(found, "end_to_end", "End-to-end latency by percentile (ms, logarithmic)"),
+        charts.percentiles(found, "commit", "Ends of transactions by percentile (ms, logarithmic)"),
     ]
     sections = [
         ("By setting", charts.by_label(found)),

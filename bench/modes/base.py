@@ -19,6 +19,7 @@ class Outcome:
     versions: dict[str, str] = dataclasses.field(default_factory=dict)
     profiles: dict[str, tuple[Counted, float]] = dataclasses.field(default_factory=dict)  # of a target; seconds
     notes: list[str] = dataclasses.field(default_factory=list)  # what the mode found, in words
+    workloads: int = 1  # that took turns: then they are the runs' labels
     error: str | None = None  # what ended the mode, apart from its runs
 
     @property
@@ -53,8 +54,20 @@ def in_turn(
 
     Who comes after another finds memory that is warm from it, so each side comes first in every second pair.
     """
+    take_turns(session, targets, [(workload, label)], outcome, pairs)
+
+
+def take_turns(
+    session: Session,
+    targets: dict[str, Target],
+    workloads: Sequence[tuple[Workload, str]],
+    outcome: Outcome,
+    pairs: int,
+) -> None:
+    """`in_turn` with several workloads, each with its label: all of them on one target, then on the next."""
+    sides = [(name, target, *each) for name, target in targets.items() for each in workloads]
     for pair in range(pairs):
-        for name, target in list(targets.items())[:: -1 if pair % 2 else 1]:
+        for name, target, workload, label in sides[:: -1 if pair % 2 else 1]:
             if session.stop.is_set():
                 return
             run = measure(session, name, target, workload, label, pair)

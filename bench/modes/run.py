@@ -8,7 +8,7 @@ from pathlib import Path
 
 from bench import perf
 from bench.engine import Session, measure
-from bench.modes.base import Outcome, in_turn, up
+from bench.modes.base import Outcome, in_turn, take_turns, up
 from bench.spec.target import TargetSpec
 from bench.spec.workload import Size, Workload
 from bench.targets import Target
@@ -21,19 +21,21 @@ MATRIX_ACKS = ("all", "1", "0")
 def compare(
     session: Session,
     specs: Sequence[TargetSpec],
-    workload: Workload,
+    workloads: Sequence[Workload],
     outcome: Outcome,
     pairs: int,
     profile: bool = False,
 ) -> None:
-    """Every target in turn, `pairs` times. With one target and one pair it is `run`.
+    """Every target in turn with every workload, `pairs` times. With one of each and one pair it is `run`.
 
-    `profile`: then one more window of each, that perf records and that is in no figure.
+    `profile`: then one more window of each target with the first workload, that perf records and that is in no figure.
     """
+    outcome.workloads = len(workloads)
+    labels = [each.name if len(workloads) > 1 else "" for each in workloads]
     with up(session, specs, outcome) as targets:
-        in_turn(session, targets, workload, outcome, pairs)
+        take_turns(session, targets, list(zip(workloads, labels, strict=True)), outcome, pairs)
         if profile:
-            profiles(session, targets, workload, outcome)
+            profiles(session, targets, workloads[0], outcome)
 
 
 def profiles(session: Session, targets: dict[str, Target], workload: Workload, outcome: Outcome) -> None:

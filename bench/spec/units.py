@@ -86,6 +86,13 @@ def one_of(*names: str) -> Callable[[Any], str]:
     return parse
 
 
+def boolean(value: Any) -> bool:
+    """true or false."""
+    if not isinstance(value, bool):
+        raise ValueError(f"{value!r} is not allowed (allowed: true, false)")
+    return value
+
+
 def text(value: Any) -> str:
     """Any text that is not empty."""
     if not isinstance(value, str) or not value:

@@ -19,6 +19,9 @@ RATE_UNITS = {
     "GB/s": "bytes",
 }
 RECORD_MAX = 10 << 20
+READ_UNCOMMITTED, READ_COMMITTED = "read_uncommitted", "read_committed"
+TRANSACTIONS, NEW_IDS, KNOWN_IDS = "transactions", "new-ids", "known-ids"
+IN_FLIGHT_IDEMPOTENT = 5  # a broker remembers so many batches of each producer
 DURATION_MAX_S = 24 * 3600.0
 
 
@@ -50,6 +53,16 @@ class Rate:
 
 
 @dataclass(frozen=True)
+class Transactions:
+    """One transactional producer: its transactions, or how its id is started."""
+
+    measure: str = TRANSACTIONS  # or NEW_IDS, KNOWN_IDS: InitProducerId alone
+    records: int = 100  # of a transaction, over all partitions
+    aborted: float = 0.0  # share of the transactions
+    ids: int = 1  # that make transactions in turn; for KNOWN_IDS, those that are known already
+
+
+@dataclass(frozen=True)
 class Workload:
     """Everything of a workload file; see docs/bench.md for each key."""
 
@@ -71,6 +84,9 @@ class Workload:
     fetch_bytes: int
     warm_up_s: float
     duration_s: float
+    idempotent: bool = False
+    isolation: str = READ_UNCOMMITTED
+    transactions: Transactions | None = None
 
     def settings(self) -> dict[str, Any]:
         """For the report."""
@@ -85,6 +101,8 @@ def load(path: Path) -> Workload:
 def parse(top: Table, name: str) -> Workload:
     """A workload from the top table of its file."""
     records, producers, consumers, times = (top.table(key) for key in ("records", "producers", "consumers", "time"))
+    transactions = top.table("transactions")
+    transactional = "transactions" in top.values
     workload = Workload(
         name=name,
         driver=top.take("driver", units.one_of(*DRIVERS), "raw"),
@@ -93,7 +111,7 @@ def parse(top: Table, name: str) -> Workload:
         keys=records.take("keys", units.integer(0, 1_000_000), 0),
         key_bytes=records.take("key_size", units.size(1, 1 << 10), 8),
         entropy=records.take("entropy", units.number(0, 1), 1.0),
-        producers=producers.take("count", units.integer(0, 10_000), 2),
+        producers=producers.take("count", units.integer(0, 10_000), 1 if transactional else 2),
         acks=producers.take("acks", _acks, "all"),
         codec=producers.take("codec", units.one_of(*CODECS), "none"),
         batch_bytes=producers.take("batch", units.size(1, 64 << 20), 16 << 10),
@@ -104,11 +122,26 @@ def parse(top: Table, name: str) -> Workload:
         fetch_bytes=consumers.take("fetch", units.size(1, 64 << 20), 1 << 20),
         warm_up_s=times.take("warm_up", units.duration(0, DURATION_MAX_S), 2.0),
         duration_s=times.take("duration", units.duration(0.1, DURATION_MAX_S), 10.0),
+        idempotent=producers.take("idempotent", units.boolean, False),
+        isolation=consumers.take("isolation", units.one_of(READ_UNCOMMITTED, READ_COMMITTED), READ_UNCOMMITTED),
+        transactions=_transactions(transactions) if transactional else None,
     )
-    for table in (records, producers, consumers, times, top):
+    for table in (records, producers, consumers, times, transactions, top):
         table.finish()
     _check(workload, top, producers, consumers)
+    _check_transactions(workload, top, producers, consumers, transactions)
     return workload
+
+
+def _transactions(table: Table) -> Transactions:
+    known = Transactions()
+    measure = table.take("measure", units.one_of(TRANSACTIONS, NEW_IDS, KNOWN_IDS), known.measure)
+    return Transactions(
+        measure=measure,
+        records=table.take("records", units.integer(1, 1_000_000), known.records),
+        aborted=table.take("aborted", units.number(0, 1), known.aborted),
+        ids=table.take("ids", units.integer(1, 10_000), 1000 if measure == KNOWN_IDS else known.ids),
+    )
 
 
 def _check(workload: Workload, top: Table, producers: Table, consumers: Table) -> None:
@@ -119,6 +152,35 @@ def _check(workload: Workload, top: Table, producers: Table, consumers: Table) -
         raise consumers.error("count", "Kafka's own tools produce or consume, not both in one run")
     if workload.driver == "raw" and workload.producers > workload.partitions * 10_000:
         raise top.error("partitions", "too few for so many producers")
+
+
+def _check_transactions(
+    workload: Workload, top: Table, producers: Table, consumers: Table, transactions: Table
+) -> None:
+    """The same of idempotent and transactional producers, and of those who read what they wrote."""
+    if workload.idempotent and workload.driver == "kafka":
+        raise producers.error("idempotent", "Kafka's own tools are idempotent wherever acks and in_flight allow it")
+    if workload.idempotent and (workload.acks != "all" or workload.in_flight > IN_FLIGHT_IDEMPOTENT):
+        raise producers.error("idempotent", f'needs acks = "all" and in_flight of {IN_FLIGHT_IDEMPOTENT} at the most')
+    if workload.isolation != READ_UNCOMMITTED and workload.driver == "kafka":
+        raise consumers.error("isolation", f"Kafka's own tools read with {READ_UNCOMMITTED}")
+    if (asked := workload.transactions) is None:
+        return
+    if workload.driver != "raw":
+        raise top.error("transactions", 'only with driver = "raw"')
+    if workload.producers > 1 or (workload.producers and workload.consumers):
+        raise producers.error("count", "1 producer alone makes transactions, or 0 where consumers read them")
+    for key in ("acks", "batch", "idempotent", "in_flight", "linger", "rate"):
+        if key in producers.values:
+            raise producers.error(key, "says nothing of transactions: one producer waits for each of its answers")
+    if asked.measure != TRANSACTIONS and workload.consumers:
+        raise transactions.error("measure", f"{asked.measure!r} writes nothing to be read (allowed: {TRANSACTIONS})")
+    if asked.records < workload.partitions:
+        raise transactions.error("records", f"{asked.records} are too few for {workload.partitions} partitions")
+    others: dict[str, tuple[str, ...]] = {NEW_IDS: ("ids", "records", "aborted"), KNOWN_IDS: ("records", "aborted")}
+    for key in others.get(asked.measure, ()):
+        if key in transactions.values:
+            raise transactions.error(key, f"says nothing of {asked.measure!r}")
 
 
 def _record_size(value: Any) -> Size:
@@ -167,4 +229,4 @@ def _rate_number(value: Any) -> tuple[float, str]:
     return number * factor, RATE_UNITS[unit]
 
 
-__all__ = ["Rate", "Size", "SpecError", "Workload", "load", "parse"]
+__all__ = ["Rate", "Size", "SpecError", "Transactions", "Workload", "load", "parse"]

@@ -281,7 +281,7 @@ def test_a_workload_may_have_any_name(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["compare", "ours"], "one cannot be compared (allowed: 2 or more)"),
+        (["compare", "ours"], "one cannot be compared (allowed: 2 or more, or 2 workloads)"),
         (["compare", "ours", "ours"], "each once"),
         (["run", "-t", "ours", "--json", "{}/fast.toml/out.json"], "fast.toml"),
         (["run", "-t", "ours", "--html", "{}"], "Is a directory"),

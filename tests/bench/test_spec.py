@@ -7,7 +7,7 @@ import pytest
 from bench.spec import target, workload
 from bench.spec.target import TargetSpec
 from bench.spec.toml_file import SpecError
-from bench.spec.workload import Rate, Size, Workload
+from bench.spec.workload import Rate, Size, Transactions, Workload
 
 SPECS = Path(workload.__file__).parent.parent / "specs"
 WHOLE = """\
@@ -139,3 +139,60 @@ def test_the_files_that_come_with_the_tool_are_right() -> None:
     """What a new user tries first."""
     assert {workload.load(path).name for path in (SPECS / "workloads").glob("*.toml")}
     assert {target.load(path).kind for path in (SPECS / "targets").glob("*.toml")} >= {"ours", "kafka"}
+
+
+TRANSACTIONAL = """\
+[consumers]
+isolation = "read_committed"
+count = 1
+[producers]
+count = 0
+[transactions]
+records = 400
+aborted = 0.1
+ids = 2
+"""
+
+
+def test_keys_of_transactions_arrive(tmp_path: Path) -> None:
+    """A share of aborts that is forgotten measures another log."""
+    found = read_workload(tmp_path, TRANSACTIONAL)
+    assert (found.isolation, found.producers) == ("read_committed", 0)
+    assert found.transactions == Transactions("transactions", 400, 0.1, 2)
+    assert read_workload(tmp_path, '[transactions]\nmeasure = "known-ids"\n').transactions == Transactions(
+        "known-ids", ids=1000
+    )
+    assert read_workload(tmp_path, "[transactions]\n").producers == 1
+    plain = read_workload(tmp_path, "[producers]\nidempotent = true\n")
+    assert (plain.idempotent, plain.isolation, plain.transactions) == (True, "read_uncommitted", None)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        ("[producers]\nidempotent = 1\n", "w.toml:2: producers.idempotent: 1 is not allowed (allowed: true, false)"),
+        ("[producers]\nidempotent = true\nacks = 1\n", 'needs acks = "all" and in_flight of 5 at the most'),
+        ("[producers]\nidempotent = true\nin_flight = 6\n", 'needs acks = "all" and in_flight of 5 at the most'),
+        ('driver = "kafka"\n[producers]\nidempotent = true\n', "Kafka's own tools are idempotent wherever"),
+        (
+            TRANSACTIONAL.replace("read_", "reed_"),
+            "consumers.isolation: 'reed_committed' is not allowed (allowed: read_",
+        ),
+        ('driver = "kafka"\n[consumers]\nisolation = "read_committed"\n', "Kafka's own tools read with read_unc"),
+        (TRANSACTIONAL.replace("aborted", "abort"), "transactions.abort: unknown key; did you mean 'aborted'?"),
+        (TRANSACTIONAL.replace("0.1", "1.1"), "w.toml:8: transactions.aborted: 1.1 is not a number from 0 to 1"),
+        (TRANSACTIONAL.replace("400", "3"), "w.toml:7: transactions.records: 3 are too few for 4 partitions"),
+        (TRANSACTIONAL.replace("count = 0", "count = 1"), "1 producer alone makes transactions, or 0 where consumers"),
+        ("[producers]\ncount = 2\n[transactions]\n", "1 producer alone makes transactions"),
+        ('driver = "librdkafka"\n[transactions]\n', 'transactions: only with driver = "raw"'),
+        ('[producers]\nbatch = "1 KB"\n[transactions]\n', "producers.batch: says nothing of transactions"),
+        (TRANSACTIONAL + 'measure = "new-ids"\n', "writes nothing to be read"),
+        ('[transactions]\nmeasure = "new-ids"\nids = 3\n', "transactions.ids: says nothing of 'new-ids'"),
+        ('[transactions]\nmeasure = "ids"\n', "'ids' is not allowed (allowed: transactions, new-ids, known-ids)"),
+    ],
+)
+def test_what_is_wrong_with_transactions_is_told(tmp_path: Path, wrong: str, told: str) -> None:
+    """With the key, and what is allowed: nothing that was asked for is left out in silence."""
+    with pytest.raises(SpecError) as caught:
+        read_workload(tmp_path, wrong)
+    assert told in str(caught.value)

@@ -1,0 +1,54 @@
+"""Producer id, epoch and sequence in the header of a batch that is encoded already, and the checksum that fits them.
+
+The records do not change, so only the header is summed for each request: CRC-32C is linear, and the sum of two parts is that of
+the first, moved over as many zero bytes as the second has, xor that of the second. Moving is a multiplication with a matrix of
+32 x 32 bits that depends on the number of bytes alone.
+"""
+
+from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t
+from libc.string cimport memcpy
+
+from bench.system cimport bench_crc32c, put32, put64
+
+
+cdef enum:
+    BATCH_HEADER = 61
+    CRC_AT = 17
+    COVERED_AT = 21
+    PRODUCER_AT = 43            # producer id, epoch, base sequence
+    SHIFT_WORDS = 32
+    SEQUENCE_MAX = 0x7FFFFFFF
+
+
+cdef struct Producer:
+    int64_t id
+    int16_t epoch
+
+
+cdef inline uint32_t shifted(uint32_t crc, const uint32_t* shift) noexcept nogil:
+    """`crc` moved over the bytes `shift` was made for (`shift_of`)."""
+    cdef uint32_t out = 0
+    cdef int i
+    for i in range(SHIFT_WORDS):
+        out ^= shift[i] & (0 - ((crc >> i) & 1))
+    return out
+
+
+cdef inline void stamp_header(
+    uint8_t* header, const uint8_t* batch, const Producer* producer, int32_t sequence, uint32_t records_crc,
+    const uint32_t* shift,
+) noexcept nogil:
+    """BATCH_HEADER bytes to go before the records of `batch`; `records_crc` and `shift` are of all behind the header."""
+    memcpy(header, batch, BATCH_HEADER)
+    put64(header + PRODUCER_AT, producer.id)
+    header[PRODUCER_AT + 8] = <uint8_t> ((producer.epoch >> 8) & 0xFF)
+    header[PRODUCER_AT + 9] = <uint8_t> (producer.epoch & 0xFF)
+    put32(header + PRODUCER_AT + 10, sequence)
+    put32(header + CRC_AT, <int32_t> (
+        shifted(bench_crc32c(header + COVERED_AT, BATCH_HEADER - COVERED_AT), shift) ^ records_crc
+    ))
+
+
+cdef inline int32_t next_sequence(int32_t sequence, int32_t records) noexcept nogil:
+    """From the highest int32 on to 0."""
+    return <int32_t> ((<int64_t> sequence + records) & SEQUENCE_MAX)
