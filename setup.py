@@ -24,6 +24,8 @@ HOT = {
     "broker_cy.server.handlers.fetch",
     "broker_cy.server.handlers.produce",
     "broker_cy.server.outbox",
+    "broker_cy.storage.cleaner_map",
+    "broker_cy.storage.cleaner_output",
     "broker_cy.storage.cleaner_pass",
     "broker_cy.storage.cleaner_source",
     "broker_cy.storage.log",

@@ -17,7 +17,8 @@ from dataclasses import dataclass, field
 
 from broker_cy.storage import txn_index
 from broker_cy.storage.cleaner_files import CLEANED, SWAP, DirectoryFiles, file_name
-from broker_cy.storage.cleaner_pass import CleanWalk, map_keys
+from broker_cy.storage.cleaner_map import map_keys
+from broker_cy.storage.cleaner_pass import CleanWalk
 from broker_cy.storage.cleaner_source import BatchSource
 from broker_cy.storage.cleaner_throttle import Throttle
 from broker_cy.storage.cleaner_transactions import CleanedTransactions

@@ -1,23 +1,11 @@
 from collections.abc import Callable, Mapping, Sequence
 
+from broker_cy.storage.cleaner_output import CleanedOutput
 from broker_cy.storage.cleaner_source import BatchSource
 from broker_cy.storage.cleaner_transactions import CleanedTransactions
 from broker_cy.storage.offset_map import OffsetMap
 
-def map_keys(
-    source: BatchSource,
-    offsets: OffsetMap,
-    start_offset: int,
-    transactions: CleanedTransactions,
-    pause: Callable[[int], None],
-    pause_bytes: int,
-) -> bool: ...
-
-class CleanWalk:
-    written: int
-    max_timestamp: int
-    max_timestamp_offset: int
-    next_offset: int
+class CleanWalk(CleanedOutput):
     records_read: int
     records_kept: int
     records_without_key: int
@@ -38,4 +26,3 @@ class CleanWalk:
         write: Callable[[memoryview, int], None],
     ) -> None: ...
     def clean(self, source: BatchSource, pause: Callable[[int], None], pause_bytes: int) -> None: ...
-    def finish(self) -> tuple[bytes, bytes]: ...

@@ -120,3 +120,75 @@ def test_a_truncated_log_is_not_replaced(tmp_path: Path) -> None:
     assert [each.last_offset for each in stored(log.directory)][-1] == 9
     assert not list(Path(log.directory).glob("*.swap"))
     assert not cleaner.running
+
+
+def lagging_log(directory: Path, **settings: object) -> Written:
+    """Segments 0..3 of ten records, the first of them at 1,000,000, 1,010,000, and so on."""
+    written = Written(Log.create(str(directory / "t-0"), "t", 0, compacted_config(**settings), 0))
+    for number in range(40):
+        if number % 10 == 0 and number:
+            written.now_ms += 10_000
+            written.roll()
+        written.data([(b"key-%d" % (number % 5), b"%d" % number)])
+    written.roll()
+    return written
+
+
+@pytest.mark.parametrize(("now_ms", "expected"), [(1_011_999, 0), (1_012_000, 10), (1_022_000, 20), (1_052_000, 40)])
+def test_min_compaction_lag_leaves_young_segments_alone(tmp_path: Path, now_ms: int, expected: int) -> None:
+    """A consumer that is given min.compaction.lag.ms to see every record misses some; or nothing is ever compacted."""
+    written = lagging_log(tmp_path, min_compaction_lag_ms=12_000)
+    cleaner = clean(written.log, now_ms)
+    assert cleaner.policy.cleaned.get(KEY, 0) == expected
+    offsets = [offset for batch in stored(written.log.directory) for offset, _, _, _ in batch.records]
+    assert [offset for offset in offsets if offset >= expected] == list(range(expected, 40))
+    assert len([offset for offset in offsets if offset < expected]) == min(5, expected)
+
+
+@pytest.mark.parametrize(("now_ms", "is_cleaned"), [(1_060_000, False), (1_060_001, True)])
+def test_max_compaction_lag_cleans_what_is_not_dirty_enough(tmp_path: Path, now_ms: int, is_cleaned: bool) -> None:
+    """Records that have to go after a time by law stay, because the rest of the log is large."""
+    written = lagging_log(tmp_path, max_compaction_lag_ms=60_000, min_cleanable_dirty_ratio=1.0)
+    cleaner = clean(written.log, now_ms)
+    assert (KEY in cleaner.policy.cleaned) == is_cleaned
+
+
+@pytest.mark.parametrize(("after_ms", "is_left"), [(4_999, True), (5_000, False)])
+def test_tombstones_stay_for_delete_retention(tmp_path: Path, after_ms: int, is_left: bool) -> None:
+    """A consumer that was away for less than delete.retention.ms never hears of a deletion; or it stays for ever."""
+    written = Written(Log.create(str(tmp_path / "t-0"), "t", 0, compacted_config(delete_retention_ms=5_000), 0))
+    written.data([(b"a", b"1"), (b"b", b"2")])
+    written.data([(b"a", None)])
+    written.roll()
+    cleaner = clean(written.log, 2_000_000)
+    marked = [batch for batch in stored(written.log.directory) if batch.delete_horizon_ms is not None]
+    assert [(batch.base_offset, batch.delete_horizon_ms) for batch in marked] == [(2, 2_005_000)]
+    written.data([(b"c", b"3")])
+    written.roll()
+    clean(written.log, 2_000_000 + after_ms, cleaner)
+    assert (b"a" in keys_and_offsets(written.log.directory)) == is_left
+
+
+def test_deleted_records_end_a_cleaning(tmp_path: Path) -> None:
+    """DeleteRecords or retention during a cleaning marks the partition uncleanable, or what was deleted comes back."""
+    log = dirty_log(tmp_path).log
+    cleaner, jobs = make_cleaner(log)
+    held: list[tuple[object, object]] = []
+    jobs.run = lambda work, done: held.append((work, done))  # type: ignore[method-assign]
+    cleaner.tick(2_000_000, lambda topic, partition: log.written_end_offset)
+    work, done = held.pop()
+    cleaner.abort(KEY)
+    maintenance.delete_records_before(log, 25, 2_000_000)
+    try:
+        result, error = work(), None  # type: ignore[operator]
+    except Exception as failure:
+        result, error = None, failure
+    done(result, error)  # type: ignore[operator]
+    assert not cleaner.running
+    assert not cleaner.policy.uncleanable
+    assert not cleaner.policy.in_progress
+    assert log.log_start_offset == 25
+    assert not list(Path(log.directory).glob("*.cleaned"))
+    del jobs.run
+    clean(log, 2_000_001, cleaner)
+    assert sorted(keys_and_offsets(log.directory).values()) == [35, 36, 37, 38, 39]
