@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from broker_cy.config.definitions import BROKER
 from broker_cy.core import uuid as uuids
+from broker_cy.metadata import topic_names
 from broker_cy.metadata.image import Endpoint
 from broker_cy.replica.group_commit import GroupCommit
 from broker_cy.replica.partition_table import PartitionTable
@@ -207,6 +208,7 @@ class BrokerServer:
             flush_check_interval_ms=flush_check_ms if 0 < flush_check_ms < NEVER_MS else 0,
             retention_check_interval_ms=self.config["log.retention.check.interval.ms"],
             producer_id_expiration_ms=self.config["producer.id.expiration.ms"],
+            kept_whole=topic_names.INTERNAL_TOPICS,
         )
         logs = LogManager(directories, settings, self._jobs, self._note_jobs)
         logs.cleaner = LogCleaner(

@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from broker_cy.core.errors import WireError
 from broker_cy.core.logs import facts
@@ -33,6 +35,8 @@ EMPTY = "has no entries"
 DIGITS = 20
 # The last offset of a segment, at most 2^31 further on, is an int64 too.
 BASE_OFFSET_MAX = NEVER - (1 << 32)
+# Of a segment and a position in it.
+MayCut = Callable[[Segment, int], bool]
 
 
 @dataclass(slots=True, frozen=True)
@@ -48,6 +52,15 @@ class LoadContext:
     power_lost: bool = False
     # Logs that were compacted at some time: their segments need not follow on each other.
     compacted: frozenset[TopicPartition] = frozenset()
+    # Topics whose logs are not cut where damage cannot come from a write that was broken off: what they lost would show
+    # as an older state of everything in them.
+    kept_whole: frozenset[str] = frozenset()
+
+    def may_cut(self, topic: str, segment: Segment, position: int) -> bool:
+        """Whether the damaged end of a log, from `position` of its last segment on, may be cut off."""
+        if topic not in self.kept_whole or (self.power_lost and not self.clean):
+            return True
+        return not self.clean and recovery.is_torn(segment, position)
 
 
 class LogFiles:
@@ -198,7 +211,8 @@ def load_log(
         # A deletion moved it past what was never synced, and that may be the beginning of a segment that stays.
         check_from = 0
     may_have_gaps = not context.power_lost or config.compact or (topic, partition) in context.compacted
-    end_offset = _recover(segments, files, config, check_from, epochs, context.power_lost, may_have_gaps)
+    may_cut = partial(context.may_cut, topic)
+    end_offset = _recover(segments, files, config, check_from, epochs, context.power_lost, may_have_gaps, may_cut)
     if end_offset < log_start_offset:
         logger.warning(
             "log ends below its start offset: begun anew there",
@@ -295,6 +309,7 @@ def _recover(
     epochs: LeaderEpochs,
     power_lost: bool,
     may_have_gaps: bool,
+    may_cut: MayCut,
 ) -> int:
     """Check what lies at or after `check_from`, mend the indexes; the offset at which the log ends.
 
@@ -306,7 +321,7 @@ def _recover(
     for number, segment in enumerate(segments):
         following = segments[number + 1].base_offset if number + 1 < len(segments) else NEVER
         if following > check_from:
-            was_cut, end = _check(segment, power_lost or number == last, check_from, config, epochs)
+            was_cut, end = _check(segment, power_lost or number == last, check_from, config, epochs, may_cut)
             if was_cut or (not may_have_gaps and end < following < NEVER):
                 if not was_cut:
                     logger.warning(
@@ -322,7 +337,7 @@ def _recover(
             logger.log(level, "index rebuilt", extra=facts(path=segment.path, reason=problem))
             if number == last:
                 # As in Kafka, a torn tail is cut here, too, although the stop was clean.
-                _check(segment, True, segment.base_offset, config, epochs)
+                _check(segment, True, segment.base_offset, config, epochs, may_cut)
                 continue
             result = recovery.rebuild_indexes(segment, 0, NEVER, config.index_interval_bytes)
             if result.problem is not None:
@@ -334,7 +349,7 @@ def _recover(
         # The stop was clean, and what lies behind the last index entry is damaged, or that entry itself is. Before it
         # all is trusted still; where that does not help, nothing is.
         for checked in (recovery.last_indexed_offset(tail), tail.base_offset):
-            _check(tail, True, checked, config, epochs)
+            _check(tail, True, checked, config, epochs, may_cut)
             result = recovery.next_offset(tail, clean)
             if result.problem is None:
                 break
@@ -344,16 +359,16 @@ def _recover(
 
 
 def _check(
-    segment: Segment, is_last: bool, check_from: int, config: LogConfig, epochs: LeaderEpochs
+    segment: Segment, is_last: bool, check_from: int, config: LogConfig, epochs: LeaderEpochs, may_cut: MayCut
 ) -> tuple[bool, int]:
     """Check one segment from offset `check_from` on: whether its end had to be cut off, and the offset at which it
-    ends. Raises CorruptSegment where that is not allowed, since other segments with data follow.
+    ends. Raises CorruptSegment where that is not allowed: other segments with data follow, or see LoadContext.may_cut.
     """
     size = segment.size
     result = recovery.rebuild_indexes(segment, check_from, check_from, config.index_interval_bytes, epochs)
     if result.problem is None:
         return False, result.next_offset
-    if not is_last:
+    if not is_last or not may_cut(segment, result.position):
         raise CorruptSegment(segment.path, result.position, result.problem)
     logger.warning(
         "damaged end of a log cut off",

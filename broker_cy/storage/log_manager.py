@@ -65,6 +65,8 @@ class StorageSettings:
     producer_id_expiration_check_interval_ms: int = 600_000
     flush_bytes: int = FLUSH_BYTES
     note_bytes: int = NOTE_BYTES
+    kept_whole: frozenset[str] = frozenset()
+    """Topics whose logs are rather taken offline than cut where they are damaged: see LoadContext."""
 
 
 class LogManager:
@@ -183,6 +185,7 @@ class LogManager:
             self.settings.producer_id_expiration_ms,
             not self._same_boot.get(root, False),
             compacted,
+            self.settings.kept_whole,
         )
 
     def load(self, config_of: Callable[[str], LogConfig], now_ms: int) -> None:

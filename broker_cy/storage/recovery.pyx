@@ -350,6 +350,21 @@ def cut(Segment segment not None, int64_t size):
     segment.unverified_bytes = min(segment.unverified_bytes, size)
 
 
+def is_torn(Segment segment not None, int64_t position):
+    """Whether what lies at `position` can be a batch whose write was broken off: fewer bytes than it says that it has, and so nothing
+    behind it. Raises StorageError."""
+    cdef uint8_t[BATCH_HEADER_BYTES] raw
+    cdef BatchHeader header
+    cdef Py_ssize_t got = 0
+    cdef int64_t left = segment.size - position
+    cdef int error = pread_all(segment.descriptor(), raw, BATCH_HEADER_BYTES, position, &got)
+    if error != 0:
+        raise StorageError(f"cannot read {segment.path}: {os.strerror(error)}")
+    if got < BATCH_HEADER_BYTES:
+        return True
+    return parse_header(raw, ANY_LENGTH, &header) == 0 and batch_bytes(&header) > left
+
+
 def verify_file(path, int64_t base_offset, int64_t size):
     """Check every batch in the first `size` bytes of a segment file: None, or a CorruptSegment that says where the first damage is.
 

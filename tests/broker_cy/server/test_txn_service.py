@@ -256,6 +256,35 @@ def test_damaged_log_is_refused_with_one_line(tmp_path: Path, caplog: pytest.Log
     run(work)
 
 
+def test_damaged_file_is_refused_with_one_line(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Else: a bit that the disk turned around gives a transaction another state, or takes the newer ones away."""
+
+    async def work() -> None:
+        async with TxnBroker(tmp_path) as broker:
+            await broker.prepare_txn()
+            for _ in range(3):
+                producer = await broker.producer()
+                assert await broker.add(producer) == {P0: "NONE"}
+                await broker.end(producer)
+            index = broker.txn_shard().partition.index
+        path = tmp_path / f"__transaction_state-{index}" / f"{0:020d}.log"
+        content = bytearray(path.read_bytes())
+        content[len(content) // 3] ^= 0x10
+        path.write_bytes(content)
+        caplog.clear()
+        async with TxnBroker(tmp_path) as broker:
+            states = {i: shard.state for i, shard in broker.service.shards.items()}
+            assert states == {i: LoadState.FAILED if i == index else LoadState.ACTIVE for i in range(3)}
+            assert (await broker.init()).error_code == ErrorCode.NOT_COORDINATOR
+        (line,) = [record for record in caplog.records if record.getMessage() == "transaction coordinator not loaded"]
+        assert line.fields["partition"] == f"__transaction_state-{index}"  # type: ignore[attr-defined]
+        assert "restore" in line.fields["remedy"]  # type: ignore[attr-defined]
+        # It stays so: nothing was cut off, and nothing was written behind the damage.
+        assert path.read_bytes() == content
+
+    run(work)
+
+
 def test_records_of_a_newer_kafka_are_left_alone(tmp_path: Path) -> None:
     """Else: after a downgrade the coordinator does not start, though Kafka's would."""
 

@@ -1,0 +1,72 @@
+"""Logs that are not cut where they are damaged: those of the coordinators, whose newest records are what counts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from broker_cy.storage.errors import CorruptSegment
+from broker_cy.storage.log import Log
+from broker_cy.storage.log_config import LogConfig
+from broker_cy.storage.log_loader import LoadContext, load_log
+from broker_cy.storage.log_slice import LogTotals
+from broker_cy.storage.segment import OpenFiles
+
+from .test_open_transactions import transactional
+
+CONFIG = LogConfig()
+COUNT = 10
+TOPIC = "__transaction_state"
+
+
+def fill(directory: Path) -> Path:
+    log = Log.create(str(directory), TOPIC, 0, CONFIG, 0)
+    for number in range(COUNT):
+        log.append(transactional(number, 1, number), 0)
+    for segment in log.segments:
+        segment.complete()
+        segment.close()
+    return directory / f"{0:020d}.log"
+
+
+@pytest.mark.parametrize("kept", [True, False])
+@pytest.mark.parametrize(("clean", "power_lost"), [(True, False), (True, True), (False, False), (False, True)])
+@pytest.mark.parametrize("damage", ["changed", "last changed", "torn", "half a header", "garbage behind"])
+def test_what_is_cut_off(tmp_path: Path, kept: bool, clean: bool, power_lost: bool, damage: str) -> None:
+    """Damage takes a coordinator back to an older state, in which a transaction that is committed is open; or a write
+    that a crash broke off keeps a coordinator from starting.
+    """
+    path = fill(tmp_path / "log-0")
+    content = bytearray(path.read_bytes())
+    batch_bytes = len(content) // COUNT
+    left = COUNT - 1
+    if damage == "changed":
+        left = COUNT // 2
+        content[left * batch_bytes + 40] ^= 1
+    elif damage == "last changed":
+        content[-1] ^= 1
+    elif damage == "torn":
+        del content[-5:]
+    elif damage == "half a header":
+        del content[-batch_bytes + 30 :]
+    else:
+        left = COUNT
+        content += b"\xa5" * 200
+    path.write_bytes(content)
+    context = LoadContext(
+        OpenFiles(),
+        LogTotals(),
+        clean,
+        0,
+        1 << 40,
+        power_lost,
+        kept_whole=frozenset({TOPIC}) if kept else frozenset(),
+    )
+    broken_off = not clean and (power_lost or damage in ("torn", "half a header"))
+    if kept and not broken_off:
+        with pytest.raises(CorruptSegment):
+            load_log(str(path.parent), TOPIC, 0, CONFIG, 0, 0, context)
+        assert path.read_bytes() == content
+    else:
+        assert load_log(str(path.parent), TOPIC, 0, CONFIG, 0, 0, context).log_end_offset == left
