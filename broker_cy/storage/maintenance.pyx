@@ -14,7 +14,7 @@ from broker_cy.wire.batch cimport BatchHeader
 from broker_cy.core.errors import WireError
 from broker_cy.storage import epochs as epochs_module
 from broker_cy.storage import recovery, snapshots, txn_index
-from broker_cy.storage.atomic import read_whole
+from broker_cy.storage.atomic import read_whole, sync_directory
 from broker_cy.storage.checkpoints import encode_pairs
 from broker_cy.storage.data_directory import PARTITION_METADATA
 from broker_cy.storage.errors import OffsetOutOfRange, StorageError
@@ -43,12 +43,14 @@ def reload_producers(Log log not None, int64_t now_ms, int64_t expiration_ms, sn
     lie outside of the log are removed. `snapshot_offsets` is what the directory has, where that is known. Raises OSError,
     StorageError."""
     cdef Segment segment
+    cdef bint lost = False
     log.producers.clear(log.log_start_offset)
     if snapshot_offsets is None:
         snapshot_offsets = snapshots.offsets(log.directory)
     for offset in sorted(snapshot_offsets, reverse=True):
         if offset > log.written_end_offset:
             snapshots.remove(log.directory, offset)
+            lost = True
             continue
         if offset < log.log_start_offset:
             break
@@ -60,6 +62,9 @@ def reload_producers(Log log not None, int64_t now_ms, int64_t expiration_ms, sn
         except (WireError, ValueError) as error:
             logger.warning("damaged producer state removed", extra=facts(path=snapshots.path_of(log.directory, offset), reason=error))
             snapshots.remove(log.directory, offset)
+    if lost:
+        # Else a power cut may bring them back, once other records lie before their offsets.
+        sync_directory(log.directory)
     if log.producers.end_offset < log.written_end_offset:
         for segment in log.segments[log.segment_number(log.producers.end_offset):]:
             recovery.replay_producers(segment, log.producers)

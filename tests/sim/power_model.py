@@ -42,6 +42,8 @@ class Model:
         # Records before it may be gone, and the log begins there or before; it may not begin before the floor.
         self.deleted_before = 0
         self.start_floor = 0
+        # The cleaner does not look at what was deleted, also where that comes back.
+        self.was_deleted_before = 0
         self.began(log)
 
     def began(self, log: Log) -> None:
@@ -53,6 +55,7 @@ class Model:
     def note(self, log: Log, high_watermark: int) -> None:
         """After each step: what its log and its partition promise now."""
         self.deleted_before = max(self.deleted_before, log.log_start_offset)
+        self.was_deleted_before = max(self.was_deleted_before, self.deleted_before)
         self.written_end = log.written_end_offset
         if log.synced_end_offset > self.taken_for_synced:
             self.durable_end = max(self.durable_end, log.synced_end_offset)
@@ -173,7 +176,7 @@ class Model:
         if cleaned_offset is not None:
             assert cleaned_offset <= log.log_end_offset, f"{name}: cleaned up to {cleaned_offset}"
             for key, offsets in found.items():
-                twice = [each for each in offsets if each < cleaned_offset]
+                twice = [each for each in offsets if self.was_deleted_before <= each < cleaned_offset]
                 assert len(twice) <= 1, f"{name}: cleaned up to {cleaned_offset}, and {key!r} is at {twice}"
 
     now_ms = 0

@@ -97,10 +97,10 @@ def in_ranges(batches: list[ModelBatch], bases: list[int]) -> list[list[ModelBat
     return [[b for b in batches if base <= b.base_offset < end] for base, end in zip(bases, ends, strict=True)]
 
 
-def run_seed(seed: int) -> int:
-    """Every crash of one log; how many there were."""
+def run_seed(seed: int) -> tuple[int, int]:
+    """Every crash of one log; how many there were, and how many file operations were done in all."""
     draw = random.Random(seed)
-    config = compacted_config(segment_bytes=draw.choice([150, 400, 1_000, 1 << 20]), index_interval_bytes=64)
+    config = compacted_config(segment_bytes=draw.choice([250, 500, 1_000, 1 << 20]), index_interval_bytes=64)
     grown = compacted_config(segment_bytes=draw.choice([400, 2_000]), index_interval_bytes=64)
     # In memory where there is such a place: a start syncs, and thousands of those take a disk minutes.
     with tempfile.TemporaryDirectory(dir="/dev/shm" if os.path.isdir("/dev/shm") else None) as root:
@@ -110,11 +110,11 @@ def run_seed(seed: int) -> int:
         log.flush()
         before = in_ranges(stored(source), bases)
         after: list[list[ModelBatch]] = []
-        crash_at = 0
+        crash_at = operations = 0
         while True:
             crash_at = 1 << 30 if not crash_at else (1 if crash_at == 1 << 30 else crash_at + 1)
             directory = f"{root}/{crash_at}/t-0"
-            shutil.copytree(source, directory)
+            shutil.copytree(source, directory, copy_function=shutil.copyfile)
             found = load(directory, grown)
             files: list[CrashingFiles] = []
 
@@ -124,6 +124,7 @@ def run_seed(seed: int) -> int:
 
             cleaner, _ = make_cleaner(found, CleanerSettings(backoff_ms=0, io_buffer_bytes=256), make)
             crashed = False
+            operations += 0 if crash_at == 1 << 30 else crash_at
             try:
                 cleaner.tick(2_000_000, lambda topic, partition: log.log_end_offset)
             except Crash:
@@ -142,7 +143,7 @@ def run_seed(seed: int) -> int:
                 assert again.read_slice(batch.base_offset) is not None
             shutil.rmtree(f"{root}/{crash_at}")
             if crash_at < 1 << 30 and not crashed:
-                return crash_at
+                return crash_at, operations
 
 
 def load(directory: str, config: LogConfig) -> Log:
@@ -152,11 +153,14 @@ def load(directory: str, config: LogConfig) -> Log:
 
 def test_a_crash_leaves_the_old_segment_or_the_new_one() -> None:
     """Records that count are gone, come twice, or the partition cannot be opened."""
-    crashes = 0
+    crashes = operations = 0
     for seed in range(FIRST_SEED, FIRST_SEED + SEEDS):
         try:
-            crashes += run_seed(seed)
+            found = run_seed(seed)
         except Exception as error:
             command = f"CLEANER_FIRST_SEED={seed} CLEANER_SEEDS=1 python -m pytest {__file__}"
             pytest.fail(f"seed {seed}: {error!r}; again with: {command}")
+        crashes += found[0]
+        operations += found[1]
+    print(f"{SEEDS} seeds, {crashes} crashes, {operations} file operations")
     assert crashes > 10 * SEEDS

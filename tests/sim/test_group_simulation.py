@@ -362,6 +362,7 @@ def test_members_come_and_go_and_nothing_acknowledged_is_lost(seed: int) -> None
         try:
             world.step()
         except AssertionError as error:
-            raise AssertionError(f"seed {seed}, step {number}: {error}") from error
+            command = f"GROUP_SIM_SEED={seed} python -m pytest tests/sim/test_group_simulation.py"
+            raise AssertionError(f"seed {seed}, step {number}: {error}\nagain with: {command}") from error
     assert len(world.leaders) > 10, "the run was idle"
     assert len(world.told) > 10, "the run was idle"
