@@ -1,26 +1,31 @@
 """The anomalies of a log with transactions, found in a recorded history.
 
-The names are those of Jepsen's Kafka workload, as its analyses use them: "Redpanda 21.10.1" (lost writes, duplicates,
-aborted reads, inconsistent offsets) and "Bufstream 0.1.0" (unseen writes, skipped and non-monotonic polls, precommitted
-reads, and what of Kafka's own transactions surprised). Where those leave room, this is what is meant here:
+The names are those of Jepsen's Kafka workload (`jepsen.tests.kafka`), and so are the definitions, but for what is said
+here. It is stricter where the client or the recorder tells more, and since there is one replica.
 
 - LOST_WRITE: a record that must be there (see below) is in no poll, though a consumer of the same isolation level read
-  a greater offset of the partition.
-- DUPLICATE: a value has two offsets, by what polls and acknowledgements say. Producers must be idempotent.
+  its offset (with another value) or a greater one of the partition.
+- DUPLICATE: a value has two offsets, by what polls and acknowledgements say, also in two partitions (Jepsen: in one).
+  Producers must be idempotent.
 - ABORTED_READ: G1a. A read_committed poll returned a record of an aborted transaction, or any poll a refused record.
-- INCONSISTENT_OFFSETS: an offset of a partition has two values, by what polls and acknowledgements say.
-- POLL_SKIP: a consumer went from one offset to a greater one, over a record that it must see, without seek or assign.
-- NONMONOTONIC_POLL: a consumer got an offset again, or one below its position, without seek or assign.
+- INCONSISTENT_OFFSETS: an offset of a partition has two values, by what polls and acknowledgements say (Jepsen leaves
+  out acknowledgements in transactions that may have been aborted; an offset is not used again here after an abort).
+- POLL_SKIP: a consumer went from one offset to a greater one, over a record that it must see, within a poll or between
+  two, without a seek or another assignment. (Jepsen looks between polls only at consumers without a group, since a
+  rebalance may come between; here each assignment is recorded.) Going over what may have been deleted is lawful.
+- NONMONOTONIC_POLL: a consumer got an offset again, or one below its position, without a seek or another assignment.
 - UNSEEN: a record that must be there is in no poll of an isolation level, and no greater offset is either. It is an
-  anomaly because a history ends with consumers that read up to the end.
+  anomaly because a history ends with consumers that read up to the end. (Jepsen counts what is lost, too.)
 - PRECOMMITTED_READ: a read_committed poll ended before the commit of the record's transaction was asked for (Jepsen: a
-  poll by the transaction itself; here by anybody).
+  poll in the transaction itself, which is one of these; here by anybody).
 
 A record must be there for read_uncommitted when it was acknowledged; for read_committed when besides it is in no
 transaction, or in one that committed: its owner was told so, or, where the owner was told nothing, a read_committed
-poll returned some record of it. So a transaction of which only a part is seen is a lost write.
+poll returned some record of it. So a transaction of which only a part is seen is a lost write. Nothing must be there
+that lies before an offset up to which records were to be deleted; for a poll that counts if it ended after that was
+asked for.
 
-Not covered: logs whose start moves (retention, compaction, DeleteRecords).
+Not covered: compaction, which has a model of its own (tests/broker_cy/storage/cleaning.py).
 """
 
 from __future__ import annotations
@@ -31,7 +36,20 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 
-from tests.history.operations import Assign, Crash, Fate, Operation, Outcome, Place, Poll, Read, Seek, Send, Transaction
+from tests.history.operations import (
+    Assign,
+    Crash,
+    Delete,
+    Fate,
+    Operation,
+    Outcome,
+    Place,
+    Poll,
+    Read,
+    Seek,
+    Send,
+    Transaction,
+)
 
 
 class Anomaly(Enum):
@@ -62,6 +80,8 @@ class _History:
         self.transactions: dict[str, Transaction] = {}
         # A poll and whether its consumer reads read_committed.
         self.polls: list[tuple[Poll, bool]] = []
+        # What was to be deleted: (time, offset) by partition.
+        self.deletions: dict[Place, list[tuple[int, int]]] = defaultdict(list)
         self.by_consumer: dict[str, list[Assign | Seek | Poll | Crash]] = defaultdict(list)
         committed: dict[str, bool] = {}
         for operation in operations:
@@ -71,6 +91,8 @@ class _History:
                     self.sends[operation.value] = operation
                 case Transaction():
                     self.transactions[operation.name] = operation
+                case Delete():
+                    self.deletions[operation.place].append((operation.began, operation.offset))
                 case Crash():
                     self.by_consumer[operation.who].append(operation)
                 case Assign():
@@ -102,6 +124,10 @@ class _History:
             return Outcome.COMMITTED if send.transaction in self.seen_transactions else Outcome.UNKNOWN
         return known.outcome
 
+    def deleted_before(self, place: Place, time: int | None = None) -> int:
+        """Offset before which records may be gone at that time, or in the end."""
+        return max((offset for began, offset in self.deletions[place] if time is None or began < time), default=0)
+
     def must_be_there(self, send: Send, committed: bool) -> bool:
         return send.fate is Fate.ACKED and (not committed or self.outcome(send) is Outcome.COMMITTED)
 
@@ -125,7 +151,7 @@ def check(operations: Iterable[Operation]) -> list[Finding]:
     findings = [*_offsets(history), *_missing(history), *_not_to_be_read(history)]
     must_see = {committed: history.must_see(committed) for committed in history.seen}
     for consumer, steps in history.by_consumer.items():
-        findings += _walk(consumer, steps, must_see)
+        findings += _walk(consumer, steps, must_see, history)
     return findings
 
 
@@ -160,9 +186,11 @@ def _missing(history: _History) -> list[Finding]:
         for committed, seen in history.seen.items():
             if send.value in seen or not history.must_be_there(send, committed):
                 continue
+            if send.offset is not None and send.offset < history.deleted_before(send.place):
+                continue
             greatest = history.greatest.get((committed, send.place), -1)
             # An acknowledgement may come without an offset (acks=0 of some clients): then nothing excuses it.
-            lost = send.offset is None or send.offset < greatest
+            lost = send.offset is None or send.offset <= greatest
             where = _at(send.place, send.offset if send.offset is not None else -1)
             findings.append(
                 Finding(
@@ -197,29 +225,37 @@ def _not_to_be_read(history: _History) -> list[Finding]:
 
 
 def _walk(
-    consumer: str, steps: list[Assign | Seek | Poll | Crash], must_see: dict[bool, dict[Place, list[int]]]
+    consumer: str,
+    steps: list[Assign | Seek | Poll | Crash],
+    must_see: dict[bool, dict[Place, list[int]]],
+    history: _History,
 ) -> list[Finding]:
     findings: list[Finding] = []
-    position: dict[Place, int] = {}
+    # None: somewhere, and the first record tells where.
+    position: dict[Place, int | None] = {}
     committed = False
 
-    def go(place: Place, target: int, how: str) -> None:
+    def go(place: Place, target: int, how: str, time: int) -> None:
         """From the position to `target`, over nothing that must be seen."""
+        at = position[place]
+        if at is None:
+            return
         known = must_see[committed].get(place, [])
-        first, end = bisect_left(known, position[place]), bisect_left(known, target)
+        first, end = bisect_left(known, max(at, history.deleted_before(place, time))), bisect_left(known, target)
         if first < end:
             text = f"{consumer} ({_level(committed)}) {how} {_at(place, target)} from {position[place]}"
             text += f", over {known[first:end][:5]}"
             findings.append(Finding(Anomaly.POLL_SKIP, text))
 
-    def take(read: Read) -> None:
+    def take(read: Read, time: int) -> None:
         if read.place not in position:
             raise AssertionError(f"{consumer} got {_at(read.place, read.offset)}, which is not assigned to it")
-        if read.offset < position[read.place]:
-            text = f"{consumer} got {_at(read.place, read.offset)} at position {position[read.place]}"
+        at = position[read.place]
+        if at is not None and read.offset < at:
+            text = f"{consumer} got {_at(read.place, read.offset)} at position {at}"
             findings.append(Finding(Anomaly.NONMONOTONIC_POLL, text))
         else:
-            go(read.place, read.offset, "got")
+            go(read.place, read.offset, "got", time)
         position[read.place] = read.offset + 1
 
     for step in steps:
@@ -233,13 +269,14 @@ def _walk(
                 position[step.place] = step.offset
             case Poll():
                 for read in step.records:
-                    take(read)
+                    take(read, step.ended)
                 for place, said in step.positions.items():
-                    if said < position[place]:
-                        text = f"{consumer} says it is at {_at(place, said)} after it got all below {position[place]}"
+                    at = position[place]
+                    if at is not None and said < at:
+                        text = f"{consumer} says it is at {_at(place, said)} after it got all below {at}"
                         findings.append(Finding(Anomaly.NONMONOTONIC_POLL, text))
                     else:
-                        go(place, said, "says it is at")
+                        go(place, said, "says it is at", step.ended)
                     position[place] = said
     return findings
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from tests.history.operations import (
     Assign,
     Crash,
+    Delete,
     Fate,
     Operation,
     Outcome,
@@ -45,6 +46,7 @@ class Model:
         self.random = random.Random(seed)
         self.recorder = Recorder()
         self.logs: dict[Place, list[Entry]] = {place: [] for place in PLACES}
+        self.starts: dict[Place, int] = dict.fromkeys(PLACES, 0)
         self.aborted: set[str] = set()
         self.open: dict[str, Open] = {}
         self.positions: dict[str, dict[Place, int]] = {}
@@ -55,6 +57,8 @@ class Model:
             self.assign(consumer)
         actions = [self.plain, self.plain, self.transact, self.transact, self.end, self.poll, self.poll, self.move]
         for _ in range(steps):
+            if self.random.random() < 0.03:
+                self.delete()
             self.random.choice(actions)()
         for producer in PRODUCERS:
             self.close(producer)
@@ -107,13 +111,22 @@ class Model:
             self.recorder.add(Crash(producer))
         self.recorder.add(Transaction(opened.name, outcome, asked))
 
+    def delete(self) -> None:
+        """Some requests have no effect, and some reach less far than they were to."""
+        place = self.random.choice(PLACES)
+        offset = self.random.randint(0, len(self.logs[place]))
+        self.recorder.add(Delete(place, offset, self.recorder.now()))
+        if self.random.random() < 0.8:
+            self.starts[place] = max(self.starts[place], offset)
+
     def assign(self, consumer: str, *, from_start: bool = False) -> None:
         if self.random.random() < 0.5:
             self.recorder.add(Crash(consumer))
         committed = CONSUMERS.index(consumer) % 2 == 0
         start = {place: 0 if from_start else self.random.randint(0, len(log)) for place, log in self.logs.items()}
         self.positions[consumer] = start
-        self.recorder.add(Assign(consumer, committed, dict(start)))
+        known = from_start or self.random.random() < 0.7
+        self.recorder.add(Assign(consumer, committed, {place: at if known else None for place, at in start.items()}))
 
     def move(self) -> None:
         consumer = self.random.choice(CONSUMERS)
@@ -135,6 +148,8 @@ class Model:
         records = []
         for place, position in self.positions[consumer].items():
             log = self.logs[place]
+            # A consumer whose position is gone goes on with the first record that there is.
+            position = max(position, self.starts[place])
             end = len(log)
             if committed:
                 end = next((at for at, entry in enumerate(log) if entry.transaction in opened), end)

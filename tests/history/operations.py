@@ -58,12 +58,13 @@ class Transaction:
 
 @dataclass(frozen=True, slots=True)
 class Assign:
-    """A consumer begins anew: of what it read before, nothing holds."""
+    """A consumer begins anew, or its group gave it other partitions: of what it read before, nothing holds."""
 
     consumer: str
     committed: bool
     """Whether it reads read_committed."""
-    positions: Mapping[Place, int]
+    positions: Mapping[Place, int | None]
+    """None where the client goes on where its group committed, and does not tell where that is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,13 +96,22 @@ class Poll:
 
 
 @dataclass(frozen=True, slots=True)
+class Delete:
+    """Records of a partition before `offset` may be gone from now on: DeleteRecords is about to be asked for."""
+
+    place: Place
+    offset: int
+    began: int
+
+
+@dataclass(frozen=True, slots=True)
 class Crash:
     """A process was killed: the broker, or a client by its name."""
 
     who: str
 
 
-Operation = Send | Transaction | Assign | Seek | Poll | Crash
+Operation = Send | Transaction | Assign | Seek | Poll | Delete | Crash
 
 
 class Recorder:

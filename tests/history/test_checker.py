@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.history.checker import Anomaly, check
 from tests.history.model import Model
-from tests.history.operations import Assign, Fate, Operation, Outcome, Poll, Read, Send, Transaction
+from tests.history.operations import Assign, Delete, Fate, Operation, Outcome, Poll, Read, Send, Transaction
 
 History = list[Operation]
 seeds = st.integers(0, 1 << 32)
@@ -53,13 +53,19 @@ def _without(history: History, value: str) -> History:
     )
 
 
+def _kept(history: History, record: Send | Read) -> bool:
+    """Nobody asked for its deletion."""
+    ends = [each.offset for each in history if isinstance(each, Delete) and each.place == record.place]
+    return record.offset is not None and all(record.offset >= end for end in ends)
+
+
 def _acked(history: History, rng: random.Random, *, last: bool) -> Send | None:
     """An acknowledged record of no transaction that is, or is not, the last of its partition that anybody read."""
     reads = _reads(history, True)
     found = []
     for send in history:
-        if isinstance(send, Send) and send.offset is not None and send.transaction is None:
-            behind = any(read.place == send.place and read.offset > send.offset for read in reads)
+        if isinstance(send, Send) and _kept(history, send) and send.transaction is None:
+            behind = any(read.place == send.place and read.offset > (send.offset or 0) for read in reads)
             if behind is not last:
                 found.append(send)
     return rng.choice(found) if found else None
@@ -127,6 +133,8 @@ def poll_skip(history: History, rng: random.Random) -> History | None:
     if poll is None:
         return None
     gone = _of_one_place(poll, 3)[1]
+    if not _kept(history, poll.records[gone]):
+        return None
     return _replaced(history, poll, poll.records[:gone] + poll.records[gone + 1 :])
 
 
@@ -171,9 +179,7 @@ def part_of_a_transaction(history: History, rng: random.Random) -> History | Non
     last = {read.place: max(other.offset for other in reads if other.place == read.place) for read in reads}
     unknown = {t.name for t in _read_transactions(history) if t.outcome is Outcome.UNKNOWN}
     values = {
-        read.value
-        for read in reads
-        if sends[read.value].transaction in unknown and sends[read.value].offset is not None
+        read.value for read in reads if sends[read.value].transaction in unknown and _kept(history, sends[read.value])
     }
     for value in sorted(values):
         send = sends[value]
@@ -216,3 +222,54 @@ def test_what_was_refused_must_not_be_read() -> None:
             each = replace(each, fate=Fate.REFUSED, offset=None)
         history.append(each)
     assert {finding.anomaly for finding in check(history)} == {Anomaly.ABORTED_READ}
+
+
+PLACE = ("t", 0)
+
+
+def _three(*between: Operation) -> History:
+    """Three records that two consumers read to the end, and what a third one does."""
+    sends: History = [Send(f"v{offset}", PLACE, Fate.ACKED, offset) for offset in range(3)]
+    last: History = []
+    for level in (False, True):
+        last.append(Assign(f"last{level}", level, {PLACE: 0}))
+        last.append(Poll(f"last{level}", 90, tuple(_read(offset) for offset in range(3))))
+    return [*sends, *between, *last]
+
+
+def _read(offset: int) -> Read:
+    return Read(PLACE, offset, f"v{offset}")
+
+
+def _anomalies(history: History) -> set[Anomaly]:
+    return {finding.anomaly for finding in check(history)}
+
+
+def test_what_may_be_deleted_may_be_gone_over() -> None:
+    """Else: each DeleteRecords is an alarm, or hides what is lost behind the deleted records."""
+    over: History = [Assign("c", True, {PLACE: 0}), Poll("c", 10, (_read(2),))]
+    assert _anomalies(_three(Delete(PLACE, 2, 5), *over)) == set()
+    assert _anomalies(_three(Delete(PLACE, 1, 5), *over)) == {Anomaly.POLL_SKIP}
+    # The deletion was asked for when the poll was over.
+    assert _anomalies(_three(*over, Delete(PLACE, 2, 11))) == {Anomaly.POLL_SKIP}
+    gone: History = [Send("v0", PLACE, Fate.ACKED, 0), Send("v1", PLACE, Fate.ACKED, 1)]
+    gone += [Assign("c", True, {PLACE: 0}), Poll("c", 10, (_read(1),))]
+    assert _anomalies([Delete(PLACE, 1, 5), *gone]) == set()
+    assert _anomalies(gone) == {Anomaly.LOST_WRITE, Anomaly.POLL_SKIP}
+
+
+def test_only_a_rebalance_lets_a_member_go_back() -> None:
+    """Else: members of groups are accused for what a rebalance does, or excused for everything."""
+    member: History = [Assign("m", True, {PLACE: None}), Poll("m", 10, (_read(1),))]
+    again = Poll("m", 20, (_read(1), _read(2)))
+    assert _anomalies(_three(*member, Assign("m", True, {}), Assign("m", True, {PLACE: None}), again)) == set()
+    assert _anomalies(_three(*member, again)) == {Anomaly.NONMONOTONIC_POLL}
+    first: History = [Assign("m", True, {PLACE: None}), Poll("m", 10, (_read(0),))]
+    assert _anomalies(_three(*first, Poll("m", 20, (_read(2),)))) == {Anomaly.POLL_SKIP}
+
+
+def test_a_record_whose_offset_has_another_value_is_lost() -> None:
+    """Else: the last record of a partition, overwritten, counts as one that nobody has come to yet."""
+    history = _three()
+    history.append(Send("other", PLACE, Fate.ACKED, 2))
+    assert _anomalies(history) == {Anomaly.LOST_WRITE, Anomaly.INCONSISTENT_OFFSETS}

@@ -15,7 +15,7 @@ import pytest
 from confluent_kafka import Consumer
 
 from tests.history.checker import Anomaly, check
-from tests.history.operations import Outcome, Poll, Transaction
+from tests.history.operations import Delete, Outcome, Poll, Transaction
 from tests.history.workload import Workload
 from tests.support.broker import Target
 from tests.support.topics import create_topic
@@ -50,6 +50,8 @@ def run(broker: Target, seed: int, kills: int, acks: int, test: str) -> None:
         raise AssertionError(f"seed {seed}: {error}\n{again}") from error
     finally:
         work.over.set()
+    assert any(isinstance(each, Delete) for each in operations), "the run was idle"
+    assert work.rebalances > 0, "the run was idle"
     outcomes = {each.outcome for each in operations if isinstance(each, Transaction)}
     assert outcomes == set(Outcome), "the run was idle"
     assert sum(len(each.records) for each in operations if isinstance(each, Poll)) > 2 * acks, "the run was idle"

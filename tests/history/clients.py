@@ -1,0 +1,58 @@
+"""What all clients of a workload share: a thread that steps at random, and settings of confluent-kafka."""
+
+from __future__ import annotations
+
+import random
+import threading
+from typing import TYPE_CHECKING, Any
+
+from confluent_kafka import Message
+
+if TYPE_CHECKING:
+    from tests.history.workload import Workload
+
+TIMEOUT_S = 60.0
+# How long one call of a client may take before it looks whether it shall end.
+CALL_S = 5.0
+UNANSWERED_MAX = 300
+SOON: dict[str, Any] = {
+    "reconnect.backoff.ms": 10,
+    "reconnect.backoff.max.ms": 100,
+    "retry.backoff.ms": 10,
+    "retry.backoff.max.ms": 100,
+    # Else, where the only broker is down, librdkafka 2.16 gives its handle up and may wait for that for ever.
+    "metadata.recovery.strategy": "none",
+    # Refused connections are what the test is about.
+    "log_level": 2,
+}
+
+
+class Client(threading.Thread):
+    """Steps at random until it is told to end; what fails in it fails the test."""
+
+    def __init__(self, work: Workload, name: str) -> None:
+        super().__init__(name=name, daemon=True)
+        self.work = work
+        self.random = random.Random(f"{work.seed} {name}")
+        self.failure: BaseException | None = None
+        self.steps = 0
+
+    def run(self) -> None:
+        try:
+            self.begin()
+            while not self.work.over.is_set():
+                self.step()
+                self.steps += 1
+            self.end()
+        except BaseException as error:
+            self.failure = error
+
+    def begin(self) -> None: ...
+    def step(self) -> None: ...
+    def end(self) -> None: ...
+
+
+def value_of(message: Message) -> str:
+    value = message.value()
+    assert value is not None
+    return value.split(b":", 1)[0].decode()

@@ -1,0 +1,166 @@
+"""The consumers of a workload: alone or in a group; and who deletes records under them."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from tests.history.clients import CALL_S, SOON, Client, value_of
+from tests.history.operations import Assign, Crash, Delete, Place, Poll, Read, Seek
+
+if TYPE_CHECKING:
+    from tests.history.workload import Workload
+
+
+class Reader(Client):
+    """Polls, seeks, and is killed and begun anew anywhere in what has been read so far."""
+
+    def __init__(self, work: Workload, name: str, *, committed: bool) -> None:
+        super().__init__(work, name)
+        self.committed = committed
+        self.reached = dict.fromkeys(work.places, 0)
+
+    def begin(self) -> None:
+        self.consumer = self.work.consumer(self.name, committed=self.committed)
+        start = {place: self.random.randint(0, reached) for place, reached in self.reached.items()}
+        self.work.recorder.add(Assign(self.name, self.committed, start))
+        self.consumer.assign([TopicPartition(*place, offset) for place, offset in start.items()])
+
+    def step(self) -> None:
+        choice = self.random.random()
+        if choice < 0.03:
+            self.consumer.close()
+            self.work.recorder.add(Crash(self.name))
+            self.begin()
+        elif choice < 0.1:
+            self.seek()
+        else:
+            poll(self.work, self.name, self.consumer, self.random.randint(1, 50), self.reached)
+
+    def seek(self) -> None:
+        place = self.random.choice(self.work.places)
+        offset = self.random.randint(0, self.reached[place])
+        try:
+            self.consumer.seek(TopicPartition(*place, offset))
+        except KafkaException as error:
+            # The partition has not begun to be read: the client takes no seek then.
+            if error.args[0].code() != KafkaError._STATE:
+                raise
+            return
+        self.work.recorder.add(Seek(self.name, place, offset))
+
+    def end(self) -> None:
+        self.consumer.close()
+
+
+class Member(Client):
+    """Reads as a member of a group that others join and leave: its partitions come and go."""
+
+    def begin(self) -> None:
+        self.pending: list[Read] = []
+        settings = {"session_timeout_ms": 6000, "heartbeat_interval_ms": 200}
+        self.consumer = self.work.consumer(f"{self.work.topic}-group", committed=True, **settings)
+        self.consumer.subscribe(
+            [self.work.topic], on_assign=self.assigned, on_revoke=self.revoked, on_lost=self.revoked
+        )
+        self.moved({})
+
+    def moved(self, positions: dict[Place, int | None]) -> None:
+        """What was read before was read with the assignment before."""
+        self.note()
+        self.work.recorder.add(Assign(self.name, True, positions))
+
+    def assigned(self, _: Consumer, partitions: list[TopicPartition]) -> None:
+        self.moved({(each.topic, each.partition): None for each in partitions})
+        self.work.rebalances += 1
+
+    def revoked(self, _: Consumer, __: list[TopicPartition]) -> None:
+        self.moved({})
+
+    def note(self) -> None:
+        if self.pending:
+            self.work.recorder.add(Poll(self.name, self.work.recorder.now(), tuple(self.pending)))
+            self.pending.clear()
+
+    def step(self) -> None:
+        choice = self.random.random()
+        if choice < 0.02:
+            self.consumer.close()
+            self.begin()
+            return
+        if choice < 0.1:
+            # The next owner goes on there; where that fails (a rebalance, no broker) it reads some again.
+            with suppress(KafkaException):
+                self.consumer.commit(asynchronous=False)
+        # One by one: between two of them there may be another assignment.
+        for _ in range(self.random.randint(1, 30)):
+            message = self.consumer.poll(0.02)
+            if message is None:
+                break
+            error = message.error()
+            if error is None:
+                topic, partition, offset = message.topic(), message.partition(), message.offset()
+                assert topic is not None
+                assert partition is not None
+                assert offset is not None
+                self.pending.append(Read((topic, partition), offset, value_of(message)))
+        self.note()
+
+    def end(self) -> None:
+        self.consumer.close()
+        self.note()
+
+
+class Deleter(Client):
+    """Deletes old records, now and then: log starts move while others read there."""
+
+    def begin(self) -> None:
+        self.admin = AdminClient({"bootstrap.servers": self.work.broker.bootstrap, **SOON})
+        self.deleted = dict.fromkeys(self.work.places, 0)
+
+    def step(self) -> None:
+        self.work.over.wait(self.random.choice((0.05, 0.2)))
+        place = self.random.choice(self.work.places)
+        end = max(reader.reached[place] for reader in self.work.readers)
+        offset = self.deleted[place] + int((end - self.deleted[place]) * self.random.choice((0.1, 0.5, 1.0)))
+        if offset <= self.deleted[place]:
+            return
+        self.deleted[place] = offset
+        self.work.recorder.add(Delete(place, offset, self.work.recorder.now()))
+        # Where the broker dies meanwhile nobody knows whether it did it.
+        with suppress(KafkaException):
+            self.admin.delete_records([TopicPartition(*place, offset)], request_timeout=CALL_S)[
+                TopicPartition(*place)
+            ].result(CALL_S)
+
+    def end(self) -> None:
+        del self.admin
+
+
+def poll(work: Workload, name: str, consumer: Consumer, count: int, reached: dict[Place, int]) -> set[Place]:
+    """One poll, recorded; the partitions of which it saw the end, where the consumer tells it."""
+    reads = []
+    ended = set()
+    for message in consumer.consume(count, 0.1):
+        error = message.error()
+        topic, partition, offset = message.topic(), message.partition(), message.offset()
+        assert topic is not None
+        assert partition is not None
+        assert offset is not None
+        if error is not None:
+            assert error.code() == KafkaError._PARTITION_EOF, f"{name}: {error}"
+            ended.add((topic, partition))
+            continue
+        reads.append(Read((topic, partition), offset, value_of(message)))
+        reached[topic, partition] = max(reached.get((topic, partition), 0), offset + 1)
+    time_ended = work.recorder.now()
+    places = {read.place for read in reads}
+    said = {
+        (position.topic, position.partition): position.offset
+        for position in consumer.position([TopicPartition(*place) for place in places])
+    }
+    work.recorder.add(Poll(name, time_ended, tuple(reads), said))
+    return ended

@@ -1,0 +1,166 @@
+"""The producers of a workload: plain ones, and transactional ones that are replaced."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+
+from tests.history.clients import CALL_S, SOON, TIMEOUT_S, UNANSWERED_MAX, Client, value_of
+from tests.history.operations import Crash, Fate, Outcome, Place, Send, Transaction
+
+if TYPE_CHECKING:
+    from tests.history.workload import Workload
+
+
+class Sender(Client):
+    """What both kinds of producers share: values that are unique, and what became of them."""
+
+    producer: Producer
+
+    def __init__(self, work: Workload, name: str) -> None:
+        super().__init__(work, name)
+        self.count = 0
+        # Sent and not answered: value to (partition, transaction).
+        self.unanswered: dict[str, tuple[Place, str | None]] = {}
+
+    def send(self, transaction: str | None) -> None:
+        value = f"{self.name}-{self.count}"
+        self.count += 1
+        place = self.random.choice(self.work.places)
+        self.unanswered[value] = place, transaction
+        filling = b"." * self.random.choice((0, 100, 2000))
+        self.producer.produce(place[0], value.encode() + b":" + filling, partition=place[1], on_delivery=self.delivered)
+
+    def delivered(self, error: KafkaError | None, message: Message) -> None:
+        value = value_of(message)
+        known = self.unanswered.pop(value, None)
+        if known is None:  # of a transaction that was given up; it is recorded as unknown
+            return
+        offset = message.offset() if error is None else None
+        fate = Fate.ACKED if error is None else Fate.UNKNOWN
+        self.work.recorder.add(Send(value, known[0], fate, offset, known[1]))
+        self.work.acked += error is None
+
+    def give_up(self) -> None:
+        """Nobody will be told any more what became of the rest."""
+        for value, (place, transaction) in self.unanswered.items():
+            self.work.recorder.add(Send(value, place, Fate.UNKNOWN, None, transaction))
+        self.unanswered.clear()
+
+
+class PlainProducer(Sender):
+    """Idempotent, without transactions. It must never fail: it waits longer than any of our brokers is down."""
+
+    def begin(self) -> None:
+        settings = {"enable.idempotence": True, "linger.ms": self.random.choice((0, 2, 10)), **SOON}
+        self.producer = Producer({"bootstrap.servers": self.work.broker.bootstrap, **settings})
+
+    def step(self) -> None:
+        for _ in range(self.random.randint(1, 20)):
+            self.send(None)
+        self.producer.poll(0.01)
+        while len(self.unanswered) > UNANSWERED_MAX and not self.work.over.is_set():
+            self.producer.poll(0.1)
+
+    def delivered(self, error: KafkaError | None, message: Message) -> None:
+        assert error is None, f"{self.name}: {error}"
+        super().delivered(error, message)
+
+    def end(self) -> None:
+        assert self.producer.flush(TIMEOUT_S) == 0, f"{self.name} got no answer"
+        del self.producer  # else it and its threads live on with its callbacks
+
+
+class TransactionalProducer(Sender):
+    """Commits, aborts, and is replaced in the middle by a successor with its transactional id."""
+
+    def begin(self) -> None:
+        self.transactions = 0
+        self.producer = self.successor()
+
+    def successor(self) -> Producer:
+        settings = {"transactional.id": f"{self.work.topic}-{self.name}", "transaction.timeout.ms": 60_000, **SOON}
+        producer = Producer({"bootstrap.servers": self.work.broker.bootstrap, **settings})
+        _retry(lambda: producer.init_transactions(CALL_S), f"{self.name} to start")
+        return producer
+
+    def step(self) -> None:
+        name = f"{self.name}-T{self.transactions}"
+        self.transactions += 1
+        self.producer.begin_transaction()
+        for _ in range(self.random.randint(1, 15)):
+            self.send(name)
+            if self.random.random() < 0.1:
+                self.producer.poll(0.01)
+        choice = self.random.random()
+        if choice < 0.15:
+            self.replace(name)
+        elif choice < 0.4:
+            self.record(name, self.abort(name), None)
+        else:
+            began = self.work.recorder.now()
+            self.record(name, self.commit(name), began)
+
+    def record(self, name: str, outcome: Outcome, began: int | None) -> None:
+        assert not self.unanswered, f"{name} is {outcome.value} with records that were not answered"
+        self.work.recorder.add(Transaction(name, outcome, began))
+
+    def commit(self, name: str) -> Outcome:
+        try:
+            _retry(lambda: self.producer.commit_transaction(CALL_S), f"{name} to commit")
+        except KafkaException as error:
+            if error.args[0].txn_requires_abort():
+                return self.abort(name)
+            raise
+        return Outcome.COMMITTED
+
+    def abort(self, name: str) -> Outcome:
+        try:
+            _retry(lambda: self.producer.abort_transaction(CALL_S), f"{name} to abort")
+        except KafkaException as error:
+            # The broker died before it knew of this transaction, and the client asks to abort it all the same: with the
+            # old protocol Kafka too refuses that, and the producer is of no use any more.
+            if error.args[0].code() != KafkaError.INVALID_TXN_STATE:
+                raise
+            self.give_up()
+            self.producer = self.successor()
+            return Outcome.UNKNOWN
+        return Outcome.ABORTED
+
+    def replace(self, name: str) -> None:
+        """The transaction is the successor's to abort; the zombie may try to commit it, and must fail."""
+        self.producer.poll(self.random.choice((0.0, 0.02)))
+        self.give_up()
+        zombie, self.producer = self.producer, self.successor()
+        self.work.recorder.add(Crash(self.name))
+        began = None
+        outcome = Outcome.UNKNOWN
+        if self.random.random() < 0.5:
+            began = self.work.recorder.now()
+            try:
+                _retry(lambda: zombie.commit_transaction(CALL_S), "a zombie to commit")
+                outcome = Outcome.COMMITTED
+            except KafkaException as error:
+                if not (error.args[0].fatal() or error.args[0].txn_requires_abort()):
+                    raise
+        self.work.recorder.add(Transaction(name, outcome, began))
+
+    def end(self) -> None:
+        self.give_up()
+        del self.producer
+
+
+def _retry(call: Callable[[], None], what: str) -> None:
+    """Until it neither fails in a way that the client calls retriable, nor takes longer than it may."""
+    deadline = time.monotonic() + TIMEOUT_S
+    while True:
+        try:
+            return call()
+        except KafkaException as error:
+            if not error.args[0].retriable():
+                raise
+            if time.monotonic() > deadline:
+                raise AssertionError(f"waited {TIMEOUT_S:g} s in vain for {what}") from error
