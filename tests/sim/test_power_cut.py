@@ -88,7 +88,7 @@ PLANTED: dict[str, Callable[[pytest.MonkeyPatch], Any]] = {
     "notes of the page cache outlive it": lambda patch: patch.setattr(
         Run, "boot", property(lambda self: 1, lambda self, number: None), raising=False
     ),
-    "removed segments come back": lambda patch: patch.setattr(log_loader, "sync_directory", lambda path: None),
+    "segments behind damage stay": lambda patch: patch.setattr(log_loader, "_remove_for_good", lambda segments: None),
 }
 
 
