@@ -175,6 +175,7 @@ class Shard:
         for step in steps:
             for follow in step._written:
                 follow(out, now)
+            step.settle()
         return out
 
     def failed(self, steps: Sequence[Step], code: ErrorCode, now: Now) -> Step:
@@ -187,6 +188,7 @@ class Shard:
         for step in steps:
             for follow in step._failed:
                 follow(out, now, code)
+            step.settle()
         return out
 
     # ---- time ----

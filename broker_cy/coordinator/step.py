@@ -75,6 +75,16 @@ class Step:
         self._written.append(written)
         self._failed.append(failed)
 
+    def settle(self) -> None:
+        """The fate of the records is known, and what followed from it is done.
+
+        What was to follow mostly refers to its own step: such circles are broken here, so that the step is freed at
+        once. The collector looks seldom, and for the longer the more of them there are.
+        """
+        self._undo.clear()
+        self._written.clear()
+        self._failed.clear()
+
     def reply_when_written(self, token: Token, response: Any, failure: Callable[[ErrorCode], Any]) -> None:
         """Answer `response` once the records are on disk, `failure(code)` if they cannot be; at once if there are
         none.

@@ -165,6 +165,7 @@ class TxnShard:
         for step in steps:
             for follow in step._written:
                 follow(out, now)
+            step.settle()
         return out
 
     def failed(self, steps: Sequence[Step], code: ErrorCode, now: Now) -> Step:
@@ -177,6 +178,7 @@ class TxnShard:
         for step in steps:
             for follow in step._failed:
                 follow(out, now, code)
+            step.settle()
         return out
 
     # ---- markers ----

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from dataclasses import replace
 
 import pytest
@@ -433,3 +434,24 @@ def test_restart_finds_what_was_written_and_ends_what_is_decided(state: TxnState
     if state.is_prepared:
         assert harness.state().state is TxnState(state + 2)
         assert harness.written[-1].producer_epoch == producer[1]
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_what_was_written_or_undone_leaves_nothing_to_the_collector(fails: bool) -> None:
+    """Else: each transaction leaves some hundred objects in circles, and everybody waits while the collector looks."""
+    harness = TxnHarness()
+    producer = harness.producer()
+    harness.hold = fails
+    gc.collect()
+    gc.disable()
+    try:
+        for _ in range(3):
+            harness.add(producer, P0, P1)
+            if fails:
+                harness.fail()
+                continue
+            ended = harness.end(producer)
+            producer = (ended.producer_id, ended.epoch)
+        assert gc.collect() == 0
+    finally:
+        gc.enable()
