@@ -42,22 +42,29 @@ class Removal:
         self._jobs.later(delay_ms, lambda: self._enqueue(path, lambda: remove_some(path)))
 
     def files(self, paths: list[str], delay_ms: int) -> None:
-        """Remove files of one log after a delay."""
+        """Remove files of one log after a delay; those that cannot be removed do not keep the others."""
         if not paths:
             return
         left = deque(paths)
         is_first = True
+        problem: OSError | None = None
 
         def part() -> bool:
-            nonlocal is_first
+            nonlocal is_first, problem
             if is_first:
                 # What follows them has to be there first, or a power cut could take the log back to offset 0.
                 with suppress(FileNotFoundError):
                     sync_directory(os.path.dirname(paths[0]))
                 is_first = False
             for _ in range(min(FILES_PER_JOB, len(left))):
-                with suppress(FileNotFoundError):
+                try:
                     os.unlink(left.popleft())
+                except FileNotFoundError:
+                    continue
+                except OSError as error:
+                    problem = error
+            if problem is not None and not left:
+                raise problem
             return bool(left)
 
         self._jobs.later(delay_ms, lambda: self._enqueue(paths[0], part))

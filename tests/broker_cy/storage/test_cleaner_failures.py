@@ -67,6 +67,45 @@ def failing(at: int, *, undo_fails: bool = False) -> type[FailingRename]:
     return type("Failing", (FailingRename,), {"fail_at": at, "undo_fails": undo_fails, "renames": 0})
 
 
+class FullAt(UnsyncedFiles):
+    """The disk has no room for operation number `fail_at`, and for a moment for none after it."""
+
+    fail_at = 0
+    operations = 0
+    in_swap = False
+
+    def _count(self) -> None:
+        kind = type(self)
+        kind.operations += 1
+        if kind.operations >= kind.fail_at:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    def create(self, name: str) -> int:
+        self._count()
+        return super().create(name)
+
+    def write(self, fd: int, data: memoryview | bytes, position: int) -> None:
+        # Part of it may have had room.
+        super().write(fd, memoryview(data)[: len(data) // 2], position)
+        self._count()
+        super().write(fd, data, position)
+
+    def sync(self, fd: int) -> None:
+        self._count()
+
+    def sync_directory(self) -> None:
+        self._count()
+
+    def rename(self, old: str, new: str) -> None:
+        type(self).in_swap = not old.endswith(".cleaned")
+        self._count()
+        super().rename(old, new)
+
+
+def full_at(at: int) -> type[FullAt]:
+    return type("Full", (FullAt,), {"fail_at": at, "operations": 0, "in_swap": False})
+
+
 def readable(log: Log) -> list[int]:
     offsets, offset = [], log.log_start_offset
     while (part := log.read_slice(offset)) is not None:
@@ -105,6 +144,37 @@ def test_a_swap_that_cannot_be_completed_is_undone(tmp_path: Path) -> None:
     # As many as a swap has: each file of each old segment, and of the new one.
     assert at > 30
     assert len(readable(log)) == 5
+
+
+def test_a_full_disk_leaves_the_old_segments_wherever_it_strikes(tmp_path: Path) -> None:
+    """A disk that is full for a moment costs records, leaves files behind, or ends compaction until the next start."""
+    at = 0
+    while True:
+        at += 1
+        log = dirty_log(tmp_path / str(at)).log
+        before, names = stored(log.directory), sorted(os.listdir(log.directory))
+        full = full_at(at)
+        cleaner, _ = make_cleaner(log, CleanerSettings(backoff_ms=100), full)
+        cleaner.tick(NOW_MS, lambda topic, partition: 40)
+        if full.operations < at:
+            break
+        # What undoes a swap may need room of the disk, too.
+        assert log.offline is None or full.in_swap
+        if log.offline is None:
+            assert stored(log.directory) == before
+            assert sorted(os.listdir(log.directory)) == names
+            assert cleaner.policy.uncleanable == set()
+            # It backs off, and then there is room.
+            full.fail_at = 1 << 30
+            operations = full.operations
+            cleaner.tick(NOW_MS + 99, lambda topic, partition: 40)
+            assert full.operations == operations
+            cleaner.tick(NOW_MS + 100, lambda topic, partition: 40)
+        else:
+            log = reload(log, log.config)
+        assert len(readable(log)) == 5
+        assert log.log_end_offset == 40
+    assert at > 40
 
 
 @pytest.mark.parametrize("at", [1, 2, 9, 24, 30])

@@ -118,6 +118,29 @@ def test_a_file_that_cannot_be_renamed_stays_and_is_tried_again(
     manager.crash()
 
 
+def test_a_file_that_cannot_be_removed_does_not_keep_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """One file with wrong rights fills the disk: whatever is deleted behind it stays."""
+    jobs = ClockedJobs()
+    manager = open_manager(tmp_path, jobs=jobs)
+    log = many_segments(manager, 10)
+    manager.delete_records_before(log, 10, 1_000)
+    stuck = sorted(Path(log.directory).glob("*.log.deleted"))[3]
+    original = os.unlink
+
+    def fail(path: str) -> None:
+        if path == str(stuck):
+            raise PermissionError(errno.EPERM, "Operation not permitted", path)
+        original(path)
+
+    monkeypatch.setattr(os, "unlink", fail)
+    jobs.advance(2 * DELAY_MS)
+    assert [name for name in os.listdir(log.directory) if name.endswith(".deleted")] == [stuck.name]
+    assert [record.message for record in caplog.records] == ["background work failed"]
+    manager.crash()
+
+
 def test_the_first_check_comes_soon_and_then_at_its_interval(tmp_path: Path) -> None:
     """A broker that is started each few minutes never deletes anything; or looks through all logs all the time."""
     manager = open_manager(tmp_path, settings=StorageSettings(retention_check_interval_ms=300_000))
