@@ -3,7 +3,7 @@
 import os
 from dataclasses import dataclass, field
 
-from broker_cy.storage import disk, snapshots
+from broker_cy.storage import disk, noted_state, snapshots
 from broker_cy.storage.atomic import sync_directory, write_atomically
 
 
@@ -27,6 +27,9 @@ class FlushJob:
     directories: list[str] = field(default_factory=list)
     snapshot: bytes = b""
     superseded_snapshot: int = -1
+    # Of `note`: which of the two files it writes (storage.noted_state), and whether the other is not to be believed.
+    slot: int = 0
+    forgets_other: bool = False
     epochs_path: str = ""
     epochs: bytes = b""
     error: OSError | None = None
@@ -53,13 +56,14 @@ class FlushJob:
         change. An OSError is kept in `error`.
         """
         try:
-            self._write_snapshot()
-            self._remove_superseded()
+            if self.forgets_other:
+                noted_state.forget(self.directory, [slot for slot in range(noted_state.SLOTS) if slot != self.slot])
+            noted_state.write(self.directory, self.slot, self.end_offset, self.snapshot)
         except OSError as error:
             self.error = error
 
     def _write_snapshot(self) -> str:
-        """Its path. There may be one already: a segment begins at that offset, or the log was noted there."""
+        """Its path. There may be one already: a segment begins at that offset."""
         path = snapshots.path_of(self.directory, self.end_offset)
         if not os.path.exists(path):
             write_atomically(path, self.snapshot, sync=False)

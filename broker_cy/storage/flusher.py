@@ -85,8 +85,8 @@ class Flusher:
     def _due(self) -> None:
         if self.totals.unflushed_bytes >= self.flush_bytes:
             self.start()
-        else:
-            self.note()
+        # Also while a flush runs: it may take minutes, and what is written meanwhile waits for the next one.
+        self.note()
 
     def note(self) -> None:
         """Let the written points move, in a worker, and checkpoint them. Nothing happens while it is being done

@@ -62,8 +62,7 @@ cdef class Log:
     cdef public int64_t last_flush_ms           # when the recovery point last moved, or the log was made or loaded
     cdef readonly int64_t generation            # counts truncations
     cdef int64_t flushed_snapshot               # offset of the producer state written with the recovery point; -1 for none
-    cdef int64_t flushing_snapshot              # the same of the flush that was begun last
-    cdef int64_t noted_snapshot                 # the same of the written point
+    cdef int noted_slot                         # which file holds that of the written point (storage.noted_state); -1: none
     cdef OpenFiles open_files
     cdef LogTotals totals
     cdef Hint hints[HINTS]

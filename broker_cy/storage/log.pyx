@@ -60,8 +60,7 @@ cdef class Log:
         self.owners = []
         self.last_append_ms = -1
         self.flushed_snapshot = -1
-        self.flushing_snapshot = -1
-        self.noted_snapshot = -1
+        self.noted_slot = -1
         self.drop_hints()
 
     def __dealloc__(self):

@@ -257,7 +257,8 @@ def load_log(
         # Kafka does not read a whole log for the state of producers that a clean stop left none of.
         log.producers.clear(end_offset)
     else:
-        maintenance.reload_producers(log, context.now_ms, context.producer_expiration_ms, files.snapshots)
+        noted = 0 if context.clean else written_point
+        maintenance.reload_producers(log, context.now_ms, context.producer_expiration_ms, files.snapshots, noted)
     return log
 
 

@@ -13,7 +13,7 @@ from broker_cy.wire.batch cimport BatchHeader
 
 from broker_cy.core.errors import WireError
 from broker_cy.storage import epochs as epochs_module
-from broker_cy.storage import recovery, snapshots, txn_index
+from broker_cy.storage import noted_state, recovery, snapshots, txn_index
 from broker_cy.storage.atomic import read_whole, sync_directory
 from broker_cy.storage.checkpoints import encode_pairs
 from broker_cy.storage.data_directory import PARTITION_METADATA
@@ -38,21 +38,24 @@ cdef int refuse_staged(Log log) except -1:
 # --- producer state
 
 
-def reload_producers(Log log not None, int64_t now_ms, int64_t expiration_ms, snapshot_offsets=None):
+def reload_producers(Log log not None, int64_t now_ms, int64_t expiration_ms, snapshot_offsets=None, int64_t noted_offset=0):
     """Producer state at the log end offset: the newest usable snapshot, and the batches after it. Snapshots that are damaged or
-    lie outside of the log are removed. `snapshot_offsets` is what the directory has, where that is known. Raises OSError,
-    StorageError."""
+    lie outside of the log are removed. `snapshot_offsets` is what the directory has, where that is known; `noted_offset` is the
+    checkpointed written point. Raises OSError, StorageError."""
     cdef Segment segment
     cdef bint lost = False
+    cdef int64_t known = -1
     log.producers.clear(log.log_start_offset)
     if snapshot_offsets is None:
         snapshot_offsets = snapshots.offsets(log.directory)
+    if log.log_start_offset <= noted_offset <= log.written_end_offset and noted_offset > 0:
+        known = load_noted(log, noted_offset, now_ms, expiration_ms)
     for offset in sorted(snapshot_offsets, reverse=True):
         if offset > log.written_end_offset:
             snapshots.remove(log.directory, offset)
             lost = True
             continue
-        if offset < log.log_start_offset:
+        if offset < log.log_start_offset or offset <= known:
             break
         try:
             log.producers.load(
@@ -73,15 +76,31 @@ def reload_producers(Log log not None, int64_t now_ms, int64_t expiration_ms, sn
     keep_newest_stray(log, snapshot_offsets)
 
 
+cdef int64_t load_noted(Log log, int64_t offset, int64_t now_ms, int64_t expiration_ms) except -2:
+    """Take the producer state that was noted at `offset`; returns `offset`, or -1 where there is none or a damaged one."""
+    found = noted_state.read(log.directory, offset)
+    if found is None:
+        return -1
+    log.noted_slot = found[0]
+    try:
+        log.producers.load(found[1], offset, now_ms, expiration_ms)
+    except (WireError, ValueError) as error:
+        logger.warning("damaged producer state ignored", extra=facts(path=noted_state.path_of(log.directory, found[0]), reason=error))
+        log.producers.clear(log.log_start_offset)
+        return -1
+    return offset
+
+
 cdef int keep_newest_stray(Log log, snapshot_offsets) except -1:
-    """Of the snapshots that no segment begins with (each flush and note leaves one) only the newest is of use, as in Kafka."""
+    """Of the snapshots that no segment begins with (each flush leaves one) only the newest is of use, as in Kafka: the next
+    flush takes its place."""
     cdef set strays = set(snapshot_offsets) - base_offsets(log)
-    log.noted_snapshot = -1
+    log.flushed_snapshot = -1
     for offset in sorted(strays):
-        if log.noted_snapshot >= 0 and offset <= log.written_end_offset:
-            snapshots.remove(log.directory, log.noted_snapshot)
+        if log.flushed_snapshot >= 0 and offset <= log.written_end_offset:
+            snapshots.remove(log.directory, log.flushed_snapshot)
         if offset <= log.written_end_offset:
-            log.noted_snapshot = offset
+            log.flushed_snapshot = offset
     return 0
 
 
@@ -127,6 +146,9 @@ def truncate_to(Log log not None, int64_t offset, int64_t now_ms):
         if segment.size == 0:
             segment.created_ms = now_ms
     end_at(log, offset)
+    # Other records may be written in place of those that it speaks of.
+    noted_state.forget(log.directory)
+    log.noted_slot = -1
     reload_producers(log, -1, 0)
     return True
 
@@ -318,7 +340,6 @@ def begin_flush(Log log not None):
         ]
         if segment.base_offset >= log.recovery_point and not job.directories:
             add_new_files(log, job)
-    log.flushing_snapshot = job.end_offset
     job.epochs_path = f"{log.directory}/{epochs_module.FILE_NAME}"
     job.epochs = encode_pairs(log.epochs.entries)
     return job
@@ -345,15 +366,19 @@ def begin_note(Log log not None):
     """What has to be written, without a sync, so that the written point may move to what is written now: a FlushJob. Raises
     StorageError where the indexes cannot be written."""
     log.unnoted_bytes = 0
-    flushed = log.noted_snapshot in (log.flushed_snapshot, log.flushing_snapshot)
-    return begin_job(log, log.written_point, -1 if flushed else log.noted_snapshot)
+    job = begin_job(log, log.written_point, -1)
+    job.slot = (log.noted_slot + 1) % noted_state.SLOTS
+    job.forgets_other = log.noted_slot < 0
+    return job
 
 
 def complete_note(Log log not None, job):
     """Take the result of a FlushJob whose `note` has run: the written point moves, unless that failed."""
-    if job.error is None and job.generation == log.generation and log.written_point < job.end_offset:
+    if job.error is not None or job.generation != log.generation:
+        log.noted_slot = -1
+    elif log.written_point < job.end_offset:
         log.written_point = job.end_offset
-        log.noted_snapshot = job.end_offset
+        log.noted_slot = job.slot
 
 
 def complete_flush(Log log not None, job):

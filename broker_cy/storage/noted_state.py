@@ -1,0 +1,61 @@
+"""Producer state at the written point: two files in a partition's directory, written in turn and in place.
+
+A note is made each second or so, for thousands of logs. Making a file and removing the one before costs far more than
+what is in it, and where the file system discards freed blocks at once it waits for the disk. So there are two slots:
+the written-point checkpoint speaks of one while the other is written. A slot holds the offset (int64) and the snapshot
+of that offset; one that was torn by a kill is not the one that is spoken of. What a process finds in a slot that it
+does not go by may be of records that are gone, so its first note empties the other slot. Kafka ignores these files.
+"""
+
+import os
+import struct
+from collections.abc import Iterable
+from contextlib import suppress
+
+from broker_cy.storage.atomic import read_whole
+from broker_cy.storage.snapshots import SIZE_MAX_BYTES
+
+SLOTS = 2
+NOTHING = -1  # in place of the offset
+_OFFSET = struct.Struct(">q")
+
+
+def path_of(directory: str, slot: int) -> str:
+    """Path of one of the SLOTS."""
+    return f"{directory}/written-point-producers.{slot}"
+
+
+def write(directory: str, slot: int, offset: int, data: bytes) -> None:
+    """Write the snapshot taken at `offset`, without a sync; raises OSError."""
+    fd = os.open(path_of(directory, slot), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        size = os.fstat(fd).st_size
+        view = memoryview(_OFFSET.pack(offset) + data)
+        length, at = len(view), 0
+        while at < length:
+            at += os.pwrite(fd, view[at:], at)
+        if size > length:
+            os.ftruncate(fd, length)
+    finally:
+        os.close(fd)
+
+
+def read(directory: str, offset: int) -> tuple[int, bytes] | None:
+    """The slot that holds the snapshot taken at `offset`, and that; None where neither does."""
+    for slot in range(SLOTS):
+        with suppress(OSError, ValueError):
+            data = read_whole(path_of(directory, slot), SIZE_MAX_BYTES)
+            if len(data) >= _OFFSET.size and _OFFSET.unpack_from(data)[0] == offset:
+                return slot, data[_OFFSET.size :]
+    return None
+
+
+def forget(directory: str, slots: Iterable[int] = range(SLOTS)) -> None:
+    """Let the slots hold nothing: what they speak of is no longer so, or not known to be. Raises OSError."""
+    for slot in slots:
+        with suppress(FileNotFoundError):
+            fd = os.open(path_of(directory, slot), os.O_WRONLY | os.O_CLOEXEC)
+            try:
+                os.pwrite(fd, _OFFSET.pack(NOTHING), 0)
+            finally:
+                os.close(fd)
