@@ -25,7 +25,7 @@ cdef class BatchReader:
     cdef Py_ssize_t block_length
     cdef object problem
 
-    cdef int load(self, int64_t at) except -1
+    cdef int load(self, int64_t at, int64_t most) except -1
     cdef int checksum(self, uint32_t* out) except -1
     cdef bint advance(self) except -1
     cdef bytes body(self, Py_ssize_t limit)

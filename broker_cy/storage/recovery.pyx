@@ -66,13 +66,15 @@ cdef class BatchReader:
     def __dealloc__(self):
         free(self.block)
 
-    cdef int load(self, int64_t at) except -1:
-        """Read the block that begins at `at`."""
+    cdef int load(self, int64_t at, int64_t most) except -1:
+        """Read the block that begins at `at`, of `most` bytes or what the buffer takes."""
         cdef int error
         cdef Py_ssize_t got = 0
         cdef int64_t want = self.end - at
         if want > self.block_size:
             want = self.block_size
+        if want > most:
+            want = most
         with nogil:
             error = pread_all(self.fd, self.block, <size_t>want, at, &got)
         if error != 0:
@@ -89,7 +91,7 @@ cdef class BatchReader:
         cdef uint32_t crc = 0
         while at < stop:
             if at < self.block_start or at >= self.block_start + self.block_length:
-                self.load(at)
+                self.load(at, self.block_size)
                 if self.block_length == 0:
                     raise OSError(5, "the file became shorter")
             inside = self.block_start + self.block_length - at
@@ -114,7 +116,8 @@ cdef class BatchReader:
             self.problem = f"{self.end - at} bytes are less than a batch header"
             return False
         if at < self.block_start or at + BATCH_HEADER_BYTES > self.block_start + self.block_length:
-            self.load(at)
+            # Before what is to be checked the headers are all that is looked at.
+            self.load(at, self.block_size if self.next_offset >= self.check_from else WALK_BLOCK_BYTES)
             if self.block_length < BATCH_HEADER_BYTES:
                 self.problem = "the file is shorter than it was"
                 return False

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from broker_cy.storage import written_points
+from broker_cy.storage import noted_state, written_points
 from broker_cy.storage.log_config import LogConfig
 from broker_cy.storage.log_manager import StorageSettings
 from broker_cy.storage.written_points import WRITTEN_POINTS, read_points, write_points
@@ -159,6 +159,71 @@ def test_notes_leave_no_snapshot_and_never_take_the_flushed_one(tmp_path: Path) 
     again.flusher.start()
     assert snapshots() == [700]
     again.crash()
+
+
+def test_notes_go_on_while_a_flush_takes_long(tmp_path: Path) -> None:
+    """A kill during a flush that takes as long as the disk does makes the next start read all that came since then."""
+    jobs = HeldJobs()
+    manager = open_manager(tmp_path, settings=StorageSettings(flush_bytes=100_000, note_bytes=100_000), jobs=jobs)
+    log = manager.create("t", 0, TOPIC_ID, LogConfig(), 0)
+    while jobs.held:  # what loading and the new partition leave to be done
+        jobs.held.pop(0)()
+    fill(log, 120, size=1_000)
+    jobs.run_due()
+    flush, *notes = jobs.held
+    points = []
+    for _ in range(3):
+        while notes:
+            jobs.held[:] = []
+            notes.pop(0)()
+            notes += jobs.held
+        points.append(log.written_point)
+        jobs.held[:] = []
+        fill(log, 120, size=1_000)
+        jobs.run_due()
+        notes = list(jobs.held)
+    assert points == [240, 480, 720]
+    assert log.recovery_point == 0
+    assert read_points(str(tmp_path / WRITTEN_POINTS)) == {("t", 0): 720}
+    flush()
+    assert log.recovery_point == 240
+    manager.crash()
+
+
+@pytest.mark.parametrize("damage", ["cut", "flipped", "missing"])
+def test_damaged_noted_producers_are_found_again(tmp_path: Path, damage: str) -> None:
+    """A resent batch is appended twice because of a torn file that only makes the start faster."""
+    manager = noted(tmp_path)
+    log = manager.logs["t", 0]
+    described, found = log.producers.describe(), noted_state.read(log.directory, log.written_point)
+    assert found is not None
+    path = noted_state.path_of(log.directory, found[0])
+    manager.crash()
+    if damage == "cut":
+        os.truncate(path, os.path.getsize(path) - 4)
+    elif damage == "flipped":
+        overwrite(path, b"\xff" * 4, os.path.getsize(path) - 8)
+    else:
+        os.unlink(path)
+    again = open_manager(tmp_path, config=CONFIG, settings=SETTINGS)
+    assert again.logs["t", 0].producers.describe() == described
+    again.crash()
+
+
+def test_noted_producers_of_other_records_are_not_believed(tmp_path: Path) -> None:
+    """A state that was noted of records which are gone is taken for that of those that came in their place."""
+    manager = open_manager(tmp_path, settings=SETTINGS)
+    log = manager.create("t", 0, TOPIC_ID, CONFIG, 0)
+    for slot in range(noted_state.SLOTS):  # as a process before this one may have left them
+        noted_state.write(log.directory, slot, 500 + slot, b"of other records")
+    fill(log, 80, size=1_000, producer_id=7)
+    manager.flusher.note()
+    assert log.written_point == 160
+    assert noted_state.read(log.directory, 160) == (0, log.producers.encode(committed=True))
+    assert [noted_state.read(log.directory, 500 + slot) for slot in range(noted_state.SLOTS)] == [None, None]
+    manager.truncate_to(log, 10, 5)
+    assert noted_state.read(log.directory, 160) is None
+    manager.crash()
 
 
 def test_a_log_with_little_new_is_not_noted(tmp_path: Path) -> None:
