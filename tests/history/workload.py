@@ -61,7 +61,11 @@ class Workload:
                 client.steps >= least for client, least in zip(self.clients, made, strict=True)
             )
 
-        until(done, f"{acks} more acknowledged records and {steps} steps", TIMEOUT_S)
+        try:
+            until(done, f"{acks} more acknowledged records and {steps} steps", TIMEOUT_S)
+        except AssertionError as error:
+            behind = [client.name for client, least in zip(self.clients, made, strict=True) if client.steps < least]
+            raise AssertionError(f"{error}; {self.acked - acked + acks} came; too slow: {behind}") from error
 
     def kill_broker(self) -> None:
         """SIGKILL, and start again on the same port and data."""
