@@ -279,3 +279,25 @@ def test_a_client_that_left_does_not_disturb_the_round(broker: Broker) -> None:
     broker.wait_for_jobs(1)
     broker.sync()
     assert result(client) == (0, 1)
+
+
+def test_an_append_that_is_staged_when_a_round_ends_waits_for_its_own(broker: Broker) -> None:
+    """A coordinator is told that its record was not written, undoes what it did, and then the record is in the log."""
+    client = broker.client()
+    send(client, SLOW)
+    broker.wait_for_jobs(1)
+    partition = broker.partition(SLOW)
+    futures: list[Any] = []
+
+    def stage_and_end_the_round() -> None:
+        futures.append(partition.append_records(batch(), 1_000))
+        held, broker.jobs.held = broker.jobs.held, []
+        for job in held:
+            job()
+
+    broker.on_loop(stage_and_end_the_round)
+    assert result(client) == (0, 0)
+    broker.wait_for_jobs(1)
+    assert not futures[0].done()
+    broker.sync()
+    assert futures[0].result() == 1
