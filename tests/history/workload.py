@@ -6,8 +6,10 @@ clients are confluent-kafka's (librdkafka), each in a thread of its own.
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
+import traceback
 from typing import Any
 
 from confluent_kafka import Consumer, IsolationLevel, TopicPartition
@@ -64,7 +66,12 @@ class Workload:
         try:
             until(done, f"{acks} more acknowledged records and {steps} steps", TIMEOUT_S)
         except AssertionError as error:
-            behind = [client.name for client, least in zip(self.clients, made, strict=True) if client.steps < least]
+            frames = sys._current_frames()
+            behind = [
+                f"{client.name} at {traceback.format_stack(frames[client.ident])[-1].strip()}"
+                for client, least in zip(self.clients, made, strict=True)
+                if client.steps < least and client.ident in frames
+            ]
             raise AssertionError(f"{error}; {self.acked - acked + acks} came; too slow: {behind}") from error
 
     def kill_broker(self) -> None:
