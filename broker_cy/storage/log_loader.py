@@ -198,7 +198,7 @@ def load_log(
         Segment(directory, base, context.open_files, files.log_sizes[base], True, context.now_ms, interval)
         for base in bases
     ]
-    epochs, epochs_known = _load_epochs(directory, context.power_lost and not context.clean)
+    epochs, epochs_known = _load_epochs(directory, context.power_lost)
     if not segments:
         log_start_offset = max(log_start_offset, files.deleted_end())
         segments = [Segment(directory, log_start_offset, context.open_files, 0, False, context.now_ms, interval)]
@@ -226,7 +226,7 @@ def load_log(
         end_offset = log_start_offset
         epochs = LeaderEpochs(directory)
     start_offset = max(log_start_offset, segments[0].base_offset)
-    if not context.clean and epochs.epochs and epochs.starts[0] > start_offset:
+    if epochs.epochs and epochs.starts[0] > start_offset:
         # Records were deleted, the epochs were cut with them, and then the deletion itself was lost.
         epochs_known = False
     if not epochs_known:

@@ -459,7 +459,8 @@ def close(Log log not None):
         if log.log_end_offset > log.log_start_offset and not os.path.exists(
             snapshots.path_of(log.directory, log.log_end_offset)
         ):
-            snapshots.write(log.directory, log.log_end_offset, log.producers.encode())
+            # Where a flush had nothing to do, and so wrote none. A start after a clean stop asks for no more than this.
+            snapshots.write(log.directory, log.log_end_offset, log.producers.encode(), sync=True)
     for segment in log.segments:
         segment.close()
     log.offline = "closed"
