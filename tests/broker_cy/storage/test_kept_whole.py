@@ -1,4 +1,6 @@
-"""Logs that are not cut where they are damaged: those of the coordinators, whose newest records are what counts."""
+"""Logs that are not cut where they are damaged: those of the coordinators, whose newest records are what counts. And
+what goes for good with records that are cut off.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from broker_cy.storage import maintenance, snapshots
 from broker_cy.storage.errors import CorruptSegment
 from broker_cy.storage.log import Log
 from broker_cy.storage.log_config import LogConfig
 from broker_cy.storage.log_loader import LoadContext, load_log
 from broker_cy.storage.log_slice import LogTotals
+from broker_cy.storage.producer_state import ProducerState
 from broker_cy.storage.segment import OpenFiles
 
 from .test_open_transactions import transactional
@@ -70,3 +74,19 @@ def test_what_is_cut_off(tmp_path: Path, kept: bool, clean: bool, power_lost: bo
         assert path.read_bytes() == content
     else:
         assert load_log(str(path.parent), TOPIC, 0, CONFIG, 0, 0, context).log_end_offset == left
+
+
+def test_producer_states_of_records_that_are_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next power cut brings such a file back beside other records with the same offsets: batches of producers are
+    taken for others, and written twice or not at all.
+    """
+    path = fill(tmp_path / "log-0")
+    synced: list[list[int]] = []
+    monkeypatch.setattr(maintenance, "sync_directory", lambda directory: synced.append(snapshots.offsets(directory)))
+    for offset in (4, COUNT, COUNT + 1, COUNT + 5):
+        state = ProducerState(str(path.parent))
+        state.clear(offset)
+        snapshots.write(str(path.parent), offset, state.encode())
+    context = LoadContext(OpenFiles(), LogTotals(), False, 0, 1 << 40, True)
+    load_log(str(path.parent), TOPIC, 0, CONFIG, 0, 0, context)
+    assert [sorted(left) for left in synced] == [[4, COUNT]]
