@@ -148,7 +148,7 @@ class Deleter(Client):
         self.deleted[place] = offset
         self.work.recorder.add(Delete(place, offset, self.work.recorder.now()))
         # Where the broker dies meanwhile nobody knows whether it did it.
-        with suppress(KafkaException):
+        with suppress(KafkaException, TimeoutError):
             self.admin.delete_records([TopicPartition(*place, offset)], request_timeout=CALL_S)[
                 TopicPartition(*place)
             ].result(CALL_S)
