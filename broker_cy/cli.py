@@ -1,15 +1,18 @@
-"""The `broker-cy` command.
+"""The `broker-cy` command: `start`, which runs a broker, and the operators' commands of `broker_cy.commands`.
 
-Only the chosen command's modules are imported: the time to the first answer counts them.
+Only the chosen command's modules are imported: the time to the first answer counts them, so that `start` is argparse's
+alone.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 
 from broker_cy import __version__
+from broker_cy.commands import COMPLETE_VARIABLE
 
 START_EXAMPLES = """\
 examples:
@@ -40,8 +43,8 @@ def parser() -> argparse.ArgumentParser:
     return top
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line; the process's exit code."""
+def start(argv: Sequence[str]) -> int:
+    """Run a broker until it is stopped; the exit code. `argv` begins with "start"."""
     arguments = parser().parse_args(argv)
     from broker_cy.main import StartError, run
 
@@ -50,6 +53,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     except StartError as error:
         print(f"broker-cy: {error}", file=sys.stderr)
         return 1
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line; the process's exit code."""
+    given = list(sys.argv[1:] if argv is None else argv)
+    if given[:1] == ["start"] and COMPLETE_VARIABLE not in os.environ:
+        return start(given)
+    from broker_cy.commands import app
+
+    return app.run(given, start)
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ from broker_cy.admin.metadata import Metadata
 from broker_cy.admin.offsets import OffsetCalls
 from broker_cy.admin.pool import Pool
 from broker_cy.admin.records import RecordCalls
+from broker_cy.admin.reset import ResetCalls
 from broker_cy.admin.topics import TopicCalls
 from broker_cy.admin.transactions import TransactionCalls
 
@@ -59,6 +60,7 @@ class AdminClient:
         self.offsets = OffsetCalls(caller)
         self.groups = GroupCalls(caller, groups)
         self.group_offsets = GroupOffsetCalls(caller, groups)
+        self.reset = ResetCalls(self.groups, self.group_offsets, self.offsets)
         self.log_dirs = LogDirCalls(caller)
         self.records = RecordCalls(caller, self.offsets)
         self.lag = LagCalls(self.offsets, self.group_offsets, RecordTimestamps(self.records))

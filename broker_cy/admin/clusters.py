@@ -1,0 +1,117 @@
+"""The file that names clusters, for every console:
+
+default = "local"
+
+[clusters.local]
+bootstrap = "127.0.0.1:9092"
+
+[clusters.production]
+bootstrap = "broker-1:9092,broker-2:9092"
+timeout_s = 60
+readonly = true
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from broker_cy.admin.address import Address, parse_addresses
+from broker_cy.admin.client import DEFAULT_TIMEOUT_S
+from broker_cy.admin.errors import AdminError, Failure
+
+FILE_VARIABLE = "BROKER_CY_CLUSTERS"
+_FIELDS = {"bootstrap": str, "timeout_s": (int, float), "readonly": bool}
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterEntry:
+    """A cluster by name. `is_readonly`: consoles change nothing there."""
+
+    name: str
+    bootstrap: tuple[Address, ...]
+    timeout_s: float = DEFAULT_TIMEOUT_S
+    is_readonly: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterFile:
+    """What the file says. `default` is the name of the cluster that is meant where none is named; None where it names
+    none.
+    """
+
+    path: Path
+    clusters: Mapping[str, ClusterEntry]
+    default: str | None
+
+    def entry(self, name: str) -> ClusterEntry:
+        """The cluster `name`; AdminError, which tells the names there are, where it is not one of them."""
+        try:
+            return self.clusters[name]
+        except KeyError:
+            known = ", ".join(sorted(self.clusters)) or "none"
+            raise _invalid(self.path, f"there is no cluster {name!r}; there are: {known}") from None
+
+
+def default_path() -> Path:
+    """$BROKER_CY_CLUSTERS, else broker-cy/clusters.toml in the user's configuration directory."""
+    named = os.environ.get(FILE_VARIABLE)
+    if named:
+        return Path(named)
+    base = os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"
+    return Path(base) / "broker-cy" / "clusters.toml"
+
+
+def load_clusters(path: Path) -> ClusterFile:
+    """The file at `path`; AdminError, which names file and field, where it is missing or says something else."""
+    try:
+        data = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise _invalid(path, f"cannot be read: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise _invalid(path, f"is no TOML: {error}") from None
+    unknown = sorted(set(data) - {"default", "clusters"})
+    if unknown:
+        raise _invalid(path, f"{unknown[0]!r} is not known; default and clusters are")
+    tables = data.get("clusters", {})
+    if not isinstance(tables, dict):
+        raise _invalid(path, "clusters must be a table of tables, [clusters.NAME]")
+    clusters = {name: _entry(path, name, table) for name, table in tables.items()}
+    default = data.get("default")
+    if default is not None and (not isinstance(default, str) or default not in clusters):
+        raise _invalid(
+            path, f"default = {default!r} names no cluster; there are: {', '.join(sorted(clusters)) or 'none'}"
+        )
+    return ClusterFile(path, clusters, default)
+
+
+def _entry(path: Path, name: str, table: Any) -> ClusterEntry:
+    where = f"clusters.{name}"
+    if not isinstance(table, dict):
+        raise _invalid(path, f"{where} must be a table, [{where}]")
+    for field, value in table.items():
+        if field not in _FIELDS:
+            raise _invalid(path, f"{where}.{field} is not known; {', '.join(_FIELDS)} are")
+        kind = _FIELDS[field]
+        # bool is an int to Python, and no number to anybody else.
+        if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):  # type: ignore[arg-type]
+            expected = {"bootstrap": "a text, HOST:PORT", "timeout_s": "a number", "readonly": "true or false"}[field]
+            raise _invalid(path, f"{where}.{field} = {value!r}: {expected} is expected")
+    if "bootstrap" not in table:
+        raise _invalid(path, f"{where}.bootstrap is missing")
+    timeout_s = float(table.get("timeout_s", DEFAULT_TIMEOUT_S))
+    if not 0 < timeout_s < 86_400:
+        raise _invalid(path, f"{where}.timeout_s = {timeout_s:g}: above 0 and below 86400 is allowed")
+    try:
+        bootstrap = parse_addresses(table["bootstrap"])
+    except AdminError as error:
+        raise _invalid(path, f"{where}.bootstrap: {error.reason}") from None
+    return ClusterEntry(name, bootstrap, timeout_s, table.get("readonly", False))
+
+
+def _invalid(path: Path, reason: str) -> AdminError:
+    return AdminError(Failure.INVALID, reason, what=str(path))

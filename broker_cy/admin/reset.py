@@ -1,0 +1,169 @@
+"""Resetting what a group committed: first a plan, old and new offset of each partition, then its commit."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+
+from broker_cy.admin.caller import Outcome
+from broker_cy.admin.errors import AdminError, Failure
+from broker_cy.admin.group_offsets import Committed, GroupOffsetCalls
+from broker_cy.admin.groups import GroupCalls
+from broker_cy.admin.metadata import TopicPartition
+from broker_cy.admin.offsets import OffsetCalls
+from broker_cy.core.errors import ErrorCode
+
+_WITHOUT_MEMBERS = frozenset({"Empty", "Dead"})
+
+
+class ResetKind(Enum):
+    """By what rule the new offsets are found."""
+
+    EARLIEST = "to the earliest"
+    LATEST = "to the latest"
+    OFFSET = "to an offset"
+    TIME = "to a time"
+    SHIFT = "by a number of offsets"
+    GROUP = "to another group's"
+    LISTED = "to listed ones"
+
+
+@dataclass(frozen=True, slots=True)
+class ResetRule:
+    """A rule. `value`: the offset, the time in ms since 1970, or the shift; `group_id`: whose offsets are taken;
+    `listed`: the offsets themselves.
+    """
+
+    kind: ResetKind
+    value: int = 0
+    group_id: str = ""
+    listed: Mapping[TopicPartition, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ResetStep:
+    """One partition of a plan. `old` is None where nothing was committed; `new` lies between the log's `start` and
+    `end`.
+
+    `is_moved_in`: the rule said an offset outside of the log, and the nearest one in it was taken.
+    """
+
+    partition: TopicPartition
+    old: int | None
+    new: int
+    start: int
+    end: int
+    is_moved_in: bool
+
+    @property
+    def change(self) -> int | None:
+        """How far the group goes forward; negative: what it reads again. None where nothing was committed."""
+        return None if self.old is None else self.new - self.old
+
+
+class ResetCalls:
+    """`client.reset`."""
+
+    def __init__(self, groups: GroupCalls, group_offsets: GroupOffsetCalls, offsets: OffsetCalls) -> None:
+        self._groups = groups
+        self._group_offsets = group_offsets
+        self._offsets = offsets
+
+    async def plan(
+        self, group_id: str, rule: ResetRule, partitions: Iterable[TopicPartition] | None = None
+    ) -> tuple[ResetStep, ...]:
+        """What the reset would do, by partition; `partitions` None: all that the group (or the rule) has offsets of.
+
+        AdminError where the group has members, no partition is meant, or one cannot be looked at.
+        """
+        await self._require_no_members(group_id)
+        wanted_groups = [group_id, rule.group_id] if rule.kind is ResetKind.GROUP else [group_id]
+        committed = (await self._group_offsets.fetch(wanted_groups)).whole()
+        old = committed[group_id]
+        source = self._source(rule, committed)
+        if partitions is not None:
+            keys = sorted(set(partitions))
+        else:
+            keys = sorted(source if source is not None else old)
+        if not keys:
+            raise AdminError(
+                Failure.INVALID, "nothing is committed: say which topics are meant", what=f"group {group_id}"
+            )
+        earliest, latest, found = await asyncio.gather(
+            self._offsets.earliest(keys), self._offsets.latest(keys), self._at_time(rule, keys)
+        )
+        starts, ends = earliest.whole(), latest.whole()
+        steps = []
+        for key in keys:
+            before = old[key].offset if key in old else None
+            aim = self._aim(key, rule, before, starts[key], ends[key], source, found)
+            new = min(max(aim, starts[key]), ends[key])
+            steps.append(ResetStep(key, before, new, starts[key], ends[key], new != aim))
+        return tuple(steps)
+
+    async def apply(self, group_id: str, steps: Iterable[ResetStep]) -> Outcome[TopicPartition, int]:
+        """Commit a plan; the offsets that were committed."""
+        return await self._group_offsets.alter(group_id, {step.partition: step.new for step in steps})
+
+    async def _require_no_members(self, group_id: str) -> None:
+        described = await self._groups.describe([group_id])
+        group = described.found.get(group_id)
+        if group is None:
+            error = described.failed[group_id]
+            # A group that does not exist is made by its first commit.
+            if error.code is ErrorCode.GROUP_ID_NOT_FOUND:
+                return
+            raise error
+        if group.members or group.state not in _WITHOUT_MEMBERS:
+            clients = ", ".join(sorted({member.client_id for member in group.members})[:5])
+            raise AdminError(
+                Failure.REFUSED,
+                f"the group is {group.state} with {len(group.members)} members ({clients}); stop them first",
+                code=ErrorCode.NON_EMPTY_GROUP,
+                what=f"group {group_id}",
+            )
+
+    @staticmethod
+    def _source(rule: ResetRule, committed: Mapping[str, Committed]) -> dict[TopicPartition, int] | None:
+        """The offsets that the rule brings with it; None where it has none."""
+        if rule.kind is ResetKind.LISTED:
+            return dict(rule.listed)
+        if rule.kind is ResetKind.GROUP:
+            return {key: each.offset for key, each in committed[rule.group_id].items()}
+        return None
+
+    async def _at_time(self, rule: ResetRule, keys: list[TopicPartition]) -> dict[TopicPartition, int | None]:
+        if rule.kind is not ResetKind.TIME:
+            return {}
+        found = (await self._offsets.at(dict.fromkeys(keys, rule.value))).whole()
+        return {key: each.offset for key, each in found.items()}
+
+    @staticmethod
+    def _aim(
+        key: TopicPartition,
+        rule: ResetRule,
+        old: int | None,
+        start: int,
+        end: int,
+        source: Mapping[TopicPartition, int] | None,
+        at_time: Mapping[TopicPartition, int | None],
+    ) -> int:
+        """The offset the rule means, inside the log or not."""
+        if rule.kind is ResetKind.EARLIEST:
+            return start
+        if rule.kind is ResetKind.LATEST:
+            return end
+        if rule.kind is ResetKind.OFFSET:
+            return rule.value
+        if rule.kind is ResetKind.TIME:
+            found = at_time[key]
+            return end if found is None else found
+        if rule.kind is ResetKind.SHIFT:
+            if old is None:
+                raise AdminError(Failure.INVALID, "nothing is committed that could be shifted", what=f"partition {key}")
+            return old + rule.value
+        if source is None or key not in source:
+            raise AdminError(Failure.INVALID, f"no offset is given {rule.kind.value}", what=f"partition {key}")
+        return source[key]

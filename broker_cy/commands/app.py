@@ -1,0 +1,109 @@
+"""The command group: its commands' modules are imported when one of them is used, for help and completion as well."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Callable, Sequence
+
+import click
+
+from broker_cy import __version__
+from broker_cy.commands import COMPLETE_VARIABLE, PROGRAM
+from broker_cy.commands.output import EXIT_INTERRUPTED, EXIT_USAGE
+
+Start = Callable[[Sequence[str]], int]
+
+# Module (None: in this one), and what the command does.
+COMMANDS: dict[str, tuple[str | None, str]] = {
+    "start": (None, "run a broker in the foreground"),
+    "cluster": ("cluster", "brokers, features, quorum, and which requests are taken"),
+    "topics": ("topics", "list, describe, create, clone, grow and delete topics"),
+    "configs": ("configs", "settings of topics, brokers, groups and loggers"),
+    "produce": ("produce", "write records from lines, files or JSON"),
+    "consume": ("consume", "read records from an offset, a time or the end"),
+    "records": ("records", "delete records up to an offset or a time"),
+    "groups": ("groups", "list, describe, reset and delete groups"),
+    "lag": ("lag", "how far groups are behind, in records and in time"),
+    "transactions": ("transactions", "open and hanging transactions, and ending them"),
+    "producers": ("producers", "who writes to a topic's partitions"),
+    "log-dirs": ("log_dirs", "log directories, and how full they are"),
+    "completion": ("completion", "shell completion for bash, zsh and fish"),
+}
+
+EPILOG = """\b
+examples:
+  broker-cy start                                       a broker on 127.0.0.1:9092, data under ./data
+  broker-cy topics list --bootstrap 127.0.0.1:9092      what is there, as a table
+  broker-cy topics list --cluster production --json     the same of a named cluster, for programs
+  broker-cy consume orders --from -10 -e                the last ten of each partition, and end
+  broker-cy groups reset billing --to-time -1h          shows old and new offsets, and asks
+
+\b
+exit codes:
+  0  done                          3    not reached, or too slow
+  1  refused, or failed in part    4    not confirmed: nothing was done
+  2  a value or option is wrong    130  interrupted
+"""
+
+
+class LazyGroup(click.Group):
+    """A group that knows its commands by name."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        if name not in COMMANDS:
+            return None
+        module, _ = COMMANDS[name]
+        if module is None:
+            return START
+        command = importlib.import_module(f"broker_cy.commands.{module}").command
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """From the table above: help need not import every command."""
+        with formatter.section("commands"):
+            formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
+
+
+@click.command("start", add_help_option=False, context_settings={"ignore_unknown_options": True})
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+@click.pass_obj
+def START(start: Start, arguments: Sequence[str]) -> None:
+    """Run a broker in the foreground."""
+    raise SystemExit(start(["start", *arguments]))
+
+
+@click.group(
+    PROGRAM,
+    cls=LazyGroup,
+    epilog=EPILOG,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+@click.version_option(__version__, message=f"{PROGRAM} %(version)s")
+def group() -> None:
+    """A Kafka-wire-compatible event broker, and the tools to look after it and after Apache Kafka."""
+
+
+def run(argv: Sequence[str], start: Start) -> int:
+    """Run a command; the process's exit code. `start` runs a broker by its own command line."""
+    options = {"prog_name": PROGRAM, "complete_var": COMPLETE_VARIABLE}
+    try:
+        result = group.main(list(argv), standalone_mode=False, obj=start, **options)
+    except click.exceptions.Abort:
+        print("interrupted", file=sys.stderr)
+        return EXIT_INTERRUPTED
+    except click.exceptions.NoArgsIsHelpError as error:
+        error.show()
+        return EXIT_USAGE
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except click.exceptions.Exit as error:
+        return error.exit_code
+    except SystemExit as error:
+        return error.code if isinstance(error.code, int) else int(error.code is not None)
+    return result if isinstance(result, int) else 0

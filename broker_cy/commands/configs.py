@@ -1,0 +1,133 @@
+"""`broker-cy configs`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import click
+
+from broker_cy.admin import AdminClient
+from broker_cy.admin.configs import AlterOp, ConfigChange, ConfigEntry, ConfigResource, ResourceType
+from broker_cy.commands.context import Target, cluster_command, dry_run_option, yes_option
+from broker_cy.commands.output import Cell, confirm, print_json, print_table
+from broker_cy.commands.values import SETTING
+
+EPILOG = """\b
+examples:
+  broker-cy configs describe topic orders
+  broker-cy configs describe broker 1 --all --docs
+  broker-cy configs alter topic orders --set retention.ms=3600000 --append cleanup.policy=compact
+  broker-cy configs alter broker default --set log.retention.hours=24     for all brokers
+  broker-cy configs alter topic orders --delete retention.ms --yes
+"""
+
+KINDS = {
+    "topic": ResourceType.TOPIC,
+    "broker": ResourceType.BROKER,
+    "group": ResourceType.GROUP,
+    "logger": ResourceType.BROKER_LOGGER,
+    "client-metrics": ResourceType.CLIENT_METRICS,
+}
+DEFAULT_BROKER = "default"
+
+kind_argument = click.argument("kind", type=click.Choice(list(KINDS)))
+name_argument = click.argument("name")
+
+
+@click.group("configs", epilog=EPILOG)
+def command() -> None:
+    """Settings of topics, brokers, groups and loggers. The broker named `default` is what holds for all brokers."""
+
+
+def resource_of(kind: str, name: str) -> ConfigResource:
+    """The resource that two arguments name."""
+    is_default = kind == "broker" and name == DEFAULT_BROKER
+    return ConfigResource(KINDS[kind], "" if is_default else name)
+
+
+@command.command("describe", epilog=EPILOG)
+@cluster_command
+@kind_argument
+@name_argument
+@click.option("--all", "every", is_flag=True, help="Those at their default, too.")
+@click.option("--docs", is_flag=True, help="What each is for.")
+@click.option("--name", "names", multiple=True, metavar="SETTING", help="Only this one; may be repeated.")
+async def describe(
+    target: Target, client: AdminClient, kind: str, name: str, every: bool, docs: bool, names: Sequence[str]
+) -> None:
+    """Settings, their values, and where each value comes from."""
+    resource = resource_of(kind, name)
+    outcome = await client.configs.describe([resource], names=names or None, documentation=docs)
+    entries = [each for each in outcome.whole()[resource] if every or names or not each.is_default]
+    if target.as_json:
+        print_json(entries)
+        return
+    columns = ["SETTING", "VALUE", "SOURCE", "READ-ONLY"] + (["WHAT FOR"] if docs else [])
+    rows: list[Sequence[Cell]] = [
+        [each.name, shown(each), _source(each), "yes" if each.is_read_only else ""]
+        + ([each.documentation or ""] if docs else [])
+        for each in entries
+    ]
+    print_table(columns, rows)
+
+
+@command.command("alter", epilog=EPILOG)
+@cluster_command
+@kind_argument
+@name_argument
+@click.option("--set", "sets", type=SETTING, multiple=True, metavar="NAME=VALUE", help="A new value.")
+@click.option("--delete", "deletes", multiple=True, metavar="NAME", help="Back to what holds without it.")
+@click.option("--append", "appends", type=SETTING, multiple=True, metavar="NAME=VALUE", help="To a list.")
+@click.option("--subtract", "subtracts", type=SETTING, multiple=True, metavar="NAME=VALUE", help="From a list.")
+@dry_run_option
+@yes_option
+async def alter(
+    target: Target,
+    client: AdminClient,
+    kind: str,
+    name: str,
+    sets: Sequence[tuple[str, str]],
+    deletes: Sequence[str],
+    appends: Sequence[tuple[str, str]],
+    subtracts: Sequence[tuple[str, str]],
+    dry_run: bool,
+    yes: bool,
+) -> None:
+    """Change some settings, and leave the others as they are. The four options may be repeated."""
+    target.require_writable()
+    changes = [ConfigChange(key, AlterOp.SET, value) for key, value in sets]
+    changes += [ConfigChange(key, AlterOp.DELETE) for key in deletes]
+    changes += [ConfigChange(key, AlterOp.APPEND, value) for key, value in appends]
+    changes += [ConfigChange(key, AlterOp.SUBTRACT, value) for key, value in subtracts]
+    if not changes:
+        raise click.UsageError("nothing to change: give --set, --delete, --append or --subtract")
+    resource = resource_of(kind, name)
+    # What the broker refuses is refused before anybody is asked.
+    (await client.configs.alter({resource: changes}, validate_only=True)).whole()
+    now = await client.configs.describe([resource], names=[change.name for change in changes])
+    before = {each.name: each for each in now.whole()[resource]}
+    rows: list[Sequence[Cell]] = [
+        [change.name, _shown_or_none(before.get(change.name)), change.op.name.lower(), change.value]
+        for change in changes
+    ]
+    print_table(["SETTING", "NOW", "CHANGE", "VALUE"], rows, err=True)
+    if not dry_run:
+        confirm(f"Change {len(changes)} settings of {resource}?", yes=yes)
+        (await client.configs.alter({resource: changes})).whole()
+    if target.as_json:
+        print_json({"kind": kind, "name": name, "changes": changes, "dry_run": dry_run})
+
+
+def shown(entry: ConfigEntry) -> str:
+    """The value, or why there is none to see."""
+    if entry.is_sensitive:
+        return "(secret)"
+    return "(null)" if entry.value is None else entry.value
+
+
+def _shown_or_none(entry: ConfigEntry | None) -> str | None:
+    return None if entry is None else shown(entry)
+
+
+def _source(entry: ConfigEntry) -> str:
+    return entry.source.name.lower().removesuffix("_config").replace("_", " ")

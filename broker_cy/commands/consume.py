@@ -1,0 +1,140 @@
+"""`broker-cy consume`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+import click
+
+from broker_cy.admin import AdminClient
+from broker_cy.admin.fetched import Chunk
+from broker_cy.admin.metadata import TopicPartition
+from broker_cy.admin.offsets import Isolation
+from broker_cy.admin.records import Span, Start
+from broker_cy.commands.context import Target, cluster_command, complete_topics
+from broker_cy.commands.formats import FORMAT_HELP, Printer, compile_format, delimited, json_line
+from broker_cy.commands.output import clean, progress
+from broker_cy.commands.values import COUNT, DELIMITER, PARTITIONS, POSITION, POSITION_HELP, Parsed, chosen
+from broker_cy.wire.records import Record
+
+EPILOG = r"""\b
+examples:
+  broker-cy consume orders -e                         everything there is
+  broker-cy consume orders --from end                 what comes from now on
+  broker-cy consume orders -p 0,3 --from -10 -e       the last ten offsets of two partitions
+  broker-cy consume orders --from @-1h --to @now -e   the last hour
+  broker-cy consume orders -f '%p %o %k: %s\n' -c 5
+  broker-cy consume orders -e --json > orders.jsonl
+"""
+
+
+@click.command("consume", epilog=EPILOG)
+@cluster_command
+@click.argument("topic", shell_complete=complete_topics)
+@click.option("--partitions", "-p", type=PARTITIONS, metavar="LIST", help="Only these, such as 0,3-5.")
+@click.option(
+    "--from",
+    "-o",
+    "start",
+    type=POSITION,
+    default="beginning",
+    metavar="POSITION",
+    show_default=True,
+    help=POSITION_HELP + ".",
+)
+@click.option("--to", "stop", type=POSITION, metavar="POSITION", help="Stop there, and end.")
+@click.option("--exit", "-e", "at_end", is_flag=True, help="End at what is the end of the partitions now.")
+@click.option("--count", "-c", type=COUNT, help="End after so many records.")
+@click.option("--format", "-f", "text", metavar="FORMAT", help=FORMAT_HELP + ".")
+@click.option("--key-delimiter", "-K", type=DELIMITER, metavar="D", help="Print keys, with this behind them.")
+@click.option(
+    "--delimiter", "-D", type=DELIMITER, default="\\n", metavar="D", help=r"Behind each record.  [default: \n]"
+)
+@click.option("--null", "-Z", type=Parsed("text", str), default="", metavar="TEXT", help="What stands for null.")
+@click.option("--committed", is_flag=True, help="Without records of open and aborted transactions.")
+async def command(
+    target: Target,
+    client: AdminClient,
+    topic: str,
+    partitions: Sequence[int] | None,
+    start: Start,
+    stop: Start | None,
+    at_end: bool,
+    count: int | None,
+    text: str | None,
+    key_delimiter: bytes | None,
+    delimiter: bytes,
+    null: str,
+    committed: bool,
+) -> int:
+    """Read records. With --json an object a line; partitions are mixed, the order within each is kept."""
+    show = printer(target.as_json, text, delimiter, key_delimiter, null.encode())
+    isolation = Isolation.READ_COMMITTED if committed else Isolation.READ_UNCOMMITTED
+    keys = chosen(await client.records.partitions(topic), partitions)
+    spans = await client.records.spans(keys, start, isolation=isolation)
+    ends = None
+    if stop is not None:
+        ends = {key: span.start for key, span in (await client.records.spans(keys, stop, isolation=isolation)).items()}
+    elif at_end:
+        ends = {key: span.end for key, span in spans.items()}
+    return await _print(client, spans, ends, isolation, show, count)
+
+
+def printer(as_json: bool, text: str | None, delimiter: bytes, key_delimiter: bytes | None, null: bytes) -> Printer:
+    """How a record is printed by the options; click.UsageError where they contradict."""
+    if as_json and (text is not None or key_delimiter is not None):
+        raise click.UsageError("--json has a form of its own: leave --format and --key-delimiter out")
+    if as_json:
+        return json_line
+    if text is None:
+        return delimited(delimiter, key_delimiter, null)
+    try:
+        return compile_format(text, null)
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="--format") from None
+
+
+async def _print(
+    client: AdminClient,
+    spans: dict[TopicPartition, Span],
+    ends: dict[TopicPartition, int] | None,
+    isolation: Isolation,
+    show: Printer,
+    count: int | None,
+) -> int:
+    """Records to the standard output, what was skipped to the standard error; the exit code."""
+    starts = {key: span.start for key, span in spans.items()}
+    total = None if ends is None else sum(max(0, ends[key] - starts[key]) for key in starts)
+    out = sys.stdout.buffer
+    left = count
+    quiet = sys.stdout.isatty() or total is None
+    code = 0
+    async with client.records.reader(starts, ends=ends, isolation=isolation) as reader:
+        with progress("reading", total, quiet=quiet) as advance:
+            at = dict(starts)
+            async for chunk in reader:
+                records: Sequence[Record] = chunk.records if left is None else chunk.records[:left]
+                key = chunk.partition
+                out.write(b"".join([show(key, record) for record in records]))
+                out.flush()
+                code = max(code, _tell_losses(chunk))
+                advance(chunk.next_offset - at[key])
+                at[key] = chunk.next_offset
+                if left is not None:
+                    left -= len(records)
+                    if left == 0:
+                        break
+    return code
+
+
+def _tell_losses(chunk: Chunk) -> int:
+    """What this chunk lacks; exit code 1 where something could not be read."""
+    if chunk.lost_from is not None:
+        start = chunk.log_start_offset if chunk.log_start_offset >= 0 else chunk.next_offset
+        click.echo(
+            f"broker-cy: {chunk.partition}: offsets {chunk.lost_from} to {start - 1} were deleted meanwhile", err=True
+        )
+    for damage in chunk.damage:
+        click.echo(f"broker-cy: {chunk.partition}: skipped, {clean(damage)}", err=True)
+    return 1 if chunk.damage else 0

@@ -1,0 +1,195 @@
+"""What every command shares: which cluster, how long, which form of output; and running its job with a client."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import os
+import sys
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+import click
+import uvloop
+
+from broker_cy.admin import AdminClient, AdminError, Failure
+from broker_cy.admin.address import parse_addresses
+from broker_cy.admin.caller import Outcome
+from broker_cy.admin.client import DEFAULT_TIMEOUT_S
+from broker_cy.admin.clusters import ClusterEntry, default_path, load_clusters
+from broker_cy.commands.output import EXIT_FAILED, EXIT_UNREACHED, exit_code_of, print_error
+
+P = ParamSpec("P")
+K = TypeVar("K")
+V = TypeVar("V")
+DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The cluster a command is for, and how it answers."""
+
+    cluster: ClusterEntry
+    as_json: bool
+
+    def client(self) -> AdminClient:
+        return AdminClient(self.cluster.bootstrap, timeout_s=self.cluster.timeout_s, client_id="broker-cy-cli")
+
+    def require_writable(self) -> None:
+        """AdminError where the cluster's entry says that nothing is changed there."""
+        if self.cluster.is_readonly:
+            reason = "it is readonly in the configuration file: nothing is changed there"
+            raise AdminError(Failure.REFUSED, reason, what=f"cluster {self.cluster.name}")
+
+    def tell_failures(self, outcomes: Iterable[Outcome[Any, Any]]) -> int:
+        """Print the failures of a call; the exit code."""
+        code = 0
+        for outcome in outcomes:
+            for error in outcome.failed.values():
+                print_error(error, as_json=self.as_json)
+                code = max(code, EXIT_UNREACHED if exit_code_of(error) == EXIT_UNREACHED else EXIT_FAILED)
+        return code
+
+
+Job = Callable[Concatenate[Target, AdminClient, P], Awaitable[int | None]]
+
+COMMON_OPTIONS = (
+    click.option("--bootstrap", metavar="HOST:PORT[,..]", help=f"Where to begin.  [default: {DEFAULT_BOOTSTRAP}]"),
+    click.option(
+        "--cluster",
+        metavar="NAME",
+        help="A cluster of the configuration file.",
+        shell_complete=lambda ctx, param, incomplete: complete_clusters(ctx, incomplete),
+    ),
+    click.option(
+        "--config",
+        metavar="FILE",
+        type=click.Path(path_type=Path, dir_okay=False),
+        help="Names clusters.  [default: $BROKER_CY_CLUSTERS, or ~/.config/broker-cy/clusters.toml]",
+    ),
+    click.option("--timeout", "timeout_s", metavar="SECONDS", type=float, help="How long each call may take."),
+    click.option("--json", "as_json", is_flag=True, help="JSON for programs, in place of tables."),
+)
+
+
+def cluster_command(job: Job[P]) -> Callable[..., None]:
+    """Make a coroutine function a command's body: it gets the Target and a client, and returns the exit code (None:
+    0).
+    """
+
+    @functools.wraps(job)
+    def body(
+        *args: Any,
+        bootstrap: str | None,
+        cluster: str | None,
+        config: Path | None,
+        timeout_s: float | None,
+        as_json: bool,
+        **kwargs: Any,
+    ) -> None:
+        try:
+            target = Target(find_cluster(bootstrap, cluster, config, timeout_s), as_json)
+        except AdminError as error:
+            print_error(error, as_json=as_json)
+            raise SystemExit(exit_code_of(error)) from None
+
+        async def run() -> int | None:
+            async with target.client() as client:
+                return await job(target, client, *args, **kwargs)
+
+        raise SystemExit(run_job(run, as_json))
+
+    # click keeps them last first: what all commands share stands behind what is the command's own.
+    own = list(getattr(body, "__click_params__", ()))
+    body.__click_params__ = []  # type: ignore[attr-defined]
+    for option in reversed(COMMON_OPTIONS):
+        option(body)
+    body.__click_params__ += own  # type: ignore[attr-defined]
+    return body
+
+
+def run_job(run: Callable[[], Awaitable[int | None]], as_json: bool) -> int:
+    """Run to the end; the exit code."""
+
+    async def inside() -> int | None:
+        return await run()
+
+    try:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            return runner.run(inside()) or 0
+    except AdminError as error:
+        print_error(error, as_json=as_json)
+        return exit_code_of(error)
+    except BrokenPipeError:
+        # Whoever read our output has enough of it (`| head`): not an error, and nothing to be flushed at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except KeyboardInterrupt:
+        raise click.exceptions.Abort from None
+
+
+def find_cluster(bootstrap: str | None, name: str | None, config: Path | None, timeout_s: float | None) -> ClusterEntry:
+    """The cluster that the options mean. Raises AdminError."""
+    if bootstrap is not None and name is not None:
+        raise AdminError(Failure.INVALID, "--bootstrap and --cluster exclude each other")
+    if timeout_s is not None and not 0 < timeout_s < 86_400:
+        raise AdminError(Failure.INVALID, f"--timeout {timeout_s:g}: above 0 and below 86400 s is allowed")
+    entry: ClusterEntry | None = None
+    if bootstrap is None:
+        path = config or default_path()
+        # A file that was not asked for need not be there.
+        if name is not None or config is not None or path.exists():
+            file = load_clusters(path)
+            chosen = name or file.default
+            entry = None if chosen is None else file.entry(chosen)
+    if entry is None:
+        address = bootstrap or DEFAULT_BOOTSTRAP
+        entry = ClusterEntry(address, parse_addresses(address), DEFAULT_TIMEOUT_S)
+    if timeout_s is not None:
+        entry = ClusterEntry(entry.name, entry.bootstrap, timeout_s, entry.is_readonly)
+    return entry
+
+
+def complete_clusters(ctx: click.Context, incomplete: str) -> list[str]:
+    """Names of the configuration file that start as what was typed."""
+    try:
+        file = load_clusters(ctx.params.get("config") or default_path())
+    except AdminError:
+        return []
+    return sorted(name for name in file.clusters if name.startswith(incomplete))
+
+
+def completer(names: Callable[[AdminClient], Awaitable[Iterable[str]]]) -> Callable[..., list[str]]:
+    """A completion that asks the cluster of the options typed so far; nothing where it is not reached in a second."""
+
+    def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+        async def ask(entry: ClusterEntry) -> list[str]:
+            async with AdminClient(entry.bootstrap, timeout_s=1.0) as client:
+                return sorted(name for name in await names(client) if name.startswith(incomplete))
+
+        try:
+            given = ctx.params
+            return asyncio.run(
+                ask(find_cluster(given.get("bootstrap"), given.get("cluster"), given.get("config"), None))
+            )
+        except (AdminError, OSError):
+            return []
+
+    return complete
+
+
+async def _topic_names(client: AdminClient) -> list[str]:
+    return [topic.name for topic in await client.topics.list_all()]
+
+
+async def _group_ids(client: AdminClient) -> list[str]:
+    return [group.group_id for group in await client.groups.listed()]
+
+
+complete_topics = completer(_topic_names)
+complete_groups = completer(_group_ids)
+
+yes_option = click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+dry_run_option = click.option("--dry-run", is_flag=True, help="Show what would be done, and do nothing.")

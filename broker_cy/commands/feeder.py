@@ -1,0 +1,77 @@
+"""Input that may keep its reader waiting, read beside the event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import AsyncIterator, Iterator
+from typing import TypeVar
+
+from broker_cy.admin import AdminError, Failure
+
+T = TypeVar("T")
+
+READ_BYTES = 1 << 20
+# A record as large as a frame can be; a delimiter that never comes ends here.
+RECORD_BYTES_MAX = 100 << 20
+# Pieces that were read and not taken.
+QUEUED_MAX = 2
+
+
+def split(descriptor: int, delimiter: bytes) -> Iterator[list[bytes]]:
+    """What stands between delimiters, by reads; what is behind the last one, too, unless it is empty.
+
+    AdminError where a record is larger than RECORD_BYTES_MAX. Reads the descriptor itself: a file object of Python
+    that a thread waits in cannot be left at the end of the process.
+    """
+    held = bytearray()
+    while data := os.read(descriptor, READ_BYTES):
+        # A delimiter may begin in what is held already.
+        search_from = max(0, len(held) - len(delimiter) + 1)
+        held += data
+        pieces = []
+        start = 0
+        while (end := held.find(delimiter, max(start, search_from))) >= 0:
+            pieces.append(bytes(held[start:end]))
+            start = end + len(delimiter)
+        del held[:start]
+        if len(held) > RECORD_BYTES_MAX:
+            raise AdminError(
+                Failure.INVALID, f"a record of more than {RECORD_BYTES_MAX:,} bytes: is the delimiter {delimiter!r}?"
+            )
+        if pieces:
+            yield pieces
+    if held:
+        yield [bytes(held)]
+
+
+async def feed(items: Iterator[T]) -> AsyncIterator[T]:
+    """`items`, made in a thread that is never waited for: a terminal may keep it for ever."""
+    loop = asyncio.get_running_loop()
+    queue: asyncio.Queue[T | Exception | None] = asyncio.Queue(QUEUED_MAX)
+
+    def put(item: T | Exception | None) -> None:
+        asyncio.run_coroutine_threadsafe(queue.put(item), loop).result()
+
+    def run() -> None:
+        last: Exception | None = None
+        try:
+            for item in items:
+                put(item)
+        except Exception as error:
+            last = error
+        try:
+            put(last)
+        except (RuntimeError, asyncio.CancelledError):
+            # The loop has ended before the input: nobody is there to be told.
+            return
+
+    threading.Thread(target=run, name="input", daemon=True).start()
+    while True:
+        item = await queue.get()
+        if item is None:
+            return
+        if isinstance(item, Exception):
+            raise item
+        yield item

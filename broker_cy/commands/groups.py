@@ -1,0 +1,313 @@
+"""`broker-cy groups`."""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from broker_cy.admin import AdminClient, AdminError, Failure
+from broker_cy.admin.metadata import TopicPartition
+from broker_cy.admin.reset import ResetKind, ResetRule, ResetStep
+from broker_cy.commands.context import (
+    Target,
+    cluster_command,
+    complete_groups,
+    complete_topics,
+    dry_run_option,
+    yes_option,
+)
+from broker_cy.commands.output import Cell, confirm, number, plain, print_json, print_table
+from broker_cy.commands.topics import match_option
+from broker_cy.commands.values import (
+    DURATION,
+    DURATION_HELP,
+    OFFSET,
+    TIME,
+    TIME_HELP,
+    TOPIC_PARTITIONS,
+    chosen,
+    parse_int,
+    parse_time,
+)
+
+EPILOG = """\b
+examples:
+  broker-cy groups list --state Stable --json
+  broker-cy groups describe billing
+  broker-cy groups reset billing --to-time 2026-01-31T12:00 --topic orders:0-3
+  broker-cy groups reset billing --shift-by -100 --dry-run
+  broker-cy groups reset billing-test --from-group billing --yes
+  broker-cy groups delete-offsets billing --topic payments
+  broker-cy groups delete billing-test
+"""
+
+group_argument = click.argument("group", shell_complete=complete_groups)
+groups_argument = click.argument("groups", nargs=-1, required=True, shell_complete=complete_groups)
+topic_option = click.option(
+    "--topic",
+    "topics",
+    type=TOPIC_PARTITIONS,
+    multiple=True,
+    metavar="TOPIC[:LIST]",
+    help="Only this topic, or these partitions of it; may be repeated.",
+    shell_complete=complete_topics,
+)
+
+
+@click.group("groups", epilog=EPILOG)
+def command() -> None:
+    """List, describe, reset and delete groups."""
+
+
+@command.command("list", epilog=EPILOG)
+@cluster_command
+@match_option
+@click.option("--state", "states", multiple=True, help="Stable, Empty, PreparingRebalance ...; may be repeated.")
+@click.option("--type", "types", multiple=True, help="classic, consumer, share, streams; may be repeated.")
+async def list_groups(
+    target: Target, client: AdminClient, match: re.Pattern[str] | None, states: Sequence[str], types: Sequence[str]
+) -> int:
+    """Every group, its state, type and coordinator."""
+    outcome = await client.groups.list_all(states=states, types=types)
+    found = sorted(
+        (
+            (each, broker)
+            for broker, listing in outcome.found.items()
+            for each in listing
+            if match is None or match.fullmatch(each.group_id)
+        ),
+        key=lambda pair: pair[0].group_id,
+    )
+    if target.as_json:
+        listings: list[dict[str, object]] = []
+        for each, broker in found:
+            fields = plain(each)
+            assert isinstance(fields, dict)
+            listings.append({**fields, "coordinator_id": broker})
+        print_json(listings)
+    else:
+        rows: list[Sequence[Cell]] = [
+            [each.group_id, each.state, each.group_type, each.protocol_type, broker] for each, broker in found
+        ]
+        print_table(["GROUP", "STATE", "TYPE", "PROTOCOL", ">COORDINATOR"], rows)
+    return target.tell_failures([outcome])
+
+
+@command.command("describe", epilog=EPILOG)
+@cluster_command
+@groups_argument
+async def describe(target: Target, client: AdminClient, groups: Sequence[str]) -> int:
+    """State and members of groups, and what each member has to read."""
+    outcome = await client.groups.describe(groups)
+    if target.as_json:
+        print_json(list(outcome.found.values()))
+        return target.tell_failures([outcome])
+    for group in outcome.found.values():
+        assignor = f", {group.assignor}" if group.assignor else ""
+        place = f"coordinator {group.coordinator_id}"
+        click.echo(
+            f"{group.group_id}: {group.group_type}, {group.state}{assignor}, {place}, {len(group.members)} members"
+        )
+        rows: list[Sequence[Cell]] = [
+            [
+                member.client_id,
+                member.instance_id,
+                member.client_host.lstrip("/"),
+                member.member_id,
+                len(member.assignment),
+                " ".join(map(str, member.assignment)),
+            ]
+            for member in group.members
+        ]
+        if rows:
+            print_table(["CLIENT", "INSTANCE", "HOST", "MEMBER", ">PARTITIONS", "ASSIGNED"], rows)
+    return target.tell_failures([outcome])
+
+
+@command.command("reset", epilog=EPILOG)
+@cluster_command
+@group_argument
+@topic_option
+@click.option("--to-earliest", is_flag=True, help="To the start of the log.")
+@click.option("--to-latest", is_flag=True, help="To its end.")
+@click.option("--to-offset", type=OFFSET, metavar="N", help="To an offset.")
+@click.option("--to-time", type=TIME, metavar="TIME", help=f"To the first record at or after: {TIME_HELP}.")
+@click.option("--by-duration", type=DURATION, metavar="D", help=f"To so long ago, {DURATION_HELP}.")
+@click.option("--shift-by", type=int, metavar="N", help="Forward; back where negative.")
+@click.option("--from-group", metavar="GROUP", help="To what another group committed.", shell_complete=complete_groups)
+@click.option(
+    "--from-file",
+    type=click.Path(path_type=Path, dir_okay=False, exists=True),
+    help="To the offsets of a CSV file: topic,partition,offset.",
+)
+@dry_run_option
+@yes_option
+async def reset(
+    target: Target,
+    client: AdminClient,
+    /,
+    group: str,
+    topics: Sequence[tuple[str, tuple[int, ...] | None]],
+    dry_run: bool,
+    yes: bool,
+    **rules: object,
+) -> int:
+    """Commit other offsets for a group without members. Shows old and new ones, and asks.
+
+    Without --topic all partitions the group committed for are meant.
+    """
+    target.require_writable()
+    rule = rule_of(rules)
+    partitions = [key for topic, wanted in topics for key in chosen(await client.records.partitions(topic), wanted)]
+    steps = await client.reset.plan(group, rule, partitions or None)
+    if not target.as_json:
+        print_table(
+            ["TOPIC", ">PARTITION", ">OLD", ">NEW", ">CHANGE", ">LAG AFTER", ""],
+            [_row(step) for step in steps],
+            err=dry_run,
+        )
+    if dry_run:
+        _tell_steps(target, steps, dry_run)
+        return 0
+    confirm(f"Reset {len(steps)} partitions of group {group}?", yes=yes)
+    outcome = await client.reset.apply(group, steps)
+    _tell_steps(target, [step for step in steps if step.partition in outcome.found], dry_run)
+    return target.tell_failures([outcome])
+
+
+def rule_of(given: dict[str, object]) -> ResetRule:
+    """The one rule of the options; click.UsageError for none or several."""
+    said = [name for name, value in given.items() if value is not None and value is not False]
+    every = ", ".join("--" + name.replace("_", "-") for name in given)
+    if len(said) != 1:
+        raise click.UsageError(f"exactly one rule is needed, {len(said)} are given; there are {every}")
+    name, value = said[0], given[said[0]]
+    if name == "to_earliest":
+        return ResetRule(ResetKind.EARLIEST)
+    if name == "to_latest":
+        return ResetRule(ResetKind.LATEST)
+    if name == "from_group":
+        assert isinstance(value, str)
+        return ResetRule(ResetKind.GROUP, group_id=value)
+    if name == "from_file":
+        assert isinstance(value, Path)
+        return ResetRule(ResetKind.LISTED, listed=read_offsets(value))
+    assert isinstance(value, int)
+    if name == "by_duration":
+        return ResetRule(ResetKind.TIME, max(0, parse_time("now") - value))
+    kinds = {"to_offset": ResetKind.OFFSET, "to_time": ResetKind.TIME, "shift_by": ResetKind.SHIFT}
+    return ResetRule(kinds[name], value)
+
+
+def read_offsets(path: Path) -> dict[TopicPartition, int]:
+    """`topic,partition,offset` by line; AdminError, which names the line, for anything else."""
+    found: dict[TopicPartition, int] = {}
+    with open(path, newline="", encoding="utf-8") as file:
+        for line, row in enumerate(csv.reader(file), 1):
+            if not row:
+                continue
+            try:
+                topic, partition, offset = row
+                found[TopicPartition(topic, parse_int(partition, 0, 2**31 - 1))] = parse_int(offset, 0)
+            except ValueError:
+                raise AdminError(
+                    Failure.INVALID,
+                    f"line {line}, {','.join(row)!r}: topic,partition,offset is expected",
+                    what=str(path),
+                ) from None
+    return found
+
+
+def _row(step: ResetStep) -> Sequence[Cell]:
+    note = "moved into the log" if step.is_moved_in else ""
+    change = "-" if step.change is None else f"{step.change:+,}"
+    key = step.partition
+    return [key.topic, key.partition, number(step.old), number(step.new), change, number(step.end - step.new), note]
+
+
+def _tell_steps(target: Target, steps: Sequence[ResetStep], dry_run: bool) -> None:
+    if target.as_json:
+        print_json(
+            [
+                {"topic": step.partition.topic, "partition": step.partition.partition, "old": step.old, "new": step.new,
+                 "start": step.start, "end": step.end, "dry_run": dry_run}
+                for step in steps
+            ]
+        )  # fmt: skip
+    elif not dry_run:
+        click.echo(f"reset {len(steps)} partitions")
+
+
+@command.command("delete", epilog=EPILOG)
+@cluster_command
+@groups_argument
+@dry_run_option
+@yes_option
+async def delete(target: Target, client: AdminClient, groups: Sequence[str], dry_run: bool, yes: bool) -> int:
+    """Delete groups without members, with what they committed."""
+    target.require_writable()
+    described = await client.groups.describe(groups)
+    code = target.tell_failures([described])
+    names = list(described.found)
+    if not names:
+        return code
+    committed = (await client.group_offsets.fetch(names)).whole()
+    rows: list[Sequence[Cell]] = [
+        [name, group.state, len(group.members), len(committed[name])] for name, group in described.found.items()
+    ]
+    click.echo("Will be deleted:", err=True)
+    print_table(["GROUP", "STATE", ">MEMBERS", ">COMMITTED PARTITIONS"], rows, err=True)
+    if dry_run:
+        return code
+    confirm(f"Delete {', '.join(names)}?", yes=yes)
+    outcome = await client.groups.delete(names)
+    if target.as_json:
+        print_json({"deleted": list(outcome.found)})
+    else:
+        for name in outcome.found:
+            click.echo(f"deleted {name}")
+    return max(code, target.tell_failures([outcome]))
+
+
+@command.command("delete-offsets", epilog=EPILOG)
+@cluster_command
+@group_argument
+@topic_option
+@dry_run_option
+@yes_option
+async def delete_offsets(
+    target: Target,
+    client: AdminClient,
+    group: str,
+    topics: Sequence[tuple[str, tuple[int, ...] | None]],
+    dry_run: bool,
+    yes: bool,
+) -> int:
+    """Forget what a group committed for topics it is not subscribed to."""
+    target.require_writable()
+    if not topics:
+        raise click.UsageError("say which: --topic TOPIC, or --topic TOPIC:0,3-5")
+    committed = (await client.group_offsets.fetch([group])).whole()[group]
+    wanted = dict(topics)
+    keys = [
+        key
+        for key in sorted(committed)
+        if key.topic in wanted and (wanted[key.topic] is None or key.partition in (wanted[key.topic] or ()))
+    ]
+    if not keys:
+        raise AdminError(Failure.INVALID, "nothing is committed for these", what=f"group {group}")
+    rows: list[Sequence[Cell]] = [[key.topic, key.partition, number(committed[key].offset)] for key in keys]
+    print_table(["TOPIC", ">PARTITION", ">COMMITTED"], rows, err=True)
+    if dry_run:
+        return 0
+    confirm(f"Forget {len(keys)} offsets of group {group}?", yes=yes)
+    outcome = await client.group_offsets.delete(group, keys)
+    if target.as_json:
+        print_json([key._asdict() for key in outcome.found])
+    else:
+        click.echo(f"forgot {len(outcome.found)} offsets")
+    return target.tell_failures([outcome])

@@ -1,0 +1,159 @@
+"""`broker-cy lag`."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from collections.abc import Mapping, Sequence
+
+import click
+
+from broker_cy.admin import AdminClient
+from broker_cy.admin.group_lag import GroupLag
+from broker_cy.admin.lag import Status, Trend
+from broker_cy.admin.lag_history import LagHistory
+from broker_cy.commands.context import Target, cluster_command, complete_groups
+from broker_cy.commands.output import Cell, duration, number, print_json, print_table, progress
+from broker_cy.commands.topics import match_option
+from broker_cy.commands.values import DURATION, DURATION_HELP
+
+EPILOG = """\b
+examples:
+  broker-cy lag                                      every group, in records
+  broker-cy lag billing --time --partitions          one group, by partition, in time, too
+  broker-cy lag --samples 6 --every 10s              looks for a minute, and judges every group
+  broker-cy lag --samples 3 --json                   the same for programs
+
+\b
+what the judgement says:
+  OK it keeps up   WARN its lag grows   STALLED it is there and does not move   STOPPED it is gone
+  REWOUND its offset went back and it has not caught up   UNKNOWN it lags, and more samples are needed
+"""
+
+SAMPLES_MAX = 1_000
+
+
+@click.command("lag", epilog=EPILOG)
+@cluster_command
+@click.argument("groups", nargs=-1, shell_complete=complete_groups)
+@match_option
+@click.option("--time", "in_time", is_flag=True, help="How old the first record is that waits (reads one batch each).")
+@click.option("--partitions", is_flag=True, help="A line for each partition.")
+@click.option("--samples", type=click.IntRange(1, SAMPLES_MAX), default=1, metavar="N", help="2 or more to judge.")
+@click.option("--every", type=DURATION, default=5_000, metavar="TIME", help=f"Between them, {DURATION_HELP}; else 5s.")
+async def command(
+    target: Target,
+    client: AdminClient,
+    groups: Sequence[str],
+    match: re.Pattern[str] | None,
+    in_time: bool,
+    partitions: bool,
+    samples: int,
+    every: int,
+) -> int:
+    """How far groups are behind. Without GROUPS: all of them."""
+    names = list(groups) or [each.group_id for each in await client.groups.listed()]
+    names = [name for name in names if match is None or match.fullmatch(name)]
+    history = LagHistory(samples_max=max(2, samples))
+    with progress("looking at lag", samples, quiet=target.as_json or samples == 1) as advance:
+        for look in range(samples):
+            if look:
+                await asyncio.sleep(every / 1000)
+            outcome = await client.lag.of(names)
+            now_ms = int(time.time() * 1000)
+            if samples > 1:
+                history.note(outcome.found.values(), now_ms, await _members(client, names))
+            advance(1)
+    lags = list(outcome.found.values())
+    times = {each.group_id: await client.lag.times(each, now_ms) for each in lags} if in_time else {}
+    found_times = {group_id: {str(key): ms for key, ms in each.found.items()} for group_id, each in times.items()}
+    judged = {each.group_id: (history.status(each.group_id), history.trend(each.group_id)) for each in lags}
+    told = judged if samples > 1 else {}
+    if target.as_json:
+        print_json([_fields(each, told, found_times) for each in lags])
+    elif partitions:
+        _print_partitions(lags, found_times, in_time)
+    else:
+        _print_groups(lags, told, found_times, in_time)
+    return target.tell_failures([outcome, *times.values()])
+
+
+async def _members(client: AdminClient, names: Sequence[str]) -> dict[str, bool]:
+    """Whether each group has members: what tells one that stalled from one that stopped."""
+    described = await client.groups.describe(names)
+    return {name: bool(group.members) for name, group in described.found.items()}
+
+
+Judged = Mapping[str, tuple[Status, Trend | None]]
+Times = Mapping[str, Mapping[str, int | None]]
+
+
+def _worst_time(group: GroupLag, times: Times) -> int | None:
+    """The time lag of the group's slowest partition; None where one that lags has no known time."""
+    theirs = times.get(group.group_id, {})
+    known = [theirs.get(str(part.partition)) for part in group.partitions]
+    return None if None in known else max((each for each in known if each is not None), default=0)
+
+
+def _print_groups(lags: Sequence[GroupLag], judged: Judged, times: Times, in_time: bool) -> None:
+    columns = ["GROUP", ">PARTITIONS", ">LAG"] + ([">TIME LAG"] if in_time else [])
+    if judged:
+        columns += ["STATUS", ">READS/S", ">WRITTEN/S", ">CAUGHT UP IN"]
+    rows: list[Sequence[Cell]] = []
+    for group in lags:
+        lag = number(group.total) + ("" if group.is_complete else " (in part)")
+        row: list[Cell] = [group.group_id, len(group.partitions), lag]
+        if in_time:
+            row.append(duration(_worst_time(group, times)))
+        if judged:
+            status, trend = judged[group.group_id]
+            row += [status.name, *_trend_cells(trend)]
+        rows.append(row)
+    print_table(columns, rows)
+
+
+def _trend_cells(trend: Trend | None) -> list[Cell]:
+    if trend is None:
+        return [None, None, None]
+    catch_up = "never" if trend.catch_up_s is None else duration(trend.catch_up_s * 1000)
+    return [f"{trend.consumed_per_s:,.1f}", f"{trend.produced_per_s:,.1f}", catch_up]
+
+
+def _print_partitions(lags: Sequence[GroupLag], times: Times, in_time: bool) -> None:
+    columns = ["GROUP", "TOPIC", ">PARTITION", ">COMMITTED", ">END", ">LAG"] + ([">TIME LAG"] if in_time else [])
+    rows: list[Sequence[Cell]] = []
+    for group in lags:
+        for part in group.partitions:
+            key = part.partition
+            row: list[Cell] = [group.group_id, key.topic, key.partition]
+            row += [number(part.committed), number(part.end), number(part.lag)]
+            if in_time:
+                row.append(duration(times.get(group.group_id, {}).get(str(key))))
+            rows.append(row)
+    print_table(columns, rows)
+
+
+def _fields(group: GroupLag, judged: Judged, times: Times) -> dict[str, object]:
+    """A group for programs."""
+    theirs = times.get(group.group_id, {})
+    parts = [
+        {
+            "topic": part.partition.topic,
+            "partition": part.partition.partition,
+            "committed": part.committed,
+            "start": part.start,
+            "end": part.end,
+            "lag": part.lag,
+            "lost": part.lost,
+            **({"time_lag_ms": theirs.get(str(part.partition))} if times else {}),
+        }
+        for part in group.partitions
+    ]
+    fields: dict[str, object] = {"group_id": group.group_id, "lag": group.total, "complete": group.is_complete}
+    if times:
+        fields["time_lag_ms"] = _worst_time(group, times)
+    if judged:
+        status, trend = judged[group.group_id]
+        fields |= {"status": status, "trend": trend}
+    return {**fields, "partitions": parts}

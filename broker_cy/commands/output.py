@@ -1,0 +1,165 @@
+"""What commands print: tables for people, JSON for programs, errors, progress; and the exit codes."""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import json
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from enum import Enum
+from typing import Any, Final
+from uuid import UUID
+
+import click
+
+from broker_cy.admin import AdminError, Failure
+from broker_cy.core.uuid import to_text
+
+EXIT_FAILED: Final = 1
+EXIT_USAGE: Final = 2
+EXIT_UNREACHED: Final = 3
+EXIT_NOT_CONFIRMED: Final = 4
+EXIT_INTERRUPTED: Final = 130
+# Wide enough for every table whose lines nobody folds: a pipe, a file.
+_UNFOLDED_WIDTH = 10_000
+
+Cell = str | int | float | None
+
+
+def exit_code_of(error: AdminError) -> int:
+    """What a failure makes of the command."""
+    if error.failure is Failure.INVALID:
+        return EXIT_USAGE
+    return EXIT_UNREACHED if error.failure in (Failure.UNREACHABLE, Failure.TIMED_OUT) else EXIT_FAILED
+
+
+def clean(text: str) -> str:
+    """`text` without what a terminal would take for a command: control characters are shown by their number."""
+    return "".join(sign if sign.isprintable() else sign.encode("unicode_escape").decode() for sign in text)
+
+
+def plain(value: Any) -> Any:
+    """`value` in JSON's types: fields of dataclasses and tuples by name, enums by name, bytes as text or base64."""
+    if isinstance(value, Enum):
+        return value.name
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, bytes):
+        return plain_bytes(value)
+    if isinstance(value, UUID):
+        return to_text(value)
+    if isinstance(value, AdminError):
+        fields = {"failure": value.failure.value, "api": value.api, "broker": value.broker, "what": value.what}
+        return {**fields, "code": None if value.code is None else value.code.name, "reason": value.reason}
+    if dataclasses.is_dataclass(value):
+        return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    if isinstance(value, dict):
+        return {key if isinstance(key, str) else str(key): plain(each) for key, each in value.items()}
+    if isinstance(value, tuple) and hasattr(value, "_asdict"):
+        return {name: plain(each) for name, each in value._asdict().items()}
+    if isinstance(value, Iterable):
+        return [plain(each) for each in value]
+    raise TypeError(f"{type(value).__name__} has no form in JSON")
+
+
+def plain_bytes(data: bytes) -> str | dict[str, str]:
+    """Text where it is UTF-8, else `{"base64": ...}`."""
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return {"base64": base64.b64encode(data).decode()}
+
+
+def print_json(value: Any) -> None:
+    """One document on the standard output; numbers are exact, however large."""
+    click.echo(json.dumps(plain(value), indent=2, ensure_ascii=False))
+
+
+def print_error(error: AdminError, *, as_json: bool) -> None:
+    """A failure on the standard error: a line for people, an object for programs."""
+    if as_json:
+        click.echo(json.dumps({"error": plain(error)}, ensure_ascii=False), err=True)
+    else:
+        click.echo(f"broker-cy: {clean(str(error))}", err=True)
+
+
+def number(value: int | None) -> str:
+    """1,234,567; a dash for what is not known."""
+    return "-" if value is None else f"{value:,}"
+
+
+def size(value: int | None) -> str:
+    """Bytes in the largest unit that leaves a whole number of them: 1.5 GiB."""
+    if value is None:
+        return "-"
+    amount = float(value)
+    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
+        if amount < 1024 or unit == "TiB":
+            return f"{value} B" if unit == "B" else f"{amount:.1f} {unit}"
+        amount /= 1024
+    raise AssertionError
+
+
+def duration(value_ms: float | None) -> str:
+    """150 ms, 3.2 s, 4 m 10 s, 2 h 5 m, 3 d 4 h; a dash for what is not known."""
+    if value_ms is None:
+        return "-"
+    if value_ms < 1000:
+        return f"{value_ms:.0f} ms"
+    seconds = value_ms / 1000
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    whole = int(seconds)
+    if whole < 3600:
+        return f"{whole // 60} m {whole % 60} s"
+    if whole < 86_400:
+        return f"{whole // 3600} h {whole % 3600 // 60} m"
+    return f"{whole // 86_400} d {whole % 86_400 // 3600} h"
+
+
+def print_table(columns: Sequence[str], rows: Iterable[Sequence[Cell]], *, err: bool = False) -> None:
+    """A table; columns whose name starts with `>` stand to the right. Folded to the terminal, never cut."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    stream = sys.stderr if err else sys.stdout
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    for name in columns:
+        table.add_column(name.removeprefix(">"), justify="right" if name.startswith(">") else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(clean("-" if cell is None else str(cell))) for cell in row))
+    console = Console(file=stream, width=None if stream.isatty() else _UNFOLDED_WIDTH, highlight=False)
+    with console.capture() as captured:
+        console.print(table)
+    for line in captured.get().splitlines():
+        click.echo(line.rstrip(), err=err)
+
+
+@contextmanager
+def progress(what: str, total: int | None, *, quiet: bool) -> Iterator[Callable[[int], None]]:
+    """A bar on the standard error while it is a terminal and not `quiet`; yields what is called with each advance."""
+    if quiet or not sys.stderr.isatty():
+        yield lambda advance: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(what, total=total)
+        yield lambda advance: bar.advance(task, advance)
+
+
+def confirm(question: str, *, yes: bool) -> None:
+    """Go on where the answer is yes; else the command ends, and nothing is done."""
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        click.echo("broker-cy: not confirmed, and nobody to ask: add --yes. Nothing was done.", err=True)
+        raise SystemExit(EXIT_NOT_CONFIRMED)
+    if not click.confirm(question, default=False, err=True):
+        click.echo("Nothing was done.", err=True)
+        raise SystemExit(EXIT_NOT_CONFIRMED)

@@ -1,0 +1,203 @@
+"""`broker-cy produce`."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import click
+
+from broker_cy.admin import AdminClient, AdminError, Failure
+from broker_cy.admin.produce import Producer
+from broker_cy.commands.context import Target, cluster_command, complete_topics
+from broker_cy.commands.feeder import feed, split
+from broker_cy.commands.output import print_json, progress
+from broker_cy.commands.values import DELIMITER, HEADER, TIME, TIME_HELP
+from broker_cy.wire.compression import Codec
+from broker_cy.wire.records import Record
+
+EPILOG = r"""\b
+examples:
+  echo hello | broker-cy produce greetings
+  broker-cy produce orders -K : < orders.txt          lines of key:value
+  broker-cy produce orders -k order-1 -H source=shell --file order.json
+  broker-cy produce orders -z zstd -D '\0' < records.bin
+  broker-cy consume orders -e --json | broker-cy produce orders-copy --json-lines
+"""
+
+ACKS = {"all": -1, "1": 1, "0": 0}
+
+
+class Shape(NamedTuple):
+    """How input becomes records."""
+
+    key: bytes | None
+    key_delimiter: bytes | None
+    null: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...]
+    timestamp_ms: int | None
+
+
+@click.command("produce", epilog=EPILOG)
+@cluster_command
+@click.argument("topic", shell_complete=complete_topics)
+@click.option("--partition", "-p", type=click.IntRange(0), metavar="N", help="Else keys decide, as in Kafka's clients.")
+@click.option("--key", "-k", metavar="KEY", help="Of every record.")
+@click.option("--key-delimiter", "-K", type=DELIMITER, metavar="D", help="What is before it in a line is the key.")
+@click.option("--header", "-H", "headers", type=HEADER, multiple=True, metavar="NAME=VALUE", help="Of every record.")
+@click.option("--delimiter", "-D", type=DELIMITER, default="\\n", metavar="D", help=r"Between records.  [default: \n]")
+@click.option("--null", "-Z", metavar="TEXT", help="A key or value that is this text is null; '' for empty ones.")
+@click.option("--timestamp", type=TIME, metavar="TIME", help=f"Of every record, else now: {TIME_HELP}.")
+@click.option("--compression", "-z", type=click.Choice([codec.name.lower() for codec in Codec]), default="none")
+@click.option("--acks", type=click.Choice(list(ACKS)), default="all", show_default=True, help="Who has to store it.")
+@click.option(
+    "--file",
+    "files",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    multiple=True,
+    help="One record of each whole file, in place of the standard input.",
+)
+@click.option("--json-lines", is_flag=True, help="Read objects as `consume --json` prints them.")
+async def command(
+    target: Target,
+    client: AdminClient,
+    topic: str,
+    partition: int | None,
+    key: str | None,
+    key_delimiter: bytes | None,
+    headers: Sequence[tuple[str, bytes | None]],
+    delimiter: bytes,
+    null: str | None,
+    timestamp: int | None,
+    compression: str,
+    acks: str,
+    files: Sequence[Path],
+    json_lines: bool,
+) -> None:
+    """Write records: a line of the standard input each, a file each, or JSON."""
+    target.require_writable()
+    if key is not None and key_delimiter is not None:
+        raise click.UsageError("--key and --key-delimiter exclude each other")
+    if json_lines and (files or key is not None or key_delimiter is not None or null is not None):
+        raise click.UsageError("--json-lines brings its own keys: leave --file, --key, --key-delimiter and --null out")
+    shape = Shape(
+        None if key is None else key.encode(),
+        key_delimiter,
+        None if null is None else null.encode(),
+        tuple(headers),
+        timestamp,
+    )
+    chunks: Iterator[list[Record]]
+    if files:
+        chunks = ([_record(path.read_bytes(), shape)] for path in files)
+    elif json_lines:
+        chunks = _json_chunks(sys.stdin.fileno(), shape)
+    else:
+        chunks = ([_record(data, shape) for data in pieces] for pieces in split(sys.stdin.fileno(), delimiter))
+    producer = client.records.producer(acks=ACKS[acks], codec=Codec[compression.upper()])
+    quiet = target.as_json or sys.stdin.isatty()
+    written = await _send(producer, topic, partition, chunks, quiet=quiet)
+    if target.as_json:
+        print_json([written[index] for index in sorted(written)])
+
+
+class Written(NamedTuple):
+    """What went to one partition. `first_offset` is None where the broker does not tell (acks=0)."""
+
+    topic: str
+    partition: int
+    records: int
+    first_offset: int | None
+
+
+async def _send(
+    producer: Producer, topic: str, partition: int | None, chunks: Iterator[list[Record]], *, quiet: bool
+) -> dict[int, Written]:
+    """Send what is read, as it is read."""
+    written: dict[int, Written] = {}
+    try:
+        with progress("producing", None, quiet=quiet) as advance:
+            async for chunk in feed(chunks):
+                for each in await producer.send(topic, chunk, partition=partition):
+                    index = each.partition.partition
+                    before = written.get(index) or Written(topic, index, 0, each.base_offset)
+                    written[index] = before._replace(records=before.records + each.records)
+                advance(len(chunk))
+    except AdminError:
+        total = sum(each.records for each in written.values())
+        click.echo(f"broker-cy: {total:,} records were written before this:", err=True)
+        raise
+    return written
+
+
+def _json_chunks(descriptor: int, shape: Shape) -> Iterator[list[Record]]:
+    line = 0
+    for pieces in split(descriptor, b"\n"):
+        chunk = []
+        for piece in pieces:
+            line += 1
+            if piece.strip():
+                chunk.append(_from_json(piece, line, shape))
+        yield chunk
+
+
+def _record(data: bytes, shape: Shape) -> Record:
+    key: bytes | None = shape.key
+    value: bytes | None = data
+    if shape.key_delimiter is not None:
+        before, found, behind = data.partition(shape.key_delimiter)
+        # Without a delimiter all is value, as kcat takes it.
+        if found:
+            key, value = before, behind
+    if shape.null is not None:
+        key = None if key == shape.null else key
+        value = None if value == shape.null else value
+    return Record(timestamp=_now(shape), key=key, value=value, headers=shape.headers)
+
+
+def _now(shape: Shape) -> int:
+    return int(time.time() * 1000) if shape.timestamp_ms is None else shape.timestamp_ms
+
+
+def _from_json(line: bytes, number: int, shape: Shape) -> Record:
+    """A record of one object; topic, partition and offset in it are where it came from, and are not looked at."""
+    try:
+        fields = json.loads(line)
+        if not isinstance(fields, dict):
+            raise ValueError("an object is expected")
+        headers = [(_name(each), _bytes(each.get("value"))) for each in fields.get("headers") or []]
+        timestamp = fields.get("timestamp")
+        if timestamp is not None and (isinstance(timestamp, bool) or not isinstance(timestamp, int)):
+            raise ValueError(f"timestamp {timestamp!r} is no number of ms")
+        if timestamp is None or shape.timestamp_ms is not None:
+            timestamp = _now(shape)
+        key, value = _bytes(fields.get("key")), _bytes(fields.get("value"))
+        return Record(timestamp=timestamp, key=key, value=value, headers=[*headers, *shape.headers])
+    except (ValueError, AttributeError, TypeError) as error:
+        raise AdminError(Failure.INVALID, f"line {number}: {error}", what="--json-lines") from None
+
+
+def _name(header: dict[str, Any]) -> str:
+    name = header.get("name")
+    if not isinstance(name, str):
+        raise ValueError(f"a header without a name: {header!r}")
+    return name
+
+
+def _bytes(value: Any) -> bytes | None:
+    if value is None:
+        return None
+    if isinstance(value, str):
+        return value.encode()
+    if isinstance(value, dict) and list(value) == ["base64"] and isinstance(value["base64"], str):
+        try:
+            return base64.b64decode(value["base64"], validate=True)
+        except binascii.Error as error:
+            raise ValueError(f"base64: {error}") from None
+    raise ValueError(f'{value!r}: a text, null or {{"base64": ...}} is expected')

@@ -1,0 +1,58 @@
+"""`broker-cy producers`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import click
+
+from broker_cy.admin import AdminClient
+from broker_cy.commands.context import Target, cluster_command, complete_topics
+from broker_cy.commands.output import Cell, duration, number, plain, print_json, print_table
+from broker_cy.commands.values import PARTITIONS, chosen, parse_time
+
+EPILOG = """\b
+examples:
+  broker-cy producers orders
+  broker-cy producers orders -p 0-3 --json
+"""
+
+
+@click.command("producers", epilog=EPILOG)
+@cluster_command
+@click.argument("topic", shell_complete=complete_topics)
+@click.option("--partitions", "-p", type=PARTITIONS, metavar="LIST", help="Only these, such as 0,3-5.")
+async def command(target: Target, client: AdminClient, topic: str, partitions: Sequence[int] | None) -> int:
+    """Who writes to a topic: idempotent and transactional producers, as the partitions' leaders know them."""
+    keys = chosen(await client.records.partitions(topic), partitions)
+    outcome = await client.transactions.producers(keys)
+    if target.as_json:
+        print_json(
+            [
+                {"topic": key.topic, "partition": key.partition, **_fields(producer)}
+                for key, producers in outcome.found.items()
+                for producer in producers
+            ]
+        )
+        return target.tell_failures([outcome])
+    now_ms = parse_time("now")
+    rows: list[Sequence[Cell]] = [
+        [
+            key.partition,
+            producer.producer_id,
+            producer.producer_epoch,
+            number(producer.last_sequence),
+            duration(max(0, now_ms - producer.last_timestamp_ms)),
+            number(producer.txn_start_offset),
+        ]
+        for key, producers in outcome.found.items()
+        for producer in producers
+    ]
+    print_table([">PARTITION", ">PRODUCER", ">EPOCH", ">SEQUENCE", ">LAST WROTE BEFORE", ">OPEN SINCE OFFSET"], rows)
+    return target.tell_failures([outcome])
+
+
+def _fields(producer: object) -> dict[str, object]:
+    fields = plain(producer)
+    assert isinstance(fields, dict)
+    return fields

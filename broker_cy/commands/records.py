@@ -1,0 +1,86 @@
+"""`broker-cy records`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import click
+
+from broker_cy.admin import AdminClient
+from broker_cy.admin.records import Start, StartKind
+from broker_cy.commands.context import Target, cluster_command, complete_topics, dry_run_option, yes_option
+from broker_cy.commands.output import Cell, confirm, number, print_json, print_table
+from broker_cy.commands.values import PARTITIONS, POSITION, POSITION_HELP, chosen
+
+EPILOG = """\b
+examples:
+  broker-cy records delete orders --before end
+  broker-cy records delete orders -p 0,2 --before 1000 --dry-run
+  broker-cy records delete orders --before @-24h --yes
+"""
+
+
+@click.group("records", epilog=EPILOG)
+def command() -> None:
+    """Delete records up to an offset or a time."""
+
+
+@command.command("delete", epilog=EPILOG)
+@cluster_command
+@click.argument("topic", shell_complete=complete_topics)
+@click.option("--before", type=POSITION, required=True, metavar="POSITION", help=f"Up to: {POSITION_HELP}.")
+@click.option("--partitions", "-p", type=PARTITIONS, metavar="LIST", help="Only these, such as 0,3-5.")
+@dry_run_option
+@yes_option
+async def delete(
+    target: Target,
+    client: AdminClient,
+    topic: str,
+    before: Start,
+    partitions: Sequence[int] | None,
+    dry_run: bool,
+    yes: bool,
+) -> int:
+    """Delete the records below an offset, for ever. Shows how many offsets go in each partition, and asks.
+
+    `-N` leaves the last N; a time deletes what is older; `beginning` deletes nothing.
+    """
+    target.require_writable()
+    keys = chosen(await client.records.partitions(topic), partitions)
+    spans = await client.records.spans(keys, before)
+    # An offset beyond the end means something else than was typed: it is not moved into the log as for reading.
+    too_high = [key for key in keys if before.kind is StartKind.OFFSET and before.value > spans[key].end]
+    if too_high:
+        end = spans[too_high[0]].end
+        raise click.BadParameter(f"--before {before.value}: partition {too_high[0]} ends at {end}")
+    doomed = {key: spans[key].start for key in keys if spans[key].start > spans[key].earliest}
+    rows: list[Sequence[Cell]] = [
+        [
+            key.partition,
+            number(span.earliest),
+            number(span.start),
+            number(span.start - span.earliest),
+            number(span.end - span.start),
+        ]
+        for key, span in spans.items()
+    ]
+    print_table([">PARTITION", ">STARTS NOW", ">WILL START", ">OFFSETS DELETED", ">OFFSETS LEFT"], rows, err=True)
+    done: dict[str, int] = {}
+    code = 0
+    if doomed and not dry_run:
+        total = sum(spans[key].start - spans[key].earliest for key in doomed)
+        confirm(f"Delete {total:,} offsets of {topic}?", yes=yes)
+        outcome = await client.topics.delete_records(doomed)
+        done = {str(key): start for key, start in outcome.found.items()}
+        code = target.tell_failures([outcome])
+    if target.as_json:
+        print_json(
+            [
+                {"topic": topic, "partition": key.partition, "start_before": span.earliest, "dry_run": dry_run,
+                 "start": span.start if dry_run else done.get(str(key), span.earliest), "end": span.end}
+                for key, span in spans.items()
+            ]
+        )  # fmt: skip
+    elif not dry_run:
+        click.echo(f"deleted records in {len(done)} partitions")
+    return code

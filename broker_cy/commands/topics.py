@@ -1,0 +1,286 @@
+"""`broker-cy topics`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import click
+
+from broker_cy.admin import AdminClient
+from broker_cy.admin.caller import Outcome
+from broker_cy.admin.metadata import TopicInfo, TopicPartition
+from broker_cy.admin.topics import BROKER_DEFAULT, CreatedTopic, NewTopic
+from broker_cy.commands.context import Target, cluster_command, complete_topics, dry_run_option, yes_option
+from broker_cy.commands.output import confirm, number, print_json, print_table, size
+from broker_cy.commands.values import COUNT, SETTING
+from broker_cy.core.uuid import to_text
+
+EPILOG = """\b
+examples:
+  broker-cy topics list --json
+  broker-cy topics describe orders payments
+  broker-cy topics create orders -p 12 --set retention.ms=604800000 --set cleanup.policy=compact
+  broker-cy topics clone orders orders-test -p 1
+  broker-cy topics grow orders --to 24
+  broker-cy topics delete orders-test --yes
+"""
+
+
+@click.group("topics", epilog=EPILOG)
+def command() -> None:
+    """List, describe, create, clone, grow and delete topics."""
+
+
+topic_argument = click.argument("topic", shell_complete=complete_topics)
+topics_argument = click.argument("topics", nargs=-1, required=True, shell_complete=complete_topics)
+
+
+def expression(ctx: click.Context, param: click.Parameter, value: str | None) -> re.Pattern[str] | None:
+    """A regular expression, of the whole name."""
+    try:
+        return None if value is None else re.compile(value)
+    except re.error as error:
+        raise click.BadParameter(f"{value!r} is no regular expression: {error}", ctx, param) from None
+
+
+match_option = click.option(
+    "--match", metavar="REGEX", callback=expression, help="Only those whose whole name matches."
+)
+
+
+@command.command("list", epilog=EPILOG)
+@cluster_command
+@match_option
+@click.option("--internal", is_flag=True, help="Kafka's own topics, too.")
+async def list_topics(target: Target, client: AdminClient, match: re.Pattern[str] | None, internal: bool) -> None:
+    """Name, partitions, replicas and health of every topic."""
+    topics = [
+        topic
+        for topic in await client.topics.list_all(internal=internal)
+        if match is None or match.fullmatch(topic.name)
+    ]
+    if target.as_json:
+        print_json([_summary(topic) for topic in topics])
+        return
+    print_table(
+        ["TOPIC", ">PARTITIONS", ">REPLICAS", ">OFFLINE", ">UNDER-REPLICATED", "ID"],
+        [
+            [
+                topic.name,
+                len(topic.partitions),
+                topic.replication_factor,
+                _offline(topic),
+                _under_replicated(topic),
+                to_text(topic.topic_id),
+            ]
+            for topic in topics
+        ],
+    )
+
+
+@command.command("describe", epilog=EPILOG)
+@cluster_command
+@topics_argument
+async def describe(target: Target, client: AdminClient, topics: Sequence[str]) -> int:
+    """Partitions with their leader, replicas and offsets."""
+    outcome = await client.topics.describe(topics)
+    keys = [
+        TopicPartition(topic.name, part.partition)
+        for topic in outcome.found.values()
+        for part in topic.partitions
+        if not part.is_offline
+    ]
+    earliest, latest = await client.offsets.earliest(keys), await client.offsets.latest(keys)
+    if target.as_json:
+        print_json([_details(topic, earliest, latest) for topic in outcome.found.values()])
+        return target.tell_failures([outcome, earliest, latest])
+    print_table(
+        ["TOPIC", ">PARTITION", ">LEADER", ">EPOCH", "REPLICAS", "IN-SYNC", ">EARLIEST", ">LATEST", ">OFFSETS"],
+        [
+            [
+                topic.name,
+                part.partition,
+                "none" if part.is_offline else part.leader_id,
+                part.leader_epoch,
+                ",".join(map(str, part.replicas)),
+                ",".join(map(str, part.in_sync_replicas)),
+                number(low := earliest.found.get(TopicPartition(topic.name, part.partition))),
+                number(high := latest.found.get(TopicPartition(topic.name, part.partition))),
+                number(None if low is None or high is None else high - low),
+            ]
+            for topic in outcome.found.values()
+            for part in topic.partitions
+        ],
+    )
+    return target.tell_failures([outcome, earliest, latest])
+
+
+@command.command("create", epilog=EPILOG)
+@cluster_command
+@topics_argument
+@click.option("--partitions", "-p", type=COUNT, help="How many; else the broker's num.partitions.")
+@click.option("--replicas", "-r", type=COUNT, help="Of each partition; else the broker's default.")
+@click.option(
+    "--set", "settings", type=SETTING, multiple=True, metavar="NAME=VALUE", help="A setting; may be repeated."
+)
+@click.option("--dry-run", is_flag=True, help="Let the broker check it, and make nothing.")
+async def create(
+    target: Target,
+    client: AdminClient,
+    topics: Sequence[str],
+    partitions: int | None,
+    replicas: int | None,
+    settings: Sequence[tuple[str, str]],
+    dry_run: bool,
+) -> int:
+    """Make topics."""
+    target.require_writable()
+    new = [NewTopic(name, partitions or BROKER_DEFAULT, replicas or BROKER_DEFAULT, dict(settings)) for name in topics]
+    return _tell_created(target, await client.topics.create(new, validate_only=dry_run), dry_run)
+
+
+@command.command("clone", epilog=EPILOG)
+@cluster_command
+@topic_argument
+@click.argument("name")
+@click.option("--partitions", "-p", type=COUNT, help="How many; else as many as TOPIC has.")
+@click.option("--replicas", "-r", type=COUNT, help="Of each partition; else as TOPIC has them.")
+@click.option("--dry-run", is_flag=True, help="Let the broker check it, and make nothing.")
+async def clone(
+    target: Target,
+    client: AdminClient,
+    topic: str,
+    name: str,
+    partitions: int | None,
+    replicas: int | None,
+    dry_run: bool,
+) -> int:
+    """Make NAME with the partitions, replicas and own settings of TOPIC. Records are not copied."""
+    target.require_writable()
+    new = await client.topics.plan_clone(topic, name, partitions=partitions, replication_factor=replicas)
+    if not target.as_json:
+        print_table(["SETTING", "VALUE"], [[key, value] for key, value in new.configs.items()])
+    return _tell_created(target, await client.topics.create([new], validate_only=dry_run), dry_run)
+
+
+@command.command("grow", epilog=EPILOG)
+@cluster_command
+@topic_argument
+@click.option("--to", "total", type=COUNT, required=True, help="How many partitions the topic shall have in all.")
+@dry_run_option
+@yes_option
+async def grow(target: Target, client: AdminClient, topic: str, total: int, dry_run: bool, yes: bool) -> int:
+    """Add partitions. Keys will go to other partitions than before, and partitions are never taken away again."""
+    target.require_writable()
+    now = len((await client.topics.describe([topic])).whole()[topic].partitions)
+    # What the broker refuses is refused before anybody is asked.
+    (await client.topics.add_partitions({topic: total}, validate_only=True)).whole()
+    click.echo(f"{topic}: {now} -> {total} partitions; keys will be placed anew", err=True)
+    if not dry_run:
+        confirm(f"Add {total - now} partitions to {topic}?", yes=yes)
+        (await client.topics.add_partitions({topic: total})).whole()
+    if target.as_json:
+        print_json({"topic": topic, "partitions_before": now, "partitions": total, "dry_run": dry_run})
+    return 0
+
+
+@command.command("delete", epilog=EPILOG)
+@cluster_command
+@topics_argument
+@dry_run_option
+@yes_option
+async def delete(target: Target, client: AdminClient, topics: Sequence[str], dry_run: bool, yes: bool) -> int:
+    """Delete topics with all their records."""
+    target.require_writable()
+    described = await client.topics.describe(topics)
+    code = target.tell_failures([described])
+    names = list(described.found)
+    if not names:
+        return code
+    await _preview_deletion(client, described.found)
+    if dry_run:
+        return code
+    confirm(f"Delete {', '.join(names)} with all records?", yes=yes)
+    outcome = await client.topics.delete(names)
+    if target.as_json:
+        print_json({"deleted": list(outcome.found)})
+    else:
+        for name in outcome.found:
+            click.echo(f"deleted {name}")
+    return max(code, target.tell_failures([outcome]))
+
+
+async def _preview_deletion(client: AdminClient, topics: dict[str, TopicInfo]) -> None:
+    """What will be lost."""
+    keys = [TopicPartition(topic.name, part.partition) for topic in topics.values() for part in topic.partitions]
+    earliest, latest = await client.offsets.earliest(keys), await client.offsets.latest(keys)
+    dirs = await client.log_dirs.describe(topics=topics)
+    bytes_of: dict[str, int] = {}
+    for directories in dirs.found.values():
+        for directory in directories:
+            for replica in directory.replicas:
+                bytes_of[replica.topic] = bytes_of.get(replica.topic, 0) + replica.size_bytes
+    rows: list[list[str | int]] = []
+    for name, topic in topics.items():
+        theirs = [key for key in keys if key.topic == name and key in earliest.found and key in latest.found]
+        span = sum(latest.found[key] - earliest.found[key] for key in theirs)
+        rows.append([name, len(topic.partitions), number(span), size(bytes_of.get(name))])
+    click.echo("Will be deleted:", err=True)
+    print_table(["TOPIC", ">PARTITIONS", ">OFFSETS", ">ON DISK"], rows, err=True)
+
+
+def _tell_created(target: Target, outcome: Outcome[str, CreatedTopic], dry_run: bool) -> int:
+    if target.as_json:
+        print_json([{**plain_topic(each), "dry_run": dry_run} for each in outcome.found.values()])
+    else:
+        for each in outcome.found.values():
+            said = "would create" if dry_run else "created"
+            shape = (
+                "" if each.partitions < 0 else f" ({each.partitions} partitions, {each.replication_factor} replicas)"
+            )
+            click.echo(f"{said} {each.name}{shape}")
+    return target.tell_failures([outcome])
+
+
+def plain_topic(each: CreatedTopic) -> dict[str, object]:
+    return {
+        "name": each.name,
+        "topic_id": each.topic_id,
+        "partitions": each.partitions,
+        "replication_factor": each.replication_factor,
+    }
+
+
+def _offline(topic: TopicInfo) -> int:
+    return sum(part.is_offline for part in topic.partitions)
+
+
+def _under_replicated(topic: TopicInfo) -> int:
+    return sum(part.is_under_replicated for part in topic.partitions)
+
+
+def _summary(topic: TopicInfo) -> dict[str, object]:
+    return {
+        "name": topic.name,
+        "topic_id": topic.topic_id,
+        "internal": topic.is_internal,
+        "partitions": len(topic.partitions),
+        "replication_factor": topic.replication_factor,
+        "offline_partitions": _offline(topic),
+        "under_replicated_partitions": _under_replicated(topic),
+    }
+
+
+def _details(
+    topic: TopicInfo, earliest: Outcome[TopicPartition, int], latest: Outcome[TopicPartition, int]
+) -> dict[str, object]:
+    parts = []
+    for part in topic.partitions:
+        key = TopicPartition(topic.name, part.partition)
+        offsets = {"earliest": earliest.found.get(key), "latest": latest.found.get(key)}
+        leader = None if part.is_offline else part.leader_id
+        replicas = {"replicas": part.replicas, "in_sync_replicas": part.in_sync_replicas}
+        epoch = {"leader_epoch": part.leader_epoch}
+        parts.append({"partition": part.partition, "leader": leader, **epoch, **replicas, **offsets})
+    return {**_summary(topic), "partitions": parts}

@@ -1,0 +1,138 @@
+"""Running `broker-cy` as people and programs do."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import pytest
+
+from broker_cy import cli
+from tests.support.broker import Target
+from tests.support.processes import die_with_parent, run
+
+ROOT = Path(__file__).resolve().parents[3]
+COMMAND = [sys.executable, "-m", "broker_cy.cli"]
+TIMEOUT_S = 60.0
+
+
+@dataclass(frozen=True)
+class Said:
+    """What a command printed, and its exit code."""
+
+    out: str
+    err: str
+    code: int
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+    def rows(self) -> list[list[str]]:
+        """The lines of a table, split at two blanks or more, without the head."""
+        return [[cell for cell in line.split("  ") if cell.strip()] for line in self.out.splitlines()[1:]]
+
+
+class Cli(Protocol):
+    """Runs a command; asserts its exit code."""
+
+    def __call__(self, *arguments: str | Path, code: int = ..., stdin: bytes | None = ...) -> Said: ...
+
+
+@pytest.fixture
+def bare(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Cli:
+    """Runs a command as it stands. In this process; in one of its own where it has something to read."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.delenv("BROKER_CY_CLUSTERS", raising=False)
+
+    def call(*arguments: str | Path, code: int = 0, stdin: bytes | None = None) -> Said:
+        given = [str(each) for each in arguments]
+        if stdin is not None:
+            done = run([*COMMAND, *given], stdin=stdin, cwd=ROOT, timeout_s=TIMEOUT_S, check=False)
+            said = Said(done.stdout.decode("utf-8", "surrogateescape"), done.stderr.decode(), done.returncode)
+        else:
+            capfd.readouterr()
+            returned = cli.main(given)
+            sys.stdout.flush()
+            said = Said(*capfd.readouterr(), returned)
+        assert said.code == code, f"{given}: exit code {said.code}\n{said.out}\n{said.err}"
+        return said
+
+    return call
+
+
+@pytest.fixture
+def broker_cy(bare: Cli, broker: Target) -> Cli:
+    """Runs a command with the broker of the module."""
+
+    def call(*arguments: str | Path, code: int = 0, stdin: bytes | None = None) -> Said:
+        return bare(*arguments, "--bootstrap", broker.bootstrap, code=code, stdin=stdin)
+
+    return call
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What a terminal showed, and the exit code."""
+
+    screen: str
+    code: int
+
+
+def in_terminal(arguments: list[str], typed: bytes = b"", interrupt_at: str | None = None) -> Shown:
+    """Run a command in a terminal of 80 x 24 with `typed` at its keyboard; SIGINT once `interrupt_at` is shown."""
+    master, slave = pty.openpty()
+    os.set_blocking(master, True)
+    env = {**os.environ, "TERM": "xterm", "COLUMNS": "80", "LINES": "24"}
+    argv = die_with_parent([*COMMAND, *arguments])
+    process = subprocess.Popen(argv, stdin=slave, stdout=slave, stderr=slave, cwd=ROOT, env=env, start_new_session=True)
+    os.close(slave)
+    screen = bytearray()
+    try:
+        if typed:
+            os.write(master, typed)
+        while True:
+            try:
+                data = os.read(master, 65536)
+            except OSError:
+                # The last one who had the terminal open is gone.
+                break
+            if not data:
+                break
+            screen += data
+            if interrupt_at is not None and interrupt_at.encode() in screen:
+                process.send_signal(signal.SIGINT)
+                interrupt_at = None
+        return Shown(screen.decode(errors="replace"), process.wait(TIMEOUT_S))
+    finally:
+        os.close(master)
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+
+
+@pytest.fixture
+def new_topic(broker_cy: Cli) -> Callable[..., str]:
+    """Makes a topic of the test's own: `new_topic(partitions)`."""
+
+    def make(partitions: int = 1, *options: str) -> str:
+        name = "t-" + uuid.uuid4().hex[:10]
+        broker_cy("topics", "create", name, "-p", str(partitions), *options)
+        return name
+
+    return make
+
+
+@pytest.fixture
+def name() -> str:
+    """A name nothing else has."""
+    return "n-" + uuid.uuid4().hex[:10]

@@ -1,0 +1,253 @@
+"""`produce`, `consume` and `records delete`, by their output, beside kcat."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.broker_cy.commands.conftest import COMMAND, ROOT, Cli, in_terminal
+from tests.support.broker import Target
+from tests.support.clients import kcat
+from tests.support.processes import Child, die_with_parent
+from tests.support.wait import until
+
+NewTopic = Callable[..., str]
+
+
+def test_lines_go_in_and_come_out(broker_cy: Cli, new_topic: NewTopic) -> None:
+    """The first thing anybody tries does not work."""
+    topic = new_topic()
+    broker_cy("produce", topic, stdin=b"hello\nworld\n\nlast")
+    assert broker_cy("consume", topic, "-e").out == "hello\nworld\n\nlast\n"
+    assert broker_cy("consume", topic, "-e", "-D", r"\x00").out == "hello\0world\0\0last\0"
+    assert broker_cy("consume", topic, "-c", "2").out == "hello\nworld\n"
+
+
+@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
+def test_kcat_reads_what_we_write_and_we_what_it_writes(
+    broker_cy: Cli, broker: Target, new_topic: NewTopic, codec: str
+) -> None:
+    """Records by our hand look different to the tools people have, or theirs to us."""
+    topic = new_topic(3)
+    lines = b"".join(b"key-%d:value %d\n" % (number % 40, number) for number in range(500))
+    broker_cy("produce", topic, "-K", ":", "-z", codec, "-H", "from=us", "-H", "null", stdin=lines)
+    kcat(broker.bootstrap, "-P", "-t", topic, "-K", ":", "-z", codec, "-H", "from=kcat", stdin=lines)
+    text = r"%t %p %o %k %K %s %S %T\n"
+    theirs = kcat(broker.bootstrap, "-C", "-q", "-t", topic, "-e", "-o", "beginning", "-f", text)
+    ours = broker_cy("consume", topic, "-e", "-f", text).out.encode()
+    assert len(theirs.splitlines()) == 1_000
+    # Partitions are mixed as they come; within each the order is the same.
+    assert sorted(ours.splitlines(), key=lambda line: line.split()[1:3]) == sorted(
+        theirs.splitlines(), key=lambda line: line.split()[1:3]
+    )
+    headers = broker_cy("consume", topic, "-e", "-f", r"%h\n", "-Z", "NULL").out.splitlines()
+    assert sorted(set(headers)) == ["from=kcat", "from=us,null=NULL"]
+
+
+def test_every_byte_survives_json(broker_cy: Cli, new_topic: NewTopic) -> None:
+    """A copy by JSON changes binary values, nulls, headers or timestamps."""
+    topic, copy = new_topic(2), new_topic(2)
+    records = [
+        {"key": "k", "value": {"base64": "/wAB"}, "headers": [{"name": "h", "value": None}],
+         "timestamp": 1_700_000_000_000},
+        {"key": None, "value": "é\n", "headers": [], "timestamp": 1_700_000_000_001},
+        {"key": {"base64": "gA=="}, "value": None, "headers": [{"name": "a", "value": "1"}, {"name": "a", "value": ""}],
+         "timestamp": 1_700_000_000_002},
+        {"value": ""},
+    ]  # fmt: skip
+    broker_cy("produce", topic, "-p", "1", "--json-lines", stdin="\n\n".join(map(json.dumps, records)).encode())
+    lines = [json.loads(line) for line in broker_cy("consume", topic, "-e", "--json").out.splitlines()]
+    assert [line["offset"] for line in lines] == [0, 1, 2, 3]
+    assert {line["partition"] for line in lines} == {1}
+    fields = ("key", "value", "headers", "timestamp")
+    assert [{field: line[field] for field in fields} for line in lines[:3]] == records[:3]
+    assert lines[3]["timestamp"] > 1_700_000_000_002
+    broker_cy(
+        "produce", copy, "-p", "0", "--json-lines", stdin="".join(json.dumps(each) + "\n" for each in lines).encode()
+    )
+    copied = [json.loads(line) for line in broker_cy("consume", copy, "-e", "--json").out.splitlines()]
+    assert [[line[field] for field in fields] for line in copied] == [
+        [line[field] for field in fields] for line in lines
+    ]
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        (b"[1]", "line 2: an object is expected"),
+        (b'{"value": 5}', 'line 2: 5: a text, null or {"base64": ...} is expected'),
+        (b'{"value": {"base64": "?"}}', "line 2: base64"),
+        (b'{"value": "x", "timestamp": "now"}', "line 2: timestamp 'now' is no number of ms"),
+        (b'{"headers": [{"value": "x"}]}', "line 2: a header without a name"),
+        (b"{", "line 2: Expecting"),
+    ],
+)
+def test_bad_json_names_its_line(broker_cy: Cli, new_topic: NewTopic, line: bytes, reason: str) -> None:
+    """One line of a million is wrong, and nobody says which."""
+    said = broker_cy("produce", new_topic(), "--json-lines", stdin=b'{"value": "ok"}\n' + line + b"\n", code=2)
+    assert reason in said.err
+
+
+def test_where_reading_starts_and_ends(broker_cy: Cli, new_topic: NewTopic) -> None:
+    """The browser of the shell shows other records than were asked for."""
+    topic = new_topic(2)
+    for partition in (0, 1):
+        for number in range(3):
+            options = ["-p", str(partition), "--timestamp", str(1_700_000_000_000 + number * 1000)]
+            lines = b"".join(b"%d.%d\n" % (partition, number * 10 + index) for index in range(10))
+            broker_cy("produce", topic, *options, stdin=lines)
+
+    def read(*options: str) -> list[str]:
+        return sorted(broker_cy("consume", topic, "-e", *options).out.split())
+
+    assert len(read()) == 60
+    assert read("--from", "28") == ["0.28", "0.29", "1.28", "1.29"]
+    assert read("--from", "-1") == ["0.29", "1.29"]
+    assert read("-p", "1", "--from", "25", "--to", "27") == ["1.25", "1.26"]
+    assert read("-p", "0", "--from", "@1700000000001", "--to", "@1700000002000") == [f"0.{n}" for n in range(10, 20)]
+    assert read("-p", "0", "--from", "s@1700000002000") == [f"0.{n}" for n in range(20, 30)]
+    assert read("--from", "@now") == []
+    assert read("--from", "end") == []
+
+
+def test_files_keys_and_nulls(broker_cy: Cli, new_topic: NewTopic, tmp_path: Path) -> None:
+    """A file becomes several records, or an empty value no tombstone."""
+    topic = new_topic()
+    path = tmp_path / "order.json"
+    path.write_bytes(b"line 1\nline 2\n")
+    said = broker_cy("produce", topic, "-k", "order-1", "--file", path, "--file", path, "--json")
+    assert said.json == [{"topic": topic, "partition": 0, "records": 2, "first_offset": 0}]
+    broker_cy("produce", topic, "-K", "=", "-Z", "", stdin=b"order-1=\n=v\nno key\n")
+    shown = broker_cy("consume", topic, "-e", "-f", r"%k|%s;", "-Z", "NULL").out
+    assert shown == "order-1|line 1\nline 2\n;order-1|line 1\nline 2\n;order-1|NULL;NULL|v;NULL|no key;"
+
+
+def test_a_record_that_arrives_is_shown_until_interrupted(
+    broker: Target, broker_cy: Cli, new_topic: NewTopic, tmp_path: Path
+) -> None:
+    """A live view shows records late, or cannot be left."""
+    topic = new_topic()
+    child = Child(
+        [*COMMAND, "consume", topic, "--from", "beginning", "--bootstrap", broker.bootstrap],
+        tmp_path,
+        "consume",
+        cwd=ROOT,
+    )
+    try:
+        for number in range(3):
+            broker_cy("produce", topic, stdin=b"record %d\n" % number)
+            until(lambda number=number: f"record {number}" in child.stdout(), "the record")  # type: ignore[misc]
+    finally:
+        child.kill()
+    shown = in_terminal(["consume", topic, "--bootstrap", broker.bootstrap], interrupt_at="record 2")
+    assert shown.screen.split("\r\n")[:3] == ["record 0", "record 1", "record 2"]
+    assert shown.code == 130
+    assert "Traceback" not in shown.screen
+
+
+def test_typed_lines_are_sent_as_they_are_typed(broker: Target, broker_cy: Cli, new_topic: NewTopic) -> None:
+    """What is typed waits for the end of the input, or Ctrl-C hangs."""
+    topic = new_topic()
+    argv = die_with_parent([*COMMAND, "produce", topic, "--bootstrap", broker.bootstrap])
+    process = subprocess.Popen(argv, stdin=subprocess.PIPE, stderr=subprocess.PIPE, cwd=ROOT)
+    assert process.stdin is not None
+    try:
+        process.stdin.write(b"first\n")
+        process.stdin.flush()
+        until(lambda: broker_cy("consume", topic, "-e").out == "first\n", "the line that was typed", interval_s=0.2)
+        process.send_signal(2)
+        _, errors = process.communicate(timeout=30)
+        assert process.returncode == 130
+        assert errors.strip() == b"interrupted"
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_a_reader_that_has_enough_is_no_error(broker: Target, broker_cy: Cli, new_topic: NewTopic) -> None:
+    """`| head` ends in a traceback."""
+    topic = new_topic()
+    broker_cy("produce", topic, stdin=b"x" * 99 + b"\n" + b"y\n" * 200_000)
+    argv = die_with_parent([*COMMAND, "consume", topic, "-e", "--bootstrap", broker.bootstrap])
+    process = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=ROOT)
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"x" * 99 + b"\n"
+    process.stdout.close()
+    assert process.stderr is not None
+    assert process.stderr.read() == b""
+    process.stderr.close()
+    assert process.wait(30) == 0
+
+
+def test_what_cannot_be_written_is_told(broker_cy: Cli, new_topic: NewTopic) -> None:
+    """A refused record is lost in silence, or with it the count of those before it."""
+    topic = new_topic(1, "--set", "max.message.bytes=1000")
+    said = broker_cy("produce", topic, "-D", "|", stdin=b"ok|" + b"x" * 2000, code=1)
+    assert "MESSAGE_TOO_LARGE" in said.err
+    assert f"partition {topic}-0" in said.err
+    missing = broker_cy("produce", "no-such-topic", stdin=b"x\n", code=1)
+    assert "topic no-such-topic: UNKNOWN_TOPIC_OR_PARTITION" in missing.err
+    assert "has no partition 7; it has 0 to 0" in broker_cy("consume", topic, "-p", "7", code=2).err
+    assert (
+        "there is no partition 7; there are 0 to 0" in broker_cy("produce", topic, "-p", "7", stdin=b"x\n", code=2).err
+    )
+
+
+def test_records_are_deleted_after_a_look(broker: Target, broker_cy: Cli, new_topic: NewTopic) -> None:
+    """Records are deleted that nobody meant, or without being asked."""
+    topic = new_topic(2)
+    for partition in ("0", "1"):
+        broker_cy("produce", topic, "-p", partition, stdin=b"x\n" * 10)
+    delete = ["records", "delete", topic, "--before"]
+    shown = broker_cy(*delete, "4", "--dry-run").err.splitlines()
+    assert shown[0].split("  ")[0] == "PARTITION"
+    assert [line.split() for line in shown[1:]] == [["0", "0", "4", "4", "6"], ["1", "0", "4", "4", "6"]]
+    unasked = broker_cy(*delete, "4", code=4)
+    assert "add --yes" in unasked.err
+    no = in_terminal([*delete, "4", "--bootstrap", broker.bootstrap], b"n\n")
+    assert (no.code, "Delete 8 offsets of" in no.screen, "Nothing was done" in no.screen) == (4, True, True)
+    assert len(broker_cy("consume", topic, "-e").out.split()) == 20
+    yes = in_terminal([*delete, "4", "-p", "1", "--bootstrap", broker.bootstrap], b"y\n")
+    assert yes.code == 0, yes.screen
+    assert len(broker_cy("consume", topic, "-e").out.split()) == 16
+    said = broker_cy(*delete, "-1", "--yes", "--json")
+    assert [(each["partition"], each["start_before"], each["start"], each["end"]) for each in said.json] == [
+        (0, 0, 9, 10),
+        (1, 4, 9, 10),
+    ]
+    assert "ends at 10" in broker_cy(*delete, "11", "--yes", code=2).err
+    assert "deleted records in 0 partitions" in broker_cy(*delete, "beginning", "--yes").out
+
+
+def test_aborted_records_are_left_out_on_demand(broker: Target, broker_cy: Cli, new_topic: NewTopic) -> None:
+    """--committed shows what was aborted."""
+    from confluent_kafka import Producer
+
+    topic = new_topic()
+    producer = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": f"id-{time.time_ns()}"})
+    producer.init_transactions(20)
+    producer.begin_transaction()
+    producer.produce(topic, b"aborted")
+    assert producer.flush(20) == 0
+    producer.abort_transaction(20)
+    broker_cy("produce", topic, stdin=b"kept\n")
+    assert broker_cy("consume", topic, "-e").out == "aborted\nkept\n"
+    assert broker_cy("consume", topic, "-e", "--committed").out == "kept\n"
+
+
+def test_contradictions_are_refused(broker_cy: Cli) -> None:
+    """Options that contradict are taken for one of them."""
+    for arguments, reason in (
+        (["consume", "t", "--json", "-f", "%s"], "--json has a form of its own"),
+        (["consume", "t", "-f", "%q"], "%q is unknown"),
+        (["produce", "t", "-k", "a", "-K", ":"], "exclude each other"),
+        (["produce", "t", "--json-lines", "-k", "a"], "brings its own keys"),
+        (["produce", "t", "-z", "rar"], "'none', 'gzip', 'snappy', 'lz4', 'zstd'"),
+        (["produce", "t", "--acks", "2"], "'all', '1', '0'"),
+    ):
+        assert reason in broker_cy(*arguments, code=2).err, arguments
