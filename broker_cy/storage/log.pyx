@@ -179,6 +179,7 @@ cdef class Log:
         self.iov_count = 0
         if error == 0 and active.pending_aborts is not None:
             active.without_aborts = False
+            active.aborts = None
             txn_index.append(active.directory, active.base_offset, active.pending_aborts)
         if error == 0:
             active.pending_aborts = None
@@ -276,6 +277,7 @@ cdef class Log:
             truncate_fd(active.descriptor(), active.size)
             active.offsets.truncate_entries(self.mark.offset_entries)
             active.times.truncate_entries(self.mark.time_entries)
+            active.aborts = None
             txn_index.truncate_to(active.directory, active.base_offset, end_offset)
         except (OSError, StorageError) as error:
             # What lies behind `size` is never read, and the next write covers it.

@@ -31,6 +31,8 @@ cdef enum:
     FIRST_OFFSET_AT = 10
     LAST_OFFSET_AT = 18
     STABLE_OFFSET_AT = 26
+    # A longer index is read for each answer: bounds what a segment keeps to about 120 transactions.
+    KEPT_BYTES = 4096
 
 
 cdef object first_record_from(Segment segment, int64_t position, BatchHeader* header, int64_t timestamp, int64_t from_offset):
@@ -131,11 +133,15 @@ cdef bint collect_aborted(Segment segment, int64_t offset, int64_t end_offset, l
     cdef bytes data
     cdef const uint8_t* p
     cdef Py_ssize_t low = 0, high, middle, number
-    try:
-        data = read_whole(txn_index.path_of(segment.directory, segment.base_offset))
-    except FileNotFoundError:
-        segment.without_aborts = True
-        return False
+    data = segment.aborts
+    if data is None:
+        try:
+            data = read_whole(txn_index.path_of(segment.directory, segment.base_offset))
+        except FileNotFoundError:
+            segment.without_aborts = True
+            return False
+        if len(data) <= KEPT_BYTES:
+            segment.aborts = data
     p = <const uint8_t*>PyBytes_AS_STRING(data)
     if len(data) % ABORTED_BYTES:
         raise ValueError(f"the index of segment {segment.base_offset} has {len(data)} bytes, which is no multiple of {ABORTED_BYTES}")

@@ -140,6 +140,7 @@ def truncate_to(Log log not None, int64_t offset, int64_t now_ms):
         drop_unflushed(log, segment.size - position)
         segment.offsets.truncate_to(offset)
         segment.times.truncate_to(offset)
+        segment.aborts = None
         txn_index.truncate_to(log.directory, segment.base_offset, offset)
         recovery.cut(segment, position)
         recovery.refresh_timestamps(segment)

@@ -336,6 +336,7 @@ def replay_producers(Segment segment not None, ProducerState producers not None)
     producers.forget_completed(producers.end_offset)
     if reader.problem is not None:
         raise CorruptSegment(segment.path, reader.position, reader.problem)
+    segment.aborts = None
     txn_index.truncate_to(segment.directory, segment.base_offset, from_offset)
     if aborted:
         segment.without_aborts = False

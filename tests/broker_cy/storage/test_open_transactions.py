@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker_cy.storage import disk
+from broker_cy.storage import disk, maintenance
 from broker_cy.storage.errors import StorageError
 from broker_cy.storage.log import Log
 from broker_cy.storage.log_config import LogConfig
@@ -153,6 +153,20 @@ def test_an_answer_does_not_name_all_that_was_aborted(tmp_path: Path) -> None:
     assert part is not None
     assert 10 < len(aborted_in_slice(log, part, 0, 4_000)) < 20
     assert len(log.aborted_transactions(0, 4_000)) == 2_000
+
+
+def test_aborts_that_were_cut_off_are_named_no_more(tmp_path: Path) -> None:
+    """Records that were written anew at these offsets are left out by every reader."""
+    log = Log.create(str(tmp_path / "t-0"), "t", 0, LogConfig(), 0)
+    for number in range(3):
+        log.append(transactional(2 * number, number, 0), 0)
+        log.append(marker(2 * number + 1, number, False), 0)
+        assert log.aborted_transactions(0, 9) == [(each, 2 * each) for each in range(number + 1)]
+    assert maintenance.truncate_to(log, 4, 0)
+    assert log.aborted_transactions(0, 9) == [(0, 0), (1, 2)]
+    log.append(transactional(4, 7, 0), 0)
+    log.append(marker(5, 7, False), 0)
+    assert log.aborted_transactions(0, 9) == [(0, 0), (1, 2), (7, 4)]
 
 
 def test_ten_thousand_open_producers(tmp_path: Path) -> None:
