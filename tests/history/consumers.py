@@ -36,9 +36,12 @@ class Reader(Client):
         super().__init__(work, name)
         self.committed = committed
         self.reached = dict.fromkeys(work.places, 0)
+        # Where it is in partitions that it got records of since it went there.
+        self.at: dict[Place, int] = {}
 
     def begin(self) -> None:
         self.consumer = self.work.consumer(self.name, committed=self.committed)
+        self.at.clear()
         start = {place: self.random.randint(0, reached) for place, reached in self.reached.items()}
         self.work.recorder.add(Assign(self.name, self.committed, start))
         self.consumer.assign([TopicPartition(*place, offset) for place, offset in start.items()])
@@ -52,19 +55,27 @@ class Reader(Client):
         elif choice < 0.1:
             self.seek()
         else:
-            poll(self.work, self.name, self.consumer, self.random.randint(1, 50), self.reached)
+            poll(self.work, self.name, self.consumer, self.random.randint(1, 50), self.reached, self.at)
 
     def seek(self) -> None:
-        place = self.random.choice(self.work.places)
-        offset = self.random.randint(0, self.reached[place])
-        try:
-            self.consumer.seek(TopicPartition(*place, offset))
-        except KafkaException as error:
-            # The partition has not begun to be read: the client takes no seek then.
-            if error.args[0].code() != KafkaError._STATE:
-                raise
-            return
-        self.work.recorder.add(Seek(self.name, place, offset))
+        """Not where a position may be before the log start: there librdkafka asks for the start, and goes there when it
+        is told, also behind a seek.
+        """
+        with self.work.deleting:
+            places = [place for place, offset in self.at.items() if offset >= self.work.deleted[place]]
+            if not places:
+                return
+            place = self.random.choice(sorted(places))
+            offset = self.random.randint(0, self.reached[place])
+            try:
+                self.consumer.seek(TopicPartition(*place, offset))
+            except KafkaException as error:
+                # The partition has not begun to be read: the client takes no seek then.
+                if error.args[0].code() != KafkaError._STATE:
+                    raise
+                return
+            del self.at[place]
+            self.work.recorder.add(Seek(self.name, place, offset))
 
     def end(self) -> None:
         close(self.consumer)
@@ -136,17 +147,18 @@ class Deleter(Client):
 
     def begin(self) -> None:
         self.admin = AdminClient({"bootstrap.servers": self.work.broker.bootstrap, **SOON})
-        self.deleted = dict.fromkeys(self.work.places, 0)
 
     def step(self) -> None:
         self.work.over.wait(self.random.choice((0.05, 0.2)))
         place = self.random.choice(self.work.places)
         end = max(reader.reached[place] for reader in self.work.readers)
-        offset = self.deleted[place] + int((end - self.deleted[place]) * self.random.choice((0.1, 0.5, 1.0)))
-        if offset <= self.deleted[place]:
+        deleted = self.work.deleted
+        offset = deleted[place] + int((end - deleted[place]) * self.random.choice((0.1, 0.5, 1.0)))
+        if offset <= deleted[place]:
             return
-        self.deleted[place] = offset
-        self.work.recorder.add(Delete(place, offset, self.work.recorder.now()))
+        with self.work.deleting:
+            deleted[place] = offset
+            self.work.recorder.add(Delete(place, offset, self.work.recorder.now()))
         # Where the broker dies meanwhile nobody knows whether it did it.
         with suppress(KafkaException, TimeoutError):
             self.admin.delete_records([TopicPartition(*place, offset)], request_timeout=CALL_S)[
@@ -157,7 +169,9 @@ class Deleter(Client):
         del self.admin
 
 
-def poll(work: Workload, name: str, consumer: Consumer, count: int, reached: dict[Place, int]) -> set[Place]:
+def poll(
+    work: Workload, name: str, consumer: Consumer, count: int, reached: dict[Place, int], at: dict[Place, int]
+) -> set[Place]:
     """One poll, recorded; the partitions of which it saw the end, where the consumer tells it."""
     reads = []
     ended = set()
@@ -173,6 +187,7 @@ def poll(work: Workload, name: str, consumer: Consumer, count: int, reached: dic
             continue
         reads.append(Read((topic, partition), offset, value_of(message)))
         reached[topic, partition] = max(reached.get((topic, partition), 0), offset + 1)
+        at[topic, partition] = offset + 1
     time_ended = work.recorder.now()
     places = {read.place for read in reads}
     said = {

@@ -36,6 +36,9 @@ class Workload:
         self.over = threading.Event()
         self.acked = 0
         self.rebalances = 0
+        # Up to where deletion was asked for; with the lock nothing more is.
+        self.deleted = dict.fromkeys(self.places, 0)
+        self.deleting = threading.Lock()
         self.readers = [Reader(self, f"reader{number}", committed=number > 0) for number in range(3)]
         self.clients: list[Client] = [
             *(PlainProducer(self, f"plain{number}") for number in range(2)),
@@ -117,5 +120,5 @@ class Workload:
         deadline = time.monotonic() + TIMEOUT_S
         while len(at_end) < len(ends):
             assert time.monotonic() < deadline, f"{name} did not come to the end: {at_end} of {ends}"
-            at_end |= poll(self, name, consumer, 500, {})
+            at_end |= poll(self, name, consumer, 500, {}, {})
         consumer.close()
