@@ -96,15 +96,9 @@ class LogManager:
         self.open_files = OpenFiles(min(settings.open_files_max, max(OPEN_FILES_MIN, allowed // 4)))
         self.totals = LogTotals()
         self.flusher = Flusher(
-            self.logs,
-            self.offline,
-            self.checkpoints,
-            self.totals,
-            jobs,
-            settings.flush_bytes,
-            settings.note_bytes,
-            note_jobs,
-        )
+            self.logs, self.offline, self.checkpoints, self.totals, jobs,
+            settings.flush_bytes, settings.note_bytes, note_jobs,
+        )  # fmt: skip
         self.removal = Removal(jobs)
         self._retention = Retention(
             self.logs,

@@ -49,7 +49,11 @@ def reload_producers(Log log not None, int64_t now_ms, int64_t expiration_ms, sn
     if snapshot_offsets is None:
         snapshot_offsets = snapshots.offsets(log.directory)
     if log.log_start_offset <= noted_offset <= log.written_end_offset and noted_offset > 0:
-        known = load_noted(log, noted_offset, now_ms, expiration_ms)
+        log.noted_slot = noted_state.load(log.producers, log.directory, noted_offset, now_ms, expiration_ms)
+        if log.noted_slot < 0:
+            log.producers.clear(log.log_start_offset)
+        else:
+            known = noted_offset
     for offset in sorted(snapshot_offsets, reverse=True):
         if offset > log.written_end_offset:
             snapshots.remove(log.directory, offset)
@@ -74,21 +78,6 @@ def reload_producers(Log log not None, int64_t now_ms, int64_t expiration_ms, sn
     log.producers.end_offset = log.written_end_offset
     log.producers.commit()
     keep_newest_stray(log, snapshot_offsets)
-
-
-cdef int64_t load_noted(Log log, int64_t offset, int64_t now_ms, int64_t expiration_ms) except -2:
-    """Take the producer state that was noted at `offset`; returns `offset`, or -1 where there is none or a damaged one."""
-    found = noted_state.read(log.directory, offset)
-    if found is None:
-        return -1
-    log.noted_slot = found[0]
-    try:
-        log.producers.load(found[1], offset, now_ms, expiration_ms)
-    except (WireError, ValueError) as error:
-        logger.warning("damaged producer state ignored", extra=facts(path=noted_state.path_of(log.directory, found[0]), reason=error))
-        log.producers.clear(log.log_start_offset)
-        return -1
-    return offset
 
 
 cdef int keep_newest_stray(Log log, snapshot_offsets) except -1:

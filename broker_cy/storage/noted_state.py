@@ -7,13 +7,19 @@ of that offset; one that was torn by a kill is not the one that is spoken of. Wh
 does not go by may be of records that are gone, so its first note empties the other slot. Kafka ignores these files.
 """
 
+import logging
 import os
 import struct
 from collections.abc import Iterable
 from contextlib import suppress
 
+from broker_cy.core.errors import WireError
+from broker_cy.core.logs import facts
 from broker_cy.storage.atomic import read_whole
+from broker_cy.storage.producer_state import ProducerState
 from broker_cy.storage.snapshots import SIZE_MAX_BYTES
+
+logger = logging.getLogger(__name__)
 
 SLOTS = 2
 NOTHING = -1  # in place of the offset
@@ -48,6 +54,22 @@ def read(directory: str, offset: int) -> tuple[int, bytes] | None:
             if len(data) >= _OFFSET.size and _OFFSET.unpack_from(data)[0] == offset:
                 return slot, data[_OFFSET.size :]
     return None
+
+
+def load(producers: ProducerState, directory: str, offset: int, now_ms: int, expiration_ms: int) -> int:
+    """Take the snapshot of `offset` into `producers`; the slot it is in, or -1 where there is none or a damaged one:
+    then `producers` is not to be used as it is.
+    """
+    found = read(directory, offset)
+    if found is None:
+        return -1
+    slot, data = found
+    try:
+        producers.load(data, offset, now_ms, expiration_ms)
+    except (WireError, ValueError) as error:
+        logger.warning("damaged producer state ignored", extra=facts(path=path_of(directory, slot), reason=error))
+        return -1
+    return slot
 
 
 def forget(directory: str, slots: Iterable[int] = range(SLOTS)) -> None:
