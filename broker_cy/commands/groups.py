@@ -168,7 +168,7 @@ async def reset(
         print_table(
             ["TOPIC", ">PARTITION", ">OLD", ">NEW", ">CHANGE", ">LAG AFTER", ""],
             [_row(step) for step in steps],
-            err=dry_run,
+            err=not dry_run,
         )
     if dry_run:
         _tell_steps(target, steps, dry_run)

@@ -61,7 +61,11 @@ def bare(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp
             said = Said(done.stdout.decode("utf-8", "surrogateescape"), done.stderr.decode(), done.returncode)
         else:
             capfd.readouterr()
-            returned = cli.main(given)
+            try:
+                returned = cli.main(given)
+            except SystemExit as end:
+                # argparse's way of showing help.
+                returned = end.code if isinstance(end.code, int) else 1
             sys.stdout.flush()
             said = Said(*capfd.readouterr(), returned)
         assert said.code == code, f"{given}: exit code {said.code}\n{said.out}\n{said.err}"

@@ -1,0 +1,399 @@
+"""The operators' commands by their output, against a real broker."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+
+from broker_cy.commands.app import COMMANDS
+from tests.broker_cy.commands.conftest import COMMAND, ROOT, Cli, in_terminal
+from tests.support.broker import Target
+from tests.support.confluent import new_consumer, take
+from tests.support.ports import free_ports
+from tests.support.processes import run
+from tests.support.wait import until
+
+NewTopic = Callable[..., str]
+
+
+def by_name(said: Any) -> dict[str, Any]:
+    return {each["name"]: each for each in said.json}
+
+
+def leaves() -> Iterator[list[str]]:
+    """Every command, with those below it."""
+    from click import Context, Group
+
+    from broker_cy.commands.app import group
+
+    for name in COMMANDS:
+        command = group.get_command(Context(group), name)
+        assert command is not None
+        yield [name]
+        if isinstance(command, Group):
+            yield from ([name, each] for each in command.commands)
+
+
+@pytest.mark.parametrize("words", list(leaves()), ids=" ".join)
+def test_every_command_has_help_with_examples(bare: Cli, words: list[str]) -> None:
+    """Somebody who forgot how a command is used has to search the web."""
+    shown = bare(*words, "--help").out
+    assert "examples:" in shown
+    if len(words) == 2 or words[0] in ("lag", "producers", "log-dirs", "consume", "produce"):
+        assert "--bootstrap" in shown
+        assert "--json" in shown
+
+
+def test_starting_a_broker_imports_no_command() -> None:
+    """The time to the first answer grows by what only operators' commands need."""
+    code = "import sys, atexit; atexit.register(lambda: print('click' in sys.modules, 'rich' in sys.modules)); "
+    code += "from broker_cy import cli; cli.main(['start', '--help'])"
+    assert run([sys.executable, "-c", code], cwd=ROOT).stdout.splitlines()[-1] == b"False False"
+
+
+def test_the_life_of_a_topic(broker_cy: Cli, broker: Target, name: str) -> None:
+    """A topic cannot be made, looked at, cloned, grown or deleted; or is deleted unasked."""
+    shape = ["-p", "3", "--set", "retention.ms=1000", "--set", "cleanup.policy=compact"]
+    assert "would create" in broker_cy("topics", "create", name, *shape, "--dry-run").out
+    assert broker_cy("topics", "create", name, *shape).out == f"created {name} (3 partitions, 1 replicas)\n"
+    assert "TOPIC_ALREADY_EXISTS" in broker_cy("topics", "create", name, code=1).err
+    listed = by_name(broker_cy("topics", "list", "--match", f"{name}.*", "--json"))
+    assert (listed[name]["partitions"], listed[name]["replication_factor"]) == (3, 1)
+    table = broker_cy("topics", "list", "--match", name).out.splitlines()
+    assert table[0].split() == ["TOPIC", "PARTITIONS", "REPLICAS", "OFFLINE", "UNDER-REPLICATED", "ID"]
+    assert table[1].split()[:5] == [name, "3", "1", "0", "0"]
+    broker_cy("produce", name, "-p", "1", "-k", "key", stdin=b"x\n" * 5)
+    described = broker_cy("topics", "describe", name, "no-such-topic", "--json", code=1)
+    offsets = [(each["partition"], each["earliest"], each["latest"]) for each in described.json[0]["partitions"]]
+    assert offsets == [(0, 0, 0), (1, 0, 5), (2, 0, 0)]
+    failure = json.loads(described.err)["error"]
+    assert (failure["code"], failure["what"]) == ("UNKNOWN_TOPIC_OR_PARTITION", "topic no-such-topic")
+    assert broker_cy("topics", "describe", name).rows()[1][-1].strip() == "5"
+
+    clone = f"{name}-clone"
+    assert f"created {clone} (2 partitions" in broker_cy("topics", "clone", name, clone, "-p", "2").out
+    own = by_name(broker_cy("configs", "describe", "topic", clone, "--json"))
+    assert {key: each["value"] for key, each in own.items()} == {"retention.ms": "1000", "cleanup.policy": "compact"}
+
+    assert "INVALID_PARTITIONS" in broker_cy("topics", "grow", name, "--to", "3", "--yes", code=1).err
+    assert "3 -> 5" in broker_cy("topics", "grow", name, "--to", "5", "--dry-run").err
+    grown = broker_cy("topics", "grow", name, "--to", "5", "--yes", "--json").json
+    assert (grown["partitions_before"], grown["partitions"]) == (3, 5)
+
+    preview = broker_cy("topics", "delete", name, "--dry-run").err
+    assert f"{name}" in preview
+    assert preview.splitlines()[-1].split()[:3] == [name, "5", "5"]
+    broker_cy("topics", "delete", name, code=4)
+    answered = in_terminal(["topics", "delete", name, "--bootstrap", broker.bootstrap], b"n\n")
+    assert answered.code == 4
+    assert name in by_name(broker_cy("topics", "list", "--json"))
+    answered = in_terminal(["topics", "delete", name, "--bootstrap", broker.bootstrap], b"y\n")
+    assert answered.code == 0, answered.screen
+    gone = broker_cy("topics", "delete", clone, "no-such-topic", "--yes", "--json", code=1)
+    assert gone.json == {"deleted": [clone]}
+    assert not {name, clone} & set(by_name(broker_cy("topics", "list", "--json")))
+
+
+def test_settings(broker_cy: Cli, new_topic: NewTopic) -> None:
+    """A setting is shown wrongly, or changed unasked, or with others."""
+    topic = new_topic()
+    assert broker_cy("configs", "describe", "topic", topic, "--json").json == []
+    everything = by_name(broker_cy("configs", "describe", "topic", topic, "--all", "--json"))
+    assert everything["retention.ms"]["source"] == "DEFAULT_CONFIG"
+    alter = ["configs", "alter", "topic", topic]
+    changes = ["--set", "retention.ms=5", "--append", "cleanup.policy=compact"]
+    preview = broker_cy(*alter, *changes, code=4).err
+    assert ["retention.ms", "604800000", "set", "5"] in [line.split() for line in preview.splitlines()]
+    assert broker_cy("configs", "describe", "topic", topic, "--json").json == []
+    broker_cy(*alter, *changes, "--yes")
+    own = by_name(broker_cy("configs", "describe", "topic", topic, "--json"))
+    assert {key: each["value"] for key, each in own.items()} == {
+        "retention.ms": "5",
+        "cleanup.policy": "delete,compact",
+    }
+    broker_cy(*alter, "--delete", "retention.ms", "--subtract", "cleanup.policy=delete", "--yes")
+    own = by_name(broker_cy("configs", "describe", "topic", topic, "--json"))
+    assert {key: each["value"] for key, each in own.items()} == {"cleanup.policy": "compact"}
+    assert "INVALID_CONFIG" in broker_cy(*alter, "--set", "retention.ms=x", "--yes", code=1).err
+    assert "nothing to change" in broker_cy(*alter, code=2).err
+    assert "NAME=VALUE is expected" in broker_cy(*alter, "--set", "x", code=2).err
+    docs = broker_cy("configs", "describe", "topic", topic, "--name", "retention.ms", "--docs").out
+    assert "WHAT FOR" in docs
+    broker_settings = by_name(broker_cy("configs", "describe", "broker", "1", "--all", "--json"))
+    assert broker_settings["node.id"]["is_read_only"] is True
+    assert "a number is expected" in broker_cy("configs", "describe", "broker", "one", code=2).err
+    assert "'topic', 'broker', 'group', 'logger'" in broker_cy("configs", "describe", "queue", "x", code=2).err
+
+
+def test_groups_are_reset_by_every_rule(broker_cy: Cli, new_topic: NewTopic, name: str, tmp_path: Path) -> None:
+    """A reset goes elsewhere than its preview says, or than its rule means."""
+    topic, other = new_topic(2), new_topic(1)
+    for partition, number in itertools.product((0, 1), range(10)):
+        stamp = str(1_700_000_000_000 + number * 1000)
+        if number % 5 == 0:
+            broker_cy("produce", topic, "-p", str(partition), "--timestamp", stamp, stdin=b"x\n" * 5)
+
+    def reset(*options: str | Path, group: str = name) -> list[tuple[int, int | None, int]]:
+        """What was planned; asserts that it was done."""
+        planned = broker_cy("groups", "reset", group, *options, "--dry-run", "--json").json
+        broker_cy("groups", "reset", group, *options, "--yes")
+        (lag,) = broker_cy("lag", group, "--json").json
+        committed = {(each["topic"], each["partition"]): each["committed"] for each in lag["partitions"]}
+        assert all(committed[each["topic"], each["partition"]] == each["new"] for each in planned)
+        return [(each["partition"], each["old"], each["new"]) for each in planned]
+
+    assert "say which topics are meant" in broker_cy("groups", "reset", name, "--to-latest", code=2).err
+    assert reset("--to-offset", "3", "--topic", f"{topic}:0") == [(0, None, 3)]
+    assert reset("--to-latest", "--topic", topic) == [(0, 3, 10), (1, None, 10)]
+    assert reset("--shift-by", "-4") == [(0, 10, 6), (1, 10, 6)]
+    assert reset("--to-time", "1700000003000", "--topic", f"{topic}:1") == [(1, 6, 5)]
+    assert reset("--by-duration", "1h", "--topic", f"{topic}:1") == [(1, 5, 10)]
+    assert reset("--to-earliest") == [(0, 6, 0), (1, 10, 0)]
+    assert reset("--to-offset", "99") == [(0, 0, 10), (1, 0, 10)]
+    offsets = tmp_path / "offsets.csv"
+    offsets.write_text(f"{topic},0,2\n\n{topic},1,4\n")
+    assert reset("--from-file", offsets) == [(0, 10, 2), (1, 10, 4)]
+    assert reset("--from-group", name, group=f"{name}-2") == [(0, None, 2), (1, None, 4)]
+    shown = broker_cy("groups", "reset", name, "--to-offset", "99", "--dry-run").out
+    assert shown.splitlines()[1].split() == [topic, "0", "2", "10", "+8", "0", "moved", "into", "the", "log"]
+    assert "nobody to ask" in broker_cy("groups", "reset", name, "--to-latest", code=4).err
+    assert "could be shifted" in broker_cy("groups", "reset", name, "--shift-by", "1", "--topic", other, code=2).err
+    offsets.write_text(f"{topic},zero,2\n")
+    assert f"line 1, '{topic},zero,2'" in broker_cy("groups", "reset", name, "--from-file", offsets, code=2).err
+    for rules in ([], ["--to-latest", "--to-earliest"]):
+        assert "exactly one rule is needed" in broker_cy("groups", "reset", name, *rules, code=2).err
+
+
+def test_groups_with_members(broker_cy: Cli, broker: Target, new_topic: NewTopic, name: str) -> None:
+    """A group at work is reset or deleted under its members' feet, or who they are is not shown."""
+    topic = new_topic(1)
+    broker_cy("produce", topic, stdin=b"x\n" * 5)
+    # Its name plays with the terminal.
+    group = f"{name}\x1b[31m"
+    consumer = new_consumer(broker.bootstrap, group, client_id="the-client")
+    try:
+        consumer.subscribe([topic])
+        take(consumer, 5)
+        consumer.commit(asynchronous=False)
+        shown = broker_cy("groups", "list", "--state", "Stable").out
+        assert f"{name}\\x1b[31m" in shown
+        assert "\x1b" not in shown
+        (listed,) = (each for each in broker_cy("groups", "list", "--json").json if each["group_id"] == group)
+        assert (listed["state"], listed["group_type"], listed["coordinator_id"]) == ("Stable", "classic", 1)
+        (described,) = broker_cy("groups", "describe", group, "--json").json
+        assert [member["client_id"] for member in described["members"]] == ["the-client"]
+        assert described["members"][0]["assignment"] == [{"topic": topic, "partition": 0}]
+        assert f"{topic}-0" in broker_cy("groups", "describe", group).out
+        active = broker_cy("groups", "reset", group, "--to-earliest", "--yes", code=1).err
+        assert "the group is Stable with 1 members (the-client); stop them first" in active
+        assert "NON_EMPTY_GROUP" in broker_cy("groups", "delete", group, "--yes", code=1).err
+        refused = broker_cy("groups", "delete-offsets", group, "--topic", topic, "--yes", code=1).err
+        assert "subscribed to the topic" in refused
+    finally:
+        consumer.close()
+    until(lambda: broker_cy("groups", "describe", group, "--json").json[0]["state"] == "Empty", "the group to be empty")
+    assert "nothing is committed" in broker_cy("groups", "delete-offsets", group, "--topic", "x", "--yes", code=2).err
+    assert broker_cy("groups", "delete-offsets", group, "--topic", f"{topic}:0", "--yes").out == "forgot 1 offsets\n"
+    broker_cy("groups", "delete", group, code=4)
+    assert broker_cy("groups", "delete", group, "--yes", "--json").json == {"deleted": [group]}
+
+
+def test_lag_is_told_and_judged(broker_cy: Cli, new_topic: NewTopic, name: str) -> None:
+    """Nobody hears of the group that stands still."""
+    topic = new_topic(2)
+    broker_cy("produce", topic, "-p", "0", "--timestamp", "-1h", stdin=b"x\n" * 10)
+    broker_cy("groups", "reset", name, "--to-offset", "4", "--topic", topic, "--yes")
+    (row,) = broker_cy("lag", name).rows()
+    assert [cell.strip() for cell in row] == [name, "2", "6"]
+    (told,) = broker_cy("lag", name, "--time", "--samples", "2", "--every", "10ms", "--json").json
+    assert (told["lag"], told["complete"], told["status"]) == (6, True, "STOPPED")
+    assert 3_600_000 <= told["time_lag_ms"] < 3_900_000
+    assert told["trend"]["catch_up_s"] is None
+    parts = [line.split() for line in broker_cy("lag", name, "--partitions", "--time").out.splitlines()[1:]]
+    assert [part[2:6] for part in parts] == [["0", "4", "10", "6"], ["1", "0", "0", "0"]]
+    assert parts[0][6:] == ["1", "h", "0", "m"]
+    assert broker_cy("lag", "--match", "no-such-group.*").rows() == []
+    assert broker_cy("lag", "--match", f"{name}.*", "--json").json[0]["group_id"] == name
+    assert "is no regular expression" in broker_cy("lag", "--match", "(", code=2).err
+    assert "30s, 15m" in broker_cy("lag", "--every", "5", code=2).err
+
+
+def test_producers_and_transactions(broker_cy: Cli, broker: Target, new_topic: NewTopic, name: str) -> None:
+    """Who keeps readers waiting is not found from the shell."""
+    topic = new_topic(1)
+    producer = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": name})
+    producer.init_transactions(20)
+    producer.begin_transaction()
+    producer.produce(topic, b"open")
+    assert producer.flush(20) == 0
+    try:
+        (state,) = broker_cy("producers", topic, "--json").json
+        assert (state["topic"], state["partition"], state["txn_start_offset"]) == (topic, 0, 0)
+        assert broker_cy("producers", topic, "-p", "0").rows()
+        listed = broker_cy("transactions", "list", "--state", "Ongoing", "--match", name, "--json").json
+        assert [(each["transactional_id"], each["producer_id"]) for each in listed] == [(name, state["producer_id"])]
+        (described,) = broker_cy("transactions", "describe", name, "--json").json
+        assert described["partitions"] == [{"topic": topic, "partition": 0}]
+        assert name in broker_cy("transactions", "describe", name).out
+        assert broker_cy("transactions", "hanging", "--topic", topic, "--max-timeout", "1ms", "--json").json == []
+        abort = ["transactions", "abort", topic, "0", "--producer-id"]
+        wrong = broker_cy(*abort, "999999", "--yes", code=2).err
+        assert f"open ones are of: {state['producer_id']}" in wrong
+        assert "from offset 0 on will be aborted" in broker_cy(*abort, str(state["producer_id"]), code=4).err
+        broker_cy(*abort, str(state["producer_id"]), "--yes")
+        (state,) = broker_cy("producers", topic, "--json").json
+        assert state["txn_start_offset"] is None
+        assert broker_cy("consume", topic, "-e", "--committed").out == ""
+        assert "knows no state Odd" in broker_cy("transactions", "list", "--state", "Odd", code=1).err
+    finally:
+        # The coordinator still thinks that it is open.
+        producer.abort_transaction(20)
+
+
+def test_cluster_and_log_directories(broker_cy: Cli, broker: Target, new_topic: NewTopic) -> None:
+    """The first look at a cluster shows wrong things."""
+    topic = new_topic(1)
+    broker_cy("produce", topic, stdin=b"x" * 5000 + b"\n")
+    described = broker_cy("cluster", "describe", "--json").json
+    assert [(each["broker_id"], each["port"]) for each in described["brokers"]] == [(1, broker.port)]
+    assert f"127.0.0.1:{broker.port}" in broker_cy("cluster", "describe").out
+    assert "metadata.version" in by_name(broker_cy("cluster", "features", "--json"))
+    assert by_name(broker_cy("cluster", "apis", "--broker", "1", "--json"))["ListOffsets"]["min_version"] == 1
+    assert "no broker 9" in broker_cy("cluster", "apis", "--broker", "9", code=2).err
+    assert ["18", "ApiVersions", "0", "to", "4"] in [
+        line.split() for line in broker_cy("cluster", "apis").out.splitlines()
+    ]
+    (directory,) = broker_cy("log-dirs", "--topic", topic, "--json").json
+    assert directory["path"] == str(broker.data_dir)
+    assert 5000 < directory["replicas"][0]["size_bytes"] < 5200
+    assert topic in broker_cy("log-dirs", "--replicas").out
+    assert "ok" in broker_cy("log-dirs").rows()[0][2]
+    quorum = broker_cy("cluster", "quorum", code=0 if broker.target == "kafka" else 1)
+    assert "leader" in quorum.out or "does not offer DescribeQuorum" in quorum.err
+
+
+def test_exit_codes_and_errors_for_programs(bare: Cli) -> None:
+    """A script cannot tell a broker that is away from a topic that is missing."""
+    (port,) = free_ports(1)
+    away = bare("topics", "list", "--bootstrap", f"127.0.0.1:{port}", code=3)
+    assert away.err.startswith(f"broker-cy: connect, broker 127.0.0.1:{port}: connection refused")
+    said = bare("topics", "list", "--bootstrap", f"127.0.0.1:{port}", "--json", code=3)
+    assert json.loads(said.err)["error"]["failure"] == "unreachable"
+    assert said.out == ""
+    assert "HOST:PORT is expected" in bare("topics", "list", "--bootstrap", "host:port", code=2).err
+    assert "above 0" in bare("topics", "list", "--timeout", "0", code=2).err
+    assert "No such command" in bare("topic", code=2).err
+    assert "No such option" in bare("topics", "list", "--jsn", code=2).err
+    assert bare("--version").out.startswith("broker-cy ")
+
+
+def clusters_file(tmp_path: Path, text: str) -> Path:
+    path = tmp_path / "clusters.toml"
+    path.write_text(text)
+    return path
+
+
+def test_named_clusters(bare: Cli, broker: Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A name means another cluster, or a cluster that is readonly is changed."""
+    text = f'default = "here"\n[clusters.here]\nbootstrap = "{broker.bootstrap}"\ntimeout_s = 20\n'
+    path = clusters_file(tmp_path, text + f'[clusters.look]\nbootstrap = "{broker.bootstrap}"\nreadonly = true\n')
+    every: list[list[str | Path]] = [["--config", path], ["--config", path, "--cluster", "look"]]
+    for options in every:
+        assert bare("cluster", "describe", *options, "--json").json["brokers"][0]["port"] == broker.port
+    monkeypatch.setenv("BROKER_CY_CLUSTERS", str(path))
+    assert bare("cluster", "describe", "--json").json["brokers"][0]["port"] == broker.port
+    for change in (
+        ["topics", "create", "x"],
+        ["topics", "delete", "x", "--yes"],
+        ["records", "delete", "x", "--before", "end", "--yes"],
+        ["groups", "reset", "g", "--to-latest", "--yes"],
+        ["configs", "alter", "topic", "x", "--set", "a=b", "--yes"],
+        ["transactions", "abort", "x", "0", "--producer-id", "1", "--yes"],
+        ["produce", "x"],
+    ):
+        assert "cluster look: it is readonly" in bare(*change, "--cluster", "look", code=1).err, change
+    assert "there are: here, look" in bare("cluster", "describe", "--cluster", "there", code=2).err
+    both = bare("cluster", "describe", "--cluster", "here", "--bootstrap", "x:1", code=2)
+    assert "exclude each other" in both.err
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("x", "is no TOML"),
+        ("color = 1", "'color' is not known; default and clusters are"),
+        ("clusters = 1", "[clusters.NAME]"),
+        ("[clusters]\na = 1", "clusters.a must be a table"),
+        ("[clusters.a]", "clusters.a.bootstrap is missing"),
+        ("[clusters.a]\nbootstrap = 1", "clusters.a.bootstrap = 1: a text, HOST:PORT is expected"),
+        ('[clusters.a]\nbootstrap = "a:b"', "clusters.a.bootstrap: 'a:b' is no address"),
+        ('[clusters.a]\nbootstrap = "a:1"\ntimeout_s = true', "a number is expected"),
+        ('[clusters.a]\nbootstrap = "a:1"\ntimeout_s = 0', "above 0"),
+        (
+            '[clusters.a]\nbootstrap = "a:1"\nread-only = true',
+            "clusters.a.read-only is not known; bootstrap, timeout_s",
+        ),
+        ('default = "b"\n[clusters.a]\nbootstrap = "a:1"', "default = 'b' names no cluster; there are: a"),
+    ],
+)
+def test_a_bad_file_of_clusters_is_told(bare: Cli, tmp_path: Path, text: str, reason: str) -> None:
+    """A typing error in the file is passed over, or ends in a traceback."""
+    path = clusters_file(tmp_path, text)
+    said = bare("topics", "list", "--config", path, code=2)
+    assert str(path) in said.err
+    assert reason in said.err
+    assert "cannot be read" in bare("topics", "list", "--config", tmp_path / "none.toml", code=2).err
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_scripts(bare: Cli, shell: str) -> None:
+    """Completion cannot be switched on."""
+    assert "_BROKER_CY_COMPLETE" in bare("completion", shell).out
+
+
+def completions(words: str, tmp_path: Path, bootstrap: str) -> list[str]:
+    """What bash would offer for the last word."""
+    path = clusters_file(tmp_path, f'default = "here"\n[clusters.here]\nbootstrap = "{bootstrap}"\n')
+    env = {"_BROKER_CY_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": str(len(words.split(" ")) - 1)}
+    done = run(COMMAND, cwd=ROOT, env={**env, "BROKER_CY_CLUSTERS": str(path)}, check=False)
+    return [line.split(",", 1)[1] for line in done.stdout.decode().splitlines() if line]
+
+
+def test_names_are_completed(broker_cy: Cli, broker: Target, new_topic: NewTopic, name: str, tmp_path: Path) -> None:
+    """Long names of topics and groups have to be typed."""
+    topic = new_topic(1)
+    broker_cy("groups", "reset", name, "--to-latest", "--topic", topic, "--yes")
+    assert completions("broker-cy top", tmp_path, broker.bootstrap) == ["topics"]
+    assert completions(f"broker-cy topics describe {topic[:8]}", tmp_path, broker.bootstrap) == [topic]
+    assert completions(f"broker-cy groups delete {name[:8]}", tmp_path, broker.bootstrap) == [name]
+    assert completions("broker-cy topics list --cluster h", tmp_path, broker.bootstrap) == ["here"]
+    # A broker that is away offers nothing, and says nothing.
+    (port,) = free_ports(1)
+    assert completions("broker-cy topics describe t", tmp_path, f"127.0.0.1:{port}") == []
+
+
+def test_a_narrow_terminal_cuts_nothing(broker: Target, new_topic: NewTopic) -> None:
+    """In a terminal of 80 columns the ends of names are cut off, and a progress bar stays behind."""
+    topic = new_topic(1)
+    shown = in_terminal(["topics", "list", "--bootstrap", broker.bootstrap])
+    assert shown.code == 0
+    letters = "".join(shown.screen.split())
+    assert topic in letters
+    assert "…" not in shown.screen
+
+
+def test_asked_questions_are_answered_by_nobody_but_people(broker: Target, new_topic: NewTopic) -> None:
+    """`yes` in a pipe deletes what a script did not mean to."""
+    topic = new_topic(1)
+    argv = [*COMMAND, "topics", "delete", topic, "--bootstrap", broker.bootstrap]
+    done = subprocess.run(argv, input=b"y\n", capture_output=True, cwd=ROOT, check=False, timeout=60)
+    assert done.returncode == 4
+    assert b"add --yes" in done.stderr
