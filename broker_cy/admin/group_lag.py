@@ -95,6 +95,10 @@ class LagCalls:
         self._group_offsets = group_offsets
         self._timestamps = timestamps
 
+    def using(self, timestamps: TimestampSource) -> LagCalls:
+        """The same, with the time lag from another source."""
+        return LagCalls(self._offsets, self._group_offsets, timestamps)
+
     async def of(
         self, group_ids: Iterable[str], *, isolation: Isolation = Isolation.READ_UNCOMMITTED
     ) -> Outcome[str, GroupLag]:

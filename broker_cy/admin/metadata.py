@@ -160,7 +160,9 @@ class Metadata:
             self.pool.adopt(self.peer_of(node))
         self.controller_id = answer.controller_id
         self.cluster_id = answer.cluster_id
-        return self._remember(answer, names, peer.name)
+        # A bootstrap address has an id from now on.
+        known = {node.address: self.peer_of(node).name for node in self.nodes.values()}
+        return self._remember(answer, names, known.get(peer.address, peer.name))
 
     def _remember(
         self, answer: messages.MetadataResponse, names: list[str] | None, broker: str

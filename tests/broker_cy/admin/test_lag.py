@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 
 import pytest
 
 from broker_cy.admin import AdminClient
+from broker_cy.admin.caller import Outcome
 from broker_cy.admin.group_lag import GroupLag, PartitionLag
 from broker_cy.admin.lag import Sample, Status, catch_up_s, judge, sum_of, time_lag_ms, trend, worst
 from broker_cy.admin.lag_history import LagHistory
@@ -145,6 +147,20 @@ def test_the_history_is_bounded() -> None:
         LagHistory(samples_max=1)
 
 
+class Noted:
+    """A TimestampSource that knows what was noted."""
+
+    def __init__(self, stamps: dict[TopicPartition, int | None]) -> None:
+        self.stamps = stamps
+        self.asked: list[tuple[str, dict[TopicPartition, int]]] = []
+
+    async def committed_timestamps(
+        self, group_id: str, offsets: Mapping[TopicPartition, int]
+    ) -> Outcome[TopicPartition, int | None]:
+        self.asked.append((group_id, dict(offsets)))
+        return Outcome({key: self.stamps[key] for key in offsets}, {})
+
+
 def test_lag_in_records_and_in_time(run: Run, name: str) -> None:
     """The lag of a group is not what waits for it, or its time is not the age of the first record that waits."""
 
@@ -179,5 +195,11 @@ def test_lag_in_records_and_in_time(run: Run, name: str) -> None:
         times = await client.lag.times(group, now_ms)
         times.found.pop(gone, None)
         assert times.found == {behind: now_ms - schedule[15], level: 0, lost: now_ms - schedule[8], silent: 0}
+        # Whoever noted the timestamps at the commits is asked instead, and only for what lags.
+        noted = Noted({behind: now_ms - 7, lost: None})
+        times = await client.lag.using(noted).times(group, now_ms)
+        times.found.pop(gone, None)
+        assert times.found == {behind: 7, level: 0, lost: None, silent: 0}
+        assert noted.asked == [(name, {behind: 15, lost: 8})]
 
     run(job)
