@@ -19,6 +19,7 @@ from broker_cy.admin.address import parse_addresses
 from broker_cy.admin.caller import Outcome
 from broker_cy.admin.client import DEFAULT_TIMEOUT_S
 from broker_cy.admin.clusters import ClusterEntry, default_path, load_clusters
+from broker_cy.admin.collector import relax_collector
 from broker_cy.commands.output import EXIT_FAILED, EXIT_UNREACHED, exit_code_of, print_error
 
 P = ParamSpec("P")
@@ -116,6 +117,7 @@ def run_job(run: Callable[[], Awaitable[int | None]], as_json: bool) -> int:
     async def inside() -> int | None:
         return await run()
 
+    relax_collector()
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             return runner.run(inside()) or 0

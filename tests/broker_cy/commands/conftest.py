@@ -17,6 +17,7 @@ from typing import Any, Protocol
 import pytest
 
 from broker_cy import cli
+from broker_cy.commands import context
 from tests.support.broker import Target
 from tests.support.processes import die_with_parent, run
 
@@ -53,6 +54,8 @@ def bare(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp
     """Runs a command as it stands. In this process; in one of its own where it has something to read."""
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     monkeypatch.delenv("BROKER_CY_CLUSTERS", raising=False)
+    # Commands run in the tests' own process, whose collector is not theirs to set.
+    monkeypatch.setattr(context, "relax_collector", lambda: None)
 
     def call(*arguments: str | Path, code: int = 0, stdin: bytes | None = None) -> Said:
         given = [str(each) for each in arguments]
