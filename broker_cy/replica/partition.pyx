@@ -419,7 +419,8 @@ cdef class Partition:
         cdef int64_t stable
         if not read_committed:
             return self.high_watermark
-        stable = self.log.producers.last_stable_offset(self.high_watermark)
+        # A log that begins behind the start of an open transaction would else end before its beginning.
+        stable = max(<int64_t>self.log.producers.last_stable_offset(self.high_watermark), self.log.log_start_offset)
         return min(stable, self.high_watermark)
 
     cdef int add_waiting(self, DelayedFetch waiting) except -1:

@@ -76,7 +76,11 @@ def decode_offsets(data: bytes, path: str) -> dict[TopicPartition, int]:
         partition, offset = int(words[1]), int(words[2])
         if partition > INT32_MAX or not -1 <= offset <= INT64_MAX:
             raise ValueError(f"{path}: entry {b' '.join(words)!r} is outside of what a partition or an offset can be")
-        found[words[0].decode(), partition] = offset
+        try:
+            topic = words[0].decode()
+        except UnicodeDecodeError:
+            raise ValueError(f"{path}: topic {words[0]!r} is not UTF-8") from None
+        found[topic, partition] = offset
     return found
 
 

@@ -210,7 +210,9 @@ class Cleaning:
         self._sync_sources()
         aborted = self._read_aborted()
         self._transactions = CleanedTransactions(aborted)
-        transactions = CleanedTransactions(aborted)
+        # The map is made from the first dirty offset on: a transaction whose marker lies before would never end there,
+        # and what its producer committed since would count as aborted.
+        transactions = CleanedTransactions(entry for entry in aborted if entry[2] >= plan.first_dirty_offset)
         offsets = OffsetMap(plan.map_bytes, plan.load_factor)
         self._offsets = offsets
         offsets.latest_offset = plan.first_dirty_offset - 1

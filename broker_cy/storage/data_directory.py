@@ -224,7 +224,7 @@ def read_topic_id(directory: str) -> UUID | None:
     """
     path = f"{directory}/{PARTITION_METADATA}"
     try:
-        text = read_whole(path, SMALL_FILE_MAX_BYTES).decode()
+        text = read_whole(path, SMALL_FILE_MAX_BYTES).decode(errors="replace")
     except FileNotFoundError:
         return None
     if not text.strip("\0"):

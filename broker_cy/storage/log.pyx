@@ -428,8 +428,9 @@ cdef class Log:
         return lookups.aborted_transactions(self, offset, end_offset)
 
     def last_stable_offset(self, int64_t high_watermark):
-        """End of what a read_committed reader may see."""
-        return self.producers.last_stable_offset(high_watermark)
+        """End of what a read_committed reader may see; not before the log's start, where records of an open transaction were
+        deleted."""
+        return max(self.producers.last_stable_offset(high_watermark), min(self.log_start_offset, high_watermark))
 
     def end_offset_for_epoch(self, int32_t epoch):
         """(epoch, end offset) for OffsetForLeaderEpoch, (-1, -1) where the epoch is not known."""

@@ -12,11 +12,13 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka import TopicPartition as AioTopicPartition
 from aiokafka.errors import ProducerFenced
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from tests.support.broker import Target, target_is_kafka
 from tests.support.confluent import TIMEOUT_S, new_consumer, send, take, values
 from tests.support.kafka_dist import dump_log_segments
 from tests.support.topics import create_topic
+from tests.support.wait import until
 
 MakeBroker = Callable[..., Target]
 # transactionStatus of Kafka's TransactionLogValue.
@@ -107,6 +109,28 @@ def test_an_open_transaction_holds_readers_up(broker: Target, topic: str) -> Non
     # Much sooner than the fetch that waits would end by itself.
     assert values(take(consumer, 2, timeout_s=15.0)) == [b"open", b"behind"]
     consumer.close()
+
+
+def test_records_of_an_open_transaction_are_deleted(broker: Target, topic: str) -> None:
+    """A reader of committed records that begins at the end is sent before the beginning, and is out of range there."""
+    create_topic(broker.bootstrap, topic)
+    producer = new_producer(broker, topic)
+    producer.begin_transaction()
+    producer.produce(topic, b"open", partition=0)
+    assert producer.flush(TIMEOUT_S) == 0
+    for value in (b"deleted", b"behind"):  # batches of their own
+        send(broker, topic, [value])
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    place = TopicPartition(topic, 0, 2)
+    assert admin.delete_records([place])[place].result(TIMEOUT_S).low_watermark == 2
+    consumer = new_consumer(broker.bootstrap, "reader", isolation_level="read_committed")
+    assert consumer.get_watermark_offsets(place, TIMEOUT_S) == (2, 2)
+    assert committed(broker, topic) == []
+    producer.commit_transaction(TIMEOUT_S)
+    # Kafka answers once the end is decided; the marker comes behind that.
+    until(lambda: consumer.get_watermark_offsets(place, TIMEOUT_S) == (2, 4), "the transaction's marker")
+    consumer.close()
+    assert committed(broker, topic) == [b"behind"]
 
 
 def test_offsets_and_output_together(

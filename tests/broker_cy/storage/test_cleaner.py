@@ -192,3 +192,27 @@ def test_deleted_records_end_a_cleaning(tmp_path: Path) -> None:
     del jobs.run
     clean(log, 2_000_001, cleaner)
     assert sorted(keys_and_offsets(log.directory).values()) == [35, 36, 37, 38, 39]
+
+
+@pytest.mark.parametrize("value", [b"2", None])
+def test_what_is_committed_behind_an_abort_takes_the_place_of_what_was_there(
+    tmp_path: Path, value: bytes | None
+) -> None:
+    """A value comes back once the tombstone that a transaction wrote is gone, or old values stay for ever, where the
+    producer's transaction before was aborted and was cleaned already.
+    """
+    written = Written(Log.create(str(tmp_path / "t-0"), "t", 0, compacted_config(), 0))
+    cleaner, _ = make_cleaner(written.log)
+    written.data([(b"a", b"1")])
+    for text, commit in ((b"x", False), (value, True)):
+        written.data([(b"a", text)], 7, transactional=True)
+        written.end(7, commit=commit)
+        written.roll()
+        clean(written.log, 2_000_000, cleaner)
+    found = [
+        (offset, text)
+        for batch in stored(written.log.directory)
+        for offset, _, key, text in batch.records
+        if key == b"a"
+    ]
+    assert found == [(3, value)]

@@ -198,3 +198,14 @@ def test_expiry_spares_open_transactions(tmp_path: Path) -> None:
     log.append(marker(3, 1, True), 0)
     assert log.producers.expire(1_000_000, 1_000) == 1
     assert log.last_stable_offset(4) == 4
+
+
+def test_the_end_for_committed_readers_is_not_before_the_start(tmp_path: Path) -> None:
+    """Where the beginning of an open transaction was deleted a reader is sent to an offset that the log has not got."""
+    log = Log.create(str(tmp_path / "t-0"), "t", 0, LogConfig(), 0)
+    log.append(transactional(0, 1, 0) + transactional(1, 1, 1) + batch(2), 0)
+    maintenance.delete_records_before(log, 1, 0)
+    assert log.last_stable_offset(3) == 1
+    maintenance.delete_records_before(log, 3, 0)
+    assert (log.last_stable_offset(3), log.log_start_offset) == (3, 3)
+    assert log.last_stable_offset(2) == 2, "never beyond the high watermark"

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker_cy.storage import atomic, checkpoints, txn_index
+from broker_cy.storage import atomic, checkpoints, data_directory, txn_index
 from broker_cy.storage.epochs import LeaderEpochs
 
 
@@ -24,14 +24,35 @@ def test_offset_checkpoints_round_trip(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["1\n0\n", "0\n", "0\n2\nt 0 5\n", "0\n1\nt 0\n", "0\n1\nt x 5\n", "0\nx\n", "0\n1\nt 0 5 6\n", "0\n1\nt 0 -\n"],
+    [
+        *(
+            "1\n0\n",
+            "0\n",
+            "0\n2\nt 0 5\n",
+            "0\n1\nt 0\n",
+            "0\n1\nt x 5\n",
+            "0\nx\n",
+            "0\n1\nt 0 5 6\n",
+            "0\n1\nt 0 -\n",
+        ),
+        "0\n1\n\udcff 0 5\n",
+    ],
 )
 def test_damaged_checkpoints_name_the_file(tmp_path: Path, text: str) -> None:
     """A damaged checkpoint is taken for a good one."""
     path = tmp_path / "checkpoint"
-    path.write_text(text)
+    path.write_text(text, errors="surrogateescape")
     with pytest.raises(ValueError, match=str(path)):
         checkpoints.read_offsets(str(path))
+
+
+@pytest.mark.parametrize("content", [b"\xff\xfe", b"version: 0\n", b"version: 0\ntopic_id: \xff\n"])
+def test_damaged_partition_metadata_name_the_file(tmp_path: Path, content: bytes) -> None:
+    """An operator is told of a byte that is no UTF-8, and not in which file."""
+    path = tmp_path / data_directory.PARTITION_METADATA
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match=str(path)):
+        data_directory.read_topic_id(str(tmp_path))
 
 
 @given(
