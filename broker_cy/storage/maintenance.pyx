@@ -40,18 +40,23 @@ cdef int refuse_staged(Log log) except -1:
 
 def reload_producers(Log log not None, int64_t now_ms, int64_t expiration_ms, snapshot_offsets=None, int64_t noted_offset=0):
     """Producer state at the log end offset: the newest usable snapshot, and the batches after it. Snapshots that are damaged or
-    lie outside of the log are removed. `snapshot_offsets` is what the directory has, where that is known; `noted_offset` is the
-    checkpointed written point. Raises OSError, StorageError."""
-    cdef Segment segment
+    lie behind the log's end are removed. `snapshot_offsets` is what the directory has, where that is known; `noted_offset` is the
+    checkpointed written point. Raises OSError, StorageError.
+
+    What lies before the log start offset and is still in a file counts, too: of a producer whose last batch was deleted, and the
+    marker behind it was not, the rest would tell the epoch and no sequence, and its next batch would be out of order for good.
+    """
+    cdef Segment segment = log.segments[0]
+    cdef int64_t first = segment.base_offset
     cdef bint lost = False
     cdef int64_t known = -1
-    log.producers.clear(log.log_start_offset)
+    log.producers.clear(first)
     if snapshot_offsets is None:
         snapshot_offsets = snapshots.offsets(log.directory)
-    if log.log_start_offset <= noted_offset <= log.written_end_offset and noted_offset > 0:
+    if first <= noted_offset <= log.written_end_offset and noted_offset > 0:
         log.noted_slot = noted_state.load(log.producers, log.directory, noted_offset, now_ms, expiration_ms)
         if log.noted_slot < 0:
-            log.producers.clear(log.log_start_offset)
+            log.producers.clear(first)
         else:
             known = noted_offset
     for offset in sorted(snapshot_offsets, reverse=True):
@@ -59,7 +64,7 @@ def reload_producers(Log log not None, int64_t now_ms, int64_t expiration_ms, sn
             snapshots.remove(log.directory, offset)
             lost = True
             continue
-        if offset < log.log_start_offset or offset <= known:
+        if offset < first or offset <= known:
             break
         try:
             log.producers.load(

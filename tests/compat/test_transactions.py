@@ -207,6 +207,25 @@ def test_killed_in_mid_transaction(make_broker: MakeBroker, topic: str) -> None:
     assert committed(broker, topic) == expected
 
 
+def test_sequences_go_on_behind_deleted_records(make_broker: MakeBroker, topic: str) -> None:
+    """Else: a producer whose last records were deleted, and their marker not, fails for good after a kill -9."""
+    broker = make_broker({"log.flush.start.offset.checkpoint.interval.ms": "100"})
+    create_topic(broker.bootstrap, topic)
+    producer = new_producer(broker, topic)
+    transact(producer, topic, [b"%d" % number for number in range(5)], commit=True)
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    # The marker has offset 5, and stays.
+    for result in admin.delete_records([TopicPartition(topic, 0, 5)]).values():
+        result.result(TIMEOUT_S)
+    checkpoint = broker.data_dir / "log-start-offset-checkpoint"
+    noted = f"{topic} 0 5"
+    until(lambda: checkpoint.exists() and noted in checkpoint.read_text(), "the checkpoint of the log start", TIMEOUT_S)
+    broker.kill()
+    broker.restart()
+    transact(producer, topic, [b"5"], commit=True)
+    assert committed(broker, topic) == [b"5"]
+
+
 @ours_only
 def test_kafka_reads_what_was_written(make_broker: MakeBroker, topic: str) -> None:
     """Going back to Kafka, or using its tools, is not possible any more."""

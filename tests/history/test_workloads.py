@@ -1,12 +1,14 @@
 """Random work on a broker that is killed again and again leaves no anomaly.
 
 A failure prints the seed, the anomalies and the command that runs the same work again: HISTORY_SEED=<seed>. The threads
-interleave as they please, so that a rare failure may take some runs. HISTORY_DUMP=<file> keeps the history.
+interleave as they please, so that a rare failure may take some runs. With HISTORY_KEEP=<directory> each run that fails
+leaves its history there, and the broker's files as a kill -9 at that moment leaves them.
 """
 
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -40,13 +42,13 @@ def run(broker: Target, seed: int, kills: int, acks: int, test: str) -> None:
         work.go_on(acks, 3)
         work.finish()
         operations = work.recorder.operations
-        if "HISTORY_DUMP" in os.environ:
-            Path(os.environ["HISTORY_DUMP"]).write_text("\n".join(map(repr, operations)))
         findings = check(operations)
         shown = "\n".join(map(str, findings[:20]))
         assert not findings, f"{len(findings)} anomalies in {len(operations)} operations:\n{shown}"
         assert "traceback" not in broker.stderr()
     except AssertionError as error:
+        if "HISTORY_KEEP" in os.environ:
+            keep(work, Path(os.environ["HISTORY_KEEP"]) / f"{test}-{seed}")
         raise AssertionError(f"seed {seed}: {error}\n{again}") from error
     finally:
         work.over.set()
@@ -55,6 +57,14 @@ def run(broker: Target, seed: int, kills: int, acks: int, test: str) -> None:
     outcomes = {each.outcome for each in operations if isinstance(each, Transaction)}
     assert outcomes == set(Outcome), "the run was idle"
     assert sum(len(each.records) for each in operations if isinstance(each, Poll)) > 2 * acks, "the run was idle"
+
+
+def keep(work: Workload, directory: Path) -> None:
+    """What is needed to find out why a run failed, in the place of what an earlier run of its name left."""
+    work.broker.kill()
+    shutil.rmtree(directory, ignore_errors=True)
+    shutil.copytree(work.broker.data_dir.parent, directory)
+    (directory / "history.txt").write_text("\n".join(map(repr, work.recorder.operations)))
 
 
 def test_no_anomaly(make_broker: MakeBroker) -> None:
