@@ -5,6 +5,7 @@ from __future__ import annotations
 from enum import Enum
 
 from broker_cy.coordinator import subscription
+from broker_cy.coordinator.journal import Journal
 from broker_cy.coordinator.member import ClassicMember, Protocols
 from broker_cy.coordinator.step import Token
 from broker_cy.core.errors import ErrorCode
@@ -43,6 +44,7 @@ class ClassicGroup:
         "generation",
         "group_id",
         "initial_delay",
+        "journal",
         "leader_id",
         "members",
         "new_member_added",
@@ -82,6 +84,7 @@ class ClassicGroup:
         # ms.
         self.new_member_added = False
         self.initial_delay: tuple[int, int] | None = None
+        self.journal = Journal()
 
     # ---- what it is ----
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from broker_cy.coordinator import records
 from broker_cy.coordinator.group import ClassicGroup, GroupState
+from broker_cy.coordinator.journal import trigger_of
 from broker_cy.coordinator.member import ClassicMember, Protocols
 from broker_cy.coordinator.rebalance import (
     NEW_MEMBER_JOIN_TIMEOUT_MS,
@@ -24,6 +25,7 @@ from broker_cy.coordinator.rebalance import (
 from broker_cy.coordinator.step import ClientFacts, Now, Step, Token, append_error
 from broker_cy.coordinator.timers import TimerKey, TimerKind
 from broker_cy.core.errors import ErrorCode
+from broker_cy.metrics.events import StaticReplacement
 from broker_cy.wire import messages
 
 if TYPE_CHECKING:
@@ -168,7 +170,7 @@ def _add(
         group.new_member_added = True
     group.add(member, token)
     set_session(shard, group, member, now, NEW_MEMBER_JOIN_TIMEOUT_MS)
-    rebalance_or_complete(shard, step, group, now)
+    rebalance_or_complete(shard, step, group, now, trigger_of("join", member))
 
 
 # ---- a member with an id ----
@@ -212,7 +214,8 @@ def _join_known(
     else:
         group.update(member, protocols, request.rebalance_timeout_ms, request.session_timeout_ms)
         wait_for_join(step, group, member, token)
-        rebalance_or_complete(shard, step, group, now)
+        group.journal.joined(group, member, now)
+        rebalance_or_complete(shard, step, group, now, trigger_of("rejoin", member))
 
 
 # ---- a static member that comes back without its id ----
@@ -242,14 +245,19 @@ def _replace_static(
     set_session(shard, group, member, now)
     group.update(member, _protocols(request), request.rebalance_timeout_ms, request.session_timeout_ms)
     wait_for_join(step, group, member, token)
+    group.journal.renamed(group, old_id, new_id)
+    trigger = trigger_of("static_replacement", member)
     if group.state is GroupState.COMPLETING_REBALANCE:
         # The leader may be assigning partitions to the old member id at this moment.
-        prepare(shard, step, group, now)
+        group.journal.joined(group, member, now)
+        prepare(shard, step, group, now, trigger)
     elif group.state is GroupState.STABLE and group.select_protocol() == group.protocol_name:
         _persist_replacement(shard, step, group, member, client.version, old_id, old_leader, before, now)
     elif group.state is GroupState.STABLE:
-        prepare(shard, step, group, now)
+        group.journal.joined(group, member, now)
+        prepare(shard, step, group, now, trigger)
     else:
+        group.journal.joined(group, member, now)
         maybe_complete_join(shard, step, group, now)
 
 
@@ -275,6 +283,17 @@ def _persist_replacement(
         # Where a rebalance has begun meanwhile, the join waits for its end like any other.
         if group.state is not GroupState.STABLE or group.members.get(new_id) is not member:
             return
+        out.events.append(
+            StaticReplacement(
+                group.group_id,
+                group.generation,
+                member.instance_id or "",
+                old_id,
+                new_id,
+                member.client_id,
+                member.client_host.removeprefix("/"),
+            )
+        )
         if version >= VERSION_SKIP_ASSIGNMENT:
             is_leader = group.is_leader(new_id)
             answer_join(out, group, member, join_response(group, new_id, skip_assignment=is_leader))
@@ -288,6 +307,7 @@ def _persist_replacement(
         answer_join(out, group, member, join_error("", append_error(code)))
         group.update(member, *before)
         old = group.replace_static(member.instance_id or "", new_id, old_id)
+        group.journal.renamed(group, new_id, old_id)
         shard.timers.cancel(TimerKey(TimerKind.SESSION, group.group_id, new_id))
         set_session(shard, group, old, later)
 

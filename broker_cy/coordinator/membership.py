@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from broker_cy.coordinator.group import ClassicGroup, GroupState
+from broker_cy.coordinator.journal import trigger_of
+from broker_cy.coordinator.member import ClassicMember
 from broker_cy.coordinator.rebalance import drop_member, maybe_complete_join, prepare, set_session
 from broker_cy.coordinator.step import Now, Step, Token, append_error
 from broker_cy.core.errors import ErrorCode
@@ -43,9 +45,10 @@ def leave(
     """Remove members by member id or, by an administrator, by instance id alone. Each is answered for itself."""
     group = shard.groups.get(group_id)
     results: list[messages.LeaveGroupResponse.MemberResponse] = []
+    left: list[ClassicMember] = []
     anyone_left = False
     for identity in identities:
-        code = ErrorCode.UNKNOWN_MEMBER_ID if group is None else _leave_one(shard, step, group, identity)
+        code = ErrorCode.UNKNOWN_MEMBER_ID if group is None else _leave_one(shard, step, group, identity, left, now)
         anyone_left = anyone_left or code is ErrorCode.NONE
         results.append(
             messages.LeaveGroupResponse.MemberResponse(
@@ -53,9 +56,12 @@ def leave(
             )
         )
     if group is not None and anyone_left:
+        trigger = trigger_of("leave", left[0] if left else None)
         if group.state in (GroupState.STABLE, GroupState.COMPLETING_REBALANCE):
-            prepare(shard, step, group, now)
+            prepare(shard, step, group, now, trigger)
         else:
+            if left and group.state is GroupState.PREPARING_REBALANCE:
+                group.journal.began(group, trigger, now)
             maybe_complete_join(shard, step, group, now)
     step.reply_when_written(
         token,
@@ -65,8 +71,14 @@ def leave(
 
 
 def _leave_one(
-    shard: Shard, step: Step, group: ClassicGroup, identity: messages.LeaveGroupRequest.MemberIdentity
+    shard: Shard,
+    step: Step,
+    group: ClassicGroup,
+    identity: messages.LeaveGroupRequest.MemberIdentity,
+    left: list[ClassicMember],
+    now: Now,
 ) -> ErrorCode:
+    """Remove one member, which is added to `left`; a member id that was only handed out is not."""
     member_id = identity.member_id
     if member_id == "":
         if identity.group_instance_id is None:
@@ -78,5 +90,7 @@ def _leave_one(
         code = group.member_error(member_id, identity.group_instance_id)
         if code is not ErrorCode.NONE:
             return code
-    drop_member(shard, step, group, member_id)
+    if member_id in group.members:
+        left.append(group.members[member_id])
+    drop_member(shard, step, group, member_id, now.mono_ms)
     return ErrorCode.NONE

@@ -13,6 +13,7 @@ Undo = Callable[[], None]
 PartitionOffsets = dict[int, CommittedOffset]
 
 NO_PRODUCER_ID = -1
+CHANGED_MAX = 100_000
 
 
 class OffsetStore:
@@ -22,11 +23,13 @@ class OffsetStore:
     it over, unless a younger record has been seen for the partition; an abort marker drops it.
     """
 
-    __slots__ = ("_open", "_pending", "by_group", "count")
+    __slots__ = ("_open", "_pending", "by_group", "changed", "count")
 
     def __init__(self) -> None:
         self.by_group: dict[str, dict[str, PartitionOffsets]] = {}
         self.count = 0
+        # (group, topic, partition) of what was committed since somebody last took this; at most CHANGED_MAX.
+        self.changed: dict[tuple[str, str, int], None] = {}
         self._pending: dict[int, dict[tuple[str, str, int], CommittedOffset]] = {}
         # Producer ids with a pending offset, by group and then (topic, partition): the index over _pending.
         self._open: dict[str, dict[tuple[str, int], set[int]]] = {}
@@ -69,6 +72,8 @@ class OffsetStore:
     def replay_commit(self, group_id: str, topic: str, partition: int, offset: CommittedOffset) -> Undo:
         """A commit outside of a transaction."""
         before = self._put(group_id, topic, partition, offset)
+        if len(self.changed) < CHANGED_MAX:
+            self.changed[group_id, topic, partition] = None
         return lambda: self._restore(group_id, topic, partition, before)
 
     def load_commit(self, group_id: str, topic: str, partition: int, offset: CommittedOffset) -> None:
@@ -127,6 +132,8 @@ class OffsetStore:
             if current is None or offset.record_offset > current.record_offset:
                 replaced.append((group_id, topic, partition, current))
                 self._put(group_id, topic, partition, offset)
+                if len(self.changed) < CHANGED_MAX:
+                    self.changed[group_id, topic, partition] = None
 
         def undo() -> None:
             for group_id, topic, partition, before in replaced:

@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING
 
 from broker_cy.coordinator import records
 from broker_cy.coordinator.group import ClassicGroup, GroupState
+from broker_cy.coordinator.journal import trigger_of
 from broker_cy.coordinator.member import ClassicMember
 from broker_cy.coordinator.step import Now, Step
 from broker_cy.coordinator.timers import TimerKey, TimerKind
 from broker_cy.core.errors import ErrorCode
+from broker_cy.metrics.events import Trigger
 from broker_cy.wire import messages
 
 if TYPE_CHECKING:
@@ -103,10 +105,19 @@ def set_session(
     )
 
 
-def drop_member(shard: Shard, step: Step, group: ClassicGroup, member_id: str) -> None:
-    """Remove a member, or a member id that was handed out, and answer what it waits for with UNKNOWN_MEMBER_ID."""
+def drop_member(
+    shard: Shard, step: Step, group: ClassicGroup, member_id: str, last_heard_ms: int | None = None
+) -> None:
+    """Remove a member, or a member id that was handed out, and answer what it waits for with UNKNOWN_MEMBER_ID.
+    `last_heard_ms` is when it was heard of (monotonic), where its session does not tell that.
+    """
     member = group.members.get(member_id)
     if member is not None:
+        deadline = shard.timers.get(TimerKey(TimerKind.SESSION, group.group_id, member_id))
+        if last_heard_ms is None and deadline is not None:
+            last_heard_ms = deadline - member.session_timeout_ms
+        if last_heard_ms is not None:
+            group.journal.lost(group, member_id, last_heard_ms)
         answer_join(step, group, member, join_error("", ErrorCode.UNKNOWN_MEMBER_ID))
         answer_sync(step, member, sync_error(ErrorCode.UNKNOWN_MEMBER_ID))
     group.remove(member_id)
@@ -116,16 +127,19 @@ def drop_member(shard: Shard, step: Step, group: ClassicGroup, member_id: str) -
 # ---- join phase ----
 
 
-def rebalance_or_complete(shard: Shard, step: Step, group: ClassicGroup, now: Now) -> None:
+def rebalance_or_complete(shard: Shard, step: Step, group: ClassicGroup, now: Now, trigger: Trigger) -> None:
     """Begin a rebalance; where one is going on, end its join phase if that was all it waited for."""
     if group.can_rebalance:
-        prepare(shard, step, group, now)
+        prepare(shard, step, group, now, trigger)
     else:
+        if trigger.reason == "join":
+            group.journal.began(group, trigger, now)
         maybe_complete_join(shard, step, group, now)
 
 
-def prepare(shard: Shard, step: Step, group: ClassicGroup, now: Now) -> None:
+def prepare(shard: Shard, step: Step, group: ClassicGroup, now: Now, trigger: Trigger) -> None:
     """Begin a rebalance. Members that wait for their assignment are told to join again."""
+    group.journal.began(group, trigger, now)
     if group.state is GroupState.COMPLETING_REBALANCE:
         give_up_syncs(shard, step, group, ErrorCode.REBALANCE_IN_PROGRESS, now)
     group.pending_sync.clear()
@@ -158,15 +172,18 @@ def complete_join(shard: Shard, step: Step, group: ClassicGroup, now: Now) -> No
     group.initial_delay = None
     for member in list(group.members.values()):
         if member.join_token is None and not member.is_static:
+            group.journal.began(group, trigger_of("join_timeout", member), now)
             drop_member(shard, step, group, member.member_id)
     if group.members and not group.elect_joined_leader():
         # Only static members are left, and none has come: wait until they do or their sessions end.
         _set_join_timer(shard, group, now, group.rebalance_timeout_ms)
         return
     group.next_generation(now.wall_ms)
+    group.journal.join_phase_over(now)
     if group.state is GroupState.EMPTY:
         # Nothing waits for this record. Without it, a restart would bring the last generation back, to time out there.
         shard.append(step, [records.group_record(group, {})])
+        group.journal.settled(group, step, now)
         return
     for member in group.members.values():
         answer_join(step, group, member, join_response(group, member.member_id))
@@ -214,9 +231,10 @@ def on_sync_timer(shard: Shard, step: Step, group: ClassicGroup, now: Now) -> No
     """Members that have not asked for their assignment in time are removed, and the others share again."""
     if group.state not in (GroupState.COMPLETING_REBALANCE, GroupState.STABLE) or not group.pending_sync:
         return
-    for member_id in list(group.pending_sync):
-        drop_member(shard, step, group, member_id)
-    prepare(shard, step, group, now)
+    late = [group.members[member_id] for member_id in group.pending_sync]
+    for member in late:
+        drop_member(shard, step, group, member.member_id)
+    prepare(shard, step, group, now, trigger_of("sync_timeout", late[0]))
 
 
 # ---- sessions ----
@@ -232,10 +250,12 @@ def on_session_timer(shard: Shard, step: Step, group: ClassicGroup, member_id: s
     if member is None or member.has_satisfied_heartbeat:
         # Its session begins again with the answer it waits for.
         return
-    drop_member(shard, step, group, member_id)
+    drop_member(shard, step, group, member_id, now.mono_ms - member.session_timeout_ms)
+    trigger = trigger_of("session_timeout", member)
     if group.state in (GroupState.STABLE, GroupState.COMPLETING_REBALANCE):
-        prepare(shard, step, group, now)
+        prepare(shard, step, group, now, trigger)
     else:
+        group.journal.began(group, trigger, now)
         _complete_if_all_joined(shard, step, group, now)
 
 

@@ -16,6 +16,7 @@ from uuid import UUID
 
 from broker_cy.coordinator import admin, commit, expiry, fetch, join, membership, rebalance, records, sync
 from broker_cy.coordinator.group import ClassicGroup, GroupState
+from broker_cy.coordinator.journal import trigger_of
 from broker_cy.coordinator.offset_record import decode_offset_key, decode_offset_value
 from broker_cy.coordinator.offsets import NO_PRODUCER_ID, OffsetStore
 from broker_cy.coordinator.other_groups import GROUP_TYPES, OtherGroups
@@ -95,7 +96,7 @@ class Shard:
             for member in group.members.values():
                 rebalance.set_session(self, group, member, now)
             if len(group.members) > self.settings.group_max_size:
-                rebalance.prepare(self, step, group, now)
+                rebalance.prepare(self, step, group, now, trigger_of("group_too_large"))
         return step
 
     # ---- records of an operation ----

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from broker_cy.core.errors import ErrorCode
+from broker_cy.metrics.events import Event
 
 # Names a request that waits for its answer. Opaque to the coordinator, which hands it back in `Step.replies`.
 Token = Any
@@ -53,7 +54,7 @@ Failed = Callable[["Step", Now, ErrorCode], None]
 
 @dataclass(slots=True)
 class Step:
-    """Records to append and answers to give.
+    """Records to append, answers to give, and what happened that is to be told in `__cluster_events`.
 
     `atomic` records go into one batch: all of them are there after a crash, or none; only deletions are not atomic. The
     underscored fields are for the shard, which is told the outcome by `Shard.written` or `Shard.failed`.
@@ -61,6 +62,7 @@ class Step:
 
     records: list[Record] = field(default_factory=list)
     replies: list[Reply] = field(default_factory=list)
+    events: list[Event] = field(default_factory=list)
     atomic: bool = True
     _undo: list[Callable[[], None]] = field(default_factory=list)
     _written: list[Written] = field(default_factory=list)

@@ -29,3 +29,45 @@ def topics_of(subscriptions: Iterable[bytes]) -> frozenset[str] | None:
     except (WireError, UnicodeDecodeError):
         return None
     return frozenset(topics)
+
+
+def assigned_partitions(assignment: bytes) -> list[tuple[str, int]]:
+    """The partitions of a ConsumerProtocolAssignment: version i16, and per topic a name and partition numbers. None of
+    what cannot be read.
+    """
+    if not assignment:
+        return []
+    try:
+        cursor = Cursor(assignment)
+        return _partitions(cursor) if cursor.read_i16() >= 0 else []
+    except (WireError, UnicodeDecodeError):
+        return []
+
+
+def owned_partitions(protocols: Iterable[tuple[str, bytes]]) -> frozenset[tuple[str, int]]:
+    """What a member says it still owns, in any of its subscriptions: ConsumerProtocolSubscription has it from version 1
+    on, behind the user data.
+    """
+    found: set[tuple[str, int]] = set()
+    for _, metadata in protocols:
+        try:
+            cursor = Cursor(metadata)
+            if cursor.read_i16() < 1:
+                continue
+            for _ in range(cursor.read_i32()):
+                cursor.read_bytes(cursor.read_i16())
+            size = cursor.read_i32()
+            if size >= 0:
+                cursor.read_bytes(size)
+            found.update(_partitions(cursor))
+        except (WireError, UnicodeDecodeError):
+            continue
+    return frozenset(found)
+
+
+def _partitions(cursor: Cursor) -> list[tuple[str, int]]:
+    found = []
+    for _ in range(cursor.read_i32()):
+        topic = cursor.read_bytes(cursor.read_i16()).decode("utf-8")
+        found += [(topic, cursor.read_i32()) for _ in range(cursor.read_i32())]
+    return found

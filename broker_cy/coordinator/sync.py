@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from broker_cy.coordinator import records
 from broker_cy.coordinator.group import ClassicGroup, GroupState
+from broker_cy.coordinator.journal import trigger_of
 from broker_cy.coordinator.rebalance import answer_sync, give_up_syncs, prepare, set_session, sync_error
 from broker_cy.coordinator.step import Now, Step, Token, append_error
 from broker_cy.coordinator.timers import TimerKey, TimerKind
@@ -83,11 +84,12 @@ def _assign(shard: Shard, step: Step, group: ClassicGroup, request: messages.Syn
             if answer_sync(out, member, _response(group, member.assignment)):
                 # Sessions that ended while the answer was awaited were passed over, and have no deadline left.
                 set_session(shard, group, member, later)
+        group.journal.settled(group, out, later)
 
     def failed(out: Step, later: Now, code: ErrorCode) -> None:
         if group.state is not GroupState.COMPLETING_REBALANCE or group.generation != generation:
             return
         give_up_syncs(shard, out, group, append_error(code), later)
-        prepare(shard, out, group, later)
+        prepare(shard, out, group, later, trigger_of("write_failed"))
 
     step.then(written, failed)

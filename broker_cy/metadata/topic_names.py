@@ -8,16 +8,21 @@ from typing import Final
 CONSUMER_OFFSETS: Final = "__consumer_offsets"
 TRANSACTION_STATE: Final = "__transaction_state"
 SHARE_GROUP_STATE: Final = "__share_group_state"
+# This broker's own: what happened, and samples of its metrics.
+CLUSTER_EVENTS: Final = "__cluster_events"
+BROKER_METRICS: Final = "__broker_metrics"
 CLUSTER_METADATA: Final = "__cluster_metadata"
 
-INTERNAL_TOPICS: Final = frozenset({CONSUMER_OFFSETS, TRANSACTION_STATE, SHARE_GROUP_STATE})
+INTERNAL_TOPICS: Final = frozenset(
+    {CONSUMER_OFFSETS, TRANSACTION_STATE, SHARE_GROUP_STATE, CLUSTER_EVENTS, BROKER_METRICS}
+)
 NAME_LENGTH_MAX: Final = 249
 
 _LEGAL = re.compile(r"[a-zA-Z0-9._-]+\Z")
 
 
 def is_internal(name: str) -> bool:
-    """True for the topics that hold Kafka's own state; Metadata flags them."""
+    """True for the topics that hold Kafka's own state, and ours; Metadata flags them, and no client writes to them."""
     return name in INTERNAL_TOPICS
 
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from broker_cy.replica.partition_table import PartitionTable
     from broker_cy.server.auto_topics import AutoTopics
     from broker_cy.server.controller_service import ControllerService
+    from broker_cy.server.event_log import EventLog
     from broker_cy.server.group_service import GroupService
     from broker_cy.server.txn_markers import TxnMarkers
     from broker_cy.server.txn_service import TransactionService
@@ -37,6 +38,7 @@ class Broker:
         self.groups: GroupService
         self.txn_markers: TxnMarkers
         self.transactions: TransactionService
+        self.events: EventLog
         self.cold_reader: Executor  # reads what left the page cache
 
     @property

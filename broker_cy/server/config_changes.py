@@ -8,6 +8,7 @@ import logging
 import re
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from broker_cy.config import ConfigError, ConfigType, RequirementError
@@ -34,6 +35,7 @@ from broker_cy.server import log_levels
 
 if TYPE_CHECKING:
     from broker_cy.server.broker import Broker
+    from broker_cy.server.registry import RequestContext
 
 log = logging.getLogger(__name__)
 
@@ -54,9 +56,10 @@ def parse_node_id(text: str) -> int | None:
 
 
 async def alter(
-    broker: Broker, resources: Sequence[RawResource], *, replace: bool, validate_only: bool
+    ctx: RequestContext, resources: Sequence[RawResource], *, replace: bool, validate_only: bool
 ) -> list[Outcome]:
     """One outcome for each of `resources`, in their order."""
+    broker = ctx.broker
     counts = Counter((resource_type, name) for resource_type, name, _ in resources)
     outcomes: list[Outcome] = []
     accepted: list[tuple[int, ResourceChange]] = []
@@ -75,7 +78,10 @@ async def alter(
         return outcomes
     operation = AlterConfigs([resource for _, resource in accepted], broker.config, validate_only)
     try:
-        replies = await broker.controller.submit(operation)
+        with ExitStack() as acting:
+            for _, resource in accepted:
+                acting.enter_context(broker.events.acting(ctx, resource.resource_type, [resource.name]))
+            replies = await broker.controller.submit(operation)
     except KafkaError as error:
         replies = [Outcome(error.code, error.message)] * len(accepted)
     for (index, _), reply in zip(accepted, replies, strict=True):

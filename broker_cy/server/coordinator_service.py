@@ -16,7 +16,7 @@ from broker_cy.coordinator.routing import partition_for
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.core.logs import facts
 from broker_cy.server.internal_topics import creatable_topic
-from broker_cy.server.shard_runtime import LoadState, ShardRuntime
+from broker_cy.server.shard_runtime import LoadState, ShardRuntime, ignore
 from broker_cy.wire import messages
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from broker_cy.config import BrokerConfig
     from broker_cy.core.clock import Clock
     from broker_cy.metadata.image import ImageDelta, MetadataImage, TopicImage
+    from broker_cy.metrics.events import Event
     from broker_cy.replica.partition import Partition
     from broker_cy.replica.partition_table import PartitionTable
 
@@ -112,6 +113,7 @@ class CoordinatorService(Generic[S]):
         self._creating: asyncio.Task[None] | None = None
         self._stopped = False
         self._sweepers: list[Sweeper[S]] = []
+        self.on_event: Callable[[Event], None] = ignore
 
     def _new_shard(self, partition: Partition) -> S:
         raise NotImplementedError
@@ -147,6 +149,7 @@ class CoordinatorService(Generic[S]):
             if partition is None or index in self.shards:
                 continue
             shard = self.shards[index] = self._new_shard(partition)
+            shard.on_event = self.on_event
             fresh.append(shard)
         if fresh:
             before = self._loading

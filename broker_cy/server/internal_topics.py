@@ -13,6 +13,11 @@ from broker_cy.wire import messages
 # Internal topics whose coordinator is not part of this broker yet: they are never created on the side.
 _NOT_SERVED: Final = frozenset({topic_names.SHARE_GROUP_STATE})
 
+_DAY_MS: Final = 24 * 60 * 60 * 1000
+# This broker's own topics, and how long they keep what is in them.
+OWN_TOPICS: Final = {topic_names.CLUSTER_EVENTS: 30 * _DAY_MS, topic_names.BROKER_METRICS: 7 * _DAY_MS}
+OWN_SEGMENT_BYTES: Final = 64 << 20
+
 
 def is_creatable(name: str) -> bool:
     """Whether the topic may be created because somebody asked for it."""
@@ -34,9 +39,19 @@ def creatable_topic(name: str, config: Mapping[str, Any]) -> messages.CreateTopi
             "min.insync.replicas": str(config["transaction.state.log.min.isr"]),
             "segment.bytes": str(config["transaction.state.log.segment.bytes"]),
         }
+    elif name in OWN_TOPICS:
+        partitions, replicas = 1, 1
+        settings = {
+            "compression.type": "producer",
+            "retention.ms": str(OWN_TOPICS[name]),
+            "cleanup.policy": "delete",
+            # Small segments, so that what is too old goes soon.
+            "segment.bytes": str(OWN_SEGMENT_BYTES),
+            "segment.ms": str(_DAY_MS),
+        }
     else:
         return messages.CreateTopicsRequest.CreatableTopic(name=name, num_partitions=-1, replication_factor=-1)
-    settings["cleanup.policy"] = "compact"
+    settings.setdefault("cleanup.policy", "compact")
     return messages.CreateTopicsRequest.CreatableTopic(
         name=name,
         num_partitions=partitions,

@@ -25,12 +25,15 @@ from broker_cy.replica.partition_table import PartitionTable
 from broker_cy.server.answers import ServerCore
 from broker_cy.server.auto_topics import AutoTopics
 from broker_cy.server.broker import Broker
+from broker_cy.server.commit_sampler import CommitSampler
 from broker_cy.server.connection import Connection
 from broker_cy.server.controller_service import ControllerService, random_uuid
+from broker_cy.server.event_log import EventLog
 from broker_cy.server.group_service import GroupService
 from broker_cy.server.jobs import LoopJobs
 from broker_cy.server.listener import Admission, Listener, ListenError, open_socket
 from broker_cy.server.loop_watch import LoopWatch
+from broker_cy.server.metrics_sampler import MetricsSampler
 from broker_cy.server.partition_service import PartitionService
 from broker_cy.server.registry import load_handlers
 from broker_cy.server.txn_markers import TxnMarkers
@@ -98,6 +101,7 @@ class BrokerServer:
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._watch = LoopWatch(loop)
         self.metrics_server: MetricsServer | None = None
+        self._sampler: MetricsSampler | None = None
         self._partitions: PartitionService
         self._core: ServerCore
 
@@ -108,6 +112,7 @@ class BrokerServer:
         OSError.
         """
         sockets = [self._bind(listener.name, listener.host, listener.port) for listener in self.config.listeners]
+        self._began_s = self.loop.time()
         metrics_socket = self._bind_metrics()
         table = PartitionTable()
         self.broker.partitions = table
@@ -131,6 +136,12 @@ class BrokerServer:
         for accepting in self.listeners:
             accepting.start()
         self._start_metrics(metrics_socket)
+        self._commit_sampler.start()
+        interval_ms = self.config["brokercy.metrics.sample.interval.ms"]
+        if interval_ms:
+            self._sampler = MetricsSampler(self.broker, self._core, self._watch, interval_ms)
+            self._sampler.start()
+        self._tell_start()
         self._every("storage", STORAGE_TICK_S, self._storage_tick)
         flush_check_s = self.config["log.flush.scheduler.interval.ms"] / 1000
         if 0 < flush_check_s < STORAGE_TICK_S:
@@ -164,6 +175,15 @@ class BrokerServer:
         )
         self.metrics_server.start()
 
+    def _tell_start(self) -> None:
+        logs = self.broker.log_manager
+        self.broker.events.started(
+            clean=logs.was_clean or self._is_new,
+            start_ms=int((self.loop.time() - self._began_s) * 1000),
+            partitions=len(logs.logs),
+            cuts=logs.cuts,
+        )
+
     def _missing(self) -> list[str]:
         """What this broker lacks to be ready, a line each."""
         if self._core.stopping:
@@ -194,6 +214,7 @@ class BrokerServer:
         )
 
     def _open_storage(self) -> None:
+        self._is_new = not any(os.path.exists(os.path.join(path, "meta.properties")) for path in self.config.log_dirs)
         directories = open_directories(
             [os.path.abspath(path) for path in self.config.log_dirs],
             self.config.node_id,
@@ -276,6 +297,9 @@ class BrokerServer:
             broker.txn_markers,
             broker.controller.next_producer_id,
         )
+        broker.events = EventLog(self.config, self.clock, self.loop, broker.partitions, broker.controller.submit)
+        broker.groups.on_event = broker.transactions.on_event = broker.events.note
+        self._commit_sampler = CommitSampler(broker)
         broker.controller.subscribe(self._on_image)
         self._loaded = False
         broker.controller.start(endpoints, self.config["broker.rack"])
@@ -287,6 +311,7 @@ class BrokerServer:
         self._partitions.apply(delta, image)
         self.broker.groups.apply(delta, image)
         self.broker.transactions.apply(delta, image)
+        self.broker.events.apply(delta, image)
 
     def _on_online(self, topic: str, index: int) -> None:
         self.broker.groups.partition_online(topic, index)
@@ -369,6 +394,10 @@ class BrokerServer:
             listener.close()
         self._core.stop_reading()
         self._core.flush()
+        await self._commit_sampler.stop()
+        if self._sampler is not None:
+            await self._sampler.stop()
+        await self.broker.events.stop()
         # In this order: the end of a transaction may wait for a group coordinator.
         await self.broker.transactions.stop()
         await self.broker.groups.stop()

@@ -83,6 +83,18 @@ cdef int put_number(Writer out, int64_t value) except -1:
     return out.raw(&digits[at], NUMBER_BYTES - at)
 
 
+def topic_totals(list places not None):
+    """(records, bytes appended, bytes fetched) since the start over the partitions of a topic, of which some may be None."""
+    cdef Partition partition
+    cdef int64_t records = 0, appended = 0, fetched = 0
+    for partition in places:
+        if partition is not None:
+            records += partition.records
+            appended += partition.appended_bytes
+            fetched += partition.fetched_bytes
+    return records, appended, fetched
+
+
 def lines(bytes name not None, int family, list partitions not None, list labels not None, Py_ssize_t start, Py_ssize_t end):
     """Lines `name labels value` of partitions[start:end], whose labels are `labels` (bytes, with braces). A partition without a
     log has none."""

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
 
     from broker_cy.core.clock import Clock
+    from broker_cy.metrics.events import Event
     from broker_cy.replica.partition import Partition
 
 # Bytes of the log that are read at a time while loading, and records replayed before the loop gets a turn.
@@ -82,6 +83,7 @@ class ShardRuntime(Generic[M]):
         self.partition = partition
         self.shard = machine
         self.state = LoadState.LOADING
+        self.on_event: Callable[[Event], None] = ignore
         self._clock = clock
         self._loop = loop
         self._max_batch_bytes = max_batch_bytes
@@ -204,6 +206,8 @@ class ShardRuntime(Generic[M]):
         """Give the answers that depend on nothing, queue the records, and set the timer to the shard's next
         deadline.
         """
+        for event in step.events:
+            self.on_event(event)
         for token, response in step.replies:
             if not token.done():
                 token.set_result(response)
@@ -329,6 +333,10 @@ class ShardRuntime(Generic[M]):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+
+def ignore(_: Event) -> None:
+    """Where nobody wants to know what happens."""
 
 
 def code_of(error: BaseException) -> ErrorCode:

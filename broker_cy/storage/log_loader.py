@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 from broker_cy.core.errors import WireError
@@ -55,6 +55,8 @@ class LoadContext:
     # Topics whose logs are not cut where damage cannot come from a write that was broken off: what they lost would show
     # as an older state of everything in them.
     kept_whole: frozenset[str] = frozenset()
+    # Bytes that were cut off the ends of logs while loading, by directory name (topic-partition).
+    cuts: dict[str, int] = field(default_factory=dict)
 
     def may_cut(self, topic: str, segment: Segment, position: int) -> bool:
         """Whether the damaged end of a log, from `position` of its last segment on, may be cut off."""
@@ -213,6 +215,9 @@ def load_log(
     may_have_gaps = not context.power_lost or config.compact or (topic, partition) in context.compacted
     may_cut = partial(context.may_cut, topic)
     end_offset = _recover(segments, files, config, check_from, epochs, context.power_lost, may_have_gaps, may_cut)
+    cut_bytes = sum(files.log_sizes.values()) - sum(segment.size for segment in segments)
+    if cut_bytes:
+        context.cuts[f"{topic}-{partition}"] = cut_bytes
     if end_offset < log_start_offset:
         logger.warning(
             "log ends below its start offset: begun anew there",

@@ -87,6 +87,8 @@ class LogManager:
         self.topic_ids: dict[TopicPartition, UUID] = {}
         # Partitions that cannot be served, and why; and the directories of those of them that `reopen` may bring back.
         self.offline: dict[TopicPartition, str] = {}
+        # Bytes that loading cut off the ends of logs, by topic-partition.
+        self.cuts: dict[str, int] = {}
         self._short_of_room: dict[TopicPartition, str] = {}
         self.checkpoints = OffsetCheckpoints([directory.path for directory in directories])
         self.clean = {directory.path: directory.clean_broker_epoch() is not None for directory in directories}
@@ -180,6 +182,7 @@ class LogManager:
             not self._same_boot.get(root, False),
             compacted,
             self.settings.kept_whole,
+            self.cuts,
         )
 
     def load(self, config_of: Callable[[str], LogConfig], now_ms: int) -> None:

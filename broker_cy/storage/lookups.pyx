@@ -4,7 +4,7 @@ import os
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.errno cimport EAGAIN
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
+from libc.stdint cimport INT64_MIN, int32_t, int64_t, uint8_t, uint64_t
 from libc.string cimport memcpy
 
 from broker_cy.core.cursor cimport Cursor
@@ -12,7 +12,7 @@ from broker_cy.storage.disk cimport confine_reads, pread_all, read_whole
 from broker_cy.storage.log cimport Log, LogSlice
 from broker_cy.storage.segment cimport Segment
 from broker_cy.wire.batch cimport (
-    ATTRIBUTE_CODEC_MASK, ATTRIBUTE_LOG_APPEND_TIME, BATCH_HEADER_BYTES, BatchHeader, batch_bytes
+    ATTRIBUTE_CODEC_MASK, ATTRIBUTE_CONTROL, ATTRIBUTE_LOG_APPEND_TIME, BATCH_HEADER_BYTES, BatchHeader, batch_bytes
 )
 
 from broker_cy.storage import txn_index
@@ -95,6 +95,28 @@ def offset_for_timestamp(Log log not None, int64_t timestamp):
         while segment.find_batch(log.log_start_offset, position, segment.size, &position, &header):
             if header.max_timestamp >= timestamp:
                 found = first_record_from(segment, position, &header, timestamp, log.log_start_offset)
+                if found is not None:
+                    return found
+            position += batch_bytes(&header)
+    return None
+
+
+def timestamp_at(Log log not None, int64_t offset):
+    """(timestamp, offset) of the first record at or behind `offset`, among what is written; None where there is none. Raises
+    StorageError."""
+    cdef Segment segment
+    cdef BatchHeader header
+    cdef int64_t position = 0
+    cdef int64_t wanted = max(offset, log.log_start_offset)
+    cdef Py_ssize_t number
+    if wanted >= log.written_end_offset:
+        return None
+    for number in range(log.segment_number(wanted), len(log.segments)):
+        segment = log.segments[number]
+        position = segment.checked_start(wanted)
+        while segment.find_batch(wanted, position, segment.size, &position, &header):
+            if not header.attributes & ATTRIBUTE_CONTROL:
+                found = first_record_from(segment, position, &header, INT64_MIN, wanted)
                 if found is not None:
                     return found
             position += batch_bytes(&header)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from broker_cy.coordinator.step import Now, Step
 from broker_cy.coordinator.txn import end
 from broker_cy.coordinator.txn.state import TIMEOUT_NEVER_MS, Transaction, TxnState
+from broker_cy.metrics.events import PARTITIONS_TOLD_MAX, TransactionTimedOut
 
 if TYPE_CHECKING:
     from broker_cy.coordinator.txn.shard import TxnShard
@@ -18,7 +19,20 @@ def abort_timed_out(shard: TxnShard, step: Step, now: Now) -> None:
     for transactional_id in list(shard.ongoing):
         transaction = shard.transactions[transactional_id]
         if _is_timed_out(transaction, now) and not shard.is_changing(transactional_id):
-            end.abort_fenced(shard, step, transaction, now)
+            aborted = end.abort_fenced(shard, step, transaction, now)
+            if aborted:
+                step.events.append(timed_out(transaction, now))
+
+
+def timed_out(transaction: Transaction, now: Now) -> TransactionTimedOut:
+    return TransactionTimedOut(
+        transaction.transactional_id,
+        transaction.producer_id,
+        transaction.producer_epoch,
+        transaction.timeout_ms,
+        now.wall_ms - transaction.start_ms,
+        sorted(f"{topic}-{partition}" for topic, partition in transaction.partitions)[:PARTITIONS_TOLD_MAX],
+    )
 
 
 def _is_timed_out(transaction: Transaction, now: Now) -> bool:

@@ -23,7 +23,7 @@ async def alter_configs(ctx: RequestContext, request: messages.AlterConfigsReque
         )
         for resource in request.resources
     ]
-    outcomes = await alter(ctx.broker, resources, replace=True, validate_only=request.validate_only)
+    outcomes = await alter(ctx, resources, replace=True, validate_only=request.validate_only)
     responses = [
         messages.AlterConfigsResponse.AlterConfigsResourceResponse(
             error_code=int(outcome.code),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from broker_cy.controller.topic_ops import CreatePartitions
 from broker_cy.core.errors import KafkaError
+from broker_cy.metadata.image import RESOURCE_TOPIC
 from broker_cy.server.registry import RequestContext, handler
 from broker_cy.wire import messages
 from broker_cy.wire.frame import ApiKey
@@ -18,7 +19,8 @@ async def create_partitions(
     ctx: RequestContext, request: messages.CreatePartitionsRequest
 ) -> messages.CreatePartitionsResponse:
     try:
-        results = await ctx.broker.controller.submit(CreatePartitions(request.topics, request.validate_only))
+        with ctx.broker.events.acting(ctx, RESOURCE_TOPIC, [topic.name for topic in request.topics]):
+            results = await ctx.broker.controller.submit(CreatePartitions(request.topics, request.validate_only))
     except KafkaError as error:
         results = [
             messages.CreatePartitionsResponse.CreatePartitionsTopicResult(

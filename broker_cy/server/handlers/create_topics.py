@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from broker_cy.controller.create_topics import CreateTopics
 from broker_cy.core.errors import KafkaError
+from broker_cy.metadata.image import RESOURCE_TOPIC
 from broker_cy.server.registry import RequestContext, handler
 from broker_cy.wire import messages
 from broker_cy.wire.frame import ApiKey
@@ -17,7 +18,8 @@ from broker_cy.wire.frame import ApiKey
 @handler(ApiKey.CREATE_TOPICS, versions=(2, 7))
 async def create_topics(ctx: RequestContext, request: messages.CreateTopicsRequest) -> messages.CreateTopicsResponse:
     try:
-        return await ctx.broker.controller.submit(CreateTopics(request, with_configs=ctx.version >= 5))
+        with ctx.broker.events.acting(ctx, RESOURCE_TOPIC, [topic.name for topic in request.topics]):
+            return await ctx.broker.controller.submit(CreateTopics(request, with_configs=ctx.version >= 5))
     except KafkaError as error:
         failed = [
             messages.CreateTopicsResponse.CreatableTopicResult(

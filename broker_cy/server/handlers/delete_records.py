@@ -6,6 +6,8 @@ Whole segments below it are deleted after file.delete.delay.ms. Omissions: none.
 from __future__ import annotations
 
 from broker_cy.core.errors import ErrorCode, KafkaError
+from broker_cy.metrics.events import RecordsDeleted
+from broker_cy.server.event_log import client_of
 from broker_cy.server.registry import RequestContext, handler
 from broker_cy.wire import messages
 from broker_cy.wire.frame import ApiKey
@@ -42,8 +44,12 @@ def delete_before(ctx: RequestContext, topic: str, index: int, offset: int) -> R
     target = partition.high_watermark if offset == HIGH_WATERMARK else offset
     if target < 0 or target > partition.high_watermark:
         return Result(partition_index=index, low_watermark=-1, error_code=ErrorCode.OFFSET_OUT_OF_RANGE)
+    before = partition.log.log_start_offset
     try:
         ctx.broker.log_manager.delete_records_before(partition.log, target)
     except KafkaError as error:
         return Result(partition_index=index, low_watermark=-1, error_code=error.code)
+    after = partition.log.log_start_offset
+    if after != before:
+        ctx.broker.events.note(RecordsDeleted(topic, index, before, after, client_of(ctx)))
     return Result(partition_index=index, low_watermark=partition.log.log_start_offset)

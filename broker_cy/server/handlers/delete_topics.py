@@ -9,6 +9,7 @@ from __future__ import annotations
 from broker_cy.controller.topic_ops import DeleteTopics, TopicChoice
 from broker_cy.core import uuid as uuids
 from broker_cy.core.errors import ErrorCode, KafkaError
+from broker_cy.metadata.image import RESOURCE_TOPIC
 from broker_cy.server.registry import RequestContext, handler
 from broker_cy.wire import messages
 from broker_cy.wire.frame import ApiKey
@@ -24,9 +25,17 @@ async def delete_topics(ctx: RequestContext, request: messages.DeleteTopicsReque
         code = ErrorCode.INVALID_REQUEST if ctx.version < 3 else ErrorCode.TOPIC_DELETION_DISABLED
         return _failed(choices, KafkaError(code, "Topic deletion is disabled."))
     try:
-        return messages.DeleteTopicsResponse(responses=await ctx.broker.controller.submit(DeleteTopics(choices)))
+        with ctx.broker.events.acting(ctx, RESOURCE_TOPIC, _names(ctx, choices)):
+            return messages.DeleteTopicsResponse(responses=await ctx.broker.controller.submit(DeleteTopics(choices)))
     except KafkaError as error:
         return _failed(choices, error)
+
+
+def _names(ctx: RequestContext, choices: list[TopicChoice]) -> list[str]:
+    """Of the topics that there are."""
+    topics = ctx.broker.image.topics
+    found = [topics.by_name(choice.name) if choice.name else topics.by_id(choice.topic_id) for choice in choices]
+    return [topic.name for topic in found if topic is not None]
 
 
 def _failed(choices: list[TopicChoice], error: KafkaError) -> messages.DeleteTopicsResponse:

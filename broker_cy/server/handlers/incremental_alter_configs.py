@@ -24,7 +24,7 @@ async def incremental_alter_configs(
         )
         for resource in request.resources
     ]
-    outcomes = await alter(ctx.broker, resources, replace=False, validate_only=request.validate_only)
+    outcomes = await alter(ctx, resources, replace=False, validate_only=request.validate_only)
     responses = [
         messages.IncrementalAlterConfigsResponse.AlterConfigsResourceResponse(
             error_code=int(outcome.code),

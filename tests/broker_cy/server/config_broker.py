@@ -9,9 +9,12 @@ from uuid import UUID
 
 from broker_cy.config import BrokerConfig
 from broker_cy.controller.operation import Operation, OperationContext
+from broker_cy.core.clock import ManualClock
 from broker_cy.metadata.image import MetadataImage
 from broker_cy.metadata.replay import replay
+from broker_cy.replica.partition_table import PartitionTable
 from broker_cy.server import registry
+from broker_cy.server.event_log import EventLog
 from broker_cy.wire import codec, messages
 from broker_cy.wire.frame import ApiKey
 
@@ -47,10 +50,14 @@ class ConfigBroker:
     """Stands for `server.broker.Broker`."""
 
     def __init__(self, properties: dict[str, str]) -> None:
-        self.config = BrokerConfig.from_properties(properties)
+        # There is no partition here that events could go to.
+        self.config = BrokerConfig.from_properties({**properties, "brokercy.events.enable": "false"})
         self.node_id = self.config.node_id
         self.image = MetadataImage()
         self.controller = MemoryController(self.config, self.image)
+        loop: Any = None
+        submit: Any = None
+        self.events = EventLog(self.config, ManualClock(), loop, PartitionTable(), submit)
         replay(self.image, messages.RegisterBrokerRecord(broker_id=self.node_id))
 
     def create_topic(self, name: str, configs: dict[str, str]) -> None:

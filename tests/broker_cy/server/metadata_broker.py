@@ -13,15 +13,19 @@ from broker_cy.core import uuid as uuids
 from broker_cy.core.clock import ManualClock
 from broker_cy.core.errors import ErrorCode
 from broker_cy.metadata.image import Endpoint, MetadataImage
+from broker_cy.replica.partition_table import PartitionTable
 from broker_cy.server.auto_topics import AutoTopics
 from broker_cy.server.broker import Broker
 from broker_cy.server.controller_service import ControllerService, random_uuid
+from broker_cy.server.event_log import EventLog
 from broker_cy.server.registry import RequestContext, registrations
 from broker_cy.storage.data_directory import DataDirectory, open_directories
 from broker_cy.storage.jobs import InlineJobs
 from broker_cy.storage.log_manager import LogManager, StorageSettings
 from broker_cy.wire import codec, frame, messages
 
+# There is no partition here that events could go to.
+QUIET = {"node.id": "1", "brokercy.events.enable": "false"}
 LISTENERS = {"PLAINTEXT": Endpoint("host-a", 9092, 0), "OTHER": Endpoint("host-b", 9093, 0)}
 
 
@@ -29,12 +33,13 @@ class MetadataBroker:
     """As much of a broker as the metadata handlers see, over the data directory `path`. Use as a context manager."""
 
     def __init__(self, path: Path, settings: dict[str, str] | None = None) -> None:
-        self.config = BrokerConfig.from_properties({"node.id": "1", "log.dirs": str(path), **(settings or {})})
+        self.config = BrokerConfig.from_properties({**QUIET, "log.dirs": str(path), **(settings or {})})
         self.path = path
         self.clock = ManualClock()
         self.directories: list[DataDirectory] = []
         self.controller: ControllerService
         self.auto_topics: AutoTopics
+        self.events: EventLog
         self.node_id = 1
         self.cluster_id = ""
         self.changes: list[Any] = []
@@ -51,6 +56,7 @@ class MetadataBroker:
         loop = asyncio.get_running_loop()
         self.controller = ControllerService.open(self.config, self.clock, loop, logs)
         self.auto_topics = AutoTopics(self.config, self.controller.submit)
+        self.events = EventLog(self.config, self.clock, loop, PartitionTable(), self.controller.submit)
         self.controller.subscribe(lambda delta, image: self.changes.append(delta))
         return self
 

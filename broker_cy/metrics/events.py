@@ -1,0 +1,340 @@
+"""What happens in a cluster, as typed records of the topic `__cluster_events`. docs/events.md is made from this.
+
+A record's value is JSON: `type` and `version` of the event, `time_ms` (wall clock, since 1970), `broker` (node id), and
+the fields of its class. Its key is what the event is about (a group, a topic, a transactional id), as text. Fields are
+only ever added; a change of meaning raises the version, and readers skip versions and fields they do not know.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any, ClassVar, TypeVar
+
+# Of one event, so that a group of thousands of partitions stays one record of some hundred KB; `*_total` counts all.
+PARTITIONS_TOLD_MAX = 2_000
+
+
+@dataclass(slots=True)
+class Client:
+    """Who asked for something: client id and address; the principal where clients have one."""
+
+    client_id: str = ""
+    host: str = ""
+    principal: str = "User:ANONYMOUS"
+
+
+@dataclass(slots=True)
+class Trigger:
+    """Why a rebalance began or had to begin anew: `reason` is join, rejoin, leave, session_timeout, join_timeout,
+    sync_timeout, static_replacement, metadata, write_failed or group_too_large; the member it was about.
+    """
+
+    reason: str
+    member_id: str = ""
+    instance_id: str | None = None
+    client_id: str = ""
+    host: str = ""
+
+
+@dataclass(slots=True)
+class Move:
+    """One partition that changed hands, or was without an owner. `stall_ms`: from when its last owner stopped (as far
+    as the coordinator knows: it joined again without it, left, or was last heard of) until the new one was told; -1
+    where it had no owner before.
+    """
+
+    topic: str
+    partition: int
+    source: str | None
+    target: str | None
+    stall_ms: int
+
+
+@dataclass(slots=True)
+class Event:
+    """Base of all events."""
+
+    TYPE: ClassVar[str]
+    VERSION: ClassVar[int] = 1
+
+    @property
+    def key(self) -> str:
+        """What it is about."""
+        return ""
+
+
+@dataclass(slots=True)
+class Rebalance(Event):
+    """A classic group shared its partitions anew. `join_ms` is the wait for its members, `sync_ms` the wait for the
+    leader's assignment and its write; `result` is stable, or empty where nobody was left. `moves` names every
+    partition whose owner changed or that stood still; `kept` counts those that went on undisturbed.
+    """
+
+    TYPE: ClassVar[str] = "rebalance"
+    group: str = ""
+    generation: int = 0
+    protocol: str | None = None
+    result: str = "stable"
+    started_ms: int = 0
+    join_ms: int = 0
+    sync_ms: int = 0
+    total_ms: int = 0
+    members_before: int = 0
+    members_after: int = 0
+    triggers: list[Trigger] = field(default_factory=list)
+    moves: list[Move] = field(default_factory=list)
+    moves_total: int = 0
+    kept: int = 0
+    stall_max_ms: int = 0
+
+    @property
+    def key(self) -> str:
+        return self.group
+
+
+@dataclass(slots=True)
+class StaticReplacement(Event):
+    """A static member came back under another member id and took its place without a rebalance."""
+
+    TYPE: ClassVar[str] = "static_replacement"
+    group: str = ""
+    generation: int = 0
+    instance_id: str = ""
+    old_member_id: str = ""
+    new_member_id: str = ""
+    client_id: str = ""
+    host: str = ""
+
+    @property
+    def key(self) -> str:
+        return self.group
+
+
+@dataclass(slots=True)
+class TransactionTimedOut(Event):
+    """The coordinator aborted a transaction that was open for longer than its timeout."""
+
+    TYPE: ClassVar[str] = "transaction_timed_out"
+    transactional_id: str = ""
+    producer_id: int = -1
+    producer_epoch: int = -1
+    timeout_ms: int = 0
+    open_ms: int = 0
+    partitions: list[str] = field(default_factory=list)
+
+    @property
+    def key(self) -> str:
+        return self.transactional_id
+
+
+@dataclass(slots=True)
+class TopicCreated(Event):
+    TYPE: ClassVar[str] = "topic_created"
+    topic: str = ""
+    topic_id: str = ""
+    partitions: int = 0
+    replication_factor: int = 0
+    configs: dict[str, str] = field(default_factory=dict)
+    by: Client = field(default_factory=Client)
+
+    @property
+    def key(self) -> str:
+        return self.topic
+
+
+@dataclass(slots=True)
+class TopicDeleted(Event):
+    TYPE: ClassVar[str] = "topic_deleted"
+    topic: str = ""
+    topic_id: str = ""
+    partitions: int = 0
+    by: Client = field(default_factory=Client)
+
+    @property
+    def key(self) -> str:
+        return self.topic
+
+
+@dataclass(slots=True)
+class PartitionsAdded(Event):
+    TYPE: ClassVar[str] = "partitions_added"
+    topic: str = ""
+    before: int = 0
+    after: int = 0
+    by: Client = field(default_factory=Client)
+
+    @property
+    def key(self) -> str:
+        return self.topic
+
+
+@dataclass(slots=True)
+class RecordsDeleted(Event):
+    """DeleteRecords moved the log start offset."""
+
+    TYPE: ClassVar[str] = "records_deleted"
+    topic: str = ""
+    partition: int = 0
+    before: int = 0
+    after: int = 0
+    by: Client = field(default_factory=Client)
+
+    @property
+    def key(self) -> str:
+        return self.topic
+
+
+@dataclass(slots=True)
+class ConfigChange:
+    """One setting; None where it was not set, or is no more."""
+
+    name: str
+    before: str | None
+    after: str | None
+
+
+@dataclass(slots=True)
+class ConfigChanged(Event):
+    """Settings of a topic, a broker ("" for all), a group or a client metrics subscription. Secrets are not told."""
+
+    TYPE: ClassVar[str] = "config_changed"
+    resource_type: str = ""
+    resource: str = ""
+    changes: list[ConfigChange] = field(default_factory=list)
+    by: Client = field(default_factory=Client)
+
+    @property
+    def key(self) -> str:
+        return self.resource
+
+
+@dataclass(slots=True)
+class BrokerStarted(Event):
+    """`clean`: the last stop was an orderly one. `truncated_bytes` were cut off, torn or damaged ends of logs;
+    `truncated` has them by partition.
+    """
+
+    TYPE: ClassVar[str] = "broker_started"
+    software: str = ""
+    clean: bool = True
+    start_ms: int = 0
+    partitions: int = 0
+    truncated_bytes: int = 0
+    truncated: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def key(self) -> str:
+        return "broker"
+
+
+@dataclass(slots=True)
+class BrokerStopped(Event):
+    """The broker was asked to stop. After a crash there is none before the next broker_started."""
+
+    TYPE: ClassVar[str] = "broker_stopped"
+    uptime_ms: int = 0
+
+    @property
+    def key(self) -> str:
+        return "broker"
+
+
+@dataclass(slots=True)
+class Committed:
+    """One partition's committed offset. `record_time_ms` is the timestamp of the record at that offset, which is the
+    next the group will read: -1 where there is none yet, and then the group has read everything. `end` is the high
+    watermark at that moment.
+    """
+
+    topic: str
+    partition: int
+    offset: int
+    commit_ms: int
+    record_time_ms: int
+    end: int
+
+
+@dataclass(slots=True)
+class Commits(Event):
+    """What a group committed, at most once per partition and second."""
+
+    TYPE: ClassVar[str] = "commits"
+    group: str = ""
+    offsets: list[Committed] = field(default_factory=list)
+
+    @property
+    def key(self) -> str:
+        return self.group
+
+
+EVENTS: dict[str, type[Event]] = {
+    kind.TYPE: kind
+    for kind in (
+        Rebalance,
+        StaticReplacement,
+        TransactionTimedOut,
+        TopicCreated,
+        TopicDeleted,
+        PartitionsAdded,
+        RecordsDeleted,
+        ConfigChanged,
+        BrokerStarted,
+        BrokerStopped,
+        Commits,
+    )
+}
+_NESTED: dict[type, dict[str, type]] = {
+    Rebalance: {"triggers": Trigger, "moves": Move},
+    ConfigChanged: {"changes": ConfigChange},
+    Commits: {"offsets": Committed},
+}
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Stamped:
+    """An event with when and where it happened."""
+
+    time_ms: int
+    broker: int
+    event: Event
+
+
+def encode(stamped: Stamped) -> tuple[bytes, bytes]:
+    """(key, value) of its record."""
+    event = stamped.event
+    head = {"type": event.TYPE, "version": event.VERSION, "time_ms": stamped.time_ms, "broker": stamped.broker}
+    value = json.dumps(head | asdict(event), separators=(",", ":"), ensure_ascii=False)
+    return event.key.encode(), value.encode("utf-8", "surrogatepass")
+
+
+def decode(value: bytes) -> Stamped | None:
+    """The event of a record; None for a type or version that this code does not know. Raises ValueError for what is no
+    event at all.
+    """
+    try:
+        found = json.loads(value)
+        kind = EVENTS.get(found["type"])
+        if kind is None or found["version"] != kind.VERSION:
+            return None
+        return Stamped(int(found["time_ms"]), int(found["broker"]), _built(kind, found))
+    except (KeyError, TypeError, UnicodeDecodeError) as error:
+        raise ValueError(f"no event: {error!r} in {value[:100]!r}") from error
+
+
+def _built(kind: type[T], found: dict[str, Any]) -> T:
+    """The dataclass from what is there of its fields."""
+    nested = _NESTED.get(kind, {})
+    arguments: dict[str, Any] = {}
+    for each in fields(kind):  # type: ignore[arg-type]
+        if each.name not in found:
+            continue
+        value = found[each.name]
+        if each.name in nested:
+            value = [_built(nested[each.name], item) for item in value]
+        elif each.name == "by":
+            value = _built(Client, value)
+        arguments[each.name] = value
+    return kind(**arguments)

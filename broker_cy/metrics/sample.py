@@ -1,0 +1,135 @@
+"""One sample of a broker's metrics, as the topic `__broker_metrics` has it: what was counted in one interval.
+
+The value of a record is JSON with the fields of `Sample`; the key is the node id as text. Fields are only ever added; a
+change of meaning raises `version`. What was 0 or empty is left out, and read as that.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any
+
+VERSION = 1
+
+
+@dataclass(slots=True)
+class Times:
+    """Of what ended in the interval, in microseconds; quantiles are at most a sixteenth too high."""
+
+    count: int = 0
+    sum_us: int = 0
+    p50_us: int = 0
+    p99_us: int = 0
+    max_us: int = 0
+
+
+@dataclass(slots=True)
+class Api:
+    """Requests of one API; `phases` as in docs/metrics.md."""
+
+    requests: int = 0
+    errors: dict[str, int] = field(default_factory=dict)
+    in_bytes: int = 0
+    out_bytes: int = 0
+    phases: dict[str, Times] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Topic:
+    in_records: int = 0
+    in_bytes: int = 0
+    out_bytes: int = 0
+
+
+@dataclass(slots=True)
+class Connection:
+    """One connection that sent or got something in the interval."""
+
+    id: str = ""
+    client_id: str = ""
+    host: str = ""
+    listener: str = ""
+    age_ms: int = 0
+    requests: int = 0
+    in_bytes: int = 0
+    out_bytes: int = 0
+
+
+@dataclass(slots=True)
+class Sample:
+    """`cpu_us`, faults, bytes and the like are of the interval; memory, descriptors and other amounts as they are."""
+
+    version: int = VERSION
+    time_ms: int = 0
+    broker: int = -1
+    interval_ms: int = 0
+    uptime_ms: int = 0
+    cpu_us: int = 0
+    resident_bytes: int = 0
+    open_fds: int = 0
+    minor_faults: int = 0
+    major_faults: int = 0
+    disk_read_bytes: int = 0
+    disk_written_bytes: int = 0
+    loop_lag: Times = field(default_factory=Times)
+    connections: int = 0
+    connections_opened: int = 0
+    connections_closed: int = 0
+    partitions: int = 0
+    offline: int = 0
+    hot_reads: int = 0
+    cold_reads: int = 0
+    hot_bytes: int = 0
+    cold_bytes: int = 0
+    sync_rounds: int = 0
+    unflushed_bytes: int = 0
+    groups: dict[str, int] = field(default_factory=dict)
+    members: int = 0
+    transactions: dict[str, int] = field(default_factory=dict)
+    oldest_transaction_ms: int = 0
+    disks: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """Free and total bytes of the file system of each log directory."""
+    apis: dict[str, Api] = field(default_factory=dict)
+    topics: dict[str, Topic] = field(default_factory=dict)
+    topics_left_out: int = 0
+    busy: list[Connection] = field(default_factory=list)
+    busy_left_out: int = 0
+
+
+def encode(sample: Sample) -> bytes:
+    """The value of its record."""
+    return json.dumps(_without_zeros(asdict(sample)), separators=(",", ":"), ensure_ascii=False).encode(
+        "utf-8", "surrogatepass"
+    )
+
+
+def _without_zeros(value: Any) -> Any:
+    if isinstance(value, dict):
+        small = {key: _without_zeros(each) for key, each in value.items()}
+        return {key: each for key, each in small.items() if each not in (0, "", {}, [])}
+    if isinstance(value, list):
+        return [_without_zeros(each) for each in value]
+    return value
+
+
+def decode(value: bytes) -> Sample | None:
+    """The sample of a record; None for a version that this code does not know. ValueError for what is no sample."""
+    try:
+        found = json.loads(value)
+        if found["version"] != VERSION:
+            return None
+        found["loop_lag"] = Times(**found.get("loop_lag", {}))
+        found["apis"] = {name: _api(api) for name, api in found.get("apis", {}).items()}
+        found["topics"] = {name: Topic(**topic) for name, topic in found.get("topics", {}).items()}
+        found["busy"] = [Connection(**each) for each in found.get("busy", [])]
+        found["disks"] = {path: (room[0], room[1]) for path, room in found.get("disks", {}).items()}
+        known = {each.name for each in fields(Sample)}
+        return Sample(**{name: each for name, each in found.items() if name in known})
+    except (KeyError, TypeError, IndexError, AttributeError) as error:
+        raise ValueError(f"no sample: {error!r} in {value[:100]!r}") from error
+
+
+def _api(found: dict[str, Any]) -> Api:
+    phases = {name: Times(**times) for name, times in found.get("phases", {}).items()}
+    return Api(**{**found, "phases": phases})

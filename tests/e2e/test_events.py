@@ -1,0 +1,346 @@
+"""What happened is told by the broker itself: each rebalance with its cause, each change with who made it, and commits
+with the time of the record that a group reads next.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewPartitions,
+    ResourceType,
+)
+
+from broker_cy.metrics import events, sample
+from broker_cy.metrics.events import (
+    BrokerStarted,
+    BrokerStopped,
+    Commits,
+    ConfigChanged,
+    Event,
+    PartitionsAdded,
+    Rebalance,
+    RecordsDeleted,
+    Stamped,
+    StaticReplacement,
+    TopicCreated,
+    TopicDeleted,
+    TransactionTimedOut,
+)
+from tests.support.broker import BrokerProcess
+from tests.support.confluent import send
+from tests.support.processes import Child
+from tests.support.topics import create_topic
+from tests.support.wait import until
+
+ROOT = Path(__file__).resolve().parents[2]
+TIMEOUT_S = 60.0
+LAG_EXACT_MS = 50
+E = TypeVar("E", bound=Event)
+
+
+class Told:
+    """The events of a broker, read as any client reads a topic."""
+
+    def __init__(self, broker: BrokerProcess) -> None:
+        self._consumer = Consumer(
+            {"bootstrap.servers": broker.bootstrap, "group.id": "unused", "enable.auto.commit": False}
+        )
+        self._consumer.assign([TopicPartition("__cluster_events", 0, 0)])
+        self.all: list[Stamped] = []
+
+    def read(self) -> None:
+        for message in self._consumer.consume(1000, 0.1):
+            assert message.error() is None
+            found = events.decode(message.value() or b"")
+            assert found is not None
+            assert message.key() == found.event.key.encode()
+            self.all.append(found)
+
+    def of(self, kind: type[E]) -> list[E]:
+        return [each.event for each in self.all if isinstance(each.event, kind)]
+
+    def wait_for(self, kind: type[E], count: int = 1, key: str | None = None) -> list[E]:
+        """The events of a kind (and about `key`), once there are so many."""
+
+        def enough() -> list[E]:
+            self.read()
+            found = [event for event in self.of(kind) if key is None or event.key == key]
+            return found if len(found) >= count else []
+
+        return until(enough, f"{count} of {kind.TYPE}", TIMEOUT_S)
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
+    process = BrokerProcess(tmp_path, {"group.initial.rebalance.delay.ms": "0", "group.min.session.timeout.ms": "500"})
+    process.start()
+    yield process
+    process.close()
+
+
+def member(broker: BrokerProcess, tmp_path: Path, group: str, topic: str, name: str) -> Child:
+    argv: list[str | Path] = [
+        sys.executable,
+        "-m",
+        "tests.support.group_member",
+        broker.bootstrap,
+        group,
+        topic,
+        tmp_path / name,
+    ]
+    return Child(argv, tmp_path, name, cwd=ROOT)
+
+
+def test_each_rebalance_of_a_scripted_group(broker: BrokerProcess, tmp_path: Path) -> None:
+    """Who asks why a group stood still is told who came, left or was lost, which partitions moved, and how long each
+    was read by nobody.
+    """
+    create_topic(broker.bootstrap, "t", 6)
+    told = Told(broker)
+    killed = member(broker, tmp_path, "g", "t", "killed")
+    first = told.wait_for(Rebalance)[0]
+    assert (first.group, first.generation, first.result) == ("g", 1, "stable")
+    assert [trigger.reason for trigger in first.triggers] == ["join"]
+    assert (first.members_before, first.members_after) == (0, 1)
+    assert {(move.topic, move.partition, move.source, move.stall_ms) for move in first.moves} == {
+        ("t", index, None, -1) for index in range(6)
+    }
+    owner = first.moves[0].target
+    assert owner is not None
+
+    settings = {
+        "bootstrap.servers": broker.bootstrap,
+        "group.id": "g",
+        "session.timeout.ms": 6000,
+        "heartbeat.interval.ms": 200,
+    }
+    static = Consumer({**settings, "group.instance.id": "fixed", "client.id": "the static one"})
+    static.subscribe(["t"])
+
+    def polled(count: int) -> bool:
+        static.poll(0.05)
+        told.read()
+        return len(told.of(Rebalance)) >= count
+
+    until(lambda: polled(2), "the static member's rebalance", TIMEOUT_S)
+    second = told.of(Rebalance)[1]
+    trigger = second.triggers[0]
+    assert (trigger.reason, trigger.instance_id, trigger.client_id, trigger.host) == (
+        "join",
+        "fixed",
+        "the static one",
+        "127.0.0.1",
+    )
+    assert (second.members_before, second.members_after) == (1, 2)
+    moved = [move for move in second.moves if move.source != move.target]
+    assert {move.source for move in moved} == {owner}
+    assert {move.target for move in moved} == {trigger.member_id}
+    assert len(moved) == 3
+    assert second.moves_total + second.kept == 6
+    assert second.total_ms == pytest.approx(second.join_ms + second.sync_ms, abs=2)
+
+    # A static member that is replaced: its successor takes its place without a rebalance.
+    del static
+    static = Consumer({**settings, "group.instance.id": "fixed", "client.id": "its successor"})
+    static.subscribe(["t"])
+
+    def replaced() -> list[StaticReplacement]:
+        static.poll(0.05)
+        told.read()
+        return told.of(StaticReplacement)
+
+    change = until(replaced, "the replacement", TIMEOUT_S)[0]
+    assert (change.group, change.instance_id, change.old_member_id) == ("g", "fixed", trigger.member_id)
+    assert change.generation == second.generation
+
+    # One that is killed: its partitions stand still from when it was last heard of.
+    killed.kill()
+    until(lambda: polled(3), "the rebalance without it", TIMEOUT_S)
+    third = told.of(Rebalance)[2]
+    assert [(each.reason, each.member_id) for each in third.triggers] == [("session_timeout", owner)]
+    assert (third.members_before, third.members_after) == (2, 1)
+    lost = [move for move in third.moves if move.source == owner]
+    assert len(lost) == 3
+    for move in lost:
+        assert move.target == change.new_member_id
+        # Its session is 2 s, and was prolonged each 200 ms.
+        assert 2000 <= move.stall_ms <= 2000 + 1000 * TIMEOUT_S
+
+    # One that leaves (a static member does not say so; an administrator or a dynamic member does).
+    leaver = Consumer({**settings, "client.id": "leaver"})
+    leaver.subscribe(["t"])
+
+    def both(count: int) -> bool:
+        leaver.poll(0.05)
+        return polled(count)
+
+    until(lambda: both(4), "the leaver's rebalance", TIMEOUT_S)
+    leaver.close()
+    until(lambda: polled(5), "the rebalance without the leaver", TIMEOUT_S)
+    last = told.of(Rebalance)[4]
+    assert [(each.reason, each.client_id) for each in last.triggers] == [("leave", "leaver")]
+    assert sum(move.target == change.new_member_id for move in last.moves) + last.kept == 6
+    static.close()
+
+
+def test_changes_are_told_with_who_made_them(broker: BrokerProcess) -> None:
+    """The first question after an incident is what was changed, and by whom."""
+    told = Told(broker)
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap, "client.id": "night shift"})
+    create_topic(broker.bootstrap, "other")
+    from confluent_kafka.admin import NewTopic
+
+    admin.create_topics([NewTopic("t", 2, 1, config={"retention.ms": "1000000"})])["t"].result(TIMEOUT_S)
+    entry = ConfigEntry("retention.ms", "2000000", incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ResourceType.TOPIC, "t", incremental_configs=[entry])
+    for future in admin.incremental_alter_configs([resource]).values():
+        future.result(TIMEOUT_S)
+    for future in admin.create_partitions([NewPartitions("t", 5)]).values():
+        future.result(TIMEOUT_S)
+    send(broker, "t", [b"x"] * 10)
+    for future in admin.delete_records([TopicPartition("t", 0, 4)]).values():
+        future.result(TIMEOUT_S)
+    admin.delete_topics(["t"])["t"].result(TIMEOUT_S)
+
+    created = told.wait_for(TopicCreated, key="t")[0]
+    assert (created.partitions, created.replication_factor) == (2, 1)
+    assert created.configs == {"retention.ms": "1000000"}
+    changed = told.wait_for(ConfigChanged, key="t")[0]
+    assert changed.resource_type == "topic"
+    assert [(each.name, each.before, each.after) for each in changed.changes] == [
+        ("retention.ms", "1000000", "2000000")
+    ]
+    added = told.wait_for(PartitionsAdded, key="t")[0]
+    assert (added.before, added.after) == (2, 5)
+    deleted_records = told.wait_for(RecordsDeleted, key="t")[0]
+    assert (deleted_records.partition, deleted_records.before, deleted_records.after) == (0, 0, 4)
+    deleted = told.wait_for(TopicDeleted, key="t")[0]
+    assert (deleted.topic_id, deleted.partitions) == (created.topic_id, 5)
+    for event in (created, changed, added, deleted_records, deleted):
+        assert (event.by.client_id, event.by.host) == ("night shift", "127.0.0.1")
+
+
+def test_start_stop_and_what_was_cut_off(broker: BrokerProcess) -> None:
+    """After a crash an operator sees what it cost."""
+    told = Told(broker)
+    assert told.wait_for(BrokerStarted)[0].clean
+    create_topic(broker.bootstrap, "t")
+    send(broker, "t", [b"x" * 100] * 10)
+    assert broker.stop() == 0
+    broker.restart()
+    told = Told(broker)
+    assert told.wait_for(BrokerStopped)[0].uptime_ms > 0
+    assert told.wait_for(BrokerStarted, 2)[1].clean
+    broker.kill()
+    with (broker.data_dir / "t-0" / "00000000000000000000.log").open("ab") as log:
+        log.write(b"\0" * 37)
+    broker.restart()
+    told = Told(broker)
+    crashed = told.wait_for(BrokerStarted, 3)[2]
+    assert not crashed.clean
+    assert (crashed.truncated, crashed.truncated_bytes) == ({"t-0": 37}, 37)
+
+
+def test_time_lag_is_exact(broker: BrokerProcess) -> None:
+    """A known schedule of records, and commits in the midst of it, in compressed batches, too."""
+    create_topic(broker.bootstrap, "t", 2)
+    base_ms = int(time.time() * 1000) - 1_000_000
+    for codec, partition in (("none", 0), ("zstd", 1)):
+        producer = Producer({"bootstrap.servers": broker.bootstrap, "compression.type": codec, "linger.ms": 100})
+        for number in range(1000):
+            producer.produce("t", b"x" * 50, partition=partition, timestamp=base_ms + number * 1000)
+        assert producer.flush(TIMEOUT_S) == 0
+    consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "g", "enable.auto.commit": False})
+    told = Told(broker)
+    for offset in (0, 1, 499, 999, 1000):
+        consumer.commit(offsets=[TopicPartition("t", each, offset) for each in (0, 1)], asynchronous=False)
+
+        def seen(offset: int = offset) -> list[events.Committed]:
+            told.read()
+            found = [each for commits in told.of(Commits) for each in commits.offsets if each.offset == offset]
+            return found if len(found) >= 2 else []
+
+        for each in until(seen, f"the commits of offset {offset}", TIMEOUT_S):
+            assert (each.topic, each.end) == ("t", 1000)
+            expected = base_ms + offset * 1000 if offset < 1000 else -1
+            assert abs(each.record_time_ms - expected) <= LAG_EXACT_MS
+    consumer.close()
+    assert all(
+        len({(each.topic, each.partition) for each in commits.offsets}) == len(commits.offsets)
+        for commits in told.of(Commits)
+    )
+
+
+def test_a_transaction_that_takes_too_long(broker: BrokerProcess) -> None:
+    create_topic(broker.bootstrap, "t")
+    producer = Producer(
+        {"bootstrap.servers": broker.bootstrap, "transactional.id": "slow", "transaction.timeout.ms": 1000}
+    )
+    producer.init_transactions(TIMEOUT_S)
+    producer.begin_transaction()
+    producer.produce("t", b"x", partition=0)
+    producer.flush(TIMEOUT_S)
+    event = Told(broker).wait_for(TransactionTimedOut)[0]
+    assert (event.transactional_id, event.timeout_ms, event.partitions) == ("slow", 1000, ["t-0"])
+    assert event.open_ms >= 1000
+
+
+def test_samples_add_up(broker: BrokerProcess) -> None:
+    """A chart drawn from the samples shows every record."""
+    create_topic(broker.bootstrap, "t", 3)
+    for partition in range(3):
+        send(broker, "t", [b"x" * 100] * 50, partition=partition)
+    consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "unused", "enable.auto.commit": False})
+    consumer.assign([TopicPartition("__broker_metrics", 0, 0)])
+    samples: list[sample.Sample] = []
+
+    def complete() -> bool:
+        for message in consumer.consume(100, 0.2):
+            found = sample.decode(message.value() or b"")
+            assert found is not None
+            samples.append(found)
+        return sum(each.topics["t"].in_records for each in samples if "t" in each.topics) >= 150
+
+    until(complete, "samples with every record", TIMEOUT_S)
+    assert sum(each.topics["t"].in_records for each in samples if "t" in each.topics) == 150
+    produced = [each.apis["Produce"] for each in samples if "Produce" in each.apis]
+    assert sum(api.requests for api in produced) >= 3
+    assert sum(api.phases["total"].count for api in produced) == sum(api.requests for api in produced)
+    assert all(api.phases["total"].p50_us <= api.phases["total"].max_us for api in produced)
+    assert all(each.interval_ms > 0 and each.resident_bytes > 0 and each.disks for each in samples)
+    assert sum(each.cpu_us for each in samples) > 0
+    assert [each.time_ms for each in samples] == sorted(each.time_ms for each in samples)
+    consumer.close()
+
+
+def test_no_client_writes_to_them_and_they_can_be_turned_off(tmp_path: Path) -> None:
+    process = BrokerProcess(
+        tmp_path, {"brokercy.events.enable": "false", "brokercy.metrics.sample.interval.ms": "0"}
+    ).start()
+    try:
+        create_topic(process.bootstrap, "t")
+        topics = AdminClient({"bootstrap.servers": process.bootstrap}).list_topics(timeout=TIMEOUT_S).topics
+        assert set(topics) == {"t"}
+    finally:
+        process.close()
+    process = BrokerProcess(tmp_path / "on").start()
+    try:
+        Told(process).wait_for(BrokerStarted)
+        errors: list[object] = []
+        producer = Producer({"bootstrap.servers": process.bootstrap})
+        producer.produce("__cluster_events", b"forged", on_delivery=lambda error, _: errors.append(error))
+        producer.flush(TIMEOUT_S)
+        assert "INVALID" in str(errors[0]).upper() or "_TOPIC" in str(errors[0]).upper()
+    finally:
+        process.close()

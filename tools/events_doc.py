@@ -1,0 +1,91 @@
+"""Write docs/events.md from the classes of events and samples: `python tools/events_doc.py [--check]`."""
+
+from __future__ import annotations
+
+import argparse
+import inspect
+import sys
+from dataclasses import fields
+from pathlib import Path
+from types import ModuleType
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+PAGE = ROOT / "docs" / "events.md"
+HEAD = """\
+# Events and samples
+
+Generated from `broker_cy/metrics/events.py` and `broker_cy/metrics/sample.py` by `python tools/events_doc.py`; a test
+keeps it in step. Both topics have one partition and any Kafka consumer can read them; no client can write to them.
+`broker_cy.metrics.events.decode` and `broker_cy.metrics.sample.decode` give typed objects.
+
+| topic | one record | kept | off with |
+|---|---|---|---|
+| `__cluster_events` | an event | 30 days | `brokercy.events.enable=false` |
+| `__broker_metrics` | a sample of a broker, each second | 7 days | `brokercy.metrics.sample.interval.ms=0` |
+
+## `__cluster_events`
+
+"""
+
+
+def table(kind: type) -> str:
+    """The fields of one class."""
+    rows = [f"| `{each.name}` | {text_of(each.type)} |\n" for each in fields(kind)]
+    return "| field | type |\n|---|---|\n" + "".join(rows) + "\n"
+
+
+def text_of(annotation: object) -> str:
+    """A type as it is written."""
+    return str(annotation).replace("|", "or")
+
+
+def words(text: str | None) -> str:
+    """A docstring as one paragraph."""
+    return " ".join((text or "").split())
+
+
+def parts_of(module: ModuleType, leave_out: set[str]) -> list[type]:
+    """The dataclasses of a module in the order of its source."""
+    found = [
+        kind
+        for _, kind in inspect.getmembers(module, inspect.isclass)
+        if kind.__module__ == module.__name__ and kind.__name__ not in leave_out
+    ]
+    return sorted(found, key=lambda kind: inspect.getsourcelines(kind)[1])
+
+
+def page() -> str:
+    """The whole document."""
+    from broker_cy.metrics import events, sample
+
+    text = HEAD + (events.__doc__ or "").partition("\n\n")[2] + "\n"
+    told = {kind: f"### `{kind.TYPE}`, version {kind.VERSION}" for kind in events.EVENTS.values()}
+    for kind in parts_of(events, {"Event", "Stamped"}):
+        title = told.get(kind) or f"### Part: {kind.__name__}"
+        own = kind.__doc__ if not (kind.__doc__ or "").startswith(kind.__name__ + "(") else ""
+        text += f"{title}\n\n" + (f"{words(own)}\n\n" if own else "") + table(kind)
+    text += "## `__broker_metrics`\n\n" + (sample.__doc__ or "").partition("\n\n")[2] + "\n"
+    for kind in reversed(parts_of(sample, set())):
+        own = kind.__doc__ if not (kind.__doc__ or "").startswith(kind.__name__ + "(") else ""
+        text += f"### {kind.__name__}\n\n" + (f"{words(own)}\n\n" if own else "") + table(kind)
+    return text.rstrip() + "\n"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--check", action="store_true", help="only say whether the page is in step")
+    arguments = parser.parse_args()
+    text = page()
+    if arguments.check:
+        if not PAGE.exists() or PAGE.read_text() != text:
+            print("docs/events.md is not in step: run python tools/events_doc.py", file=sys.stderr)
+            return 1
+        return 0
+    PAGE.write_text(text)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
