@@ -26,8 +26,10 @@ cdef class FlushGroup:
     cdef public bint verifies           # transaction.partition.verification.enable
     cdef public object commit           # replica.group_commit.GroupCommit
     cdef bint sync_wanted               # some partition waits for the next round
+    cdef list stagers                   # called before the write of this turn: they may stage
 
     cdef int schedule_flush(self) except -1
+    cdef int before_flush(self, object stage) except -1
     cdef int add_dirty(self, Partition partition, Py_ssize_t staged_bytes) except -1
     cdef int answer_waiting(self) except -1
     cdef int failed(self, Partition partition, object what, object error) except -1
@@ -68,7 +70,7 @@ cdef class Partition:
     # For on_advance: whether open transactions hid something before or after this write; whether more may be read than before.
     cdef bint undecided
     cdef bint stable_moved
-    cdef list waiting_appends           # of (future, base offset) from append_records
+    cdef list waiting_appends           # (future or None, callback, base offset) of append_records, append_then
     cdef Verifications verifications    # None until there is one
     # Counted since the start: batches, records and bytes that were appended, fetches that got records, and bytes of them.
     cdef readonly int64_t batches
@@ -82,6 +84,7 @@ cdef class Partition:
                              int16_t version, Verification verification, AppendResult* out) except -1
     cdef object start_verification(self, int64_t producer_id, int16_t epoch, int32_t sequence, bint adds)
     cdef object append_own(self, bytes batch, int64_t now_ms)
+    cdef int64_t stage_own(self, bytes batch, int64_t now_ms) except -1
     cdef int refill(self) except -1
     cdef int stage_rebuilt(self, uint8_t* data, Py_ssize_t size, int64_t now_ms, AppendResult* out) except -1
     cdef int stage(self, uint8_t* data, Py_ssize_t size, BatchHeader* header, object owner, int64_t now_ms,

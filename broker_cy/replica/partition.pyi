@@ -1,9 +1,9 @@
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 from uuid import UUID
 
-from broker_cy.core.errors import ErrorCode
+from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.replica.group_commit import GroupCommit
 from broker_cy.replica.verification import Verification
 from broker_cy.storage.log import Log
@@ -56,6 +56,8 @@ class Partition:
         replication_factor: int = 1,
     ) -> None: ...
     def configure(self, settings: Mapping[str, Any]) -> None: ...
+    def before_flush(self, stage: Callable[[], None]) -> None: ...
+    def append_then(self, batch: bytes, now_ms: int, done: Callable[[KafkaError | None], None]) -> None: ...
     def append_records(self, batch: bytes, now_ms: int) -> asyncio.Future[int]: ...
     def append_transactional(
         self, batch: bytes, now_ms: int, verification: Verification | None

@@ -51,6 +51,7 @@ cdef class FlushGroup:
         self.loop = loop
         self.dirty = []
         self.verifies = True
+        self.stagers = []
         from broker_cy.replica.group_commit import GroupCommit
         # It syncs at once; the server puts one with threads in its place.
         self.commit = GroupCommit(self, InlineJobs(), 1)
@@ -70,6 +71,10 @@ cdef class FlushGroup:
             self.schedule_flush()
         return 0
 
+    cdef int before_flush(self, object stage) except -1:
+        self.stagers.append(stage)
+        return self.schedule_flush()
+
     cdef int answer_waiting(self) except -1:
         """Called after each flush; the server sends the answers that waited."""
         return 0
@@ -80,9 +85,16 @@ cdef class FlushGroup:
 
     cpdef int flush(self) except -1:
         """Write every dirty partition, one pwritev each, then answer."""
-        cdef list dirty = self.dirty
+        cdef list dirty, stagers
         cdef Partition partition
         self.flush_scheduled = False
+        if self.stagers:
+            stagers, self.stagers = self.stagers, []
+            for stage in stagers:
+                stage()
+            # What they staged is written here.
+            self.flush_scheduled = False
+        dirty = self.dirty
         self.staged_bytes = 0
         self.flushes += 1
         if dirty:
@@ -257,6 +269,17 @@ cdef class Partition:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self.offline)
         return self.append_own(bytes(bytearray(batch)), now_ms)
 
+    def before_flush(self, stage):
+        """Have `stage()` called before the write that ends this turn of the loop: what it stages is part of that."""
+        self.group.before_flush(stage)
+
+    def append_then(self, bytes batch, int64_t now_ms, done):
+        """As append_records, but `done(None)` or `done(KafkaError)` is called as soon as its fate is known, without a turn of the
+        loop in between; what it raises is only logged. Nobody else may have a reference to `batch`, which is stamped in place."""
+        if self.offline is not None:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self.offline)
+        self.waiting_appends.append((None, done, self.stage_own(batch, now_ms)))
+
     def append_transactional(self, bytes batch, int64_t now_ms, Verification verification):
         """As append_records, a transactional batch, with what `verify_producer` gave for it.
 
@@ -299,7 +322,14 @@ cdef class Partition:
                                             self.rules.timestamp_type == LOG_APPEND_TIME), now_ms)
 
     cdef object append_own(self, bytes batch, int64_t now_ms):
-        """Stage a batch in bytes that nobody else has, and so may be stamped."""
+        """stage_own; a future of its base offset."""
+        cdef int64_t base_offset = self.stage_own(batch, now_ms)
+        future = self.group.loop.create_future()
+        self.waiting_appends.append((future, None, base_offset))
+        return future
+
+    cdef int64_t stage_own(self, bytes batch, int64_t now_ms) except -1:
+        """Stage a batch in bytes that nobody else has, and so may be stamped; its base offset."""
         cdef BatchHeader header
         cdef AppendResult out
         cdef uint8_t* data = <uint8_t*>PyBytes_AS_STRING(batch)
@@ -309,9 +339,7 @@ cdef class Partition:
         self.stage(data, PyBytes_GET_SIZE(batch), &header, batch, now_ms, &out)
         if out.error:
             raise KafkaError(ErrorCode(out.error), self.last_error[0])
-        future = self.group.loop.create_future()
-        self.waiting_appends.append((future, out.base_offset))
-        return future
+        return out.base_offset
 
     def verify_producer(self, int64_t producer_id, int16_t epoch, *, bint adds):
         """start_verification for a batch of this broker's own: what append_transactional takes, or None where nobody needs to be
@@ -364,16 +392,26 @@ cdef class Partition:
         """What lies below the high watermark succeeded; what may not be on disk failed, and with `undone` what is not written;
         others wait, among them what was staged since the last write."""
         appends, self.waiting_appends = self.waiting_appends, []
-        for future, base_offset in appends:
-            if future.done():
-                continue
-            if base_offset < self.high_watermark:
-                future.set_result(base_offset)
-            elif self.sync_lost or (undone and base_offset >= self.log.written_end_offset):
-                future.set_exception(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR,
-                                                f"writing {self.topic}-{self.index} failed: {os.strerror(self.flush_errno)}"))
-            else:
-                self.waiting_appends.append((future, base_offset))
+        for entry in appends:
+            future, done, base_offset = entry
+            error = None
+            if base_offset >= self.high_watermark:
+                if not (self.sync_lost or (undone and base_offset >= self.log.written_end_offset)):
+                    self.waiting_appends.append(entry)
+                    continue
+                error = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR,
+                                   f"writing {self.topic}-{self.index} failed: {os.strerror(self.flush_errno)}")
+            if future is None:
+                try:
+                    done(error)
+                except Exception as failure:
+                    # A defect; the other appends and partitions are told all the same.
+                    self.group.loop.call_exception_handler({"message": "after an append", "exception": failure})
+            elif not future.done():
+                if error is None:
+                    future.set_result(base_offset)
+                else:
+                    future.set_exception(error)
         return 0
 
     cdef int await_sync(self) except -1:

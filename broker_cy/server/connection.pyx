@@ -4,6 +4,7 @@ The loop only tells readiness (add_reader, add_writer); recv is called here, sen
 .pxd.
 """
 
+cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.errno cimport EAGAIN, EINTR, errno
 from libc.string cimport memcmp, memcpy, memmove
@@ -16,6 +17,8 @@ from broker_cy.server.outbox cimport coarse_ms
 from broker_cy.server.response_errors cimport count_errors
 from broker_cy.wire.codec cimport decode_at
 from broker_cy.wire.produce cimport skip_tags
+
+import asyncio
 
 from broker_cy.core.errors import WireError
 from broker_cy.core.text import java_text
@@ -363,11 +366,10 @@ cdef class Connection(AnswerQueue):
                                  self.connection_id)
         self.add_reply(reply)
         if entry.is_async:
-            task = self.server.loop.create_task(entry.function(context, request))
+            task = self.server.loop.create_task(_serve(entry.function(context, request), _Completion(reply, key, version)))
             reply.task = task
             self.running = True
             self.server.tasks.add(task)
-            task.add_done_callback(_Completion(reply, key, version))
             return 0
         response = entry.function(context, request)
         reply.payload = response_frame(self.server.metrics, key, max(version, 0), correlation_id, response)
@@ -421,6 +423,7 @@ cdef class Connection(AnswerQueue):
             self.broken(error)
 
 
+@cython.final
 cdef class _Completion:
     """Turns the result of a handler's task into the answer."""
     cdef Reply reply
@@ -432,22 +435,41 @@ cdef class _Completion:
         self.key = key
         self.version = version
 
-    def __call__(self, task):
+    cdef int over(self) except -1:
+        """The task is done: the connection goes on."""
         cdef AnswerQueue connection = self.reply.connection
-        connection.server.tasks.discard(task)
+        connection.server.tasks.discard(self.reply.task)
         connection.running = False
         self.reply.task = None
-        if connection.closed or task.cancelled():
-            return
-        error = task.exception()
+        return 0
+
+    cdef int answer(self, object response, object error) except -1:
+        cdef AnswerQueue connection = self.reply.connection
+        self.over()
+        if connection.closed:
+            return 0
         if error is not None:
             connection.broken(error)
-            return
+            return 0
         try:
             self.reply.payload = response_frame(connection.server.metrics, self.key, self.version, self.reply.correlation_id,
-                                                task.result())
+                                                response)
             connection.mark_ready(self.reply)
             # Where an answer before it is still due, sending did not get there.
             connection.output_free()
         except Exception as failure:
             connection.broken(failure)
+        return 0
+
+
+async def _serve(handling, _Completion completion):
+    """Await a handler and answer at once, without another turn of the loop."""
+    response = error = None
+    try:
+        response = await handling
+    except asyncio.CancelledError:
+        completion.over()
+        raise
+    except Exception as failure:
+        error = failure
+    completion.answer(response, error)

@@ -15,7 +15,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID
 
@@ -62,6 +63,16 @@ def random_uuid() -> UUID:
             return value
 
 
+# So many producer ids are left when the next block is asked for.
+PRODUCER_IDS_LOW = 200
+
+
+def _seen(task: asyncio.Task[None]) -> None:
+    """Whoever finds no producer id left asks again, and is told."""
+    if not task.cancelled():
+        task.exception()
+
+
 class ControllerService:
     """`start` opens for business; `submit` runs an operation; `image` is always the newest committed one."""
 
@@ -101,7 +112,7 @@ class ControllerService:
         self._flush_scheduled = False
         self._syncing: asyncio.Future[None] | None = None
         self._refusal: str | None = "the controller has not started"
-        self._producer_ids: Iterator[int] = iter(())  # what is left of the block that was allocated last
+        self._producer_ids: deque[int] = deque()  # allocated, and nobody's yet
         self._producer_block: asyncio.Task[None] | None = None
 
     # --- life
@@ -261,17 +272,20 @@ class ControllerService:
     async def next_producer_id(self) -> int:
         """A producer id that nobody had before. Raises KafkaError."""
         while True:
-            for producer_id in self._producer_ids:
-                return producer_id
-            if self._producer_block is None:
+            if len(self._producer_ids) <= PRODUCER_IDS_LOW and self._producer_block is None:
+                # Early, so that nobody waits for the disk while some are left.
                 self._producer_block = self._loop.create_task(self._allocate_producer_ids())
+                self._producer_block.add_done_callback(_seen)
+            if self._producer_ids:
+                return self._producer_ids.popleft()
+            assert self._producer_block is not None
             # Shielded: a connection that closes must not take the block from the others that wait for it.
             await asyncio.shield(self._producer_block)
 
     async def _allocate_producer_ids(self) -> None:
         try:
             block = await self.submit(AllocateProducerIds(self.node_id, self.broker_epoch))
-            self._producer_ids = iter(range(block.first, block.first + block.size))
+            self._producer_ids.extend(range(block.first, block.first + block.size))
         finally:
             self._producer_block = None
 

@@ -12,11 +12,11 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from broker_cy import __version__
-from broker_cy.coordinator.txn.state import TxnState
 from broker_cy.core.errors import ErrorCode
 from broker_cy.metrics import process
 from broker_cy.metrics.exposition import Page, labels_text
 from broker_cy.metrics.requests import PHASE_NAMES
+from broker_cy.server import coordinator_counts
 from broker_cy.server.partition_metrics import FAMILIES, lines
 from broker_cy.wire.api_keys import ApiKey
 
@@ -52,8 +52,7 @@ async def render(broker: Broker, core: ServerCore, watch: LoopWatch) -> bytes:
     _requests(page, core)
     _connections(page, core)
     await _partitions(page, broker)
-    await _groups(page, broker)
-    await _transactions(page, broker)
+    await _coordinators(page, broker)
     _storage(page, broker, core)
     _process(page, watch)
     return page.encode()
@@ -129,34 +128,17 @@ async def _partitions(page: Page, broker: Broker) -> None:
             await asyncio.sleep(0)
 
 
-async def _groups(page: Page, broker: Broker) -> None:
-    states: Counter[str] = Counter()
-    members = 0
-    for shard in broker.groups.shards_now():
-        for group in shard.groups.values():
-            states[group.state.value] += 1
-            members += len(group.members)
-        await asyncio.sleep(0)
+async def _coordinators(page: Page, broker: Broker) -> None:
+    counts = await coordinator_counts.count(broker)
     page.family("broker_cy_groups")
-    for state, count in states.items():
-        page.sample("broker_cy_groups", count, state)
-    page.one("broker_cy_group_members", members)
-
-
-async def _transactions(page: Page, broker: Broker) -> None:
-    states: Counter[str] = Counter()
-    now_ms = broker.clock.wall_ms()
-    oldest_ms = now_ms
-    for shard in broker.transactions.shards_now():
-        for transaction in shard.transactions.values():
-            states[transaction.state.label] += 1
-            if transaction.state == TxnState.ONGOING or transaction.state.is_prepared:
-                oldest_ms = min(oldest_ms, transaction.start_ms)
-        await asyncio.sleep(0)
+    for state, number in counts.groups.items():
+        page.sample("broker_cy_groups", number, state)
+    page.one("broker_cy_group_members", counts.members)
     page.family("broker_cy_transactional_ids")
-    for state, count in states.items():
-        page.sample("broker_cy_transactional_ids", count, state)
-    page.one("broker_cy_transaction_oldest_seconds", max(0, now_ms - oldest_ms) / 1000)
+    for state, number in counts.transactions.items():
+        page.sample("broker_cy_transactional_ids", number, state)
+    oldest_ms = 0 if counts.oldest_start_ms < 0 else max(0, broker.clock.wall_ms() - counts.oldest_start_ms)
+    page.one("broker_cy_transaction_oldest_seconds", oldest_ms / 1000)
 
 
 def _storage(page: Page, broker: Broker, core: ServerCore) -> None:

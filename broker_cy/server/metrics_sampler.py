@@ -9,15 +9,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections import Counter
 from typing import TYPE_CHECKING
 
-from broker_cy.coordinator.txn.state import TxnState
 from broker_cy.metadata.topic_names import BROKER_METRICS
 from broker_cy.metrics import process
 from broker_cy.metrics.histogram import Snapshot
 from broker_cy.metrics.requests import PHASE_NAMES
 from broker_cy.metrics.sample import Api, Connection, Sample, Times, Topic, encode
+from broker_cy.server import coordinator_counts
 from broker_cy.server.metrics_page import api_name, error_name
 from broker_cy.server.own_topic import OwnTopic
 from broker_cy.server.partition_metrics import topic_totals
@@ -211,18 +210,7 @@ class MetricsSampler:
         sample.topics_left_out = len(grown) - len(sample.topics)
 
     async def _read_coordinators(self, sample: Sample) -> None:
-        groups: Counter[str] = Counter()
-        for shard in self._broker.groups.shards_now():
-            for group in shard.groups.values():
-                groups[group.state.value] += 1
-                sample.members += len(group.members)
-            await asyncio.sleep(0)
-        states: Counter[str] = Counter()
-        oldest_ms = sample.time_ms
-        for machine in self._broker.transactions.shards_now():
-            for transaction in machine.transactions.values():
-                states[transaction.state.label] += 1
-                if transaction.state is TxnState.ONGOING or transaction.state.is_prepared:
-                    oldest_ms = min(oldest_ms, transaction.start_ms)
-        sample.groups, sample.transactions = dict(groups), dict(states)
-        sample.oldest_transaction_ms = sample.time_ms - oldest_ms
+        counts = await coordinator_counts.count(self._broker)
+        sample.groups, sample.members, sample.transactions = counts.groups, counts.members, counts.transactions
+        if counts.oldest_start_ms >= 0:
+            sample.oldest_transaction_ms = max(0, sample.time_ms - counts.oldest_start_ms)

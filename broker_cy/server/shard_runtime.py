@@ -10,6 +10,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from enum import Enum
+from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from broker_cy.coordinator.step import Now, Record, Step
@@ -92,8 +93,8 @@ class ShardRuntime(Generic[M]):
         # records holds the answer to a request, and connections have a bound each.
         self._in_flight: list[Step] = []
         self._pending: list[Step] = []
-        # The future of the last batch in flight.
-        self._written: asyncio.Future[int] | None = None
+        # Stands for the last batch in flight: its future, or a mark of its own.
+        self._last: object | None = None
         self._flush_scheduled = False
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms = 0
@@ -223,7 +224,7 @@ class ShardRuntime(Generic[M]):
     def _schedule_flush(self) -> None:
         if not self._flush_scheduled and not self._in_flight:
             self._flush_scheduled = True
-            self._loop.call_soon(self._flush)
+            self.partition.before_flush(self._flush)
 
     def _flush(self) -> None:
         """Append what is pending; the partition writes it at the end of this turn of the loop."""
@@ -236,26 +237,33 @@ class ShardRuntime(Generic[M]):
         and the last one's fate is that of all.
         """
         steps, self._pending = self._pending, []
-        written: asyncio.Future[int] | None = None
+        mark = object()
+        batches = self._batches(steps)
         try:
-            for batch in self._batches(steps):
-                written = self.partition.append_records(batch, self._clock.wall_ms())
+            for number, batch in enumerate(batches, 1):
+                done = partial(self._completed, mark) if number == len(batches) else _wait_for_the_last
+                self.partition.append_then(batch, self._clock.wall_ms(), done)
         except (KafkaError, StorageError) as error:
             self._pending = steps
             self._failed(code_of(error), [])
             return
-        assert written is not None
         self._in_flight += steps
-        self._await(written)
+        self._last = mark
 
     def _await(self, written: asyncio.Future[int]) -> None:
-        self._written = written
-        written.add_done_callback(self._completed)
+        self._last = written
+        written.add_done_callback(self._settled)
+
+    def _settled(self, written: asyncio.Future[int]) -> None:
+        if written.cancelled():
+            self._completed(written, KafkaError(ErrorCode.NOT_COORDINATOR))
+        else:
+            self._completed(written, written.exception())
 
     def _make_way(self) -> None:
         """Stage everything that was accepted so far, so that what is appended now lies behind it."""
-        if self._written is not None and self._written.done():
-            self._completed(self._written)
+        if isinstance(self._last, asyncio.Future) and self._last.done():
+            self._settled(self._last)
         if self._pending:
             self._stage_pending()
 
@@ -284,14 +292,14 @@ class ShardRuntime(Generic[M]):
         close()
         return batches
 
-    def _completed(self, written: asyncio.Future[int]) -> None:
-        if written is not self._written:
+    def _completed(self, mark: object, error: BaseException | None) -> None:
+        """The fate of the batch that `mark` stands for is known."""
+        if mark is not self._last:
             return
-        self._written = None
-        error = None if written.cancelled() else written.exception()
-        if written.cancelled() or error is not None:
+        self._last = None
+        if error is not None:
             steps, self._in_flight = self._in_flight, []
-            self._failed(ErrorCode.NOT_COORDINATOR if error is None else code_of(error), steps)
+            self._failed(code_of(error), steps)
             return
         steps, self._in_flight = self._in_flight, []
         self.accept(self.shard.written(steps, self.now()))
@@ -326,13 +334,17 @@ class ShardRuntime(Generic[M]):
         """Answer everything that waits with NOT_COORDINATOR. What is being written is written, but nobody is told."""
         if self.state is LoadState.ACTIVE:
             self.state = LoadState.CLOSED
-            steps, self._in_flight, self._written = self._in_flight, [], None
+            steps, self._in_flight, self._last = self._in_flight, [], None
             self._failed(ErrorCode.NOT_COORDINATOR, steps)
             self.accept(self.shard.unload())
         self.state = LoadState.CLOSED
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+
+def _wait_for_the_last(_: BaseException | None) -> None:
+    """Of several batches that are written together: the last one's fate is that of all."""
 
 
 def ignore(_: Event) -> None:

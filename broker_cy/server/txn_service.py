@@ -108,6 +108,13 @@ class TransactionService(CoordinatorService[TransactionShard]):
             return Initialized(ErrorCode.INVALID_REQUEST)
         if not 0 < timeout_ms <= self.settings.max_timeout_ms:
             return Initialized(ErrorCode.INVALID_TRANSACTION_TIMEOUT)
+        try:
+            # It would only ask for one.
+            shard = self.shard_for(transactional_id)
+            if not shard.shard.producer_ids and transactional_id not in shard.shard.transactions:
+                await shard.add_producer_id()
+        except KafkaError as error:
+            return Initialized(error.code)
         return await self._run(
             transactional_id,
             lambda machine, token, now: machine.init_producer_id(transactional_id, timeout_ms, expected, token, now),

@@ -11,6 +11,7 @@ from broker_cy.core.errors import WireError
 from broker_cy.wire import codec, messages
 
 KEY_TYPE: Final = 0
+STRING_BYTES_MAX = 32_767
 VALUE_VERSION_MAX: Final = 1
 
 
@@ -87,7 +88,11 @@ def decode_value(transactional_id: str, value: bytes) -> Transaction | None:
 
 
 def _key(transactional_id: str) -> bytes:
-    return struct.pack(">h", KEY_TYPE) + codec.encode(messages.TransactionLogKey(transactional_id=transactional_id), 0)
+    # TransactionLogKey version 0 is the id as STRING.
+    data = transactional_id.encode()
+    if len(data) > STRING_BYTES_MAX:
+        raise WireError(f"a transactional id of {len(data)} bytes")
+    return struct.pack(">hh", KEY_TYPE, len(data)) + data
 
 
 def _topics(partitions: frozenset[TopicPartition]) -> list[messages.TransactionLogValue.PartitionsSchema]:

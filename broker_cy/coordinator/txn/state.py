@@ -5,7 +5,7 @@ A `Transaction` never changes; each change is another one, and one record of `__
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from enum import IntEnum
 from typing import Any, Final
 
@@ -83,8 +83,12 @@ class Transaction:
 
     def to(self, state: TxnState, now_ms: int, **changes: Any) -> Transaction:
         """The transaction after a change. Each notes the producer id before it, as Kafka does."""
-        changes.setdefault("previous_producer_id", self.producer_id)
-        return replace(self, state=state, last_update_ms=now_ms, **changes)
+        # As dataclasses.replace, which looks at the fields anew each time; a request makes one or two of these.
+        values = {name: getattr(self, name) for name in _FIELDS}
+        values["previous_producer_id"] = self.producer_id
+        values["state"], values["last_update_ms"] = state, now_ms
+        values.update(changes)
+        return Transaction(**values)
 
     # ---- the changes, named after the records' states ----
 
@@ -147,3 +151,6 @@ class Transaction:
             changes = {"producer_id": self.next_producer_id, "producer_epoch": 0}
         state = TxnState.COMPLETE_COMMIT if self.state is TxnState.PREPARE_COMMIT else TxnState.COMPLETE_ABORT
         return self.to(state, now_ms, next_producer_id=NO_PRODUCER_ID, partitions=frozenset(), **changes)
+
+
+_FIELDS: Final = tuple(each.name for each in fields(Transaction))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -137,13 +138,13 @@ def test_write_that_fails_is_undone_and_the_next_one_succeeds(tmp_path: Path, mo
         def __getattr__(self, name: str) -> Any:
             return getattr(self.partition, name)
 
-        def append_records(self, batch: bytes, now_ms: int) -> asyncio.Future[int]:
+        def append_then(self, batch: bytes, now_ms: int, done: Callable[[KafkaError | None], None]) -> None:
             if not self.failures:
-                return self.partition.append_records(batch, now_ms)  # type: ignore[no-any-return]
+                self.partition.append_then(batch, now_ms, done)
+                return
             self.failures -= 1
-            future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-            future.set_exception(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "no space left on device"))
-            return future
+            error = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "no space left on device")
+            asyncio.get_running_loop().call_soon(done, error)
 
     async def work() -> None:
         async with GroupBroker(tmp_path) as broker:

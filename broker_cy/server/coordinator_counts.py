@@ -1,0 +1,59 @@
+"""What the coordinators hold, counted in slices of the loop: SLICE groups or transactional ids at a time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from itertools import islice
+from operator import attrgetter
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from broker_cy.server.broker import Broker
+
+SLICE = 2_000
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class Counts:
+    """By state, under the names that admins are told. `oldest_start_ms` is -1 where no transaction is open."""
+
+    groups: dict[str, int] = field(default_factory=dict)
+    members: int = 0
+    transactions: dict[str, int] = field(default_factory=dict)
+    oldest_start_ms: int = -1
+
+
+async def count(broker: Broker) -> Counts:
+    """What there is about now: it may change while this counts."""
+    counts = Counts()
+    groups: Counter[str] = Counter()
+    for shard in broker.groups.shards_now():
+        for part in slices(list(shard.groups.values())):
+            groups.update(Counter(group.state.value for group in part))
+            counts.members += sum(len(group.members) for group in part)
+            await asyncio.sleep(0)
+    counts.groups = dict(groups)
+    states: Counter[object] = Counter()
+    starts: list[int] = []
+    for machine in broker.transactions.shards_now():
+        for transactions in slices(list(machine.transactions.values())):
+            states.update(Counter(map(attrgetter("state"), transactions)))
+            await asyncio.sleep(0)
+        for transactional_id in [*machine.ongoing, *machine.ending]:
+            transaction = machine.transactions.get(transactional_id)
+            if transaction is not None:
+                starts.append(transaction.start_ms)
+    counts.transactions = {state.label: number for state, number in states.items()}  # type: ignore[attr-defined]
+    counts.oldest_start_ms = min(starts, default=-1)
+    return counts
+
+
+def slices(values: Iterable[T]) -> Iterator[list[T]]:
+    """Parts of at most SLICE."""
+    rest = iter(values)
+    while part := list(islice(rest, SLICE)):
+        yield part
