@@ -11,7 +11,7 @@ WORKERS ?= 2
 .PHONY: run test build lint types unit serial system-packages soak bench bench-check asan clean lock protocol-doc
 
 run: build
-	exec $(BIN)/broker-cy start $(ARGS)
+	exec $(BIN)/broker-cy start --set brokercy.metrics.listener=127.0.0.1:9404 $(ARGS)
 
 build: $(VENV)/.installed
 	$(BIN)/python setup.py -q build_ext
