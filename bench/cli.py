@@ -22,7 +22,7 @@ from bench.engine import FAILURES, Session, Stopped
 from bench.faults import Freeze
 from bench.keyed_log import KEYS_MAX
 from bench.live import View
-from bench.modes import backlog, compaction, flush, growth, rebalance, recovery, run, search
+from bench.modes import backlog, compaction, flush, growth, producers, rebalance, recovery, run, search
 from bench.modes.base import Outcome
 from bench.spec import target as targets
 from bench.spec import units
@@ -136,6 +136,8 @@ def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     cleaned.add_argument("--batch", type=value(units.size(1000, 1_000_000)), default=compaction.BATCH_BYTES)
     synced = modes.add_parser("flush", parents=[single, several, pairs], help="a sync before each acknowledgement")
     synced.add_argument("--depths", type=depths, default=flush.DEPTHS, help="requests in flight, with commas")
+    opened = modes.add_parser("producers", parents=[single, several, pairs], help="memory of an open producer's state")
+    opened.add_argument("--count", type=value(units.integer(1000, 10**7)), default=producers.COUNT)
     moved = modes.add_parser("rebalance", parents=[single, several, pairs], help="stalls while members join and leave")
     moved.add_argument("--members", type=value(units.integer(2, 50)), default=2, help="of the group at first")
     moved.add_argument(
@@ -245,6 +247,8 @@ def measure(
             compaction.compaction(session, specs, workload, outcome, log, options.pairs)
         case "flush":
             flush.flush(session, specs, workload, outcome, options.depths, options.pairs)
+        case "producers":
+            producers.producers(session, specs, workload, outcome, options.count, options.pairs)
         case _:
             raise AssertionError(options.mode)
 
@@ -254,7 +258,7 @@ def windows(options: argparse.Namespace, targets: int) -> int:
     match options.mode:
         case "run" | "compare" | "floor":
             return (int(options.pairs) * len(options.workload) + bool(options.profile)) * targets
-        case "rebalance":
+        case "rebalance" | "producers":
             return int(options.pairs) * targets
         case "matrix":
             return int(options.pairs) * targets * len(cells_of(options))

@@ -60,6 +60,8 @@ METRICS: dict[str, Metric] = {
     "left_mb": Metric("Left, with the active segment", "MB", 1),
     "left_records": Metric("Records left", "", 0),
     "p99_to_alone": Metric("p99 beside the compaction, to p99 alone", "x", 2),
+    "producers": Metric("Open producers", "", 0, None),
+    "bytes_per_producer": Metric("Memory of an open producer", "bytes", 0),
     "depth": Metric("Requests in flight on a connection", "", 0, None),
     "syncs_per_s": Metric("Flushes of the disk's cache", "/s", 0, None),
     "records_per_sync": Metric("Records for each of them", "", 1, True),

@@ -31,6 +31,7 @@ RATIOS = (
     "first_write_s", "all_partitions_s",
     "stall_max_ms", "stall_p50_ms", "drain_s",
     "input_mb_per_s", "compaction_cpu_s_per_gb", "p99_to_alone", "left_mb", "syncs_per_s", "records_per_sync",
+    "bytes_per_producer",
 )  # fmt: skip
 
 

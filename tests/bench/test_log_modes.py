@@ -75,6 +75,14 @@ def test_flush_tells_records_and_syncs_by_depth(files: Path) -> None:
         assert ("syncs_per_s" in run["figures"]) == (disk_flushes(files) is not None)
 
 
+def test_producers_tells_what_an_open_one_costs(files: Path) -> None:
+    """State that is not freed, or doubled, is what ends a broker of many short-lived producers."""
+    document = measure(files, "producers", "scheduled", "-t", str(files / "ours.toml"), "--count", "10000")
+    (run,) = document["runs"]
+    assert run["figures"]["producers"] == 10_000
+    assert 0 < run["figures"]["bytes_per_producer"] < 1000
+
+
 @pytest.mark.parametrize(
     ("mode", "workload", "arguments", "told"),
     [
@@ -84,6 +92,7 @@ def test_flush_tells_records_and_syncs_by_depth(files: Path) -> None:
         ("compaction", "scheduled", ["-t", "127.0.0.1:1"], "allowed: ours, kafka"),
         ("flush", "scheduled", [], 'acks = "all" and rate = "max"'),
         ("flush", "synced", ["-t", "floor"], "target floor: never syncs"),
+        ("producers", "synced", ["-t", "floor"], "target floor: its memory cannot be told"),
         ("recovery", "synced", ["-t", "127.0.0.1:1"], "cannot be killed and started with its log"),
     ],
 )
@@ -107,6 +116,7 @@ def test_what_cannot_be_measured_is_refused(
         ("flush", "--depths", "0"),
         ("flush", "--depths", "1001"),
         ("flush", "--records", "1000"),
+        ("producers", "--count", "999"),
         ("recovery", "--partitions", "10001"),
         ("recovery", "--partitions", ""),
     ],
