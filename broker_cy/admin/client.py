@@ -8,6 +8,7 @@ from types import TracebackType
 from broker_cy.admin.address import Address, parse_addresses
 from broker_cy.admin.caller import Caller
 from broker_cy.admin.cluster import ClusterCalls
+from broker_cy.admin.commit_notes import CommitNotes, CommitTail, EventTimestamps
 from broker_cy.admin.configs import ConfigCalls
 from broker_cy.admin.coordinators import Coordinators, CoordinatorType
 from broker_cy.admin.group_lag import LagCalls, RecordTimestamps
@@ -16,6 +17,7 @@ from broker_cy.admin.groups import GroupCalls
 from broker_cy.admin.log_dirs import LogDirCalls
 from broker_cy.admin.metadata import Metadata
 from broker_cy.admin.offsets import OffsetCalls
+from broker_cy.admin.own_topics import event_topic, sample_topic
 from broker_cy.admin.pool import Pool
 from broker_cy.admin.records import RecordCalls
 from broker_cy.admin.reset import ResetCalls
@@ -48,9 +50,10 @@ class AdminClient:
             Caller(metadata, timeout_s),
             Coordinators(metadata, CoordinatorType.GROUP),
             Coordinators(metadata, CoordinatorType.TRANSACTION),
+            CommitTail(CommitNotes()),
         )
 
-    def _set_up(self, caller: Caller, groups: Coordinators, transactions: Coordinators) -> None:
+    def _set_up(self, caller: Caller, groups: Coordinators, transactions: Coordinators, commits: CommitTail) -> None:
         self.caller = caller
         self._group_coordinators = groups
         self._txn_coordinators = transactions
@@ -63,13 +66,18 @@ class AdminClient:
         self.reset = ResetCalls(self.groups, self.group_offsets, self.offsets)
         self.log_dirs = LogDirCalls(caller)
         self.records = RecordCalls(caller, self.offsets)
-        self.lag = LagCalls(self.offsets, self.group_offsets, RecordTimestamps(self.records))
+        self.events = event_topic(self.records)
+        self.samples = sample_topic(self.records)
+        self._commits = commits
+        self.timestamps = EventTimestamps(commits, self.events, RecordTimestamps(self.records))
+        self.lag = LagCalls(self.offsets, self.group_offsets, self.timestamps)
         self.transactions = TransactionCalls(caller, transactions)
 
     def with_timeout(self, timeout_s: float) -> AdminClient:
         """This client, with its connections, whose calls take `timeout_s` at most."""
         other = object.__new__(AdminClient)
-        other._set_up(Caller(self.caller.metadata, timeout_s), self._group_coordinators, self._txn_coordinators)
+        caller = Caller(self.caller.metadata, timeout_s)
+        other._set_up(caller, self._group_coordinators, self._txn_coordinators, self._commits)
         return other
 
     async def close(self) -> None:

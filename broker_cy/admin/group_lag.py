@@ -43,6 +43,11 @@ class PartitionLag(NamedTuple):
         return None if self.end is None else max(0, self.end - self.committed)
 
     @property
+    def first_unread(self) -> int:
+        """The offset the group will read next: behind what was deleted before it got there."""
+        return max(self.committed, self.start or 0)
+
+    @property
     def lost(self) -> int:
         """Offsets that were deleted before the group read them."""
         return 0 if self.start is None else max(0, self.start - self.committed)
@@ -126,7 +131,7 @@ class LagCalls:
 
     async def times(self, group: GroupLag, now_ms: int) -> Outcome[TopicPartition, int | None]:
         """The time lag of each partition in ms: 0 without lag; None where no timestamp tells it."""
-        behind = {part.partition: max(part.committed, part.start or 0) for part in group.partitions if part.lag}
+        behind = {part.partition: part.first_unread for part in group.partitions if part.lag}
         stamps = await self._timestamps.committed_timestamps(group.group_id, behind) if behind else Outcome({}, {})
         found: dict[TopicPartition, int | None] = {}
         for part in group.partitions:

@@ -1,8 +1,8 @@
 """Lag, judged: pure functions over samples of what a group committed and where its partitions end.
 
 The rules are those Burrow made known, with two changes. A rewind counts until the group has caught up, also where it
-had no lag before; and where nobody knows when a commit was made, whether the group has members tells a stalled
-consumer from one that stopped.
+had no lag before; and whether the group has members, where that is known, tells a stalled consumer from one that
+stopped: a window may be shorter than the time between two commits.
 """
 
 from __future__ import annotations
@@ -147,10 +147,12 @@ def _since_rewind(samples: Sequence[Sample]) -> Sequence[Sample]:
 
 
 def _has_stopped(samples: Sequence[Sample]) -> bool:
-    """No commit for as long as the window's commits span, where their times are known; else no members and no
-    movement.
+    """Nobody is there as far as is known, and there was no commit for as long as the window's commits span; where
+    their times are not known, no movement.
     """
     first, last = samples[0], samples[-1]
+    if last.has_members:
+        return False
     if first.commit_ms is not None and last.commit_ms is not None:
         span_ms = last.commit_ms - first.commit_ms
         # Without a span it is the window itself: the group was quiet for all of it.

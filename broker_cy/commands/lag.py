@@ -5,14 +5,16 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 
 import click
 
 from broker_cy.admin import AdminClient
-from broker_cy.admin.group_lag import GroupLag
+from broker_cy.admin.commit_notes import CommitNotes
+from broker_cy.admin.group_lag import GroupLag, PartitionLag
 from broker_cy.admin.lag import Status, Trend
 from broker_cy.admin.lag_history import LagHistory
+from broker_cy.admin.metadata import TopicPartition
 from broker_cy.commands.context import Target, cluster_command, complete_groups
 from broker_cy.commands.output import Cell, duration, number, print_json, print_table, progress
 from broker_cy.commands.topics import match_option
@@ -38,7 +40,7 @@ SAMPLES_MAX = 1_000
 @cluster_command
 @click.argument("groups", nargs=-1, shell_complete=complete_groups)
 @match_option
-@click.option("--time", "in_time", is_flag=True, help="How old the first record is that waits (reads one batch each).")
+@click.option("--time", "in_time", is_flag=True, help="How old the first record is that waits.")
 @click.option("--partitions", is_flag=True, help="A line for each partition.")
 @click.option("--samples", type=click.IntRange(1, SAMPLES_MAX), default=1, metavar="N", help="2 or more to judge.")
 @click.option("--every", type=DURATION, default=5_000, metavar="TIME", help=f"Between them, {DURATION_HELP}; else 5s.")
@@ -52,7 +54,10 @@ async def command(
     samples: int,
     every: int,
 ) -> int:
-    """How far groups are behind. Without GROUPS: all of them."""
+    """How far groups are behind. Without GROUPS: all of them.
+
+    The time is told by the broker's events of commits, where there are any, and else by the records.
+    """
     names = list(groups) or [each.group_id for each in await client.groups.listed()]
     names = [name for name in names if match is None or match.fullmatch(name)]
     history = LagHistory(samples_max=max(2, samples))
@@ -63,17 +68,18 @@ async def command(
             outcome = await client.lag.of(names)
             now_ms = int(time.time() * 1000)
             if samples > 1:
-                history.note(outcome.found.values(), now_ms, await _members(client, names))
+                noted = [await client.timestamps.with_commit_times(each) for each in outcome.found.values()]
+                history.note(noted, now_ms, await _members(client, names))
             advance(1)
     lags = list(outcome.found.values())
     times = {each.group_id: await client.lag.times(each, now_ms) for each in lags} if in_time else {}
-    found_times = {group_id: {str(key): ms for key, ms in each.found.items()} for group_id, each in times.items()}
+    found_times = {group_id: each.found for group_id, each in times.items()}
     judged = {each.group_id: (history.status(each.group_id), history.trend(each.group_id)) for each in lags}
     told = judged if samples > 1 else {}
     if target.as_json:
-        print_json([_fields(each, told, found_times) for each in lags])
+        print_json([_fields(each, told, found_times, client.timestamps.notes.exact(each)) for each in lags])
     elif partitions:
-        _print_partitions(lags, found_times, in_time)
+        _print_partitions(lags, found_times, in_time, client.timestamps.notes)
     else:
         _print_groups(lags, told, found_times, in_time)
     return target.tell_failures([outcome, *times.values()])
@@ -86,13 +92,13 @@ async def _members(client: AdminClient, names: Sequence[str]) -> dict[str, bool]
 
 
 Judged = Mapping[str, tuple[Status, Trend | None]]
-Times = Mapping[str, Mapping[str, int | None]]
+Times = Mapping[str, Mapping[TopicPartition, int | None]]
 
 
 def _worst_time(group: GroupLag, times: Times) -> int | None:
     """The time lag of the group's slowest partition; None where one that lags has no known time."""
     theirs = times.get(group.group_id, {})
-    known = [theirs.get(str(part.partition)) for part in group.partitions]
+    known = [theirs.get(part.partition) for part in group.partitions]
     return None if None in known else max((each for each in known if each is not None), default=0)
 
 
@@ -120,21 +126,28 @@ def _trend_cells(trend: Trend | None) -> list[Cell]:
     return [f"{trend.consumed_per_s:,.1f}", f"{trend.produced_per_s:,.1f}", catch_up]
 
 
-def _print_partitions(lags: Sequence[GroupLag], times: Times, in_time: bool) -> None:
-    columns = ["GROUP", "TOPIC", ">PARTITION", ">COMMITTED", ">END", ">LAG"] + ([">TIME LAG"] if in_time else [])
+def _print_partitions(lags: Sequence[GroupLag], times: Times, in_time: bool, notes: CommitNotes) -> None:
+    columns = ["GROUP", "TOPIC", ">PARTITION", ">COMMITTED", ">END", ">LAG"]
+    columns += [">TIME LAG", "TOLD BY"] if in_time else []
     rows: list[Sequence[Cell]] = []
     for group in lags:
+        exact = notes.exact(group)
         for part in group.partitions:
             key = part.partition
             row: list[Cell] = [group.group_id, key.topic, key.partition]
             row += [number(part.committed), number(part.end), number(part.lag)]
             if in_time:
-                row.append(duration(times.get(group.group_id, {}).get(str(key))))
+                row += [duration(times.get(group.group_id, {}).get(key)), _source(part, exact)]
             rows.append(row)
     print_table(columns, rows)
 
 
-def _fields(group: GroupLag, judged: Judged, times: Times) -> dict[str, object]:
+def _source(part: PartitionLag, exact: Set[TopicPartition]) -> str | None:
+    """What tells the time of a partition that lags."""
+    return None if not part.lag else "event" if part.partition in exact else "record"
+
+
+def _fields(group: GroupLag, judged: Judged, times: Times, exact: Set[TopicPartition]) -> dict[str, object]:
     """A group for programs."""
     theirs = times.get(group.group_id, {})
     parts = [
@@ -146,7 +159,7 @@ def _fields(group: GroupLag, judged: Judged, times: Times) -> dict[str, object]:
             "end": part.end,
             "lag": part.lag,
             "lost": part.lost,
-            **({"time_lag_ms": theirs.get(str(part.partition))} if times else {}),
+            **({"time_lag_ms": theirs.get(part.partition), "time_source": _source(part, exact)} if times else {}),
         }
         for part in group.partitions
     ]

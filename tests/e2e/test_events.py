@@ -4,9 +4,10 @@ with the time of the record that a group reads next.
 
 from __future__ import annotations
 
+import asyncio
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TypeVar
 
@@ -21,6 +22,10 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
+from broker_cy.admin import AdminClient as Admin
+from broker_cy.admin.caller import Outcome
+from broker_cy.admin.commit_notes import CommitTail, EventTimestamps
+from broker_cy.admin.metadata import TopicPartition as Partition
 from broker_cy.metrics import events, sample
 from broker_cy.metrics.events import (
     BrokerStarted,
@@ -252,19 +257,59 @@ def test_start_stop_and_what_was_cut_off(broker: BrokerProcess) -> None:
     assert (crashed.truncated, crashed.truncated_bytes) == ({"t-0": 37}, 37)
 
 
+def time_lags(broker: BrokerProcess, group: str, now_ms: int, *, told: bool) -> dict[int, int | None]:
+    """The group's time lag by partition, by the admin core; `told`: by events alone, else by records alone."""
+
+    class Nothing:
+        async def committed_timestamps(
+            self, group_id: str, offsets: Mapping[Partition, int]
+        ) -> Outcome[Partition, int | None]:
+            raise AssertionError(f"nobody told of {group_id}'s commits at {offsets}")
+
+    async def ask() -> dict[int, int | None]:
+        async with Admin(broker.bootstrap) as client:
+            lag = (await client.lag.of([group])).whole()[group]
+            behind = {part.partition for part in lag.partitions if part.lag}
+            calls = client.lag
+            if told:
+                calls = calls.using(EventTimestamps(CommitTail(client.timestamps.notes), client.events, Nothing()))
+            found = (await calls.times(lag, now_ms)).whole()
+            assert client.timestamps.notes.exact(lag) == (behind if told else frozenset())
+            return {key.partition: ms for key, ms in found.items()}
+
+    return asyncio.run(ask())
+
+
 def test_time_lag_is_exact(broker: BrokerProcess) -> None:
-    """A known schedule of records, and commits in the midst of it, in compressed batches, too."""
+    """A known schedule of records, and commits in the midst of it, in compressed batches, too: the events, and the
+    admin core's lag by them, and by the records where no event tells of the commit.
+    """
     create_topic(broker.bootstrap, "t", 2)
     base_ms = int(time.time() * 1000) - 1_000_000
-    for codec, partition in (("none", 0), ("zstd", 1)):
-        producer = Producer({"bootstrap.servers": broker.bootstrap, "compression.type": codec, "linger.ms": 100})
-        for number in range(1000):
-            producer.produce("t", b"x" * 50, partition=partition, timestamp=base_ms + number * 1000)
-        assert producer.flush(TIMEOUT_S) == 0
+    now_ms = base_ms + 1_000_000
+
+    def write(first: int, count: int) -> None:
+        for codec, partition in (("none", 0), ("zstd", 1)):
+            producer = Producer({"bootstrap.servers": broker.bootstrap, "compression.type": codec, "linger.ms": 100})
+            for number in range(first, first + count):
+                producer.produce("t", b"x" * 50, partition=partition, timestamp=base_ms + number * 1000)
+            assert producer.flush(TIMEOUT_S) == 0
+
+    def lags_match(offset: int, *, told: bool) -> None:
+        found = time_lags(broker, "g", now_ms, told=told)
+        assert set(found) == {0, 1}
+        for each in found.values():
+            assert each == pytest.approx(now_ms - (base_ms + offset * 1000) if offset < 1000 else 0, abs=LAG_EXACT_MS)
+
+    write(0, 1000)
     consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "g", "enable.auto.commit": False})
     told = Told(broker)
-    for offset in (0, 1, 499, 999, 1000):
+
+    def commit(offset: int) -> None:
         consumer.commit(offsets=[TopicPartition("t", each, offset) for each in (0, 1)], asynchronous=False)
+
+    for offset in (0, 1, 499, 999, 1000):
+        commit(offset)
 
         def seen(offset: int = offset) -> list[events.Committed]:
             told.read()
@@ -275,6 +320,17 @@ def test_time_lag_is_exact(broker: BrokerProcess) -> None:
             assert (each.topic, each.end) == ("t", 1000)
             expected = base_ms + offset * 1000 if offset < 1000 else -1
             assert abs(each.record_time_ms - expected) <= LAG_EXACT_MS
+        lags_match(offset, told=True)
+    # What came behind the last commit it was told of; then commits that nobody tells of.
+    write(1000, 1)
+    assert time_lags(broker, "g", base_ms + 1_000_500, told=False) == {0: 500, 1: 500}
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    entry = ConfigEntry("brokercy.events.enable", "false", incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ResourceType.BROKER, "1", incremental_configs=[entry])
+    for future in admin.incremental_alter_configs([resource]).values():
+        future.result(TIMEOUT_S)
+    commit(250)
+    lags_match(250, told=False)
     consumer.close()
     assert all(
         len({(each.topic, each.partition) for each in commits.offsets}) == len(commits.offsets)

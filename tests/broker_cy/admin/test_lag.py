@@ -59,6 +59,8 @@ def window(
         (window((5, 10), (5, 10), (5, 10), commits=(0, 1000, 2000)), Status.STALLED),
         (window((5, 90), (6, 90), (6, 90), (6, 90), commits=(0, 500, 500, 500)), Status.STOPPED),
         (window((5, 90), (5, 90), (5, 90), commits=(-9000, -9000, -9000)), Status.STOPPED),
+        # The looks are closer together than its commits.
+        (window((5, 90), (5, 90), (5, 90), commits=(-9000, -9000, -9000), members=True), Status.STALLED),
         # Went back, and has not caught up; then it has; then it lags in the ordinary way.
         (window((50, 60), (10, 60), (20, 61)), Status.REWOUND),
         (window((60, 60), (10, 60)), Status.REWOUND),

@@ -1,0 +1,231 @@
+"""What brokers told of groups' commits, and time lag from it.
+
+An event says which timestamp the record has at the offset that was committed: that is how old the first record is that
+the group has not read, for no Fetch, and also once that record is gone. It holds for as long as the same offset is
+committed. Where nothing was told of it (another cluster, events switched off, a commit of this second, or one so long
+ago that its event is out of reach), and where the group had read everything then, the records themselves tell.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping
+from sys import intern
+
+from broker_cy.admin.caller import Outcome
+from broker_cy.admin.errors import AdminError, Failure
+from broker_cy.admin.group_lag import GroupLag, TimestampSource
+from broker_cy.admin.metadata import TopicPartition
+from broker_cy.admin.own_topics import Entry, OwnTopic
+from broker_cy.admin.records import Start
+from broker_cy.metrics.events import Commits, Committed, Stamped, TopicDeleted
+
+# Partitions of groups whose last commit is kept: some 50 MB. The one told of longest ago goes first.
+COMMITS_MAX = 200_000
+# Records of `__cluster_events` that are looked through, the newest first, as long as a commit is not found; and
+# own_topics.RANGE_BYTES_MAX of each step.
+STEPS = (250, 750, 3_000)
+# A broker tells of commits once a second: there is nothing newer before.
+REFRESH_S = 1.0
+# How long looking may keep a caller who could as well read the records, and after which time it is tried again.
+LOOK_TIMEOUT_S = 5.0
+RETRY_S = 30.0
+
+_Key = tuple[str, str, int]
+
+
+class CommitNotes:
+    """The last commit that was told of, by group and partition. `take` events in their order."""
+
+    def __init__(self, commits_max: int = COMMITS_MAX) -> None:
+        self._commits_max = commits_max
+        self._noted: OrderedDict[_Key, Committed] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._noted)
+
+    def clear(self) -> None:
+        self._noted.clear()
+
+    def take(self, stamped: Stamped) -> None:
+        """Note what an event says of commits; others say nothing, but that a topic's offsets begin anew."""
+        event = stamped.event
+        if isinstance(event, Commits):
+            group = intern(event.group)
+            for each in event.offsets:
+                each.topic = intern(each.topic)
+                key = (group, each.topic, each.partition)
+                self._noted[key] = each
+                self._noted.move_to_end(key)
+            self._bound()
+        elif isinstance(event, TopicDeleted):
+            for key in [key for key in self._noted if key[1] == event.topic]:
+                del self._noted[key]
+
+    def take_older(self, older: CommitNotes, gone: Iterable[str]) -> None:
+        """Note what is not known yet; nothing of topics that were deleted later."""
+        deleted = set(gone)
+        for key, each in reversed(older._noted.items()):
+            if key not in self._noted and key[1] not in deleted:
+                self._noted[key] = each
+                self._noted.move_to_end(key, last=False)
+        self._bound()
+
+    def _bound(self) -> None:
+        while len(self._noted) > self._commits_max:
+            self._noted.popitem(last=False)
+
+    def knows(self, group_id: str, partition: TopicPartition) -> bool:
+        """Whether anything was told of this group's commits there."""
+        return (group_id, partition.topic, partition.partition) in self._noted
+
+    def at(self, group_id: str, partition: TopicPartition, offset: int) -> Committed | None:
+        """What was told of the group's commit of `offset`; None where its last one is another, or not known."""
+        found = self._noted.get((group_id, partition.topic, partition.partition))
+        return found if found is not None and found.offset == offset else None
+
+    def record_time_ms(self, group_id: str, partition: TopicPartition, offset: int) -> int | None:
+        """The timestamp of the record at a committed offset; None where it is not known, or there was none yet."""
+        found = self.at(group_id, partition, offset)
+        return None if found is None or found.record_time_ms < 0 else found.record_time_ms
+
+    def with_commit_times(self, lag: GroupLag) -> GroupLag:
+        """The lag with when each commit was made, as far as that was told: groups are judged better by it."""
+        parts = []
+        for part in lag.partitions:
+            told = self.at(lag.group_id, part.partition, part.committed)
+            parts.append(part if told is None else part._replace(commit_ms=told.commit_ms))
+        return GroupLag(lag.group_id, tuple(parts))
+
+    def exact(self, lag: GroupLag) -> frozenset[TopicPartition]:
+        """The partitions whose time lag an event tells."""
+        return frozenset(
+            part.partition
+            for part in lag.partitions
+            if part.lag and self.record_time_ms(lag.group_id, part.partition, part.first_unread) is not None
+        )
+
+
+class NotedTimestamps:
+    """A TimestampSource: what is noted, and `otherwise` for the rest."""
+
+    def __init__(self, notes: CommitNotes, otherwise: TimestampSource) -> None:
+        self.notes = notes
+        self._otherwise = otherwise
+
+    async def committed_timestamps(
+        self, group_id: str, offsets: Mapping[TopicPartition, int]
+    ) -> Outcome[TopicPartition, int | None]:
+        found: dict[TopicPartition, int | None] = {}
+        missing: dict[TopicPartition, int] = {}
+        for key, offset in offsets.items():
+            at_ms = self.notes.record_time_ms(group_id, key, offset)
+            if at_ms is None:
+                missing[key] = offset
+            else:
+                found[key] = at_ms
+        if not missing:
+            return Outcome(found, {})
+        rest = await self._otherwise.committed_timestamps(group_id, missing)
+        return Outcome(found | rest.found, rest.failed)
+
+
+class CommitTail:
+    """Looks through the end of `__cluster_events` for commits: on from where it was, and back while one is missing."""
+
+    def __init__(self, notes: CommitNotes) -> None:
+        self.notes = notes
+        self.problem: AdminError | None = None
+        # What was looked through, from offset to offset; None before the first look.
+        self._seen: tuple[int, int] | None = None
+        self._earliest = 0
+        self._steps_left: list[int] = []
+        # Topics that were deleted in what was looked through: older commits are of other records.
+        self._deleted: set[str] = set()
+        self._next_look_s = float("-inf")
+        self._lock = asyncio.Lock()
+
+    async def look(self, topic: OwnTopic[Stamped], group_id: str, partitions: Iterable[TopicPartition]) -> None:
+        """Note what is told of a group's commits; `problem` says why nothing can be."""
+        async with self._lock:
+            now_s = asyncio.get_running_loop().time()
+            try:
+                async with asyncio.timeout(LOOK_TIMEOUT_S):
+                    if now_s >= self._next_look_s:
+                        self._next_look_s = now_s + REFRESH_S
+                        await self._look_ahead(topic)
+                        self.problem = None
+                    while self._steps_left and not all(self.notes.knows(group_id, key) for key in partitions):
+                        await self._look_back(topic)
+            except (AdminError, TimeoutError) as error:
+                if not isinstance(error, AdminError):
+                    error = AdminError(
+                        Failure.TIMED_OUT, f"more than {LOOK_TIMEOUT_S:g} s", what=f"topic {topic.topic}"
+                    )
+                self.problem = error
+                self._next_look_s = now_s + RETRY_S
+                self._steps_left.clear()
+
+    async def _look_ahead(self, topic: OwnTopic[Stamped]) -> None:
+        """What is new. At the first look, of a topic that was made anew, and where there is more than is read at
+        once: nothing but where its end is, from which to look back.
+        """
+        span = await topic.span(Start.latest())
+        if self._seen is not None and 0 <= span.end - self._seen[1] <= max(STEPS):
+            entries = await topic.read_range(max(self._seen[1], span.earliest), span.end)
+            if entries is not None:
+                self._deleted |= _note(self.notes, entries)
+                self._seen = (self._seen[0], span.end)
+                return
+        self.notes.clear()
+        self._deleted.clear()
+        self._seen = (span.end, span.end)
+        self._earliest = span.earliest
+        self._steps_left = list(STEPS)
+
+    async def _look_back(self, topic: OwnTopic[Stamped]) -> None:
+        """One step: taken whole, or, where it has too much, not at all, and then there are no further ones."""
+        assert self._seen is not None
+        first, end = self._seen
+        start = max(self._earliest, first - self._steps_left.pop(0))
+        entries = await topic.read_range(start, first)
+        if entries is None or start == first:
+            self._steps_left.clear()
+            return
+        older = CommitNotes()
+        deleted = _note(older, entries)
+        self.notes.take_older(older, self._deleted)
+        self._deleted |= deleted
+        self._seen = (start, end)
+
+
+def _note(notes: CommitNotes, entries: Iterable[Entry[Stamped]]) -> set[str]:
+    """Take the entries; the topics that were deleted in them."""
+    deleted = set()
+    for entry in entries:
+        if entry.item is not None:
+            notes.take(entry.item)
+            if isinstance(entry.item.event, TopicDeleted):
+                deleted.add(entry.item.event.topic)
+    return deleted
+
+
+class EventTimestamps(NotedTimestamps):
+    """A TimestampSource that looks for the commits in `__cluster_events`, and asks `otherwise` for the rest."""
+
+    def __init__(self, tail: CommitTail, topic: OwnTopic[Stamped], otherwise: TimestampSource) -> None:
+        super().__init__(tail.notes, otherwise)
+        self._tail = tail
+        self._topic = topic
+
+    async def committed_timestamps(
+        self, group_id: str, offsets: Mapping[TopicPartition, int]
+    ) -> Outcome[TopicPartition, int | None]:
+        await self._tail.look(self._topic, group_id, offsets)
+        return await super().committed_timestamps(group_id, offsets)
+
+    async def with_commit_times(self, lag: GroupLag) -> GroupLag:
+        """See CommitNotes."""
+        await self._tail.look(self._topic, lag.group_id, [part.partition for part in lag.partitions])
+        return self.notes.with_commit_times(lag)

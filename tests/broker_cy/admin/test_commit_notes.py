@@ -1,0 +1,190 @@
+"""Time lag from what brokers told of commits: which events are believed, and how many are read."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping
+
+import pytest
+
+from broker_cy.admin import commit_notes
+from broker_cy.admin.caller import Outcome
+from broker_cy.admin.commit_notes import CommitNotes, CommitTail, EventTimestamps
+from broker_cy.admin.errors import AdminError, Failure
+from broker_cy.admin.metadata import TopicPartition
+from broker_cy.admin.own_topics import EVENTS_TOPIC, Entry, OwnTopic
+from broker_cy.admin.records import Span, Start
+from broker_cy.core.errors import ErrorCode
+from broker_cy.metrics.events import BrokerStopped, Commits, Committed, Event, Stamped, TopicDeleted
+
+A, B = TopicPartition("a", 0), TopicPartition("b", 0)
+FALLBACK_MS = 77
+
+
+def commit(group: str, key: TopicPartition, offset: int, record_time_ms: int) -> Commits:
+    return Commits(group, [Committed(key.topic, key.partition, offset, 5, record_time_ms, 100)])
+
+
+class Log(OwnTopic[Stamped]):
+    """The event topic, in memory, and what was read of it."""
+
+    def __init__(self, happened: Iterable[Event] = ()) -> None:
+        self.topic = EVENTS_TOPIC
+        self.happened = list(happened)
+        self.earliest = 0
+        self.read_ranges: list[tuple[int, int]] = []
+        self.too_large: set[int] = set()
+        self.problem: AdminError | None = None
+
+    async def span(self, start: Start) -> Span:
+        if self.problem is not None:
+            raise self.problem
+        return Span(len(self.happened), len(self.happened), self.earliest)
+
+    async def read_range(self, start: int, end: int, *, bytes_max: int = 0) -> list[Entry[Stamped]] | None:
+        self.read_ranges.append((start, end))
+        if self.too_large & set(range(start, end)):
+            return None
+        return [Entry(at, Stamped(at, 0, self.happened[at]), b"") for at in range(start, end)]
+
+
+class Fallback:
+    """Reads records: knows one timestamp."""
+
+    def __init__(self) -> None:
+        self.asked: list[TopicPartition] = []
+
+    async def committed_timestamps(
+        self, group_id: str, offsets: Mapping[TopicPartition, int]
+    ) -> Outcome[TopicPartition, int | None]:
+        self.asked += offsets
+        return Outcome(dict.fromkeys(offsets, FALLBACK_MS), {})
+
+
+class Asking:
+    """Asks an EventTimestamps over a log; every look finds what is new."""
+
+    def __init__(self, log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(commit_notes, "REFRESH_S", 0.0)
+        monkeypatch.setattr(commit_notes, "STEPS", (2, 4))
+        self.log, self.fallback = log, Fallback()
+        self.tail = CommitTail(CommitNotes())
+        self.source = EventTimestamps(self.tail, log, self.fallback)
+
+    async def __call__(self, group: str, offsets: dict[TopicPartition, int]) -> dict[TopicPartition, int | None]:
+        self.log.read_ranges.clear()
+        return (await self.source.committed_timestamps(group, offsets)).whole()
+
+
+def test_an_event_is_believed_for_the_offset_it_tells_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A group is said to be minutes behind by the time of another record."""
+
+    async def job() -> None:
+        log = Log([commit("g", A, 5, 1000), commit("g", B, 9, -1), commit("h", A, 5, 3000)])
+        ask = Asking(log, monkeypatch)
+        assert await ask("g", {A: 5}) == {A: 1000}
+        assert ask.fallback.asked == []
+        # Committed again since, or nothing was there to be read then.
+        assert await ask("g", {A: 6, B: 9}) == {A: FALLBACK_MS, B: FALLBACK_MS}
+        log.happened.append(commit("g", A, 6, 2000))
+        assert await ask("g", {A: 6}) == {A: 2000}
+        # Gone back: the older event tells of the same offset, and is not the last.
+        assert await ask("g", {A: 5}) == {A: FALLBACK_MS}
+        # The topic is another one now, under the same name.
+        log.happened.append(TopicDeleted("a"))
+        assert await ask("g", {A: 6}) == {A: FALLBACK_MS}
+        assert await ask("h", {A: 5}) == {A: FALLBACK_MS}
+
+    asyncio.run(job())
+
+
+def test_no_more_is_read_than_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Looking at the lag of one group reads a month of events."""
+
+    async def job() -> None:
+        log = Log([commit("old", A, 1, 10), *[BrokerStopped()] * 10, commit("far", A, 2, 20), commit("g", A, 5, 1000)])
+        ask = Asking(log, monkeypatch)
+        assert await ask("g", {A: 5}) == {A: 1000}
+        assert log.read_ranges == [(11, 13)]
+        assert await ask("far", {A: 2}) == {A: 20}
+        assert log.read_ranges == [(13, 13)]
+        # Out of reach: both steps were read, and nothing is read again.
+        assert await ask("old", {A: 1}) == {A: FALLBACK_MS}
+        assert log.read_ranges == [(13, 13), (7, 11)]
+        assert await ask("old", {A: 1}) == {A: FALLBACK_MS}
+        assert log.read_ranges == [(13, 13)]
+        # Only what is new; where that is too much, from the end again.
+        log.happened += [BrokerStopped()] * 3
+        await ask("g", {A: 5})
+        assert log.read_ranges == [(13, 16)]
+        log.happened += [BrokerStopped()] * 50
+        assert await ask("g", {A: 5}) == {A: FALLBACK_MS}
+        assert log.read_ranges == [(64, 66), (60, 64)]
+
+    asyncio.run(job())
+
+
+def test_a_step_with_too_many_bytes_is_not_taken_in_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The part that was read has an event, and the part that was not had the newer one."""
+
+    async def job() -> None:
+        log = Log([commit("g", A, 5, 1000), commit("g", A, 5, 2000), commit("h", A, 1, 1)])
+        log.too_large = {0}
+        ask = Asking(log, monkeypatch)
+        assert await ask("g", {A: 5, B: 0}) == {A: 2000, B: FALLBACK_MS}
+        assert log.read_ranges == [(1, 3), (0, 1)]
+        log.too_large = {3}
+        log.happened.append(commit("g", A, 5, 3000))
+        assert await ask("g", {A: 5}) == {A: FALLBACK_MS}
+
+    asyncio.run(job())
+
+
+def test_older_events_of_a_topic_that_was_deleted_since(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A topic that was made anew has the times of the old one."""
+
+    async def job() -> None:
+        log = Log([commit("g", A, 5, 1000), commit("g", B, 5, 1000), TopicDeleted("a"), commit("h", A, 5, 2000)])
+        ask = Asking(log, monkeypatch)
+        assert await ask("g", {A: 5, B: 5}) == {A: FALLBACK_MS, B: 1000}
+        assert await ask("h", {A: 5}) == {A: 2000}
+        # The event topic itself, too.
+        log.happened = [commit("h", A, 5, 3000)]
+        assert await ask("h", {A: 5}) == {A: 3000}
+
+    asyncio.run(job())
+
+
+def test_without_events_records_tell(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Apache Kafka's groups have no time lag, or each look at one asks for a topic that is not there."""
+
+    async def job() -> None:
+        log = Log()
+        log.problem = AdminError(Failure.REFUSED, "none", code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        ask = Asking(log, monkeypatch)
+        assert await ask("g", {A: 5}) == {A: FALLBACK_MS}
+        assert ask.tail.problem is log.problem
+        log.problem, log.happened = None, [commit("g", A, 5, 1000)]
+        assert await ask("g", {A: 5}) == {A: FALLBACK_MS}
+        monkeypatch.setattr(ask.tail, "_next_look_s", 0.0)
+        assert await ask("g", {A: 5}) == {A: 1000}
+        assert ask.tail.problem is None
+
+    asyncio.run(job())
+
+
+def test_notes_are_bounded() -> None:
+    """A console that runs for months holds every group there ever was."""
+    notes = CommitNotes(commits_max=2)
+    for number, group in enumerate(("f", "g", "f", "h")):
+        notes.take(Stamped(number, 0, commit(group, A, 5, number)))
+    assert len(notes) == 2
+    assert [notes.record_time_ms(group, A, 5) for group in "fgh"] == [2, None, 3]
+    older = CommitNotes()
+    for number, group in enumerate("xyf"):
+        older.take(Stamped(number, 0, commit(group, A, 5, 10 + number)))
+    notes = CommitNotes(commits_max=2)
+    notes.take(Stamped(1, 0, commit("f", A, 5, 2)))
+    notes.take_older(older, ())
+    # Of what is older the newest is kept.
+    assert [notes.record_time_ms(group, A, 5) for group in "xyf"] == [None, 11, 2]
