@@ -29,6 +29,9 @@ _SWITCHES = {
 DECODED_BYTES_A_TURN = 64 << 10
 # One range that is read at once, and no more than this of it is kept.
 RANGE_BYTES_MAX = 8 << 20
+# Records that are looked through for the last that are wanted: most events are commits, one a second of each group.
+NEWEST_RECORDS_FIRST = 250
+NEWEST_RECORDS_MAX = 20_000
 
 T = TypeVar("T")
 
@@ -49,6 +52,15 @@ class Entry(Generic[T]):
         return found
 
 
+@dataclass(frozen=True, slots=True)
+class Newest(Generic[T]):
+    """The last entries; `start` is from where on was looked, `is_complete` False where there may be older ones, too."""
+
+    entries: list[Entry[T]]
+    start: int
+    is_complete: bool
+
+
 class OwnTopic(Generic[T]):
     """Reads one of them. A record that is none of theirs at all is passed over, and counted in `unreadable`."""
 
@@ -66,31 +78,58 @@ class OwnTopic(Generic[T]):
             return (await self._records.spans([self.partition], start))[self.partition]
         except AdminError as error:
             if error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-                reason = f"broker-cy writes it, unless {_SWITCHES[self.topic]}; Apache Kafka has none"
+                reason = (
+                    f"the cluster has none: broker-cy writes it, unless {_SWITCHES[self.topic]}; Apache Kafka does not"
+                )
                 raise AdminError(error.failure, reason, code=error.code, what=f"topic {self.topic}") from None
             raise
 
-    async def read(self, start: int, end: int | None = None) -> AsyncIterator[list[Entry[T]]]:
-        """Entries from an offset on, the oldest first; up to `end`, or, without, as they are written."""
+    async def read(self, start: int, end: int | None = None, *, skip: bytes = b"") -> AsyncIterator[list[Entry[T]]]:
+        """Entries from an offset on, the oldest first; up to `end`, or, without, as they are written.
+
+        Values that begin with `skip` are left out unread: decoding takes most of the time, and most events are
+        commits.
+        """
         async with self._records.reader(
             {self.partition: start}, ends=None if end is None else {self.partition: end}
         ) as reader:
             async for chunk in reader:
-                for records in _turns(chunk.records):
-                    yield self._entries(records)
+                records = [each for each in chunk.records if not skip or not (each.value or b"").startswith(skip)]
+                for piece in _turns(records):
+                    yield self._entries(piece)
                     await asyncio.sleep(0)
 
-    async def read_range(self, start: int, end: int, *, bytes_max: int = RANGE_BYTES_MAX) -> list[Entry[T]] | None:
-        """All of a range; None where it has more than `bytes_max`, as a part of it would not be its newest."""
+    async def read_range(self, start: int, end: int, *, skip: bytes = b"") -> list[Entry[T]] | None:
+        """All of a range; None where it has more than RANGE_BYTES_MAX, as a part of it would not be its newest."""
         found: list[Entry[T]] = []
         size = 0
         if start < end:
-            async for entries in self.read(start, end):
+            async for entries in self.read(start, end, skip=skip):
                 found += entries
                 size += sum(len(entry.value) for entry in entries)
-                if size > bytes_max:
+                if size > RANGE_BYTES_MAX:
                     return None
         return found
+
+    async def newest(
+        self, count: int, wanted: Callable[[T], bool], end: int, earliest: int, *, skip: bytes = b""
+    ) -> Newest[T]:
+        """The newest `count` entries that are wanted, the oldest of them first.
+
+        At most NEWEST_RECORDS_MAX before `end` are looked through.
+        """
+        found: list[Entry[T]] = []
+        first, step = end, NEWEST_RECORDS_FIRST
+        while first > earliest and len(found) < count and end - first < NEWEST_RECORDS_MAX:
+            start = max(earliest, first - step, end - NEWEST_RECORDS_MAX)
+            entries = await self.read_range(start, first, skip=skip)
+            if entries is None and step > 1:
+                # Large records: fewer at once.
+                step = max(1, step // 8)
+                continue
+            found = [each for each in entries or () if each.item is not None and wanted(each.item)] + found
+            first, step = start, step * 4
+        return Newest(found[-count:], first, first <= earliest or len(found) >= count)
 
     def _entries(self, records: Iterable[Record]) -> list[Entry[T]]:
         found = []

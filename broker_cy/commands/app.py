@@ -25,6 +25,8 @@ COMMANDS: dict[str, tuple[str | None, str]] = {
     "records": ("records", "delete records up to an offset or a time"),
     "groups": ("groups", "list, describe, reset and delete groups"),
     "lag": ("lag", "how far groups are behind, in records and in time"),
+    "events": ("events", "what happened: rebalances, changes and who made them, starts and stops"),
+    "metrics": ("metrics", "what brokers do now: requests and their times, topics, memory, loop lag"),
     "transactions": ("transactions", "open and hanging transactions, and ending them"),
     "producers": ("producers", "who writes to a topic's partitions"),
     "log-dirs": ("log_dirs", "log directories, and how full they are"),
@@ -37,6 +39,7 @@ examples:
   broker-cy topics list --bootstrap 127.0.0.1:9092      what is there, as a table
   broker-cy topics list --cluster production --json     the same of a named cluster, for programs
   broker-cy consume orders --from -10 -e                the last ten of each partition, and end
+  broker-cy events --since -1h                          what happened, and who did it
   broker-cy groups reset billing --to-time -1h          shows old and new offsets, and asks
 
 \b

@@ -14,7 +14,7 @@ from uuid import UUID
 
 import click
 
-from broker_cy.admin import AdminError, Failure
+from broker_cy.admin import AdminError, Failure, text
 from broker_cy.core.uuid import to_text
 
 EXIT_FAILED: Final = 1
@@ -24,6 +24,9 @@ EXIT_NOT_CONFIRMED: Final = 4
 EXIT_INTERRUPTED: Final = 130
 # Wide enough for every table whose lines nobody folds: a pipe, a file.
 _UNFOLDED_WIDTH = 10_000
+
+# As every console shows them.
+number, duration, size = text.count, text.duration, text.size
 
 Cell = str | int | float | None
 
@@ -83,40 +86,6 @@ def print_error(error: AdminError, *, as_json: bool) -> None:
         click.echo(json.dumps({"error": plain(error)}, ensure_ascii=False), err=True)
     else:
         click.echo(f"broker-cy: {clean(str(error))}", err=True)
-
-
-def number(value: int | None) -> str:
-    """1,234,567; a dash for what is not known."""
-    return "-" if value is None else f"{value:,}"
-
-
-def size(value: int | None) -> str:
-    """Bytes in the largest unit that leaves a whole number of them: 1.5 GiB."""
-    if value is None:
-        return "-"
-    amount = float(value)
-    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
-        if amount < 1024 or unit == "TiB":
-            return f"{value} B" if unit == "B" else f"{amount:.1f} {unit}"
-        amount /= 1024
-    raise AssertionError
-
-
-def duration(value_ms: float | None) -> str:
-    """150 ms, 3.2 s, 4 m 10 s, 2 h 5 m, 3 d 4 h; a dash for what is not known."""
-    if value_ms is None:
-        return "-"
-    if value_ms < 1000:
-        return f"{value_ms:.0f} ms"
-    seconds = value_ms / 1000
-    if seconds < 60:
-        return f"{seconds:.1f} s"
-    whole = int(seconds)
-    if whole < 3600:
-        return f"{whole // 60} m {whole % 60} s"
-    if whole < 86_400:
-        return f"{whole // 3600} h {whole % 3600 // 60} m"
-    return f"{whole // 86_400} d {whole % 86_400 // 3600} h"
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[Cell]], *, err: bool = False) -> None:

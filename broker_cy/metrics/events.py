@@ -310,6 +310,11 @@ def encode(stamped: Stamped) -> tuple[bytes, bytes]:
     return event.key.encode(), value.encode("utf-8", "surrogatepass")
 
 
+def prefix_of(kind: type[Event]) -> bytes:
+    """How every record of a type begins, for readers that pass over some without looking into them."""
+    return f'{{"type":"{kind.TYPE}",'.encode()
+
+
 def decode(value: bytes) -> Stamped | None:
     """The event of a record; None for a type or version that this code does not know. Raises ValueError for what is no
     event at all.

@@ -44,7 +44,7 @@ from broker_cy.metrics.events import (
 )
 from tests.support.broker import BrokerProcess
 from tests.support.confluent import send
-from tests.support.processes import Child
+from tests.support.processes import Child, run
 from tests.support.topics import create_topic
 from tests.support.wait import until
 
@@ -388,6 +388,11 @@ def test_no_client_writes_to_them_and_they_can_be_turned_off(tmp_path: Path) -> 
         create_topic(process.bootstrap, "t")
         topics = AdminClient({"bootstrap.servers": process.bootstrap}).list_topics(timeout=TIMEOUT_S).topics
         assert set(topics) == {"t"}
+        for command in ("events", "metrics"):
+            shell = [sys.executable, "-m", "broker_cy.cli", command, "--bootstrap", process.bootstrap]
+            said = run(shell, cwd=ROOT, check=False)
+            assert said.returncode == 1
+            assert b"the cluster has none: broker-cy writes it, unless brokercy." in said.stderr
     finally:
         process.close()
     process = BrokerProcess(tmp_path / "on").start()

@@ -41,7 +41,7 @@ class Log(OwnTopic[Stamped]):
             raise self.problem
         return Span(len(self.happened), len(self.happened), self.earliest)
 
-    async def read_range(self, start: int, end: int, *, bytes_max: int = 0) -> list[Entry[Stamped]] | None:
+    async def read_range(self, start: int, end: int, *, skip: bytes = b"") -> list[Entry[Stamped]] | None:
         self.read_ranges.append((start, end))
         if self.too_large & set(range(start, end)):
             return None

@@ -1,0 +1,103 @@
+"""Events of the cluster in a line each. What others named is made harmless to terminals."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from broker_cy.admin.text import clean, count, duration, plural, size
+from broker_cy.metrics.events import (
+    BrokerStarted,
+    BrokerStopped,
+    Commits,
+    Committed,
+    ConfigChanged,
+    Event,
+    PartitionsAdded,
+    Rebalance,
+    RecordsDeleted,
+    StaticReplacement,
+    TopicCreated,
+    TopicDeleted,
+    TransactionTimedOut,
+)
+
+# Partitions of one commit event that are told; a group may have thousands.
+COMMITS_TOLD_MAX = 4
+
+
+def kind_of(event: Event) -> str:
+    """`topic created` for topic_created."""
+    return event.TYPE.replace("_", " ")
+
+
+def subject_of(event: Event) -> str:
+    """What it is about."""
+    return clean(event.key) or "all brokers"
+
+
+def by_of(event: Event) -> str:
+    """Who asked for it; empty where nobody did."""
+    by = getattr(event, "by", None)
+    return "" if by is None else clean(f"{by.client_id or by.principal} {by.host}".strip())
+
+
+def line_of(event: Event) -> str:
+    """What happened."""
+    match event:
+        case Rebalance():
+            reasons = ", ".join(dict.fromkeys(trigger.reason for trigger in event.triggers)) or "unknown reason"
+            return clean(
+                f"generation {event.generation} ({reasons}): {event.members_before} -> "
+                f"{plural(event.members_after, 'member')} in {duration(event.total_ms)}, "
+                f"{plural(event.moves_total, 'partition')} moved, stall {duration(event.stall_max_ms)}"
+            )
+        case StaticReplacement():
+            return clean(f"instance {event.instance_id} came back as {event.new_member_id} from {event.host}")
+        case TransactionTimedOut():
+            return f"aborted after {duration(event.open_ms)} (timeout {duration(event.timeout_ms)})"
+        case TopicCreated():
+            return f"{plural(event.partitions, 'partition')}, replication factor {event.replication_factor}"
+        case TopicDeleted():
+            return f"with {plural(event.partitions, 'partition')}"
+        case PartitionsAdded():
+            return f"{event.before} -> {plural(event.after, 'partition')}"
+        case RecordsDeleted():
+            return f"partition {event.partition}: log start {count(event.before)} -> {count(event.after)}"
+        case ConfigChanged():
+            changes = (f"{each.name}: {_value(each.before)} -> {_value(each.after)}" for each in event.changes)
+            return clean(f"{event.resource_type.lower()}: {'; '.join(changes)}")
+        case BrokerStarted():
+            cut = f", {size(event.truncated_bytes)} cut off" if event.truncated_bytes else ""
+            how = "after an orderly stop" if event.clean else "after a crash"
+            return clean(f"{event.software} {how} in {duration(event.start_ms)}{cut}")
+        case BrokerStopped():
+            return f"after {duration(event.uptime_ms)}"
+        case Commits():
+            return _commits(event.offsets)
+    return clean(event.TYPE)
+
+
+def _commits(offsets: Sequence[Committed]) -> str:
+    told = [f"{each.topic}-{each.partition}: {count(each.offset)} of {count(each.end)}" for each in offsets]
+    more = [f"and {plural(len(told) - COMMITS_TOLD_MAX, 'other')}"] if len(told) > COMMITS_TOLD_MAX else []
+    return clean(", ".join(told[:COMMITS_TOLD_MAX] + more))
+
+
+def _value(value: str | None) -> str:
+    return "(unset)" if value is None else value
+
+
+def topics_of(event: Event) -> frozenset[str]:
+    """The topics it is about."""
+    match event:
+        case Rebalance():
+            return frozenset(move.topic for move in event.moves)
+        case Commits():
+            return frozenset(each.topic for each in event.offsets)
+        case TransactionTimedOut():
+            return frozenset(name.rpartition("-")[0] for name in event.partitions)
+        case ConfigChanged():
+            return frozenset({event.resource} if event.resource_type == "topic" else ())
+        case TopicCreated() | TopicDeleted() | PartitionsAdded() | RecordsDeleted():
+            return frozenset({event.topic})
+    return frozenset()

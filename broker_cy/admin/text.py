@@ -1,0 +1,114 @@
+"""Numbers, times and foreign text as people read them, in every console."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Final
+
+# A cell of a terminal is never given more of a foreign text than this; wider ones are cut where they are shown.
+LINE_CHARACTERS_MAX = 2_000
+UNKNOWN: Final = "-"
+
+_UNITS = ("", "k", "M", "G", "T", "P", "E")
+
+
+def _replacements() -> dict[int, str]:
+    """What stands for characters that would steer the terminal, or turn the order of what follows."""
+    table = {code: chr(0x2400 + code) for code in range(0x20)}
+    table[0x7F] = "\u2421"
+    # C1 controls are as good as ESC sequences to many terminals.
+    table.update(dict.fromkeys(range(128, 160), "�"))
+    # Bidirectional overrides and isolates, zero-width signs, line separators, and what is no character at all.
+    for low, high in ((0x200B, 0x200F), (0x2028, 0x202E), (0x2060, 0x206F), (0xFFF9, 0xFFFB), (0xD800, 0xDFFF)):
+        table.update(dict.fromkeys(range(low, high + 1), "�"))
+    table[0xFEFF] = "\ufffd"
+    table[0x061C] = "\ufffd"
+    return table
+
+
+_CONTROLS = _replacements()
+
+
+def clean(text: str) -> str:
+    """One line of foreign text: every sign that a terminal would obey is replaced by a visible one."""
+    return text[:LINE_CHARACTERS_MAX].translate(_CONTROLS)
+
+
+def count(number: int | None) -> str:
+    """12,345,678; exact, whatever its size."""
+    return UNKNOWN if number is None else f"{number:,}"
+
+
+def short(number: float | None) -> str:
+    """1.2k, 3.4M: for rates and axes, where the last digit says nothing."""
+    if number is None:
+        return UNKNOWN
+    sign, value = ("-", -number) if number < 0 else ("", number)
+    unit = 0
+    while value >= 999.5 and unit < len(_UNITS) - 1:
+        value /= 1000
+        unit += 1
+    if unit == 0 and value == int(value):
+        return f"{sign}{int(value)}"
+    return f"{sign}{value:.0f}{_UNITS[unit]}" if value >= 99.5 else f"{sign}{value:.1f}{_UNITS[unit]}"
+
+
+def size(number: float | None) -> str:
+    """Bytes in powers of 1,024: 1.5 MiB."""
+    if number is None:
+        return UNKNOWN
+    value = float(number)
+    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
+        if abs(value) < 1023.5:
+            return f"{value:.0f} {unit}" if unit == "B" or abs(value) >= 99.5 else f"{value:.1f} {unit}"
+        value /= 1024
+    return f"{value:.1f} PiB"
+
+
+def duration(ms: float | None) -> str:
+    """Two units at most: 350 ms, 4.2 s, 3 m 12 s, 2 h 5 m, 3 d 4 h."""
+    if ms is None:
+        return UNKNOWN
+    if ms < 0:
+        return f"-{duration(-ms)}"
+    if ms < 1_000:
+        return f"{ms:.0f} ms"
+    if ms < 60_000:
+        return f"{ms / 1000:.1f} s"
+    seconds = int(ms / 1000)
+    for size_s, unit, less_s, lesser in ((86_400, "d", 3_600, "h"), (3_600, "h", 60, "m"), (60, "m", 1, "s")):
+        if seconds >= size_s:
+            rest = seconds % size_s // less_s
+            return f"{seconds // size_s} {unit} {rest} {lesser}" if rest else f"{seconds // size_s} {unit}"
+    raise AssertionError(seconds)
+
+
+def micros(us: float | None) -> str:
+    """A latency: 850 us, 1.25 ms, 2.10 s."""
+    if us is None:
+        return UNKNOWN
+    if us < 1_000:
+        return f"{us:.0f} us"
+    return f"{us / 1000:.2f} ms" if us < 1_000_000 else f"{us / 1_000_000:.2f} s"
+
+
+def when(ms: int | None, *, utc: bool = False, date: bool = True) -> str:
+    """A time in ms since 1970, to the millisecond; local, or with a Z in UTC. Times nobody can live in stay numbers."""
+    if ms is None or ms < 0:
+        return UNKNOWN
+    try:
+        moment = datetime.fromtimestamp(ms / 1000, UTC) if utc else datetime.fromtimestamp(ms / 1000)
+    except (OverflowError, OSError, ValueError):
+        return str(ms)
+    layout = "%Y-%m-%d %H:%M:%S" if date else "%H:%M:%S"
+    return f"{moment.strftime(layout)}.{ms % 1000:03d}{'Z' if utc else ''}"
+
+
+def percent(part: float, whole: float) -> str:
+    """37%; unknown of nothing."""
+    return UNKNOWN if whole <= 0 else f"{100 * part / whole:.0f}%"
+
+
+def plural(number: int, one: str, many: str = "") -> str:
+    """1 topic, 2 topics."""
+    return f"{number:,} {one if number == 1 else many or one + 's'}"

@@ -1,0 +1,282 @@
+"""`broker-cy metrics`."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import time
+from collections.abc import Collection, Mapping, Sequence
+
+import click
+
+from broker_cy.admin import AdminClient
+from broker_cy.admin.records import Start
+from broker_cy.admin.sample_window import TOTAL, Window, windows
+from broker_cy.admin.text import micros, percent
+from broker_cy.commands.context import Target, cluster_command, complete_topics
+from broker_cy.commands.output import Cell, clean, duration, number, plain, print_json, print_table, size
+from broker_cy.commands.values import COUNT, DURATION, DURATION_HELP
+from broker_cy.metrics.sample import Api, Sample, Times
+from broker_cy.wire.api_keys import ApiKey
+
+EPILOG = """\b
+examples:
+  broker-cy metrics                          all of it, over the last ten seconds
+  broker-cy metrics --api Produce            every phase of one kind of request
+  broker-cy metrics --topic orders --over 1m
+  broker-cy metrics --clients --watch        who asks for how much, each two seconds
+  broker-cy metrics --json                   the same for programs
+
+\b
+phases of a request (docs/metrics.md):
+  queue until its handler starts   handler   disk write, sync or cold read   data waiting for records
+  other such as a group's members   send   total
+"""
+
+OVER_MS = 10_000
+OVER_MAX_MS = 3_600_000
+WATCH_MS = 2_000
+# The newest sample of each of so many brokers is found among as many records.
+NEWEST_RECORDS = 50
+# A phase that takes less of the time than this is shown where an API is asked for by name.
+SMALL_SHARE = 0.01
+APIS = tuple("".join(word.capitalize() for word in key.name.split("_")) for key in ApiKey)
+
+
+@click.command("metrics", epilog=EPILOG)
+@cluster_command
+@click.option(
+    "--api",
+    "apis",
+    multiple=True,
+    type=click.Choice(APIS, case_sensitive=False),
+    metavar="NAME",
+    help="Only these, such as Produce, with every phase.",
+)
+@click.option("--topic", "topics", multiple=True, metavar="NAME", shell_complete=complete_topics, help="Only these.")
+@click.option("--clients", is_flag=True, help="By client id.")
+@click.option("--over", type=DURATION, default=OVER_MS, metavar="TIME", help="Of so long, up to 1h.  [default: 10s]")
+@click.option(
+    "--watch",
+    "-w",
+    type=DURATION,
+    is_flag=False,
+    flag_value=str(WATCH_MS) + "ms",
+    metavar="[TIME]",
+    help=f"Again and again, each 2s or {DURATION_HELP}; with --json an object a line.",
+)
+@click.option("--count", "-c", type=COUNT, help="With --watch: end after so many times.")
+async def command(
+    target: Target,
+    client: AdminClient,
+    apis: Sequence[str],
+    topics: Sequence[str],
+    clients: bool,
+    over: int,
+    watch: int | None,
+    count: int | None,
+) -> None:
+    """What brokers do now: requests with their times by phase, topics, memory, loop lag.
+
+    Brokers write a sample each second to the topic __broker_metrics (docs/events.md). Rates are means; quantiles are
+    those of the worst sample, and at most a sixteenth too high.
+    """
+    if not 0 < over <= OVER_MAX_MS:
+        raise click.BadParameter(f"{duration(over)}: above 0 and up to 1h is allowed", param_hint="--over")
+    if count is not None and watch is None:
+        raise click.UsageError("--count goes with --watch")
+    looks = 0
+    while True:
+        looks += 1
+        found = await _look(client, over)
+        if target.as_json:
+            fields = [_fields(each, apis, topics, clients) for each in found.values()]
+            if watch is None:
+                print_json(fields)
+            else:
+                click.echo(json.dumps(plain(fields), ensure_ascii=False))
+        else:
+            if watch is not None and sys.stdout.isatty():
+                click.clear()
+            for each in found.values():
+                _print(each, apis, topics, clients)
+        if watch is None or looks == count:
+            return
+        await asyncio.sleep(watch / 1000)
+
+
+async def _look(client: AdminClient, over_ms: int) -> dict[int, Window]:
+    """The samples of the last `over_ms` by broker. By the brokers' clocks: ours may be another."""
+    topic = client.samples
+    span = await topic.span(Start.last(NEWEST_RECORDS))
+    newest_ms = [
+        entry.item.time_ms for entry in await topic.read_range(span.start, span.end) or () if entry.item is not None
+    ]
+    start = span.start
+    if newest_ms:
+        start = min(start, (await topic.span(Start.time(max(0, max(newest_ms) - over_ms)))).start)
+    samples: list[Sample] = []
+    async for entries in topic.read(start, span.end):
+        samples += [entry.item for entry in entries if entry.item is not None]
+    return windows(samples, over_ms)
+
+
+def _per_s(window: Window, value: int) -> str:
+    rate = value / window.seconds
+    return f"{rate:,.0f}" if rate >= 100 or rate == 0 else f"{rate:,.1f}"
+
+
+def _bytes_per_s(window: Window, value: int) -> str:
+    return size(round(value / window.seconds))
+
+
+def _print(window: Window, apis: Collection[str], topics: Collection[str], clients: bool) -> None:
+    everything = not apis and not topics and not clients
+    last = window.last
+    age_ms = max(0, int(time.time() * 1000) - last.time_ms)
+    click.echo(f"broker {last.broker}, in {window.seconds:.1f} s until {duration(age_ms)} ago")
+    if everything:
+        for name, text in _facts(window):
+            click.echo(f"  {name:<13} {clean(text)}")
+    if everything or apis:
+        click.echo()
+        _print_apis(window, apis)
+    if everything or topics:
+        click.echo()
+        _print_topics(window, topics)
+    if clients:
+        click.echo()
+        _print_clients(window)
+    click.echo()
+
+
+def _facts(window: Window) -> list[tuple[str, str]]:
+    """The broker's own amounts."""
+    last, lag = window.last, window.loop_lag
+    cpu = percent(window.cpu_us / 1000, window.interval_ms)
+    disks = (f"{path}: {size(free)} of {size(whole)} free" for path, (free, whole) in last.disks.items())
+    groups = ", ".join(f"{count:,} {state}" for state, count in sorted(last.groups.items())) or "none"
+    transactions = ", ".join(f"{count:,} {state}" for state, count in sorted(last.transactions.items())) or "none"
+    oldest = f"; the oldest open for {duration(last.oldest_transaction_ms)}" if last.oldest_transaction_ms else ""
+    offline = f", {last.offline:,} offline" if last.offline else ""
+    faults = f"{_per_s(window, window.major_faults)} major page faults/s"
+    return [
+        ("process", f"up {duration(last.uptime_ms)}, CPU {cpu}, {size(last.resident_bytes)}, {faults}"),
+        ("loop lag", f"p50 {micros(lag.p50_us)}, p99 {micros(lag.p99_us)}, max {micros(lag.max_us)}"),
+        (
+            "connections",
+            f"{last.connections:,}, {window.connections_opened:,} opened, {window.connections_closed:,} closed; "
+            f"{last.open_fds:,} descriptors",
+        ),
+        ("partitions", f"{last.partitions:,}{offline}"),
+        (
+            "reads",
+            f"{_per_s(window, window.hot_reads)}/s from memory ({_bytes_per_s(window, window.hot_bytes)}/s), "
+            f"{_per_s(window, window.cold_reads)}/s from disk ({_bytes_per_s(window, window.cold_bytes)}/s)",
+        ),
+        (
+            "disk",
+            f"{_bytes_per_s(window, window.disk_written_bytes)}/s written, "
+            f"{_bytes_per_s(window, window.disk_read_bytes)}/s read, {size(last.unflushed_bytes)} not flushed, "
+            f"{_per_s(window, window.sync_rounds)} syncs/s",
+        ),
+        *((("", each)) for each in disks),
+        ("groups", f"{groups}; {last.members:,} members"),
+        ("transactions", transactions + oldest),
+    ]
+
+
+def _chosen(apis: Mapping[str, Api], names: Collection[str]) -> list[tuple[str, Api]]:
+    """Those that are wanted (none named: all), the busiest first."""
+    found = [(name, api) for name, api in apis.items() if not names or name in names]
+    return sorted(found, key=lambda pair: (-pair[1].requests, pair[0]))
+
+
+def _print_apis(window: Window, names: Collection[str]) -> None:
+    """A block for each API: its rates and the total time, then the phases with their share of it."""
+    rows: list[Sequence[Cell]] = []
+    errors: list[Sequence[Cell]] = []
+    for name, api in _chosen(window.apis, names):
+        total = api.phases.get(TOTAL, Times())
+        rates = [_per_s(window, api.requests), _per_s(window, sum(api.errors.values()))]
+        rates += [_bytes_per_s(window, api.in_bytes), _bytes_per_s(window, api.out_bytes)]
+        rows.append([name, *rates, *_times(total)])
+        phases = sorted(((each, name) for name, each in api.phases.items() if name != TOTAL and each.count), key=_sum)
+        for times, phase in phases:
+            share = times.sum_us / total.sum_us if total.sum_us else 0.0
+            if names or share >= SMALL_SHARE:
+                rows.append([f"  {share:>4.0%} {phase}", "", "", "", "", *_times(times)])
+        errors += [[name, error, number(count), _per_s(window, count)] for error, count in sorted(api.errors.items())]
+    print_table(["API", ">REQ/S", ">ERR/S", ">IN/S", ">OUT/S", ">P50", ">P99", ">MAX"], rows)
+    if errors:
+        click.echo()
+        print_table(["API", "ERROR", ">COUNT", ">COUNT/S"], errors)
+
+
+def _sum(pair: tuple[Times, str]) -> int:
+    return -pair[0].sum_us
+
+
+def _times(times: Times) -> list[Cell]:
+    return [micros(value) if times.count else None for value in (times.p50_us, times.p99_us, times.max_us)]
+
+
+def _print_topics(window: Window, names: Collection[str]) -> None:
+    found = [(name, topic) for name, topic in window.topics.items() if not names or name in names]
+    found.sort(key=lambda pair: (-(pair[1].in_bytes + pair[1].out_bytes), pair[0]))
+    rows: list[Sequence[Cell]] = [
+        [
+            name,
+            _per_s(window, topic.in_records),
+            _bytes_per_s(window, topic.in_bytes),
+            _bytes_per_s(window, topic.out_bytes),
+        ]
+        for name, topic in found
+    ]
+    print_table(["TOPIC", ">RECORDS/S", ">IN/S", ">OUT/S"], rows)
+    if not names and window.last.topics_left_out:
+        click.echo(f"and {window.last.topics_left_out:,} less busy ones")
+
+
+def _print_clients(window: Window) -> None:
+    found = sorted(window.clients.items(), key=lambda pair: -(pair[1].in_bytes + pair[1].out_bytes))
+    rows: list[Sequence[Cell]] = [
+        [
+            name,
+            use.connections,
+            _per_s(window, use.requests),
+            _bytes_per_s(window, use.in_bytes),
+            _bytes_per_s(window, use.out_bytes),
+        ]
+        for name, use in found
+    ]
+    print_table(["CLIENT ID", ">CONNECTIONS", ">REQ/S", ">IN/S", ">OUT/S"], rows)
+    if window.last.busy_left_out:
+        click.echo(f"and {window.last.busy_left_out:,} less busy connections")
+
+
+def _fields(window: Window, apis: Collection[str], topics: Collection[str], clients: bool) -> dict[str, object]:
+    """A broker for programs: sums over `interval_ms`, and the amounts of the newest sample."""
+    everything = not apis and not topics and not clients
+    fields: dict[str, object] = {
+        "broker": window.last.broker,
+        "time_ms": window.last.time_ms,
+        "interval_ms": window.interval_ms,
+        "samples": window.samples,
+    }
+    if everything:
+        summed = plain(window)
+        now = plain(window.last)
+        assert isinstance(summed, dict)
+        assert isinstance(now, dict)
+        parts = ("last", "apis", "topics", "clients")
+        fields |= {name: each for name, each in now.items() if name not in ("apis", "topics", "busy", "busy_left_out")}
+        fields |= {name: each for name, each in summed.items() if name not in parts}
+    if everything or apis:
+        fields["apis"] = dict(_chosen(window.apis, apis))
+    if everything or topics:
+        fields["topics"] = {name: each for name, each in window.topics.items() if not topics or name in topics}
+    if everything or clients:
+        fields["clients"] = window.clients
+    return fields
