@@ -1,4 +1,4 @@
-# The two commands of the README are `make run` and `make test`; each sets up what it needs.
+# The commands of the README are `make run`, `make demo` and `make test`; each sets up what it needs.
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
@@ -8,10 +8,14 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 # Tests run in parallel over this many workers; those marked `serial` run alone afterwards.
 WORKERS ?= 2
 
-.PHONY: run test build lint types unit serial system-packages soak bench bench-check asan clean lock protocol-doc
+.PHONY: run demo test build lint types unit serial system-packages soak bench bench-check asan clean lock protocol-doc
 
 run: build
-	exec $(BIN)/broker-cy start --set brokercy.metrics.listener=127.0.0.1:9404 $(ARGS)
+	exec $(BIN)/broker-cy start --hints --set brokercy.metrics.listener=127.0.0.1:9404 $(ARGS)
+
+# A broker with a workload on it, until Ctrl-C; ARGS: --help.
+demo: build
+	exec $(BIN)/python -m demo $(ARGS)
 
 build: $(VENV)/.installed
 	$(BIN)/python setup.py -q build_ext

@@ -40,6 +40,7 @@ def parser() -> argparse.ArgumentParser:
     start.add_argument(
         "--set", metavar="NAME=VALUE", action="append", default=[], dest="settings", help="one setting; may be repeated"
     )
+    start.add_argument("--hints", action="store_true", help="when ready, say how to open the console")
     return top
 
 
@@ -49,7 +50,7 @@ def start(argv: Sequence[str]) -> int:
     from broker_cy.main import StartError, run
 
     try:
-        return run(arguments.config, arguments.data_dir, arguments.listener, arguments.settings)
+        return run(arguments.config, arguments.data_dir, arguments.listener, arguments.settings, arguments.hints)
     except StartError as error:
         print(f"broker-cy: {error}", file=sys.stderr)
         return 1

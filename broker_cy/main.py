@@ -7,10 +7,12 @@ import gc
 import logging
 import os
 import resource
+import shlex
 import signal
 import sys
 import time
 from collections.abc import Sequence
+from pathlib import Path
 
 import uvloop
 
@@ -40,8 +42,12 @@ class StartError(Exception):
     """The broker cannot start; the text is one line that says what to do."""
 
 
-def run(config_file: str | None, data_dir: str | None, listener: str | None, settings: Sequence[str]) -> int:
-    """Run a broker until SIGTERM or SIGINT; the exit code. Raises StartError."""
+def run(
+    config_file: str | None, data_dir: str | None, listener: str | None, settings: Sequence[str], hints: bool = False
+) -> int:
+    """Run a broker until SIGTERM or SIGINT; the exit code. With `hints` it says how to open the console. Raises
+    StartError.
+    """
     logs.configure()
     try:
         config = BrokerConfig.from_properties(
@@ -71,10 +77,10 @@ def run(config_file: str | None, data_dir: str | None, listener: str | None, set
     gc.collect()
     gc.freeze()
     gc.set_threshold(*GC_THRESHOLDS)
-    return serve(loop, server)
+    return serve(loop, server, hints)
 
 
-def serve(loop: asyncio.AbstractEventLoop, server: BrokerServer) -> int:
+def serve(loop: asyncio.AbstractEventLoop, server: BrokerServer, hints: bool = False) -> int:
     """Say that the broker is ready, run the loop until a signal, then stop in order."""
     stopping = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -86,6 +92,8 @@ def serve(loop: asyncio.AbstractEventLoop, server: BrokerServer) -> int:
         metrics = server.metrics_server
         also = f", metrics on http://{metrics.address}/metrics" if metrics is not None else ""
         print(f"broker-cy {__version__} ready on {addresses} in {since_process_start_s():.2f} s{also}", flush=True)
+        if hints and server.listeners:
+            print(f"to look into it, in another terminal: {console_command(server.listeners[0].local)}", flush=True)
         await stopping.wait()
         started = time.monotonic()
         LOGGER.info("stopping")
@@ -97,6 +105,15 @@ def serve(loop: asyncio.AbstractEventLoop, server: BrokerServer) -> int:
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(0)
+
+
+def console_command(address: str) -> str:
+    """What to type to open the console: the command beside this interpreter, as it is found from here."""
+    beside = Path(sys.executable).with_name("broker-tui")
+    command = str(beside.relative_to(Path.cwd())) if beside.is_relative_to(Path.cwd()) else str(beside)
+    host, _, port = address.rpartition(":")
+    reached = {"0.0.0.0": "127.0.0.1", "[::]": "[::1]", "::": "[::1]"}.get(host, host)
+    return f"{shlex.quote(command)} --bootstrap {reached}:{port}"
 
 
 def raise_descriptor_limit() -> None:

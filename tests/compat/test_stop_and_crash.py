@@ -340,6 +340,18 @@ class TestCommand:
         assert broker.bootstrap in line
         assert re.search(r"\d+(\.\d+)? ?m?s\b", line), "the line does not say how long the start took"
 
+    def test_hints(self, tmp_path: Path) -> None:
+        """Who runs `make run` for the first time is not told how to look into it."""
+        argv = [*command(), "start", "--hints", "--listener", "127.0.0.1:0", "--data-dir", str(tmp_path / "data")]
+        child = Child(argv, tmp_path, "hints", cwd=Path(__file__).parents[2])
+        try:
+            child.wait_for_output("--bootstrap", 30)
+            ready, hint = child.stdout().splitlines()
+            (address,) = re.findall(r"127\.0\.0\.1:\d+", ready)
+            assert hint.endswith(f"broker-tui --bootstrap {address}")
+        finally:
+            child.kill()
+
     def test_config_file(self, make_broker: MakeBroker, tmp_path: Path) -> None:
         """An existing server.properties of Kafka's does not work."""
         data = tmp_path / "kraft-logs"

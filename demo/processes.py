@@ -1,0 +1,124 @@
+"""The demo's processes: a broker and its clients. They end when the demo does, whatever it ends of."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+START_TIMEOUT_S = 30.0
+STOP_TIMEOUT_S = 15.0
+# Lines of a log that are shown where a process ended unasked.
+LOG_LINES = 5
+_PR_SET_PDEATHSIG = 1
+_READY = re.compile(r"ready on ([^ ,]+)")
+_LIBC = ctypes.CDLL(None, use_errno=True)
+
+
+class DemoError(Exception):
+    """The demo cannot go on; the text says why."""
+
+
+def _die_with_parent() -> None:
+    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+class Process:
+    """A child; what it prints goes to a file. Ctrl-C in the terminal does not reach it: it is stopped in its turn."""
+
+    def __init__(self, name: str, arguments: Sequence[str], directory: Path) -> None:
+        self.name = name
+        self.log_path = directory / f"{name}.log"
+        self._arguments = [sys.executable, "-m", *arguments]
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        with open(self.log_path, "ab") as log:
+            self._process = subprocess.Popen(
+                self._arguments,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd=ROOT,
+                start_new_session=True,
+                preexec_fn=_die_with_parent,
+            )
+
+    @property
+    def has_ended(self) -> bool:
+        return self._process is None or self._process.poll() is not None
+
+    def kill(self) -> None:
+        """As `kill -9` does it."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+
+    def ask_to_stop(self) -> None:
+        if not self.has_ended:
+            assert self._process is not None
+            self._process.terminate()
+
+    def wait(self, until_s: float) -> None:
+        """Until it has ended; killed where it has not by then."""
+        if self._process is not None:
+            try:
+                self._process.wait(max(0.0, until_s - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                self.kill()
+
+    def last_words(self) -> str:
+        """The end of its log."""
+        try:
+            return "\n".join(self.log_path.read_text(errors="replace").splitlines()[-LOG_LINES:])
+        except OSError:
+            return ""
+
+
+class Broker(Process):
+    """`broker-cy start`."""
+
+    def __init__(self, directory: Path, listener: str, settings: Sequence[str]) -> None:
+        arguments = ["broker_cy.cli", "start", "--data-dir", str(directory / "data"), "--listener", listener]
+        for each in settings:
+            arguments += ["--set", each]
+        super().__init__("broker", arguments, directory)
+
+    def start_and_wait(self, stop: threading.Event) -> str:
+        """Start it, and wait until it is ready; what it said. Raises DemoError."""
+        said = os.path.getsize(self.log_path) if self.log_path.exists() else 0
+        self.start()
+        until_s = time.monotonic() + START_TIMEOUT_S
+        while not stop.wait(0.02):
+            text = self.log_path.read_text(errors="replace")[said:]
+            for line in text.splitlines():
+                if _READY.search(line) and text.endswith("\n"):
+                    return line
+            if self.has_ended or time.monotonic() > until_s:
+                raise DemoError(f"the broker did not start:\n{self.last_words()}")
+        raise DemoError("interrupted")
+
+
+def address_in(ready_line: str) -> str:
+    """HOST:PORT of the line by which a broker says that it is ready."""
+    found = _READY.search(ready_line)
+    if found is None:
+        raise DemoError(f"no address in {ready_line!r}")
+    return found[1]
+
+
+def stop_all(processes: Sequence[Process]) -> None:
+    """All at once, in order; those that do not are killed."""
+    until_s = time.monotonic() + STOP_TIMEOUT_S
+    for each in processes:
+        each.ask_to_stop()
+    for each in processes:
+        each.wait(until_s)

@@ -1,0 +1,127 @@
+"""Three producers: an idempotent one with most of the records, a plain one with headers, a transactional one."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Callable, Sequence
+from time import monotonic
+
+from confluent_kafka import KafkaException, Producer
+
+from demo.packages import Package
+from demo.topics import AUDIT, INDEX, PACKAGES, UPDATES
+
+# Records that wait to be sent: a broker that is away is waited for, and memory stays bounded.
+QUEUE_MAX = 10_000
+TRANSACTION_RECORDS = 20
+# Of so many transactions one is aborted, and one is left open for a while.
+ABORT_EACH = 5
+LINGER_EACH = 8
+LINGER_S = 12.0
+TIMEOUT_S = 30.0
+
+Wait = Callable[[float], bool]
+"""Waits for so many seconds; whether to stop."""
+
+
+def _producer(bootstrap: str, name: str, **settings: object) -> Producer:
+    common = {"bootstrap.servers": bootstrap, "client.id": name, "queue.buffering.max.messages": QUEUE_MAX}
+    return Producer({**common, **settings})
+
+
+def _write(
+    producer: Producer, topic: str, key: bytes, value: bytes | None, headers: dict[str, bytes] | None = None
+) -> None:
+    while True:
+        try:
+            producer.produce(topic, value, key, headers=list((headers or {}).items()))
+            producer.poll(0)
+        except BufferError:
+            producer.poll(0.5)
+        else:
+            return
+
+
+def _paced(per_s: float, wait: Wait, write: Callable[[int], None]) -> None:
+    """Call `write` with 0, 1, 2 ... so often, until it is time to stop."""
+    begun = monotonic()
+    for number in itertools.count():
+        ahead_s = begun + number / per_s - monotonic()
+        # Short waits are taken together: a wait is a system call, and 200 a second of them are the demo's CPU.
+        if wait(ahead_s if ahead_s > 0.02 else 0.0):
+            return
+        write(number)
+
+
+def mirror(bootstrap: str, found: Sequence[Package], per_s: float, wait: Wait) -> None:
+    """Every package, over and over; idempotent, zstd."""
+    producer = _producer(
+        bootstrap, "mirror", **{"enable.idempotence": True, "compression.type": "zstd", "linger.ms": 50}
+    )
+
+    def write(number: int) -> None:
+        package = found[number % len(found)]
+        _write(producer, PACKAGES, package.key, package.record(number))
+
+    _paced(per_s, wait, write)
+    producer.flush(TIMEOUT_S)
+
+
+def watcher(bootstrap: str, found: Sequence[Package], per_s: float, wait: Wait) -> None:
+    """News of some packages, with headers; acks=1, and a tombstone now and then."""
+    producer = _producer(bootstrap, "watcher", acks=1, **{"compression.type": "gzip", "linger.ms": 20})
+    dice = random.Random(7)
+
+    def write(number: int) -> None:
+        package = dice.choice(found)
+        headers = {"content-type": b"application/json", "trace-id": f"{dice.getrandbits(64):016x}".encode()}
+        value = package.record(number, kind=dice.choice(("checked", "rebuilt", "upgraded")))
+        _write(producer, UPDATES, package.key, None if number % 50 == 49 else value, headers)
+
+    _paced(per_s, wait, write)
+    producer.flush(TIMEOUT_S)
+
+
+def publisher(bootstrap: str, found: Sequence[Package], per_s: float, wait: Wait) -> None:
+    """The newest version of packages, and who published it, in transactions; some are aborted, some take long."""
+    settings: dict[str, object] = {"transactional.id": "publisher", "transaction.timeout.ms": 60_000, "linger.ms": 20}
+    numbers = itertools.count()
+    for attempt in itertools.count():
+        producer = _producer(bootstrap, "publisher", **settings)
+        try:
+            producer.init_transactions(TIMEOUT_S)
+            while not wait(TRANSACTION_RECORDS / per_s):
+                if _transaction(producer, found, next(numbers), wait):
+                    return
+            return
+        except KafkaException:
+            # Fenced, or its transaction took too long: a new producer goes on.
+            if wait(min(5.0, 0.5 * (attempt + 1))):
+                return
+
+
+def _transaction(producer: Producer, found: Sequence[Package], number: int, wait: Wait) -> bool:
+    """One transaction; whether to stop."""
+    producer.begin_transaction()
+    stop = False
+    first = number * TRANSACTION_RECORDS
+    for at in range(first, first + TRANSACTION_RECORDS):
+        package = found[at % len(found)]
+        _write(producer, INDEX, package.key, package.record(at))
+    _write(producer, AUDIT, b"publisher", f"published packages {first} to {at}".encode())
+    if number % LINGER_EACH == LINGER_EACH - 1:
+        producer.flush(TIMEOUT_S)
+        stop = wait(LINGER_S)
+    if stop or number % ABORT_EACH == ABORT_EACH - 1:
+        producer.abort_transaction(TIMEOUT_S)
+    else:
+        producer.commit_transaction(TIMEOUT_S)
+    return stop
+
+
+KINDS: dict[str, Callable[[str, Sequence[Package], float, Wait], None]] = {
+    "mirror": mirror,
+    "watcher": watcher,
+    "publisher": publisher,
+}

@@ -1,0 +1,39 @@
+"""What the demo has: topics, groups and who is in them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+PACKAGES = "packages"
+UPDATES = "package-updates"
+INDEX = "package-index"
+AUDIT = "audit-trail"
+
+# Each partition is bounded, so that a demo that is left alone does not fill the disk: 1 GiB over all.
+_BOUNDED = {"retention.bytes": str(64 << 20), "segment.bytes": str(8 << 20)}
+TOPICS: dict[str, tuple[int, dict[str, str]]] = {
+    PACKAGES: (6, {**_BOUNDED, "retention.ms": "86400000"}),
+    UPDATES: (3, {**_BOUNDED, "compression.type": "zstd"}),
+    INDEX: (3, {"cleanup.policy": "compact", "segment.bytes": str(8 << 20), "min.cleanable.dirty.ratio": "0.3"}),
+    AUDIT: (2, {**_BOUNDED, "message.timestamp.type": "LogAppendTime"}),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A group: what it reads, who is in it, and how many records a second each handles (None: all there are)."""
+
+    group_id: str
+    topics: tuple[str, ...]
+    members: tuple[str, ...]
+    per_s: float | None
+
+
+QUICK = Group("search-index", (PACKAGES, UPDATES), ("indexer-1", "indexer-2", "indexer-3"), None)
+SLOW = Group("license-audit", (PACKAGES,), ("auditor-1",), 10.0)
+GROUPS = (QUICK, SLOW)
+# The one that is killed now and then.
+CRASHING = "indexer-3"
+
+# By kind: what it says it is, and how many records a second it writes at the usual rate.
+PRODUCERS: dict[str, float] = {"mirror": 200.0, "watcher": 20.0, "publisher": 10.0}
