@@ -3,7 +3,8 @@ partitions.
 
 Groups share topics, as they do in life. Prints seconds for the lag in records (the figure to reach is 2 s), and
 beside them how long the loop was held at most, which is how long a key press waits; then the same for judging all
-groups.
+groups. With --time also the lag in time, by the broker's events of the commits and by the records: it waits until the
+broker has told of all commits, of which it does 1,000 a second.
 """
 
 import argparse
@@ -13,11 +14,13 @@ import os
 import sys
 import tempfile
 import time
+from collections.abc import Iterable
 from pathlib import Path
 
 from bench.targets import BrokerCy
 from broker_cy.admin import AdminClient
 from broker_cy.admin.collector import relax_collector
+from broker_cy.admin.group_lag import GroupLag, LagCalls, RecordTimestamps
 from broker_cy.admin.lag_history import LagHistory
 from broker_cy.admin.metadata import TopicPartition
 from broker_cy.admin.topics import NewTopic
@@ -25,6 +28,8 @@ from broker_cy.wire.records import Record
 
 REACH_S = 2.0
 COMMITS_AT_ONCE = 32
+# What a broker does, to say how long to wait (docs/architecture.md, bounds).
+COMMITS_TOLD_PER_S = 1_000
 
 
 async def set_up(client: AdminClient, groups: int, topics: int, partitions: int) -> list[str]:
@@ -33,7 +38,8 @@ async def set_up(client: AdminClient, groups: int, topics: int, partitions: int)
     (await client.topics.create([NewTopic(name, partitions, 1) for name in names])).whole()
     producer = client.records.producer()
     every = [TopicPartition(name, index) for name in names for index in range(partitions)]
-    await asyncio.gather(*(producer.send_batch(key, [Record(value=b"x")] * 10) for key in every))
+    record = Record(timestamp=int(time.time() * 1000), value=b"x")
+    await asyncio.gather(*(producer.send_batch(key, [record] * 10) for key in every))
     turns = asyncio.Semaphore(COMMITS_AT_ONCE)
 
     async def commit(number: int) -> str:
@@ -85,6 +91,30 @@ async def measure(bootstrap: str, groups: int, topics: int, partitions: int, rep
     return {"lag_s": sorted(took)[middle], "loop_held_s": sorted(held)[middle], "judge_s": sorted(judged)[middle]}
 
 
+async def measure_times(bootstrap: str, groups: int) -> dict[str, float]:
+    """Seconds for the time lag of all groups of `measure`, each partition's told by an event; and by the records."""
+    names = [f"bench-group-{number:05}" for number in range(groups)]
+    figures = {}
+    while True:
+        async with AdminClient(bootstrap, timeout_s=120) as client:
+            lags = list((await client.lag.of(names)).whole().values())
+            figures["time_by_events_s"] = await _times(client.lag, lags)
+            behind = sum(1 for lag in lags for part in lag.partitions if part.lag)
+            missing = behind - sum(len(client.timestamps.notes.exact(lag)) for lag in lags)
+            if not missing:
+                figures["time_by_records_s"] = await _times(client.lag.using(RecordTimestamps(client.records)), lags)
+                return figures
+            print(f"{missing:,} commits are not told of yet", file=sys.stderr)
+        await asyncio.sleep(min(10.0, 1.0 + missing / COMMITS_TOLD_PER_S))
+
+
+async def _times(calls: LagCalls, lags: Iterable[GroupLag]) -> float:
+    begun = time.perf_counter()
+    for lag in lags:
+        (await calls.times(lag, int(time.time() * 1000))).whole()
+    return time.perf_counter() - begun
+
+
 def main() -> int:
     """Exit code 3 where --strict was given and the figure was missed."""
     parser = argparse.ArgumentParser(prog="python -m bench.lag", description=__doc__)
@@ -93,23 +123,31 @@ def main() -> int:
     parser.add_argument("--topics", type=int, default=20)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--target", metavar="HOST:PORT", help="a broker that runs already, broker-cy or Kafka")
+    parser.add_argument("--time", action="store_true", help="the lag in time, too (not of Apache Kafka)")
     parser.add_argument("--json", metavar="FILE", help="write the figures there, too")
     parser.add_argument("--strict", action="store_true")
     given = parser.parse_args()
     relax_collector()
-    shape = (given.groups, given.topics, given.partitions, given.repeats)
+
+    async def all_figures(bootstrap: str) -> dict[str, float]:
+        found = await measure(bootstrap, given.groups, given.topics, given.partitions, given.repeats)
+        return found | (await measure_times(bootstrap, given.groups) if given.time else {})
+
     if given.target:
-        figures = asyncio.run(measure(given.target, *shape))
+        figures = asyncio.run(all_figures(given.target))
     else:
         with tempfile.TemporaryDirectory() as directory:
             target = BrokerCy(Path(directory) / "data")
             with target.running():
                 host, port = target.address
-                figures = asyncio.run(measure(f"{host}:{port}", *shape))
+                figures = asyncio.run(all_figures(f"{host}:{port}"))
     shape_text = f"{given.groups:,} groups x {given.partitions} partitions"
     print(f"lag of {shape_text}: {figures['lag_s']:.2f} s (reach {REACH_S:g} s)")
     held_ms = figures["loop_held_s"] * 1000
     print(f"loop held {held_ms:.0f} ms at most; judged in {figures['judge_s']:.2f} s; {os.cpu_count()} cores")
+    if given.time:
+        by_events, by_records = figures["time_by_events_s"], figures["time_by_records_s"]
+        print(f"lag in time: {by_events:.2f} s by events, {by_records:.2f} s by records")
     if given.json:
         Path(given.json).write_text(json.dumps(figures))
     return 3 if given.strict and figures["lag_s"] > REACH_S else 0

@@ -25,7 +25,7 @@ from broker_cy.metrics.events import Commits, Committed, Stamped, TopicDeleted
 COMMITS_MAX = 200_000
 # Records of `__cluster_events` that are looked through, the newest first, as long as a commit is not found; and
 # own_topics.RANGE_BYTES_MAX of each step.
-STEPS = (250, 750, 3_000)
+STEPS = (250, 750, 1_000, 1_000, 1_000)
 # A broker tells of commits once a second: there is nothing newer before.
 REFRESH_S = 1.0
 # How long looking may keep a caller who could as well read the records, and after which time it is tried again.
