@@ -35,6 +35,7 @@ class Workload:
         self.recorder = Recorder()
         self.over = threading.Event()
         self.acked = 0
+        self.kills = 0
         self.rebalances = 0
         # Up to where deletion was asked for; with the lock nothing more is.
         self.deleted = dict.fromkeys(self.places, 0)
@@ -79,6 +80,7 @@ class Workload:
 
     def kill_broker(self) -> None:
         """SIGKILL, and start again on the same port and data."""
+        self.kills += 1
         self.broker.kill()
         self.recorder.add(Crash("broker"))
         self.broker.restart()
