@@ -80,6 +80,7 @@ def test_a_broker_that_dies_makes_errors(
 ) -> None:
     """The tool itself ends with 0 and a total of what was sent."""
     monkeypatch.setattr(kafka_tools, "TIMEOUT_S", 2.0)
+    monkeypatch.setattr(kafka_tools, "OVERDUE_S", 15.0)
     broker = make_broker()
     create_topic(broker.bootstrap, topic, 2)
     load = driver(broker, topic, rate=Rate(500, 500, "records"))

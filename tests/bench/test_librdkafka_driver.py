@@ -19,7 +19,7 @@ from bench.drivers.librdkafka import LibrdkafkaDriver
 from bench.spec.toml_file import Table
 from bench.spec.workload import CODECS, Rate, Size, Workload, parse
 from tests.support.broker import Target
-from tests.support.confluent import send
+from tests.support.confluent import close_consumer, send
 from tests.support.topics import create_topic
 from tests.support.wait import until
 
@@ -69,7 +69,7 @@ def records_in(broker: Target, topic: str) -> int:
     try:
         return sum(consumer.get_watermark_offsets(TopicPartition(topic, p), 10)[1] for p in range(PARTITIONS))
     finally:
-        consumer.close()
+        close_consumer(consumer)
 
 
 @pytest.mark.parametrize("codec", CODECS)

@@ -11,7 +11,7 @@ from confluent_kafka import Consumer
 from confluent_kafka.admin import AdminClient
 
 from tests.support.broker import Target
-from tests.support.confluent import new_consumer
+from tests.support.confluent import close_consumer, new_consumer
 
 
 @pytest.fixture
@@ -37,4 +37,4 @@ def make_consumer(broker: Target, group: str) -> Iterator[Callable[..., Consumer
 
     yield make
     for consumer in made:
-        consumer.close()
+        close_consumer(consumer)

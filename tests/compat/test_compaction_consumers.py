@@ -12,7 +12,7 @@ from confluent_kafka import OFFSET_BEGINNING, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
 from tests.support.broker import Target
-from tests.support.confluent import new_consumer
+from tests.support.confluent import close_consumer, new_consumer
 from tests.support.topics import create_topic
 from tests.support.wait import until
 
@@ -82,7 +82,7 @@ class Reader(threading.Thread):
                     seen.append((offset, message.key(), message.value()))
             return seen
         finally:
-            consumer.close()
+            close_consumer(consumer)
 
 
 def test_readers_lose_nothing_while_segments_are_replaced(broker: Target) -> None:

@@ -19,7 +19,7 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient, NewPartitions
 
 from tests.support.broker import Target
-from tests.support.confluent import TIMEOUT_S, error_code, send, take, values
+from tests.support.confluent import TIMEOUT_S, close_consumer, error_code, send, take, values
 from tests.support.topics import create_topic
 from tests.support.wait import until
 
@@ -83,7 +83,7 @@ def test_life_of_a_group(
         admin.delete_consumer_groups([group])[group].result(TIMEOUT_S)
 
     assert error_code(delete) == KafkaError.NON_EMPTY_GROUP
-    consumer.close()
+    close_consumer(consumer)
     until(lambda: state(admin, group) == ConsumerGroupState.EMPTY, "the group to be empty", TIMEOUT_S)
     wanted = ConsumerGroupTopicPartitions(group, [TopicPartition(topic, 0, 0)])
     admin.alter_consumer_group_offsets([wanted])[group].result(TIMEOUT_S)
@@ -113,9 +113,9 @@ def test_members_share_and_take_over(broker: Target, topic: str, make_consumer: 
         send(broker, topic, [b"%d" % partition], partition)
     came = _collect(members, 6)
     assert sorted(came) == [b"0", b"1", b"2", b"3", b"4", b"5"]
-    members.pop(0).close()
+    close_consumer(members.pop(0))
     settle(members, lambda: shared(members, 6), "2 members to take over")
-    members.pop(0).close()
+    close_consumer(members.pop(0))
     settle(members, lambda: shared(members, 6), "1 member to take over")
 
 

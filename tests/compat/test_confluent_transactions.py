@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, Producer
 
 from tests.support.broker import Target
-from tests.support.confluent import TIMEOUT_S, new_consumer, send, take
+from tests.support.confluent import TIMEOUT_S, close_consumer, new_consumer, send, take
 from tests.support.topics import create_topic
 
 MakeBroker = Callable[..., Target]
@@ -35,7 +35,7 @@ def committed(broker: Target, topic: str, count: int, group: str = "reader") -> 
         values = [message.value() for message in take(consumer, count)]
         assert consumer.consume(1, 0.3) == []
     finally:
-        consumer.close()
+        close_consumer(consumer)
     return [value for value in values if value is not None]
 
 
@@ -133,7 +133,7 @@ def test_consume_transform_produce(broker: Target, topic: str) -> None:
         consumer = new_consumer(broker.bootstrap, f"{topic}-group", isolation_level="read_committed")
         consumer.subscribe([source])
         copy(consumer, producer, target, 10, commit=commit)
-        consumer.close()
+        close_consumer(consumer)
     assert committed(broker, target, 30) == values
 
 

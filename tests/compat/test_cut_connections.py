@@ -15,7 +15,7 @@ from confluent_kafka import OFFSET_BEGINNING, KafkaError, KafkaException, Messag
 from kafka import KafkaProducer
 
 from tests.support.broker import Target, new_target
-from tests.support.confluent import TIMEOUT_S, failures_to, new_consumer, take, values
+from tests.support.confluent import TIMEOUT_S, close_consumer, failures_to, new_consumer, take, values
 from tests.support.cutting_proxy import CuttingProxy
 from tests.support.raw_wire import (
     INIT_PRODUCER_ID,
@@ -58,7 +58,7 @@ def everything(target: Target, topic: str, count: int) -> list[bytes | None]:
         assert consumer.get_watermark_offsets(TopicPartition(topic, 0), TIMEOUT_S) == (0, count)
         return got
     finally:
-        consumer.close()
+        close_consumer(consumer)
 
 
 def _proxy_port(target: Any) -> int:
@@ -227,7 +227,7 @@ def test_a_consumer_goes_on_after_cuts(behind_proxy: tuple[Target, CuttingProxy]
         assert got == [b"%d " % number + value for number in range(5000)]
         assert proxy.cuts > before
     finally:
-        consumer.close()
+        close_consumer(consumer)
 
 
 class TestSequences:

@@ -12,7 +12,7 @@ from typing import Any
 from confluent_kafka import TopicPartition
 
 from tests.support.broker import Target
-from tests.support.confluent import new_consumer, read_all, send
+from tests.support.confluent import close_consumer, new_consumer, read_all, send
 from tests.support.kafka_dist import dump_log_segments, run_tool
 from tests.support.raw_wire import API_VERSIONS, Connection
 from tests.support.topics import create_topic
@@ -104,7 +104,7 @@ def test_members_of_a_group(broker: Target, topic: str, group: str) -> None:
         command = ["--describe", "--members", "--verbose", "--group", group]
         shown = tool(broker, "consumer.group.ConsumerGroupCommand", *command)
     finally:
-        consumer.close()
+        close_consumer(consumer)
     (row,) = [words(line) for line in shown.splitlines() if line.startswith(group)]
     assert row[2:5] == ["/127.0.0.1", "a-reader", "2"]
     assert f"{topic}:0,1" in row
@@ -195,7 +195,7 @@ def test_dump_of_internal_topics(broker: Target, topic: str, group: str) -> None
     create_topic(broker.bootstrap, topic)
     consumer = new_consumer(broker.bootstrap, group)
     consumer.commit(offsets=[TopicPartition(topic, 0, 3, metadata="here")], asynchronous=False)
-    consumer.close()
+    close_consumer(consumer)
     logs = [path for path in broker.data_dir.glob("__consumer_offsets-*/*.log") if path.stat().st_size]
     dumped = dump_log_segments(logs, "--offsets-decoder")
     (line,) = [line for line in dumped.splitlines() if f'"{group}"' in line and '"offset"' in line]

@@ -18,7 +18,7 @@ from confluent_kafka import OFFSET_BEGINNING, KafkaError, Message, Producer, Top
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
 from tests.support.broker import BrokerProcess, Target, command, target_is_kafka
-from tests.support.confluent import TIMEOUT_S, new_consumer, read_all, send, take
+from tests.support.confluent import TIMEOUT_S, close_consumer, new_consumer, read_all, send, take
 from tests.support.kafka_dist import dump_log_segments
 from tests.support.processes import Child
 from tests.support.raw_wire import (
@@ -95,7 +95,7 @@ class TestKill:
         consumer = new_consumer(broker.bootstrap, group)
         at = TopicPartition(topic, 2, 1, metadata="note")
         consumer.commit(offsets=[at], asynchronous=False)
-        consumer.close()
+        close_consumer(consumer)
         setting = ConfigEntry("log.retention.ms", "8888888", incremental_operation=AlterConfigOpType.SET)
         default = ConfigResource(ResourceType.BROKER, _broker_id(broker), incremental_configs=[setting])
         admin.incremental_alter_configs([default])[default].result(TIMEOUT_S)
@@ -107,7 +107,7 @@ class TestKill:
             consumer = new_consumer(broker.bootstrap, group)
             committed = consumer.committed([TopicPartition(topic, 2)], TIMEOUT_S)
             assert [(each.offset, each.metadata) for each in committed] == [(1, "note")]
-            consumer.close()
+            close_consumer(consumer)
             assert read_all(broker.bootstrap, topic, 2) == [b"a", b"b"]
 
     def test_indexes_are_rebuilt(self, make_broker: MakeBroker, topic: str) -> None:
@@ -131,7 +131,7 @@ class TestKill:
             consumer.assign([])
             (found,) = consumer.offsets_for_times([TopicPartition(topic, partition, 1)], TIMEOUT_S)
             assert found.offset == 0
-        consumer.close()
+        close_consumer(consumer)
         broker.stop()
         logs = [path for partition in (0, 1) for path in (broker.data_dir / f"{topic}-{partition}").glob("*.*index")]
         dump_log_segments(logs, "--verify-index-only")
@@ -206,7 +206,7 @@ class TestStop:
         told = set(acknowledged)
         broker.restart()
         producer.flush(TIMEOUT_S)
-        consumer.close()
+        close_consumer(consumer)
         assert told <= set(read_all(broker.bootstrap, topic))
 
     def test_requests_that_were_read_are_answered(self, make_broker: MakeBroker, topic: str) -> None:

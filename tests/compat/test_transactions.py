@@ -15,7 +15,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
 from tests.support.broker import Target, target_is_kafka
-from tests.support.confluent import TIMEOUT_S, new_consumer, send, take, values
+from tests.support.confluent import TIMEOUT_S, close_consumer, new_consumer, send, take, values
 from tests.support.kafka_dist import dump_log_segments
 from tests.support.topics import create_topic
 from tests.support.wait import until
@@ -68,7 +68,7 @@ def committed(broker: Target, topic: str, partition: int = 0) -> list[bytes | No
             found.append(message.value())
         raise AssertionError(f"no end of {topic}-{partition} after {found}")
     finally:
-        consumer.close()
+        close_consumer(consumer)
 
 
 def test_committed_and_aborted(broker: Target, topic: str) -> None:
@@ -108,7 +108,7 @@ def test_an_open_transaction_holds_readers_up(broker: Target, topic: str) -> Non
     producer.commit_transaction(TIMEOUT_S)
     # Much sooner than the fetch that waits would end by itself.
     assert values(take(consumer, 2, timeout_s=15.0)) == [b"open", b"behind"]
-    consumer.close()
+    close_consumer(consumer)
 
 
 def test_records_of_an_open_transaction_are_deleted(broker: Target, topic: str) -> None:
@@ -129,7 +129,7 @@ def test_records_of_an_open_transaction_are_deleted(broker: Target, topic: str) 
     producer.commit_transaction(TIMEOUT_S)
     # Kafka answers once the end is decided; the marker comes behind that.
     until(lambda: consumer.get_watermark_offsets(place, TIMEOUT_S) == (2, 4), "the transaction's marker")
-    consumer.close()
+    close_consumer(consumer)
     assert committed(broker, topic) == [b"behind"]
 
 
@@ -242,7 +242,7 @@ def test_kafka_reads_what_was_written(make_broker: MakeBroker, topic: str) -> No
         consumer.position(consumer.assignment()), consumer.consumer_group_metadata(), TIMEOUT_S
     )
     producer.commit_transaction(TIMEOUT_S)
-    consumer.close()
+    close_consumer(consumer)
     assert broker.stop() == 0
     dumped = dump_log_segments(files(broker.data_dir / f"{topic}-0"), "--deep-iteration")
     assert dumped.count("endTxnMarker: COMMIT") == 1

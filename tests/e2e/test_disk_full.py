@@ -22,6 +22,7 @@ from tests.support.acked import (
     read_partition,
 )
 from tests.support.broker import BrokerProcess
+from tests.support.confluent import close_consumer
 from tests.support.raw_wire import (
     FIND_COORDINATOR,
     PRODUCE,
@@ -313,7 +314,7 @@ def test_groups_that_begin_while_full(make_full: Callable[..., Full]) -> None:
         message = until(lambda: consumer.poll(1.0), "the consumer gets its record", 60)
         assert message.value() == b"v"
     finally:
-        consumer.close()
+        close_consumer(consumer)
 
 
 def test_a_stop_while_full(make_full: Callable[..., Full]) -> None:

@@ -43,7 +43,7 @@ from broker_cy.metrics.events import (
     TransactionTimedOut,
 )
 from tests.support.broker import BrokerProcess
-from tests.support.confluent import send
+from tests.support.confluent import close_consumer, send
 from tests.support.processes import Child, run
 from tests.support.topics import create_topic
 from tests.support.wait import until
@@ -331,7 +331,7 @@ def test_time_lag_is_exact(broker: BrokerProcess) -> None:
         future.result(TIMEOUT_S)
     commit(250)
     lags_match(250, told=False)
-    consumer.close()
+    close_consumer(consumer)
     assert all(
         len({(each.topic, each.partition) for each in commits.offsets}) == len(commits.offsets)
         for commits in told.of(Commits)
@@ -377,7 +377,7 @@ def test_samples_add_up(broker: BrokerProcess) -> None:
     assert all(each.interval_ms > 0 and each.resident_bytes > 0 and each.disks for each in samples)
     assert sum(each.cpu_us for each in samples) > 0
     assert [each.time_ms for each in samples] == sorted(each.time_ms for each in samples)
-    consumer.close()
+    close_consumer(consumer)
 
 
 def test_no_client_writes_to_them_and_they_can_be_turned_off(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaError, 
 from confluent_kafka.admin import AdminClient, ConfigResource, ConfigSource, ResourceType
 
 from tests.support.broker import Target, target_is_kafka
-from tests.support.confluent import new_consumer, send
+from tests.support.confluent import close_consumer, new_consumer, send
 from tests.support.kafka_dump import (
     aborted_offsets,
     committed_offsets,
@@ -57,7 +57,7 @@ def with_confluent(bootstrap: str, topic: str, isolation: str) -> list[Read]:
             headers = cast(list[tuple[str, bytes | None]], message.headers() or [])
             found.append(Read(offset, message.timestamp()[1], message.key(), message.value(), tuple(headers)))
     finally:
-        consumer.close()
+        close_consumer(consumer)
 
 
 def with_kafka_python(bootstrap: str, topic: str, isolation: str) -> list[Read]:
@@ -192,7 +192,7 @@ def commit(bootstrap: str, group: str, topic: str, offset: int) -> None:
     try:
         consumer.commit(offsets=[TopicPartition(topic, 0, offset)], asynchronous=False)
     finally:
-        consumer.close()
+        close_consumer(consumer)
 
 
 def test_what_is_added_outlives_a_kill_with_what_was_there(broker: Target) -> None:

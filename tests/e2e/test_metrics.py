@@ -15,7 +15,7 @@ from confluent_kafka.admin import AdminClient
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.support.broker import BrokerProcess
-from tests.support.confluent import send
+from tests.support.confluent import close_consumer, send
 from tests.support.topics import create_topic
 from tests.support.wait import until
 
@@ -112,7 +112,7 @@ def test_records_bytes_and_times_add_up(broker: Metered) -> None:
     total = value(found, "broker_cy_request_phase_seconds_sum", api="Produce", phase="total")
     assert parts == pytest.approx(total, rel=0.01)
     assert value(found, "process_resident_memory_bytes") > 1 << 20
-    consumer.close()
+    close_consumer(consumer)
 
 
 def test_errors_are_counted_by_name(broker: Metered) -> None:

@@ -11,7 +11,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 
 from tests.support import corpus
 from tests.support.broker import Target
-from tests.support.confluent import failures_to
+from tests.support.confluent import close_consumer, failures_to
 from tests.support.topics import create_topic
 
 GIGABYTE = 1_000_000_000
@@ -88,5 +88,5 @@ def _read(broker: Target, topic: str, count: int) -> str:
                 seen += 1
                 sha.update(message.value() or b"")
     finally:
-        consumer.close()
+        close_consumer(consumer)
     return sha.hexdigest()

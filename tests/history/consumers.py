@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -11,22 +10,10 @@ from confluent_kafka.admin import AdminClient
 
 from tests.history.clients import CALL_S, SOON, Client, value_of
 from tests.history.operations import Assign, Crash, Delete, Place, Poll, Read, Seek
+from tests.support.confluent import close_consumer
 
 if TYPE_CHECKING:
     from tests.history.workload import Workload
-
-
-# A close takes a second, where a group is to be left.
-CLOSE_S = 10.0
-
-
-def close(consumer: Consumer) -> None:
-    """Close a consumer, or leave it behind: librdkafka 2.16 sometimes waits for ever in it where a position is just
-    being reset. What it reads after this nobody records.
-    """
-    closing = threading.Thread(target=consumer.close, daemon=True)
-    closing.start()
-    closing.join(CLOSE_S)
 
 
 class Reader(Client):
@@ -49,7 +36,7 @@ class Reader(Client):
     def step(self) -> None:
         choice = self.random.random()
         if choice < 0.03:
-            close(self.consumer)
+            close_consumer(self.consumer)
             self.work.recorder.add(Crash(self.name))
             self.begin()
         elif choice < 0.1:
@@ -78,7 +65,7 @@ class Reader(Client):
             self.work.recorder.add(Seek(self.name, place, offset))
 
     def end(self) -> None:
-        close(self.consumer)
+        close_consumer(self.consumer)
 
 
 class Member(Client):
@@ -116,7 +103,7 @@ class Member(Client):
     def step(self) -> None:
         choice = self.random.random()
         if choice < 0.02:
-            close(self.consumer)
+            close_consumer(self.consumer)
             self.begin()
             return
         if choice < 0.1:
@@ -138,7 +125,7 @@ class Member(Client):
         self.note()
 
     def end(self) -> None:
-        close(self.consumer)
+        close_consumer(self.consumer)
         self.note()
 
 

@@ -18,7 +18,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 
 from tests.history.copier import partition_of, transformed
 from tests.support.broker import Target
-from tests.support.confluent import TIMEOUT_S, failures_to, new_consumer, take
+from tests.support.confluent import TIMEOUT_S, close_consumer, failures_to, new_consumer, take
 from tests.support.corpus import Pair, head, paragraphs
 from tests.support.processes import Child
 from tests.support.topics import create_topic
@@ -109,7 +109,7 @@ class Copying:
                 raise
             return False
         finally:
-            consumer.close()
+            close_consumer(consumer)
 
     def check(self) -> None:
         """The output is the input, record by record: partitions are copied in order by one copier at a time."""
@@ -118,7 +118,7 @@ class Copying:
             consumer.assign([TopicPartition(self.target, partition, 0)])
             found = [(message.key(), message.value()) for message in take(consumer, len(expected), 2 * TIMEOUT_S)]
             more = consumer.consume(1, 1.0)
-            consumer.close()
+            close_consumer(consumer)
             wrong = next((at for at, pair in enumerate(found) if pair != expected[at]), None)
             if wrong is not None:
                 near = [_number(value) for _, value in found[max(0, wrong - 2) : wrong + 5]]

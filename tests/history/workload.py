@@ -20,7 +20,7 @@ from tests.history.consumers import Deleter, Member, Reader, poll
 from tests.history.operations import Assign, Crash, Place, Recorder
 from tests.history.producers import PlainProducer, TransactionalProducer
 from tests.support.broker import Target
-from tests.support.confluent import new_consumer
+from tests.support.confluent import close_consumer, new_consumer
 from tests.support.wait import until
 
 
@@ -123,4 +123,4 @@ class Workload:
         while len(at_end) < len(ends):
             assert time.monotonic() < deadline, f"{name} did not come to the end: {at_end} of {ends}"
             at_end |= poll(self, name, consumer, 500, {}, {})
-        consumer.close()
+        close_consumer(consumer)

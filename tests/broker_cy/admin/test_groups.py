@@ -15,7 +15,7 @@ from broker_cy.admin.topics import NewTopic
 from broker_cy.core.errors import ErrorCode
 from tests.broker_cy.admin.conftest import Run
 from tests.support.broker import BrokerProcess
-from tests.support.confluent import new_consumer
+from tests.support.confluent import close_consumer, new_consumer
 from tests.support.kafka_peer import KafkaPeer
 
 MakeMember = Callable[..., Consumer]
@@ -33,7 +33,7 @@ def member(cluster: BrokerProcess | KafkaPeer, name: str) -> Iterator[MakeMember
 
     yield make
     for consumer in made:
-        consumer.close()
+        close_consumer(consumer)
 
 
 async def described_once(client: AdminClient, name: str, members: list[Consumer], partitions: int) -> GroupDescription:
@@ -47,7 +47,9 @@ async def described_once(client: AdminClient, name: str, members: list[Consumer]
         group = outcome.found.get(name)
         if group is not None and group.state == "Stable":
             assigned = [key for each in group.members for key in each.assignment]
-            if sorted(assigned) == [TopicPartition(name, index) for index in range(partitions)]:
+            if len(group.members) == len(members) and sorted(assigned) == [
+                TopicPartition(name, index) for index in range(partitions)
+            ]:
                 return group
         assert await deadline.back_off(attempt), outcome
         attempt = 1

@@ -16,7 +16,7 @@ from confluent_kafka import Producer
 from broker_cy.commands.app import COMMANDS
 from tests.broker_cy.commands.conftest import COMMAND, ROOT, Cli, in_terminal
 from tests.support.broker import Target
-from tests.support.confluent import new_consumer, take
+from tests.support.confluent import close_consumer, new_consumer, take
 from tests.support.ports import free_ports
 from tests.support.processes import run
 from tests.support.wait import until
@@ -205,7 +205,7 @@ def test_groups_with_members(broker_cy: Cli, broker: Target, new_topic: NewTopic
         refused = broker_cy("groups", "delete-offsets", group, "--topic", topic, "--yes", code=1).err
         assert "subscribed to the topic" in refused
     finally:
-        consumer.close()
+        close_consumer(consumer)
     until(lambda: broker_cy("groups", "describe", group, "--json").json[0]["state"] == "Empty", "the group to be empty")
     assert "nothing is committed" in broker_cy("groups", "delete-offsets", group, "--topic", "x", "--yes", code=2).err
     assert broker_cy("groups", "delete-offsets", group, "--topic", f"{topic}:0", "--yes").out == "forgot 1 offsets\n"
