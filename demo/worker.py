@@ -14,9 +14,19 @@ from demo.producers import KINDS
 from demo.topics import GROUPS
 
 
+# librdkafka may wait for ever in the close of a consumer whose group is just rebalancing, and then nothing of Python's
+# runs any more: the kernel ends the process.
+STOP_S = 5
+
+
 def main(what: str, name: str, bootstrap: str, number: str) -> None:
     stop = threading.Event()
-    signal.signal(signal.SIGTERM, lambda *_: stop.set())
+
+    def end(*_: object) -> None:
+        stop.set()
+        signal.alarm(STOP_S)
+
+    signal.signal(signal.SIGTERM, end)
     if what == "produce":
         KINDS[name](bootstrap, packages(), float(number), stop.wait)
         return
