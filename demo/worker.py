@@ -13,7 +13,6 @@ from demo.packages import packages
 from demo.producers import KINDS
 from demo.topics import GROUPS
 
-
 # librdkafka may wait for ever in the close of a consumer whose group is just rebalancing, and then nothing of Python's
 # runs any more: the kernel ends the process.
 STOP_S = 5
