@@ -308,7 +308,7 @@ def test_time_lag_is_exact(broker: BrokerProcess) -> None:
     def commit(offset: int) -> None:
         consumer.commit(offsets=[TopicPartition("t", each, offset) for each in (0, 1)], asynchronous=False)
 
-    for offset in (0, 1, 499, 999, 1000):
+    for offset in (0, 499, 999, 1000):
         commit(offset)
 
         def seen(offset: int = offset) -> list[events.Committed]:
