@@ -20,7 +20,7 @@ demo: build
 build: $(VENV)/.installed
 	$(BIN)/python setup.py -q build_ext
 	@# The time to the first answer would else include compiling every module, where PYTHONDONTWRITEBYTECODE is set.
-	@$(BIN)/python -m compileall -q broker_cy
+	@$(BIN)/python -m compileall -q broker_cy admin_tui
 
 # pip runs once per lock file; the editable install once per change of the metadata.
 $(VENV)/.requirements: requirements.lock tools/make_venv.sh

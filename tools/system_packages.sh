@@ -10,6 +10,7 @@ need java default-jre-headless
 need mvn maven
 need chromium chromium
 need valgrind valgrind
+need tmux tmux
 [ -z "$missing" ] && exit 0
 if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
     echo "installing for the tests:$missing"

@@ -27,11 +27,17 @@ def _replacements() -> dict[int, str]:
 
 
 _CONTROLS = _replacements()
+_CONTROLS_BUT_LINES = {code: sign for code, sign in _CONTROLS.items() if code not in (0x0A, 0x09)} | {0x09: "    "}
 
 
 def clean(text: str) -> str:
     """One line of foreign text: every sign that a terminal would obey is replaced by a visible one."""
     return text[:LINE_CHARACTERS_MAX].translate(_CONTROLS)
+
+
+def clean_lines(text: str) -> str:
+    """As `clean`, for many lines: line breaks stay, tabs become blanks."""
+    return text.translate(_CONTROLS_BUT_LINES)
 
 
 def count(number: int | None) -> str:
@@ -90,6 +96,11 @@ def micros(us: float | None) -> str:
     if us < 1_000:
         return f"{us:.0f} us"
     return f"{us / 1000:.2f} ms" if us < 1_000_000 else f"{us / 1_000_000:.2f} s"
+
+
+def age(seconds: float) -> str:
+    """How old something shown is: now, 7 s, 3 m 5 s."""
+    return "now" if seconds < 1 else duration(int(seconds) * 1000).replace(".0 s", " s")
 
 
 def when(ms: int | None, *, utc: bool = False, date: bool = True) -> str:

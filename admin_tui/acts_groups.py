@@ -1,0 +1,226 @@
+"""Plans of what changes groups: reset by every rule, delete, forget offsets."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from admin_tui.acts import Command, Plan, raise_first
+from admin_tui.dialogs.form import Field
+from admin_tui.text import clean, count, plural
+from admin_tui.values import INT64_MAX, INT64_MIN, integer, parse_duration, parse_partitions, parse_time
+from broker_cy.admin import AdminClient
+from broker_cy.admin.errors import AdminError, Failure
+from broker_cy.admin.metadata import TopicPartition
+from broker_cy.admin.reset import ResetKind, ResetRule, ResetStep
+
+RULES = ("earliest", "latest", "offset", "time", "duration ago", "shift", "as group", "listed")
+_NEEDS = {
+    "offset": "an offset",
+    "time": "2026-01-31T12:00, -15m (ago) or ms since 1970",
+    "duration ago": "such as 15m or 2h",
+    "shift": "how many offsets forward; back where negative",
+    "as group": "a group",
+    "listed": "topic:partition=offset, with commas between",
+}
+
+
+def reset_fields(topics: Sequence[str]) -> list[Field]:
+    return [
+        Field("rule", "To", value="earliest", choices=RULES),
+        Field("value", "", hint="offset, time, duration, shift, group or list"),
+        Field("topics", "Topics", _topics, hint=f"all it has; or {', '.join(topics[:2]) or 'orders'}:0,3"),
+    ]
+
+
+def _topics(text: str) -> dict[str, tuple[int, ...] | None] | None:
+    """`topic`, `topic:0,3-5`, with blanks or commas between topics; None for an empty field."""
+    found: dict[str, tuple[int, ...] | None] = {}
+    # A comma in front of a digit still belongs to the partitions of the topic before.
+    for part in re.split(r"\s+|,(?![0-9]+(?:[,-]|\s|$))", text.strip()):
+        if not part:
+            continue
+        topic, colon, partitions = part.rpartition(":")
+        if colon:
+            found[topic] = parse_partitions(partitions)
+        else:
+            found[part] = None
+    return found or None
+
+
+def rule_of(values: Mapping[str, Any], now_ms: int) -> ResetRule:
+    """The rule that the fields mean. ValueError, which says what is allowed."""
+    rule, text = values["rule"], values["value"].strip()
+    if rule in _NEEDS and not text:
+        raise ValueError(f"{_NEEDS[rule]} is expected")
+    if rule not in _NEEDS and text:
+        raise ValueError(f"{rule} takes no value")
+    if rule == "offset":
+        return ResetRule(ResetKind.OFFSET, integer(0)(text))
+    if rule == "time":
+        return ResetRule(ResetKind.TIME, parse_time(text))
+    if rule == "duration ago":
+        return ResetRule(ResetKind.TIME, max(0, now_ms - parse_duration(text)))
+    if rule == "shift":
+        return ResetRule(ResetKind.SHIFT, integer(INT64_MIN, INT64_MAX)(text))
+    if rule == "as group":
+        return ResetRule(ResetKind.GROUP, group_id=text)
+    if rule == "listed":
+        return ResetRule(ResetKind.LISTED, listed=_listed(text))
+    return ResetRule(ResetKind.EARLIEST if rule == "earliest" else ResetKind.LATEST)
+
+
+def _listed(text: str) -> dict[TopicPartition, int]:
+    found: dict[TopicPartition, int] = {}
+    for part in text.split(","):
+        match = re.fullmatch(r"\s*(.+):([0-9]{1,9})=([0-9]{1,19})\s*", part)
+        if match is None:
+            raise ValueError(f"{part.strip()!r}: topic:partition=offset is expected")
+        found[TopicPartition(match[1], int(match[2]))] = integer(0)(match[3])
+    return found
+
+
+def check_reset(values: Mapping[str, Any]) -> tuple[str, str] | None:
+    """What the fields say only together."""
+    try:
+        rule_of(values, INT64_MAX)
+    except ValueError as error:
+        return "value", str(error)
+    return None
+
+
+async def plan_reset(
+    client: AdminClient, command: Command, group_id: str, values: Mapping[str, Any], now_ms: int
+) -> Plan:
+    """Old and new offset of each partition; refused while the group has members."""
+    rule = rule_of(values, now_ms)
+    partitions = await _partitions(client, group_id, rule, values["topics"])
+    steps = await client.reset.plan(group_id, rule, partitions)
+    changed = [step for step in steps if step.change != 0]
+    again = sum(-step.change for step in changed if step.change is not None and step.change < 0)
+    skipped = sum(step.change for step in changed if step.change is not None and step.change > 0)
+
+    async def run() -> str:
+        outcome = await client.reset.apply(group_id, changed)
+        raise_first(outcome.failed, len(outcome.found))
+        return f"{plural(len(outcome.found), 'partition')} of {group_id} reset"
+
+    return Plan(
+        f"Reset {group_id}",
+        f"{plural(len(changed), 'partition')} of {len(steps)} change: {count(again)} offsets are read again, "
+        f"{count(skipped)} are skipped",
+        reset_command(command, group_id, rule, values["topics"]),
+        run,
+        [step_line(step) for step in changed],
+        verb="Reset",
+        problem="" if changed else "every partition is there already",
+    )
+
+
+async def _partitions(
+    client: AdminClient, group_id: str, rule: ResetRule, topics: Mapping[str, tuple[int, ...] | None] | None
+) -> list[TopicPartition] | None:
+    """Those that are meant; None for all that the group, or the rule, has offsets of."""
+    if topics is None:
+        return None
+    keys: list[TopicPartition] = []
+    for topic, numbers in topics.items():
+        every = await client.records.partitions(topic)
+        wanted = [key for key in every if numbers is None or key.partition in numbers]
+        if numbers is not None and len(wanted) < len(numbers):
+            missing = next(number for number in numbers if number >= len(every))
+            raise AdminError(Failure.INVALID, f"{topic} has no partition {missing}; it has 0 to {len(every) - 1}")
+        keys += wanted
+    return keys
+
+
+def step_line(step: ResetStep) -> str:
+    """old -> new of a partition."""
+    old = "(none)" if step.old is None else count(step.old)
+    change = "" if step.change is None else f" ({step.change:+,})"
+    note = f"; the log has {count(step.start)} to {count(step.end)}" if step.is_moved_in else ""
+    return clean(f"{step.partition}: {old} -> {count(step.new)}{change}{note}")
+
+
+def reset_command(
+    command: Command, group_id: str, rule: ResetRule, topics: Mapping[str, tuple[int, ...] | None] | None
+) -> str:
+    """The command line that does the same."""
+    parts: list[str | int] = ["groups", "reset", group_id]
+    for topic, numbers in (topics or {}).items():
+        parts += ["--topic", topic if numbers is None else f"{topic}:{','.join(map(str, numbers))}"]
+    if rule.kind is ResetKind.LISTED:
+        lines = "".join(f"{key.topic},{key.partition},{offset}\n" for key, offset in rule.listed.items())
+        return f"printf %s {shlex.quote(lines)} | {command(*parts, '--from-file', '/dev/stdin', '--yes')}"
+    rules: dict[ResetKind, list[str | int]] = {
+        ResetKind.EARLIEST: ["--to-earliest"],
+        ResetKind.LATEST: ["--to-latest"],
+        ResetKind.OFFSET: ["--to-offset", rule.value],
+        ResetKind.TIME: ["--to-time", rule.value],
+        ResetKind.SHIFT: [f"--shift-by={rule.value}"],
+        ResetKind.GROUP: ["--from-group", rule.group_id],
+    }
+    return command(*parts, *rules[rule.kind], "--yes")
+
+
+async def plan_delete_groups(client: AdminClient, command: Command, group_ids: Sequence[str]) -> Plan:
+    """Refused while a group has members."""
+    if not group_ids:
+        raise AdminError(Failure.INVALID, "no group is chosen")
+    described = await client.groups.describe(group_ids)
+    raise_first(described.failed, 0)
+    committed = (await client.group_offsets.fetch(group_ids)).whole()
+    busy = [group for group in described.found.values() if group.members]
+    total = sum(len(offsets) for offsets in committed.values())
+
+    async def run() -> str:
+        outcome = await client.groups.delete(group_ids)
+        raise_first(outcome.failed, len(outcome.found))
+        return f"{plural(len(outcome.found), 'group')} deleted"
+
+    name = group_ids[0] if len(group_ids) == 1 else f"{len(group_ids)} groups"
+    return Plan(
+        f"Delete {name}",
+        f"the committed offsets of {plural(total, 'partition')} are lost for good",
+        command("groups", "delete", *group_ids, "--yes"),
+        run,
+        [clean(f"{group_id}: {plural(len(committed.get(group_id, {})), 'partition')}") for group_id in group_ids],
+        typed=name,
+        verb="Delete",
+        problem=f"{busy[0].group_id} has {plural(len(busy[0].members), 'member')}; stop them first" if busy else "",
+    )
+
+
+async def plan_forget(
+    client: AdminClient, command: Command, group_id: str, partitions: Sequence[TopicPartition]
+) -> Plan:
+    """Delete the offsets of some partitions."""
+    if not partitions:
+        raise AdminError(Failure.INVALID, "no partition is chosen")
+    committed = (await client.group_offsets.fetch([group_id])).whole()[group_id]
+    by_topic: dict[str, list[int]] = {}
+    for key in partitions:
+        by_topic.setdefault(key.topic, []).append(key.partition)
+    options: list[str | int] = []
+    for topic, numbers in by_topic.items():
+        options += ["--topic", f"{topic}:{','.join(map(str, sorted(numbers)))}"]
+
+    async def run() -> str:
+        outcome = await client.group_offsets.delete(group_id, partitions)
+        raise_first(outcome.failed, len(outcome.found))
+        return f"offsets of {plural(len(outcome.found), 'partition')} forgotten"
+
+    return Plan(
+        f"Forget offsets of {group_id}",
+        f"what is committed for {plural(len(partitions), 'partition')} is lost for good",
+        command("groups", "delete-offsets", group_id, *options, "--yes"),
+        run,
+        [
+            clean(f"{key}: {count(committed[key].offset) if key in committed else '(none)'} -> (none)")
+            for key in partitions
+        ],
+        typed=group_id,
+        verb="Forget",
+    )

@@ -1,0 +1,195 @@
+"""Plans of producing: new records, and records again, with control over their headers."""
+
+from __future__ import annotations
+
+import base64
+import shlex
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from admin_tui.acts import Command, Plan
+from admin_tui.dialogs.form import Field
+from admin_tui.payload import line
+from admin_tui.text import count, plural, size
+from admin_tui.values import headers, integer, optional, parse_time, topic_name, unescape
+from broker_cy.admin import AdminClient
+from broker_cy.admin.errors import AdminError, Failure
+from broker_cy.admin.metadata import TopicPartition
+from broker_cy.admin.produce import partition_of
+from broker_cy.wire.records import Record
+
+# What a file may bring as one value; brokers take 1 MiB unless told otherwise.
+FILE_BYTES_MAX = 64 << 20
+# A command line that is longer is not shown: nobody could type it, and shells refuse it.
+SHOWN_COMMAND_BYTES_MAX = 2_000
+KINDS = ("text", "escaped", "hex", "base64", "null", "file")
+
+
+def to_bytes(kind: str, text: str) -> bytes | None:
+    """What a field means. ValueError, which says what is wrong."""
+    if kind == "null":
+        if text:
+            raise ValueError("null has no text")
+        return None
+    if kind == "hex":
+        try:
+            return bytes.fromhex(text)
+        except ValueError:
+            raise ValueError("pairs of hexadecimal digits are expected, such as 00 ff 7a") from None
+    if kind == "base64":
+        try:
+            return base64.b64decode(text, validate=True)
+        except ValueError as error:
+            raise ValueError(f"no base64: {error}") from None
+    if kind == "escaped":
+        return unescape(text)
+    if kind == "file":
+        return _file(text)
+    return text.encode()
+
+
+def _file(name: str) -> bytes:
+    path = Path(name).expanduser()
+    try:
+        if path.stat().st_size > FILE_BYTES_MAX:
+            raise ValueError(f"{path} is larger than {size(FILE_BYTES_MAX)}")
+        return path.read_bytes()
+    except OSError as error:
+        raise ValueError(f"{path}: {error.strerror}") from None
+
+
+def produce_fields(partitions: int) -> list[Field]:
+    return [
+        Field("partition", "Partition", optional(integer(0, partitions - 1)), hint="the key decides"),
+        Field("key", "Key", hint="(see the next field)"),
+        Field("key_kind", "Key is", value="null", choices=KINDS),
+        Field("value", "Value"),
+        Field("value_kind", "Value is", value="text", choices=KINDS),
+        Field("headers", "Headers", headers, hint="name=value, other=value"),
+        Field("timestamp", "Time", optional(parse_time), hint="now; or 2026-01-31T12:00, ms since 1970"),
+    ]
+
+
+def check_produced(values: Mapping[str, Any]) -> tuple[str, str] | None:
+    """What the fields say only together."""
+    for name in ("key", "value"):
+        kind = values[f"{name}_kind"]
+        # A key that was typed is meant, whatever stands below it.
+        if kind == "null" and values[name]:
+            return f"{name}_kind", f"there is a {name}: text, escaped, hex, base64 or file?"
+        try:
+            to_bytes(kind, values[name])
+        except ValueError as error:
+            return name, str(error)
+    return None
+
+
+async def plan_produce(client: AdminClient, command: Command, topic: str, values: Mapping[str, Any]) -> Plan:
+    timestamp = int(time.time() * 1000) if values["timestamp"] is None else values["timestamp"]
+    record = Record(
+        timestamp=timestamp,
+        key=to_bytes(values["key_kind"], values["key"]),
+        value=to_bytes(values["value_kind"], values["value"]),
+        headers=values["headers"],
+    )
+    partitions = len(await client.records.partitions(topic))
+    return _plan(client, command, topic, partitions, [record], values["partition"])
+
+
+def reproduce_fields(topic: str, first: Record) -> list[Field]:
+    return [
+        Field("topic", "Into topic", topic_name, topic),
+        Field("partition", "Partition", optional(integer(0)), hint="the key decides"),
+        Field("remove", "Without headers", _names, hint="names with commas between; * for all"),
+        Field("add", "With headers", headers, hint="name=value, other=value"),
+        Field("timestamp", "Time", value="now", choices=("now", "as it was")),
+    ]
+
+
+def _names(text: str) -> frozenset[str]:
+    return frozenset(part.strip() for part in text.split(",") if part.strip())
+
+
+async def plan_reproduce(
+    client: AdminClient, command: Command, records: Sequence[Record], values: Mapping[str, Any]
+) -> Plan:
+    """The same keys and values again; what was null stays null."""
+    topic = values["topic"]
+    partitions = len(await client.records.partitions(topic))
+    wanted = values["partition"]
+    if wanted is not None and wanted >= partitions:
+        raise AdminError(Failure.INVALID, f"there is no partition {wanted}; {topic} has 0 to {partitions - 1}")
+    now = int(time.time() * 1000)
+    again = [
+        Record(
+            timestamp=now if values["timestamp"] == "now" else record.timestamp,
+            key=record.key,
+            value=record.value,
+            headers=(*_without(record, values["remove"]), *values["add"]),
+        )
+        for record in records
+    ]
+    return _plan(client, command, topic, partitions, again, wanted)
+
+
+def _without(record: Record, names: frozenset[str]) -> list[tuple[str, bytes | None]]:
+    return [] if "*" in names else [each for each in record.headers if each[0] not in names]
+
+
+def _plan(
+    client: AdminClient,
+    command: Command,
+    topic: str,
+    partitions: int,
+    records: Sequence[Record],
+    partition: int | None,
+) -> Plan:
+    async def run() -> str:
+        appended = await client.records.producer().send(topic, records, partition=partition)
+        places = [
+            f"partition {each.partition.partition}"
+            + ("" if each.base_offset is None else f" at offset {count(each.base_offset)}")
+            for each in appended
+        ]
+        more = f" and {len(places) - 3} more" if len(places) > 3 else ""
+        return f"{plural(len(records), 'record')} in {topic}: {', '.join(places[:3])}{more}"
+
+    def place(record: Record) -> str:
+        if partition is not None:
+            return f"partition {partition}"
+        return "any partition" if record.key is None else f"partition {partition_of(record.key, partitions)}"
+
+    total = sum(len(record.key or b"") + len(record.value or b"") for record in records)
+    return Plan(
+        f"Produce to {topic}",
+        f"{plural(len(records), 'record')}, {size(total)}",
+        command_of(command, topic, records, partition),
+        run,
+        [
+            f"{place(record)}: key {line(record.key, limit=40)}, value {line(record.value, limit=80)}"
+            + (f", {plural(len(record.headers), 'header')}" if record.headers else "")
+            for record in records[:500]
+        ],
+        verb="Produce",
+        is_destructive=False,
+    )
+
+
+def command_of(command: Command, topic: str, records: Sequence[Record], partition: int | None) -> str:
+    """The command line that produces the same."""
+    json_line = line_maker()
+    chosen: list[str | int] = [] if partition is None else ["-p", partition]
+    produce = command("produce", topic, "--json-lines", *chosen)
+    lines = b"".join(json_line(TopicPartition(topic, partition or 0), record) for record in records[:1])
+    if len(records) > 1 or len(lines) > SHOWN_COMMAND_BYTES_MAX:
+        return f"{produce} < records.jsonl"
+    return f"echo {shlex.quote(lines.decode().strip())} | {produce}"
+
+
+def line_maker() -> Callable[[TopicPartition, Record], bytes]:
+    """What makes a JSON line of a record, as `broker-cy consume --json` prints it."""
+    from broker_cy.commands.formats import json_line
+
+    return json_line

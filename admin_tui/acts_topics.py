@@ -1,0 +1,211 @@
+"""Plans of what changes topics."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from admin_tui.acts import Command, Plan, raise_first
+from admin_tui.dialogs.form import Field
+from admin_tui.text import count, plural, size
+from admin_tui.values import integer, optional, parse_partitions, parse_position, settings, topic_name
+from broker_cy.admin import AdminClient
+from broker_cy.admin.errors import AdminError, Failure
+from broker_cy.admin.metadata import TopicInfo, TopicPartition
+from broker_cy.admin.records import Start, StartKind
+from broker_cy.admin.topics import BROKER_DEFAULT, NewTopic
+
+_PARTITIONS_MAX = 100_000
+_REPLICAS_MAX = 32_767
+
+
+def create_fields(name: str = "") -> list[Field]:
+    return [
+        Field("name", "Name", topic_name, name, "letters, digits, . _ -"),
+        Field("partitions", "Partitions", optional(integer(1, _PARTITIONS_MAX)), hint="the broker's default"),
+        Field("replicas", "Replicas of each", optional(integer(1, _REPLICAS_MAX)), hint="the broker's default"),
+        Field("settings", "Settings", settings, hint="retention.ms=3600000, cleanup.policy=compact"),
+    ]
+
+
+async def plan_create(client: AdminClient, command: Command, values: Mapping[str, Any]) -> Plan:
+    """The broker checks it without making it."""
+    new = NewTopic(
+        values["name"],
+        BROKER_DEFAULT if values["partitions"] is None else values["partitions"],
+        BROKER_DEFAULT if values["replicas"] is None else values["replicas"],
+        values["settings"],
+    )
+    checked = (await client.topics.create([new], validate_only=True)).whole()[new.name]
+    parts: list[str | int] = ["topics", "create", new.name]
+    if values["partitions"] is not None:
+        parts += ["-p", new.partitions]
+    if values["replicas"] is not None:
+        parts += ["-r", new.replication_factor]
+    for name, value in new.configs.items():
+        parts += ["--set", f"{name}={value}"]
+
+    async def run() -> str:
+        made = (await client.topics.create([new])).whole()[new.name]
+        return f"{new.name} is there, with {plural(made.partitions, 'partition')}"
+
+    return Plan(
+        f"Create {new.name}",
+        f"{plural(checked.partitions, 'partition')}, replication factor {checked.replication_factor}",
+        command(*parts),
+        run,
+        [f"{name} = {value}" for name, value in new.configs.items()],
+        verb="Create",
+        is_destructive=False,
+    )
+
+
+def add_partitions_fields(topic: TopicInfo) -> list[Field]:
+    now = len(topic.partitions)
+    return [Field("total", f"In all (now {now})", integer(now + 1, _PARTITIONS_MAX), hint=f"{now + 1} or more")]
+
+
+async def plan_add_partitions(
+    client: AdminClient, command: Command, topic: TopicInfo, values: Mapping[str, Any]
+) -> Plan:
+    total = values["total"]
+    now = len(topic.partitions)
+    (await client.topics.add_partitions({topic.name: total}, validate_only=True)).whole()
+
+    async def run() -> str:
+        (await client.topics.add_partitions({topic.name: total})).whole()
+        return f"{topic.name} has {plural(total, 'partition')}"
+
+    return Plan(
+        f"Add partitions to {topic.name}",
+        f"{now} -> {plural(total, 'partition')}: records with the same key go to another partition from then on",
+        command("topics", "grow", topic.name, "--to", total, "--yes"),
+        run,
+        verb="Add",
+    )
+
+
+def clone_fields(topic: TopicInfo) -> list[Field]:
+    return [
+        Field("name", "New name", topic_name, f"{topic.name}-copy"),
+        Field("partitions", "Partitions", integer(1, _PARTITIONS_MAX), str(len(topic.partitions))),
+        Field("replicas", "Replicas of each", integer(1, _REPLICAS_MAX), str(max(1, topic.replication_factor))),
+    ]
+
+
+async def plan_clone(client: AdminClient, command: Command, source: str, values: Mapping[str, Any]) -> Plan:
+    new = await client.topics.plan_clone(
+        source, values["name"], partitions=values["partitions"], replication_factor=values["replicas"]
+    )
+    (await client.topics.create([new], validate_only=True)).whole()
+
+    async def run() -> str:
+        (await client.topics.create([new])).whole()
+        return f"{new.name} is there, as {source} is"
+
+    return Plan(
+        f"Clone {source} as {new.name}",
+        f"{plural(new.partitions, 'partition')}, replication factor {new.replication_factor}, "
+        f"{plural(len(new.configs), 'setting')}; no records",
+        command("topics", "clone", source, new.name, "-p", new.partitions, "-r", new.replication_factor),
+        run,
+        [f"{name} = {value}" for name, value in new.configs.items()],
+        verb="Clone",
+        is_destructive=False,
+    )
+
+
+async def _spans(client: AdminClient, names: Sequence[str]) -> dict[TopicPartition, tuple[int, int]]:
+    """Start and end of each partition."""
+    infos = (await client.topics.describe(names)).whole()
+    keys = [TopicPartition(name, part.partition) for name, info in infos.items() for part in info.partitions]
+    starts, ends = await asyncio.gather(client.offsets.earliest(keys), client.offsets.latest(keys))
+    return {key: (starts.found.get(key, 0), ends.found.get(key, 0)) for key in keys}
+
+
+async def plan_delete(client: AdminClient, command: Command, names: Sequence[str]) -> Plan:
+    """The name has to be typed; for many topics, how many."""
+    if not names:
+        raise AdminError(Failure.INVALID, "no topic is chosen")
+    spans, dirs = await asyncio.gather(_spans(client, names), client.log_dirs.describe(topics=names))
+    sizes: dict[str, int] = {}
+    for directories in dirs.found.values():
+        for directory in directories:
+            for replica in directory.replicas:
+                sizes[replica.topic] = sizes.get(replica.topic, 0) + replica.size_bytes
+    by_topic: dict[str, int] = dict.fromkeys(names, 0)
+    for key, (start, end) in spans.items():
+        by_topic[key.topic] += end - start
+
+    async def run() -> str:
+        outcome = await client.topics.delete(names)
+        raise_first(outcome.failed, len(outcome.found))
+        return f"{plural(len(outcome.found), 'topic')} deleted"
+
+    return Plan(
+        f"Delete {names[0] if len(names) == 1 else plural(len(names), 'topic')}",
+        f"{plural(len(spans), 'partition')} with {count(sum(by_topic.values()))} offsets "
+        f"({size(sum(sizes.values()))}) are lost for good",
+        command("topics", "delete", *names, "--yes"),
+        run,
+        [f"{name}: {count(by_topic[name])} offsets, {size(sizes.get(name, 0))}" for name in names],
+        typed=names[0] if len(names) == 1 else f"{len(names)} topics",
+        verb="Delete",
+    )
+
+
+def delete_records_fields(partitions: int) -> list[Field]:
+    return [
+        Field("before", "Up to", parse_position, hint="an offset, end, -N before the end, or @TIME"),
+        Field("partitions", "Partitions", optional(_partitions_below(partitions)), hint="all; or 0,3-5"),
+    ]
+
+
+def _partitions_below(count_of_all: int) -> Any:
+    def parse(text: str) -> tuple[int, ...]:
+        found = parse_partitions(text)
+        if found[-1] >= count_of_all:
+            raise ValueError(f"there is no partition {found[-1]}; there are 0 to {count_of_all - 1}")
+        return found
+
+    return parse
+
+
+def position_text(start: Start) -> str:
+    """A position as the command line takes it."""
+    return {
+        StartKind.EARLIEST: "beginning",
+        StartKind.LATEST: "end",
+        StartKind.OFFSET: str(start.value),
+        StartKind.LAST: f"-{start.value}",
+        StartKind.TIME: f"@{start.value}",
+    }[start.kind]
+
+
+async def plan_delete_records(client: AdminClient, command: Command, topic: str, values: Mapping[str, Any]) -> Plan:
+    every = await client.records.partitions(topic)
+    wanted = values["partitions"]
+    keys = [key for key in every if wanted is None or key.partition in wanted]
+    spans = await client.records.spans(keys, values["before"])
+    before = {key: span.start for key, span in spans.items() if span.start > span.earliest}
+    lost = sum(spans[key].start - spans[key].earliest for key in before)
+    parts: list[str | int] = ["records", "delete", topic, "--before", position_text(values["before"])]
+    if wanted is not None:
+        parts += ["-p", ",".join(map(str, wanted))]
+
+    async def run() -> str:
+        outcome = await client.topics.delete_records(before)
+        raise_first(outcome.failed, len(outcome.found))
+        return f"{plural(len(outcome.found), 'partition')} begin anew"
+
+    return Plan(
+        f"Delete records of {topic}",
+        f"{count(lost)} offsets of {plural(len(before), 'partition')} are lost for good",
+        command(*parts, "--yes"),
+        run,
+        [f"partition {key.partition}: start {count(spans[key].earliest)} -> {count(at)}" for key, at in before.items()],
+        typed=topic,
+        verb="Delete",
+        problem="" if before else "nothing lies before that",
+    )

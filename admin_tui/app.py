@@ -1,0 +1,281 @@
+"""The application: one session, a stack of screens, commands."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from rich.text import Text
+from textual import events
+from textual.app import App, SystemCommand
+from textual.binding import Binding, BindingType
+from textual.screen import Screen
+
+from admin_tui.acts import Command
+from admin_tui.key_order import KeyOrder
+from admin_tui.picture import svg_of
+from admin_tui.registry import BY_NAME, SPECS
+from admin_tui.screens.overview import OverviewView
+from admin_tui.session import Session
+from admin_tui.settings import Settings
+from admin_tui.text import age, clean
+from broker_cy.admin.cluster import ClusterDescription
+from broker_cy.admin.clusters import ClusterEntry
+from broker_cy.admin.collector import relax_collector
+from broker_cy.admin.errors import AdminError, Failure
+
+if TYPE_CHECKING:
+    from admin_tui.alerts import Watch
+    from admin_tui.feeds import Feed
+
+# Commands that can be called back with the arrow.
+TYPED_MAX = 100
+# Once the first screen is there: a look at everything would hold it up.
+COLLECTOR_RELAXED_AFTER_S = 3.0
+_OTHER_COMMANDS = (
+    ("cluster NAME", "go to another cluster of the configuration file"),
+    ("theme NAME", "other colours"),
+    ("refresh", "ask anew for what is shown"),
+    ("help", "keys and commands"),
+    ("quit", "leave"),
+)
+
+
+class Console(App[int]):
+    """broker-tui."""
+
+    TITLE = "broker-tui"
+    ENABLE_COMMAND_PALETTE = True
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("ctrl+q", "quit", "Quit", show=False, priority=True, id="app.quit"),
+        Binding("q", "quit", "Quit", show=False, id="app.leave"),
+    ]
+    CSS = """
+    Screen { layers: base; }
+    Toast { width: auto; max-width: 90%; }
+    """
+
+    def __init__(
+        self,
+        entry: ClusterEntry,
+        settings: Settings | None = None,
+        *,
+        clusters: dict[str, ClusterEntry] | None = None,
+        is_readonly: bool = False,
+        timeout_s: float | None = None,
+        alerts: Watch | None = None,
+    ) -> None:
+        super().__init__()
+        self.settings = settings or Settings()
+        self.clusters = dict(clusters or {})
+        self._asked_readonly = is_readonly
+        self._timeout_s = timeout_s
+        self.session = Session(entry, timeout_s=timeout_s)
+        self.alerts = alerts
+        self.typed: list[str] = []
+        self.keys = KeyOrder(self, super().on_event)
+        self.theme = self.settings.theme
+        self.set_keymap(self.settings.keys)
+
+    # What screens ask for.
+
+    @property
+    def is_readonly(self) -> bool:
+        return self._asked_readonly or self.settings.readonly or self.session.entry.is_readonly
+
+    @property
+    def command(self) -> Command:
+        return Command(self.session.entry, self.session.entry.name in self.clusters)
+
+    @property
+    def open_alerts(self) -> int:
+        return 0 if self.alerts is None else len(self.alerts.broken)
+
+    @property
+    def link_state(self) -> str:
+        feed = self.session.cluster()
+        if feed.error is not None:
+            return "away" if feed.age_s is None else f"away for {age(feed.age_s)}"
+        return "connecting" if feed.value is None else "connected"
+
+    @property
+    def command_names(self) -> list[str]:
+        return [*BY_NAME, *(name.split()[0] for name, _ in _OTHER_COMMANDS)]
+
+    @property
+    def command_help(self) -> list[tuple[str, str]]:
+        return [(f"{spec.name} {spec.argument.upper()}".strip(), spec.what) for spec in SPECS] + list(_OTHER_COMMANDS)
+
+    # Life.
+
+    async def on_event(self, event: events.Event) -> None:
+        if isinstance(event, events.Key) and not event.is_forwarded:
+            self.keys.add(event)
+        else:
+            await super().on_event(event)
+
+    def on_mount(self) -> None:
+        self.run_worker(self.keys.run(), group="keys")
+        self._start_session()
+        self.push_screen(OverviewView())
+        self.set_timer(COLLECTOR_RELAXED_AFTER_S, relax_collector)
+        if self.alerts is not None:
+            self.set_interval(self.alerts.interval_s, self._look)
+
+    def _start_session(self) -> None:
+        self._cluster_feed: Feed[ClusterDescription] = self.session.cluster()
+        self._cluster_feed.subscribe(self._cluster_changed)
+        self.session.start()
+
+    def _cluster_changed(self) -> None:
+        for screen in self.screen_stack[1:]:
+            screen.refresh_bindings()
+
+    async def _look(self) -> None:
+        assert self.alerts is not None
+        for broken in await self.alerts.look(self.session):
+            self.notify(clean(broken), title="Alert", severity="error", markup=False)
+
+    async def on_unmount(self) -> None:
+        self._cluster_feed.unsubscribe(self._cluster_changed)
+        await self.session.close()
+
+    # Going somewhere.
+
+    def show_view(self, name: str, *arguments: str, keep: bool = True) -> None:
+        """Open a screen. `keep`: `esc` comes back to the one that is shown now; else to the overview."""
+        spec = BY_NAME[name]
+        if not keep:
+            while len(self.screen_stack) > 2:
+                self.pop_screen()
+            if spec.view == "OverviewView":
+                return
+        self.push_screen(spec.load()(*arguments))
+
+    def run_command(self, text: str) -> None:
+        """Do what was typed behind the colon; what is wrong with it is told."""
+        words = text.split()
+        if not words:
+            return
+        self.typed = [*[each for each in self.typed if each != text][-TYPED_MAX + 1 :], text]
+        try:
+            self._run(words[0], words[1:])
+        except AdminError as error:
+            self.notify(clean(error.reason), severity="error", markup=False)
+
+    def _run(self, name: str, arguments: list[str]) -> None:
+        if name in ("q", "quit"):
+            self.exit(0)
+        elif name == "refresh":
+            self.session.refresh()
+        elif name == "help":
+            self.screen.run_action("help") if not arguments else None
+            self.call_later(self.screen.run_action, "help")
+        elif name == "theme":
+            self._change_theme(arguments)
+        elif name == "cluster":
+            self._change_cluster(arguments)
+        elif name in BY_NAME:
+            self._check_arguments(name, arguments)
+            self.show_view(name, *arguments, keep=bool(arguments))
+        else:
+            near = [each for each in self.command_names if each.startswith(name)]
+            if len(near) == 1:
+                self._run(near[0], arguments)
+            else:
+                known = ", ".join(near or sorted(self.command_names))
+                raise AdminError(Failure.INVALID, f"there is no command {name}; there are: {known}")
+
+    @staticmethod
+    def _check_arguments(name: str, arguments: list[str]) -> None:
+        spec = BY_NAME[name]
+        needed = 1 if spec.argument and not spec.argument.endswith("?") else 0
+        allowed = 2 if spec.name == "messages" else 1 if spec.argument else 0
+        if not needed <= len(arguments) <= allowed:
+            raise AdminError(Failure.INVALID, f"it is :{spec.name} {spec.argument.upper()}".strip())
+
+    def _change_theme(self, arguments: list[str]) -> None:
+        if len(arguments) != 1 or arguments[0] not in self.available_themes:
+            raise AdminError(Failure.INVALID, f"there are the themes {', '.join(sorted(self.available_themes))}")
+        self.theme = arguments[0]
+
+    def _change_cluster(self, arguments: list[str]) -> None:
+        if len(arguments) != 1 or arguments[0] not in self.clusters:
+            known = ", ".join(sorted(self.clusters)) or "none: the configuration file names them"
+            raise AdminError(Failure.INVALID, f"there are the clusters {known}")
+        self.run_worker(self._go_to_cluster(self.clusters[arguments[0]]), exclusive=True)
+
+    async def _go_to_cluster(self, entry: ClusterEntry) -> None:
+        while len(self.screen_stack) > 1:
+            await self.pop_screen()
+        self._cluster_feed.unsubscribe(self._cluster_changed)
+        old, self.session = self.session, Session(entry, timeout_s=self._timeout_s)
+        if self.alerts is not None:
+            self.alerts.forget()
+        await old.close()
+        self._start_session()
+        await self.push_screen(OverviewView())
+
+    def complete(self, value: str, names: Iterable[str]) -> list[str]:
+        """What may stand where `value` was begun: names of commands, and of what they take."""
+        words = value.split(" ")
+        if len(words) == 1:
+            return sorted(name for name in names if name.startswith(value))
+        if len(words) != 2:
+            return []
+        argument = "cluster" if words[0] == "cluster" else "theme" if words[0] == "theme" else ""
+        if words[0] in BY_NAME:
+            argument = BY_NAME[words[0]].argument.rstrip("?")
+        known = self._known(argument)
+        return [f"{words[0]} {name}" for name in known if name.startswith(words[1])]
+
+    def _known(self, argument: str) -> list[str]:
+        if argument == "topic":
+            return [topic.name for topic in self.session.topics().value or ()]
+        if argument == "group":
+            return [group.group_id for group in self.session.groups().value or ()]
+        if argument == "broker":
+            described = self.session.cluster().value
+            return [] if described is None else [str(each.broker_id) for each in described.brokers]
+        if argument == "cluster":
+            return sorted(self.clusters)
+        return sorted(self.available_themes) if argument == "theme" else []
+
+    def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
+        """The palette: every screen that needs nothing, and what the screen that is shown can do."""
+        for spec in SPECS:
+            if not spec.argument or spec.argument.endswith("?"):
+                yield SystemCommand(
+                    f"Go to {spec.name}", spec.what, lambda name=spec.name: self.show_view(name, keep=False)
+                )
+        for active in screen.active_bindings.values():
+            binding = active.binding
+            if binding.show and active.enabled and binding.id and not binding.system:
+                yield SystemCommand(
+                    binding.description,
+                    f"here: {self.get_key_display(binding)}",
+                    lambda action=binding.action: screen.run_worker(screen.run_action(action)),
+                )
+        for name in sorted(self.clusters):
+            yield SystemCommand(f"Cluster {name}", "go there", lambda name=name: self._change_cluster([name]))
+        yield from super().get_system_commands(screen)
+
+    def picture(self) -> str:
+        """What is on the screen, as SVG."""
+        return svg_of(self.screen._compositor.render_strips(), self.size.width)
+
+    def save_picture(self) -> None:
+        """Write what is shown to an SVG file in the working directory."""
+        path = Path(f"broker-tui-{time.strftime('%Y%m%d-%H%M%S')}.svg")
+        try:
+            path.write_text(self.picture(), encoding="utf-8")
+        except OSError as error:
+            self.notify(f"{path}: {error.strerror}", severity="error", markup=False)
+        else:
+            self.notify(f"written to {path}", markup=False)
+
+    def title_text(self) -> Text:
+        """For the terminal's own title."""
+        return Text(f"broker-tui {self.session.entry.name}")

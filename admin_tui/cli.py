@@ -1,0 +1,125 @@
+"""The `broker-tui` command. Little is imported before the options are known to be right: the start counts it."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from admin_tui.app import Console
+    from broker_cy.admin.clusters import ClusterEntry
+
+DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
+EXAMPLES = """\
+examples:
+  broker-tui                                   the default cluster of the configuration file, else 127.0.0.1:9092
+  broker-tui --bootstrap 127.0.0.1:9092
+  broker-tui --cluster production --readonly
+  broker-tui --alerts alerts.toml --theme nord
+"""
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line, with its help."""
+    top = argparse.ArgumentParser(
+        prog="broker-tui",
+        description="The terminal console of broker-cy. Inside, ? tells the keys.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    where = top.add_mutually_exclusive_group()
+    where.add_argument("--bootstrap", metavar="HOST:PORT[,..]", help=f"where to begin; default {DEFAULT_BOOTSTRAP}")
+    where.add_argument("--cluster", metavar="NAME", help="a cluster of the configuration file")
+    top.add_argument(
+        "--config",
+        metavar="FILE",
+        type=Path,
+        help="names clusters; default $BROKER_CY_CLUSTERS, or ~/.config/broker-cy/clusters.toml",
+    )
+    top.add_argument(
+        "--settings", metavar="FILE", type=Path, help="theme, keys ...; default tui.toml beside the clusters"
+    )
+    top.add_argument("--readonly", action="store_true", help="change nothing")
+    top.add_argument("--theme", metavar="NAME", help="colours; ansi-dark and ansi-light are your terminal's own 16")
+    top.add_argument("--alerts", metavar="FILE", type=Path, help="rules to be alerted by")
+    top.add_argument("--timeout", metavar="SECONDS", type=float, help="how long each call may take")
+    return top
+
+
+def build(arguments: argparse.Namespace) -> Console:
+    """The application that the options mean. Raises AdminError."""
+    from admin_tui.settings import Settings, default_settings_path, load_settings
+    from broker_cy.admin.errors import AdminError, Failure
+
+    if arguments.timeout is not None and not 0 < arguments.timeout < 86_400:
+        raise AdminError(Failure.INVALID, f"--timeout {arguments.timeout:g}: above 0 and below 86400 s is allowed")
+    entry, clusters = find_cluster(arguments.bootstrap, arguments.cluster, arguments.config)
+    settings = Settings()
+    path = arguments.settings or default_settings_path()
+    # A file that was not asked for need not be there.
+    if arguments.settings is not None or path.exists():
+        settings = load_settings(path)
+    watch = None
+    alerts = arguments.alerts or settings.alerts
+    if alerts is not None:
+        from admin_tui.alerts import Watch, load_rules
+
+        watch = Watch(load_rules(alerts))
+    from admin_tui.app import Console
+
+    console = Console(
+        entry,
+        settings,
+        clusters=clusters,
+        is_readonly=arguments.readonly,
+        timeout_s=arguments.timeout,
+        alerts=watch,
+    )
+    if arguments.theme is not None:
+        if arguments.theme not in console.available_themes:
+            known = ", ".join(sorted(console.available_themes))
+            raise AdminError(Failure.INVALID, f"--theme {arguments.theme}: there are {known}")
+        console.theme = arguments.theme
+    return console
+
+
+def find_cluster(
+    bootstrap: str | None, name: str | None, config: Path | None
+) -> tuple[ClusterEntry, dict[str, ClusterEntry]]:
+    """The cluster that is meant, and all that the configuration file names. Raises AdminError."""
+    from broker_cy.admin.address import parse_addresses
+    from broker_cy.admin.clusters import ClusterEntry, default_path, load_clusters
+
+    path = config or default_path()
+    # A file that was not asked for need not be there, and need not be right where it does not matter.
+    file = load_clusters(path) if name is not None or config is not None or path.exists() else None
+    clusters = {} if file is None else dict(file.clusters)
+    if bootstrap is None and file is not None:
+        chosen = name or file.default
+        if chosen is not None:
+            return file.entry(chosen), clusters
+    address = bootstrap or DEFAULT_BOOTSTRAP
+    return ClusterEntry(address, parse_addresses(address)), clusters
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the console; the process's exit code."""
+    arguments = parser().parse_args(argv)
+    # A terminal's escape key and its sequences begin alike: how long to wait for the rest. Textual's 100 ms are felt.
+    os.environ.setdefault("ESCDELAY", "25")
+    from broker_cy.admin.errors import AdminError
+
+    try:
+        console = build(arguments)
+    except AdminError as error:
+        print(f"broker-tui: {error}", file=sys.stderr)
+        return 2
+    return console.run() or 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

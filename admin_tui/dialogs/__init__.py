@@ -1,0 +1,1 @@
+"""What asks: forms, previews of acts, help."""

@@ -1,0 +1,125 @@
+"""The preview of an act: what it will do, to how much, and the command line that does the same."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from rich.text import Text
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal, Vertical, VerticalScroll
+from textual.screen import ModalScreen
+from textual.widgets import Button, Input, Static
+
+from admin_tui.acts import LINES_MAX, Plan
+from admin_tui.text import clean
+from broker_cy.admin.errors import AdminError
+
+
+class ActDialog(ModalScreen[str | None]):
+    """Dismissed with what the act said, or None where it was cancelled. Cancel has the focus, or the field for the
+    name.
+
+    A failure is told here, and the dialog stays.
+    """
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "cancel", "Cancel", id="act.cancel"),
+        Binding("left", "app.focus_previous", "Before", show=False, id="act.before"),
+        Binding("right", "app.focus_next", "Next", show=False, id="act.next"),
+    ]
+    DEFAULT_CSS = """
+    ActDialog { align: center middle; }
+    ActDialog > Vertical {
+        width: 90%; max-width: 110; height: auto; max-height: 95%; border: round $primary; background: $surface;
+        padding: 0 1;
+    }
+    ActDialog.-destructive > Vertical { border: round $error; }
+    ActDialog VerticalScroll { height: auto; max-height: 10; background: $background; }
+    ActDialog Static { height: auto; }
+    ActDialog #command { color: $text-muted; }
+    ActDialog #problem { color: ansi_red; text-style: bold; }
+    ActDialog Horizontal { height: auto; align-horizontal: right; }
+    ActDialog Button { margin-left: 2; }
+    ActDialog Button:focus { text-style: bold reverse; }
+    """
+
+    def __init__(self, plan: Plan) -> None:
+        super().__init__(classes="-destructive" if plan.is_destructive else "")
+        self.plan = plan
+        self._is_running = False
+
+    def compose(self) -> ComposeResult:
+        plan = self.plan
+        with Vertical() as box:
+            box.border_title = Text(clean(plan.title))
+            yield Static(Text(clean(plan.affected), "bold"), id="affected")
+            if plan.lines:
+                with VerticalScroll(can_focus=len(plan.lines) > 10):
+                    shown = [clean(line) for line in plan.lines[:LINES_MAX]]
+                    if len(plan.lines) > LINES_MAX:
+                        shown.append(f".. and {len(plan.lines) - LINES_MAX:,} more")
+                    yield Static(Text("\n".join(shown), no_wrap=True, overflow="ellipsis"), id="lines")
+            yield Static(Text(f"$ {clean(plan.command)}"), id="command")
+            if plan.typed is not None and not plan.problem:
+                yield Static(Text(f"Type {clean(plan.typed)} to go on:"), id="ask")
+                yield Input(compact=True, id="typed")
+            yield Static(Text(clean(plan.problem)), id="problem")
+            with Horizontal():
+                yield Button("Cancel", id="cancel", compact=True)
+                yield Button(
+                    plan.verb,
+                    id="do",
+                    variant="error" if plan.is_destructive else "primary",
+                    compact=True,
+                    disabled=bool(plan.typed is not None or plan.problem),
+                )
+
+    def on_mount(self) -> None:
+        typed = self.query("#typed")
+        (typed.first() if typed else self.query_one("#cancel")).focus()
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        self.query_one("#do", Button).disabled = event.value != self.plan.typed
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        if event.value == self.plan.typed:
+            self._start()
+        else:
+            self._say(f"{event.value!r} is not {self.plan.typed!r}: nothing was done")
+
+    def on_button_pressed(self, event: Button.Pressed) -> None:
+        event.stop()
+        if event.button.id == "cancel":
+            self.action_cancel()
+        else:
+            self._start()
+
+    def action_cancel(self) -> None:
+        # What is under way cannot be called back: it is waited for, so that its end is told.
+        if self._is_running:
+            self._say("it is under way and ends by itself")
+        else:
+            self.dismiss(None)
+
+    def _say(self, text: str) -> None:
+        self.query_one("#problem", Static).update(Text(clean(text)))
+
+    def _start(self) -> None:
+        if self._is_running:
+            return
+        self._is_running = True
+        self.query_one("#do", Button).disabled = True
+        self._say("under way ..")
+        self.run_worker(self._run(), exclusive=True)
+
+    async def _run(self) -> None:
+        try:
+            said = await self.plan.run()
+        except AdminError as error:
+            self._is_running = False
+            self._say(str(error))
+            self.query_one("#do", Button).disabled = False
+            self.query_one("#cancel").focus()
+            return
+        self.dismiss(said)

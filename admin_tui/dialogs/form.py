@@ -1,0 +1,173 @@
+"""A form: fields whose values are checked as they are typed, and what is wrong is told beside the field."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from rich.text import Text
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal, Vertical, VerticalScroll
+from textual.screen import ModalScreen
+from textual.widgets import Button, Input, Label, Static
+
+from admin_tui.text import clean
+
+
+@dataclass(frozen=True)
+class Field:
+    """One value. `parse` makes it of what was typed, or raises ValueError, which says what is allowed.
+
+    `hint` stands in the empty field. `choices`: it is one of these, and up and down go through them.
+    """
+
+    name: str
+    label: str
+    parse: Callable[[str], Any] = str
+    value: str = ""
+    hint: str = ""
+    choices: tuple[str, ...] = ()
+
+    def check(self, text: str) -> Any:
+        """The value; ValueError where it is none."""
+        if self.choices and text not in self.choices:
+            raise ValueError(f"one of {', '.join(self.choices)}")
+        return self.parse(text)
+
+
+class _Entry(Input):
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("up", "step(-1)", "Before", show=False, id="form.before"),
+        Binding("down", "step(1)", "Next", show=False, id="form.next"),
+    ]
+
+    def __init__(self, field: Field) -> None:
+        super().__init__(field.value, placeholder=field.hint, compact=True, id=f"field-{field.name}")
+        self.field = field
+
+    def action_step(self, step: int) -> None:
+        choices = self.field.choices
+        if not choices:
+            self.screen.focus_next() if step > 0 else self.screen.focus_previous()
+            return
+        at = choices.index(self.value) if self.value in choices else -1
+        self.value = choices[(at + step) % len(choices)]
+
+
+class FormDialog(ModalScreen[dict[str, Any] | None]):
+    """Dismissed with the values by name once every field is right, or None. `check` looks at all of them together and
+    returns (field, problem) or None.
+    """
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "cancel", "Cancel", id="form.cancel"),
+        Binding("ctrl+s", "submit", "Go on", id="form.submit"),
+    ]
+    DEFAULT_CSS = """
+    FormDialog { align: center middle; }
+    FormDialog > Vertical {
+        width: 90%; max-width: 100; height: auto; max-height: 95%; border: round $primary; background: $surface;
+        padding: 0 1;
+    }
+    FormDialog VerticalScroll { height: auto; max-height: 16; }
+    FormDialog .row { height: 1; }
+    FormDialog Label { width: 22; color: $text-accent; }
+    FormDialog Input { width: 1fr; background: $background; }
+    FormDialog Input:focus { background: $boost; }
+    FormDialog .error { color: ansi_red; height: auto; padding-left: 22; display: none; }
+    FormDialog .error.-shown { display: block; }
+    FormDialog #note { color: $text-muted; height: auto; }
+    FormDialog #buttons { height: auto; align-horizontal: right; }
+    FormDialog Button { margin-left: 2; }
+    FormDialog Button:focus { text-style: bold reverse; }
+    """
+
+    def __init__(
+        self,
+        title: str,
+        fields: Sequence[Field],
+        *,
+        note: str = "",
+        verb: str = "Go on",
+        check: Callable[[Mapping[str, Any]], tuple[str, str] | None] | None = None,
+    ) -> None:
+        super().__init__()
+        self._title = title
+        self._fields = list(fields)
+        self._note = note
+        self._verb = verb
+        self._check = check
+
+    def compose(self) -> ComposeResult:
+        with Vertical() as box:
+            box.border_title = Text(clean(self._title))
+            if self._note:
+                yield Static(Text(clean(self._note)), id="note")
+            with VerticalScroll(can_focus=False):
+                for field in self._fields:
+                    with Horizontal(classes="row"):
+                        yield Label(field.label)
+                        yield _Entry(field)
+                    yield Static("", classes="error", id=f"error-{field.name}")
+            with Horizontal(id="buttons"):
+                yield Button("Cancel", id="cancel", compact=True)
+                yield Button(self._verb, id="go", variant="primary", compact=True)
+
+    def on_mount(self) -> None:
+        entries = list(self.query(_Entry))
+        empty = next((entry for entry in entries if not entry.value), entries[0] if entries else None)
+        if empty is not None:
+            empty.focus()
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        entry = event.input
+        if isinstance(entry, _Entry):
+            self._show(entry.field, self._problem(entry))
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        self.action_submit()
+
+    def on_button_pressed(self, event: Button.Pressed) -> None:
+        event.stop()
+        if event.button.id == "go":
+            self.action_submit()
+        else:
+            self.dismiss(None)
+
+    def action_cancel(self) -> None:
+        self.dismiss(None)
+
+    @staticmethod
+    def _problem(entry: _Entry) -> str:
+        try:
+            entry.field.check(entry.value)
+        except ValueError as error:
+            return str(error)
+        return ""
+
+    def _show(self, field: Field, problem: str) -> None:
+        line = self.query_one(f"#error-{field.name}", Static)
+        line.update(Text(clean(problem)))
+        line.set_class(bool(problem), "-shown")
+
+    def action_submit(self) -> None:
+        values: dict[str, Any] = {}
+        wrong: _Entry | None = None
+        for entry in self.query(_Entry):
+            problem = self._problem(entry)
+            self._show(entry.field, problem)
+            if problem:
+                wrong = wrong or entry
+            else:
+                values[entry.field.name] = entry.field.check(entry.value)
+        if wrong is None and self._check is not None:
+            found = self._check(values)
+            if found is not None:
+                wrong = self.query_one(f"#field-{found[0]}", _Entry)
+                self._show(wrong.field, found[1])
+        if wrong is not None:
+            wrong.focus()
+            return
+        self.dismiss(values)

@@ -1,0 +1,267 @@
+"""Reading records for people: a scan that can be stopped and goes on, and a live tail with a bounded memory.
+
+Nothing here knows of a screen: both are watched by looking at their numbers now and then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from enum import Enum
+from typing import NamedTuple
+
+from admin_tui.record_filter import RecordFilter
+from broker_cy.admin import AdminClient
+from broker_cy.admin.errors import AdminError
+from broker_cy.admin.fetched import Chunk
+from broker_cy.admin.metadata import TopicPartition
+from broker_cy.admin.offsets import Isolation
+from broker_cy.admin.records import Span
+from broker_cy.wire.records import Record
+
+# Records of a page, and what they may take together; a scan waits there until it is told to go on.
+PAGE_RECORDS_MAX = 1_000
+KEPT_BYTES_MAX = 64 << 20
+# Records a live tail keeps; older ones are dropped, and counted.
+RING_RECORDS_MAX = 5_000
+# Records that are looked at before the keyboard has its turn: some 3 ms.
+RECORDS_A_TURN = 4_000
+_RECORD_OVERHEAD_BYTES = 200
+
+
+class Row(NamedTuple):
+    """A record and its partition."""
+
+    partition: int
+    record: Record
+
+    @property
+    def order(self) -> tuple[int, int, int]:
+        """By time over all partitions; records of one partition with one time stay in order."""
+        return (self.record.timestamp, self.partition, self.record.offset)
+
+
+def weight(record: Record) -> int:
+    """About what a record takes in memory."""
+    size = _RECORD_OVERHEAD_BYTES + len(record.key or b"") + len(record.value or b"")
+    for name, value in record.headers:
+        size += len(name) + len(value or b"")
+    return size
+
+
+class State(Enum):
+    """What a scan does."""
+
+    READY = "ready"
+    RUNNING = "reading"
+    PAUSED = "a page is full"
+    STOPPED = "stopped"
+    DONE = "at the end"
+    FAILED = "failed"
+
+
+class Scan:
+    """Reads `spans` and keeps what `wanted` lets through, in `rows`.
+
+    `newest`: of all that is read only so many, the newest, are kept. Otherwise it pauses when a page is full. `run`
+    goes on from where it was.
+    """
+
+    def __init__(
+        self,
+        client: AdminClient,
+        spans: Mapping[TopicPartition, Span],
+        wanted: RecordFilter | None = None,
+        *,
+        newest: int | None = None,
+        page_max: int = PAGE_RECORDS_MAX,
+        isolation: Isolation = Isolation.READ_UNCOMMITTED,
+        take: Callable[[TopicPartition, list[Record]], None] | None = None,
+    ) -> None:
+        self._client = client
+        self._keep = (wanted or RecordFilter()).compile()
+        self._newest = newest
+        self._page_max = page_max
+        self._isolation = isolation
+        self._take_all = take
+        self.positions = {key: span.start for key, span in spans.items()}
+        self._starts = dict(self.positions)
+        self._ends = {key: span.end for key, span in spans.items()}
+        self.rows: list[Row] = []
+        self.kept_bytes = 0
+        self.state = State.READY
+        self.error = ""
+        self.records = 0
+        self.matches = 0
+        self.bytes = 0
+        self.lost = 0
+        self.damage: list[str] = []
+        self.seconds = 0.0
+        self._running_since_s: float | None = None
+
+    @property
+    def offsets_total(self) -> int:
+        return sum(end - self._starts[key] for key, end in self._ends.items())
+
+    @property
+    def offsets_done(self) -> int:
+        return sum(min(at, self._ends[key]) - self._starts[key] for key, at in self.positions.items())
+
+    @property
+    def found(self) -> int:
+        """Records that matched, as far as they were asked for."""
+        return self.matches if self._newest is None else min(self.matches, self._newest)
+
+    @property
+    def elapsed_s(self) -> float:
+        """Time spent reading."""
+        now = 0.0 if self._running_since_s is None else time.monotonic() - self._running_since_s
+        return self.seconds + now
+
+    async def run(self) -> None:
+        """Read until the page is full, the end is reached, it fails, or it is cancelled (then it is STOPPED)."""
+        self.state, self.error = State.RUNNING, ""
+        self._running_since_s = time.monotonic()
+        begun = len(self.rows)
+        self._page_bytes = 0
+        ends = {key: end for key, end in self._ends.items() if self.positions[key] < end}
+        starts = {key: self.positions[key] for key in ends}
+        try:
+            async with self._client.records.reader(starts, ends=ends, isolation=self._isolation) as reader:
+                async for chunk in reader:
+                    if not await self._take(chunk, begun):
+                        self.state = State.PAUSED
+                        return
+            self.state = State.DONE
+        except AdminError as error:
+            self.state, self.error = State.FAILED, str(error)
+        except asyncio.CancelledError:
+            self.state = State.STOPPED
+            raise
+        finally:
+            self.seconds, self._running_since_s = self.elapsed_s, None
+
+    async def _take(self, chunk: Chunk, begun: int) -> bool:
+        """Keep what is wanted of a chunk; False where the page is full, with the position behind what was taken."""
+        key = chunk.partition
+        self.bytes += chunk.size_bytes
+        self.damage += chunk.damage[: 100 - len(self.damage)]
+        if chunk.lost_from is not None:
+            self.lost += max(0, chunk.log_start_offset - chunk.lost_from)
+        for at in range(0, len(chunk.records), RECORDS_A_TURN):
+            part = chunk.records[at : at + RECORDS_A_TURN]
+            found = self._keep(part)
+            if self._take_all is not None:
+                self._take_all(key, found)
+            elif found:
+                taken = self._add(key.partition, found, begun)
+                if taken < len(found):
+                    stop = found[taken].offset
+                    self.matches += taken
+                    self.records += sum(record.offset < stop for record in part)
+                    self.positions[key] = stop
+                    return False
+            self.matches += len(found)
+            self.records += len(part)
+            self.positions[key] = part[-1].offset + 1
+            await asyncio.sleep(0)
+        self.positions[key] = chunk.next_offset
+        return True
+
+    def _add(self, partition: int, found: Iterable[Record], begun: int) -> int:
+        """How many of them fit."""
+        taken = 0
+        for record in found:
+            if self._newest is None:
+                # One record always fits, however large it is.
+                full = len(self.rows) - begun >= self._page_max or self._page_bytes >= KEPT_BYTES_MAX
+                if full:
+                    return taken
+            size = weight(record)
+            self._page_bytes += size
+            self.kept_bytes += size
+            self.rows.append(Row(partition, record))
+            taken += 1
+        if self._newest is not None and (len(self.rows) > 4 * self._newest + 1000 or self.kept_bytes > KEPT_BYTES_MAX):
+            self._trim()
+        return taken
+
+    def _trim(self) -> None:
+        self.rows.sort(key=lambda row: row.order)
+        del self.rows[: -self._newest if self._newest else None]
+        self.kept_bytes = sum(weight(row.record) for row in self.rows)
+        while self.kept_bytes > KEPT_BYTES_MAX and len(self.rows) > 1:
+            self.kept_bytes -= weight(self.rows.pop(0).record)
+
+    def forget_rows(self) -> None:
+        """Make room for the next page."""
+        self.rows = []
+        self.kept_bytes = 0
+
+    def shown(self) -> list[Row]:
+        """The rows in the order of time; the newest first where the newest were asked for."""
+        rows = sorted(self.rows, key=lambda row: row.order, reverse=self._newest is not None)
+        return rows if self._newest is None else rows[: self._newest]
+
+
+class Tail:
+    """Follows partitions from `starts` on; keeps the newest records, and counts what it had to drop."""
+
+    def __init__(
+        self,
+        client: AdminClient,
+        starts: Mapping[TopicPartition, int],
+        wanted: RecordFilter | None = None,
+        *,
+        records_max: int = RING_RECORDS_MAX,
+        bytes_max: int = KEPT_BYTES_MAX,
+        isolation: Isolation = Isolation.READ_UNCOMMITTED,
+    ) -> None:
+        self._client = client
+        self._keep = (wanted or RecordFilter()).compile()
+        self._records_max = records_max
+        self._bytes_max = bytes_max
+        self._isolation = isolation
+        self.positions = dict(starts)
+        self.ring: deque[Row] = deque()
+        self.kept_bytes = 0
+        self.seen = 0
+        self.matches = 0
+        self.dropped = 0
+        self.lost = 0
+        self.error = ""
+        self.is_running = False
+
+    async def run(self) -> None:
+        """Until it is cancelled, or fails: then `error` says why, and `run` goes on from where it was."""
+        self.is_running, self.error = True, ""
+        try:
+            async with self._client.records.reader(self.positions, isolation=self._isolation) as reader:
+                async for chunk in reader:
+                    for at in range(0, len(chunk.records), RECORDS_A_TURN):
+                        self._take(chunk.partition.partition, chunk.records[at : at + RECORDS_A_TURN])
+                        await asyncio.sleep(0)
+                    if chunk.lost_from is not None:
+                        self.lost += max(0, chunk.log_start_offset - chunk.lost_from)
+                    self.positions[chunk.partition] = chunk.next_offset
+        except AdminError as error:
+            self.error = str(error)
+        finally:
+            self.is_running = False
+
+    def _take(self, partition: int, records: list[Record]) -> None:
+        found = self._keep(records)
+        self.seen += len(records)
+        self.matches += len(found)
+        # What would be pushed out again by the same lot is never put in.
+        if len(found) > self._records_max:
+            self.dropped += len(found) - self._records_max
+            found = found[-self._records_max :]
+        for record in found:
+            self.ring.append(Row(partition, record))
+            self.kept_bytes += weight(record)
+        while len(self.ring) > self._records_max or (self.kept_bytes > self._bytes_max and len(self.ring) > 1):
+            self.kept_bytes -= weight(self.ring.popleft().record)
+            self.dropped += 1

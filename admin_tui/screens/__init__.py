@@ -1,0 +1,1 @@
+"""One file a screen; `admin_tui.registry` names them."""

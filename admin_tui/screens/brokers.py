@@ -1,0 +1,126 @@
+"""Brokers of the cluster, with what they tell of themselves."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from rich.text import Text
+from textual.binding import Binding, BindingType
+
+from admin_tui.screens.view import ListView
+from admin_tui.text import clean, count, duration, percent, size
+from admin_tui.widgets.grid import Column, Grid
+from broker_cy.admin.cluster import BrokerInfo
+from broker_cy.metrics.sample import Sample
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerRow:
+    """A broker. `sample` is its newest, None where it tells none; sizes are None where they are not known."""
+
+    info: BrokerInfo
+    is_controller: bool
+    leads: int | None
+    size_bytes: int | None
+    sample: Sample | None
+
+
+class BrokersView(ListView):
+    """All brokers."""
+
+    NAME = "brokers"
+    ABOUT = """Every broker, fenced ones too: how many partitions it leads, what its logs take, and from its own
+    samples how long it has been up, its CPU, memory and connections. `enter` or `e` opens its settings."""
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("e", "settings", "Settings", id="brokers.settings"),
+        Binding("l", "log_dirs", "Log dirs", id="brokers.log_dirs"),
+        Binding("u", "quorum", "Quorum", id="brokers.quorum"),
+    ]
+
+    def make_grid(self) -> Grid[Any]:
+        return Grid[BrokerRow](
+            [
+                Column(
+                    "Id", lambda row: str(row.info.broker_id), 5, lambda row: row.info.broker_id, "right", letter="I"
+                ),
+                Column("Address", lambda row: clean(f"{row.info.host}:{row.info.port}"), 21, flex=True),
+                Column("Rack", lambda row: clean(row.info.rack or "-"), 8, drop=5),
+                Column("Role", _role, 10, drop=1),
+                Column("Leads", lambda row: count(row.leads), 7, lambda row: row.leads, "right", letter="L"),
+                Column("Logs", lambda row: size(row.size_bytes), 9, lambda row: row.size_bytes, "right", letter="S"),
+                Column(
+                    "Up", lambda row: duration(row.sample.uptime_ms) if row.sample else "-", 10, None, "right", drop=2
+                ),
+                Column(
+                    "CPU",
+                    lambda row: percent(row.sample.cpu_us / 1000, row.sample.interval_ms) if row.sample else "-",
+                    5,
+                    None,
+                    "right",
+                    drop=3,
+                ),
+                Column(
+                    "Memory",
+                    lambda row: size(row.sample.resident_bytes) if row.sample else "-",
+                    9,
+                    None,
+                    "right",
+                    drop=4,
+                ),
+                Column(
+                    "Conns", lambda row: count(row.sample.connections) if row.sample else "-", 6, None, "right", drop=3
+                ),
+            ],
+            key=lambda row: row.info.broker_id,
+            title="Brokers",
+        )
+
+    def connect(self) -> None:
+        self.link(self.session.cluster(), self.grid, self._show)
+        for source in (self.session.topics(), self.session.log_dirs(), self.session.samples):
+            self.also(source, self._show)
+
+    def _show(self) -> None:
+        cluster = self.session.cluster().value
+        if cluster is None or not self.is_attached:
+            return
+        topics, dirs = self.session.topics().value, self.session.log_dirs().value
+        leads: dict[int, int] = {}
+        for topic in topics or ():
+            for part in topic.partitions:
+                leads[part.leader_id] = leads.get(part.leader_id, 0) + 1
+        newest = {sample.broker: sample for sample in list(self.session.samples.items)[-10:]}
+        self.grid.set_rows(
+            BrokerRow(
+                info,
+                info.broker_id == cluster.controller_id,
+                None if topics is None else leads.get(info.broker_id, 0),
+                None
+                if dirs is None or info.broker_id not in dirs.found
+                else sum(each.size_bytes for each in dirs.found[info.broker_id]),
+                newest.get(info.broker_id),
+            )
+            for info in cluster.brokers
+        )
+
+    def on_grid_selected(self, event: Grid.Selected) -> None:
+        event.stop()
+        self.action_settings()
+
+    def action_settings(self) -> None:
+        row: BrokerRow | None = self.grid.selected
+        if row is not None:
+            self.console_app.show_view("broker-settings", str(row.info.broker_id))
+
+    def action_log_dirs(self) -> None:
+        self.console_app.show_view("log-dirs")
+
+    def action_quorum(self) -> None:
+        self.console_app.show_view("quorum")
+
+
+def _role(row: BrokerRow) -> Text:
+    if row.info.is_fenced:
+        return Text("fenced", "bold red")
+    return Text("controller", "cyan") if row.is_controller else Text("broker")

@@ -1,0 +1,100 @@
+"""Connections by traffic, from the broker's own samples."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from admin_tui.screens.view import ListView
+from admin_tui.text import clean, count, duration, short, size
+from admin_tui.widgets.grid import Column, Grid
+from broker_cy.metrics.sample import Connection
+
+# Samples over which traffic is summed.
+WINDOW_SAMPLES = 10
+
+
+class ConnectionsView(ListView):
+    """Who talks to the broker."""
+
+    NAME = "connections"
+    ABOUT = """Connections that sent or got something in the last ten seconds, from `__broker_metrics`: client id,
+    address, how long it is open, requests and bytes a second. A sample names the busiest ones only; how many were
+    left out is told in the title."""
+
+    def make_grid(self) -> Grid[Any]:
+        return Grid[Connection](
+            [
+                Column(
+                    "Client id",
+                    lambda row: clean(row.client_id or "-"),
+                    16,
+                    lambda row: row.client_id,
+                    flex=True,
+                    letter="C",
+                ),
+                Column("Host", lambda row: clean(row.host), 16, lambda row: row.host, letter="H"),
+                Column("Listener", lambda row: clean(row.listener), 10, drop=2),
+                Column(
+                    "Open for",
+                    lambda row: duration(row.age_ms),
+                    10,
+                    lambda row: row.age_ms,
+                    "right",
+                    drop=1,
+                    letter="F",
+                ),
+                Column(
+                    "Requests/s", lambda row: short(row.requests), 10, lambda row: row.requests, "right", letter="R"
+                ),
+                Column("In/s", lambda row: size(row.in_bytes), 9, lambda row: row.in_bytes, "right", letter="I"),
+                Column("Out/s", lambda row: size(row.out_bytes), 9, lambda row: row.out_bytes, "right", letter="O"),
+                Column("Id", lambda row: clean(row.id), 14, drop=3),
+            ],
+            key=lambda row: row.id,
+            text=lambda row: f"{row.client_id} {row.host} {row.id}",
+            title="Connections",
+            sort="In/s",
+            descending=True,
+        )
+
+    def connect(self) -> None:
+        self.link(self.session.samples, self.grid, self._show)
+
+    def _show(self) -> None:
+        samples = list(self.session.samples.items)[-WINDOW_SAMPLES:]
+        if not samples:
+            return
+        last = samples[-1]
+        left_out = f", {count(last.busy_left_out)} left out" if last.busy_left_out else ""
+        self.grid.title = f"Connections ({count(last.connections)} open{left_out})"
+        seconds = max(1.0, sum(sample.interval_ms for sample in samples) / 1000)
+        sums: dict[str, Connection] = {}
+        for sample in samples:
+            for each in sample.busy:
+                known = sums.get(each.id)
+                requests, in_bytes, out_bytes = (
+                    (0, 0, 0) if known is None else (known.requests, known.in_bytes, known.out_bytes)
+                )
+                sums[each.id] = Connection(
+                    each.id,
+                    each.client_id,
+                    each.host,
+                    each.listener,
+                    each.age_ms,
+                    requests + each.requests,
+                    in_bytes + each.in_bytes,
+                    out_bytes + each.out_bytes,
+                )
+        self.grid.set_rows(
+            Connection(
+                each.id,
+                each.client_id,
+                each.host,
+                each.listener,
+                each.age_ms,
+                round(each.requests / seconds),
+                round(each.in_bytes / seconds),
+                round(each.out_bytes / seconds),
+            )
+            for each in sums.values()
+        )

@@ -1,0 +1,57 @@
+"""What happened in the cluster, the newest first."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from rich.text import Text
+from textual.app import ComposeResult
+from textual.binding import BindingType
+from textual.containers import VerticalScroll
+from textual.widgets import Static
+
+from admin_tui.event_text import by_of, detail_of, kind_of, line_of, style_of, subject_of
+from admin_tui.screens.view import View
+from admin_tui.widgets.grid import Column, Grid, time_columns
+from broker_cy.metrics.events import Stamped
+
+
+class EventsView(View):
+    """All events."""
+
+    NAME = "events"
+    ABOUT = """Everything the broker told of in `__cluster_events` but commits: topics and settings with who changed
+    them, rebalances, transactions that were aborted by timeout, starts and stops. The lower part has every field of
+    the one under the cursor."""
+    BINDINGS: ClassVar[list[BindingType]] = []
+    DEFAULT_CSS = """
+    EventsView VerticalScroll { height: 2fr; border: round $panel-lighten-2; }
+    EventsView Grid { height: 3fr; }
+    EventsView Static { height: auto; }
+    """
+
+    def body(self) -> ComposeResult:
+        yield Grid[Stamped](
+            [
+                *time_columns(lambda row: row.time_ms, lambda: self.console_app.settings.utc),
+                Column("What", lambda row: Text(kind_of(row.event), style_of(row.event)), 17),
+                Column("About", lambda row: subject_of(row.event), 16, lambda row: row.event.key, letter="A"),
+                Column("How", lambda row: line_of(row.event), 20, flex=True),
+                Column("By", lambda row: by_of(row.event) or "-", 20, drop=1),
+                Column("Broker", lambda row: str(row.broker), 6, None, "right", drop=3),
+            ],
+            key=lambda row: (row.time_ms, row.event.TYPE, row.event.key),
+            title="Events",
+            stays_first=True,
+        )
+        with VerticalScroll(can_focus=True):
+            yield Static("")
+
+    def connect(self) -> None:
+        self.link(self.session.events, self.grid, lambda: self.grid.set_rows(reversed(self.session.events.items)))
+        self.grid.focus()
+
+    def on_grid_moved(self, event: Grid.Moved) -> None:
+        event.stop()
+        row: Any = self.grid.selected
+        self.query_one(Static).update(Text("" if row is None else detail_of(row.event)))

@@ -1,0 +1,233 @@
+"""One group: members and what each has, lag in records and in time by partition, reset, forget."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from rich.text import Text
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+
+from admin_tui.acts import Plan
+from admin_tui.acts_groups import check_reset, plan_delete_groups, plan_forget, plan_reset, reset_fields
+from admin_tui.screens.groups import STATUS_STYLES, catch_up_text, trend_text
+from admin_tui.screens.view import View
+from admin_tui.session import GroupView as Told
+from admin_tui.session import now_ms
+from admin_tui.text import clean, count, duration, plural, when
+from admin_tui.widgets.facts import Facts
+from admin_tui.widgets.grid import Column, Grid
+from broker_cy.admin.group_lag import PartitionLag
+from broker_cy.admin.groups import GroupMember
+from broker_cy.admin.lag import Status, Trend, judge, trend
+from broker_cy.admin.metadata import TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class LagRow:
+    """A partition of the group. `is_exact`: the time was noted by the broker with the commit."""
+
+    part: PartitionLag
+    owner: str
+    time_ms: int | None
+    is_exact: bool
+    trend: Trend | None
+    status: Status
+
+
+class GroupView(View):
+    """One group."""
+
+    NAME = "group"
+    ABOUT = """Above: the members with what they are assigned. Below: each partition with the committed offset, the
+    end, the lag in records and in time, and whether it grows. `tab` goes from one to the other.
+
+The time lag is how old the first record is that the group has not read. `=` in front: the broker noted that record's
+timestamp with the commit (`__cluster_events`); `~`: it was read from the log just now."""
+    CHANGES = frozenset({"reset", "delete", "forget"})
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("m", "messages", "Records", id="group.messages"),
+        Binding("b", "rebalances", "Rebalances", id="group.rebalances"),
+        Binding("r", "reset", "Reset", id="group.reset"),
+        Binding("x", "forget", "Forget offsets", id="group.forget"),
+        Binding("ctrl+d", "delete", "Delete", id="group.delete"),
+    ]
+    DEFAULT_CSS = """
+    GroupView Facts { max-height: 5; }
+    GroupView #members { height: 2fr; }
+    GroupView #lag { height: 3fr; }
+    """
+
+    def __init__(self, group_id: str) -> None:
+        super().__init__()
+        self.group_id = group_id
+
+    @property
+    def path(self) -> str:
+        return f"groups > {self.group_id}"
+
+    def body(self) -> ComposeResult:
+        yield Facts("Group", id="facts")
+        yield Grid[GroupMember](
+            [
+                Column("Client", lambda row: clean(row.client_id), 14, lambda row: row.client_id, letter="C"),
+                Column("Instance", lambda row: clean(row.instance_id or "-"), 10, drop=3),
+                Column("Host", lambda row: clean(row.client_host.lstrip("/")), 15, drop=2),
+                Column("Parts", lambda row: str(len(row.assignment)), 5, lambda row: len(row.assignment), "right"),
+                Column("Has", lambda row: clean(assignment_text(row.assignment)), 16, flex=True),
+                Column("Member", lambda row: clean(row.member_id), 20, lambda row: row.member_id, drop=4, letter="M"),
+            ],
+            key=lambda row: row.member_id,
+            text=lambda row: f"{row.client_id} {row.member_id} {row.instance_id} {row.client_host}",
+            title="Members",
+            id="members",
+        )
+        yield Grid[LagRow](
+            [
+                Column(
+                    "Partition",
+                    lambda row: clean(str(row.part.partition)),
+                    16,
+                    lambda row: row.part.partition,
+                    flex=True,
+                    letter="P",
+                ),
+                Column("Committed", lambda row: count(row.part.committed), 13, None, "right", drop=2),
+                Column("End", lambda row: count(row.part.end), 13, None, "right", drop=3),
+                Column("Lag", lambda row: count(row.part.lag), 11, lambda row: row.part.lag, "right", letter="L"),
+                Column("Time", _time, 11, lambda row: row.time_ms, "right", letter="T"),
+                Column("Trend", lambda row: trend_text(row.trend), 9),
+                Column("Gone in", lambda row: catch_up_text(row.trend, row.part.lag), 10, drop=4),
+                Column("Verdict", lambda row: Text(row.status.name, STATUS_STYLES[row.status]), 8, drop=1),
+                Column("Owner", lambda row: clean(row.owner), 14, lambda row: row.owner, drop=5, letter="O"),
+                Column("Commit", lambda row: when(row.part.commit_ms, date=False), 12, drop=6),
+            ],
+            key=lambda row: row.part.partition,
+            text=lambda row: f"{row.part.partition} {row.owner}",
+            title="Lag",
+            can_mark=True,
+            id="lag",
+            sort="Partition",
+        )
+
+    @property
+    def _lag_grid(self) -> Grid[Any]:
+        return self.query_one("#lag", Grid)
+
+    def connect(self) -> None:
+        feed = self.session.group(self.group_id)
+        self.link(feed, self._lag_grid, self._show)
+        self.link(feed, self.query_one("#members"), lambda: None)
+        self.link(feed, self.query_one(Facts), lambda: None)
+        self._lag_grid.focus()
+
+    def _show(self) -> None:
+        told = self.session.group(self.group_id).value
+        if told is None:
+            return
+        owners = {key: member.client_id for member in told.description.members for key in member.assignment}
+        self.query_one("#members", Grid).set_rows(told.description.members)
+        self._lag_grid.set_rows(self._row(told, part, owners) for part in told.lag.partitions)
+        self.query_one(Facts).set_facts(_facts(told))
+
+    def _row(self, told: Told, part: PartitionLag, owners: Mapping[TopicPartition, str]) -> LagRow:
+        key = part.partition
+        samples = self.session.lag_history.samples(self.group_id, key)
+        return LagRow(
+            part, owners.get(key, "-"), told.times_ms.get(key), key in told.exact, trend(samples), judge(samples)
+        )
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        if action in ("messages", "forget") and (not self.query("#lag") or self._lag_grid.selected is None):
+            return False
+        return super().check_action(action, parameters)
+
+    def on_grid_selected(self, event: Grid.Selected) -> None:
+        event.stop()
+        if event.grid.id == "lag":
+            self.action_messages()
+
+    def action_messages(self) -> None:
+        row: LagRow | None = self._lag_grid.selected
+        if row is not None:
+            from admin_tui.screens.messages import MessagesView
+            from broker_cy.admin.records import Start
+
+            view = MessagesView(row.part.partition.topic, f"p{row.part.partition.partition}")
+            # What the group will read next.
+            view.start = Start.offset(row.part.committed)
+            self.app.push_screen(view)
+
+    def action_rebalances(self) -> None:
+        self.console_app.show_view("rebalances", self.group_id)
+
+    def action_reset(self) -> None:
+        topics = sorted({row.part.partition.topic for row in self._lag_grid.rows})
+        self.act(
+            lambda values: plan_reset(self.client, self.command, self.group_id, values, now_ms()),
+            title=f"Reset {self.group_id}",
+            fields=reset_fields(topics),
+            check=check_reset,
+            note="Up and down go through the rules. The group must have no members.",
+        )
+
+    def action_forget(self) -> None:
+        keys = [row.part.partition for row in self._lag_grid.chosen]
+
+        async def plan(values: Mapping[str, Any]) -> Plan:
+            return await plan_forget(self.client, self.command, self.group_id, keys)
+
+        self.act(plan, then=self._lag_grid.marks.clear)
+
+    def action_delete(self) -> None:
+        async def plan(values: Mapping[str, Any]) -> Plan:
+            return await plan_delete_groups(self.client, self.command, [self.group_id])
+
+        self.act(plan, then=lambda: self.console_app.show_view("groups", keep=False))
+
+
+def assignment_text(assignment: tuple[TopicPartition, ...]) -> str:
+    """orders 0-3,7 payments 1: by topic, with ranges."""
+    by_topic: dict[str, list[int]] = {}
+    for key in assignment:
+        by_topic.setdefault(key.topic, []).append(key.partition)
+    return "  ".join(f"{topic} {ranges(numbers)}" for topic, numbers in by_topic.items())
+
+
+def ranges(numbers: list[int]) -> str:
+    """0-3,7 for 0, 1, 2, 3 and 7, which rise."""
+    parts: list[list[int]] = []
+    for number in numbers:
+        if parts and parts[-1][1] == number - 1:
+            parts[-1][1] = number
+        else:
+            parts.append([number, number])
+    return ",".join(str(low) if low == high else f"{low}-{high}" for low, high in parts)
+
+
+def _time(row: LagRow) -> str:
+    if row.part.lag == 0:
+        return "-"
+    return "-" if row.time_ms is None else f"{'=' if row.is_exact else '~'}{duration(row.time_ms)}"
+
+
+def _facts(told: Told) -> list[Any]:
+    group, lag = told.description, told.lag
+    times = [time for time in told.times_ms.values() if time is not None]
+    lost = sum(part.lost for part in lag.partitions)
+    facts: list[Any] = [
+        ("state", group.state, "bold green" if group.state == "Stable" else "bold"),
+        ("verdict", told.status.name, STATUS_STYLES[told.status]),
+        ("lag", count(lag.total) if lag.is_complete else f">= {count(lag.total)}"),
+        ("time lag", duration(max(times)) if times else "-"),
+        ("trend", trend_text(told.trend).plain),
+        ("gone in", catch_up_text(told.trend, lag.total)),
+        ("members", plural(len(group.members), "member")),
+        ("type", f"{group.group_type} {group.assignor}".strip()),
+        ("coordinator", str(group.coordinator_id)),
+    ]
+    if lost:
+        facts.append(("deleted unread", count(lost), "bold red"))
+    return facts

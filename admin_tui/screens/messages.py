@@ -1,0 +1,410 @@
+"""Records of a topic: from anywhere, filtered, searched, followed live; produce, produce again, export."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from rich.text import Text
+from textual import work
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.widgets import Static
+from textual.worker import Worker
+
+from admin_tui.acts_records import (
+    check_produced,
+    line_maker,
+    plan_produce,
+    plan_reproduce,
+    produce_fields,
+    reproduce_fields,
+)
+from admin_tui.acts_topics import position_text
+from admin_tui.dialogs.form import Field, FormDialog
+from admin_tui.payload import Format, line
+from admin_tui.record_filter import RecordFilter
+from admin_tui.scan import Row, Scan, State, Tail
+from admin_tui.screens.view import View
+from admin_tui.text import clean, count, percent, plural, short, size
+from admin_tui.values import optional, parse_partitions, parse_position
+from admin_tui.widgets.grid import Column, Grid, time_columns
+from broker_cy.admin.errors import AdminError
+from broker_cy.admin.metadata import TopicPartition
+from broker_cy.admin.offsets import Isolation
+from broker_cy.admin.records import Start, StartKind
+
+# What is shown of a topic that is opened.
+FIRST_RECORDS = 100
+# Newest records over all partitions that can be asked for.
+LAST_MAX = 10_000
+TICK_S = 0.2
+
+
+class MessagesView(View):
+    """Records of one topic. `where`: a partition as p3, or a position."""
+
+    NAME = "messages"
+    ABOUT = """The newest records first, over all partitions by time; or from wherever you say with `f`: beginning, an
+    offset, a time (`@-15m`, `@2026-01-31T12:00`), `-500` (the last 500).
+
+Filters: key, value and header have a text anywhere (`~` in front: a regular expression); JSON path is `$.user.id =
+42`, also `!= > < >= <=`, `~` for a text in it, or only `$.user`, which has to be there. A search tells how far it is,
+`s` stops it, and `s` again goes on from there.
+
+`t` follows new records. 5,000 are kept; how many were dropped is told. `v` goes through text, JSON and hex."""
+    CHANGES = frozenset({"produce", "again"})
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("f", "search", "From/filter", id="messages.search"),
+        Binding("s", "stop", "Stop/go on", id="messages.stop"),
+        Binding("t", "tail", "Live", id="messages.tail"),
+        Binding("d", "describe", "Record", id="messages.describe"),
+        Binding("v", "format", "Format", id="messages.format"),
+        Binding("p", "produce", "Produce", id="messages.produce"),
+        Binding("r", "again", "Again", id="messages.again"),
+        Binding("o", "export", "Export", id="messages.export"),
+        Binding("u", "utc", "UTC", show=False, id="messages.utc"),
+    ]
+    DEFAULT_CSS = "MessagesView #progress { height: 1; background: $boost; padding: 0 1; }"
+
+    def __init__(self, topic: str, where: str = "") -> None:
+        super().__init__()
+        self.topic = topic
+        self.start = Start.last(FIRST_RECORDS)
+        self.partitions: tuple[int, ...] | None = None
+        self.wanted = RecordFilter()
+        self.isolation = Isolation.READ_UNCOMMITTED
+        self.shown = Format.AUTO
+        self._where = where
+        self._utc = False
+        self.scan: Scan | None = None
+        self.tail: Tail | None = None
+        self._job: Worker[None] | None = None
+        self._told: tuple[object, ...] = ()
+        self._problem = ""
+
+    @property
+    def path(self) -> str:
+        return f"topics > {self.topic} > records"
+
+    def body(self) -> ComposeResult:
+        yield Static("", id="progress")
+        yield Grid[Row](
+            [
+                *time_columns(lambda row: row.record.timestamp, lambda: self._utc),
+                Column("Part", lambda row: str(row.partition), 4, align="right"),
+                Column("Offset", lambda row: str(row.record.offset), 10, align="right"),
+                Column("Key", lambda row: _cell(row.record.key, self.shown), 12),
+                Column("Size", lambda row: size(len(row.record.value or b"")), 9, align="right", drop=2),
+                Column("Value", lambda row: _cell(row.record.value, self.shown), 16, flex=True),
+            ],
+            key=lambda row: (row.partition, row.record.offset),
+            text=lambda row: f"{line(row.record.key, Format.TEXT)} {line(row.record.value, Format.TEXT)}",
+            title=clean(self.topic),
+            can_mark=True,
+            stays_first=True,
+        )
+
+    def connect(self) -> None:
+        self._utc = self.console_app.settings.utc
+        where = self._where
+        try:
+            if where.startswith("p"):
+                self.partitions = parse_partitions(where[1:])
+            elif where:
+                self.start = parse_position(where)
+        except ValueError as error:
+            self.tell(str(error), is_error=True)
+        self.grid.set_notice("reading ..")
+        self.grid.focus()
+        self.set_interval(TICK_S, self._tick)
+        self._begin()
+
+    # Reading.
+
+    def _begin(self) -> None:
+        """Read anew from what was asked for."""
+        self._end_job()
+        self.tail = self.scan = None
+        self._problem = ""
+        self._job = self.run_worker(self._read(), exclusive=True, group="read", exit_on_error=False)
+
+    def _end_job(self) -> None:
+        if self._job is not None:
+            self._job.cancel()
+            self._job = None
+
+    async def _keys(self) -> list[TopicPartition]:
+        every = await self.client.records.partitions(self.topic)
+        return [key for key in every if self.partitions is None or key.partition in self.partitions]
+
+    async def _read(self) -> None:
+        if self.scan is None:
+            try:
+                spans = await self.client.records.spans(await self._keys(), self.start, isolation=self.isolation)
+            except AdminError as error:
+                self._problem = str(error)
+                return
+            newest = min(self.start.value, LAST_MAX) if self.start.kind is StartKind.LAST else None
+            self.scan = Scan(self.client, spans, self.wanted, newest=newest, isolation=self.isolation)
+        await self.scan.run()
+
+    async def _follow(self) -> None:
+        if self.tail is None:
+            try:
+                spans = await self.client.records.spans(await self._keys(), Start.latest(), isolation=self.isolation)
+            except AdminError as error:
+                self._problem = str(error)
+                return
+            starts = {key: span.start for key, span in spans.items()}
+            self.tail = Tail(self.client, starts, self.wanted, isolation=self.isolation)
+        await self.tail.run()
+
+    def on_unmount(self) -> None:
+        super().on_unmount()
+        self._end_job()
+
+    # Showing.
+
+    def _tick(self) -> None:
+        """Show what came since; the numbers say whether anything did."""
+        if not self.is_active:
+            return
+        if self.tail is not None:
+            told: tuple[object, ...] = (
+                self.tail,
+                self.tail.seen,
+                self.tail.matches,
+                self.tail.is_running,
+                self.tail.error,
+            )
+            if told != self._told:
+                is_new = self._told[:1] != told[:1] or self._told[2:3] != told[2:3]
+                self._told = told
+                if is_new:
+                    self.grid.set_rows(reversed(self.tail.ring))
+                self._tell_tail(self.tail)
+        elif self.scan is not None:
+            scan = self.scan
+            told = (scan, scan.records, scan.matches, scan.state, len(scan.rows))
+            if told != self._told or scan.state is State.RUNNING:
+                if told[2:3] + told[4:] != self._told[2:3] + self._told[4:] or told[:1] != self._told[:1]:
+                    self.grid.set_rows(scan.shown())
+                self._told = told
+                self._tell_scan(scan)
+        elif self._problem and self._told != (self._problem,):
+            self._told = (self._problem,)
+            self._say(Text(clean(self._problem), "bold red"))
+            self.grid.set_notice(clean(self._problem))
+
+    def _say(self, text: Text) -> None:
+        text.truncate(max(10, self.size.width - 2), overflow="ellipsis")
+        self.query_one("#progress", Static).update(text)
+        self.refresh_bindings()
+
+    def _about(self) -> str:
+        parts = [f"from {position_text(self.start)}"]
+        if self.partitions is not None:
+            parts.append(f"partitions {','.join(map(str, self.partitions))}")
+        if not self.wanted.is_empty:
+            parts.append(clean(str(self.wanted)))
+        if self.isolation is Isolation.READ_COMMITTED:
+            parts.append("committed")
+        return ", ".join(parts)
+
+    def _tell_scan(self, scan: Scan) -> None:
+        text = Text()
+        style = {State.FAILED: "bold red", State.DONE: "green", State.RUNNING: "cyan"}.get(scan.state, "yellow")
+        text.append(scan.state.value, style)
+        if scan.state is State.FAILED:
+            text.append(f": {clean(scan.error)}", "red")
+        rate = scan.records / scan.elapsed_s if scan.elapsed_s > 0 else 0.0
+        text.append(
+            f" · {percent(scan.offsets_done, scan.offsets_total)} of {count(scan.offsets_total)} offsets"
+            f" · {count(scan.found)} found"
+        )
+        if scan.lost:
+            text.append(f" · {count(scan.lost)} gone meanwhile", "yellow")
+        if scan.damage:
+            text.append(f" · {plural(len(scan.damage), 'damaged batch', 'damaged batches')}", "bold red")
+        text.append(f" · {short(rate)}/s · {self._about()}", "bright_black")
+        self._say(text)
+        self.grid.set_notice("nothing found" if scan.state is not State.RUNNING else "reading ..")
+
+    def _tell_tail(self, tail: Tail) -> None:
+        text = Text()
+        text.append("live" if tail.is_running else "stopped", "bold green" if tail.is_running else "yellow")
+        if tail.error:
+            text.append(f": {clean(tail.error)}", "bold red")
+        text.append(f" · {count(tail.seen)} seen")
+        if not self.wanted.is_empty:
+            text.append(f" · {count(tail.matches)} found")
+        text.append(f" · {count(len(tail.ring))} kept")
+        text.append(f" · {count(tail.dropped)} dropped", "yellow" if tail.dropped else "")
+        text.append(f" · {self._about()}", "bright_black")
+        self._say(text)
+        self.grid.set_notice("waiting for records ..")
+
+    # Keys.
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        if action in ("describe", "again") and (not self.query(Grid) or self.grid.selected is None):
+            return False
+        if action == "stop":
+            return self.tail is not None or (self.scan is not None and self.scan.state is not State.DONE)
+        return super().check_action(action, parameters)
+
+    @work
+    async def action_search(self) -> None:
+        fields = [
+            Field("start", "From", parse_position, position_text(self.start), "beginning, end, offset, -N, @TIME"),
+            Field(
+                "partitions",
+                "Partitions",
+                optional(parse_partitions),
+                "" if self.partitions is None else ",".join(map(str, self.partitions)),
+                "all; or 0,3-5",
+            ),
+            Field("key", "Key has", _checked("key"), self.wanted.key, "a text, or ~regex"),
+            Field("value", "Value has", _checked("value"), self.wanted.value, "a text, or ~regex"),
+            Field("header", "Header", _checked("header"), self.wanted.header, "name, or name=text"),
+            Field("path", "JSON path", _checked("path"), self.wanted.path, "$.user.id = 42"),
+            Field(
+                "isolation",
+                "Transactions",
+                value="all" if not self.isolation else "committed",
+                choices=("all", "committed"),
+            ),
+        ]
+        values = await self.app.push_screen_wait(FormDialog(f"Records of {self.topic}", fields, verb="Read"))
+        if values is None:
+            return
+        self.start, self.partitions = values["start"], values["partitions"]
+        self.wanted = RecordFilter(*(values[name] for name in ("key", "value", "header", "path")))
+        is_committed = values["isolation"] == "committed"
+        self.isolation = Isolation.READ_COMMITTED if is_committed else Isolation.READ_UNCOMMITTED
+        # A search goes through all there is, page by page; the newest are wanted only where nothing is looked for.
+        if self.start.kind is StartKind.LATEST:
+            self.action_tail()
+        else:
+            self._begin()
+
+    def action_refresh(self) -> None:
+        super().action_refresh()
+        self._begin()
+
+    def action_stop(self) -> None:
+        """Stop what runs, or go on with it."""
+        if self._job is not None and self._job.is_running:
+            self._end_job()
+        elif self.tail is not None:
+            self._job = self.run_worker(self._follow(), exclusive=True, group="read", exit_on_error=False)
+        elif self.scan is not None:
+            if self.scan.state is State.PAUSED:
+                self.scan.forget_rows()
+            self._job = self.run_worker(self._read(), exclusive=True, group="read", exit_on_error=False)
+
+    def action_tail(self) -> None:
+        if self.tail is not None:
+            self._begin()
+            return
+        self._end_job()
+        self.scan = None
+        self.grid.set_rows(())
+        self._job = self.run_worker(self._follow(), exclusive=True, group="read", exit_on_error=False)
+
+    def on_grid_selected(self, event: Grid.Selected) -> None:
+        event.stop()
+        self.action_describe()
+
+    def action_describe(self) -> None:
+        from admin_tui.dialogs.record import RecordDialog
+
+        self.app.push_screen(RecordDialog(self.grid, self.topic, self._utc, self.shown))
+
+    def action_format(self) -> None:
+        self.shown = self.shown.next()
+        self.grid.refresh()
+        self.tell(f"shown as {self.shown.value}")
+
+    def action_utc(self) -> None:
+        self._utc = not self._utc
+        self.grid.refresh()
+
+    @work
+    async def action_produce(self) -> None:
+        try:
+            partitions = len(await self.client.records.partitions(self.topic))
+        except AdminError as error:
+            self.tell(str(error), is_error=True)
+            return
+        self.act(
+            lambda values: plan_produce(self.client, self.command, self.topic, values),
+            title=f"Produce to {self.topic}",
+            fields=produce_fields(partitions),
+            note="Up and down go through what a key or value can be.",
+            check=check_produced,
+            then=self._after_produce,
+        )
+
+    def action_again(self) -> None:
+        records = [row.record for row in self.grid.chosen]
+        if not records:
+            return
+        self.act(
+            lambda values: plan_reproduce(self.client, self.command, records, values),
+            title=f"Produce {plural(len(records), 'record')} again",
+            fields=reproduce_fields(self.topic, records[0]),
+            then=self._after_produce,
+        )
+
+    def _after_produce(self) -> None:
+        if self.tail is None:
+            self._begin()
+
+    @work
+    async def action_export(self) -> None:
+        from admin_tui.dialogs.export import ExportDialog, export_fields, write_rows
+
+        values: Mapping[str, Any] | None = await self.app.push_screen_wait(
+            FormDialog(f"Export records of {self.topic}", export_fields(self.topic), verb="Export")
+        )
+        if values is None:
+            return
+        make_line = line_maker()
+        try:
+            if values["what"] == "shown":
+                rows = self.grid.chosen if self.grid.marks else list(self.grid.view)
+                self.tell(await asyncio.to_thread(write_rows, values["path"], self.topic, rows, make_line))
+                return
+            spans = await self.client.records.spans(await self._keys(), self.start, isolation=self.isolation)
+        except OSError as error:
+            self.tell(f"{values['path']}: {error.strerror}", is_error=True)
+            return
+        except AdminError as error:
+            self.tell(str(error), is_error=True)
+            return
+        said = await self.app.push_screen_wait(
+            ExportDialog(
+                values["path"],
+                lambda take: Scan(self.client, spans, self.wanted, isolation=self.isolation, take=take),
+                make_line,
+            )
+        )
+        if said:
+            self.tell(said)
+
+
+def _cell(data: bytes | None, shown: Format) -> str | Text:
+    return Text("null", "bright_black") if data is None else line(data, shown)
+
+
+def _checked(name: str) -> Any:
+    """A field of the filter: what was typed, once it is right."""
+
+    def parse(text: str) -> str:
+        RecordFilter(**{name: text.strip()}).compile()
+        return text.strip()
+
+    return parse

@@ -1,0 +1,85 @@
+"""The metadata quorum: leader, voters, lag of each; and the cluster's features."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from rich.text import Text
+from textual.app import ComposeResult
+from textual.binding import BindingType
+
+from admin_tui.screens.view import View
+from admin_tui.session import now_ms
+from admin_tui.text import clean, count, duration
+from admin_tui.widgets.facts import Facts
+from admin_tui.widgets.grid import Column, Grid
+from broker_cy.admin.cluster import FeatureRange, QuorumReplica
+
+_Replica = tuple[str, QuorumReplica]
+
+
+class QuorumView(View):
+    """Quorum and features."""
+
+    NAME = "quorum"
+    ABOUT = """Who leads the metadata log, how far each voter and observer is behind the leader, and which features
+    the cluster agreed upon."""
+    BINDINGS: ClassVar[list[BindingType]] = []
+    DEFAULT_CSS = "QuorumView Facts { max-height: 5; }"
+
+    def body(self) -> ComposeResult:
+        yield Facts("Metadata quorum", id="facts")
+        yield Grid[_Replica](
+            [
+                Column("Id", lambda row: str(row[1].replica_id), 6, lambda row: row[1].replica_id, "right"),
+                Column("Role", lambda row: Text(row[0], "cyan" if row[0] == "leader" else ""), 9),
+                Column("Log end", lambda row: count(row[1].log_end_offset), 14, None, "right"),
+                Column("Behind", lambda row: count(row[1].lag), 10, lambda row: row[1].lag, "right"),
+                Column("Caught up", lambda row: _ago(row[1].last_caught_up_ms), 14, None, "right", drop=1),
+                Column("Directory", lambda row: clean(row[1].directory_id), 24, flex=True, drop=2),
+            ],
+            key=lambda row: row[1].replica_id,
+            title="Replicas",
+            id="replicas",
+        )
+        yield Grid[FeatureRange](
+            [
+                Column("Feature", lambda row: clean(row.name), 24, lambda row: row.name, flex=True, letter="F"),
+                Column("Level", lambda row: "-" if row.finalized is None else str(row.finalized), 6, None, "right"),
+                Column("Can do", lambda row: f"{row.supported_min} to {row.supported_max}", 10, None, "right"),
+            ],
+            key=lambda row: row.name,
+            title="Features",
+            id="features",
+        )
+
+    def connect(self) -> None:
+        quorum, features = self.session.quorum(), self.session.features()
+        self.link(quorum, self.query_one("#replicas"), self._show)
+        self.link(quorum, self.query_one("#facts"), lambda: None)
+        self.link(features, self.query_one("#features"), self._show_features)
+        self.query_one("#replicas").focus()
+
+    def _show(self) -> None:
+        told = self.session.quorum().value
+        if told is None:
+            return
+        facts: list[Any] = [
+            ("leader", str(told.leader_id), "bold green" if told.leader_id >= 0 else "bold red"),
+            ("epoch", str(told.leader_epoch)),
+            ("high watermark", count(told.high_watermark)),
+            ("voters", str(len(told.voters))),
+            ("observers", str(len(told.observers))),
+        ]
+        self.query_one(Facts).set_facts(facts)
+        rows = [("leader" if each.replica_id == told.leader_id else "voter", each) for each in told.voters]
+        self.query_one("#replicas", Grid).set_rows(rows + [("observer", each) for each in told.observers])
+
+    def _show_features(self) -> None:
+        features = self.session.features().value
+        if features is not None:
+            self.query_one("#features", Grid).set_rows(features)
+
+
+def _ago(ms: int | None) -> str:
+    return "-" if ms is None else f"{duration(max(0, now_ms() - ms))} ago"

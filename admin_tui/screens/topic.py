@@ -1,0 +1,145 @@
+"""The partitions of a topic: leaders, replicas, offsets, size."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from rich.text import Text
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+
+from admin_tui.acts_topics import delete_records_fields, plan_delete, plan_delete_records
+from admin_tui.screens.view import View
+from admin_tui.session import PartitionRow
+from admin_tui.text import clean, count, size
+from admin_tui.widgets.facts import Facts
+from admin_tui.widgets.grid import Column, Grid
+
+
+def _state(row: PartitionRow) -> Text:
+    if row.leader_id < 0:
+        return Text("offline", "bold red")
+    if len(row.in_sync) < len(row.replicas):
+        return Text("behind", "yellow")
+    return Text("ok", "green")
+
+
+def _ids(ids: tuple[int, ...]) -> str:
+    return ",".join(map(str, ids))
+
+
+class TopicView(View):
+    """One topic."""
+
+    NAME = "topic"
+    ABOUT = """Each partition with its leader, replicas, first and next offset, and what it takes on disk.
+
+The span is how many offsets lie between them; compaction and transactions leave fewer records than that. `c` counts the
+records of the marked partitions (or of the one under the cursor) by reading them."""
+    CHANGES = frozenset({"delete_records", "delete"})
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("enter,m", "messages", "Records", id="topic.messages"),
+        Binding("e", "settings", "Settings", id="topic.settings"),
+        Binding("p", "producers", "Producers", id="topic.producers"),
+        Binding("c", "count", "Count", id="topic.count"),
+        Binding("x", "delete_records", "Trim", id="topic.delete_records"),
+        Binding("ctrl+d", "delete", "Delete", id="topic.delete"),
+    ]
+    DEFAULT_CSS = "TopicView Facts { max-height: 5; }"
+
+    def __init__(self, topic: str) -> None:
+        super().__init__()
+        self.topic = topic
+
+    @property
+    def path(self) -> str:
+        return f"topics > {self.topic}"
+
+    def body(self) -> ComposeResult:
+        yield Facts("Topic", id="facts")
+        yield Grid[PartitionRow](
+            [
+                Column("Part", lambda row: str(row.partition), 6, lambda row: row.partition, "right", letter="P"),
+                Column(
+                    "Leader", lambda row: str(row.leader_id), 6, lambda row: row.leader_id, "right", letter="L", drop=3
+                ),
+                Column("Epoch", lambda row: str(row.leader_epoch), 5, None, "right", drop=4),
+                Column("Replicas", lambda row: _ids(row.replicas), 8, drop=5),
+                Column("In sync", lambda row: _ids(row.in_sync), 8, drop=6),
+                Column("Start", lambda row: count(row.start), 14, lambda row: row.start, "right", letter="S", drop=1),
+                Column("Next offset", lambda row: count(row.end), 14, lambda row: row.end, "right", letter="O"),
+                Column("Span", lambda row: count(_span(row)), 14, _span, "right", letter="A", drop=2),
+                Column("Size", lambda row: size(row.size_bytes), 9, lambda row: row.size_bytes, "right", letter="I"),
+                Column("State", _state, 7, letter="T", sort=lambda row: row.leader_id >= 0),
+                Column("Directory", lambda row: clean(row.directory), 10, flex=True, drop=7),
+            ],
+            key=lambda row: row.partition,
+            text=lambda row: f"partition {row.partition} leader {row.leader_id} {_state(row).plain}",
+            title="Partitions",
+            can_mark=True,
+            id="partitions",
+        )
+
+    def connect(self) -> None:
+        self.link(self.session.partitions(self.topic), self.grid, self._show)
+        self.link(self.session.topics(), self.query_one(Facts), self._show_facts)
+        self.grid.focus()
+
+    def _show(self) -> None:
+        rows = self.session.partitions(self.topic).value
+        if rows is not None:
+            self.grid.set_rows(rows)
+            self._show_facts()
+
+    def _show_facts(self) -> None:
+        rows = self.session.partitions(self.topic).value or ()
+        info = next((each for each in self.session.topics().value or () if each.name == self.topic), None)
+        facts: list[Any] = [
+            ("name", clean(self.topic)),
+            ("partitions", count(len(rows))),
+            ("offsets", count(sum(_span(row) or 0 for row in rows))),
+            ("size", size(sum(row.size_bytes or 0 for row in rows))),
+        ]
+        if info is not None:
+            facts += [("replication", str(info.replication_factor)), ("id", str(info.topic_id))]
+            if info.is_internal:
+                facts.append(("internal", "yes"))
+        self.query_one(Facts).set_facts(facts)
+
+    def on_grid_selected(self, event: Grid.Selected) -> None:
+        event.stop()
+        self.action_messages()
+
+    def action_messages(self) -> None:
+        row = self.grid.selected
+        self.console_app.show_view("messages", self.topic, *([] if row is None else [f"p{row.partition}"]))
+
+    def action_settings(self) -> None:
+        self.console_app.show_view("topic-settings", self.topic)
+
+    def action_producers(self) -> None:
+        self.console_app.show_view("producers", self.topic)
+
+    def action_count(self) -> None:
+        from admin_tui.dialogs.count import CountDialog
+
+        rows = [row for row in self.grid.chosen if row.start is not None and row.end is not None]
+        if rows:
+            self.app.push_screen(CountDialog(self.client, self.topic, rows))
+
+    def action_delete_records(self) -> None:
+        self.act(
+            lambda values: plan_delete_records(self.client, self.command, self.topic, values),
+            title=f"Delete records of {self.topic}",
+            fields=delete_records_fields(max(1, len(self.grid.rows))),
+        )
+
+    def action_delete(self) -> None:
+        self.act(
+            lambda values: plan_delete(self.client, self.command, [self.topic]),
+            then=lambda: self.console_app.show_view("topics", keep=False),
+        )
+
+
+def _span(row: PartitionRow) -> int | None:
+    return None if row.start is None or row.end is None else row.end - row.start

@@ -1,0 +1,235 @@
+"""Topics: create, configure, add partitions, delete records, clone, delete."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from rich.text import Text
+from textual.binding import Binding, BindingType
+
+from admin_tui.acts_topics import (
+    add_partitions_fields,
+    clone_fields,
+    create_fields,
+    delete_records_fields,
+    plan_add_partitions,
+    plan_clone,
+    plan_create,
+    plan_delete,
+    plan_delete_records,
+)
+from admin_tui.screens.overview import RATE_SAMPLES, busiest
+from admin_tui.screens.view import ListView
+from admin_tui.text import clean, count, short, size
+from admin_tui.widgets.grid import Column, Grid
+from broker_cy.admin.metadata import TopicInfo
+
+
+@dataclass(frozen=True, slots=True)
+class TopicRow:
+    """A topic in the list. Size and rate are None where they are not known."""
+
+    info: TopicInfo
+    size_bytes: int | None
+    records_per_s: float | None
+    in_per_s: float | None
+
+    @property
+    def offline(self) -> int:
+        return sum(part.is_offline for part in self.info.partitions)
+
+    @property
+    def under_replicated(self) -> int:
+        return sum(part.is_under_replicated for part in self.info.partitions)
+
+
+def _state(row: TopicRow) -> Text:
+    if row.offline:
+        return Text(f"{row.offline} offline", "bold red")
+    if row.under_replicated:
+        return Text(f"{row.under_replicated} behind", "yellow")
+    return Text("ok", "green")
+
+
+class TopicsView(ListView):
+    """All topics."""
+
+    NAME = "topics"
+    ABOUT = """Every topic with its partitions, what it takes on disk and how much is written to it (where the broker
+    tells).
+
+`enter` opens the partitions, `m` the records, `e` the settings. `i` shows and hides the cluster's own topics."""
+    CHANGES = frozenset({"create", "partitions", "clone", "delete_records", "delete"})
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("m", "messages", "Records", id="topics.messages"),
+        Binding("c", "create", "Create", id="topics.create"),
+        Binding("e", "settings", "Settings", id="topics.settings"),
+        Binding("d", "describe", "Partitions", show=False, id="topics.describe"),
+        Binding("a", "partitions", "Grow", id="topics.partitions"),
+        Binding("y", "clone", "Clone", id="topics.clone"),
+        Binding("x", "delete_records", "Trim", id="topics.delete_records"),
+        Binding("ctrl+d", "delete", "Delete", id="topics.delete"),
+        Binding("i", "internal", "Own topics", show=False, id="topics.internal"),
+    ]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._with_internal = False
+
+    def make_grid(self) -> Grid[Any]:
+        return Grid[TopicRow](
+            [
+                Column("Topic", lambda row: clean(row.info.name), 20, lambda row: row.info.name, flex=True, letter="T"),
+                Column(
+                    "Parts",
+                    lambda row: count(len(row.info.partitions)),
+                    6,
+                    lambda row: len(row.info.partitions),
+                    "right",
+                    letter="P",
+                ),
+                Column(
+                    "Repl",
+                    lambda row: str(row.info.replication_factor),
+                    4,
+                    lambda row: row.info.replication_factor,
+                    "right",
+                    drop=3,
+                    letter="L",
+                ),
+                Column("Size", lambda row: size(row.size_bytes), 10, lambda row: row.size_bytes, "right", letter="S"),
+                Column(
+                    "Records/s",
+                    lambda row: short(row.records_per_s),
+                    9,
+                    lambda row: row.records_per_s,
+                    "right",
+                    drop=1,
+                    letter="R",
+                ),
+                Column(
+                    "In/s",
+                    lambda row: "-" if row.in_per_s is None else size(row.in_per_s),
+                    9,
+                    lambda row: row.in_per_s,
+                    "right",
+                    drop=2,
+                    letter="I",
+                ),
+                Column("State", _state, 10, lambda row: (row.offline, row.under_replicated), letter="E"),
+            ],
+            key=lambda row: row.info.name,
+            text=lambda row: row.info.name,
+            noun="topic",
+            title="Topics",
+            can_mark=True,
+            sort="Topic",
+        )
+
+    def connect(self) -> None:
+        self.link(self.session.topics(), self.grid, self._show)
+        # What these two add comes when it comes: the names are shown without.
+        for source in (self.session.log_dirs(), self.session.samples):
+            self.also(source, self._show)
+
+    def _show(self) -> None:
+        topics = self.session.topics().value
+        if topics is None or not self.is_attached:
+            return
+        sizes: dict[str, int] | None = None
+        dirs = self.session.log_dirs().value
+        if dirs is not None:
+            sizes = {}
+            for directories in dirs.found.values():
+                for directory in directories:
+                    for replica in directory.replicas:
+                        sizes[replica.topic] = sizes.get(replica.topic, 0) + replica.size_bytes
+        rates = None
+        if self.session.samples.items:
+            rates = {each[0]: each for each in busiest(list(self.session.samples.items)[-RATE_SAMPLES:])}
+        self.grid.set_rows(
+            TopicRow(
+                info,
+                None if sizes is None else sizes.get(info.name, 0),
+                None if rates is None else rates[info.name][1] if info.name in rates else 0.0,
+                None if rates is None else rates[info.name][2] if info.name in rates else 0.0,
+            )
+            for info in topics
+            if self._with_internal or not (info.is_internal or info.name.startswith("__"))
+        )
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        needs_row = {"messages", "settings", "describe", "partitions", "clone", "delete_records", "delete"}
+        if action in needs_row and self.grid.selected is None:
+            return False
+        return super().check_action(action, parameters)
+
+    @property
+    def _topic(self) -> TopicInfo:
+        row: Any = self.grid.selected
+        info: TopicInfo = row.info
+        return info
+
+    def on_grid_moved(self, event: Grid.Moved) -> None:
+        event.stop()
+
+    def on_grid_selected(self, event: Grid.Selected) -> None:
+        event.stop()
+        self.console_app.show_view("topic", event.row.info.name)
+
+    def action_describe(self) -> None:
+        self.console_app.show_view("topic", self._topic.name)
+
+    def action_messages(self) -> None:
+        self.console_app.show_view("messages", self._topic.name)
+
+    def action_settings(self) -> None:
+        self.console_app.show_view("topic-settings", self._topic.name)
+
+    def action_internal(self) -> None:
+        self._with_internal = not self._with_internal
+        self._show()
+
+    def action_create(self) -> None:
+        self.act(
+            lambda values: plan_create(self.client, self.command, values),
+            title="Create a topic",
+            fields=create_fields(),
+            note="Empty fields: what the broker has as its default.",
+        )
+
+    def action_partitions(self) -> None:
+        topic = self._topic
+        self.act(
+            lambda values: plan_add_partitions(self.client, self.command, topic, values),
+            title=f"Add partitions to {topic.name}",
+            fields=add_partitions_fields(topic),
+            note="Keys go to other partitions from then on; partitions cannot be taken away again.",
+        )
+
+    def action_clone(self) -> None:
+        topic = self._topic
+        self.act(
+            lambda values: plan_clone(self.client, self.command, topic.name, values),
+            title=f"Clone {topic.name}",
+            fields=clone_fields(topic),
+            note="Partitions and settings are taken over, records are not.",
+        )
+
+    def action_delete_records(self) -> None:
+        topic = self._topic
+        self.act(
+            lambda values: plan_delete_records(self.client, self.command, topic.name, values),
+            title=f"Delete records of {topic.name}",
+            fields=delete_records_fields(len(topic.partitions)),
+        )
+
+    def action_delete(self) -> None:
+        names = [row.info.name for row in self.grid.chosen]
+
+        async def plan(values: Mapping[str, Any]) -> Any:
+            return await plan_delete(self.client, self.command, names)
+
+        self.act(plan, then=self.grid.marks.clear)

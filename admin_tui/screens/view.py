@@ -1,0 +1,311 @@
+"""What every screen has: the lines around it, feeds that update its panels one by one, commands, filter and acts."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar, cast
+
+from rich.text import Text
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.screen import Screen
+from textual.widget import Widget
+
+from admin_tui.acts import Command, Plan
+from admin_tui.dialogs.act import ActDialog
+from admin_tui.dialogs.form import Field, FormDialog
+from admin_tui.session import Session
+from admin_tui.text import age, clean
+from admin_tui.widgets.bars import CommandBar, KeyBar, TitleBar
+from admin_tui.widgets.grid import Grid
+from broker_cy.admin import AdminClient
+from broker_cy.admin.errors import AdminError
+
+if TYPE_CHECKING:
+    from admin_tui.app import Console
+
+V = TypeVar("V")
+Planner = Callable[[Mapping[str, Any]], Awaitable[Plan]]
+
+
+class Source(Protocol):
+    """What a panel shows: a feed, or a history."""
+
+    error: str | None
+
+    @property
+    def age_s(self) -> float | None: ...
+    def subscribe(self, listener: Callable[[], None], /) -> None: ...
+    def unsubscribe(self, listener: Callable[[], None], /) -> None: ...
+
+
+class Panel(Protocol):
+    """A widget with a border that says how old it is."""
+
+    def set_notice(self, text: str) -> None: ...
+
+
+@dataclass(eq=False)
+class Link:
+    """One panel and where it gets its data from."""
+
+    source: Source
+    panel: Widget | None
+    update: Callable[[], None]
+    is_shown: bool = False
+
+
+class View(Screen[None]):
+    """A screen of the console. A subclass says what is in `body`, and links panels to feeds in `connect`."""
+
+    NAME: ClassVar[str] = ""
+    ABOUT: ClassVar[str] = ""
+    # Actions that change something: refused, and grey, in read-only mode.
+    CHANGES: ClassVar[frozenset[str]] = frozenset()
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "back", "Back", id="view.back"),
+        Binding("slash", "filter", "Filter", key_display="/", id="view.filter"),
+        Binding("colon", "command", "Go to", key_display=":", id="view.command"),
+        Binding("question_mark", "help", "Help", key_display="?", id="view.help"),
+        Binding("f1", "help_widget", "Help of the focused part", show=False, id="view.help_widget"),
+        Binding("ctrl+r", "refresh", "Refresh", show=False, id="view.refresh"),
+        Binding("ctrl+s", "screenshot", "Save a picture", show=False, id="view.picture"),
+    ]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._links: list[Link] = []
+
+    # What subclasses say.
+
+    @property
+    def path(self) -> str:
+        """Where one is, for the first line."""
+        return self.NAME
+
+    def body(self) -> ComposeResult:
+        """The panels."""
+        raise NotImplementedError
+
+    def connect(self) -> None:
+        """Link panels to feeds; called once the panels are there."""
+
+    # What they use.
+
+    @property
+    def console_app(self) -> Console:
+        return cast("Console", self.app)
+
+    @property
+    def session(self) -> Session:
+        return self.console_app.session
+
+    @property
+    def client(self) -> AdminClient:
+        return self.session.client
+
+    @property
+    def command(self) -> Command:
+        """Makes the command line that does the same."""
+        return self.console_app.command
+
+    @property
+    def grid(self) -> Grid[Any]:
+        """The table that filter and acts are about: the focused one, else the first."""
+        focused = self.focused
+        return focused if isinstance(focused, Grid) else self.query(Grid).first()
+
+    def link(self, source: Source, panel: Widget, update: Callable[[], None]) -> None:
+        """Call `update` when `source` has something new, and tell its age and error at the border of `panel`."""
+        link = Link(source, panel, update)
+        self._links.append(link)
+        cast("Panel", panel).set_notice("asking the broker ..")
+
+    def also(self, source: Source, update: Callable[[], None]) -> None:
+        """Call `update` for a source that adds something to a panel which is shown without it, too."""
+        self._links.append(Link(source, None, update))
+
+    def compose(self) -> ComposeResult:
+        yield TitleBar(clean(self.path))
+        yield from self.body()
+        yield CommandBar(self.console_app.command_names)
+        yield KeyBar()
+
+    def on_mount(self) -> None:
+        self.connect()
+        self.set_interval(1.0, self._tell_ages)
+        self._subscribe()
+
+    # The listeners of a screen that is covered are taken away, and so is the asking, unless another screen asks, too.
+
+    def on_screen_resume(self) -> None:
+        self._subscribe()
+
+    def on_screen_suspend(self) -> None:
+        for link in self._links:
+            if link.is_shown:
+                link.is_shown = False
+                link.source.unsubscribe(self._listener(link))
+
+    def on_unmount(self) -> None:
+        self.on_screen_suspend()
+
+    def _subscribe(self) -> None:
+        for link in self._links:
+            if not link.is_shown:
+                link.is_shown = True
+                link.source.subscribe(self._listener(link))
+
+    def _listener(self, link: Link) -> Callable[[], None]:
+        """The same object for the same link each time, so that it can be taken away again."""
+        listeners = self.__dict__.setdefault("_listeners", {})
+        if link not in listeners:
+
+            def listen() -> None:
+                if self.is_attached:
+                    link.update()
+                    self._tell_age(link)
+                    self.refresh_bindings()
+
+            listeners[link] = listen
+        return cast("Callable[[], None]", listeners[link])
+
+    def _tell_ages(self) -> None:
+        if self.is_active:
+            for link in self._links:
+                self._tell_age(link)
+            self.query_one(TitleBar).refresh()
+
+    @staticmethod
+    def _tell_age(link: Link) -> None:
+        if link.panel is None:
+            return
+        age_s, error = link.source.age_s, link.source.error
+        panel = cast("Panel", link.panel)
+        if error is None:
+            text = Text("" if age_s is None else f"{age(age_s)} ago" if age_s >= 1 else "now")
+            if age_s is not None:
+                panel.set_notice("nothing here")
+        elif age_s is None:
+            text = Text("no answer", "bold red")
+            panel.set_notice(clean(error))
+        else:
+            text = Text(f"{age(age_s)} old: {clean(error)}"[:100], "bold red")
+        link.panel.border_subtitle = text
+
+    # Keys that every screen has.
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        if action == "back":
+            # On the first screen there is nowhere to go back to, but a filter goes.
+            return len(self.app.screen_stack) > 2 or bool(self.query(Grid) and self.grid.pattern)
+        if action == "filter":
+            return bool(self.query(Grid))
+        if action in self.CHANGES and self.console_app.is_readonly:
+            return None
+        return True
+
+    def action_back(self) -> None:
+        grid = self.grid if self.query(Grid) else None
+        if grid is not None and grid.pattern:
+            grid.filter("")
+        else:
+            self.app.pop_screen()
+
+    def action_filter(self) -> None:
+        self.query_one(CommandBar).open("/", self.grid.pattern)
+        self._filtered = self.grid
+
+    def action_command(self) -> None:
+        self.query_one(CommandBar).open(":")
+
+    def action_refresh(self) -> None:
+        self.session.refresh()
+
+    def action_help(self) -> None:
+        from admin_tui.dialogs.help import HelpDialog
+
+        self.app.push_screen(HelpDialog(f"Help: {self.NAME}", self.ABOUT, self, self.console_app.command_help))
+
+    def action_help_widget(self) -> None:
+        from admin_tui.dialogs.help import HelpDialog
+
+        focused = self.focused
+        about = getattr(focused, "HELP", None) or "Nothing has the focus, or it needs no help. `?` tells of the screen."
+        self.app.push_screen(HelpDialog("Help", str(about), None, []))
+
+    def action_screenshot(self) -> None:
+        self.console_app.save_picture()
+
+    def on_command_bar_entered(self, event: CommandBar.Entered) -> None:
+        event.stop()
+        if event.mode == "/":
+            self.filter(event.text)
+        elif event.mode == ":":
+            self.console_app.run_command(event.text)
+
+    def on_command_bar_left(self, event: CommandBar.Left) -> None:
+        event.stop()
+        if event.mode == "/":
+            self.filter("")
+
+    def filter(self, pattern: str) -> None:
+        """Filter the table that had the focus."""
+        grid = getattr(self, "_filtered", None) or self.grid
+        grid.filter(pattern)
+
+    # Acts.
+
+    def tell(self, text: str, *, is_error: bool = False) -> None:
+        """Say something in a corner."""
+        self.notify(clean(text), severity="error" if is_error else "information", markup=False)
+
+    def act(
+        self,
+        plan: Planner,
+        *,
+        title: str = "",
+        fields: Sequence[Field] = (),
+        note: str = "",
+        check: Callable[[Mapping[str, Any]], tuple[str, str] | None] | None = None,
+        then: Callable[[], None] | None = None,
+    ) -> None:
+        """Ask for `fields`, let `plan` look at what would happen, show that, and do it when it is confirmed."""
+        if self.console_app.is_readonly:
+            self.tell("read-only: nothing is changed here", is_error=True)
+            return
+        form = FormDialog(title, fields, note=note, check=check) if fields else None
+        self.run_worker(self._act(plan, form, then), group="act")
+
+    async def _act(self, plan: Planner, form: FormDialog | None, then: Callable[[], None] | None) -> None:
+        values: dict[str, Any] | None = {}
+        if form is not None:
+            values = await self.app.push_screen_wait(form)
+        if values is None:
+            return
+        try:
+            planned = await plan(values)
+        except AdminError as error:
+            self.tell(str(error), is_error=True)
+            return
+        said = await self.app.push_screen_wait(ActDialog(planned))
+        if said is not None:
+            self.tell(said)
+            self.session.refresh()
+            if then is not None:
+                then()
+
+
+class ListView(View):
+    """A screen with one table."""
+
+    def body(self) -> ComposeResult:
+        yield self.make_grid()
+
+    def make_grid(self) -> Grid[Any]:
+        raise NotImplementedError
+
+    def on_mount(self) -> None:
+        super().on_mount()
+        self.grid.focus()

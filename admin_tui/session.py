@@ -1,0 +1,270 @@
+"""One cluster that is looked at: the client, its feeds and its history."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from admin_tui.feeds import Feed, Feeds
+from admin_tui.history import Events, Samples
+from broker_cy.admin import AdminClient
+from broker_cy.admin.caller import Outcome
+from broker_cy.admin.cluster import ClusterDescription, FeatureRange, QuorumDescription
+from broker_cy.admin.clusters import ClusterEntry
+from broker_cy.admin.commit_notes import NotedTimestamps
+from broker_cy.admin.configs import ConfigEntry, ConfigResource, ResourceType
+from broker_cy.admin.group_lag import GroupLag, RecordTimestamps
+from broker_cy.admin.groups import GroupDescription, GroupListing
+from broker_cy.admin.lag import Status, Trend
+from broker_cy.admin.lag_history import LagHistory
+from broker_cy.admin.log_dirs import LogDir
+from broker_cy.admin.metadata import TopicInfo, TopicPartition
+from broker_cy.admin.transactions import MAX_TIMEOUT_MS, HangingTransaction, ProducerState, TransactionListing
+
+CLIENT_ID = "broker-tui"
+# Groups whose lag is asked for in one go, and partitions that are judged before the keyboard has its turn (some 5 ms).
+LAG_GROUPS_A_CALL = 200
+LAG_PARTITIONS_A_TURN = 1_000
+_TRANSACTION_TIMEOUT = "transaction.max.timeout.ms"
+
+
+def now_ms() -> int:
+    """The wall clock."""
+    return int(time.time() * 1000)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSummary:
+    """A group's lag over all its partitions; `is_complete` unless the ends of some are not known."""
+
+    lag: int
+    partitions: int
+    is_complete: bool
+    status: Status
+    trend: Trend | None
+
+
+@dataclass(frozen=True, slots=True)
+class GroupView:
+    """All of one group. `times_ms` is the lag in time by partition; `exact` those told by the broker's own events."""
+
+    description: GroupDescription
+    lag: GroupLag
+    times_ms: Mapping[TopicPartition, int | None]
+    exact: frozenset[TopicPartition]
+    status: Status
+    trend: Trend | None
+    at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionRow:
+    """A partition of a topic: leader, replicas, offsets (None where the leader did not tell) and its size on disk."""
+
+    partition: int
+    leader_id: int
+    leader_epoch: int
+    replicas: tuple[int, ...]
+    in_sync: tuple[int, ...]
+    start: int | None
+    end: int | None
+    size_bytes: int | None
+    directory: str
+
+
+@dataclass(frozen=True, slots=True)
+class OpenTransaction:
+    """A transactional id; `open_ms` and what follows are known while a transaction is open."""
+
+    listing: TransactionListing
+    open_ms: int | None
+    timeout_ms: int | None
+    partitions: tuple[TopicPartition, ...]
+
+
+class Session:
+    """Everything that is asked of one cluster. Feeds are made when a screen first wants them."""
+
+    def __init__(self, entry: ClusterEntry, *, timeout_s: float | None = None) -> None:
+        self.entry = entry
+        self.client = AdminClient(entry.bootstrap, timeout_s=timeout_s or entry.timeout_s, client_id=CLIENT_ID)
+        # What a screen waits for: a broker that is away should be told of soon.
+        self._quick = self.client.with_timeout(min(8.0, timeout_s or entry.timeout_s))
+        self._feeds = Feeds()
+        self.samples = Samples(self.client)
+        self.events = Events(self.client)
+        self.lag_history = LagHistory()
+
+    def start(self) -> None:
+        self.samples.start()
+        self.events.start()
+
+    async def close(self) -> None:
+        await asyncio.gather(self.samples.close(), self.events.close())
+        await self.client.close()
+
+    def refresh(self) -> None:
+        """Ask anew for what is looked at."""
+        self._feeds.kick_all()
+        self.samples.kick()
+        self.events.kick()
+
+    def cluster(self) -> Feed[ClusterDescription]:
+        return self._feeds.get("cluster", self._quick.cluster.describe, 5.0)
+
+    def topics(self) -> Feed[tuple[TopicInfo, ...]]:
+        return self._feeds.get("topics", self._quick.topics.list_all, 5.0)
+
+    def log_dirs(self) -> Feed[Outcome[int, tuple[LogDir, ...]]]:
+        return self._feeds.get("log_dirs", self._quick.log_dirs.describe, 10.0)
+
+    def groups(self) -> Feed[tuple[GroupListing, ...]]:
+        return self._feeds.get("groups", self._quick.groups.listed, 5.0)
+
+    def group_lags(self) -> Feed[dict[str, GroupSummary]]:
+        return self._feeds.get("lags", self._all_lags, 5.0, 30.0)
+
+    def group(self, group_id: str) -> Feed[GroupView]:
+        return self._feeds.get(("group", group_id), lambda: self._group(group_id), 2.0)
+
+    def partitions(self, topic: str) -> Feed[tuple[PartitionRow, ...]]:
+        return self._feeds.get(("partitions", topic), lambda: self._partitions(topic), 3.0)
+
+    def configs(self, resource: ConfigResource) -> Feed[tuple[ConfigEntry, ...]]:
+        async def fetch() -> tuple[ConfigEntry, ...]:
+            return (await self._quick.configs.describe([resource], documentation=True)).whole()[resource]
+
+        return self._feeds.get(("configs", resource), fetch, 10.0)
+
+    def transactions(self) -> Feed[tuple[OpenTransaction, ...]]:
+        return self._feeds.get("transactions", self._transactions, 3.0)
+
+    def hanging(self) -> Feed[tuple[HangingTransaction, ...]]:
+        return self._feeds.get("hanging", self.find_hanging, 15.0, 30.0)
+
+    def quorum(self) -> Feed[QuorumDescription]:
+        return self._feeds.get("quorum", self._quick.cluster.quorum, 5.0)
+
+    def features(self) -> Feed[tuple[FeatureRange, ...]]:
+        return self._feeds.get("features", self._quick.cluster.features, 30.0)
+
+    def producers(self, topic: str) -> Feed[tuple[tuple[TopicPartition, ProducerState], ...]]:
+        return self._feeds.get(("producers", topic), lambda: self._producers(topic), 5.0)
+
+    async def _all_lags(self) -> dict[str, GroupSummary]:
+        listed = await self._quick.groups.listed()
+        ids = [group.group_id for group in listed]
+        members = {group.group_id: group.state not in ("Empty", "Dead") for group in listed if group.state}
+        found: dict[str, GroupSummary] = {}
+        at_ms = now_ms()
+        for start in range(0, len(ids), LAG_GROUPS_A_CALL):
+            lags = (await self._quick.lag.of(ids[start : start + LAG_GROUPS_A_CALL])).found
+            since_turn = 0
+            for group_id, lag in lags.items():
+                self._note(lag, at_ms, members)
+                found[group_id] = GroupSummary(
+                    lag.total,
+                    len(lag.partitions),
+                    lag.is_complete,
+                    self.lag_history.status(group_id),
+                    self.lag_history.trend(group_id),
+                )
+                since_turn += len(lag.partitions)
+                if since_turn >= LAG_PARTITIONS_A_TURN:
+                    since_turn = 0
+                    await asyncio.sleep(0)
+        self.lag_history.keep(found)
+        return found
+
+    def _note(self, lag: GroupLag, at_ms: int, members: Mapping[str, bool]) -> None:
+        self.lag_history.note([self.events.commits.with_commit_times(lag)], at_ms, members)
+
+    async def _group(self, group_id: str) -> GroupView:
+        described, lags = await asyncio.gather(self._quick.groups.describe([group_id]), self._quick.lag.of([group_id]))
+        description = described.whole()[group_id]
+        lag = lags.whole()[group_id]
+        at_ms = now_ms()
+        self._note(lag, at_ms, {group_id: bool(description.members)})
+        notes = self.events.commits
+        timestamps = NotedTimestamps(notes, RecordTimestamps(self._quick.records))
+        times = (await self._quick.lag.using(timestamps).times(lag, at_ms)).found
+        return GroupView(
+            description,
+            notes.with_commit_times(lag),
+            times,
+            notes.exact(lag),
+            self.lag_history.status(group_id),
+            self.lag_history.trend(group_id),
+            at_ms,
+        )
+
+    async def _partitions(self, topic: str) -> tuple[PartitionRow, ...]:
+        info = (await self._quick.topics.describe([topic])).whole()[topic]
+        keys = [TopicPartition(topic, part.partition) for part in info.partitions]
+        starts, ends, disks = await asyncio.gather(
+            self._quick.offsets.earliest(keys),
+            self._quick.offsets.latest(keys),
+            self._quick.log_dirs.describe(topics=[topic]),
+        )
+        on_disk = {
+            replica.partition: (replica.size_bytes, directory.path)
+            for directories in disks.found.values()
+            for directory in directories
+            for replica in directory.replicas
+        }
+        return tuple(
+            PartitionRow(
+                part.partition,
+                part.leader_id,
+                part.leader_epoch,
+                part.replicas,
+                part.in_sync_replicas,
+                starts.found.get(key),
+                ends.found.get(key),
+                *on_disk.get(part.partition, (None, "")),
+            )
+            for key, part in zip(keys, info.partitions, strict=True)
+        )
+
+    async def _transactions(self) -> tuple[OpenTransaction, ...]:
+        listed = [each for part in (await self._quick.transactions.list_all()).whole().values() for each in part]
+        unended = [
+            each.transactional_id for each in listed if each.state in ("Ongoing", "PrepareCommit", "PrepareAbort")
+        ]
+        described = (await self._quick.transactions.describe(unended)).found if unended else {}
+        at_ms = now_ms()
+        rows = []
+        for each in listed:
+            told = described.get(each.transactional_id)
+            start = None if told is None else told.start_ms
+            rows.append(
+                OpenTransaction(
+                    each,
+                    None if start is None else max(0, at_ms - start),
+                    None if told is None else told.timeout_ms,
+                    () if told is None else told.partitions,
+                )
+            )
+        return tuple(rows)
+
+    async def find_hanging(self) -> tuple[HangingTransaction, ...]:
+        """Transactions that no coordinator will end, in all partitions. Raises AdminError."""
+        topics = await self._quick.topics.list_all()
+        keys = [TopicPartition(topic.name, part.partition) for topic in topics for part in topic.partitions]
+        return await self._quick.transactions.find_hanging(
+            keys, now_ms(), max_timeout_ms=await self._transaction_timeout_ms()
+        )
+
+    async def _transaction_timeout_ms(self) -> int:
+        """For how long the brokers let a transaction be open at most; Kafka's default where they do not tell."""
+        brokers = [ConfigResource(ResourceType.BROKER, str(node)) for node in self.client.caller.metadata.nodes]
+        told = await self._quick.configs.describe(brokers, names=[_TRANSACTION_TIMEOUT])
+        values = [entry.value for entries in told.found.values() for entry in entries if entry.value]
+        return max((int(value) for value in values if value.isdecimal()), default=MAX_TIMEOUT_MS)
+
+    async def _producers(self, topic: str) -> tuple[tuple[TopicPartition, ProducerState], ...]:
+        keys = await self._quick.records.partitions(topic)
+        found = (await self._quick.transactions.producers(keys)).found
+        return tuple((key, producer) for key, producers in found.items() for producer in producers)

@@ -1,0 +1,116 @@
+"""A chart of columns made of block characters: survives ssh, 16 colours and fonts without pictures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import ClassVar
+
+from rich.segment import Segment
+from rich.style import Style
+from rich.text import Text
+from textual.strip import Strip
+from textual.widget import Widget
+
+from admin_tui.text import duration
+
+_BLOCKS = " ▁▂▃▄▅▆▇█"
+# Labels of an axis are as wide as 123.45 ms.
+_AXIS_WIDTH = 10
+
+
+class Chart(Widget):
+    """One series over time, the newest value at the right; the axis says the largest and 0, the foot how far back.
+
+    `values` may have None where nothing was told. A column is the largest of the values that share it.
+    """
+
+    COMPONENT_CLASSES: ClassVar[set[str]] = {"chart--axis", "chart--bar"}
+    DEFAULT_CSS = """
+    Chart {
+        width: 1fr; height: 1fr; border: round $panel-lighten-2; border-title-color: $text-accent; min-height: 4;
+        & > .chart--axis { color: $text-muted; }
+        & > .chart--bar { color: ansi_green; }
+    }
+    """
+
+    def __init__(
+        self, title: str, show: Callable[[float | None], str], unit: str = "", *, id: str | None = None
+    ) -> None:
+        """`show` makes text of a value; `unit` stands behind it where there is room."""
+        super().__init__(id=id)
+        self._unit = unit
+        self._title = title
+        self._show = show
+        self._values: Sequence[float | None] = ()
+        self._interval_ms = 1_000
+        self._columns: list[float | None] = []
+        self.notice = ""
+        self.border_title = Text(title)
+
+    def set_values(self, values: Sequence[float | None], interval_ms: int = 1_000) -> None:
+        """Show these, one an interval."""
+        self._values = values
+        self._interval_ms = max(1, interval_ms)
+        last = values[-1] if values else None
+        self.border_title = Text(f"{self._title}: {self._show(last)}{self._unit}" if values else self._title)
+        self.refresh()
+
+    def set_notice(self, text: str) -> None:
+        """What is said while there is nothing to show."""
+        self.notice = text
+        if not self._values:
+            self.refresh()
+
+    @staticmethod
+    def columns_of(values: Sequence[float | None], width: int) -> tuple[list[float | None], int]:
+        """At most `width` columns, and how many values each stands for."""
+        if not values or width <= 0:
+            return [], 1
+        share = -(-len(values) // width)
+        columns = []
+        # From the newest backwards, so that a full column does not change its neighbours as time goes on.
+        for end in range(len(values), 0, -share):
+            known = [value for value in values[max(0, end - share) : end] if value is not None]
+            columns.append(max(known) if known else None)
+        columns.reverse()
+        return columns, share
+
+    def render_line(self, y: int) -> Strip:
+        width, height = self.size
+        base = self.rich_style
+        axis = base + self.get_component_rich_style("chart--axis", partial=True)
+        if not self._values:
+            text = self.notice if y == 0 else ""
+            return Strip([Segment(text, axis)]).adjust_cell_length(width, base)
+        plot = width - _AXIS_WIDTH
+        if y == height - 1:
+            back = f"-{duration(min(len(self._values), plot * self._share(plot)) * self._interval_ms)}"
+            foot = f"{back:<{max(1, plot - 3)}}now"
+            return Strip([Segment(" " * _AXIS_WIDTH + foot, axis)]).adjust_cell_length(width, base)
+        columns, _ = self.columns_of(self._values, plot)
+        top = max((value for value in columns if value is not None), default=0.0)
+        rows = height - 1
+        label = self._show(top) if y == 0 else self._show(0) if y == rows - 1 else ""
+        bar = base + self.get_component_rich_style("chart--bar", partial=True)
+        signs = "".join(_block(value, top, rows, rows - 1 - y) for value in columns)
+        return Strip(
+            [Segment(f"{label[: _AXIS_WIDTH - 1]:>{_AXIS_WIDTH - 1}}▕", axis), Segment(signs.rjust(plot), bar)]
+        ).adjust_cell_length(width, base)
+
+    def _share(self, plot: int) -> int:
+        return -(-len(self._values) // plot) if plot > 0 else 1
+
+
+def _block(value: float | None, top: float, rows: int, row: int) -> str:
+    """What a column shows in a row, 0 at the bottom. A value above 0 is never invisible."""
+    if value is None or top <= 0 or value <= 0:
+        return " "
+    eighths = max(1, round(value / top * rows * 8)) - row * 8
+    return _BLOCKS[max(0, min(8, eighths))]
+
+
+def spark(values: Sequence[float | None], width: int) -> Text:
+    """A chart of one line."""
+    columns, _ = Chart.columns_of(values, width)
+    top = max((value for value in columns if value is not None), default=0.0)
+    return Text("".join(_block(value, top, 1, 0) for value in columns).rjust(width), Style(color="green"))

@@ -1,0 +1,77 @@
+"""Names and values in as many columns as there is room for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.cells import cell_len
+from rich.text import Text
+from textual.widget import Widget
+
+Fact = tuple[str, str] | tuple[str, str, str]
+_GAP = 3
+
+
+class Facts(Widget):
+    """Facts: (name, value) or (name, value, style)."""
+
+    DEFAULT_CSS = """
+    Facts { height: auto; border: round $panel-lighten-2; border-title-color: $text-accent; min-height: 3; }
+    """
+
+    def __init__(self, title: str = "", *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self._facts: Sequence[Fact] = ()
+        self._notice = ""
+        if title:
+            self.border_title = Text(title)
+
+    def set_facts(self, facts: Sequence[Fact]) -> None:
+        """Show these."""
+        is_same_height = len(facts) == len(self._facts)
+        self._facts = facts
+        self.refresh(layout=not is_same_height)
+
+    def set_notice(self, text: str) -> None:
+        """What is said while there are none."""
+        if text != self._notice:
+            self._notice = text
+            if not self._facts:
+                self.refresh(layout=True)
+
+    def _columns(self, width: int) -> int:
+        widest = max((cell_len(fact[0]) + 1 + cell_len(fact[1]) for fact in self._facts), default=1)
+        # Columns as wide as what is usual: one long value is cut rather than all be in one column.
+        usual = min(widest, 34)
+        return max(1, min(len(self._facts) or 1, (width + _GAP) // (usual + _GAP)))
+
+    def get_content_height(self, container: object, viewport: object, width: int) -> int:
+        columns = self._columns(width)
+        return max(1, -(-len(self._facts) // columns))
+
+    def render(self) -> Text:
+        width = self.size.width
+        if not self._facts:
+            return Text(self._notice)
+        columns = self._columns(width)
+        rows = -(-len(self._facts) // columns)
+        room = (width + _GAP) // columns - _GAP
+        text = Text(no_wrap=True, overflow="ellipsis")
+        for row in range(rows):
+            line = Text()
+            for column in range(columns):
+                at = column * rows + row
+                if at >= len(self._facts):
+                    continue
+                fact = self._facts[at]
+                cell = Text()
+                cell.append(fact[0] + " ", "bright_black")
+                cell.append(fact[1], fact[2] if len(fact) > 2 else "bold")
+                cell.truncate(room, overflow="ellipsis", pad=True)
+                line.append_text(cell)
+                line.append(" " * _GAP)
+            line.truncate(width)
+            text.append_text(line)
+            if row < rows - 1:
+                text.append("\n")
+        return text

@@ -1,0 +1,274 @@
+"""A session whose answers never change, and pictures of screens that are equal where the screens are."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Awaitable, Callable, Hashable
+from typing import Any
+
+from admin_tui.feeds import Feed, Feeds
+from admin_tui.session import GroupSummary, GroupView, OpenTransaction, PartitionRow, Session
+from broker_cy.admin.caller import Outcome
+from broker_cy.admin.cluster import BrokerInfo, ClusterDescription, FeatureRange, QuorumDescription, QuorumReplica
+from broker_cy.admin.configs import ConfigEntry, ConfigResource, ConfigSource, ConfigSynonym, ConfigType, ResourceType
+from broker_cy.admin.group_lag import GroupLag, PartitionLag
+from broker_cy.admin.groups import GroupDescription, GroupListing, GroupMember
+from broker_cy.admin.lag import Status, Trend
+from broker_cy.admin.log_dirs import LogDir, ReplicaOnDisk
+from broker_cy.admin.metadata import PartitionInfo, TopicInfo, TopicPartition
+from broker_cy.admin.transactions import HangingTransaction, ProducerState, TransactionListing
+from broker_cy.metrics.events import (
+    BrokerStarted,
+    Client,
+    ConfigChange,
+    ConfigChanged,
+    Event,
+    Move,
+    Rebalance,
+    Stamped,
+    TopicCreated,
+    TransactionTimedOut,
+    Trigger,
+)
+from broker_cy.metrics.sample import Api, Connection, Sample, Times, Topic
+from tests.admin_tui.conftest import entry_of
+
+NOW_MS = 1_700_000_000_000
+ORDERS, PAYMENTS = "orders", "payments"
+_GB = 1 << 30
+
+
+def _topic(name: str, partitions: int, offline: int = 0) -> TopicInfo:
+    infos = tuple(
+        PartitionInfo(n, -1 if n < offline else 1, 4, (1,), () if n < offline else (1,), ()) for n in range(partitions)
+    )
+    return TopicInfo(name, uuid.UUID(int=7), name.startswith("__"), infos)
+
+
+TOPICS = (_topic("__cluster_events", 1), _topic("audit", 1, offline=1), _topic(ORDERS, 3), _topic(PAYMENTS, 12))
+CLUSTER = ClusterDescription("abc", 1, (BrokerInfo(1, "broker-1", 9092, "rack-a", False),))
+LOG_DIRS = Outcome(
+    {
+        1: (
+            LogDir(
+                1,
+                "/srv/events",
+                "",
+                500 * _GB,
+                20 * _GB,
+                False,
+                tuple(ReplicaOnDisk(ORDERS, n, 1_000_000 * (n + 1), 0, False) for n in range(3)),
+            ),
+        )
+    },
+    {},
+)
+PARTITIONS = tuple(
+    PartitionRow(n, 1, 4, (1,), (1,), 100 * n, 9_007_199_254_740_993 + n, 1_000_000 * (n + 1), "/srv/events")
+    for n in range(3)
+)
+GROUPS = tuple(
+    GroupListing(name, "consumer", state, "classic")
+    for name, state in (("billing", "Stable"), ("reports", "Empty"), ("search", "PreparingRebalance"))
+)
+LAGS = {
+    "billing": GroupSummary(1_234, 3, True, Status.WARN, Trend(100.0, 120.0, None)),
+    "reports": GroupSummary(98_765_432, 12, False, Status.STOPPED, Trend(0.0, 5.0, None)),
+    "search": GroupSummary(0, 12, True, Status.OK, Trend(50.0, 50.0, 0.0)),
+}
+GROUP = GroupView(
+    GroupDescription(
+        "billing",
+        "classic",
+        "Stable",
+        "consumer",
+        "range",
+        1,
+        -1,
+        -1,
+        tuple(
+            GroupMember(
+                f"worker-{n}-0a1b2c",
+                f"pod-{n}" if n else None,
+                f"worker-{n}",
+                f"/10.0.0.{n}",
+                None,
+                -1,
+                (ORDERS,),
+                None,
+                tuple(TopicPartition(ORDERS, p) for p in ((0, 1), (2,))[n]),
+                None,
+            )
+            for n in range(2)
+        ),
+    ),
+    GroupLag(
+        "billing",
+        tuple(
+            PartitionLag(TopicPartition(ORDERS, n), 1_000, 0, 1_000 + lag, commit_ms=NOW_MS - 500)
+            for n, lag in enumerate((0, 1_200, 34))
+        ),
+    ),
+    {TopicPartition(ORDERS, 0): 0, TopicPartition(ORDERS, 1): 83_000, TopicPartition(ORDERS, 2): 4_200},
+    frozenset({TopicPartition(ORDERS, 1)}),
+    Status.WARN,
+    Trend(100.0, 120.0, None),
+    NOW_MS,
+)
+
+
+def _config(name: str, value: str | None, source: ConfigSource, kind: ConfigType, *, read_only: bool = False) -> Any:
+    other = ConfigSynonym(f"log.{name}", "1", ConfigSource.DEFAULT_CONFIG)
+    return ConfigEntry(
+        name, value, source, read_only, False, kind, (ConfigSynonym(name, value, source), other), f"What {name} is for."
+    )
+
+
+CONFIGS = (
+    _config("cleanup.policy", "compact", ConfigSource.DYNAMIC_TOPIC_CONFIG, ConfigType.LIST),
+    _config("compression.type", "producer", ConfigSource.DEFAULT_CONFIG, ConfigType.STRING),
+    _config("max.message.bytes", "1048588", ConfigSource.DEFAULT_CONFIG, ConfigType.INT),
+    _config("retention.ms", "604800000", ConfigSource.STATIC_BROKER_CONFIG, ConfigType.LONG),
+    _config("node.id", "1", ConfigSource.STATIC_BROKER_CONFIG, ConfigType.INT, read_only=True),
+)
+TRANSACTIONS = (
+    OpenTransaction(TransactionListing("pay-1", 1_000, "Ongoing", 1), 90_000, 60_000, (TopicPartition(PAYMENTS, 3),)),
+    OpenTransaction(TransactionListing("pay-2", 1_001, "CompleteCommit", 1), None, None, ()),
+)
+_PRODUCER = ProducerState(4_000, 2, 77, NOW_MS - 5_000, 0, 900)
+HANGING = (HangingTransaction(TopicPartition(PAYMENTS, 7), _PRODUCER, None, 3_600_000),)
+PRODUCERS = tuple((TopicPartition(ORDERS, n), _PRODUCER) for n in range(3))
+QUORUM = QuorumDescription(1, 9, 12_345, (QuorumReplica(1, "dir", 12_345, 0, NOW_MS, NOW_MS - 10),), ())
+FEATURES = (FeatureRange("metadata.version", 7, 30, 30), FeatureRange("transaction.version", 0, 2, 2))
+
+
+def samples() -> list[Sample]:
+    """Two minutes with a swing in them."""
+    made = []
+    for n in range(120):
+        rate = 1_000 + 800 * abs(60 - n) // 60
+        times = Times(rate, rate * 200, 150, 400 + 10 * (n % 30), 2_000)
+        made.append(
+            Sample(
+                time_ms=NOW_MS - (120 - n) * 1_000,
+                broker=1,
+                interval_ms=1_000,
+                uptime_ms=3_600_000,
+                cpu_us=230_000,
+                resident_bytes=52 << 20,
+                open_fds=88,
+                loop_lag=Times(100, 1_000, 10, 800, 2_000),
+                connections=12,
+                partitions=17,
+                groups={"Stable": 1, "Empty": 2},
+                members=2,
+                transactions={"Ongoing": 1},
+                disks={"/srv/events": (20 * _GB, 500 * _GB)},
+                apis={
+                    "Produce": Api(rate, {}, rate * 1_000, rate * 40, {"handler": times, "total": times}),
+                    "Fetch": Api(
+                        50, {"NOT_LEADER_OR_FOLLOWER": 2}, 5_000, 90_000, {"total": Times(50, 10**7, 1, 2, 3)}
+                    ),
+                },
+                topics={ORDERS: Topic(rate, rate * 900, rate * 1_800), PAYMENTS: Topic(10, 5_000, 0)},
+                busy=[Connection("c-1", "worker-0", "10.0.0.1", "PLAINTEXT", 60_000, 20, rate * 900, 4_000)],
+                busy_left_out=3,
+            )
+        )
+    return made
+
+
+def events() -> list[Stamped]:
+    """One of each that looks different."""
+    by = Client("broker-cy-cli", "10.0.0.9")
+    every: list[Event] = [
+        BrokerStarted("broker-cy 0.1.0", False, 250, 17, 4_096, {"orders-0": 4_096}),
+        TopicCreated(ORDERS, "id", 3, 1, {}, by),
+        ConfigChanged("TOPIC", ORDERS, [ConfigChange("retention.ms", None, "3600000")], by),
+        TransactionTimedOut("pay-9", 9, 1, 60_000, 61_000, ["payments-3"]),
+        Rebalance(
+            "billing",
+            5,
+            "range",
+            started_ms=NOW_MS,
+            join_ms=2_900,
+            sync_ms=12,
+            total_ms=2_912,
+            members_before=3,
+            members_after=2,
+            triggers=[Trigger("session_timeout", "worker-2-ffee", None, "worker-2", "10.0.0.3")],
+            moves=[Move(ORDERS, 2, "worker-2-ffee", "worker-1-0a1b2c", 12_900)],
+            moves_total=1,
+            kept=2,
+            stall_max_ms=12_900,
+        ),
+    ]
+    return [Stamped(NOW_MS - 60_000 + n * 1_000, 1, event) for n, event in enumerate(every)]
+
+
+class FrozenFeed(Feed[Any]):
+    """Has one answer, which is new for ever."""
+
+    def __init__(self, value: Any) -> None:
+        async def never() -> Any:
+            raise AssertionError("nothing is asked")
+
+        super().__init__(never, 1.0)
+        self.value = value
+        self._callers: list[Callable[[], None]] = []
+
+    @property
+    def age_s(self) -> float | None:
+        return 0.0
+
+    def subscribe(self, listener: Callable[[], None]) -> None:
+        listener()
+
+    def unsubscribe(self, listener: Callable[[], None]) -> None:
+        """Nothing to take away."""
+
+
+class FrozenFeeds(Feeds):
+    """The answers by key."""
+
+    ANSWERS: dict[Hashable, Any] = {  # noqa: RUF012 - never changed
+        "cluster": CLUSTER,
+        "topics": TOPICS,
+        "log_dirs": LOG_DIRS,
+        "groups": GROUPS,
+        "lags": LAGS,
+        ("group", "billing"): GROUP,
+        ("partitions", ORDERS): PARTITIONS,
+        ("configs", ConfigResource(ResourceType.TOPIC, ORDERS)): CONFIGS,
+        ("configs", ConfigResource(ResourceType.BROKER, "1")): CONFIGS,
+        "transactions": TRANSACTIONS,
+        "hanging": HANGING,
+        ("producers", ORDERS): PRODUCERS,
+        "quorum": QUORUM,
+        "features": FEATURES,
+    }
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._frozen = {key: FrozenFeed(value) for key, value in self.ANSWERS.items()}
+
+    def get(
+        self, key: Hashable, fetch: Callable[[], Awaitable[Any]], interval_s: float, timeout_s: float = 0.0
+    ) -> Feed[Any]:
+        return self._frozen[key]
+
+
+class FrozenSession(Session):
+    """A cluster that stands still."""
+
+    def __init__(self) -> None:
+        super().__init__(entry_of("broker-1:9092"))
+        self._feeds = FrozenFeeds()
+        self.samples.items.extend(samples())
+        self.events.items.extend(events())
+        for at_ms, lags in ((NOW_MS - 10_000, (0, 1_000, 34)), (NOW_MS, (0, 1_200, 34))):
+            parts = tuple(PartitionLag(TopicPartition(ORDERS, n), 1_000, 0, 1_000 + lag) for n, lag in enumerate(lags))
+            self.lag_history.note([GroupLag("billing", parts)], at_ms)
+
+    def start(self) -> None:
+        """Nothing is followed."""

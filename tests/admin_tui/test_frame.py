@@ -1,0 +1,247 @@
+"""The frame: going somewhere, filters, keys, clusters, and a broker that goes away and comes back."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from admin_tui import cli
+from admin_tui.registry import SPECS, binding_ids
+from admin_tui.screens.overview import OverviewView
+from admin_tui.settings import Settings, load_settings
+from broker_cy.admin import AdminError
+from broker_cy.admin.topics import NewTopic
+from broker_cy.wire.records import Record
+from tests.admin_tui.conftest import Terminal, drive, entry_of
+from tests.support.broker import BrokerProcess, Target
+
+
+def test_commands_complete_go_somewhere_and_come_back(broker_cy: BrokerProcess, name: str) -> None:
+    """A screen cannot be reached, or not left."""
+
+    async def job(terminal: Terminal) -> None:
+        (await terminal.client.topics.create([NewTopic(name, 1)])).whole()
+        await terminal.command("topics")
+        await terminal.goes_to("topics")
+        await terminal.shows("Topics")
+        await terminal.press("colon")
+        await terminal.type(f"topic {name[:6]}")
+        await terminal.until(lambda: terminal.app.complete(f"topic {name[:6]}", []) != [], "the topic's name")
+        await terminal.press("escape")
+        await terminal.command("groups")
+        await terminal.goes_to("groups")
+        await terminal.press("escape")
+        await terminal.goes_to("overview")
+        await terminal.command("nowhere")
+        await terminal.shows("there is no command nowhere")
+        await terminal.command("topic")
+        await terminal.shows("it is :topic TOPIC")
+        await terminal.press("colon", "up", "up", "enter")
+        await terminal.shows("there is no command nowhere")
+        await terminal.command("theme nord")
+        assert terminal.app.theme == "nord"
+        await terminal.command("theme plaid")
+        await terminal.shows("there are the themes")
+        await terminal.press("question_mark")
+        await terminal.shows("Keys", "view.filter")
+        await terminal.press("escape")
+        await terminal.hides("view.filter")
+        await terminal.press("f1")
+        await terminal.shows("A table")
+        await terminal.press("escape", "q")
+        assert terminal.app.return_code == 0
+
+    drive(broker_cy.bootstrap, job, size=(120, 40))
+
+
+def test_filter_and_cursor_outlive_a_refresh(broker_cy: BrokerProcess, name: str) -> None:
+    """Every five seconds the cursor jumps, and something else is deleted than was meant."""
+
+    async def job(terminal: Terminal) -> None:
+        (await terminal.client.topics.create([NewTopic(f"{name}-{n}", 1) for n in (1, 2, 3)])).whole()
+        await terminal.command("topics")
+        await terminal.goes_to("topics")
+        await terminal.press("slash")
+        await terminal.type(name)
+        await terminal.shows(f"/{name}", f"{name}-3")
+        await terminal.press("enter", "g", "j", "space")
+        grid = terminal.app.screen.grid  # type: ignore[attr-defined]
+        assert grid.selected.info.name == f"{name}-3"
+        before = terminal.app.session.topics().answers
+        # One comes in front of it.
+        (await terminal.client.topics.create([NewTopic(f"{name}-0", 1)])).whole()
+        await terminal.press("ctrl+r")
+        await terminal.until(lambda: terminal.app.session.topics().answers > before, "a refresh")
+        await terminal.shows(f"{name}-0", "1 marked")
+        assert grid.selected.info.name == f"{name}-3"
+        assert [row.info.name for row in grid.chosen] == [f"{name}-2"]
+        await terminal.press("T")
+        assert [row.info.name for row in grid.view] == [f"{name}-{n}" for n in (3, 2, 1, 0)]
+        assert grid.selected.info.name == f"{name}-3"
+        await terminal.press("escape")
+        assert grid.pattern == ""
+        await terminal.goes_to("topics")
+        await terminal.press("g", "n")
+        assert grid.selected.info.name.startswith(name)
+
+    drive(broker_cy.bootstrap, job)
+
+
+def test_a_broker_that_goes_away_leaves_the_last_data_with_its_age(
+    make_broker: Callable[..., Target], name: str
+) -> None:
+    """The screen empties when the broker restarts, or never recovers."""
+    broker = make_broker()
+
+    async def job(terminal: Terminal) -> None:
+        (await terminal.client.topics.create([NewTopic(name, 2)])).whole()
+        await terminal.client.records.producer().send(name, [Record(value=b"x")])
+        await terminal.command("topics")
+        await terminal.shows(name, "connected")
+        broker.kill()
+        await terminal.until(lambda: "old:" in terminal.text(), "the age of what is shown")
+        await terminal.shows(name, "away")
+        # A panel that never had data says why.
+        await terminal.command("brokers")
+        await terminal.goes_to("brokers")
+        await terminal.shows("away")
+        broker.restart()
+        await terminal.shows("connected", "controller")
+        await terminal.command("topics")
+        await terminal.shows(name)
+        await terminal.hides("old:")
+
+    drive(broker.bootstrap, job, timeout_s=2.0, size=(120, 30))
+
+
+def test_a_broker_that_is_not_there_is_said_to_be_away() -> None:
+    """The console ends with a traceback, or shows nothing for ever."""
+
+    async def job(terminal: Terminal) -> None:
+        await terminal.shows("away", "no answer", "127.0.0.1:1")
+        await terminal.command("topics")
+        await terminal.shows("no answer")
+
+    drive("127.0.0.1:1", job, timeout_s=1.0, size=(120, 30))
+
+
+def test_clusters_of_the_file(broker_cy: BrokerProcess, name: str) -> None:
+    """Who looks after two clusters needs two terminals, or changes the wrong one."""
+    clusters = {"a": entry_of(broker_cy.bootstrap), "b": entry_of(broker_cy.bootstrap, is_readonly=True)}
+
+    async def job(terminal: Terminal) -> None:
+        await terminal.shows("connected")
+        await terminal.command("cluster b")
+        await terminal.shows("READ-ONLY", "connected")
+        await terminal.until(lambda: isinstance(terminal.app.screen, OverviewView), "the overview")
+        await terminal.command("cluster c")
+        await terminal.shows("there are the clusters a, b")
+
+    drive(broker_cy.bootstrap, job, clusters=clusters, size=(120, 30))
+
+
+def test_keys_can_be_bound_anew(broker_cy: BrokerProcess, name: str, tmp_path: Path) -> None:
+    """A key that a terminal keeps to itself can never be pressed."""
+    path = tmp_path / "tui.toml"
+    path.write_text('theme = "nord"\n[keys]\n"topics.create" = "f5"\n')
+
+    async def job(terminal: Terminal) -> None:
+        assert terminal.app.theme == "nord"
+        await terminal.command("topics")
+        await terminal.goes_to("topics")
+        await terminal.press("c")
+        await terminal.press("f5")
+        await terminal.shows("Create a topic")
+
+    drive(broker_cy.bootstrap, job, settings=load_settings(path))
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("them = 1", "them is not known; theme, utc"),
+        ("theme = 5", "theme = 5: str is expected"),
+        ('theme = "plaid"', "there are"),
+        ('[keys]\n"grid.dwn" = "j"', "keys.grid.dwn is not known; there are: grid.down"),
+        ('[keys]\n"grid.down" = 5', "keys with commas between"),
+        ("theme = ", "is no TOML"),
+    ],
+)
+def test_bad_settings_name_file_and_field(tmp_path: Path, text: str, said: str) -> None:
+    """A typing mistake in the file is passed over."""
+    path = tmp_path / "tui.toml"
+    path.write_text(text)
+    with pytest.raises(AdminError) as caught:
+        load_settings(path)
+    assert str(path) in str(caught.value)
+    assert said in str(caught.value)
+
+
+def test_every_binding_has_an_id() -> None:
+    """A key cannot be bound anew."""
+    from textual.binding import Binding
+
+    ids = binding_ids()
+    assert {"app.quit", "grid.down", "view.back", "act.cancel", "messages.tail", "command.leave"} <= ids
+    for spec in SPECS:
+        for binding in spec.load().BINDINGS:
+            assert isinstance(binding, Binding)
+            assert binding.id in ids
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--bootstrap", "nowhere:port"], "is no address"),
+        (["--cluster", "absent", "--config", "CONFIG"], "there is no cluster 'absent'; there are: one"),
+        (["--config", "absent.toml"], "cannot be read"),
+        (["--timeout", "0"], "--timeout 0"),
+        (["--theme", "plaid"], "--theme plaid"),
+        (["--alerts", "absent.toml"], "cannot be read"),
+    ],
+)
+def test_bad_options_are_refused(
+    arguments: list[str], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The console starts with something else than was asked for."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    monkeypatch.delenv("BROKER_CY_CLUSTERS", raising=False)
+    config = tmp_path / "clusters.toml"
+    config.write_text('[clusters.one]\nbootstrap = "127.0.0.1:9092"\n')
+    assert cli.main([str(config) if each == "CONFIG" else each for each in arguments]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_settings_beside_the_clusters_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file at its usual place is passed over."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    monkeypatch.delenv("BROKER_CY_CLUSTERS", raising=False)
+    (tmp_path / "broker-cy").mkdir()
+    (tmp_path / "broker-cy" / "tui.toml").write_text('readonly = true\nalerts = "alerts.toml"\n')
+    (tmp_path / "broker-cy" / "alerts.toml").write_text('[[rule]]\nname = "a"\nkind = "lag"\nrecords = 1\n')
+    (tmp_path / "broker-cy" / "clusters.toml").write_text(
+        'default = "one"\n[clusters.one]\nbootstrap = "127.0.0.1:9"\n'
+    )
+    console = cli.build(cli.parser().parse_args([]))
+    assert console.is_readonly
+    assert console.session.entry.name == "one"
+    assert console.alerts is not None
+    assert console.command("topics", "list") == "broker-cy topics list --cluster one"
+
+
+def test_what_is_read_knows_nothing_of_the_screen() -> None:
+    """The core of the console cannot be used or tested without a terminal."""
+    modules = ["feeds", "history", "session", "scan", "record_filter", "payload", "text", "alerts", "event_text"]
+    code = f"import sys\n{''.join(f'import admin_tui.{module}' + chr(10) for module in modules)}"
+    code += "print(sorted(name for name in sys.modules if name.split('.')[0] == 'textual'))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_settings_have_defaults() -> None:
+    """Without a file nothing works."""
+    assert Settings().keys == {}

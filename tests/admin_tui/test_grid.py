@@ -1,0 +1,130 @@
+"""The table: many rows, narrow screens, wide characters."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from textual.app import App, ComposeResult
+from textual.pilot import Pilot
+
+from admin_tui.widgets.chart import Chart
+from admin_tui.widgets.grid import Column, Grid
+
+
+class _App(App[None]):
+    def __init__(self, grid: Grid[int]) -> None:
+        super().__init__()
+        self.grid = grid
+
+    def compose(self) -> ComposeResult:
+        yield self.grid
+
+
+def run(grid: Grid[int], job: Callable[[Pilot[None]], Awaitable[None]], width: int = 40) -> None:
+    async def inside() -> None:
+        async with _App(grid).run_test(size=(width, 12)) as pilot:
+            grid.focus()
+            await pilot.pause()
+            await job(pilot)
+
+    asyncio.run(inside())
+
+
+def lines(grid: Grid[int]) -> list[str]:
+    return ["".join(part.text for part in grid.render_line(y)) for y in range(grid.scrollable_content_region.height)]
+
+
+def new_grid(drawn: list[int] | None = None) -> Grid[int]:
+    def cell(row: int) -> str:
+        if drawn is not None:
+            drawn.append(row)
+        return f"row {row}"
+
+    return Grid(
+        [
+            Column("Name", cell, 10, lambda row: row, flex=True, letter="A"),
+            Column("Square", lambda row: str(row * row), 8, lambda row: row * row, "right", letter="S", drop=1),
+            Column("Wide", lambda row: "東京" * 5, 9, drop=2),
+        ],
+        key=lambda row: row,
+        text=lambda row: f"row {row}",
+    )
+
+
+def test_only_what_is_on_the_screen_is_drawn() -> None:
+    """Ten thousand rows keep the keyboard waiting."""
+    drawn: list[int] = []
+    grid = new_grid(drawn)
+
+    async def job(pilot: Pilot[None]) -> None:
+        drawn.clear()
+        grid.set_rows(range(10_000))
+        await pilot.pause()
+        assert 0 < len(set(drawn)) <= 12
+        drawn.clear()
+        await pilot.press("j")
+        await pilot.pause()
+        # The row that was left, and the one that is there now.
+        assert set(drawn) <= {0, 1}
+        await pilot.press("G")
+        await pilot.pause()
+        assert grid.selected == 9_999
+        assert "row 9999" in lines(grid)[-1]
+        drawn.clear()
+        grid.set_rows(range(5_000, 15_000))
+        await pilot.pause()
+        assert grid.selected == 9_999
+        assert len(set(drawn)) <= 24
+
+    run(grid, job)
+
+
+def test_columns_go_where_it_is_narrow_and_wide_characters_keep_the_width() -> None:
+    """A line is longer than the screen, and everything below it is shifted."""
+    grid = new_grid()
+
+    async def job(pilot: Pilot[None]) -> None:
+        grid.set_rows(range(3))
+        await pilot.pause()
+        from rich.cells import cell_len
+
+        for line in lines(grid):
+            assert cell_len(line) == grid.scrollable_content_region.width
+        assert "Wide" in lines(grid)[0]
+        await pilot.resize_terminal(26, 12)
+        await pilot.pause()
+        assert "Wide" not in lines(grid)[0]
+        assert "Square" in lines(grid)[0]
+        await pilot.resize_terminal(16, 12)
+        await pilot.pause()
+        assert "Square" not in lines(grid)[0]
+        assert "row 0" in lines(grid)[1]
+
+    run(grid, job)
+
+
+def test_sorting_by_letter_and_back() -> None:
+    """Rows cannot be ordered without a mouse."""
+    grid = new_grid()
+
+    async def job(pilot: Pilot[None]) -> None:
+        grid.set_rows([-3, 1, 2])
+        await pilot.press("S")
+        assert grid.view == [-3, 2, 1]
+        await pilot.press("S")
+        assert grid.view == [1, 2, -3]
+        await pilot.press("A")
+        assert grid.view == [-3, 1, 2]
+
+    run(grid, job)
+
+
+def test_a_chart_never_hides_a_value_nor_overflows() -> None:
+    """A peak of one second is not seen, or a rate looks like none."""
+    columns, share = Chart.columns_of([0.0] * 99 + [5.0], 10)
+    assert share == 10
+    assert columns == [0.0] * 9 + [5.0]
+    columns, share = Chart.columns_of([None, 1.0, None], 10)
+    assert (columns, share) == ([None, 1.0, None], 1)
+    assert Chart.columns_of([], 10) == ([], 1)

@@ -1,0 +1,200 @@
+"""Groups: lag, reset by every rule, forget, delete, rebalances."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import pytest
+from confluent_kafka import Consumer
+
+from broker_cy.admin.metadata import TopicPartition
+from broker_cy.admin.topics import NewTopic
+from broker_cy.wire.records import Record
+from tests.admin_tui.conftest import FOR_EVER, Terminal, drive
+from tests.support.broker import BrokerProcess
+from tests.support.confluent import new_consumer
+
+BEGIN_MS = 1_700_000_000_000
+
+
+async def with_group(terminal: Terminal, name: str) -> None:
+    """A topic of two partitions with 100 records each, a second apart, and a group that read 50 and 60 of them."""
+    (await terminal.client.topics.create([NewTopic(name, 2, configs=FOR_EVER)])).whole()
+    records = [Record(timestamp=BEGIN_MS + n * 1_000, value=b"%d" % n) for n in range(100)]
+    for partition in range(2):
+        await terminal.client.records.producer().send(name, records, partition=partition)
+    await terminal.client.group_offsets.alter(name, {TopicPartition(name, 0): 50, TopicPartition(name, 1): 60})
+
+
+async def committed(terminal: Terminal, name: str) -> dict[int, int]:
+    offsets = (await terminal.client.group_offsets.fetch([name])).whole()[name]
+    return {key.partition: each.offset for key, each in offsets.items()}
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected", "option"),
+    [
+        ({"rule": "earliest"}, {0: 0, 1: 0}, "--to-earliest"),
+        ({"rule": "latest"}, {0: 100, 1: 100}, "--to-latest"),
+        ({"rule": "offset", "value": "70"}, {0: 70, 1: 70}, "--to-offset 70"),
+        ({"rule": "offset", "value": "500"}, {0: 100, 1: 100}, "the log has 0 to 100"),
+        ({"rule": "time", "value": str(BEGIN_MS + 5_500)}, {0: 6, 1: 6}, f"--to-time {BEGIN_MS + 5_500}"),
+        ({"rule": "duration ago", "value": "1h"}, {0: 100, 1: 100}, "--to-time"),
+        ({"rule": "shift", "value": "-10"}, {0: 40, 1: 50}, "--shift-by=-10"),
+        ({"rule": "latest", "topics": "NAME:1"}, {0: 50, 1: 100}, "--topic NAME:1"),
+        ({"rule": "listed", "value": "NAME:0=3"}, {0: 3, 1: 60}, "--from-file /dev/stdin"),
+        ({"rule": "as group", "value": "NAME-other"}, {0: 11, 1: 60}, "--from-group NAME-other"),
+    ],
+)
+def test_reset_by_each_rule(
+    broker_cy: BrokerProcess, name: str, fields: dict[str, str], expected: dict[int, int], option: str
+) -> None:
+    """A group reads again what it should not, or the preview said something else."""
+
+    async def job(terminal: Terminal) -> None:
+        await with_group(terminal, name)
+        await terminal.client.group_offsets.alter(f"{name}-other", {TopicPartition(name, 0): 11})
+        before = await committed(terminal, name)
+        await terminal.command(f"group {name}")
+        await terminal.shows(f"{name}-1", "lag 90")
+        await terminal.press("r")
+        await terminal.fill(**{field: value.replace("NAME", name) for field, value in fields.items()})
+        for partition, offset in expected.items():
+            if before[partition] != offset:
+                await terminal.shows(f"{name}-{partition}: {before[partition]} -> {offset}")
+        await terminal.shows(option.replace("NAME", name))
+        assert await committed(terminal, name) == before
+        await terminal.press("tab", "enter")
+        await terminal.hides("Cancel")
+        assert await committed(terminal, name) == expected
+
+    drive(broker_cy.bootstrap, job, size=(160, 50))
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"rule": "offset"}, "an offset is expected"),
+        ({"rule": "offset", "value": "-1"}, "0 or more"),
+        ({"rule": "time", "value": "tomorrow"}, "is no time"),
+        ({"rule": "earliest", "value": "5"}, "earliest takes no value"),
+        ({"rule": "listed", "value": "orders=5"}, "topic:partition=offset"),
+        ({"rule": "backwards"}, "one of earliest, latest"),
+        ({"rule": "earliest", "topics": "orders:x"}, "partitions such as"),
+    ],
+)
+def test_a_bad_rule_is_told_beside_its_field(
+    broker_cy: BrokerProcess, name: str, fields: dict[str, str], said: str
+) -> None:
+    """Something is sent that nobody meant."""
+
+    async def job(terminal: Terminal) -> None:
+        await with_group(terminal, name)
+        await terminal.command(f"group {name}")
+        await terminal.shows("lag 90")
+        await terminal.press("r")
+        await terminal.fill(**fields)
+        await terminal.shows(said)
+        assert await committed(terminal, name) == {0: 50, 1: 60}
+
+    drive(broker_cy.bootstrap, job)
+
+
+def test_a_group_with_members_is_not_touched(broker_cy: BrokerProcess, name: str) -> None:
+    """A reset or deletion of an active group is tried, and its members go on from elsewhere."""
+
+    async def job(terminal: Terminal) -> None:
+        await with_group(terminal, name)
+        consumer = new_consumer(broker_cy.bootstrap, name, **{"client.id": "worker-7"})
+        try:
+            consumer.subscribe([name])
+            await assigned([consumer])
+            await terminal.command(f"group {name}")
+            await terminal.shows("worker-7", f"{name} 0-1", "Stable")
+            await terminal.press("r")
+            await terminal.fill(rule="earliest")
+            await terminal.shows("stop them first")
+            await terminal.press("ctrl+d")
+            await terminal.shows("1 member; stop them first")
+            await terminal.press("escape")
+        finally:
+            await asyncio.to_thread(consumer.close)
+
+    drive(broker_cy.bootstrap, job, size=(120, 40))
+
+
+def test_forget_offsets_and_delete(broker_cy: BrokerProcess, name: str) -> None:
+    """A group that nobody uses stays for ever, or goes by one key."""
+
+    async def job(terminal: Terminal) -> None:
+        await with_group(terminal, name)
+        await terminal.command(f"group {name}")
+        await terminal.shows(f"{name}-1")
+        await terminal.press("space", "x")
+        await terminal.shows(f"{name}-0: 50 -> (none)", f"groups delete-offsets {name} --topic {name}:0 --yes")
+        await terminal.type(name)
+        await terminal.press("enter")
+        await terminal.shows("offsets of 1 partition forgotten")
+        assert await committed(terminal, name) == {1: 60}
+        await terminal.press("ctrl+d")
+        await terminal.shows("the committed offsets of 1 partition are lost for good")
+        await terminal.type(name)
+        await terminal.press("enter")
+        await terminal.goes_to("groups")
+        assert name not in {group.group_id for group in await terminal.client.groups.listed()}
+
+    drive(broker_cy.bootstrap, job, size=(120, 40))
+
+
+def test_lag_in_records_and_time_and_the_verdict(broker_cy: BrokerProcess, name: str) -> None:
+    """Lag is one number: nobody knows whether it is seconds or days, or whether it grows."""
+
+    async def job(terminal: Terminal) -> None:
+        (await terminal.client.topics.create([NewTopic(name, 1)])).whole()
+        now = int(time.time() * 1000)
+        records = [Record(timestamp=now - 3_600_000, value=b"x") for _ in range(10)]
+        await terminal.client.records.producer().send(name, records)
+        await terminal.client.group_offsets.alter(name, {TopicPartition(name, 0): 4})
+        await terminal.command("groups")
+        await terminal.goes_to("groups")
+        terminal.app.screen.filter(name)  # type: ignore[attr-defined]
+        await terminal.shows(name, "Empty")
+        await terminal.until(lambda: "  6  " in terminal.text(), "a lag of 6")
+        await terminal.press("enter")
+        # One hour, exactly by the broker's own note of the commit or by the record itself.
+        await terminal.shows("1 h", "lag 6")
+        await terminal.shows("STOPPED")
+
+    drive(broker_cy.bootstrap, job, size=(120, 40))
+
+
+def test_the_rebalance_journal(broker_cy: BrokerProcess, name: str) -> None:
+    """Nobody knows why a group stood still."""
+
+    async def job(terminal: Terminal) -> None:
+        await with_group(terminal, name)
+        first = new_consumer(broker_cy.bootstrap, name, **{"client.id": "first"})
+        second = new_consumer(broker_cy.bootstrap, name, **{"client.id": "second"})
+        try:
+            first.subscribe([name])
+            await assigned([first])
+            second.subscribe([name])
+            await assigned([first, second])
+            await terminal.command(f"rebalances {name}")
+            await terminal.until(lambda: terminal.app.screen.query_one("Grid").rows, "a rebalance")  # type: ignore[attr-defined]
+            await terminal.shows("1->2", "join", "moves:", "target")
+        finally:
+            for consumer in (first, second):
+                await asyncio.to_thread(consumer.close)
+
+    drive(broker_cy.bootstrap, job, size=(160, 50))
+
+
+async def assigned(consumers: list[Consumer]) -> None:
+    """Poll until each has partitions."""
+    deadline = time.monotonic() + 30
+    while not all(consumer.assignment() for consumer in consumers):
+        assert time.monotonic() < deadline, "no assignment"
+        for consumer in consumers:
+            await asyncio.to_thread(consumer.poll, 0.05)

@@ -1,0 +1,113 @@
+"""Every screen as it looked when somebody last looked at it, at 80x24 and 160x50.
+
+BROKER_TUI_SNAPSHOTS=write writes the pictures anew: look at them before they are committed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+
+import pytest
+
+from admin_tui.alerts import Finding, Rule, Watch
+from admin_tui.app import Console
+from admin_tui.picture import svg_of
+from admin_tui.scan import Row, Scan, State
+from admin_tui.screens import messages, producers, quorum
+from admin_tui.settings import Settings
+from broker_cy.wire.records import Record
+from tests.admin_tui.conftest import Terminal, entry_of
+from tests.admin_tui.frozen import NOW_MS, FrozenSession
+
+SNAPSHOTS = Path(__file__).with_name("snapshots")
+WRITE = os.environ.get("BROKER_TUI_SNAPSHOTS") == "write"
+VIEWS = (
+    "overview",
+    "brokers",
+    "broker-settings 1",
+    "topics",
+    "topic orders",
+    "topic-settings orders",
+    "messages orders",
+    "groups",
+    "group billing",
+    "rebalances",
+    "transactions",
+    "producers orders",
+    "connections",
+    "log-dirs",
+    "metrics",
+    "quorum",
+    "events",
+    "alerts",
+)
+
+
+def frozen_watch() -> Watch:
+    """One rule that is broken, and one that holds."""
+    watch = Watch([], interval_s=3_600)
+    lag, disk = Rule("payments falls behind", "lag", records=10), Rule("room", "disk", free_percent=10)
+    watch.findings = (
+        Finding(lag, "broken", "billing", "billing is 1,234 records behind (allowed 10)", 125.0),
+        Finding(disk, "ok", "", "holds", None),
+    )
+    watch._looked_at_s = 0.0
+    watch._clock = lambda: 0.0
+    return watch
+
+
+def frozen_scan(view: messages.MessagesView) -> None:
+    """Records of every kind, read long ago."""
+    view.scan = Scan(view.client, {})
+    records = [
+        Record(9_007_199_254_740_993, NOW_MS, b"order-1", b'{"id": 1, "total": 9.5}', [("trace", b"a")]),
+        Record(8, NOW_MS - 1_500, None, b"\x1b[2Jplain \x9b text"),
+        Record(7, NOW_MS - 2_000, "größe".encode(), "Größe: 東京".encode()),
+        Record(6, NOW_MS - 3_000, b"big", b"x" * 2_000_000),
+        Record(5, NOW_MS - 4_000, b"gone", None),
+    ]
+    view.scan.rows = [Row(n % 3, record) for n, record in enumerate(records)]
+    view.scan.state, view.scan.records, view.scan.matches = State.DONE, 5, 5
+    view.scan._newest = 100
+
+
+@pytest.fixture(autouse=True)
+def frozen_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (producers, quorum):
+        monkeypatch.setattr(module, "now_ms", lambda: NOW_MS)
+    monkeypatch.setattr(messages.MessagesView, "_begin", frozen_scan)
+
+
+@pytest.mark.parametrize("size", [(80, 24), (160, 50)], ids=["80x24", "160x50"])
+@pytest.mark.parametrize("view", VIEWS)
+def test_the_screen_looks_as_it_did(view: str, size: tuple[int, int], tmp_path: Path) -> None:
+    """A screen lost a column, a colour or its footer, and no other test looks there."""
+
+    async def picture() -> str:
+        app = Console(entry_of("broker-1:9092"), Settings(utc=True), alerts=frozen_watch())
+        app.session = FrozenSession()
+        async with app.run_test(size=size) as pilot:
+            terminal = Terminal(pilot, app)
+            if view != "overview":
+                app.run_command(view)
+                await terminal.goes_to(view.split()[0])
+            # Once nothing changes any more: layout and messages take some turns.
+            before = ""
+            while True:
+                await pilot.pause(0.1)
+                now = svg_of(app.screen._compositor.render_strips(), size[0])
+                if now == before and "·" in now:
+                    return now
+                before = now
+
+    found = asyncio.run(picture())
+    path = SNAPSHOTS / f"{view.replace(' ', '-')}-{size[0]}x{size[1]}.svg"
+    if WRITE:
+        SNAPSHOTS.mkdir(exist_ok=True)
+        path.write_text(found, encoding="utf-8")
+    if found != path.read_text(encoding="utf-8"):
+        actual = tmp_path / path.name
+        actual.write_text(found, encoding="utf-8")
+        raise AssertionError(f"{path.name} is another now: compare {path} with {actual}")

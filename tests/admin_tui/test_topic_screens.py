@@ -1,0 +1,195 @@
+"""Everything that can be done to topics, and what is refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from admin_tui.screens.topics import TopicsView
+from broker_cy.admin.configs import ConfigResource, ResourceType
+from broker_cy.admin.metadata import TopicPartition
+from broker_cy.admin.topics import NewTopic
+from broker_cy.wire.records import Record
+from tests.admin_tui.conftest import Terminal, drive
+from tests.support.broker import BrokerProcess
+
+
+async def open_topics(terminal: Terminal, name: str, *topics: NewTopic) -> TopicsView:
+    """The list of topics, filtered to `name`, with the cursor on the first of them."""
+    for outcome in [await terminal.client.topics.create(topics)] if topics else []:
+        outcome.whole()
+    await terminal.command("topics")
+    await terminal.goes_to("topics")
+    view = terminal.app.screen
+    assert isinstance(view, TopicsView)
+    view.filter(name)
+    if topics:
+        await terminal.until(lambda: len(view.grid.view) == len(topics), "the topics")
+    return view
+
+
+def test_create_checks_each_field_and_the_broker_the_rest(broker_cy: BrokerProcess, name: str) -> None:
+    """A topic with a wrong setting is made, or the reason is not told."""
+
+    async def job(terminal: Terminal) -> None:
+        await open_topics(terminal, name)
+        await terminal.press("c")
+        await terminal.fill(name="bad name", partitions="0")
+        await terminal.shows("' ' is not allowed", "1 to 100000")
+        await terminal.fill(name=name, partitions="3", settings="retention.ms=soon")
+        await terminal.shows("retention.ms")
+        await terminal.hides("Create a topic")
+        await terminal.press("c")
+        await terminal.fill(name=name, partitions="3", settings="retention.ms=3600000")
+        await terminal.shows("3 partitions", f"broker-cy topics create {name} -p 3 --set retention.ms=3600000")
+        await terminal.press("tab", "enter")
+        await terminal.shows(f"{name} is there")
+        info = (await terminal.client.topics.describe([name])).whole()[name]
+        assert len(info.partitions) == 3
+
+    drive(broker_cy.bootstrap, job, size=(110, 30))
+
+
+def test_delete_asks_for_the_name_and_cancel_is_safe(broker_cy: BrokerProcess, name: str) -> None:
+    """A topic is gone by one wrong key."""
+
+    async def job(terminal: Terminal) -> None:
+        await open_topics(terminal, name, NewTopic(name, 2))
+        await terminal.client.records.producer().send(name, [Record(value=b"x")] * 7, partition=0)
+        await terminal.press("ctrl+d")
+        await terminal.shows("2 partitions with 7 offsets", "are lost for good", f"topics delete {name} --yes")
+        await terminal.press("enter")
+        await terminal.shows("nothing was done")
+        await terminal.type(name[:-1])
+        await terminal.press("enter")
+        await terminal.shows("nothing was done")
+        await terminal.press("escape")
+        assert name in (await terminal.client.topics.describe([name])).found
+        await terminal.press("ctrl+d")
+        await terminal.shows("Type")
+        await terminal.type(name)
+        await terminal.press("enter")
+        await terminal.shows("1 topic deleted")
+        assert name not in (await terminal.client.topics.describe([name])).found
+
+    drive(broker_cy.bootstrap, job)
+
+
+def test_many_marked_topics_are_deleted_together(broker_cy: BrokerProcess, name: str) -> None:
+    """Marks are forgotten, or another topic goes with them."""
+    topics = [NewTopic(f"{name}-{n}", 1) for n in range(3)]
+
+    async def job(terminal: Terminal) -> None:
+        await open_topics(terminal, name, *topics)
+        await terminal.press("space", "space", "ctrl+d")
+        await terminal.shows("Type 2 topics to go on", f"{name}-0: 0 offsets", f"{name}-1: 0 offsets")
+        await terminal.type("2 topics")
+        await terminal.press("enter")
+        await terminal.shows("2 topics deleted")
+        names = {topic.name for topic in await terminal.client.topics.list_all()}
+        assert {each for each in names if each.startswith(name)} == {f"{name}-2"}
+
+    drive(broker_cy.bootstrap, job)
+
+
+def test_partitions_clone_and_records(broker_cy: BrokerProcess, name: str) -> None:
+    """Growing, cloning or trimming does something else than the preview says."""
+
+    async def job(terminal: Terminal) -> None:
+        await open_topics(terminal, name, NewTopic(name, 2, configs={"retention.ms": "3600000"}))
+        await terminal.press("a")
+        await terminal.fill(total="2")
+        await terminal.shows("3 to 100000")
+        await terminal.fill(total="4")
+        await terminal.shows("2 -> 4 partitions")
+        await terminal.press("tab", "enter")
+        await terminal.shows(f"{name} has 4 partitions")
+        await terminal.press("y")
+        await terminal.fill(name=f"{name}-copy", partitions="1")
+        await terminal.shows("retention.ms = 3600000", f"topics clone {name} {name}-copy -p 1")
+        await terminal.press("tab", "enter")
+        await terminal.shows(f"{name}-copy is there")
+        resource = ConfigResource(ResourceType.TOPIC, f"{name}-copy")
+        (entry,) = (await terminal.client.configs.describe([resource], names=["retention.ms"])).whole()[resource]
+        assert entry.value == "3600000"
+        await terminal.client.records.producer().send(name, [Record(value=b"x")] * 10, partition=1)
+        await terminal.press("x")
+        await terminal.fill(before="6", partitions="9")
+        await terminal.shows("there is no partition 9")
+        await terminal.fill(before="6", partitions="1")
+        await terminal.shows(
+            "6 offsets of 1 partition", "partition 1: start 0 -> 6", f"records delete {name} --before 6 -p 1"
+        )
+        await terminal.type(name)
+        await terminal.press("enter")
+        await terminal.shows("1 partition begin anew")
+        key = TopicPartition(name, 1)
+        assert (await terminal.client.offsets.earliest([key])).whole() == {key: 6}
+
+    drive(broker_cy.bootstrap, job, size=(110, 30))
+
+
+def test_settings_are_checked_beside_the_field_and_changed(broker_cy: BrokerProcess, name: str) -> None:
+    """A setting is changed to nonsense, or cannot be taken back."""
+
+    async def job(terminal: Terminal) -> None:
+        (await terminal.client.topics.create([NewTopic(name, 1)])).whole()
+        await terminal.command(f"topic-settings {name}")
+        await terminal.shows("cleanup.policy")
+        grid = terminal.app.screen.query_one("Grid")
+        terminal.app.screen.filter("retention.ms")  # type: ignore[attr-defined]
+        grid.move_to(next(at for at, row in enumerate(grid.view) if row.name == "retention.ms"))  # type: ignore[attr-defined]
+        await terminal.press("e")
+        await terminal.fill(value="a week")
+        await terminal.shows("a whole number")
+        await terminal.fill(value="-5")
+        # Only the broker knows this rule; it is told, and nothing is changed.
+        await terminal.shows("retention.ms")
+        await terminal.press("e")
+        await terminal.fill(value="7200000")
+        await terminal.shows(
+            "retention.ms: 604800000 -> 7200000", f"configs alter topic {name} --set=retention.ms=7200000"
+        )
+        await terminal.press("tab", "enter")
+        await terminal.shows("7200000  (2 h)")
+        await terminal.press("ctrl+d")
+        await terminal.shows("7200000 -> its default")
+        await terminal.press("tab", "enter")
+        await terminal.shows("604800000  (7 d)")
+
+    drive(broker_cy.bootstrap, job, size=(110, 30))
+
+
+@pytest.mark.parametrize("size", [(80, 24), (160, 50)])
+def test_partitions_are_counted_by_reading(broker_cy: BrokerProcess, name: str, size: tuple[int, int]) -> None:
+    """Offsets are taken for records."""
+
+    async def job(terminal: Terminal) -> None:
+        (await terminal.client.topics.create([NewTopic(name, 1)])).whole()
+        await terminal.client.records.producer().send(name, [Record(value=b"x")] * 5)
+        await terminal.command(f"topic {name}")
+        await terminal.shows("Partitions", "ok")
+        await terminal.press("c")
+        await terminal.shows("5 records at 5 offsets of 1 partition")
+
+    drive(broker_cy.bootstrap, job, size=size)
+
+
+def test_readonly_refuses_every_change(broker_cy: BrokerProcess, name: str) -> None:
+    """Somebody who only wanted to look deletes a topic."""
+
+    async def job(terminal: Terminal) -> None:
+        await open_topics(terminal, name, NewTopic(name, 1))
+        await terminal.shows("READ-ONLY")
+        for key in ("c", "a", "y", "x", "ctrl+d"):
+            await terminal.press(key)
+            assert terminal.app.screen.is_current
+            assert len(terminal.app.screen_stack) == 3
+        view = terminal.app.screen
+        assert isinstance(view, TopicsView)
+        for action in view.CHANGES:
+            assert view.check_action(action, ()) is None
+            getattr(view, f"action_{action}")()
+        await terminal.shows("read-only: nothing is changed here")
+        assert name in (await terminal.client.topics.describe([name])).found
+
+    drive(broker_cy.bootstrap, job, is_readonly=True)
