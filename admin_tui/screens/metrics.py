@@ -15,11 +15,11 @@ from admin_tui.text import count, micros, percent, short, size
 from admin_tui.widgets.chart import Chart
 from admin_tui.widgets.facts import Facts
 from admin_tui.widgets.grid import Column, Grid
+from broker_cy.admin.sample_window import TOTAL, merged
 from broker_cy.metrics.sample import Sample, Times
 
 # Samples a table sums up.
 WINDOW_SAMPLES = 10
-TOTAL = "total"
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,17 +148,6 @@ def _p99(sample: Sample, name: str) -> float | None:
     return times.p99_us if times is not None and times.count else None
 
 
-def _merged(every: list[Times]) -> Times:
-    """Sums, and the worst of the quantiles: those of seconds cannot be added."""
-    return Times(
-        sum(each.count for each in every),
-        sum(each.sum_us for each in every),
-        max((each.p50_us for each in every), default=0),
-        max((each.p99_us for each in every), default=0),
-        max((each.max_us for each in every), default=0),
-    )
-
-
 def _mean(times: Times) -> float | None:
     return times.sum_us / times.count if times.count else None
 
@@ -169,7 +158,7 @@ def api_rows(samples: list[Sample]) -> list[ApiRow]:
     rows = []
     for name in sorted({name for sample in samples for name in sample.apis}):
         apis = [sample.apis[name] for sample in samples if name in sample.apis]
-        times = _merged([api.phases[TOTAL] for api in apis if TOTAL in api.phases])
+        times = merged([api.phases[TOTAL] for api in apis if TOTAL in api.phases])
         rows.append(
             ApiRow(
                 name,
@@ -192,13 +181,13 @@ def phase_rows(name: str, samples: list[Sample]) -> list[PhaseRow]:
         if name in sample.apis:
             for phase, times in sample.apis[name].phases.items():
                 found.setdefault(phase, []).append(times)
-    merged = {phase: _merged(every) for phase, every in found.items()}
-    whole = merged[TOTAL].sum_us if TOTAL in merged else sum(times.sum_us for times in merged.values())
+    phases = {phase: merged(every) for phase, every in found.items()}
+    whole = phases[TOTAL].sum_us if TOTAL in phases else sum(times.sum_us for times in phases.values())
     return [
         PhaseRow(
             phase, times.count, _mean(times), times.p50_us, times.p99_us, times.max_us, percent(times.sum_us, whole)
         )
-        for phase, times in merged.items()
+        for phase, times in phases.items()
     ]
 
 
