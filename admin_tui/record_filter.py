@@ -43,6 +43,15 @@ class RecordFilter:
         named = (("key", self.key), ("value", self.value), ("header", self.header), ("json", self.path))
         return " ".join(f"{name}:{text}" for name, text in named if text)
 
+    def needle(self) -> bytes | None:
+        """Bytes that every wanted record has somewhere, the longest that are known; None where none are."""
+        texts = [text.encode() for text in (self.key, self.value) if text and not text.startswith("~")]
+        name, _, wanted = self.header.partition("=")
+        texts += [name.strip().encode()] if name.strip() else []
+        texts += [wanted.strip().encode()] if wanted.strip() and not wanted.strip().startswith("~") else []
+        texts += [path_hint(parse_path(self.path)[0])] if self.path else []
+        return max(texts, key=len, default=b"") or None
+
     def compile(self) -> Callable[[Iterable[Record]], list[Record]]:
         """What keeps the wanted ones of a list. ValueError, which says what is wrong, for a bad expression."""
         tests: list[Match] = []
@@ -99,9 +108,8 @@ def header_test(text: str) -> Match:
 def path_test(text: str) -> Match:
     """Whether the value is JSON, and what the path leads to is there, or compares as it says."""
     steps, operator, wanted = parse_path(text)
-    names = [step for step in steps if isinstance(step, str)]
-    # Most records do not have the name at all: those need not be parsed. Names with escapes are looked for as they are.
-    hint = json.dumps(names[-1], ensure_ascii=False).encode() if names and names[-1].isascii() else b""
+    # Most records do not have the name at all: those need not be parsed.
+    hint = path_hint(steps)
     compare = _comparison(operator, wanted)
 
     def test(record: Record) -> bool:
@@ -115,6 +123,12 @@ def path_test(text: str) -> Match:
         return found is not _ABSENT and compare(found)
 
     return test
+
+
+def path_hint(steps: list[str | int]) -> bytes:
+    """What a value with such a path has somewhere. Names with escapes are looked for as they are."""
+    names = [step for step in steps if isinstance(step, str)]
+    return json.dumps(names[-1], ensure_ascii=False).encode() if names and names[-1].isascii() else b""
 
 
 def parse_path(text: str) -> tuple[list[str | int], str, Any]:

@@ -82,6 +82,7 @@ class Scan:
     ) -> None:
         self._client = client
         self._keep = (wanted or RecordFilter()).compile()
+        self._containing = (wanted or RecordFilter()).needle()
         self._newest = newest
         self._page_max = page_max
         self._isolation = isolation
@@ -129,7 +130,9 @@ class Scan:
         ends = {key: end for key, end in self._ends.items() if self.positions[key] < end}
         starts = {key: self.positions[key] for key in ends}
         try:
-            async with self._client.records.reader(starts, ends=ends, isolation=self._isolation) as reader:
+            async with self._client.records.reader(
+                starts, ends=ends, isolation=self._isolation, containing=self._containing
+            ) as reader:
                 async for chunk in reader:
                     if not await self._take(chunk, begun):
                         self.state = State.PAUSED
@@ -167,6 +170,7 @@ class Scan:
             self.records += len(part)
             self.positions[key] = part[-1].offset + 1
             await asyncio.sleep(0)
+        self.records += chunk.passed
         self.positions[key] = chunk.next_offset
         return True
 
@@ -221,6 +225,7 @@ class Tail:
     ) -> None:
         self._client = client
         self._keep = (wanted or RecordFilter()).compile()
+        self._containing = (wanted or RecordFilter()).needle()
         self._records_max = records_max
         self._bytes_max = bytes_max
         self._isolation = isolation
@@ -238,11 +243,14 @@ class Tail:
         """Until it is cancelled, or fails: then `error` says why, and `run` goes on from where it was."""
         self.is_running, self.error = True, ""
         try:
-            async with self._client.records.reader(self.positions, isolation=self._isolation) as reader:
+            async with self._client.records.reader(
+                self.positions, isolation=self._isolation, containing=self._containing
+            ) as reader:
                 async for chunk in reader:
                     for at in range(0, len(chunk.records), RECORDS_A_TURN):
                         self._take(chunk.partition.partition, chunk.records[at : at + RECORDS_A_TURN])
                         await asyncio.sleep(0)
+                    self.seen += chunk.passed
                     if chunk.lost_from is not None:
                         self.lost += max(0, chunk.log_start_offset - chunk.lost_from)
                     self.positions[chunk.partition] = chunk.next_offset

@@ -21,9 +21,9 @@ class Chunk:
     """What one answer brought of a partition: `records` in order, and where the next ones start.
 
     Transaction markers are no records and are left out, and so are aborted records for READ_COMMITTED (`aborted`
-    counts them). `lost_from`: offsets from there on were deleted before they could be read. `damage`: what could not
-    be read, and was skipped. `high_watermark` and `log_start_offset` are the partition's at that time; -1 where they
-    were not told.
+    counts them) and those in whose batch what was looked for is not (`passed` counts them). `lost_from`: offsets from
+    there on were deleted before they could be read. `damage`: what could not be read, and was skipped.
+    `high_watermark` and `log_start_offset` are the partition's at that time; -1 where they were not told.
     """
 
     partition: TopicPartition
@@ -36,6 +36,7 @@ class Chunk:
     aborted: int
     lost_from: int | None
     damage: tuple[str, ...]
+    passed: int = 0
 
 
 def decode_partition(
@@ -45,20 +46,24 @@ def decode_partition(
     end: int | None,
     isolation: Isolation,
     lost_from: int | None = None,
+    containing: bytes | None = None,
 ) -> Chunk:
-    """The records from `start` to `end` (not included; None: all) of one partition of an answer."""
+    """The records from `start` to `end` (not included; None: all) of one partition of an answer.
+
+    `containing`: batches without these bytes in them are passed over.
+    """
     data = part.records or b""
     aborted = _Aborted(part.aborted_transactions or []) if isolation is Isolation.READ_COMMITTED else None
     records: list[Record] = []
     damage: list[str] = []
-    skipped = 0
+    skipped = passed = 0
     next_offset = start
     try:
         for batch in decode_batches(data):
             if aborted is not None and aborted.hides(batch):
                 skipped += 0 if batch.is_control else batch.count
             elif batch.last_offset >= start and not batch.is_control:
-                _take(batch, start, end, records, damage)
+                passed += _take(batch, start, end, records, damage, containing)
             next_offset = max(next_offset, batch.last_offset + 1)
             if end is not None and next_offset >= end:
                 break
@@ -77,23 +82,31 @@ def decode_partition(
         skipped,
         lost_from,
         tuple(damage),
+        passed,
     )
 
 
-def _take(batch: Batch, start: int, end: int | None, records: list[Record], damage: list[str]) -> None:
-    """Add the batch's records from `start` to `end`, or what is wrong with it."""
+def _take(
+    batch: Batch, start: int, end: int | None, records: list[Record], damage: list[str], containing: bytes | None
+) -> int:
+    """Add the batch's records from `start` to `end`, or what is wrong with it; how many were passed over."""
     where = f"offsets {batch.base_offset} to {batch.last_offset}"
     if not batch.is_valid():
         damage.append(f"{where}: the checksum is wrong")
-        return
+        return 0
     try:
-        theirs = batch.records(PAYLOAD_BYTES_MAX)
+        theirs = batch.records(PAYLOAD_BYTES_MAX, containing)
     except (WireError, CorruptPayload, PayloadTooLarge) as error:
         damage.append(f"{where}: {error}")
-        return
+        return 0
+    if theirs is None:
+        # A part of the batch may be before the start, or behind the end.
+        last = batch.last_offset if end is None else min(batch.last_offset, end - 1)
+        return min(batch.count, last - max(batch.base_offset, start) + 1)
     if batch.base_offset < start or (end is not None and batch.last_offset >= end):
         theirs = [each for each in theirs if each.offset >= start and (end is None or each.offset < end)]
     records.extend(theirs)
+    return 0
 
 
 class _Aborted:

@@ -133,6 +133,7 @@ class RecordCalls:
         isolation: Isolation = Isolation.READ_UNCOMMITTED,
         fetch_bytes_max: int = FETCH_BYTES_MAX,
         partition_bytes_max: int = PARTITION_BYTES_MAX,
+        containing: bytes | None = None,
     ) -> Reader:
         """Chunks of records from `starts` on: see Reader."""
         return Reader(
@@ -142,6 +143,7 @@ class RecordCalls:
             isolation=isolation,
             fetch_bytes_max=fetch_bytes_max,
             partition_bytes_max=partition_bytes_max,
+            containing=containing,
         )
 
     def producer(self, *, acks: int = ACKS_ALL, codec: Codec = Codec.NONE, level: int | None = None) -> Producer:

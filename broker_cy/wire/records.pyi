@@ -1,4 +1,5 @@
 from collections.abc import Iterable, Iterator
+from typing import overload
 
 from typing_extensions import Buffer
 
@@ -63,12 +64,16 @@ class Batch:
         """The checksum of the bytes that are there."""
     def is_valid(self) -> bool:
         """Whether the checksum is right."""
+    @overload
     def records(self, max_payload_bytes: int = ...) -> list[Record]:
         """A new list of the batch's records.
 
         Raises WireError where they are malformed, do not decompress, or decompress to more than `max_payload_bytes`. The
         checksum is not looked at: see is_valid.
         """
+    @overload
+    def records(self, max_payload_bytes: int = ..., containing: bytes | None = ...) -> list[Record] | None:
+        """The same; None where `containing` is nowhere in the records, which are not looked at one by one then."""
     def __iter__(self) -> Iterator[Record]: ...
 
 def decode_batches(buffer: Buffer) -> Iterator[Batch]:

@@ -26,12 +26,20 @@ from broker_cy.wire.record import Record    # no-cython-lint: for those who impo
 cdef extern from "Python.h":
     int PyBUF_READ
 
+cdef extern from "<string.h>" nogil:
+    # Of glibc and musl; Python.h asks for it (_GNU_SOURCE).
+    void* memmem(const void* haystack, size_t haystack_bytes, const void* needle, size_t needle_bytes)
+
 cdef enum:
     MAGIC_AT = 16
     INT32_MAX = 0x7FFFFFFF
 
 # What a batch that is already in a log may expand to: what a length can say.
 MAX_PAYLOAD_BYTES = INT32_MAX
+
+
+cdef inline bint _has(const uint8_t* at, Py_ssize_t n, bytes needle) noexcept:
+    return memmem(at, n, <const char*>needle, len(needle)) != NULL
 
 
 @cython.freelist(64)
@@ -140,9 +148,10 @@ cdef class Batch:
         """Whether the checksum is right."""
         return self.computed_crc() == self.header.crc
 
-    def records(self, max_payload_bytes=MAX_PAYLOAD_BYTES):
+    def records(self, max_payload_bytes=MAX_PAYLOAD_BYTES, bytes containing=None):
         """A new list of the batch's records, of which there is at least none.
 
+        `containing`: None instead, where these bytes are nowhere in the records, which are not looked at one by one then.
         Raises WireError where they are malformed, do not decompress, or decompress to more than `max_payload_bytes`. The checksum
         is not looked at: see is_valid.
         """
@@ -151,6 +160,8 @@ cdef class Batch:
         cdef Py_ssize_t n = self.header.length - (BATCH_HEADER_BYTES - BATCH_OVERHEAD_BYTES)
         cdef int codec = self.header.attributes & ATTRIBUTE_CODEC_MASK
         if codec == 0:
+            if containing is not None and not _has(at, n, containing):
+                return None
             return read_records(at, n, &self.header)
         # Compaction leaves empty batches, with no payload at all, to keep a producer's last sequence.
         if self.header.count == 0 and n == 0:
@@ -161,6 +172,8 @@ cdef class Batch:
             raise WireError(f"batch at offset {self.header.base_offset}: {error}") from error
         PyObject_GetBuffer(payload, &plain, PyBUF_SIMPLE)
         try:
+            if containing is not None and not _has(<const uint8_t*>plain.buf, plain.len, containing):
+                return None
             return read_records(<const uint8_t*>plain.buf, plain.len, &self.header)
         finally:
             PyBuffer_Release(&plain)

@@ -218,9 +218,23 @@ def test_an_unknown_number_of_acks_is_refused(run: Run) -> None:
     run(job)
 
 
-def decoded(data: bytes, start: int = 0, end: int | None = None, **fields: object) -> Chunk:
+def decoded(
+    data: bytes, start: int = 0, end: int | None = None, containing: bytes | None = None, **fields: object
+) -> Chunk:
     part = messages.FetchResponse.PartitionData(records=data, high_watermark=100, **fields)  # type: ignore[arg-type]
-    return decode_partition(TopicPartition("t", 0), part, start, end, Isolation.READ_COMMITTED)
+    key = TopicPartition("t", 0)
+    return decode_partition(key, part, start, end, Isolation.READ_COMMITTED, containing=containing)
+
+
+def test_batches_that_cannot_have_what_is_looked_for_are_passed_over_and_counted() -> None:
+    """A search tells fewer records than it went through, or more."""
+    batches = b"".join(encode_batch([Record(value=b"v%d" % n)] * 5, base_offset=n * 5) for n in range(3))
+    chunk = decoded(batches, containing=b"v1")
+    assert [record.offset for record in chunk.records] == [5, 6, 7, 8, 9]
+    assert (chunk.passed, chunk.next_offset) == (10, 15)
+    chunk = decoded(batches, start=2, end=12, containing=b"v1")
+    assert (len(chunk.records), chunk.passed) == (5, 3 + 2)
+    assert decoded(batches, start=7, end=9, containing=b"v3").passed == 2
 
 
 def test_damaged_batches_are_told_and_passed() -> None:
