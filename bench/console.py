@@ -187,7 +187,7 @@ def measure_search(target: BrokerCy, directory: Path, records: int, seed: int) -
         terminal.shows("reading")
         end = r"at the end · 100%[^·]*· 1 found"
         while True:
-            terminal.idle(pause.uniform(0.05, 0.3))
+            terminal.idle(pause.uniform(0.3, 0.7))
             if re.search(end, terminal.text()):
                 break
             seen = terminal.text()

@@ -126,10 +126,10 @@ class Metadata:
         raise failure
 
     @staticmethod
-    def peer_of(node: Node, lane: str = "") -> Peer:
-        return Peer(node.address, node.node_id, lane)
+    def peer_of(node: Node) -> Peer:
+        return Peer(node.address, node.node_id)
 
-    async def peer(self, node_id: int, deadline: Deadline, lane: str = "") -> Peer:
+    async def peer(self, node_id: int, deadline: Deadline) -> Peer:
         """How to reach broker `node_id`; AdminError where the cluster has no such broker now."""
         node = self.nodes.get(node_id)
         if node is None:
@@ -138,7 +138,7 @@ class Metadata:
         if node is None:
             known = ", ".join(map(str, sorted(self.nodes))) or "none"
             raise AdminError(Failure.INVALID, f"the cluster has no broker {node_id} now; it has {known}")
-        return self.peer_of(node, lane)
+        return self.peer_of(node)
 
     async def refresh(
         self, topics: Iterable[str] | None, deadline: Deadline

@@ -171,6 +171,11 @@ class Pool:
     def _turn(self, peer: Peer, api: str, deadline: Deadline) -> _Turn:
         return _Turn(self._turns, peer.name, api, deadline)
 
+    def leave(self, lane: str) -> None:
+        """Close the connections of a lane, for which nobody has a use any more."""
+        for peer in [peer for peer in self._links if peer.lane == lane]:
+            self._links.pop(peer).connection.close()
+
     async def close(self) -> None:
         """Close every connection; calls that are under way fail."""
         self.is_closed = True

@@ -5,6 +5,7 @@ for.
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections import deque
 from collections.abc import AsyncIterator, Iterable, Mapping
 from dataclasses import dataclass
@@ -29,7 +30,9 @@ WAIT_MS: Final = 500
 PARTITIONS_MAX = 1_000
 # Chunks that were read and not taken yet: one answer's worth of memory, and then no more is asked for.
 QUEUED_CHUNKS_MAX = 16
-_LANE = "fetch"
+# Of all readers: a broker answers the requests of one connection one after the other, so that a Fetch that waits for
+# data would hold up every other reader.
+_lanes = itertools.count()
 _NO_SESSION_EPOCH = -1
 
 
@@ -154,7 +157,7 @@ class Reader:
         if failed:
             attempt = max(self._positions[key].attempt for key in failed)
             await Deadline(self._caller.timeout_s + 2.0).back_off(attempt)
-        return {Peer(peer.address, peer.node_id, _LANE): theirs for peer, theirs in places.items()}
+        return {Peer(peer.address, peer.node_id): theirs for peer, theirs in places.items()}
 
     def _note_failure(self, key: TopicPartition, error: AdminError) -> None:
         """Count a failure of `key`; AdminError where it will not pass, or lasted for too long."""
@@ -170,6 +173,13 @@ class Reader:
 
     async def _follow(self, peer: Peer, keys: list[TopicPartition]) -> set[TopicPartition]:
         """Fetch `keys` from their leader until one fails for a while; then those that are not at their end."""
+        peer = peer._replace(lane=f"fetch-{next(_lanes)}")
+        try:
+            return await self._fetch_from(peer, keys)
+        finally:
+            self._caller.pool.leave(peer.lane)
+
+    async def _fetch_from(self, peer: Peer, keys: list[TopicPartition]) -> set[TopicPartition]:
         order = deque(keys)
         while order:
             try:

@@ -134,6 +134,29 @@ def test_where_reading_starts(run: Run, name: str) -> None:
     run(job)
 
 
+def test_a_reader_that_waits_holds_up_no_other(run: Run, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A search crawls along while something else follows a topic."""
+    # Longer than the calls of a test may take.
+    monkeypatch.setattr("broker_cy.admin.reader.WAIT_MS", 60_000)
+
+    async def job(client: AdminClient) -> None:
+        (await client.topics.create([NewTopic(name, 2, 1)])).whole()
+        quiet, busy = (TopicPartition(name, index) for index in range(2))
+        for key in (quiet, busy):
+            await client.records.producer().send_batch(key, [Record(value=b"x")] * 3)
+        async with client.records.reader({quiet: 0}) as follower:
+            chunks = aiter(follower)
+            await anext(chunks)
+            waiting = asyncio.ensure_future(anext(chunks))
+            for _ in range(3):
+                async with client.records.reader({busy: 0}, ends={busy: 3}) as found:
+                    assert [len(chunk.records) async for chunk in found] == [3]
+            assert not waiting.done()
+            waiting.cancel()
+
+    run(job)
+
+
 def test_a_reader_follows_what_arrives_and_skips_what_was_deleted(run: Run, name: str) -> None:
     """A live view stops, or hides that records were deleted before it read them."""
 
