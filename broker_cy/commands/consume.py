@@ -18,13 +18,13 @@ from broker_cy.commands.output import clean, progress
 from broker_cy.commands.values import COUNT, DELIMITER, PARTITIONS, POSITION, POSITION_HELP, Parsed, chosen
 from broker_cy.wire.records import Record
 
-EPILOG = r"""\b
+EPILOG = """\b
 examples:
   broker-cy consume orders -e                         everything there is
   broker-cy consume orders --from end                 what comes from now on
   broker-cy consume orders -p 0,3 --from -10 -e       the last ten offsets of two partitions
   broker-cy consume orders --from @-1h --to @now -e   the last hour
-  broker-cy consume orders -f '%p %o %k: %s\n' -c 5
+  broker-cy consume orders -f '%p %o %k: %s\\n' -c 5
   broker-cy consume orders -e --json > orders.jsonl
 """
 

@@ -22,12 +22,12 @@ from broker_cy.commands.values import DELIMITER, HEADER, TIME, TIME_HELP
 from broker_cy.wire.compression import Codec
 from broker_cy.wire.records import Record
 
-EPILOG = r"""\b
+EPILOG = """\b
 examples:
   echo hello | broker-cy produce greetings
   broker-cy produce orders -K : < orders.txt          lines of key:value
   broker-cy produce orders -k order-1 -H source=shell --file order.json
-  broker-cy produce orders -z zstd -D '\0' < records.bin
+  broker-cy produce orders -z zstd -D '\\0' < records.bin
   broker-cy consume orders -e --json | broker-cy produce orders-copy --json-lines
 """
 

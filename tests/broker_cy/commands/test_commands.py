@@ -53,7 +53,8 @@ def leaves() -> Iterator[list[str]]:
 def test_every_command_has_help_with_examples(bare: Cli, words: list[str]) -> None:
     """Somebody who forgot how a command is used has to search the web."""
     shown = bare(*words, "--help").out
-    assert "examples:" in shown
+    # On a line of its own: else the paragraph was filled anew, and nobody can copy a line of it.
+    assert "\n  examples:\n    " in shown
     if len(words) == 2 or words[0] in ("lag", "events", "metrics", "producers", "log-dirs", "consume", "produce"):
         assert "--bootstrap" in shown
         assert "--json" in shown
