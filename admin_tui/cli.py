@@ -59,7 +59,7 @@ def build(arguments: argparse.Namespace) -> Console:
         raise AdminError(Failure.INVALID, f"--timeout {arguments.timeout:g}: above 0 and below 86400 s is allowed")
     entry, clusters = find_cluster(arguments.bootstrap, arguments.cluster, arguments.config)
     settings = Settings()
-    path = arguments.settings or default_settings_path()
+    path = arguments.settings or default_settings_path(arguments.config)
     # A file that was not asked for need not be there.
     if arguments.settings is not None or path.exists():
         settings = load_settings(path)

@@ -5,34 +5,45 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from admin_tui.text import clean
+from admin_tui.text import clean, duration, when
 from broker_cy.admin.event_text import by_of, kind_of, line_of, subject_of
 from broker_cy.metrics.events import BrokerStarted, Event, RecordsDeleted, TopicDeleted, TransactionTimedOut
 
 __all__ = ["by_of", "detail_of", "kind_of", "line_of", "style_of", "subject_of"]
 
 
-def detail_of(event: Event) -> str:
-    """Every field."""
-    return "\n".join(_lines(asdict(event), 0))
+# Moments among the fields: ms since 1970. What else ends so is how long something took.
+_MOMENTS = frozenset({"started_ms", "commit_ms", "record_time_ms"})
 
 
-def _lines(value: Any, depth: int) -> list[str]:
+def detail_of(event: Event, *, utc: bool) -> str:
+    """What happened in a sentence, and every field; moments and durations as people read them, too."""
+    return "\n".join([f"{subject_of(event)}: {line_of(event)}", "", *_lines(asdict(event), 0, utc)])
+
+
+def _shown(name: str, value: Any, utc: bool) -> str:
+    if value in (None, [], {}):
+        return "-"
+    if not isinstance(value, int) or not name.endswith("_ms") or value < 0:
+        return clean(str(value))
+    return f"{value} ({when(value, utc=utc) if name in _MOMENTS else duration(value)})"
+
+
+def _lines(value: Any, depth: int, utc: bool) -> list[str]:
     pad = "  " * depth
     lines: list[str] = []
     if isinstance(value, dict):
         for name, each in value.items():
             if isinstance(each, dict | list) and each:
                 lines.append(f"{pad}{clean(str(name))}:")
-                lines += _lines(each, depth + 1)
+                lines += _lines(each, depth + 1, utc)
             else:
-                shown = "-" if each in (None, [], {}) else clean(str(each))
-                lines.append(f"{pad}{clean(str(name))}: {shown}")
+                lines.append(f"{pad}{clean(str(name))}: {_shown(str(name), each, utc)}")
     else:
         for each in value:
             if isinstance(each, dict):
-                parts = ", ".join(f"{name} {'-' if one is None else one}" for name, one in each.items())
-                lines.append(clean(f"{pad}- {parts}"))
+                parts = ", ".join(f"{name} {_shown(name, one, utc)}" for name, one in each.items())
+                lines.append(f"{pad}- {parts}")
             else:
                 lines.append(clean(f"{pad}- {each}"))
     return lines

@@ -19,6 +19,8 @@ HEX_BYTES_MAX = 8 << 10
 # A JSON value that is larger is shown as the text it is: parsing it would keep the screen waiting.
 JSON_BYTES_MAX = 1 << 20
 _NULL = "null"
+# What a line of a hex dump with 16 bytes takes; where there is less room it has 8.
+HEX_COLUMNS = 78
 
 
 class Format(Enum):
@@ -69,14 +71,14 @@ def line(data: bytes | None, shown: Format = Format.AUTO, limit: int = ROW_BYTES
     return f"{text} .. {count(len(data))} B" if len(data) > limit else text
 
 
-def detail(data: bytes | None, shown: Format = Format.AUTO) -> str:
-    """Many lines, for the view of one record."""
+def detail(data: bytes | None, shown: Format = Format.AUTO, columns: int = HEX_COLUMNS) -> str:
+    """Many lines, for the view of one record that is so many columns wide."""
     if data is None:
         return _NULL
     if not data:
         return "(empty)"
     if shown is Format.HEX or (shown is Format.AUTO and not is_text(data)):
-        return hex_dump(data)
+        return hex_dump(data, 16 if columns >= HEX_COLUMNS else 8)
     if shown in (Format.AUTO, Format.JSON) and data[:1] in b'{["-0123456789tfn \t\r\n':
         try:
             text = json.dumps(parse_json(data), indent=2, ensure_ascii=False)

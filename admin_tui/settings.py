@@ -34,9 +34,9 @@ class Settings:
     keys: Mapping[str, str] = field(default_factory=dict)
 
 
-def default_settings_path() -> Path:
-    """tui.toml, beside the file of clusters."""
-    return default_path().with_name("tui.toml")
+def default_settings_path(clusters: Path | None = None) -> Path:
+    """tui.toml, beside the file of clusters; without one, beside where it would be."""
+    return (clusters or default_path()).with_name("tui.toml")
 
 
 def load_settings(path: Path) -> Settings:

@@ -46,9 +46,11 @@ class HelpDialog(ModalScreen[None]):
             text = Text()
             if self._keys:
                 text.append("Keys (and the id to bind each anew)\n", "bold")
+                # As narrow as they may be: an id that is folded at 80 columns is one that nobody can copy.
+                wide = max(len(description) for _, description, _, _ in self._keys) + 2
                 for key, description, name, is_enabled in self._keys:
                     text.append(f"  {key:<14}", "bold cyan" if is_enabled else "bright_black")
-                    text.append(f"{description:<34}", "" if is_enabled else "bright_black")
+                    text.append(f"{description:<{wide}}", "" if is_enabled else "bright_black")
                     text.append(f"{name}\n", "bright_black")
             if self._commands:
                 text.append("\nCommands\n", "bold")

@@ -53,6 +53,10 @@ class RecordDialog(ModalScreen[None]):
         self._show()
         self.query_one(VerticalScroll).focus()
 
+    def on_resize(self) -> None:
+        # Bytes are shown in lines that fit.
+        self.call_after_refresh(self._show)
+
     def _show(self) -> None:
         row = self._grid.selected
         box = self.query_one(Vertical)
@@ -69,14 +73,15 @@ class RecordDialog(ModalScreen[None]):
         head.append("   value ", "bright_black")
         head.append("null" if record.value is None else size(len(record.value)))
         self.query_one("#head", Static).update(head)
+        columns = self.query_one(VerticalScroll).scrollable_content_region.width
         text = Text()
         for name, value in record.headers:
             text.append(f"{clean(name)}: ", "cyan")
             text.append(f"{line(value, self.shown)}\n")
         text.append("key\n" if not record.headers else "\nkey\n", "bold")
-        text.append(detail(record.key, self.shown) + "\n")
+        text.append(detail(record.key, self.shown, columns) + "\n")
         text.append("\nvalue\n", "bold")
-        text.append(detail(record.value, self.shown))
+        text.append(detail(record.value, self.shown, columns))
         self.query_one("#text", Static).update(text)
 
     def action_close(self) -> None:

@@ -54,4 +54,5 @@ class EventsView(View):
     def on_grid_moved(self, event: Grid.Moved) -> None:
         event.stop()
         row: Any = self.grid.selected
-        self.query_one(Static).update(Text("" if row is None else detail_of(row.event)))
+        shown = "" if row is None else detail_of(row.event, utc=self.console_app.settings.utc)
+        self.query_one(Static).update(Text(shown))

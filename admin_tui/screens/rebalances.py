@@ -77,7 +77,7 @@ class RebalancesView(View):
             [
                 *time_columns(lambda row: row.time_ms, lambda: self.console_app.settings.utc),
                 Column("Group", lambda row: clean(row.event.key), 12, lambda row: row.event.key, flex=True, letter="O"),
-                Column("Gen", lambda row: str(getattr(row.event, "generation", "-")), 5, None, "right"),
+                Column("Gen", lambda row: str(getattr(row.event, "generation", "-")), 5, None, "right", drop=3),
                 Column("Why", _reason, 15),
                 Column("Who", _who, 12, drop=2),
                 Column(
@@ -88,6 +88,7 @@ class RebalancesView(View):
                     7,
                     None,
                     "right",
+                    drop=1,
                 ),
                 Column("Join", lambda row: _ms(row, "join_ms"), 8, None, "right", drop=4),
                 Column("Sync", lambda row: _ms(row, "sync_ms"), 8, None, "right", drop=4),
@@ -126,7 +127,8 @@ class RebalancesView(View):
     def on_grid_moved(self, event: Grid.Moved) -> None:
         event.stop()
         row: Any = self.grid.selected
-        self.query_one(Static).update(Text("" if row is None else detail_of(row.event)))
+        shown = "" if row is None else detail_of(row.event, utc=self.console_app.settings.utc)
+        self.query_one(Static).update(Text(shown))
 
 
 def _of(row: Stamped, name: str) -> int | None:

@@ -45,6 +45,27 @@ examples:
   broker-cy groups delete billing-test
 """
 
+# GroupState and GroupType of Kafka, as it spells them. To others brokers answer with no group, and not with an error.
+STATE = click.Choice(
+    [
+        "PreparingRebalance",
+        "CompletingRebalance",
+        "Stable",
+        "Dead",
+        "Empty",
+        "Assigning",
+        "Reconciling",
+        "NotReady",
+    ],
+    case_sensitive=False,
+)
+TYPE = click.Choice(["classic", "consumer", "share", "streams"], case_sensitive=False)
+
+
+def _listed(choice: click.Choice[str]) -> str:
+    return ", ".join(choice.choices)
+
+
 group_argument = click.argument("group", shell_complete=complete_groups)
 groups_argument = click.argument("groups", nargs=-1, required=True, shell_complete=complete_groups)
 topic_option = click.option(
@@ -66,8 +87,10 @@ def command() -> None:
 @command.command("list", epilog=EPILOG)
 @cluster_command
 @match_option
-@click.option("--state", "states", multiple=True, help="Stable, Empty, PreparingRebalance ...; may be repeated.")
-@click.option("--type", "types", multiple=True, help="classic, consumer, share, streams; may be repeated.")
+@click.option(
+    "--state", "states", type=STATE, multiple=True, metavar="STATE", help=f"{_listed(STATE)}; may be repeated."
+)
+@click.option("--type", "types", type=TYPE, multiple=True, metavar="TYPE", help=f"{_listed(TYPE)}; may be repeated.")
 async def list_groups(
     target: Target, client: AdminClient, match: re.Pattern[str] | None, states: Sequence[str], types: Sequence[str]
 ) -> int:

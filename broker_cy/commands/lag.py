@@ -11,6 +11,7 @@ import click
 
 from broker_cy.admin import AdminClient
 from broker_cy.admin.commit_notes import CommitNotes
+from broker_cy.admin.errors import AdminError, Failure
 from broker_cy.admin.group_lag import GroupLag, PartitionLag
 from broker_cy.admin.lag import Status, Trend
 from broker_cy.admin.lag_history import LagHistory
@@ -66,6 +67,8 @@ async def command(
             if look:
                 await asyncio.sleep(every / 1000)
             outcome = await client.lag.of(names)
+            if not look:
+                await _check_known(client, groups, outcome.found)
             now_ms = int(time.time() * 1000)
             if samples > 1:
                 noted = [await client.timestamps.with_commit_times(each) for each in outcome.found.values()]
@@ -83,6 +86,17 @@ async def command(
     else:
         _print_groups(lags, told, found_times, in_time)
     return target.tell_failures([outcome, *times.values()])
+
+
+async def _check_known(client: AdminClient, named: Sequence[str], found: Mapping[str, GroupLag]) -> None:
+    """AdminError for a group that was named and is none: brokers say of one that it committed nothing."""
+    doubtful = [name for name in named if name in found and not found[name].partitions]
+    if not doubtful:
+        return
+    known = {each.group_id for each in await client.groups.listed()}
+    for name in doubtful:
+        if name not in known:
+            raise AdminError(Failure.INVALID, "there is no such group", what=f"group {name}")
 
 
 async def _members(client: AdminClient, names: Sequence[str]) -> dict[str, bool]:

@@ -231,6 +231,10 @@ def test_settings_beside_the_clusters_are_read(tmp_path: Path, monkeypatch: pyte
     assert console.session.entry.name == "one"
     assert console.alerts is not None
     assert console.command("topics", "list") == "broker-cy topics list --cluster one"
+    # A file of clusters somewhere else brings its own.
+    (tmp_path / "else.toml").write_text('[clusters.two]\nbootstrap = "127.0.0.1:9"\n')
+    (tmp_path / "tui.toml").write_text("utc = true\n")
+    assert cli.build(cli.parser().parse_args(["--config", str(tmp_path / "else.toml")])).settings.utc
 
 
 def test_what_is_read_knows_nothing_of_the_screen() -> None:

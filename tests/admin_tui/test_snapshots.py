@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,6 +18,7 @@ from admin_tui.picture import svg_of
 from admin_tui.scan import Row, Scan, State
 from admin_tui.screens import messages, producers, quorum
 from admin_tui.settings import Settings
+from admin_tui.widgets.grid import _GAP, Grid
 from broker_cy.wire.records import Record
 from tests.admin_tui.conftest import Terminal, entry_of
 from tests.admin_tui.frozen import NOW_MS, FrozenSession
@@ -73,6 +75,13 @@ def frozen_scan(view: messages.MessagesView) -> None:
     view.scan._newest = 100
 
 
+def is_cut(grid: Grid[Any]) -> bool:
+    """Whether columns stand where the screen has ended, and cannot be seen."""
+    width = grid.scrollable_content_region.width
+    columns = grid._lay_out(width)
+    return sum(wide for _, wide in columns) + _GAP * (len(columns) - 1) > width
+
+
 @pytest.fixture(autouse=True)
 def frozen_time(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (producers, quorum):
@@ -99,6 +108,7 @@ def test_the_screen_looks_as_it_did(view: str, size: tuple[int, int], tmp_path: 
                 await pilot.pause(0.1)
                 now = svg_of(app.screen._compositor.render_strips(), size[0])
                 if now == before and "·" in now:
+                    assert not [grid.title for grid in app.screen.query(Grid) if is_cut(grid)]
                     return now
                 before = now
 

@@ -46,6 +46,8 @@ def test_formats() -> None:
     assert payload.line(None) == "null"
     assert payload.line("Grüße".encode()) == "Grüße"
     assert payload.line(b"\xff\xfe") == "ff fe"
+    # Lines of 16 bytes are folded in a window of 80 columns.
+    assert max(map(len, payload.detail(bytes(range(99)), Format.HEX, columns=70).splitlines())) < 70
     assert payload.hex_dump(b"Kafka\x00\xff") == "00000000  4b 61 66 6b 61 00 ff" + " " * 30 + "|Kafka..|"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -54,7 +55,7 @@ def test_every_command_has_help_with_examples(bare: Cli, words: list[str]) -> No
     """Somebody who forgot how a command is used has to search the web."""
     shown = bare(*words, "--help").out
     # On a line of its own: else the paragraph was filled anew, and nobody can copy a line of it.
-    assert "\n  examples:\n    " in shown
+    assert re.search(r"^ *examples:\n +\S", shown, re.MULTILINE)
     if len(words) == 2 or words[0] in ("lag", "events", "metrics", "producers", "log-dirs", "consume", "produce"):
         assert "--bootstrap" in shown
         assert "--json" in shown
@@ -193,6 +194,7 @@ def test_groups_with_members(broker_cy: Cli, broker: Target, new_topic: NewTopic
         consumer.commit(asynchronous=False)
         shown = broker_cy("groups", "list", "--state", "Stable").out
         assert f"{name}\\x1b[31m" in shown
+        assert "is not one of" in broker_cy("groups", "list", "--state", "Odd", code=2).err
         assert "\x1b" not in shown
         (listed,) = (each for each in broker_cy("groups", "list", "--json").json if each["group_id"] == group)
         assert (listed["state"], listed["group_type"], listed["coordinator_id"]) == ("Stable", "classic", 1)
@@ -234,6 +236,7 @@ def test_lag_is_told_and_judged(broker_cy: Cli, broker: Target, new_topic: NewTo
 
     until(lambda: told_by("record" if broker.target == "kafka" else "event"), "the time's source", 20)
     assert broker_cy("lag", "--match", "no-such-group.*").rows() == []
+    assert "group no-such-group: there is no such group" in broker_cy("lag", "no-such-group", code=2).err
     assert broker_cy("lag", "--match", f"{name}.*", "--json").json[0]["group_id"] == name
     assert "is no regular expression" in broker_cy("lag", "--match", "(", code=2).err
     assert "30s, 15m" in broker_cy("lag", "--every", "5", code=2).err
