@@ -11,6 +11,8 @@ from confluent_kafka import Consumer, KafkaError, KafkaException
 COMMIT_EACH_S = 1.0
 # What is read ahead: a slow member's lag is in the log, and not in its memory.
 READ_AHEAD_KB = 512
+# Of a partition at a time: some ten records.
+SLOW_FETCH_BYTES = 4_096
 _PASSING = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN})
 
 Wait = Callable[[float], bool]
@@ -36,6 +38,8 @@ def member(
             "session.timeout.ms": session_timeout_ms,
             "heartbeat.interval.ms": session_timeout_ms // 5,
             "queued.max.messages.kbytes": READ_AHEAD_KB,
+            # One that is slow would be busy with one partition for minutes, and the others stand still.
+            **({} if per_s is None else {"max.partition.fetch.bytes": SLOW_FETCH_BYTES, "queued.min.messages": 1}),
             "isolation.level": "read_committed",
             "topic.metadata.refresh.interval.ms": 5_000,
         }

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from admin_tui.app import Console
 
 V = TypeVar("V")
+# Looking at what an act would do takes this long before somebody is told that it is waited for.
+WAIT_TOLD_S = 1.0
 Planner = Callable[[Mapping[str, Any]], Awaitable[Plan]]
 
 
@@ -284,11 +286,15 @@ class View(Screen[None]):
             values = await self.app.push_screen_wait(form)
         if values is None:
             return
+        # A form that goes, and nothing comes after it: a broker that is slow or away is asked for a long time.
+        waiting = self.set_timer(WAIT_TOLD_S, lambda: self.tell("still asking the broker what would happen ..."))
         try:
             planned = await plan(values)
         except AdminError as error:
             self.tell(str(error), is_error=True)
             return
+        finally:
+            waiting.stop()
         said = await self.app.push_screen_wait(ActDialog(planned))
         if said is not None:
             self.tell(said)

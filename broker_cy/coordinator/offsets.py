@@ -23,11 +23,13 @@ class OffsetStore:
     it over, unless a younger record has been seen for the partition; an abort marker drops it.
     """
 
-    __slots__ = ("_open", "_pending", "by_group", "changed", "count")
+    __slots__ = ("_open", "_pending", "by_group", "changed", "commits", "count")
 
     def __init__(self) -> None:
         self.by_group: dict[str, dict[str, PartitionOffsets]] = {}
         self.count = 0
+        # Offsets committed since the shard was loaded: a counter, which a write that failed does not take back.
+        self.commits = 0
         # (group, topic, partition) of what was committed since somebody last took this; at most CHANGED_MAX.
         self.changed: dict[tuple[str, str, int], None] = {}
         self._pending: dict[int, dict[tuple[str, str, int], CommittedOffset]] = {}
@@ -72,6 +74,7 @@ class OffsetStore:
     def replay_commit(self, group_id: str, topic: str, partition: int, offset: CommittedOffset) -> Undo:
         """A commit outside of a transaction."""
         before = self._put(group_id, topic, partition, offset)
+        self.commits += 1
         if len(self.changed) < CHANGED_MAX:
             self.changed[group_id, topic, partition] = None
         return lambda: self._restore(group_id, topic, partition, before)
@@ -132,6 +135,7 @@ class OffsetStore:
             if current is None or offset.record_offset > current.record_offset:
                 replaced.append((group_id, topic, partition, current))
                 self._put(group_id, topic, partition, offset)
+                self.commits += 1
                 if len(self.changed) < CHANGED_MAX:
                     self.changed[group_id, topic, partition] = None
 

@@ -71,6 +71,8 @@ _TABLE: tuple[Metric, ...] = (
     # coordinators
     Metric("broker_cy_groups", "gauge", ("state",), "Consumer groups of this coordinator."),
     Metric("broker_cy_group_members", "gauge", (), "Members of all groups."),
+    Metric("broker_cy_group_commits_total", "counter", (), "Offsets that groups committed, one for each partition."),
+    Metric("broker_cy_group_rebalances_total", "counter", (), "Rebalances of groups that came to their end."),
     Metric("broker_cy_transactional_ids", "gauge", ("state",), "Transactional ids of this coordinator."),
     Metric("broker_cy_transaction_oldest_seconds", "gauge", (), "Age of the oldest open transaction; 0 for none."),
     # storage

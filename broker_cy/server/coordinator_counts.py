@@ -19,10 +19,13 @@ T = TypeVar("T")
 
 @dataclass(slots=True)
 class Counts:
-    """By state, under the names that admins are told. `oldest_start_ms` is -1 where no transaction is open."""
+    """By state, under the names that admins are told. `commits` counts on from when the groups were loaded;
+    `oldest_start_ms` is -1 where no transaction is open.
+    """
 
     groups: dict[str, int] = field(default_factory=dict)
     members: int = 0
+    commits: int = 0
     transactions: dict[str, int] = field(default_factory=dict)
     oldest_start_ms: int = -1
 
@@ -32,6 +35,7 @@ async def count(broker: Broker) -> Counts:
     counts = Counts()
     groups: Counter[str] = Counter()
     for shard in broker.groups.shards_now():
+        counts.commits += shard.offsets.commits
         for part in slices(list(shard.groups.values())):
             groups.update(Counter(group.state.value for group in part))
             counts.members += sum(len(group.members) for group in part)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from broker_cy import __version__
 from broker_cy.core.errors import ErrorCode
 from broker_cy.metrics import process
+from broker_cy.metrics.events import Rebalance
 from broker_cy.metrics.exposition import Page, labels_text
 from broker_cy.metrics.requests import PHASE_NAMES
 from broker_cy.server import coordinator_counts
@@ -134,6 +135,8 @@ async def _coordinators(page: Page, broker: Broker) -> None:
     for state, number in counts.groups.items():
         page.sample("broker_cy_groups", number, state)
     page.one("broker_cy_group_members", counts.members)
+    page.one("broker_cy_group_commits_total", counts.commits)
+    page.one("broker_cy_group_rebalances_total", broker.events.counts.get(Rebalance.TYPE, 0))
     page.family("broker_cy_transactional_ids")
     for state, number in counts.transactions.items():
         page.sample("broker_cy_transactional_ids", number, state)

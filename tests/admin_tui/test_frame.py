@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from admin_tui import cli
+from admin_tui.acts import Plan
 from admin_tui.registry import SPECS, binding_ids
+from admin_tui.screens import view
 from admin_tui.screens.overview import OverviewView
 from admin_tui.settings import Settings, load_settings
-from broker_cy.admin import AdminError
+from broker_cy.admin import AdminError, Failure
 from broker_cy.admin.topics import NewTopic
 from broker_cy.wire.records import Record
 from tests.admin_tui.conftest import Terminal, drive, entry_of
@@ -235,6 +239,27 @@ def test_settings_beside_the_clusters_are_read(tmp_path: Path, monkeypatch: pyte
     (tmp_path / "else.toml").write_text('[clusters.two]\nbootstrap = "127.0.0.1:9"\n')
     (tmp_path / "tui.toml").write_text("utc = true\n")
     assert cli.build(cli.parser().parse_args(["--config", str(tmp_path / "else.toml")])).settings.utc
+
+
+def test_an_act_tells_that_it_waits_for_the_broker(broker_cy: BrokerProcess, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A form closes, a broker that is away is asked for half a minute, and nothing says so."""
+    monkeypatch.setattr(view, "WAIT_TOLD_S", 0.01)
+
+    async def job(terminal: Terminal) -> None:
+        answered = asyncio.Event()
+
+        async def plan(values: Mapping[str, Any]) -> Plan:
+            await answered.wait()
+            raise AdminError(Failure.TIMED_OUT, "no answer")
+
+        shown = terminal.app.screen
+        assert isinstance(shown, view.View)
+        shown.act(plan)
+        await terminal.shows("still asking the broker")
+        answered.set()
+        await terminal.shows("no answer")
+
+    drive(broker_cy.bootstrap, job)
 
 
 def test_what_is_read_knows_nothing_of_the_screen() -> None:

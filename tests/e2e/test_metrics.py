@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, KafkaException, Producer
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -92,6 +92,10 @@ def test_records_bytes_and_times_add_up(broker: Metered) -> None:
     assert value(found, "broker_cy_partition_appended_records_total", topic="orders", partition="0") == 0
     assert value(found, "broker_cy_groups", state="Stable") == 1
     assert value(found, "broker_cy_group_members") == 1
+    assert value(found, "broker_cy_group_rebalances_total") >= 1
+    committed = value(found, "broker_cy_group_commits_total")
+    consumer.commit(offsets=[TopicPartition("orders", 1, 5)], asynchronous=False)
+    assert value(broker.scrape(), "broker_cy_group_commits_total") >= committed + 1
     assert value(found, "broker_cy_client_connections", client_id="the reader") >= 1
     produced = value(found, "broker_cy_requests_total", api="Produce")
     assert 1 <= produced <= RECORDS
