@@ -7,7 +7,8 @@ broker of its own.
   between (reach: p99 50 ms).
 - search: through 10 million records of 100 B for a value that is in the last one (reach 1 million records/s), and how
   long a key press waits meanwhile.
-- tail: memory while records come at 50,000/s (reach 150 MB after an hour: --minutes 60).
+- tail: memory while records come at 50,000/s (reach 150 MB after an hour: --minutes 60; the same records come in a
+  fifth of the time with --minutes 12 --rate 250000).
 """
 
 import argparse
@@ -35,7 +36,6 @@ LARGE_PARTITIONS, SMALL_TOPICS, SMALL_PARTITIONS = 5_000, 500, 10
 GROUPS = 2_000
 GROUP_PARTITIONS = 10
 RECORD_BYTES = 100
-TAIL_RECORDS_PER_S = 50_000
 TAIL_STEP_S = 0.02
 NEEDLE = "needle-in-the-last"
 SEARCH_PARTITIONS = 4
@@ -213,11 +213,11 @@ def measure_search(target: BrokerCy, directory: Path, records: int, seed: int) -
 
 
 class Source(threading.Thread):
-    """Produces TAIL_RECORDS_PER_S until it is stopped."""
+    """Produces `rate` records a second until it is stopped."""
 
-    def __init__(self, bootstrap: str, topic: str) -> None:
+    def __init__(self, bootstrap: str, topic: str, rate: int) -> None:
         super().__init__(name="source")
-        self._cluster, self._topic = bootstrap, topic
+        self._cluster, self._topic, self._rate = bootstrap, topic, rate
         self.records = 0
         self.is_stopped = threading.Event()
 
@@ -226,7 +226,7 @@ class Source(threading.Thread):
 
     async def _produce(self) -> None:
         rng = random.Random(2)
-        each = round(TAIL_RECORDS_PER_S * TAIL_STEP_S)
+        each = round(self._rate * TAIL_STEP_S)
         values = [rng.randbytes(RECORD_BYTES // 2).hex().encode() for _ in range(each)]
         async with AdminClient(self._cluster, timeout_s=60) as client:
             producer = client.records.producer()
@@ -246,11 +246,11 @@ async def create_followed(bootstrap: str) -> None:
         (await client.topics.create([NewTopic("followed", SEARCH_PARTITIONS, 1, configs=TAIL_SETTINGS)])).whole()
 
 
-def measure_tail(target: BrokerCy, directory: Path, minutes: float) -> dict[str, float]:
+def measure_tail(target: BrokerCy, directory: Path, minutes: float, rate: int) -> dict[str, float]:
     """Memory of the console that follows the topic, looked at every second, and its share of one core."""
     bootstrap = bootstrap_of(target)
     asyncio.run(create_followed(bootstrap))
-    source = Source(bootstrap, "followed")
+    source = Source(bootstrap, "followed", rate)
     terminal = console(target, directory)
     try:
         terminal.shows(r"brokers +\d")
@@ -296,6 +296,7 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=8, help="of the keys, about 60 presses each")
     parser.add_argument("--records", type=int, default=10_000_000, help="to be searched")
     parser.add_argument("--minutes", type=float, default=2.0, help="of following")
+    parser.add_argument("--rate", type=int, default=50_000, help="records a second that are followed")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--json", metavar="FILE", help="write the figures there, too")
     parser.add_argument("--strict", action="store_true")
@@ -314,7 +315,7 @@ def main() -> int:
             if "search" in wanted:
                 figures |= measure_search(target, directory, given.records, given.seed)
             if "tail" in wanted:
-                figures |= measure_tail(target, directory, given.minutes)
+                figures |= measure_tail(target, directory, given.minutes, given.rate)
             if "keys" in wanted:
                 figures |= measure_keys(target, directory, given.rounds, given.seed)
         finally:
