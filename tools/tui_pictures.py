@@ -1,0 +1,108 @@
+"""The pictures of docs/tui.md, taken from the running console with the demo behind it: `python -m tools.tui_pictures`.
+
+Takes about a minute: the demo's groups need a history.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from textual.pilot import Pilot
+
+from admin_tui.app import Console
+from admin_tui.settings import Settings
+from broker_cy.admin.address import parse_addresses
+from broker_cy.admin.clusters import ClusterEntry
+from broker_cy.admin.metadata import TopicPartition
+from demo.topics import PACKAGES, SLOW
+
+PICTURES = Path(__file__).resolve().parents[1] / "docs" / "pictures"
+SIZE = (120, 36)
+WAIT_S = 60.0
+VERDICT_S = 15.0
+STOP_S = 30.0
+
+
+async def _shows(app: Console, pilot: Pilot[Any], *texts: str) -> None:
+    """Wait until the screen has all of `texts`; TimeoutError after WAIT_S."""
+
+    def screen() -> str:
+        strips = app.screen._compositor.render_strips()
+        return "\n".join("".join(segment.text for segment in strip) for strip in strips)
+
+    async with asyncio.timeout(WAIT_S):
+        while not all(text in screen() for text in texts):
+            await pilot.pause(0.1)
+    # What it drew last may still be on its way.
+    await pilot.pause(0.5)
+
+
+async def take(bootstrap: str, seconds: float, write: Callable[[str, str], None]) -> None:
+    """Go through the screens once the overview has a history of `seconds`."""
+    entry = ClusterEntry("demo", parse_addresses(bootstrap))
+    app = Console(entry, Settings(utc=True))
+    async with app.run_test(size=SIZE) as pilot:
+        await pilot.pause(seconds)
+        await _shows(app, pilot, "connected", PACKAGES, "rebalance")
+        write("overview", app.picture())
+        app.run_command(f"messages {PACKAGES}")
+        await _shows(app, pilot, "100 found")
+        write("messages", app.picture())
+        app.run_command("groups")
+        await _shows(app, pilot, SLOW.group_id, "search-index")
+        write("groups", app.picture())
+        app.run_command(f"group {SLOW.group_id}")
+        await _shows(app, pilot, "=", f"{PACKAGES}-5")
+        # Verdicts come from a window of commits.
+        await pilot.pause(VERDICT_S)
+        write("group", app.picture())
+        app.run_command("rebalances")
+        await _shows(app, pilot, "search-index", "join_ms")
+        write("rebalances", app.picture())
+        app.run_command("metrics")
+        await _shows(app, pilot, "Produce", "handler")
+        write("metrics", app.picture())
+        # A reset needs a group without members.
+        offsets = {TopicPartition(PACKAGES, index): 100 + index for index in range(6)}
+        await app.session.client.group_offsets.alter("nightly-report", offsets)
+        app.run_command("group nightly-report")
+        await _shows(app, pilot, "Empty", f"{PACKAGES}-5")
+        app.screen.run_worker(app.screen.run_action("reset"))
+        await _shows(app, pilot, "Up and down")
+        app.screen.query_one("#field-topics").value = PACKAGES  # type: ignore[attr-defined]
+        app.screen.run_worker(app.screen.run_action("submit"))
+        await _shows(app, pilot, "--to-earliest")
+        write("reset", app.picture())
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tools.tui_pictures", description=__doc__)
+    parser.add_argument("--seconds", type=float, default=60.0, help="of history; default %(default)g")
+    given = parser.parse_args()
+    argv = [sys.executable, "-m", "demo", "--listener", "127.0.0.1:0", "--metrics", ""]
+    demo = subprocess.Popen([*argv, "--crash-every", "20", "--back-after", "8"], stdout=subprocess.PIPE, text=True)
+    try:
+        assert demo.stdout is not None
+        bootstrap = next(found[1] for text in demo.stdout if (found := re.search(r"(127\.0\.0\.1:\d+)", text)))
+
+        def write(name: str, svg: str) -> None:
+            (PICTURES / f"tui-{name}.svg").write_text(svg, encoding="utf-8")
+            print(f"tui-{name}.svg")
+
+        asyncio.run(take(bootstrap, given.seconds, write))
+    finally:
+        demo.send_signal(signal.SIGINT)
+        demo.communicate(timeout=STOP_S)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
