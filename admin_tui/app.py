@@ -11,6 +11,8 @@ from rich.text import Text
 from textual import events
 from textual.app import App, SystemCommand
 from textual.binding import Binding, BindingType
+from textual.driver import Driver
+from textual.drivers.linux_driver import LinuxDriver
 from textual.screen import Screen
 
 from admin_tui.acts import Command
@@ -109,6 +111,14 @@ class Console(App[int]):
         return [(f"{spec.name} {spec.argument.upper()}".strip(), spec.what) for spec in SPECS] + list(_OTHER_COMMANDS)
 
     # Life.
+
+    def get_driver_class(self) -> type[Driver]:
+        found = super().get_driver_class()
+        if found is not LinuxDriver:
+            return found
+        from admin_tui.terminal import TerminalDriver
+
+        return TerminalDriver
 
     async def on_event(self, event: events.Event) -> None:
         if isinstance(event, events.Key) and not event.is_forwarded:
