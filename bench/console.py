@@ -111,9 +111,8 @@ def measure_keys(target: BrokerCy, directory: Path, rounds: int, seed: int) -> d
     try:
         terminal.shows(r"brokers +\d")
         keys = Presser(terminal, seed)
-        terminal.command("topics", "small-0001")
         for number in range(rounds):
-            terminal.command("topics", r"bench-lag-0")
+            terminal.command("topics", f"Topics · {SMALL_TOPICS + 1:,}")
             # Sorted by name; what the broker keeps for itself is hidden.
             keys.press(b"G", f"small-{SMALL_TOPICS - 21:04}", "topics G")
             keys.press(b"g", "bench-lag-0", "topics g")
@@ -124,9 +123,9 @@ def measure_keys(target: BrokerCy, directory: Path, rounds: int, seed: int) -> d
             keys.press(ENTER, wanted, "filter done")
             keys.press(ENTER, f"topics > {wanted}", "open a topic")
             keys.press(ESCAPE, "Topics", "back")
-            terminal.command("topic large", "topics > large")
+            terminal.command("topic large", f"Partitions · {LARGE_PARTITIONS:,}")
             keys.list_keys(str, LARGE_PARTITIONS - 1)
-            terminal.command("groups", "bench-group-0")
+            terminal.command("groups", f"Groups · {GROUPS:,}")
             keys.list_keys("bench-group-{:05}".format, GROUPS - 1)
             group = f"bench-group-{0:05}"
             keys.press(ENTER, f"groups > {group}", "open a group")
