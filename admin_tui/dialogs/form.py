@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from rich.text import Text
@@ -78,6 +78,7 @@ class FormDialog(ModalScreen[dict[str, Any] | None]):
     FormDialog Input:focus { background: $boost; }
     FormDialog .error { color: ansi_red; height: auto; padding-left: 22; display: none; }
     FormDialog .error.-shown { display: block; }
+    FormDialog #refused { color: ansi_red; height: auto; }
     FormDialog #note { color: $text-muted; height: auto; }
     FormDialog #buttons { height: auto; align-horizontal: right; }
     FormDialog Button { margin-left: 2; }
@@ -99,6 +100,18 @@ class FormDialog(ModalScreen[dict[str, Any] | None]):
         self._note = note
         self._verb = verb
         self._check = check
+        self._refused = ""
+        # What was typed when it was sent off, and the field the cursor was in.
+        self._typed: dict[str, str] = {}
+        self._place = ""
+
+    def again(self, refused: str) -> FormDialog:
+        """The same form, with what was typed, and why it was not taken."""
+        fields = [replace(field, value=self._typed.get(field.name, field.value)) for field in self._fields]
+        form = FormDialog(self._title, fields, note=self._note, verb=self._verb, check=self._check)
+        form._refused = refused
+        form._place = self._place
+        return form
 
     def compose(self) -> ComposeResult:
         with Vertical() as box:
@@ -111,15 +124,18 @@ class FormDialog(ModalScreen[dict[str, Any] | None]):
                         yield Label(field.label)
                         yield _Entry(field)
                     yield Static("", classes="error", id=f"error-{field.name}")
+            if self._refused:
+                yield Static(Text(clean(self._refused)), id="refused")
             with Horizontal(id="buttons"):
                 yield Button("Cancel", id="cancel", compact=True)
                 yield Button(self._verb, id="go", variant="primary", compact=True)
 
     def on_mount(self) -> None:
         entries = list(self.query(_Entry))
-        empty = next((entry for entry in entries if not entry.value), entries[0] if entries else None)
-        if empty is not None:
-            empty.focus()
+        first = next((entry for entry in entries if not entry.value), entries[0] if entries else None)
+        first = next((entry for entry in entries if entry.field.name == self._place), first)
+        if first is not None:
+            first.focus()
 
     def on_input_changed(self, event: Input.Changed) -> None:
         entry = event.input
@@ -170,4 +186,7 @@ class FormDialog(ModalScreen[dict[str, Any] | None]):
         if wrong is not None:
             wrong.focus()
             return
+        entries = list(self.query(_Entry))
+        self._typed = {entry.field.name: entry.value for entry in entries}
+        self._place = next((entry.field.name for entry in entries if entry.has_focus), "")
         self.dismiss(values)

@@ -281,26 +281,34 @@ class View(Screen[None]):
         self.run_worker(self._act(plan, form, then), group="act")
 
     async def _act(self, plan: Planner, form: FormDialog | None, then: Callable[[], None] | None) -> None:
-        values: dict[str, Any] | None = {}
-        if form is not None:
-            values = await self.app.push_screen_wait(form)
-        if values is None:
+        planned = await self._planned(plan, form)
+        if planned is None:
             return
-        # A form that goes, and nothing comes after it: a broker that is slow or away is asked for a long time.
-        waiting = self.set_timer(WAIT_TOLD_S, lambda: self.tell("still asking the broker what would happen ..."))
-        try:
-            planned = await plan(values)
-        except AdminError as error:
-            self.tell(str(error), is_error=True)
-            return
-        finally:
-            waiting.stop()
         said = await self.app.push_screen_wait(ActDialog(planned))
         if said is not None:
             self.tell(said)
             self.session.refresh()
             if then is not None:
                 then()
+
+    async def _planned(self, plan: Planner, form: FormDialog | None) -> Plan | None:
+        """What would be done; None where the form was left, or it cannot be done, which is told."""
+        while True:
+            values = {} if form is None else await self.app.push_screen_wait(form)
+            if values is None:
+                return None
+            # A form that goes, and nothing comes after it: a broker that is slow or away is asked for a long time.
+            waiting = self.set_timer(WAIT_TOLD_S, lambda: self.tell("still asking the broker what would happen ..."))
+            try:
+                return await plan(values)
+            except AdminError as error:
+                if form is None:
+                    self.tell(str(error), is_error=True)
+                    return None
+                # What was typed is not lost: a value only the broker can judge is put right where it was typed.
+                form = form.again(str(error))
+            finally:
+                waiting.stop()
 
 
 class ListView(View):

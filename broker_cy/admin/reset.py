@@ -13,6 +13,7 @@ from broker_cy.admin.group_offsets import Committed, GroupOffsetCalls
 from broker_cy.admin.groups import GroupCalls
 from broker_cy.admin.metadata import TopicPartition
 from broker_cy.admin.offsets import OffsetCalls
+from broker_cy.admin.text import plural
 from broker_cy.core.errors import ErrorCode
 
 _WITHOUT_MEMBERS = frozenset({"Empty", "Dead"})
@@ -120,7 +121,7 @@ class ResetCalls:
             clients = ", ".join(sorted({member.client_id for member in group.members})[:5])
             raise AdminError(
                 Failure.REFUSED,
-                f"the group is {group.state} with {len(group.members)} members ({clients}); stop them first",
+                f"the group is {group.state} with {plural(len(group.members), 'member')} ({clients}); stop them first",
                 code=ErrorCode.NON_EMPTY_GROUP,
                 what=f"group {group_id}",
             )

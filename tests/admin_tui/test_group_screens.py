@@ -114,8 +114,8 @@ def test_a_group_with_members_is_not_touched(broker_cy: BrokerProcess, name: str
             await terminal.shows("worker-7", f"{name} 0-1", "Stable")
             await terminal.press("r")
             await terminal.fill(rule="earliest")
-            await terminal.shows("stop them first")
-            await terminal.press("ctrl+d")
+            await terminal.shows("NON_EMPTY_GROUP", "worker-7")
+            await terminal.press("escape", "ctrl+d")
             await terminal.shows("1 member; stop them first")
             await terminal.press("escape")
         finally:

@@ -203,7 +203,7 @@ def test_groups_with_members(broker_cy: Cli, broker: Target, new_topic: NewTopic
         assert described["members"][0]["assignment"] == [{"topic": topic, "partition": 0}]
         assert f"{topic}-0" in broker_cy("groups", "describe", group).out
         active = broker_cy("groups", "reset", group, "--to-earliest", "--yes", code=1).err
-        assert "the group is Stable with 1 members (the-client); stop them first" in active
+        assert "the group is Stable with 1 member (the-client); stop them first" in active
         assert "NON_EMPTY_GROUP" in broker_cy("groups", "delete", group, "--yes", code=1).err
         refused = broker_cy("groups", "delete-offsets", group, "--topic", topic, "--yes", code=1).err
         assert "subscribed to the topic" in refused
