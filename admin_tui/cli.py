@@ -110,7 +110,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the console; the process's exit code."""
     arguments = parser().parse_args(argv)
     # A terminal's escape key and its sequences begin alike: how long to wait for the rest. Textual's 100 ms are felt.
-    os.environ.setdefault("ESCDELAY", "25")
+    os.environ.setdefault("ESCDELAY", "10")
     from broker_cy.admin.errors import AdminError
 
     try:

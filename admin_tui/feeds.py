@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Hashable
+from contextlib import suppress
 from typing import Any, Generic, TypeVar, cast
 
 from broker_cy.admin.errors import AdminError
@@ -17,6 +18,8 @@ Listener = Callable[[], None]
 
 # How long one look may take; the next follows `interval_s` after its end, so that a slow broker is not asked twice.
 TIMEOUT_S = 10.0
+# What is known already is drawn before it is asked for anew.
+FIRST_LOOK_S = 0.2
 # Feeds that nobody looks at, whose last answers are kept to be shown at once when somebody comes back.
 IDLE_FEEDS_MAX = 32
 
@@ -68,16 +71,21 @@ class Feed(Generic[T]):
         self._kicked.set()
 
     async def _run(self) -> None:
+        if self.value is not None:
+            # Who comes back sees the last answer first; reading the next one would hold its drawing up.
+            await self._pause(max(FIRST_LOOK_S, self.interval_s - (self.age_s or 0.0)))
         while True:
             self._kicked.clear()
             await self._ask()
             for listener in list(self._listeners):
                 listener()
-            try:
-                async with asyncio.timeout(self.interval_s):
-                    await self._kicked.wait()
-            except TimeoutError:
-                pass
+            await self._pause(self.interval_s)
+
+    async def _pause(self, seconds: float) -> None:
+        """So long, or until it is kicked."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._kicked.wait()
 
     async def _ask(self) -> None:
         try:
