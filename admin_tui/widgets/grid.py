@@ -319,8 +319,8 @@ class Grid(ScrollView, Generic[R], can_focus=True):
         name = "grid--cursor" if self.has_focus else "grid--blurred"
         style = base + self.get_component_rich_style(name, partial=True) if is_cursor else base
         segments = []
-        if self._can_mark:
-            segments.append(Segment("* " if self._key(row) in self.marks else "  ", style))
+        # Neighbours of one style are one segment: what a screen of rows takes to draw goes with their number.
+        run = ("* " if self._key(row) in self.marks else "  ") if self._can_mark else ""
         for column, size in self._layout:
             cell = column.cell(row)
             plain, own = (cell.plain, cell.style) if isinstance(cell, Text) else (cell, "")
@@ -335,11 +335,13 @@ class Grid(ScrollView, Generic[R], can_focus=True):
                 plain = " " * (size - length) + plain
             else:
                 plain += " " * (size - length)
-            cell_style = style
             if own and not is_cursor:
-                cell_style = style + (Style.parse(own) if isinstance(own, str) else own)
-            segments.append(Segment(plain, cell_style))
-            segments.append(Segment(" " * _GAP, style))
+                segments.append(Segment(run, style))
+                segments.append(Segment(plain, style + (Style.parse(own) if isinstance(own, str) else own)))
+                run = " " * _GAP
+            else:
+                run += plain + " " * _GAP
+        segments.append(Segment(run, style))
         return Strip(segments).adjust_cell_length(width, style)
 
     # Moving.
