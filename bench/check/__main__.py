@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
@@ -32,15 +33,27 @@ def arguments(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--record", action="store_true", help="keep the counts as those to compare with")
     parser.add_argument("--top", action="store_true", help=f"show the {TOP} heaviest functions of each operation")
     parser.add_argument("--expected", type=Path, default=EXPECTED, metavar="FILE", help="recorded counts")
+    parser.add_argument(
+        "--set", action="append", default=[], type=_setting, metavar="NAME=VALUE", help="a setting of the broker"
+    )
     return parser.parse_args(argv)
 
 
-def measure() -> dict[str, Counts]:
-    """Count every operation in one broker. Raises TargetError, ProtocolError, ProfileError and OSError."""
+def _setting(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not name or not equals:
+        raise argparse.ArgumentTypeError(f"{text!r}: NAME=VALUE is expected")
+    return name, value
+
+
+def measure(settings: Mapping[str, str]) -> dict[str, Counts]:
+    """Count every operation in one broker with these settings. Raises TargetError, ProtocolError, ProfileError and
+    OSError.
+    """
     root = Path(tempfile.mkdtemp(prefix="bench-check-"))
     try:
         with contextlib.ExitStack() as stack:
-            broker = Counted(root / "data")
+            broker = Counted(root / "data", settings)
             stack.enter_context(broker.running())
             prepared = operations.prepare(broker.address, broker.pid, stack)
             broker.instrument()
@@ -88,7 +101,7 @@ def main(argv: list[str] | None = None) -> int:
     try:
         recorded = compare.load(options.expected)
         versions = build.versions()
-        counted = measure()
+        counted = measure(dict(options.set))
     except subprocess.CalledProcessError as error:
         print(f"bench-check: {error}: {(error.stderr or '').strip()}", file=sys.stderr)
         return FAILED
