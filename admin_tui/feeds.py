@@ -73,7 +73,7 @@ class Feed(Generic[T]):
     async def _run(self) -> None:
         if self.value is not None:
             # Who comes back sees the last answer first; reading the next one would hold its drawing up.
-            await self._pause(max(FIRST_LOOK_S, self.interval_s - (self.age_s or 0.0)))
+            await self._pause(FIRST_LOOK_S)
         while True:
             self._kicked.clear()
             await self._ask()

@@ -21,6 +21,7 @@ from broker_cy.admin.lag import Status, Trend
 from broker_cy.admin.lag_history import LagHistory
 from broker_cy.admin.log_dirs import LogDir
 from broker_cy.admin.metadata import TopicInfo, TopicPartition
+from broker_cy.admin.segments import segments_of
 from broker_cy.admin.transactions import MAX_TIMEOUT_MS, HangingTransaction, ProducerState, TransactionListing
 
 CLIENT_ID = "broker-tui"
@@ -72,6 +73,8 @@ class PartitionRow:
     end: int | None
     size_bytes: int | None
     directory: str
+    # None where the broker does not tell.
+    segments: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,10 +206,11 @@ class Session:
     async def _partitions(self, topic: str) -> tuple[PartitionRow, ...]:
         info = (await self._quick.topics.describe([topic])).whole()[topic]
         keys = [TopicPartition(topic, part.partition) for part in info.partitions]
-        starts, ends, disks = await asyncio.gather(
+        starts, ends, disks, segments = await asyncio.gather(
             self._quick.offsets.earliest(keys),
             self._quick.offsets.latest(keys),
             self._quick.log_dirs.describe(topics=[topic]),
+            segments_of(self._quick.caller, topic),
         )
         on_disk = {
             replica.partition: (replica.size_bytes, directory.path)
@@ -223,7 +227,9 @@ class Session:
                 part.in_sync_replicas,
                 starts.found.get(key),
                 ends.found.get(key),
-                *on_disk.get(part.partition, (None, "")),
+                on_disk.get(part.partition, (None, ""))[0],
+                on_disk.get(part.partition, (None, ""))[1],
+                segments.get(part.partition),
             )
             for key, part in zip(keys, info.partitions, strict=True)
         )

@@ -13,7 +13,8 @@ PAGE = ROOT / "docs" / "metrics.md"
 HEAD = """\
 # Metrics
 
-With `brokercy.metrics.listener=HOST:PORT` the broker serves over HTTP/1.1: `/metrics` in the Prometheus text format,
+With `brokercy.metrics.listener=HOST:PORT` the broker serves over HTTP/1.1: `/metrics` in the Prometheus text format
+(`/metrics?topic=NAME`, again for more: only the partitions of these topics),
 `/healthz` (200 while its loop runs) and `/readyz` (200 once clients are accepted and the coordinators are loaded, else
 503 with what is missing). Counting is on by default; `brokercy.metrics.enable=false` turns it off at any time,
 and `broker-bench compare ours ours-uncounted -w produce-100b` shows what it costs.

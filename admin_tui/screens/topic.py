@@ -32,7 +32,8 @@ class TopicView(View):
     """One topic."""
 
     NAME = "topic"
-    ABOUT = """Each partition with its leader, replicas, first and next offset, and what it takes on disk.
+    ABOUT = """Each partition with its leader, replicas, first and next offset, and what it takes on disk, in how many
+segments (where the broker serves its metrics: `brokercy.metrics.listener`).
 
 The span is how many offsets lie between them; compaction and transactions leave fewer records than that. `c` counts the
 records of the marked partitions (or of the one under the cursor) by reading them."""
@@ -70,6 +71,14 @@ records of the marked partitions (or of the one under the cursor) by reading the
                 Column("Next offset", lambda row: count(row.end), 14, lambda row: row.end, "right", letter="O"),
                 Column("Span", lambda row: count(_span(row)), 14, _span, "right", letter="A", drop=2),
                 Column("Size", lambda row: size(row.size_bytes), 9, lambda row: row.size_bytes, "right", letter="I"),
+                Column(
+                    "Segs",
+                    lambda row: "-" if row.segments is None else count(row.segments),
+                    5,
+                    lambda row: row.segments,
+                    "right",
+                    letter="G",
+                ),
                 Column("State", _state, 7, letter="T", sort=lambda row: row.leader_id >= 0),
                 Column("Directory", lambda row: clean(row.directory), 10, flex=True, drop=7),
             ],

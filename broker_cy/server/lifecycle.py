@@ -171,7 +171,7 @@ class BrokerServer:
         from broker_cy.server.metrics_page import render
 
         self.metrics_server = MetricsServer(
-            self.loop, bound, lambda: render(self.broker, self._core, self._watch), self._missing
+            self.loop, bound, lambda topics: render(self.broker, self._core, self._watch, topics), self._missing
         )
         self.metrics_server.start()
 

@@ -1,7 +1,8 @@
 """`/metrics`, `/healthz` and `/readyz` over HTTP/1.1, on a port of their own.
 
 healthz is 200 while the loop runs. readyz is 200 once the broker accepts clients and its coordinators are loaded, and
-503 before that and while it stops; the body says what is missing. GET and HEAD only. Bounds: CONNECTIONS_MAX peers, of
+503 before that and while it stops; the body says what is missing. `/metrics?topic=NAME` (again for more) tells of the
+partitions of these topics only. GET and HEAD only. Bounds: CONNECTIONS_MAX peers, of
 which each has IDLE_S to send its next request, and request heads of what h11 takes (16 KiB).
 """
 
@@ -12,6 +13,7 @@ import gzip
 import logging
 import socket
 from collections.abc import Awaitable, Callable
+from urllib.parse import parse_qs
 
 import h11
 
@@ -36,7 +38,7 @@ class MetricsServer:
         self,
         loop: asyncio.AbstractEventLoop,
         bound: socket.socket,
-        page: Callable[[], Awaitable[bytes]],
+        page: Callable[[frozenset[str] | None], Awaitable[bytes]],
         missing: Callable[[], list[str]],
     ) -> None:
         self._loop = loop
@@ -120,9 +122,10 @@ class MetricsServer:
         """(status, content type, body) of a request."""
         if method not in ("GET", "HEAD"):
             return 405, TEXT, f"{method} is not served; GET and HEAD are\n".encode()
-        path = target.partition("?")[0]
+        path, _, query = target.partition("?")
         if path == "/metrics":
-            return 200, CONTENT_TYPE, await self._page()
+            topics = parse_qs(query, keep_blank_values=True).get("topic")
+            return 200, CONTENT_TYPE, await self._page(None if topics is None else frozenset(topics))
         if path == "/healthz":
             return 200, TEXT, b"ok\n"
         if path == "/readyz":

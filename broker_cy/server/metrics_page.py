@@ -46,13 +46,20 @@ def error_name(code: int) -> str:
         return str(code)
 
 
-async def render(broker: Broker, core: ServerCore, watch: LoopWatch) -> bytes:
-    """The page of a scrape."""
+async def render(broker: Broker, core: ServerCore, watch: LoopWatch, only: frozenset[str] | None = None) -> bytes:
+    """The page of a scrape; of the partitions of the topics `only`, where these are given, and nothing else."""
     page = Page()
+    if only is not None:
+        await _partitions(
+            page, [(name, places) for name, places in broker.partitions.by_name.items() if name.decode() in only]
+        )
+        return page.encode()
     page.one("broker_cy_build_info", 1, __version__, str(broker.node_id), broker.cluster_id)
     _requests(page, core)
     _connections(page, core)
-    await _partitions(page, broker)
+    topics = list(broker.partitions.by_name.items())
+    page.one("broker_cy_topics", len(topics))
+    await _partitions(page, topics)
     await _coordinators(page, broker)
     _storage(page, broker, core)
     _process(page, watch)
@@ -103,10 +110,9 @@ def _connections(page: Page, core: ServerCore) -> None:
             page.sample(f"broker_cy_client_{family}", counts[place], name)
 
 
-async def _partitions(page: Page, broker: Broker) -> None:
+async def _partitions(page: Page, topics: list[tuple[bytes, list[Partition | None]]]) -> None:
     partitions: list[Partition] = []
     labels: list[bytes] = []
-    topics = list(broker.partitions.by_name.items())
     offline = 0
     for name, places in topics:
         held = [partition for partition in places if partition is not None]
@@ -117,7 +123,6 @@ async def _partitions(page: Page, broker: Broker) -> None:
         labels += [b"%s%d%s" % (before, partition.index, after) for partition in held]
         if held:
             await asyncio.sleep(0)
-    page.one("broker_cy_topics", len(topics))
     page.one("broker_cy_partitions", len(partitions))
     page.one("broker_cy_partitions_offline", offline)
     for name_text, family in FAMILIES:

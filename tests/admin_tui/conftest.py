@@ -19,6 +19,7 @@ from broker_cy.admin import AdminClient
 from broker_cy.admin.address import parse_addresses
 from broker_cy.admin.clusters import ClusterEntry
 from tests.support.broker import QUICK, BrokerProcess
+from tests.support.ports import free_ports
 
 T = TypeVar("T")
 WAIT_S = 30.0
@@ -34,6 +35,7 @@ def broker_cy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProces
         **QUICK,
         "transaction.partition.verification.enable": "false",
         "transaction.max.timeout.ms": "1000",
+        "brokercy.metrics.listener": f"127.0.0.1:{free_ports(1)[0]}",
     }
     broker = BrokerProcess(tmp_path_factory.mktemp("tui-broker"), settings)
     try:

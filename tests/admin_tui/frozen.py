@@ -64,7 +64,7 @@ LOG_DIRS = Outcome(
     {},
 )
 PARTITIONS = tuple(
-    PartitionRow(n, 1, 4, (1,), (1,), 100 * n, 9_007_199_254_740_993 + n, 1_000_000 * (n + 1), "/srv/events")
+    PartitionRow(n, 1, 4, (1,), (1,), 100 * n, 9_007_199_254_740_993 + n, 1_000_000 * (n + 1), "/srv/events", n + 1)
     for n in range(3)
 )
 GROUPS = tuple(

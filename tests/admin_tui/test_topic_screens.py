@@ -7,6 +7,7 @@ import pytest
 from admin_tui.screens.topics import TopicsView
 from broker_cy.admin.configs import ConfigResource, ResourceType
 from broker_cy.admin.metadata import TopicPartition
+from broker_cy.admin.segments import segments_of
 from broker_cy.admin.topics import NewTopic
 from broker_cy.wire.records import Record
 from tests.admin_tui.conftest import Terminal, drive
@@ -170,6 +171,25 @@ def test_partitions_are_counted_by_reading(broker_cy: BrokerProcess, name: str, 
         await terminal.shows("5 records at 5 offsets of 1 partition")
 
     drive(broker_cy.bootstrap, job, size=size)
+
+
+def test_segments_are_told(broker_cy: BrokerProcess, name: str) -> None:
+    """Nobody sees why retention keeps old records: segments go as a whole."""
+
+    async def job(terminal: Terminal) -> None:
+        wanted = NewTopic(name, 2, configs={"segment.bytes": "1048576"})
+        (await terminal.client.topics.create([wanted])).whole()
+        producer = terminal.client.records.producer()
+        for _ in range(3):
+            await producer.send_batch(TopicPartition(name, 1), [Record(value=bytes(700_000))])
+        assert await segments_of(terminal.client.caller, name) == {0: 1, 1: 3}
+        await terminal.command(f"topic {name}")
+        await terminal.shows("Partitions · 2", "Segs")
+        rows = terminal.app.session.partitions(name).value
+        assert rows is not None
+        assert [row.segments for row in rows] == [1, 3]
+
+    drive(broker_cy.bootstrap, job)
 
 
 def test_readonly_refuses_every_change(broker_cy: BrokerProcess, name: str) -> None:

@@ -166,6 +166,13 @@ def test_other_paths_methods_and_encodings(broker: Metered) -> None:
     response, body = broker.ask("/metrics", "POST")
     assert response.status == 405
     assert response.headers["Allow"] == "GET, HEAD"
+    send(broker, "one", [b"x"])
+    send(broker, "other", [b"x"])
+    _, body = broker.ask("/metrics?topic=one")
+    assert b'broker_cy_partition_segments{topic="one",partition="0"} 1' in body
+    assert b"other" not in body
+    assert b"build_info" not in body
+    assert b"partition=" not in broker.ask("/metrics?topic=")[1]
     response, body = broker.ask("/metrics", "HEAD")
     assert (response.status, body) == (200, b"")
     response, body = broker.ask("/metrics", Accept_Encoding="gzip")

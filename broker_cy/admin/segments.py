@@ -1,0 +1,75 @@
+"""How many segments each partition of a topic has. No Kafka API tells: broker-cy does at its `/metrics`, whose address
+it gives as the setting `brokercy.metrics.listener`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from typing import Final
+from urllib.parse import quote
+
+import h11
+
+from broker_cy.admin.caller import Caller
+from broker_cy.admin.configs import ConfigCalls, ConfigResource, ResourceType
+from broker_cy.admin.errors import AdminError
+
+LISTENER: Final = "brokercy.metrics.listener"
+# Of one broker: others show what they have.
+TIMEOUT_S: Final = 2.0
+ANSWER_BYTES_MAX: Final = 64 << 20
+_READ_BYTES: Final = 1 << 16
+_LINE = re.compile(rb'^broker_cy_partition_segments\{.*partition="(\d+)"\} (\d+)$', re.MULTILINE)
+# Listeners that are at every address of their host.
+_ANY = frozenset({"", "0.0.0.0", "::"})
+
+
+async def segments_of(caller: Caller, topic: str) -> dict[int, int]:
+    """Segments by partition, as far as brokers tell: nothing of Apache Kafka, nor where the setting is empty."""
+    nodes = dict(caller.metadata.nodes)
+    resources = [ConfigResource(ResourceType.BROKER, str(node)) for node in nodes]
+    try:
+        told = await ConfigCalls(caller).describe(resources, names=[LISTENER])
+    except AdminError:
+        return {}
+    found: dict[int, int] = {}
+    for resource, entries in told.found.items():
+        value = next((entry.value for entry in entries if entry.name == LISTENER), None)
+        if not value:
+            continue
+        host, _, port = value.rpartition(":")
+        host = host.strip("[]")
+        try:
+            async with asyncio.timeout(TIMEOUT_S):
+                address = nodes[int(resource.name)].address.host if host in _ANY else host
+                page = await _get(address, int(port), f"/metrics?topic={quote(topic, safe='')}")
+        except (OSError, ValueError, TimeoutError, h11.ProtocolError):
+            continue
+        found |= {int(partition): int(count) for partition, count in _LINE.findall(page)}
+    return found
+
+
+async def _get(host: str, port: int, target: str) -> bytes:
+    """The body of an answer 200; b"" for another one. Raises OSError and h11.ProtocolError."""
+    reader, writer = await asyncio.open_connection(host, port)
+    try:
+        http = h11.Connection(h11.CLIENT)
+        request = h11.Request(
+            method="GET", target=target, headers=[("Host", f"{host}:{port}"), ("Connection", "close")]
+        )
+        writer.write((http.send(request) or b"") + (http.send(h11.EndOfMessage()) or b""))
+        body = bytearray()
+        while len(body) < ANSWER_BYTES_MAX:
+            event = http.next_event()
+            if event is h11.NEED_DATA:
+                http.receive_data(await reader.read(_READ_BYTES))
+            elif isinstance(event, h11.Response) and event.status_code != 200:
+                return b""
+            elif isinstance(event, h11.Data):
+                body += event.data
+            elif isinstance(event, (h11.EndOfMessage, h11.ConnectionClosed)):
+                break
+        return bytes(body)
+    finally:
+        writer.close()
