@@ -77,7 +77,7 @@ records of the marked partitions (or of the one under the cursor) by reading the
                     5,
                     lambda row: row.segments,
                     "right",
-                    letter="G",
+                    letter="E",
                 ),
                 Column("State", _state, 7, letter="T", sort=lambda row: row.leader_id >= 0),
                 Column("Directory", lambda row: clean(row.directory), 10, flex=True, drop=7),
