@@ -38,7 +38,7 @@ from broker_cy.server.partition_service import PartitionService
 from broker_cy.server.registry import load_handlers
 from broker_cy.server.txn_markers import TxnMarkers
 from broker_cy.server.txn_service import TransactionService
-from broker_cy.storage.cleaner import CleanerSettings, LogCleaner
+from broker_cy.storage.cleaner.log_cleaner import CleanerSettings, LogCleaner
 from broker_cy.storage.data_directory import open_directories
 from broker_cy.storage.log_manager import LogManager, StorageSettings
 

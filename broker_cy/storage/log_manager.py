@@ -15,7 +15,7 @@ from broker_cy.core.logs import facts
 from broker_cy.storage import checkpoints, maintenance, metadata_check
 from broker_cy.storage.atomic import sync_directory
 from broker_cy.storage.checkpoints import TopicPartition
-from broker_cy.storage.cleaner import LogCleaner
+from broker_cy.storage.cleaner.log_cleaner import LogCleaner
 from broker_cy.storage.data_directory import (
     DataDirectory,
     DataDirectoryError,

@@ -7,7 +7,7 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass, replace
 
-from broker_cy.storage.cleaner_job import PRODUCER, SNAPSHOT_HEADER_BYTES
+from broker_cy.storage.cleaner.job import PRODUCER, SNAPSHOT_HEADER_BYTES
 from broker_cy.storage.log import Log
 from broker_cy.wire.records import decode_batches
 from tests.broker_cy.storage.batches import split

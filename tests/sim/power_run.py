@@ -11,7 +11,7 @@ from uuid import UUID
 
 from broker_cy.replica.group_commit import GroupCommit
 from broker_cy.replica.partition import FlushGroup, Partition
-from broker_cy.storage.cleaner import CleanerSettings, LogCleaner
+from broker_cy.storage.cleaner.log_cleaner import CleanerSettings, LogCleaner
 from broker_cy.storage.jobs import InlineJobs
 from broker_cy.storage.log_config import LogConfig
 from broker_cy.storage.log_manager import StorageSettings

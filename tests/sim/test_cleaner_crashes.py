@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from broker_cy.storage.cleaner import CleanerSettings
-from broker_cy.storage.cleaner_files import DirectoryFiles
+from broker_cy.storage.cleaner.files import DirectoryFiles
+from broker_cy.storage.cleaner.log_cleaner import CleanerSettings
 from broker_cy.storage.log import Log
 from broker_cy.storage.log_config import LogConfig
 from broker_cy.storage.log_loader import LoadContext, load_log

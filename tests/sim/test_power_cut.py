@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from broker_cy.storage import flusher, log_loader, written_points
-from broker_cy.storage.cleaner_files import DirectoryFiles
-from broker_cy.storage.cleaner_job import Cleaning
+from broker_cy.storage.cleaner.files import DirectoryFiles
+from broker_cy.storage.cleaner.job import Cleaning
 from broker_cy.storage.sync_job import SyncJob
 from tests.sim.power_run import Run
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from broker_cy.storage.checkpoints import TopicPartition
-from broker_cy.storage.cleaner import CleanerSettings, LogCleaner
-from broker_cy.storage.cleaner_files import DirectoryFiles
+from broker_cy.storage.cleaner.files import DirectoryFiles
+from broker_cy.storage.cleaner.log_cleaner import CleanerSettings, LogCleaner
 from broker_cy.storage.jobs import InlineJobs
 from broker_cy.storage.log import Log
 from broker_cy.storage.log_config import LogConfig

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from broker_cy.storage import maintenance
-from broker_cy.storage.cleaner import CleanerSettings
+from broker_cy.storage.cleaner.log_cleaner import CleanerSettings
 from broker_cy.storage.log import Log
 from broker_cy.wire.records import decode_batches
 from tests.broker_cy.storage.cleaning import KEY, UnsyncedFiles, Written, clean, compacted_config, make_cleaner, stored

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from broker_cy.storage.cleaner import CleanerSettings, LogCleaner
-from broker_cy.storage.cleaner_files import DELETED, SWAP
+from broker_cy.storage.cleaner.files import DELETED, SWAP
+from broker_cy.storage.cleaner.log_cleaner import CleanerSettings, LogCleaner
 from broker_cy.storage.jobs import InlineJobs
 from broker_cy.storage.log import Log
 from broker_cy.wire.records import decode_batches

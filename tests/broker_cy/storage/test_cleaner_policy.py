@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from broker_cy.storage.cleaner_policy import NEVER_MS, Choice, CleanerPolicy, examine
+from broker_cy.storage.cleaner.policy import NEVER_MS, Choice, CleanerPolicy, examine
 
 KEY = ("t", 0)
 NOW_MS = 10_000

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from broker_cy.storage.checkpoints import TopicPartition
-from broker_cy.storage.cleaner import CleanerSettings, LogCleaner
-from broker_cy.storage.cleaner_throttle import BURST_S, Throttle
+from broker_cy.storage.cleaner.log_cleaner import CleanerSettings, LogCleaner
+from broker_cy.storage.cleaner.throttle import BURST_S, Throttle
 from broker_cy.storage.log import Log
 from tests.broker_cy.storage.cleaning import UnsyncedFiles, Written, compacted_config
 from tests.broker_cy.storage.managing import HeldJobs

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker_cy.storage.offset_map import OffsetMap
+from broker_cy.storage.cleaner.offset_map import OffsetMap
 
 
 @given(st.lists(st.tuples(st.binary(max_size=20), st.integers(0, 1 << 40)), max_size=200), st.integers(48, 6_000))

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from broker_cy.storage import removal, retention
-from broker_cy.storage.cleaner import CleanerSettings, LogCleaner
+from broker_cy.storage.cleaner.log_cleaner import CleanerSettings, LogCleaner
 from broker_cy.storage.errors import OffsetOutOfRange, StorageError
 from broker_cy.storage.log import Log
 from broker_cy.storage.log_config import LogConfig

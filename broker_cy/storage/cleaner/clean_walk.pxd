@@ -1,9 +1,9 @@
-# The second walk of a cleaning: what stays of each batch (the first is cleaner_map).
+# The second walk of a cleaning: what stays of each batch (the first is map_walk).
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
-from broker_cy.storage.cleaner_map cimport Looked
-from broker_cy.storage.cleaner_output cimport CleanedOutput
-from broker_cy.storage.offset_map cimport OffsetMap
+from broker_cy.storage.cleaner.map_walk cimport Looked
+from broker_cy.storage.cleaner.output cimport CleanedOutput
+from broker_cy.storage.cleaner.offset_map cimport OffsetMap
 from broker_cy.wire.batch cimport BatchHeader
 
 # What has to be done with a batch beside looking its records up.

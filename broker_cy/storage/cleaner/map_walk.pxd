@@ -2,7 +2,7 @@
 # needs something of Python, and returns why.
 from libc.stdint cimport int32_t, int64_t, uint64_t
 
-from broker_cy.storage.cleaner_source cimport BatchSource
+from broker_cy.storage.cleaner.source cimport BatchSource
 
 cdef enum WalkStop:
     STOP_END = 0

@@ -1,18 +1,18 @@
 """What the cleaner does to batches: which records stay (Kafka's Cleaner and MemoryRecords.filterTo), and how they are written.
 
-A batch of which every record stays is copied as it is; cleaner_output says what becomes of others.
+A batch of which every record stays is copied as it is; output says what becomes of others.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy
 
-from broker_cy.storage.cleaner_map cimport (
+from broker_cy.storage.cleaner.map_walk cimport (
     LOOKED_MAX, STOP_END, STOP_FAULT, STOP_FLUSH, STOP_PAUSE, STOP_SPECIAL, Looked, control_kind, payload_of,
 )
-from broker_cy.storage.cleaner_output cimport RECORD_GROWTH_BYTES, CleanedOutput, Run, reserve
-from broker_cy.storage.cleaner_source cimport FAULT_MEMORY, FAULT_RECORDS, BatchSource
-from broker_cy.storage.offset_map cimport OffsetMap
+from broker_cy.storage.cleaner.output cimport RECORD_GROWTH_BYTES, CleanedOutput, Run, reserve
+from broker_cy.storage.cleaner.source cimport FAULT_MEMORY, FAULT_RECORDS, BatchSource
+from broker_cy.storage.cleaner.offset_map cimport OffsetMap
 from broker_cy.wire.batch cimport (
     ATTRIBUTE_CODEC_MASK, ATTRIBUTE_CONTROL, ATTRIBUTE_DELETE_HORIZON, ATTRIBUTE_LOG_APPEND_TIME, ATTRIBUTE_TRANSACTIONAL,
     BATCH_HEADER_BYTES, BatchHeader, batch_bytes,

@@ -1,7 +1,7 @@
 """Cleaning one log, in a worker thread: the map of its keys, then one cleaned segment after the other.
 
-A plan is made of the log on the loop (cleaner_swap.plan); the worker touches files only. After each group of segments
-the loop puts the cleaned one in their place (cleaner_swap.install) and asks for the next. Kafka's order of names is
+A plan is made of the log on the loop (swap.plan); the worker touches files only. After each group of segments
+the loop puts the cleaned one in their place (swap.install) and asks for the next. Kafka's order of names is
 kept, so that a crash at any point leaves each old segment, or what it became: a group is written to `.cleaned` files,
 brought to disk and renamed to `.swap`; then the old files are renamed to `.deleted`, then the `.swap` files to their
 own names (log_loader finishes or undoes what was interrupted, as Kafka does).
@@ -16,13 +16,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from broker_cy.storage import txn_index
-from broker_cy.storage.cleaner_files import CLEANED, SWAP, DirectoryFiles, file_name
-from broker_cy.storage.cleaner_map import map_keys
-from broker_cy.storage.cleaner_pass import CleanWalk
-from broker_cy.storage.cleaner_source import BatchSource
-from broker_cy.storage.cleaner_throttle import Throttle
-from broker_cy.storage.cleaner_transactions import CleanedTransactions
-from broker_cy.storage.offset_map import OffsetMap
+from broker_cy.storage.cleaner.clean_walk import CleanWalk
+from broker_cy.storage.cleaner.files import CLEANED, SWAP, DirectoryFiles, file_name
+from broker_cy.storage.cleaner.map_walk import map_keys
+from broker_cy.storage.cleaner.offset_map import OffsetMap
+from broker_cy.storage.cleaner.source import BatchSource
+from broker_cy.storage.cleaner.throttle import Throttle
+from broker_cy.storage.cleaner.transactions import CleanedTransactions
 from broker_cy.storage.txn_index import ENTRY, AbortedTransaction
 
 # Segments that are replaced at once, at most. Kafka has no such bound; here the loop renames their files.

@@ -1,9 +1,9 @@
 from collections.abc import Callable, Mapping, Sequence
 
-from broker_cy.storage.cleaner_output import CleanedOutput
-from broker_cy.storage.cleaner_source import BatchSource
-from broker_cy.storage.cleaner_transactions import CleanedTransactions
-from broker_cy.storage.offset_map import OffsetMap
+from broker_cy.storage.cleaner.output import CleanedOutput
+from broker_cy.storage.cleaner.source import BatchSource
+from broker_cy.storage.cleaner.transactions import CleanedTransactions
+from broker_cy.storage.cleaner.offset_map import OffsetMap
 
 class CleanWalk(CleanedOutput):
     records_read: int

@@ -1,7 +1,7 @@
 """The log cleaner: compacts the logs whose topics ask for it (cleanup.policy=compact), in worker threads.
 
 All of this runs on the loop: it asks the policy which log is next, gives workers one group of segments after the other
-to write (cleaner_job), and puts what they wrote in place (cleaner_swap). A cleaning that fails leaves the old segments;
+to write (job), and puts what they wrote in place (swap). A cleaning that fails leaves the old segments;
 unless room or descriptors were short, its partition is left alone until the next start, and the others go on.
 """
 
@@ -14,12 +14,12 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from broker_cy.core.logs import facts
-from broker_cy.storage import cleaner_swap
 from broker_cy.storage.checkpoints import CLEANED_OFFSETS, TopicPartition, read_offsets, write_offsets
-from broker_cy.storage.cleaner_files import SWAP, DirectoryFiles
-from broker_cy.storage.cleaner_job import Cleaning, CleaningAborted, Replacement
-from broker_cy.storage.cleaner_policy import Choice, CleanerPolicy
-from broker_cy.storage.cleaner_throttle import Throttle
+from broker_cy.storage.cleaner import swap
+from broker_cy.storage.cleaner.files import SWAP, DirectoryFiles
+from broker_cy.storage.cleaner.job import Cleaning, CleaningAborted, Replacement
+from broker_cy.storage.cleaner.policy import Choice, CleanerPolicy
+from broker_cy.storage.cleaner.throttle import Throttle
 from broker_cy.storage.errors import StorageError, errno_of
 from broker_cy.storage.jobs import Jobs
 from broker_cy.storage.log import Log
@@ -53,16 +53,16 @@ class _View:
         self.log_start_offset = log.log_start_offset
         self.log_end_offset = log.written_end_offset
         self.last_stable_offset = log.last_stable_offset(high_watermark)
-        self.segments = cleaner_swap.segment_sizes(log)
+        self.segments = swap.segment_sizes(log)
         self.min_cleanable_dirty_ratio = log.config.min_cleanable_dirty_ratio
         self.min_compaction_lag_ms = log.config.min_compaction_lag_ms
         self.max_compaction_lag_ms = log.config.max_compaction_lag_ms
 
     def largest_timestamp(self, number: int) -> int:
-        return cleaner_swap.largest_timestamp(self._log, number)
+        return swap.largest_timestamp(self._log, number)
 
     def first_timestamp(self, number: int) -> int:
-        return cleaner_swap.first_timestamp(self._log, number)
+        return swap.first_timestamp(self._log, number)
 
 
 class LogCleaner:
@@ -160,7 +160,7 @@ class LogCleaner:
         log = self._logs[choice.key]
         settings = self.settings
         try:
-            plan = cleaner_swap.plan(
+            plan = swap.plan(
                 log,
                 choice.first_dirty_offset,
                 choice.first_uncleanable_offset,
@@ -203,7 +203,7 @@ class LogCleaner:
                     # What a failed write returns to counts segments: these are replaced a moment later.
                     self._jobs.later(1, lambda: self._on_step(key, log, cleaning, replacement, None))
                     return
-                paths = cleaner_swap.install(log, cleaning.files, replacement)
+                paths = swap.install(log, cleaning.files, replacement)
                 self._unlink_later(paths, log.config.file_delete_delay_ms)
                 self._next_step(key, log, cleaning)
                 return

@@ -2,7 +2,7 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stdlib cimport realloc
 
-from broker_cy.storage.cleaner_source cimport BatchSource
+from broker_cy.storage.cleaner.source cimport BatchSource
 from broker_cy.wire.batch cimport BatchHeader
 
 cdef enum:

@@ -12,8 +12,8 @@ from libc.string cimport memcpy
 
 from broker_cy.core.crc32c cimport crc32c
 from broker_cy.core.writer cimport put_uvarlong, store_u16, store_u32, store_u64
-from broker_cy.storage.cleaner_map cimport STOP_END, STOP_FAULT
-from broker_cy.storage.cleaner_source cimport FAULT_MEMORY, FAULT_OFFSETS
+from broker_cy.storage.cleaner.map_walk cimport STOP_END, STOP_FAULT
+from broker_cy.storage.cleaner.source cimport FAULT_MEMORY, FAULT_OFFSETS
 from broker_cy.wire.batch cimport (
     ATTRIBUTE_CODEC_MASK, ATTRIBUTE_DELETE_HORIZON, BATCH_CRC_START, BATCH_HEADER_BYTES, BATCH_OVERHEAD_BYTES, BatchHeader,
 )

@@ -6,8 +6,8 @@ from broker_cy.storage.log cimport Log
 from broker_cy.storage.log_config cimport LogConfig
 from broker_cy.storage.segment cimport Segment
 
-from broker_cy.storage.cleaner_files import DELETED, SUFFIXES, SWAP, file_name
-from broker_cy.storage.cleaner_job import CleaningAborted, CleaningPlan, SourceSegment
+from broker_cy.storage.cleaner.files import DELETED, SUFFIXES, SWAP, file_name
+from broker_cy.storage.cleaner.job import CleaningAborted, CleaningPlan, SourceSegment
 
 
 def segment_sizes(Log log not None):

@@ -1,7 +1,7 @@
 from collections.abc import Mapping
 
-from broker_cy.storage.cleaner_files import DirectoryFiles
-from broker_cy.storage.cleaner_job import CleaningPlan, Replacement
+from broker_cy.storage.cleaner.files import DirectoryFiles
+from broker_cy.storage.cleaner.job import CleaningPlan, Replacement
 from broker_cy.storage.log import Log
 
 def segment_sizes(log: Log) -> list[tuple[int, int]]: ...

@@ -4,8 +4,8 @@ from cpython.memoryview cimport PyMemoryView_FromMemory
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
 
 from broker_cy.core.cursor cimport load_u16
-from broker_cy.storage.cleaner_source cimport FAULT_MEMORY, FAULT_RECORDS, BatchSource
-from broker_cy.storage.offset_map cimport OffsetMap
+from broker_cy.storage.cleaner.source cimport FAULT_MEMORY, FAULT_RECORDS, BatchSource
+from broker_cy.storage.cleaner.offset_map cimport OffsetMap
 from broker_cy.wire.batch cimport (
     ATTRIBUTE_CODEC_MASK, ATTRIBUTE_CONTROL, ATTRIBUTE_TRANSACTIONAL, BATCH_HEADER_BYTES, BatchHeader, batch_bytes,
 )

@@ -1,8 +1,8 @@
 from collections.abc import Callable
 
-from broker_cy.storage.cleaner_source import BatchSource
-from broker_cy.storage.cleaner_transactions import CleanedTransactions
-from broker_cy.storage.offset_map import OffsetMap
+from broker_cy.storage.cleaner.source import BatchSource
+from broker_cy.storage.cleaner.transactions import CleanedTransactions
+from broker_cy.storage.cleaner.offset_map import OffsetMap
 
 def map_keys(
     source: BatchSource,
