@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import signal
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -11,6 +12,9 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.support.broker import Target, new_target
+
+# A shell starts background jobs with SIGINT ignored, and every program that a test starts would inherit that.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # No test fails because the machine is busy, or the build one with sanitizers.
 settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow])
