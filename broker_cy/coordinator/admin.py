@@ -15,17 +15,17 @@ from broker_cy.core.errors import ErrorCode
 from broker_cy.wire import messages
 
 if TYPE_CHECKING:
-    from broker_cy.coordinator.shard import Shard
+    from broker_cy.coordinator.state_machine import GroupStateMachine
 
 # From this version of DescribeGroups on, a group that is not there is an error and not just dead.
 VERSION_GROUP_ID_NOT_FOUND = 6
 
 
-def describe(shard: Shard, group_id: str, version: int) -> messages.DescribeGroupsResponse.DescribedGroup:
-    group = shard.groups.get(group_id)
+def describe(machine: GroupStateMachine, group_id: str, version: int) -> messages.DescribeGroupsResponse.DescribedGroup:
+    group = machine.groups.get(group_id)
     if group is None:
         reason = f"Group {group_id} not found."
-        if shard.other_groups.get(group_id) is not None:
+        if machine.other_groups.get(group_id) is not None:
             reason = f"Group {group_id} is not a classic group."
         if version < VERSION_GROUP_ID_NOT_FOUND:
             return messages.DescribeGroupsResponse.DescribedGroup(group_id=group_id, group_state=GroupState.DEAD.value)
@@ -58,7 +58,7 @@ def _described(member: ClassicMember, protocol: str | None) -> messages.Describe
 
 
 def list_groups(
-    shard: Shard, states: Iterable[str], types: Iterable[str]
+    machine: GroupStateMachine, states: Iterable[str], types: Iterable[str]
 ) -> list[messages.ListGroupsResponse.ListedGroup]:
     """All groups of any type; empty filters let everything pass, and names in them are compared without case."""
     wanted_states = {state.strip().lower() for state in states}
@@ -70,7 +70,7 @@ def list_groups(
             group_state=group.state.value,
             group_type=GroupType.CLASSIC.value,
         )
-        for group in shard.groups.values()
+        for group in machine.groups.values()
     ]
     listed += [
         messages.ListGroupsResponse.ListedGroup(
@@ -79,7 +79,7 @@ def list_groups(
             group_state=other.state(),
             group_type=other.group_type.value,
         )
-        for other in shard.other_groups.by_id.values()
+        for other in machine.other_groups.by_id.values()
     ]
     return [
         group
@@ -89,7 +89,7 @@ def list_groups(
     ]
 
 
-def delete_groups(shard: Shard, step: Step, group_ids: Iterable[str], token: Token) -> None:
+def delete_groups(machine: GroupStateMachine, step: Step, group_ids: Iterable[str], token: Token) -> None:
     """Delete groups without members, with their offsets. Each is answered for itself.
 
     The records of a group with many offsets fill more than one batch; its own tombstone comes last, so that what a
@@ -99,11 +99,11 @@ def delete_groups(shard: Shard, step: Step, group_ids: Iterable[str], token: Tok
     codes: dict[str, ErrorCode] = {}
     records: list[Record] = []
     for group_id in dict.fromkeys(group_ids):
-        codes[group_id] = code = _deletable(shard, group_id)
+        codes[group_id] = code = _deletable(machine, group_id)
         if code is ErrorCode.NONE:
-            records += offset_tombstones(shard, group_id)
-            records += group_tombstones(shard, group_id)
-    shard.append(step, records)
+            records += offset_tombstones(machine, group_id)
+            records += group_tombstones(machine, group_id)
+    machine.append(step, records)
 
     def failure(error: ErrorCode) -> messages.DeleteGroupsResponse:
         return _response({g: code if code is not ErrorCode.NONE else append_error(error) for g, code in codes.items()})
@@ -120,27 +120,27 @@ def _response(codes: dict[str, ErrorCode]) -> messages.DeleteGroupsResponse:
     )
 
 
-def _deletable(shard: Shard, group_id: str) -> ErrorCode:
-    other = shard.other_groups.get(group_id)
+def _deletable(machine: GroupStateMachine, group_id: str) -> ErrorCode:
+    other = machine.other_groups.get(group_id)
     if other is not None:
         if other.has_members:
             return ErrorCode.NON_EMPTY_GROUP
         # A share group has state in another internal topic, which would stay behind.
         return ErrorCode.UNSUPPORTED_VERSION if other.group_type is GroupType.SHARE else ErrorCode.NONE
-    group = shard.groups.get(group_id)
+    group = machine.groups.get(group_id)
     if group is None:
         return ErrorCode.GROUP_ID_NOT_FOUND
     return ErrorCode.NONE if group.state is GroupState.EMPTY else ErrorCode.NON_EMPTY_GROUP
 
 
-def offset_tombstones(shard: Shard, group_id: str) -> list[Record]:
+def offset_tombstones(machine: GroupStateMachine, group_id: str) -> list[Record]:
     """What deletes every offset of a group, also those of open transactions."""
-    partitions = {(topic, index): None for topic, found in shard.offsets.topics(group_id).items() for index in found}
-    partitions.update(dict.fromkeys(shard.offsets.pending_partitions(group_id)))
+    partitions = {(topic, index): None for topic, found in machine.offsets.topics(group_id).items() for index in found}
+    partitions.update(dict.fromkeys(machine.offsets.pending_partitions(group_id)))
     return [Record(encode_offset_key(group_id, topic, index), None) for topic, index in partitions]
 
 
-def group_tombstones(shard: Shard, group_id: str) -> list[Record]:
+def group_tombstones(machine: GroupStateMachine, group_id: str) -> list[Record]:
     """What deletes a group itself."""
-    other = shard.other_groups.get(group_id)
+    other = machine.other_groups.get(group_id)
     return [group_tombstone(group_id)] if other is None else other.tombstones()

@@ -15,7 +15,7 @@ from broker_cy.core.uuid import ZERO
 from broker_cy.wire import messages
 
 if TYPE_CHECKING:
-    from broker_cy.coordinator.shard import Shard
+    from broker_cy.coordinator.state_machine import GroupStateMachine
 
 # From this version on the group being unknown has a code of its own.
 VERSION_GROUP_ID_NOT_FOUND = 9
@@ -41,13 +41,13 @@ def commit_error(request: messages.OffsetCommitRequest, code: ErrorCode) -> mess
 
 
 def commit(
-    shard: Shard, step: Step, request: messages.OffsetCommitRequest, version: int, token: Token, now: Now
+    machine: GroupStateMachine, step: Step, request: messages.OffsetCommitRequest, version: int, token: Token, now: Now
 ) -> None:
     """Commit offsets. Topics have their name and their id, whichever the request carried; they and the partitions
     exist.
     """
     try:
-        _validate(shard, request, version, now)
+        _validate(machine, request, version, now)
     except KafkaError as error:
         step.reply(token, commit_error(request, error.code))
         return
@@ -61,7 +61,7 @@ def commit(
         topic_id = topic.topic_id.bytes
         for partition in topic.partitions:
             metadata = partition.committed_metadata or ""
-            if _is_too_large(metadata, shard.settings.offset_metadata_max):
+            if _is_too_large(metadata, machine.settings.offset_metadata_max):
                 results.append(_result(partition.partition_index, ErrorCode.OFFSET_METADATA_TOO_LARGE))
                 continue
             results.append(_result(partition.partition_index, ErrorCode.NONE))
@@ -80,7 +80,7 @@ def commit(
                 name=topic.name, topic_id=topic.topic_id, partitions=results
             )
         )
-    shard.append(step, records)
+    machine.append(step, records)
     step.reply_when_written(
         token,
         messages.OffsetCommitResponse(topics=topics),
@@ -99,14 +99,14 @@ def _is_too_large(metadata: str, units_max: int) -> bool:
     return 3 * len(metadata) > STRING_BYTES_MAX and len(metadata.encode("utf-8")) > STRING_BYTES_MAX
 
 
-def _validate(shard: Shard, request: messages.OffsetCommitRequest, version: int, now: Now) -> None:
+def _validate(machine: GroupStateMachine, request: messages.OffsetCommitRequest, version: int, now: Now) -> None:
     """Raises KafkaError where this sender may not commit; prolongs the session of a member that may."""
     generation = request.generation_id_or_member_epoch
-    other = shard.other_groups.get(request.group_id)
+    other = machine.other_groups.get(request.group_id)
     if other is not None:
         _validate_other(other, generation)
         return
-    group = shard.groups.get(request.group_id)
+    group = machine.groups.get(request.group_id)
     if group is None:
         if generation < 0:
             # A consumer that assigns its partitions itself, or an administrator: the group comes to be with the record.
@@ -128,7 +128,7 @@ def _validate(shard: Shard, request: messages.OffsetCommitRequest, version: int,
         raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
     member = group.members.get(request.member_id)
     if member is not None:
-        set_session(shard, group, member, now)
+        set_session(machine, group, member, now)
 
 
 def _validate_other(group: OtherGroup, member_epoch: int) -> None:
@@ -158,11 +158,11 @@ def txn_commit_error(request: messages.TxnOffsetCommitRequest, code: ErrorCode) 
 
 
 def commit_transactional(
-    shard: Shard, step: Step, request: messages.TxnOffsetCommitRequest, token: Token, now: Now
+    machine: GroupStateMachine, step: Step, request: messages.TxnOffsetCommitRequest, token: Token, now: Now
 ) -> None:
     """Commit offsets that nobody sees before the producer's transaction is committed. Topics and partitions exist."""
     try:
-        _validate_transactional(shard, request)
+        _validate_transactional(machine, request)
     except KafkaError as error:
         step.reply(token, txn_commit_error(request, error.code))
         return
@@ -172,7 +172,7 @@ def commit_transactional(
         results = []
         for partition in topic.partitions:
             metadata = partition.committed_metadata or ""
-            if _is_too_large(metadata, shard.settings.offset_metadata_max):
+            if _is_too_large(metadata, machine.settings.offset_metadata_max):
                 results.append(_txn_result(partition.partition_index, ErrorCode.OFFSET_METADATA_TOO_LARGE))
                 continue
             results.append(_txn_result(partition.partition_index, ErrorCode.NONE))
@@ -183,7 +183,7 @@ def commit_transactional(
         topics.append(
             messages.TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic(name=topic.name, partitions=results)
         )
-    shard.append(step, records, request.producer_id)
+    machine.append(step, records, request.producer_id)
     step.reply_when_written(
         token,
         messages.TxnOffsetCommitResponse(topics=topics),
@@ -195,17 +195,17 @@ def _txn_result(index: int, code: ErrorCode) -> messages.TxnOffsetCommitResponse
     return messages.TxnOffsetCommitResponse.TxnOffsetCommitResponsePartition(partition_index=index, error_code=code)
 
 
-def _validate_transactional(shard: Shard, request: messages.TxnOffsetCommitRequest) -> None:
+def _validate_transactional(machine: GroupStateMachine, request: messages.TxnOffsetCommitRequest) -> None:
     """Raises KafkaError where this sender may not commit. Before version 3 (KIP-447) nothing is known of it, and then
     nothing is asked; a rebalance that goes on does not matter.
     """
     told_member = request.generation_id >= 0 or bool(request.member_id) or request.group_instance_id is not None
-    other = shard.other_groups.get(request.group_id)
+    other = machine.other_groups.get(request.group_id)
     if other is not None:
         if told_member or other.group_type is GroupType.SHARE:
             _validate_other(other, request.generation_id)
         return
-    group = shard.groups.get(request.group_id)
+    group = machine.groups.get(request.group_id)
     if group is None:
         if request.generation_id >= 0:
             raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
@@ -222,10 +222,10 @@ def _validate_transactional(shard: Shard, request: messages.TxnOffsetCommitReque
 # ---- OffsetDelete ----
 
 
-def delete_offsets(shard: Shard, step: Step, request: messages.OffsetDeleteRequest, token: Token) -> None:
+def delete_offsets(machine: GroupStateMachine, step: Step, request: messages.OffsetDeleteRequest, token: Token) -> None:
     """Delete offsets of topics that the group does not read. Topics and partitions exist."""
     try:
-        is_subscribed = _deletable(shard, request.group_id)
+        is_subscribed = _deletable(machine, request.group_id)
     except KafkaError as error:
         step.reply(token, messages.OffsetDeleteResponse(error_code=error.code))
         return
@@ -240,12 +240,12 @@ def delete_offsets(shard: Shard, step: Step, request: messages.OffsetDeleteReque
                 messages.OffsetDeleteResponse.OffsetDeleteResponsePartition(partition_index=index, error_code=code)
             )
             if code is ErrorCode.NONE and (
-                shard.offsets.get(request.group_id, topic.name, index) is not None
-                or shard.offsets.is_pending(request.group_id, topic.name, index)
+                machine.offsets.get(request.group_id, topic.name, index) is not None
+                or machine.offsets.is_pending(request.group_id, topic.name, index)
             ):
                 records.append(Record(encode_offset_key(request.group_id, topic.name, index), None))
         topics.append(messages.OffsetDeleteResponse.OffsetDeleteResponseTopic(name=topic.name, partitions=results))
-    shard.append(step, records)
+    machine.append(step, records)
     step.reply_when_written(
         token,
         messages.OffsetDeleteResponse(topics=topics),
@@ -253,16 +253,16 @@ def delete_offsets(shard: Shard, step: Step, request: messages.OffsetDeleteReque
     )
 
 
-def _deletable(shard: Shard, group_id: str) -> Callable[[str], bool]:
+def _deletable(machine: GroupStateMachine, group_id: str) -> Callable[[str], bool]:
     """Which topics the group reads; KafkaError where nothing of it may be deleted."""
-    other = shard.other_groups.get(group_id)
+    other = machine.other_groups.get(group_id)
     if other is not None:
         if other.group_type is GroupType.SHARE:
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND)
         # What its members read is not looked into: as long as there are any, all of it counts as read.
         has_members = other.has_members
         return lambda topic: has_members
-    group = shard.groups.get(group_id)
+    group = machine.groups.get(group_id)
     if group is None:
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND)
     if group.state is not GroupState.EMPTY and not group.uses_consumer_protocol:

@@ -12,42 +12,42 @@ from broker_cy.coordinator.records import group_tombstone
 from broker_cy.coordinator.step import Now, Record, Step
 
 if TYPE_CHECKING:
-    from broker_cy.coordinator.shard import Shard
+    from broker_cy.coordinator.state_machine import GroupStateMachine
 
 
-def sweep(shard: Shard, step: Step, now: Now) -> None:
+def sweep(machine: GroupStateMachine, step: Step, now: Now) -> None:
     """Delete expired offsets of classic groups, and empty groups that have none left.
 
     Groups of other types are left alone as long as nothing here keeps them up to date.
     """
     step.atomic = False
     records: list[Record] = []
-    for group in shard.groups.values():
-        expired, is_bare = _expired(shard, group, now)
+    for group in machine.groups.values():
+        expired, is_bare = _expired(machine, group, now)
         records += expired
         if is_bare and group.state is GroupState.EMPTY:
             records.append(group_tombstone(group.group_id))
-    shard.append(step, records)
+    machine.append(step, records)
 
 
-def _expired(shard: Shard, group: ClassicGroup, now: Now) -> tuple[list[Record], bool]:
+def _expired(machine: GroupStateMachine, group: ClassicGroup, now: Now) -> tuple[list[Record], bool]:
     """Tombstones of the group's expired offsets, and whether nothing is left beside them."""
     group_id = group.group_id
-    topics = shard.offsets.topics(group_id)
+    topics = machine.offsets.topics(group_id)
     if not topics:
-        return [], not shard.offsets.has_pending(group_id)
+        return [], not machine.offsets.has_pending(group_id)
     retention_begin = _retention_begin(group)
     if retention_begin is None:
         return [], False
     records: list[Record] = []
-    is_bare = not shard.offsets.has_pending(group_id)
+    is_bare = not machine.offsets.has_pending(group_id)
     for topic, partitions in topics.items():
         if group.is_subscribed(topic):
             is_bare = False
             continue
         for index, offset in partitions.items():
-            if _is_over(offset, retention_begin, shard.settings.offsets_retention_ms, now) and not (
-                shard.offsets.is_pending(group_id, topic, index)
+            if _is_over(offset, retention_begin, machine.settings.offsets_retention_ms, now) and not (
+                machine.offsets.is_pending(group_id, topic, index)
             ):
                 records.append(Record(encode_offset_key(group_id, topic, index), None))
             else:
@@ -75,17 +75,17 @@ def _is_over(offset: CommittedOffset, begin: Callable[[CommittedOffset], int], r
     return now.wall_ms - begin(offset) >= retention_ms
 
 
-def topics_deleted(shard: Shard, step: Step, topics: Collection[tuple[str, UUID]]) -> None:
+def topics_deleted(machine: GroupStateMachine, step: Step, topics: Collection[tuple[str, UUID]]) -> None:
     """Delete the offsets committed in topics, given as (name, id), that are gone."""
     step.atomic = False
     keys: dict[bytes, None] = {}
     for name, topic_id in topics:
         wanted = topic_id.bytes
-        for group_id, by_topic in shard.offsets.by_group.items():
+        for group_id, by_topic in machine.offsets.by_group.items():
             for index, offset in by_topic.get(name, {}).items():
                 if offset.is_of_topic(wanted):
                     keys[encode_offset_key(group_id, name, index)] = None
-        for _, group_id, topic, index, offset in shard.offsets.pending_offsets():
+        for _, group_id, topic, index, offset in machine.offsets.pending_offsets():
             if topic == name and offset.is_of_topic(wanted):
                 keys[encode_offset_key(group_id, topic, index)] = None
-    shard.append(step, [Record(key, None) for key in keys])
+    machine.append(step, [Record(key, None) for key in keys])

@@ -11,26 +11,26 @@ from broker_cy.core.uuid import ZERO
 from broker_cy.wire import messages
 
 if TYPE_CHECKING:
-    from broker_cy.coordinator.shard import Shard
+    from broker_cy.coordinator.state_machine import GroupStateMachine
 
 NO_OFFSET = -1
 
 
 def fetch_offsets(
-    shard: Shard, request: messages.OffsetFetchRequest.OffsetFetchRequestGroup, *, require_stable: bool
+    machine: GroupStateMachine, request: messages.OffsetFetchRequest.OffsetFetchRequestGroup, *, require_stable: bool
 ) -> messages.OffsetFetchResponse.OffsetFetchResponseGroup:
     """Offsets of the partitions asked for, by topic name, or of all (`topics` is None). A partition without one has
     offset -1 and no error, and so has every partition of a group that was never seen. With `require_stable`, a
     partition with an offset in an open transaction has UNSTABLE_OFFSET_COMMIT.
     """
     try:
-        is_visible = _is_visible(shard, request)
+        is_visible = _is_visible(machine, request)
     except KafkaError as error:
         return messages.OffsetFetchResponse.OffsetFetchResponseGroup(group_id=request.group_id, error_code=error.code)
     if request.topics is None:
-        topics = _all_topics(shard, request.group_id, require_stable) if is_visible else []
+        topics = _all_topics(machine, request.group_id, require_stable) if is_visible else []
         return messages.OffsetFetchResponse.OffsetFetchResponseGroup(group_id=request.group_id, topics=topics)
-    offsets = shard.offsets.topics(request.group_id) if is_visible else {}
+    offsets = machine.offsets.topics(request.group_id) if is_visible else {}
     results = []
     for topic in request.topics:
         found = offsets.get(topic.name, {})
@@ -41,7 +41,7 @@ def fetch_offsets(
             if offset is not None and not offset.is_of_topic(topic_id):
                 # Committed in a topic of the same name that was deleted since.
                 offset = None
-            partitions.append(_partition(shard, request.group_id, topic.name, index, offset, require_stable))
+            partitions.append(_partition(machine, request.group_id, topic.name, index, offset, require_stable))
         results.append(
             messages.OffsetFetchResponse.OffsetFetchResponseTopics(
                 name=topic.name, topic_id=topic.topic_id, partitions=partitions
@@ -51,24 +51,30 @@ def fetch_offsets(
 
 
 def _all_topics(
-    shard: Shard, group_id: str, require_stable: bool
+    machine: GroupStateMachine, group_id: str, require_stable: bool
 ) -> list[messages.OffsetFetchResponse.OffsetFetchResponseTopics]:
     return [
         messages.OffsetFetchResponse.OffsetFetchResponseTopics(
             name=name,
             topic_id=ZERO,
             partitions=[
-                _partition(shard, group_id, name, index, offset, require_stable) for index, offset in partitions.items()
+                _partition(machine, group_id, name, index, offset, require_stable)
+                for index, offset in partitions.items()
             ],
         )
-        for name, partitions in shard.offsets.topics(group_id).items()
+        for name, partitions in machine.offsets.topics(group_id).items()
     ]
 
 
 def _partition(
-    shard: Shard, group_id: str, topic: str, index: int, offset: CommittedOffset | None, require_stable: bool
+    machine: GroupStateMachine,
+    group_id: str,
+    topic: str,
+    index: int,
+    offset: CommittedOffset | None,
+    require_stable: bool,
 ) -> messages.OffsetFetchResponse.OffsetFetchResponsePartitions:
-    if require_stable and shard.offsets.is_pending(group_id, topic, index):
+    if require_stable and machine.offsets.is_pending(group_id, topic, index):
         return messages.OffsetFetchResponse.OffsetFetchResponsePartitions(
             partition_index=index,
             committed_offset=NO_OFFSET,
@@ -88,14 +94,14 @@ def _partition(
     )
 
 
-def _is_visible(shard: Shard, request: messages.OffsetFetchRequest.OffsetFetchRequestGroup) -> bool:
+def _is_visible(machine: GroupStateMachine, request: messages.OffsetFetchRequest.OffsetFetchRequestGroup) -> bool:
     """Whether the group's offsets may be told; KafkaError where the sender is refused.
 
     Only groups that are not classic look at the member (version 9 on), and nobody can be a live member of one here.
     """
-    other = shard.other_groups.get(request.group_id)
+    other = machine.other_groups.get(request.group_id)
     if other is None:
-        return request.group_id in shard.groups
+        return request.group_id in machine.groups
     if other.group_type is GroupType.SHARE:
         return False
     if request.member_id is not None or request.member_epoch >= 0:

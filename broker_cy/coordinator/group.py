@@ -1,4 +1,6 @@
-"""A classic group: members, generation, state. What is here is live state; what of it is durable lies in the shard."""
+"""A classic group: its members, generation and state. All of this is live state; `GroupStateMachine.group_values` has
+the durable part.
+"""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ from broker_cy.metrics.events import StaticReplacement
 from broker_cy.wire import messages
 
 if TYPE_CHECKING:
-    from broker_cy.coordinator.shard import Shard
+    from broker_cy.coordinator.state_machine import GroupStateMachine
 
 # From these versions of JoinGroup on: a member asks with the id it was given; the answer can tell the leader not to
 # assign.
@@ -42,7 +42,7 @@ PENDING_MEMBERS_MAX = 10_000
 
 
 def join(
-    shard: Shard,
+    machine: GroupStateMachine,
     step: Step,
     request: messages.JoinGroupRequest,
     client: ClientFacts,
@@ -52,41 +52,41 @@ def join(
 ) -> None:
     """`unique` is the random part of the member id that may be made here."""
     is_unknown = request.member_id == ""
-    if shard.other_groups.get(request.group_id) is not None:
+    if machine.other_groups.get(request.group_id) is not None:
         step.reply(token, join_error("", ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
         return
-    group = shard.groups.get(request.group_id)
+    group = machine.groups.get(request.group_id)
     is_new_group = group is None
     if group is None:
         if not is_unknown:
             step.reply(token, join_error(request.member_id, ErrorCode.UNKNOWN_MEMBER_ID))
             return
-        group = shard.groups[request.group_id] = ClassicGroup(request.group_id, now.wall_ms)
-    if not _has_room(shard, group, request.member_id):
-        _evict(shard, step, group, request.member_id)
+        group = machine.groups[request.group_id] = ClassicGroup(request.group_id, now.wall_ms)
+    if not _has_room(machine, group, request.member_id):
+        _evict(machine, step, group, request.member_id)
         step.reply(token, join_error("", ErrorCode.GROUP_MAX_SIZE_REACHED))
     elif is_unknown:
-        _join_new(shard, step, group, request, client, token, unique, now)
+        _join_new(machine, step, group, request, client, token, unique, now)
     else:
-        _join_known(shard, step, group, request, client, token, now)
+        _join_known(machine, step, group, request, client, token, now)
     if is_new_group and not step.records:
-        _persist_new_group(shard, step, group, now)
+        _persist_new_group(machine, step, group, now)
 
 
-def _persist_new_group(shard: Shard, step: Step, group: ClassicGroup, now: Now) -> None:
+def _persist_new_group(machine: GroupStateMachine, step: Step, group: ClassicGroup, now: Now) -> None:
     """A group exists once it is in the log; where it cannot be written, whoever is in it already is sent away."""
-    shard.append(step, [records.new_group_record(group)])
+    machine.append(step, [records.new_group_record(group)])
 
     def failed(out: Step, later: Now, code: ErrorCode) -> None:
-        if shard.groups.get(group.group_id) is group and group.group_id not in shard.group_values:
-            shard.discard_group(out, group, append_error(code))
+        if machine.groups.get(group.group_id) is group and group.group_id not in machine.group_values:
+            machine.discard_group(out, group, append_error(code))
 
     step.then(lambda out, later: None, failed)
 
 
-def _has_room(shard: Shard, group: ClassicGroup, member_id: str) -> bool:
+def _has_room(machine: GroupStateMachine, group: ClassicGroup, member_id: str) -> bool:
     """Whether `group.max.size` lets the member in."""
-    limit = shard.settings.group_max_size
+    limit = machine.settings.group_max_size
     if group.state is GroupState.PREPARING_REBALANCE:
         # Counted in joins that wait: the group may be larger than a limit that was lowered, and sheds its last ones
         # here.
@@ -97,11 +97,11 @@ def _has_room(shard: Shard, group: ClassicGroup, member_id: str) -> bool:
     return True
 
 
-def _evict(shard: Shard, step: Step, group: ClassicGroup, member_id: str) -> None:
+def _evict(machine: GroupStateMachine, step: Step, group: ClassicGroup, member_id: str) -> None:
     member = group.members.get(member_id)
     if member is not None:
         answer_join(step, group, member, join_error("", ErrorCode.GROUP_MAX_SIZE_REACHED))
-    drop_member(shard, step, group, member_id)
+    drop_member(machine, step, group, member_id)
 
 
 def _protocols(request: messages.JoinGroupRequest) -> Protocols:
@@ -112,7 +112,7 @@ def _protocols(request: messages.JoinGroupRequest) -> Protocols:
 
 
 def _join_new(
-    shard: Shard,
+    machine: GroupStateMachine,
     step: Step,
     group: ClassicGroup,
     request: messages.JoinGroupRequest,
@@ -129,24 +129,24 @@ def _join_new(
     if instance_id is not None:
         old_id = group.static_members.get(instance_id)
         if old_id is not None:
-            _replace_static(shard, step, group, request, client, token, old_id, member_id, now)
+            _replace_static(machine, step, group, request, client, token, old_id, member_id, now)
         else:
-            _add(shard, step, group, request, client, token, member_id, now)
+            _add(machine, step, group, request, client, token, member_id, now)
     elif client.version >= VERSION_MEMBER_ID_REQUIRED:
         if len(group.pending_members) >= PENDING_MEMBERS_MAX:
             step.reply(token, join_error("", ErrorCode.GROUP_MAX_SIZE_REACHED))
             return
         group.pending_members.add(member_id)
-        shard.timers.set(
+        machine.timers.set(
             TimerKey(TimerKind.SESSION, group.group_id, member_id), now.mono_ms + request.session_timeout_ms
         )
         step.reply(token, join_error(member_id, ErrorCode.MEMBER_ID_REQUIRED))
     else:
-        _add(shard, step, group, request, client, token, member_id, now)
+        _add(machine, step, group, request, client, token, member_id, now)
 
 
 def _add(
-    shard: Shard,
+    machine: GroupStateMachine,
     step: Step,
     group: ClassicGroup,
     request: messages.JoinGroupRequest,
@@ -169,15 +169,15 @@ def _add(
     if group.state is GroupState.PREPARING_REBALANCE and group.previous_state is GroupState.EMPTY:
         group.new_member_added = True
     group.add(member, token)
-    set_session(shard, group, member, now, NEW_MEMBER_JOIN_TIMEOUT_MS)
-    rebalance_or_complete(shard, step, group, now, trigger_of("join", member))
+    set_session(machine, group, member, now, NEW_MEMBER_JOIN_TIMEOUT_MS)
+    rebalance_or_complete(machine, step, group, now, trigger_of("join", member))
 
 
 # ---- a member with an id ----
 
 
 def _join_known(
-    shard: Shard,
+    machine: GroupStateMachine,
     step: Step,
     group: ClassicGroup,
     request: messages.JoinGroupRequest,
@@ -195,7 +195,7 @@ def _join_known(
             # Such ids are only given to dynamic members; Kafka fails on this with an internal error.
             step.reply(token, join_error(member_id, ErrorCode.UNKNOWN_SERVER_ERROR))
             return
-        _add(shard, step, group, request, client, token, member_id, now)
+        _add(machine, step, group, request, client, token, member_id, now)
         return
     code = group.member_error(member_id, request.group_instance_id)
     if code is not ErrorCode.NONE:
@@ -215,14 +215,14 @@ def _join_known(
         group.update(member, protocols, request.rebalance_timeout_ms, request.session_timeout_ms)
         wait_for_join(step, group, member, token)
         group.journal.joined(group, member, now)
-        rebalance_or_complete(shard, step, group, now, trigger_of("rejoin", member))
+        rebalance_or_complete(machine, step, group, now, trigger_of("rejoin", member))
 
 
 # ---- a static member that comes back without its id ----
 
 
 def _replace_static(
-    shard: Shard,
+    machine: GroupStateMachine,
     step: Step,
     group: ClassicGroup,
     request: messages.JoinGroupRequest,
@@ -241,8 +241,8 @@ def _replace_static(
     answer_join(step, group, old, join_error(old_id, ErrorCode.FENCED_INSTANCE_ID))
     answer_sync(step, old, sync_error(ErrorCode.FENCED_INSTANCE_ID))
     member = group.replace_static(old.instance_id or "", old_id, new_id)
-    shard.timers.cancel(TimerKey(TimerKind.SESSION, group.group_id, old_id))
-    set_session(shard, group, member, now)
+    machine.timers.cancel(TimerKey(TimerKind.SESSION, group.group_id, old_id))
+    set_session(machine, group, member, now)
     group.update(member, _protocols(request), request.rebalance_timeout_ms, request.session_timeout_ms)
     wait_for_join(step, group, member, token)
     group.journal.renamed(group, old_id, new_id)
@@ -250,19 +250,19 @@ def _replace_static(
     if group.state is GroupState.COMPLETING_REBALANCE:
         # The leader may be assigning partitions to the old member id at this moment.
         group.journal.joined(group, member, now)
-        prepare(shard, step, group, now, trigger)
+        prepare(machine, step, group, now, trigger)
     elif group.state is GroupState.STABLE and group.select_protocol() == group.protocol_name:
-        _persist_replacement(shard, step, group, member, client.version, old_id, old_leader, before, now)
+        _persist_replacement(machine, step, group, member, client.version, old_id, old_leader, before, now)
     elif group.state is GroupState.STABLE:
         group.journal.joined(group, member, now)
-        prepare(shard, step, group, now, trigger)
+        prepare(machine, step, group, now, trigger)
     else:
         group.journal.joined(group, member, now)
-        maybe_complete_join(shard, step, group, now)
+        maybe_complete_join(machine, step, group, now)
 
 
 def _persist_replacement(
-    shard: Shard,
+    machine: GroupStateMachine,
     step: Step,
     group: ClassicGroup,
     member: ClassicMember,
@@ -277,7 +277,7 @@ def _persist_replacement(
     """
     new_id = member.member_id
     assignment = {other.member_id: other.assignment for other in group.members.values()}
-    shard.append(step, [records.group_record(group, assignment)])
+    machine.append(step, [records.group_record(group, assignment)])
 
     def written(out: Step, later: Now) -> None:
         # Where a rebalance has begun meanwhile, the join waits for its end like any other.
@@ -308,7 +308,7 @@ def _persist_replacement(
         group.update(member, *before)
         old = group.replace_static(member.instance_id or "", new_id, old_id)
         group.journal.renamed(group, new_id, old_id)
-        shard.timers.cancel(TimerKey(TimerKind.SESSION, group.group_id, new_id))
-        set_session(shard, group, old, later)
+        machine.timers.cancel(TimerKey(TimerKind.SESSION, group.group_id, new_id))
+        set_session(machine, group, old, later)
 
     step.then(written, failed)

@@ -13,14 +13,14 @@ from broker_cy.core.errors import ErrorCode
 from broker_cy.wire import messages
 
 if TYPE_CHECKING:
-    from broker_cy.coordinator.shard import Shard
+    from broker_cy.coordinator.state_machine import GroupStateMachine
 
 
 def heartbeat(
-    shard: Shard, group_id: str, member_id: str, instance_id: str | None, generation: int, now: Now
+    machine: GroupStateMachine, group_id: str, member_id: str, instance_id: str | None, generation: int, now: Now
 ) -> ErrorCode:
     """Prolong a session; REBALANCE_IN_PROGRESS tells the member to join again."""
-    group = shard.groups.get(group_id)
+    group = machine.groups.get(group_id)
     if group is None:
         return ErrorCode.UNKNOWN_MEMBER_ID
     code = group.member_error(member_id, instance_id)
@@ -30,12 +30,12 @@ def heartbeat(
         return ErrorCode.ILLEGAL_GENERATION
     if group.state is GroupState.EMPTY:
         return ErrorCode.UNKNOWN_MEMBER_ID
-    set_session(shard, group, group.members[member_id], now)
+    set_session(machine, group, group.members[member_id], now)
     return ErrorCode.REBALANCE_IN_PROGRESS if group.state is GroupState.PREPARING_REBALANCE else ErrorCode.NONE
 
 
 def leave(
-    shard: Shard,
+    machine: GroupStateMachine,
     step: Step,
     group_id: str,
     identities: list[messages.LeaveGroupRequest.MemberIdentity],
@@ -43,12 +43,12 @@ def leave(
     now: Now,
 ) -> None:
     """Remove members by member id or, by an administrator, by instance id alone. Each is answered for itself."""
-    group = shard.groups.get(group_id)
+    group = machine.groups.get(group_id)
     results: list[messages.LeaveGroupResponse.MemberResponse] = []
     left: list[ClassicMember] = []
     anyone_left = False
     for identity in identities:
-        code = ErrorCode.UNKNOWN_MEMBER_ID if group is None else _leave_one(shard, step, group, identity, left, now)
+        code = ErrorCode.UNKNOWN_MEMBER_ID if group is None else _leave_one(machine, step, group, identity, left, now)
         anyone_left = anyone_left or code is ErrorCode.NONE
         results.append(
             messages.LeaveGroupResponse.MemberResponse(
@@ -58,11 +58,11 @@ def leave(
     if group is not None and anyone_left:
         trigger = trigger_of("leave", left[0] if left else None)
         if group.state in (GroupState.STABLE, GroupState.COMPLETING_REBALANCE):
-            prepare(shard, step, group, now, trigger)
+            prepare(machine, step, group, now, trigger)
         else:
             if left and group.state is GroupState.PREPARING_REBALANCE:
                 group.journal.began(group, trigger, now)
-            maybe_complete_join(shard, step, group, now)
+            maybe_complete_join(machine, step, group, now)
     step.reply_when_written(
         token,
         messages.LeaveGroupResponse(members=results),
@@ -71,7 +71,7 @@ def leave(
 
 
 def _leave_one(
-    shard: Shard,
+    machine: GroupStateMachine,
     step: Step,
     group: ClassicGroup,
     identity: messages.LeaveGroupRequest.MemberIdentity,
@@ -92,5 +92,5 @@ def _leave_one(
             return code
     if member_id in group.members:
         left.append(group.members[member_id])
-    drop_member(shard, step, group, member_id, now.mono_ms)
+    drop_member(machine, step, group, member_id, now.mono_ms)
     return ErrorCode.NONE

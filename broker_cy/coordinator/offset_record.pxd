@@ -4,7 +4,8 @@ cimport cython
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
 
-# One committed offset. Holds no object but a string, so the garbage collector has nothing to visit: a shard may hold many of them.
+# One committed offset. Holds no object but a string, so the garbage collector has nothing to visit: a
+# coordinator may hold many of them.
 @cython.final
 @cython.no_gc
 cdef class CommittedOffset:

@@ -1,4 +1,4 @@
-"""The durable part of a shard that clients know as committed offsets, with those of open transactions.
+"""The committed offsets of one partition of `__consumer_offsets`, with those of open transactions: durable state.
 
 Only the `replay_` functions, and what they return to undo it, and the `load_` functions change it.
 """
@@ -28,7 +28,7 @@ class OffsetStore:
     def __init__(self) -> None:
         self.by_group: dict[str, dict[str, PartitionOffsets]] = {}
         self.count = 0
-        # Offsets committed since the shard was loaded: a counter, which a write that failed does not take back.
+        # Offsets committed since the partition was loaded: a counter, which a write that failed does not take back.
         self.commits = 0
         # (group, topic, partition) of what was committed since somebody last took this; at most CHANGED_MAX.
         self.changed: dict[tuple[str, str, int], None] = {}

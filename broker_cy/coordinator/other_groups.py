@@ -115,7 +115,7 @@ class OtherGroup:
 
 
 class OtherGroups:
-    """All groups of one shard that are not classic, by id."""
+    """The groups of one state machine that are not classic, by id."""
 
     __slots__ = ("by_id",)
 

@@ -22,7 +22,7 @@ from broker_cy.metrics.events import Trigger
 from broker_cy.wire import messages
 
 if TYPE_CHECKING:
-    from broker_cy.coordinator.shard import Shard
+    from broker_cy.coordinator.state_machine import GroupStateMachine
 
 # A member whose first JoinGroup waits cannot send heartbeats, and its connection may be gone: it is given up after
 # this. Kafka's `group.new.member.join.timeout`, which cannot be set.
@@ -96,24 +96,24 @@ def wait_for_join(step: Step, group: ClassicGroup, member: ClassicMember, token:
 
 
 def set_session(
-    shard: Shard, group: ClassicGroup, member: ClassicMember, now: Now, timeout_ms: int | None = None
+    machine: GroupStateMachine, group: ClassicGroup, member: ClassicMember, now: Now, timeout_ms: int | None = None
 ) -> None:
     """The member was heard of: its session lasts from now, for its own timeout or the one given."""
-    shard.timers.set(
+    machine.timers.set(
         TimerKey(TimerKind.SESSION, group.group_id, member.member_id),
         now.mono_ms + (member.session_timeout_ms if timeout_ms is None else timeout_ms),
     )
 
 
 def drop_member(
-    shard: Shard, step: Step, group: ClassicGroup, member_id: str, last_heard_ms: int | None = None
+    machine: GroupStateMachine, step: Step, group: ClassicGroup, member_id: str, last_heard_ms: int | None = None
 ) -> None:
     """Remove a member, or a member id that was handed out, and answer what it waits for with UNKNOWN_MEMBER_ID.
     `last_heard_ms` is when it was heard of (monotonic), where its session does not tell that.
     """
     member = group.members.get(member_id)
     if member is not None:
-        deadline = shard.timers.get(TimerKey(TimerKind.SESSION, group.group_id, member_id))
+        deadline = machine.timers.get(TimerKey(TimerKind.SESSION, group.group_id, member_id))
         if last_heard_ms is None and deadline is not None:
             last_heard_ms = deadline - member.session_timeout_ms
         if last_heard_ms is not None:
@@ -121,79 +121,81 @@ def drop_member(
         answer_join(step, group, member, join_error("", ErrorCode.UNKNOWN_MEMBER_ID))
         answer_sync(step, member, sync_error(ErrorCode.UNKNOWN_MEMBER_ID))
     group.remove(member_id)
-    shard.timers.cancel(TimerKey(TimerKind.SESSION, group.group_id, member_id))
+    machine.timers.cancel(TimerKey(TimerKind.SESSION, group.group_id, member_id))
 
 
 # ---- join phase ----
 
 
-def rebalance_or_complete(shard: Shard, step: Step, group: ClassicGroup, now: Now, trigger: Trigger) -> None:
+def rebalance_or_complete(
+    machine: GroupStateMachine, step: Step, group: ClassicGroup, now: Now, trigger: Trigger
+) -> None:
     """Begin a rebalance; where one is going on, end its join phase if that was all it waited for."""
     if group.can_rebalance:
-        prepare(shard, step, group, now, trigger)
+        prepare(machine, step, group, now, trigger)
     else:
         if trigger.reason == "join":
             group.journal.began(group, trigger, now)
-        maybe_complete_join(shard, step, group, now)
+        maybe_complete_join(machine, step, group, now)
 
 
-def prepare(shard: Shard, step: Step, group: ClassicGroup, now: Now, trigger: Trigger) -> None:
+def prepare(machine: GroupStateMachine, step: Step, group: ClassicGroup, now: Now, trigger: Trigger) -> None:
     """Begin a rebalance. Members that wait for their assignment are told to join again."""
     group.journal.began(group, trigger, now)
     if group.state is GroupState.COMPLETING_REBALANCE:
-        give_up_syncs(shard, step, group, ErrorCode.REBALANCE_IN_PROGRESS, now)
+        give_up_syncs(machine, step, group, ErrorCode.REBALANCE_IN_PROGRESS, now)
     group.pending_sync.clear()
-    shard.timers.cancel(TimerKey(TimerKind.SYNC, group.group_id))
+    machine.timers.cancel(TimerKey(TimerKind.SYNC, group.group_id))
     is_initial = group.state is GroupState.EMPTY
     group.transition(GroupState.PREPARING_REBALANCE, now.wall_ms)
     group.new_member_added = False
     if is_initial:
-        delay_ms = shard.settings.initial_rebalance_delay_ms
-        _set_initial_delay(shard, group, delay_ms, max(group.rebalance_timeout_ms - delay_ms, 0), now)
+        delay_ms = machine.settings.initial_rebalance_delay_ms
+        _set_initial_delay(machine, group, delay_ms, max(group.rebalance_timeout_ms - delay_ms, 0), now)
     elif group.all_joined:
-        complete_join(shard, step, group, now)
+        complete_join(machine, step, group, now)
     else:
-        _set_join_timer(shard, group, now, group.rebalance_timeout_ms)
+        _set_join_timer(machine, group, now, group.rebalance_timeout_ms)
 
 
-def maybe_complete_join(shard: Shard, step: Step, group: ClassicGroup, now: Now) -> None:
+def maybe_complete_join(machine: GroupStateMachine, step: Step, group: ClassicGroup, now: Now) -> None:
     """End the join phase if all have joined; an initial rebalance ends by time alone."""
     if (
         group.state is GroupState.PREPARING_REBALANCE
         and group.previous_state is not GroupState.EMPTY
         and group.all_joined
     ):
-        complete_join(shard, step, group, now)
+        complete_join(machine, step, group, now)
 
 
-def complete_join(shard: Shard, step: Step, group: ClassicGroup, now: Now) -> None:
+def complete_join(machine: GroupStateMachine, step: Step, group: ClassicGroup, now: Now) -> None:
     """End the join phase: dynamic members that did not come are removed, the others are told the next generation."""
-    shard.timers.cancel(TimerKey(TimerKind.JOIN, group.group_id))
+    machine.timers.cancel(TimerKey(TimerKind.JOIN, group.group_id))
     group.initial_delay = None
     for member in list(group.members.values()):
         if member.join_token is None and not member.is_static:
             group.journal.began(group, trigger_of("join_timeout", member), now)
-            drop_member(shard, step, group, member.member_id)
+            drop_member(machine, step, group, member.member_id)
     if group.members and not group.elect_joined_leader():
         # Only static members are left, and none has come: wait until they do or their sessions end.
-        _set_join_timer(shard, group, now, group.rebalance_timeout_ms)
+        _set_join_timer(machine, group, now, group.rebalance_timeout_ms)
         return
     group.next_generation(now.wall_ms)
     group.journal.join_phase_over(now)
     if group.state is GroupState.EMPTY:
         # Nothing waits for this record. Without it, a restart would bring the last generation back, to time out there.
-        shard.append(step, [records.group_record(group, {})])
+        machine.append(step, [records.group_record(group, {})])
         group.journal.settled(group, step, now)
         return
     for member in group.members.values():
         answer_join(step, group, member, join_response(group, member.member_id))
-        set_session(shard, group, member, now)
+        set_session(machine, group, member, now)
         member.is_new = False
         group.pending_sync.add(member.member_id)
-    shard.timers.set(TimerKey(TimerKind.SYNC, group.group_id), now.mono_ms + group.rebalance_timeout_ms)
+    machine.timers.set(TimerKey(TimerKind.SYNC, group.group_id), now.mono_ms + group.rebalance_timeout_ms)
 
 
-def on_join_timer(shard: Shard, step: Step, group: ClassicGroup, now: Now) -> None:
+def on_join_timer(machine: GroupStateMachine, step: Step, group: ClassicGroup, now: Now) -> None:
     """The join phase is over, unless it is the initial one and members came during the last delay."""
     if group.state is not GroupState.PREPARING_REBALANCE:
         return
@@ -201,64 +203,66 @@ def on_join_timer(shard: Shard, step: Step, group: ClassicGroup, now: Now) -> No
         delay_ms, remaining_ms = group.initial_delay
         if group.new_member_added and remaining_ms > 0:
             group.new_member_added = False
-            next_delay_ms = min(shard.settings.initial_rebalance_delay_ms, remaining_ms)
-            _set_initial_delay(shard, group, next_delay_ms, max(remaining_ms - delay_ms, 0), now)
+            next_delay_ms = min(machine.settings.initial_rebalance_delay_ms, remaining_ms)
+            _set_initial_delay(machine, group, next_delay_ms, max(remaining_ms - delay_ms, 0), now)
             return
-    complete_join(shard, step, group, now)
+    complete_join(machine, step, group, now)
 
 
-def _set_initial_delay(shard: Shard, group: ClassicGroup, delay_ms: int, remaining_ms: int, now: Now) -> None:
+def _set_initial_delay(
+    machine: GroupStateMachine, group: ClassicGroup, delay_ms: int, remaining_ms: int, now: Now
+) -> None:
     group.initial_delay = (delay_ms, remaining_ms)
-    _set_join_timer(shard, group, now, delay_ms)
+    _set_join_timer(machine, group, now, delay_ms)
 
 
-def _set_join_timer(shard: Shard, group: ClassicGroup, now: Now, delay_ms: int) -> None:
-    shard.timers.set(TimerKey(TimerKind.JOIN, group.group_id), now.mono_ms + delay_ms)
+def _set_join_timer(machine: GroupStateMachine, group: ClassicGroup, now: Now, delay_ms: int) -> None:
+    machine.timers.set(TimerKey(TimerKind.JOIN, group.group_id), now.mono_ms + delay_ms)
 
 
 # ---- sync phase ----
 
 
-def give_up_syncs(shard: Shard, step: Step, group: ClassicGroup, code: ErrorCode, now: Now) -> None:
+def give_up_syncs(machine: GroupStateMachine, step: Step, group: ClassicGroup, code: ErrorCode, now: Now) -> None:
     """Take the assignments of this generation back and answer `code` to all who wait for theirs."""
     for member in group.members.values():
         member.assignment = b""
         if answer_sync(step, member, sync_error(code)):
-            set_session(shard, group, member, now)
+            set_session(machine, group, member, now)
 
 
-def on_sync_timer(shard: Shard, step: Step, group: ClassicGroup, now: Now) -> None:
+def on_sync_timer(machine: GroupStateMachine, step: Step, group: ClassicGroup, now: Now) -> None:
     """Members that have not asked for their assignment in time are removed, and the others share again."""
     if group.state not in (GroupState.COMPLETING_REBALANCE, GroupState.STABLE) or not group.pending_sync:
         return
     late = [group.members[member_id] for member_id in group.pending_sync]
     for member in late:
-        drop_member(shard, step, group, member.member_id)
-    prepare(shard, step, group, now, trigger_of("sync_timeout", late[0]))
+        drop_member(machine, step, group, member.member_id)
+    prepare(machine, step, group, now, trigger_of("sync_timeout", late[0]))
 
 
 # ---- sessions ----
 
 
-def on_session_timer(shard: Shard, step: Step, group: ClassicGroup, member_id: str, now: Now) -> None:
+def on_session_timer(machine: GroupStateMachine, step: Step, group: ClassicGroup, member_id: str, now: Now) -> None:
     """A member, or a member id that was handed out, has not been heard of for its session timeout."""
     if member_id in group.pending_members:
-        drop_member(shard, step, group, member_id)
-        _complete_if_all_joined(shard, step, group, now)
+        drop_member(machine, step, group, member_id)
+        _complete_if_all_joined(machine, step, group, now)
         return
     member = group.members.get(member_id)
     if member is None or member.has_satisfied_heartbeat:
         # Its session begins again with the answer it waits for.
         return
-    drop_member(shard, step, group, member_id, now.mono_ms - member.session_timeout_ms)
+    drop_member(machine, step, group, member_id, now.mono_ms - member.session_timeout_ms)
     trigger = trigger_of("session_timeout", member)
     if group.state in (GroupState.STABLE, GroupState.COMPLETING_REBALANCE):
-        prepare(shard, step, group, now, trigger)
+        prepare(machine, step, group, now, trigger)
     else:
         group.journal.began(group, trigger, now)
-        _complete_if_all_joined(shard, step, group, now)
+        _complete_if_all_joined(machine, step, group, now)
 
 
-def _complete_if_all_joined(shard: Shard, step: Step, group: ClassicGroup, now: Now) -> None:
+def _complete_if_all_joined(machine: GroupStateMachine, step: Step, group: ClassicGroup, now: Now) -> None:
     if group.state is GroupState.PREPARING_REBALANCE and group.all_joined:
-        complete_join(shard, step, group, now)
+        complete_join(machine, step, group, now)

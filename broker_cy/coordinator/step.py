@@ -1,8 +1,9 @@
 """What an operation of the coordinator takes and gives back.
 
-An operation changes the durable state only by records, which the shard replays at once, so that the next operation sees
-them; they are on disk later. `Step` says what must be on disk before which answer leaves: `replies` depend on nothing,
-whatever `Shard.written` returns depends on the step's records. If they cannot be written, `Shard.failed` undoes them.
+An operation changes the durable state only by records, which the state machine replays at once, so that the next
+operation sees them; they are on disk later. `Step` says what must be on disk before which answer leaves: `replies`
+depend on nothing, and the replies that `written` of the state machine returns depend on the records of the step. If the
+records cannot be written, `failed` undoes them.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ class Step:
     """Records to append, answers to give, and what happened that is to be told in `__cluster_events`.
 
     `atomic` records go into one batch: all of them are there after a crash, or none; only deletions are not atomic. The
-    underscored fields are for the shard, which is told the outcome by `Shard.written` or `Shard.failed`.
+    underscored fields are for the state machine, whose `written` or `failed` the caller calls with the outcome.
     """
 
     records: list[Record] = field(default_factory=list)

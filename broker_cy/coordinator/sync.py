@@ -14,11 +14,11 @@ from broker_cy.core.errors import ErrorCode
 from broker_cy.wire import messages
 
 if TYPE_CHECKING:
-    from broker_cy.coordinator.shard import Shard
+    from broker_cy.coordinator.state_machine import GroupStateMachine
 
 
-def sync(shard: Shard, step: Step, request: messages.SyncGroupRequest, token: Token, now: Now) -> None:
-    group = shard.groups.get(request.group_id)
+def sync(machine: GroupStateMachine, step: Step, request: messages.SyncGroupRequest, token: Token, now: Now) -> None:
+    group = machine.groups.get(request.group_id)
     if group is None or group.state is GroupState.EMPTY:
         step.reply(token, sync_error(ErrorCode.UNKNOWN_MEMBER_ID))
         return
@@ -27,7 +27,7 @@ def sync(shard: Shard, step: Step, request: messages.SyncGroupRequest, token: To
         step.reply(token, sync_error(code))
         return
     member = group.members[request.member_id]
-    _synced(shard, group, request.member_id)
+    _synced(machine, group, request.member_id)
     if group.state is GroupState.STABLE:
         step.reply(token, _response(group, member.assignment))
         return
@@ -36,7 +36,7 @@ def sync(shard: Shard, step: Step, request: messages.SyncGroupRequest, token: To
         # The client gave that request up and asks again.
         step.reply(before, sync_error(ErrorCode.REBALANCE_IN_PROGRESS))
     if group.is_leader(request.member_id):
-        _assign(shard, step, group, request)
+        _assign(machine, step, group, request)
 
 
 def _refusal(group: ClassicGroup, request: messages.SyncGroupRequest) -> ErrorCode:
@@ -56,10 +56,10 @@ def _differs(told: str | None, known: str | None) -> bool:
     return told is not None and known is not None and told != known
 
 
-def _synced(shard: Shard, group: ClassicGroup, member_id: str) -> None:
+def _synced(machine: GroupStateMachine, group: ClassicGroup, member_id: str) -> None:
     group.pending_sync.discard(member_id)
     if not group.pending_sync:
-        shard.timers.cancel(TimerKey(TimerKind.SYNC, group.group_id))
+        machine.timers.cancel(TimerKey(TimerKind.SYNC, group.group_id))
 
 
 def _response(group: ClassicGroup, assignment: bytes) -> messages.SyncGroupResponse:
@@ -68,11 +68,11 @@ def _response(group: ClassicGroup, assignment: bytes) -> messages.SyncGroupRespo
     )
 
 
-def _assign(shard: Shard, step: Step, group: ClassicGroup, request: messages.SyncGroupRequest) -> None:
+def _assign(machine: GroupStateMachine, step: Step, group: ClassicGroup, request: messages.SyncGroupRequest) -> None:
     """Write the generation with its assignment; when that is on disk the group is stable and everybody is told."""
     assignment = {item.member_id: bytes(item.assignment) for item in request.assignments}
     generation = group.generation
-    shard.append(step, [records.group_record(group, assignment)])
+    machine.append(step, [records.group_record(group, assignment)])
 
     def written(out: Step, later: Now) -> None:
         # Another member may have joined or one may have been lost while the record was written.
@@ -83,13 +83,13 @@ def _assign(shard: Shard, step: Step, group: ClassicGroup, request: messages.Syn
             member.assignment = assignment.get(member.member_id, b"")
             if answer_sync(out, member, _response(group, member.assignment)):
                 # Sessions that ended while the answer was awaited were passed over, and have no deadline left.
-                set_session(shard, group, member, later)
+                set_session(machine, group, member, later)
         group.journal.settled(group, out, later)
 
     def failed(out: Step, later: Now, code: ErrorCode) -> None:
         if group.state is not GroupState.COMPLETING_REBALANCE or group.generation != generation:
             return
-        give_up_syncs(shard, out, group, append_error(code), later)
-        prepare(shard, out, group, later, trigger_of("write_failed"))
+        give_up_syncs(machine, out, group, append_error(code), later)
+        prepare(machine, out, group, later, trigger_of("write_failed"))
 
     step.then(written, failed)

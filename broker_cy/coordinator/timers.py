@@ -1,4 +1,4 @@
-"""The deadlines of one shard: a heap whose entries may be earlier than the deadline they stand for.
+"""The deadlines of one state machine: a heap whose entries may be earlier than the deadline they stand for.
 
 A heartbeat moves a deadline by writing one dict entry; the heap is corrected when the old entry comes up. So a member
 costs one heap operation per session timeout, not per heartbeat.

@@ -1,8 +1,8 @@
 """Committed offsets with the time of the record at each: what makes a group's time lag exact instead of estimated.
 
-Each PERIOD_S the coordinator's shards are asked which partitions were committed since the last time, so there is at
-most one sample of a partition in that time. Looking up a record's time reads its batch; LOOKUPS_MAX bounds them, and
-what is left over waits for the next period.
+Each PERIOD_S the state machines of the group coordinator list the partitions that were committed since the last time,
+so there is at most one sample of a partition in that time. Looking up a record's time reads its batch; LOOKUPS_MAX
+bounds them, and what is left over waits for the next period.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from broker_cy.storage.errors import StorageError
 from broker_cy.storage.lookups import timestamp_at
 
 if TYPE_CHECKING:
-    from broker_cy.coordinator.shard import Shard
+    from broker_cy.coordinator.state_machine import GroupStateMachine
     from broker_cy.server.broker import Broker
 
 LOGGER = logging.getLogger("broker_cy.server.commits")
@@ -36,7 +36,7 @@ class CommitSampler:
         self._broker = broker
         self._task: asyncio.Task[None] | None = None
         # Left over of the last period: at most what was committed to in one.
-        self._due: dict[tuple[str, str, int], Shard] = {}
+        self._due: dict[tuple[str, str, int], GroupStateMachine] = {}
 
     def start(self) -> None:
         self._task = self._broker.loop.create_task(self._run())
@@ -58,15 +58,15 @@ class CommitSampler:
     async def sample(self) -> None:
         """Tell what was committed since the last call."""
         due, self._due = self._due, {}
-        for shard in self._broker.groups.shards_now():
-            changed, shard.offsets.changed = shard.offsets.changed, {}
-            due.update(dict.fromkeys(changed, shard))
+        for machine in self._broker.groups.machines_now():
+            changed, machine.offsets.changed = machine.offsets.changed, {}
+            due.update(dict.fromkeys(changed, machine))
         told: dict[str, list[Committed]] = {}
-        for count, (key, shard) in enumerate(due.items()):
+        for count, (key, machine) in enumerate(due.items()):
             if count >= LOOKUPS_MAX:
-                self._due[key] = shard
+                self._due[key] = machine
                 continue
-            found = await self._look_at(shard, *key)
+            found = await self._look_at(machine, *key)
             if found is not None:
                 told.setdefault(key[0], []).append(found)
             if count % LOOKUPS_PER_TURN == LOOKUPS_PER_TURN - 1:
@@ -74,10 +74,10 @@ class CommitSampler:
         for group, offsets in told.items():
             self._broker.events.note(Commits(group, offsets))
 
-    async def _look_at(self, shard: Shard, group: str, topic: str, index: int) -> Committed | None:
+    async def _look_at(self, machine: GroupStateMachine, group: str, topic: str, index: int) -> Committed | None:
         """The offset as it is by now; None where it, the partition or its log is gone."""
         partition = self._broker.partitions.get(topic, index)
-        committed = shard.offsets.get(group, topic, index)
+        committed = machine.offsets.get(group, topic, index)
         if committed is None or partition is None or partition.offline is not None:
             return None
         end = partition.high_watermark

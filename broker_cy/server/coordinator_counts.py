@@ -34,16 +34,16 @@ async def count(broker: Broker) -> Counts:
     """What there is about now: it may change while this counts."""
     counts = Counts()
     groups: Counter[str] = Counter()
-    for shard in broker.groups.shards_now():
-        counts.commits += shard.offsets.commits
-        for part in slices(list(shard.groups.values())):
+    for coordinator in broker.groups.machines_now():
+        counts.commits += coordinator.offsets.commits
+        for part in slices(list(coordinator.groups.values())):
             groups.update(Counter(group.state.value for group in part))
             counts.members += sum(len(group.members) for group in part)
             await asyncio.sleep(0)
     counts.groups = dict(groups)
     states: Counter[object] = Counter()
     starts: list[int] = []
-    for machine in broker.transactions.shards_now():
+    for machine in broker.transactions.machines_now():
         for transactions in slices(list(machine.transactions.values())):
             states.update(Counter(map(attrgetter("state"), transactions)))
             await asyncio.sleep(0)

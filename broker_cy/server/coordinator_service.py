@@ -1,7 +1,7 @@
-"""What the coordinators of this broker have in common: the shards of one internal topic, as handlers see them.
+"""What the group and the transaction coordinator have in common: one runtime for each partition of an internal topic.
 
-The topic is created when somebody first asks for a coordinator. A shard is loaded from its log when its partition
-appears; until that is done what it coordinates is answered with COORDINATOR_LOAD_IN_PROGRESS.
+The topic is created when a client first asks for a coordinator. A runtime is loaded from the log when its partition
+appears; until then requests for the groups or transactional ids in it get COORDINATOR_LOAD_IN_PROGRESS.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from broker_cy.controller.create_topics import CreateTopics
 from broker_cy.coordinator.routing import partition_for
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.core.logs import facts
+from broker_cy.server.coordinator_runtime import CoordinatorRuntime, LoadState, ignore
 from broker_cy.server.internal_topics import creatable_topic
-from broker_cy.server.shard_runtime import LoadState, ShardRuntime, ignore
 from broker_cy.wire import messages
 
 if TYPE_CHECKING:
@@ -33,24 +33,24 @@ if TYPE_CHECKING:
 STOP_WRITES_S = 0.5
 
 Submit = Callable[[Any], Awaitable[Any]]
-S = TypeVar("S", bound=ShardRuntime[Any])
+S = TypeVar("S", bound=CoordinatorRuntime[Any])
 
 
 class Sweeper(Generic[S]):
-    """Calls `work(shard)` for every shard each `interval_ms`, one shard per turn of the loop, so that a large one does
-    not hold up everybody else.
+    """Calls `work(runtime)` for every runtime each `interval_ms`, one per turn of the loop, so that a large one does
+    not delay everything else.
     """
 
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
         interval_ms: int,
-        shards: Callable[[], list[S]],
+        runtimes: Callable[[], list[S]],
         work: Callable[[S], None],
     ) -> None:
         self._loop = loop
         self._interval_s = interval_ms / 1000
-        self._shards = shards
+        self._runtimes = runtimes
         self._work = work
         self._timer: asyncio.TimerHandle | None = None
 
@@ -68,7 +68,7 @@ class Sweeper(Generic[S]):
 
     def _sweep(self, left: list[S] | None) -> None:
         if left is None:
-            left = self._shards()
+            left = self._runtimes()
         if left:
             self._work(left.pop())
             self._timer = self._loop.call_later(0, self._sweep, left)
@@ -80,7 +80,7 @@ class CoordinatorService(Generic[S]):
     """`apply` follows the metadata (subscribe it behind whatever opens the partitions); `stop` ends it."""
 
     topic = ""
-    """The internal topic whose partitions are the shards."""
+    """The internal topic; each of its partitions gets a runtime."""
     what = ""
     """What is coordinated, in error messages."""
     logger = logging.getLogger("broker_cy.server.coordinators")
@@ -98,7 +98,7 @@ class CoordinatorService(Generic[S]):
         """`submit` runs an operation of the controller, `topic_settings` gives a topic's typed settings by Kafka's
         names, `executor` reads logs (None: the loop's own).
         """
-        self.shards: dict[int, S] = {}
+        self.runtimes: dict[int, S] = {}
         self.partition_count = 0
         """Partitions of the topic; 0 while it does not exist."""
         self._config = config
@@ -115,13 +115,13 @@ class CoordinatorService(Generic[S]):
         self._sweepers: list[Sweeper[S]] = []
         self.on_event: Callable[[Event], None] = ignore
 
-    def _new_shard(self, partition: Partition) -> S:
+    def _new_runtime(self, partition: Partition) -> S:
         raise NotImplementedError
 
     # ---- following the metadata ----
 
     def apply(self, delta: ImageDelta, image: MetadataImage) -> None:
-        """Open shards for new partitions of the topic, close them where it is gone."""
+        """Open runtimes for new partitions of the topic, close them where it is gone."""
         if self._stopped:
             return
         gone = [
@@ -130,27 +130,27 @@ class CoordinatorService(Generic[S]):
             if topic.before is not None and (topic.after is None or topic.after.topic_id != topic.before.topic_id)
         ]
         if any(topic.name == self.topic for topic in gone):
-            self._close_shards()
+            self._close_runtimes()
         known = image.topics.by_name(self.topic)
         if known is not None:
             self._max_batch_bytes = self._topic_settings(self.topic)["max.message.bytes"]
             self.partition_count = len(known.partitions)
-            self._open_shards()
+            self._open_runtimes()
         if gone:
             self._topics_gone(gone)
 
     def _topics_gone(self, topics: list[TopicImage]) -> None:
         """Topics were deleted."""
 
-    def _open_shards(self) -> None:
+    def _open_runtimes(self) -> None:
         fresh = []
         for index in range(self.partition_count):
             partition = self._partitions.get(self.topic, index)
-            if partition is None or index in self.shards:
+            if partition is None or index in self.runtimes:
                 continue
-            shard = self.shards[index] = self._new_shard(partition)
-            shard.on_event = self.on_event
-            fresh.append(shard)
+            runtime = self.runtimes[index] = self._new_runtime(partition)
+            runtime.on_event = self.on_event
+            fresh.append(runtime)
         if fresh:
             before = self._loading
             self._loading = self._loop.create_task(self._load(fresh, before))
@@ -159,29 +159,29 @@ class CoordinatorService(Generic[S]):
 
     def partition_online(self, topic: str, index: int) -> None:
         """A partition is served that was offline before: coordinate what is in it."""
-        shard = self.shards.get(index)
-        if topic == self.topic and shard is not None and shard.state is LoadState.FAILED and not self._stopped:
-            del self.shards[index]
-            self._open_shards()
+        runtime = self.runtimes.get(index)
+        if topic == self.topic and runtime is not None and runtime.state is LoadState.FAILED and not self._stopped:
+            del self.runtimes[index]
+            self._open_runtimes()
 
     async def _load(self, fresh: list[S], before: asyncio.Task[None] | None) -> None:
         if before is not None:
             await before
-        for shard in fresh:
-            await shard.load()
+        for runtime in fresh:
+            await runtime.load()
 
     async def loaded(self) -> None:
-        """Wait until every shard there is has been loaded, or has failed to."""
+        """Wait until each existing runtime is loaded, or has failed to load."""
         while self._loading is not None and not self._loading.done():
             await asyncio.shield(self._loading)
 
     def _active(self) -> list[S]:
-        return [shard for shard in self.shards.values() if shard.state is LoadState.ACTIVE]
+        return [runtime for runtime in self.runtimes.values() if runtime.state is LoadState.ACTIVE]
 
-    def _close_shards(self) -> None:
-        for shard in self.shards.values():
-            shard.close()
-        self.shards.clear()
+    def _close_runtimes(self) -> None:
+        for runtime in self.runtimes.values():
+            runtime.close()
+        self.runtimes.clear()
         self.partition_count = 0
 
     async def stop(self) -> None:
@@ -190,9 +190,9 @@ class CoordinatorService(Generic[S]):
         for sweeper in self._sweepers:
             sweeper.stop()
         deadline = self._loop.time() + STOP_WRITES_S
-        while any(shard.is_writing for shard in self._active()) and self._loop.time() < deadline:
+        while any(runtime.is_writing for runtime in self._active()) and self._loop.time() < deadline:
             await asyncio.sleep(0)
-        self._close_shards()
+        self._close_runtimes()
         for task in (self._loading, self._creating):
             if task is not None and not task.done():
                 task.cancel()
@@ -229,25 +229,25 @@ class CoordinatorService(Generic[S]):
         """The partition of a group or transactional id; only while `partition_count` is not 0."""
         return partition_for(key, self.partition_count)
 
-    def shard_for(self, key: str) -> S:
-        """The shard of a group or transactional id, ready to be asked. Raises KafkaError: NOT_COORDINATOR,
+    def runtime_for(self, key: str) -> S:
+        """The active runtime of a group or transactional id. Raises KafkaError: NOT_COORDINATOR,
         COORDINATOR_LOAD_IN_PROGRESS.
         """
-        shard = self.shards.get(self.partition_for(key)) if self.partition_count else None
-        if shard is None:
+        runtime = self.runtimes.get(self.partition_for(key)) if self.partition_count else None
+        if runtime is None:
             raise KafkaError(ErrorCode.NOT_COORDINATOR, f"this broker does not coordinate {self.what} {key!r}")
-        code = shard.check()
+        code = runtime.check()
         if code is not ErrorCode.NONE:
-            raise KafkaError(code, f"the coordinator of {self.what} {key!r} is {shard.state.value}")
-        return shard
+            raise KafkaError(code, f"the coordinator of {self.what} {key!r} is {runtime.state.value}")
+        return runtime
 
     @property
     def is_loading(self) -> bool:
-        """Whether a shard cannot be asked yet."""
-        return any(shard.state is LoadState.LOADING for shard in self.shards.values())
+        """Whether a runtime is still being loaded."""
+        return any(runtime.state is LoadState.LOADING for runtime in self.runtimes.values())
 
-    def _loaded_shards(self) -> list[S]:
-        """All shards that work. Raises KafkaError(COORDINATOR_LOAD_IN_PROGRESS) where one is not loaded yet."""
+    def _loaded_runtimes(self) -> list[S]:
+        """All active runtimes. Raises KafkaError(COORDINATOR_LOAD_IN_PROGRESS) while one is still being loaded."""
         if self.is_loading:
             raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         return self._active()

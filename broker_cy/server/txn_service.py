@@ -1,4 +1,6 @@
-"""The transaction coordinator of this broker: the shards of `__transaction_state`. See `coordinator_service`."""
+"""The transaction coordinator of this broker: one runtime for each partition of `__transaction_state`. See
+`coordinator_service`.
+"""
 
 from __future__ import annotations
 
@@ -12,12 +14,12 @@ from broker_cy.coordinator.txn.admin import Filter
 from broker_cy.coordinator.txn.end import Ended
 from broker_cy.coordinator.txn.init import Initialized, ProducerIdAndEpoch
 from broker_cy.coordinator.txn.settings import TxnSettings
-from broker_cy.coordinator.txn.shard import TxnShard
 from broker_cy.coordinator.txn.state import TopicPartition
+from broker_cy.coordinator.txn.state_machine import TransactionStateMachine
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.metadata import features, topic_names
 from broker_cy.server.coordinator_service import CoordinatorService, Submit, Sweeper
-from broker_cy.server.txn_shard import MarkerWriter, Results, TransactionShard
+from broker_cy.server.txn_runtime import MarkerWriter, Results, TransactionRuntime
 from broker_cy.wire import messages
 
 if TYPE_CHECKING:
@@ -36,7 +38,7 @@ VERSION_IMPLICIT = 2
 VERSION_OLD = 0
 
 
-class TransactionService(CoordinatorService[TransactionShard]):
+class TransactionService(CoordinatorService[TransactionRuntime]):
     topic = topic_names.TRANSACTION_STATE
     what = "transactional id"
     logger = logging.getLogger("broker_cy.server.transactions")
@@ -61,12 +63,12 @@ class TransactionService(CoordinatorService[TransactionShard]):
         self._image: MetadataImage
         self._transaction_version = 0
 
-        def shards() -> list[TransactionShard]:
-            return list(self.shards.values())
+        def runtimes() -> list[TransactionRuntime]:
+            return list(self.runtimes.values())
 
         self._sweepers += [
-            Sweeper(loop, self.settings.abort_interval_ms, shards, TransactionShard.abort_timed_out),
-            Sweeper(loop, self.settings.expiration_interval_ms, shards, TransactionShard.remove_expired),
+            Sweeper(loop, self.settings.abort_interval_ms, runtimes, TransactionRuntime.abort_timed_out),
+            Sweeper(loop, self.settings.expiration_interval_ms, runtimes, TransactionRuntime.remove_expired),
         ]
 
     # ---- following the metadata ----
@@ -75,12 +77,12 @@ class TransactionService(CoordinatorService[TransactionShard]):
         """Besides what every coordinator does, follow the feature `transaction.version`."""
         self._image = image
         self._transaction_version = image.features.finalized.get(features.TRANSACTION_VERSION, 0)
-        for shard in self.shards.values():
-            shard.shard.transaction_version = self._transaction_version
+        for runtime in self.runtimes.values():
+            runtime.machine.transaction_version = self._transaction_version
         super().apply(delta, image)
 
-    def _new_shard(self, partition: Partition) -> TransactionShard:
-        shard = TransactionShard(
+    def _new_runtime(self, partition: Partition) -> TransactionRuntime:
+        runtime = TransactionRuntime(
             partition,
             self.settings,
             self._clock,
@@ -91,8 +93,8 @@ class TransactionService(CoordinatorService[TransactionShard]):
             self._exists,
             self._next_producer_id,
         )
-        shard.shard.transaction_version = self._transaction_version
-        return shard
+        runtime.machine.transaction_version = self._transaction_version
+        return runtime
 
     def _exists(self, partition: TopicPartition) -> bool:
         topic = self._image.topics.by_name(partition[0])
@@ -110,9 +112,9 @@ class TransactionService(CoordinatorService[TransactionShard]):
             return Initialized(ErrorCode.INVALID_TRANSACTION_TIMEOUT)
         try:
             # It would only ask for one.
-            shard = self.shard_for(transactional_id)
-            if not shard.shard.producer_ids and transactional_id not in shard.shard.transactions:
-                await shard.add_producer_id()
+            runtime = self.runtime_for(transactional_id)
+            if not runtime.machine.producer_ids and transactional_id not in runtime.machine.transactions:
+                await runtime.add_producer_id()
         except KafkaError as error:
             return Initialized(error.code)
         return await self._run(
@@ -144,21 +146,24 @@ class TransactionService(CoordinatorService[TransactionShard]):
         if not transactional_id:
             return ErrorCode.INVALID_REQUEST
 
-        def add(machine: TxnShard, token: Any, now: Now) -> Step:
+        def add(machine: TransactionStateMachine, token: Any, now: Now) -> Step:
             return machine.add_partitions(transactional_id, producer, partitions, client_version, token, now)
 
         return await self._run(transactional_id, add, lambda code: code)
 
     async def _run(
-        self, transactional_id: str, operation: Callable[[TxnShard, Any, Now], Step], failed: Callable[[ErrorCode], T]
+        self,
+        transactional_id: str,
+        operation: Callable[[TransactionStateMachine, Any, Now], Step],
+        failed: Callable[[ErrorCode], T],
     ) -> T:
         try:
             while True:
-                shard = self.shard_for(transactional_id)
-                answer: T | None = await shard.run(operation)
+                runtime = self.runtime_for(transactional_id)
+                answer: T | None = await runtime.run(operation)
                 if answer is not None:
                     return answer
-                await shard.add_producer_id()
+                await runtime.add_producer_id()
         except KafkaError as error:
             return failed(error.code)
 
@@ -187,7 +192,7 @@ class TransactionService(CoordinatorService[TransactionShard]):
         code = ErrorCode.INVALID_REQUEST
         if transactional_id:
             try:
-                return self.shard_for(transactional_id).run(
+                return self.runtime_for(transactional_id).run(
                     lambda machine, token, now: machine.verify_partitions(
                         transactional_id, producer, partitions, token, now
                     )
@@ -203,21 +208,23 @@ class TransactionService(CoordinatorService[TransactionShard]):
         code = ErrorCode.INVALID_REQUEST
         if transactional_id:
             try:
-                return self.shard_for(transactional_id).shard.describe(transactional_id)
+                return self.runtime_for(transactional_id).machine.describe(transactional_id)
             except KafkaError as error:
                 code = error.code
         return messages.DescribeTransactionsResponse.TransactionState(
             transactional_id=transactional_id, error_code=code
         )
 
-    def shards_now(self) -> list[TxnShard]:
-        """All shards that are loaded."""
-        return [shard.shard for shard in self._active()]
+    def machines_now(self) -> list[TransactionStateMachine]:
+        """The state machines that are loaded."""
+        return [runtime.machine for runtime in self._active()]
 
     def list_transactions(self, wanted: Filter) -> list[messages.ListTransactionsResponse.TransactionState]:
         """ListTransactions. Raises KafkaError(COORDINATOR_LOAD_IN_PROGRESS)."""
         return [
-            found for shard in self._loaded_shards() for found in shard.shard.list_transactions(wanted, shard.now())
+            found
+            for runtime in self._loaded_runtimes()
+            for found in runtime.machine.list_transactions(wanted, runtime.now())
         ]
 
 
@@ -238,7 +245,7 @@ class _Adding:
         self._partitions = partitions
         self._added = frozenset(partitions)
         self._deadline = self._loop.time() + service.settings.add_backoff_max_ms / 1000
-        self._shard: TransactionShard | None = None
+        self._runtime: TransactionRuntime | None = None
         self._settled: asyncio.Future[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self.result: asyncio.Future[Results] = self._loop.create_future()
@@ -248,8 +255,8 @@ class _Adding:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        if self._settled is not None and self._shard is not None:
-            self._shard.give_up(self._transactional_id, self._settled)
+        if self._settled is not None and self._runtime is not None:
+            self._runtime.give_up(self._transactional_id, self._settled)
             self._settled = None
         if self.result.done():
             return
@@ -257,23 +264,23 @@ class _Adding:
             self._give(ErrorCode.INVALID_REQUEST)
             return
         try:
-            self._shard = self._service.shard_for(self._transactional_id)
+            self._runtime = self._service.runtime_for(self._transactional_id)
         except KafkaError as error:
             self._give(error.code)
             return
-        self._shard.run(self._add).add_done_callback(self._answered)
+        self._runtime.run(self._add).add_done_callback(self._answered)
 
-    def _add(self, machine: TxnShard, token: Any, now: Now) -> Step:
+    def _add(self, machine: TransactionStateMachine, token: Any, now: Now) -> Step:
         return machine.add_partitions(self._transactional_id, self._producer, self._added, VERSION_IMPLICIT, token, now)
 
     def _answered(self, answer: asyncio.Future[ErrorCode]) -> None:
         code = answer.result()
         left_s = self._deadline - self._loop.time()
-        if code is not ErrorCode.CONCURRENT_TRANSACTIONS or left_s <= 0 or self._shard is None:
+        if code is not ErrorCode.CONCURRENT_TRANSACTIONS or left_s <= 0 or self._runtime is None:
             self._give(code)
             return
         self._timer = self._loop.call_later(min(left_s, self._service.settings.add_backoff_ms / 1000), self._try)
-        self._settled = self._shard.settled(self._transactional_id)
+        self._settled = self._runtime.settled(self._transactional_id)
         self._settled.add_done_callback(self._on_settled)
 
     def _on_settled(self, settled: asyncio.Future[None]) -> None:

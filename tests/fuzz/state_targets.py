@@ -6,7 +6,7 @@ import struct
 from pathlib import Path
 
 from broker_cy.coordinator.settings import GroupSettings
-from broker_cy.coordinator.shard import Shard
+from broker_cy.coordinator.state_machine import GroupStateMachine
 from broker_cy.coordinator.step import Now
 from broker_cy.metadata import snapshot
 from broker_cy.metadata.loader import Loader
@@ -118,7 +118,7 @@ def group_log_corpus() -> list[bytes]:
 
 def run_group_log(data: bytes) -> None:
     """Replay into a coordinator of its own, and let time pass."""
-    shard = Shard(GroupSettings())
+    machine = GroupStateMachine(GroupSettings())
     at = offset = 0
     while at + 2 <= len(data):
         size = int.from_bytes(data[at : at + 2])
@@ -127,12 +127,12 @@ def run_group_log(data: bytes) -> None:
         size = int.from_bytes(data[at : at + 4], signed=True)
         value = None if size < 0 else data[at + 4 : at + 4 + size]
         at += 4 + max(size, 0)
-        shard.load_record(offset, 7 if data[0] & 1 else -1, key, value)
+        machine.load_record(offset, 7 if data[0] & 1 else -1, key, value)
         offset += 1
     if data and data[0] & 2:
-        shard.load_marker(offset, 7, True)
-    shard.loaded(Now(NOW_MS, 0))
-    shard.expire(Now(NOW_MS + (1 << 40), 1 << 40))
+        machine.load_marker(offset, 7, True)
+    machine.loaded(Now(NOW_MS, 0))
+    machine.expire(Now(NOW_MS + (1 << 40), 1 << 40))
 
 
 # --- quorum-state

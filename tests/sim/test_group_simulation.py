@@ -1,4 +1,5 @@
-"""A seeded run of one shard with members that join, leave, crash, hang and come back, disks that fail, and restarts.
+"""A seeded run of one group coordinator with members that join, leave, crash, hang and come back, disks that fail, and
+restarts.
 
 After each step the invariants of the coordinator are checked. A failure prints the seed, and GROUP_SIM_SEED=<seed> runs
 it again.
@@ -61,7 +62,7 @@ class World:
         self.incarnations: dict[str, tuple[object, int]] = {}
 
     def incarnation(self, group_id: str) -> int:
-        group = self.harness.shard.groups.get(group_id)
+        group = self.harness.machine.groups.get(group_id)
         before, number = self.incarnations.get(group_id, (None, 0))
         if group is not before:
             number += 1
@@ -237,11 +238,11 @@ class World:
                 # Commits that are being written came before the deletion.
                 self.awaited_commits = {t: c for t, c in self.awaited_commits.items() if c[0] != group_id}
         else:
-            self.harness.shard.describe(group_id, 6)
-            self.harness.shard.list_groups([], [])
+            self.harness.machine.describe(group_id, 6)
+            self.harness.machine.list_groups([], [])
 
     def sweep(self) -> None:
-        self.harness.take(self.harness.shard.sweep(self.harness.now))
+        self.harness.take(self.harness.machine.sweep(self.harness.now))
 
     # ---- what clients are told ----
 
@@ -316,11 +317,11 @@ class World:
     # ---- what must always hold ----
 
     def check(self) -> None:
-        shard = self.harness.shard
+        machine = self.harness.machine
         waiting_tokens: set[object] = set()
         for group_id in GROUPS:
             self.incarnation(group_id)
-        for group in shard.groups.values():
+        for group in machine.groups.values():
             members = group.members
             assert group.leader_id in members if members else group.leader_id is None
             assert group.waiting_joins == sum(m.join_token is not None for m in members.values())
@@ -347,9 +348,9 @@ class World:
             assert now_ms - since_ms <= ANSWER_WITHIN_MS
         if not self.harness.held:
             again = replayed(self.harness.log, self.harness.settings, self.harness.now)
-            assert durable(again) == durable(shard)
+            assert durable(again) == durable(machine)
             for (group_id, partition), offset in self.committed.items():
-                found = shard.offsets.get(group_id, "t", partition)
+                found = machine.offsets.get(group_id, "t", partition)
                 assert found is not None, "an acknowledged commit is lost"
                 assert found.committed_offset == offset, "an acknowledged commit went back"
 

@@ -1,5 +1,5 @@
-"""A seeded run of one shard of the transaction coordinator with producers of both protocols that are replaced, hang and
-repeat themselves, disks that fail, markers that fail or whose answer is lost, and crashes between any two of these.
+"""A seeded run of one transaction coordinator with producers of both protocols that are replaced, hang and repeat
+themselves, disks that fail, markers that fail or whose answer is lost, and crashes between any two of these.
 
 After each step the invariants are checked. A failure prints the seed, and TXN_SIM_SEED=<seed> runs it again.
 """
@@ -185,13 +185,13 @@ class World:
         partition = self.rng.choice(sorted(producer.added))
         if producer.version < 2:
             found = self.harness.run(
-                self.harness.shard.verify_partitions, producer.transactional_id, _identity(producer), (partition,)
+                self.harness.machine.verify_partitions, producer.transactional_id, _identity(producer), (partition,)
             )
             if found is None or found[partition] is not ErrorCode.NONE:
                 return
         else:
             # What is added already is known to the partition; a transaction ended behind its back has fenced it.
-            known = self.harness.shard.transactions.get(producer.transactional_id)
+            known = self.harness.machine.transactions.get(producer.transactional_id)
             if known is None or partition not in known.partitions or known.producer_id != producer.identity[0]:
                 return
         if not self.partitions[partition].produce(producer.identity, producer.transaction):
@@ -271,19 +271,19 @@ class World:
             code = self.partitions[partition].mark(sent)
             assert code is ErrorCode.NONE, f"{partition} refuses {sent}: {code.name}"
             results.setdefault(partition, code)
-        self.harness.take(self.harness.shard.markers_written(sent, results, self.harness.now))
+        self.harness.take(self.harness.machine.markers_written(sent, results, self.harness.now))
 
     def advance(self) -> None:
         self.harness.advance(self.rng.choice([1, 20, 100, 1_000, TIMEOUT_MS // 2]))
 
     def time_out(self) -> None:
-        shard = self.harness.shard
-        self.harness.take(shard.abort_timed_out(self.harness.now))
-        if shard.wants_producer_id:
+        machine = self.harness.machine
+        self.harness.take(machine.abort_timed_out(self.harness.now))
+        if machine.wants_producer_id:
             self.harness.give_producer_id()
         if self.rng.random() < 0.1:
             self.harness.advance(self.harness.settings.id_expiration_ms)
-            self.harness.take(shard.remove_expired(self.harness.now))
+            self.harness.take(machine.remove_expired(self.harness.now))
 
     def crash(self) -> None:
         """The broker dies: what was not written is gone, markers under way are written or not, nobody is told."""
@@ -303,14 +303,14 @@ class World:
         for partition in self.partitions.values():
             for transaction, ends in partition.ended.items():
                 assert len(ends) == 1, f"transaction {transaction} is committed and aborted in one partition"
-        shard = self.harness.shard
-        assert {t.transactional_id for t in shard.transactions.values() if t.state is TxnState.ONGOING} == set(
-            shard.ongoing
+        machine = self.harness.machine
+        assert {t.transactional_id for t in machine.transactions.values() if t.state is TxnState.ONGOING} == set(
+            machine.ongoing
         )
         if self.harness.held:
             return
-        prepared = {t.transactional_id for t in shard.transactions.values() if t.state.is_prepared}
-        assert prepared == set(shard.ending)
+        prepared = {t.transactional_id for t in machine.transactions.values() if t.state.is_prepared}
+        assert prepared == set(machine.ending)
         assert self.last == self.durable(), "a restart would find something else"
         self.check_open()
 
@@ -345,7 +345,7 @@ class World:
 
     def check_open(self) -> None:
         """What is open in a partition is known to the coordinator, which will end it."""
-        by_producer = {t.producer_id: t for t in self.harness.shard.transactions.values()}
+        by_producer = {t.producer_id: t for t in self.harness.machine.transactions.values()}
         for partition, written in self.partitions.items():
             for producer_id in written.open:
                 found = by_producer.get(producer_id)
@@ -363,10 +363,10 @@ class World:
             while harness.sent:
                 sent = harness.sent.pop()
                 results = {partition: self.partitions[partition].mark(sent) for partition in sent.partitions}
-                harness.take(harness.shard.markers_written(sent, results, harness.now))
+                harness.take(harness.machine.markers_written(sent, results, harness.now))
             harness.advance(1_000)
         self.check()
-        for transaction in harness.shard.transactions.values():
+        for transaction in harness.machine.transactions.values():
             assert transaction.state is TxnState.EMPTY or transaction.state.is_complete, transaction
         ends: dict[int, set[bool]] = {}
         for partition in self.partitions.values():

@@ -12,7 +12,7 @@ from broker_cy.core.errors import ErrorCode
 from broker_cy.wire import messages
 
 if TYPE_CHECKING:
-    from broker_cy.coordinator.txn.shard import TxnShard
+    from broker_cy.coordinator.txn.state_machine import TransactionStateMachine
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class Filter:
 
 
 def list_transactions(
-    shard: TxnShard, wanted: Filter, now: Now
+    machine: TransactionStateMachine, wanted: Filter, now: Now
 ) -> list[messages.ListTransactionsResponse.TransactionState]:
     return [
         messages.ListTransactionsResponse.TransactionState(
@@ -57,19 +57,21 @@ def list_transactions(
             producer_id=transaction.producer_id,
             transaction_state=transaction.state.label,
         )
-        for transaction in shard.transactions.values()
+        for transaction in machine.transactions.values()
         if wanted.takes(transaction, now)
     ]
 
 
-def describe(shard: TxnShard, transactional_id: str) -> messages.DescribeTransactionsResponse.TransactionState:
-    transaction = shard.transactions.get(transactional_id)
+def describe(
+    machine: TransactionStateMachine, transactional_id: str
+) -> messages.DescribeTransactionsResponse.TransactionState:
+    transaction = machine.transactions.get(transactional_id)
     if transaction is None:
         return messages.DescribeTransactionsResponse.TransactionState(
             transactional_id=transactional_id, error_code=ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
         )
     # Kafka takes partitions out as they get their markers.
-    ending = shard.ending.get(transactional_id)
+    ending = machine.ending.get(transactional_id)
     open_partitions = transaction.partitions if ending is None else ending.remaining
     topics: dict[str, list[int]] = {}
     for topic, index in sorted(open_partitions):

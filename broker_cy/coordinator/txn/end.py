@@ -21,7 +21,7 @@ from broker_cy.core.errors import ErrorCode
 
 if TYPE_CHECKING:
     from broker_cy.coordinator.txn.init import ProducerIdAndEpoch
-    from broker_cy.coordinator.txn.shard import TxnShard
+    from broker_cy.coordinator.txn.state_machine import TransactionStateMachine
 
 
 class Ended(NamedTuple):
@@ -33,7 +33,7 @@ class Ended(NamedTuple):
 
 
 def end(
-    shard: TxnShard,
+    machine: TransactionStateMachine,
     step: Step,
     transactional_id: str,
     producer: ProducerIdAndEpoch,
@@ -42,18 +42,18 @@ def end(
     token: Token,
     now: Now,
 ) -> None:
-    transaction = shard.transactions.get(transactional_id)
+    transaction = machine.transactions.get(transactional_id)
     if transaction is None:
         step.reply(token, Ended(ErrorCode.INVALID_PRODUCER_ID_MAPPING))
         return
     bumps = client_version >= VERSION_EPOCH_BUMP
-    changing = shard.is_changing(transactional_id)
+    changing = machine.is_changing(transactional_id)
     check = _check_bumping if bumps else _check
     answer = check(transaction, producer, commit, changing)
     if answer is not None:
         step.reply(token, answer)
         return
-    next_producer_id = _next_producer_id(shard, transaction) if bumps else NO_PRODUCER_ID
+    next_producer_id = _next_producer_id(machine, transaction) if bumps else NO_PRODUCER_ID
     if next_producer_id is None:
         step.reply(token, None)
         return
@@ -63,35 +63,35 @@ def end(
     if bumps:
         after = decided.completed(now.wall_ms)
         told = Ended(ErrorCode.NONE, after.producer_id, after.producer_epoch)
-    decide(shard, step, decided)
+    decide(machine, step, decided)
     step.reply_when_written(token, told, lambda code: Ended(append_error(code)))
 
 
-def decide(shard: TxnShard, step: Step, decided: Transaction) -> None:
+def decide(machine: TransactionStateMachine, step: Step, decided: Transaction) -> None:
     """Write the record of a decided end; then the markers."""
-    shard.change(step, decided)
-    step.then(lambda out, at: shard.start_ending(out, decided, at), lambda out, at, code: None)
+    machine.change(step, decided)
+    step.then(lambda out, at: machine.start_ending(out, decided, at), lambda out, at, code: None)
 
 
-def abort_fenced(shard: TxnShard, step: Step, transaction: Transaction, now: Now) -> bool:
+def abort_fenced(machine: TransactionStateMachine, step: Step, transaction: Transaction, now: Now) -> bool:
     """Abort an ongoing transaction and fence its producer by a bumped epoch. False where a producer id is wanted first
-    (see `TxnShard.take_producer_id`).
+    (see `TransactionStateMachine.take_producer_id`).
     """
-    version = shard.transaction_version
+    version = machine.transaction_version
     if version < VERSION_EPOCH_BUMP:
-        decide(shard, step, transaction.fenced().ended(TxnState.PREPARE_ABORT, 0, now.wall_ms))
+        decide(machine, step, transaction.fenced().ended(TxnState.PREPARE_ABORT, 0, now.wall_ms))
         return True
-    next_producer_id = _next_producer_id(shard, transaction)
+    next_producer_id = _next_producer_id(machine, transaction)
     if next_producer_id is None:
         return False
     decided = transaction.ended(TxnState.PREPARE_ABORT, version, now.wall_ms, next_producer_id=next_producer_id)
-    decide(shard, step, decided)
+    decide(machine, step, decided)
     return True
 
 
-def _next_producer_id(shard: TxnShard, transaction: Transaction) -> int | None:
+def _next_producer_id(machine: TransactionStateMachine, transaction: Transaction) -> int | None:
     """The producer id that a bumped end brings: -1 while there are epochs left, None where one is wanted first."""
-    return shard.take_producer_id() if transaction.epoch_exhausted else NO_PRODUCER_ID
+    return machine.take_producer_id() if transaction.epoch_exhausted else NO_PRODUCER_ID
 
 
 def _check(transaction: Transaction, producer: ProducerIdAndEpoch, commit: bool, changing: bool) -> Ended | None:

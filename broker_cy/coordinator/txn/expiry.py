@@ -10,16 +10,16 @@ from broker_cy.coordinator.txn.state import TIMEOUT_NEVER_MS, Transaction, TxnSt
 from broker_cy.metrics.events import PARTITIONS_TOLD_MAX, TransactionTimedOut
 
 if TYPE_CHECKING:
-    from broker_cy.coordinator.txn.shard import TxnShard
+    from broker_cy.coordinator.txn.state_machine import TransactionStateMachine
 
 
-def abort_timed_out(shard: TxnShard, step: Step, now: Now) -> None:
+def abort_timed_out(machine: TransactionStateMachine, step: Step, now: Now) -> None:
     # Each abort is whole in itself, and there may be more of them than one batch can hold.
     step.atomic = False
-    for transactional_id in list(shard.ongoing):
-        transaction = shard.transactions[transactional_id]
-        if _is_timed_out(transaction, now) and not shard.is_changing(transactional_id):
-            aborted = end.abort_fenced(shard, step, transaction, now)
+    for transactional_id in list(machine.ongoing):
+        transaction = machine.transactions[transactional_id]
+        if _is_timed_out(transaction, now) and not machine.is_changing(transactional_id):
+            aborted = end.abort_fenced(machine, step, transaction, now)
             if aborted:
                 step.events.append(timed_out(transaction, now))
 
@@ -39,10 +39,10 @@ def _is_timed_out(transaction: Transaction, now: Now) -> bool:
     return transaction.timeout_ms != TIMEOUT_NEVER_MS and transaction.start_ms + transaction.timeout_ms < now.wall_ms
 
 
-def remove_expired(shard: TxnShard, step: Step, now: Now) -> None:
+def remove_expired(machine: TransactionStateMachine, step: Step, now: Now) -> None:
     step.atomic = False
-    oldest_ms = now.wall_ms - shard.settings.id_expiration_ms
-    for transactional_id, transaction in list(shard.transactions.items()):
+    oldest_ms = now.wall_ms - machine.settings.id_expiration_ms
+    for transactional_id, transaction in list(machine.transactions.items()):
         expires = transaction.state is TxnState.EMPTY or transaction.state.is_complete
-        if expires and transaction.last_update_ms <= oldest_ms and not shard.is_changing(transactional_id):
-            shard.forget(step, transactional_id)
+        if expires and transaction.last_update_ms <= oldest_ms and not machine.is_changing(transactional_id):
+            machine.forget(step, transactional_id)

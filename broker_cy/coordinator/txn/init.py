@@ -18,7 +18,7 @@ from broker_cy.coordinator.txn.state import (
 from broker_cy.core.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from broker_cy.coordinator.txn.shard import TxnShard
+    from broker_cy.coordinator.txn.state_machine import TransactionStateMachine
 
 
 class ProducerIdAndEpoch(NamedTuple):
@@ -37,7 +37,7 @@ class Initialized(NamedTuple):
 
 
 def init_producer_id(
-    shard: TxnShard,
+    machine: TransactionStateMachine,
     step: Step,
     transactional_id: str,
     timeout_ms: int,
@@ -45,12 +45,12 @@ def init_producer_id(
     token: Token,
     now: Now,
 ) -> None:
-    if shard.is_changing(transactional_id):
+    if machine.is_changing(transactional_id):
         step.reply(token, Initialized(ErrorCode.CONCURRENT_TRANSACTIONS))
         return
-    transaction = shard.transactions.get(transactional_id)
+    transaction = machine.transactions.get(transactional_id)
     if transaction is None:
-        producer_id = shard.take_producer_id()
+        producer_id = machine.take_producer_id()
         if producer_id is None:
             step.reply(token, None)
             return
@@ -58,11 +58,11 @@ def init_producer_id(
     if expected is not None and not _may_be(transaction, expected):
         step.reply(token, Initialized(ErrorCode.PRODUCER_FENCED))
     elif transaction.state is TxnState.ONGOING:
-        _fence(shard, step, transaction, token, now)
+        _fence(machine, step, transaction, token, now)
     elif transaction.epoch_exhausted and (expected is None or expected.epoch == transaction.producer_epoch):
-        _rotate(shard, step, transaction, timeout_ms, expected, token, now)
+        _rotate(machine, step, transaction, timeout_ms, expected, token, now)
     else:
-        _bump(shard, step, transaction, timeout_ms, expected, token, now)
+        _bump(machine, step, transaction, timeout_ms, expected, token, now)
 
 
 def _may_be(transaction: Transaction, expected: ProducerIdAndEpoch) -> bool:
@@ -76,9 +76,9 @@ def _may_be(transaction: Transaction, expected: ProducerIdAndEpoch) -> bool:
     )
 
 
-def _fence(shard: TxnShard, step: Step, transaction: Transaction, token: Token, now: Now) -> None:
+def _fence(machine: TransactionStateMachine, step: Step, transaction: Transaction, token: Token, now: Now) -> None:
     """Abort the transaction of the producer before; the new one is told to come again."""
-    if not end.abort_fenced(shard, step, transaction, now):
+    if not end.abort_fenced(machine, step, transaction, now):
         step.reply(token, None)
         return
     step.reply_when_written(
@@ -89,7 +89,7 @@ def _fence(shard: TxnShard, step: Step, transaction: Transaction, token: Token, 
 
 
 def _rotate(
-    shard: TxnShard,
+    machine: TransactionStateMachine,
     step: Step,
     transaction: Transaction,
     timeout_ms: int,
@@ -97,13 +97,13 @@ def _rotate(
     token: Token,
     now: Now,
 ) -> None:
-    producer_id = shard.take_producer_id()
+    producer_id = machine.take_producer_id()
     if producer_id is None:
         step.reply(token, None)
         return
     last_epoch = NO_PRODUCER_EPOCH if expected is None else transaction.producer_epoch
     _write(
-        shard,
+        machine,
         step,
         transaction.initialized(0, last_epoch, timeout_ms, now.wall_ms, producer_id=producer_id),
         token,
@@ -111,7 +111,7 @@ def _rotate(
 
 
 def _bump(
-    shard: TxnShard,
+    machine: TransactionStateMachine,
     step: Step,
     transaction: Transaction,
     timeout_ms: int,
@@ -134,11 +134,11 @@ def _bump(
     else:
         step.reply(token, Initialized(ErrorCode.PRODUCER_FENCED))
         return
-    _write(shard, step, new, token)
+    _write(machine, step, new, token)
 
 
-def _write(shard: TxnShard, step: Step, new: Transaction, token: Token) -> None:
-    shard.change(step, new)
+def _write(machine: TransactionStateMachine, step: Step, new: Transaction, token: Token) -> None:
+    machine.change(step, new)
     step.reply_when_written(
         token,
         Initialized(ErrorCode.NONE, new.producer_id, new.producer_epoch),

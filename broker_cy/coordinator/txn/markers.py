@@ -15,7 +15,7 @@ from broker_cy.coordinator.txn.state import TopicPartition, Transaction, TxnStat
 from broker_cy.core.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from broker_cy.coordinator.txn.shard import TxnShard
+    from broker_cy.coordinator.txn.state_machine import TransactionStateMachine
 
 BACKOFF_MS: Final = 20
 BACKOFF_MAX_MS: Final = 1_000
@@ -54,21 +54,21 @@ class Ending:
     """Another has gone on with the producer: nothing is tried any more."""
 
 
-def go_on(shard: TxnShard, step: Step, transaction: Transaction, ending: Ending, now: Now) -> None:
+def go_on(machine: TransactionStateMachine, step: Step, transaction: Transaction, ending: Ending, now: Now) -> None:
     """Ask for the markers that are missing; where there are none, write the last record."""
     if ending.under_way or ending.fenced:
         return
     ending.under_way = True
     if not ending.remaining:
-        _complete(shard, step, transaction, ending, now)
+        _complete(machine, step, transaction, ending, now)
         return
-    shard.outbox.append(
+    machine.outbox.append(
         Markers(
             ending.number,
             transaction.transactional_id,
             transaction.producer_id,
             transaction.producer_epoch,
-            shard.coordinator_epoch,
+            machine.coordinator_epoch,
             transaction.state is TxnState.PREPARE_COMMIT,
             tuple(sorted(ending.remaining)),
             transaction.client_version,
@@ -76,8 +76,10 @@ def go_on(shard: TxnShard, step: Step, transaction: Transaction, ending: Ending,
     )
 
 
-def written(shard: TxnShard, step: Step, sent: Markers, results: Mapping[TopicPartition, ErrorCode], now: Now) -> None:
-    ending = shard.ending.get(sent.transactional_id)
+def written(
+    machine: TransactionStateMachine, step: Step, sent: Markers, results: Mapping[TopicPartition, ErrorCode], now: Now
+) -> None:
+    ending = machine.ending.get(sent.transactional_id)
     if ending is None or ending.number != sent.number:
         return
     ending.under_way = False
@@ -92,29 +94,29 @@ def written(shard: TxnShard, step: Step, sent: Markers, results: Mapping[TopicPa
     if ending.fenced:
         return
     if failed:
-        _again(shard, sent.transactional_id, ending, now)
+        _again(machine, sent.transactional_id, ending, now)
     else:
         ending.failures = 0
-        go_on(shard, step, shard.transactions[sent.transactional_id], ending, now)
+        go_on(machine, step, machine.transactions[sent.transactional_id], ending, now)
 
 
-def _complete(shard: TxnShard, step: Step, transaction: Transaction, ending: Ending, now: Now) -> None:
+def _complete(machine: TransactionStateMachine, step: Step, transaction: Transaction, ending: Ending, now: Now) -> None:
     """All markers are written: so says the last record, behind which the next transaction may begin at once."""
     transactional_id = transaction.transactional_id
     # What comes next sees the transaction complete. If this record fails, that is undone with it.
-    del shard.ending[transactional_id]
-    shard.settled.append(transactional_id)
+    del machine.ending[transactional_id]
+    machine.settled.append(transactional_id)
 
     def failed(out: Step, at: Now, code: ErrorCode) -> None:
-        shard.ending[transactional_id] = ending
+        machine.ending[transactional_id] = ending
         ending.under_way = False
-        _again(shard, transactional_id, ending, at)
+        _again(machine, transactional_id, ending, at)
 
-    shard.change(step, transaction.completed(now.wall_ms))
+    machine.change(step, transaction.completed(now.wall_ms))
     step.then(lambda out, at: None, failed)
 
 
-def _again(shard: TxnShard, transactional_id: str, ending: Ending, now: Now) -> None:
+def _again(machine: TransactionStateMachine, transactional_id: str, ending: Ending, now: Now) -> None:
     delay_ms = min(BACKOFF_MS << min(ending.failures, 16), BACKOFF_MAX_MS)
     ending.failures += 1
-    shard.timers.set(transactional_id, now.mono_ms + delay_ms)
+    machine.timers.set(transactional_id, now.mono_ms + delay_ms)

@@ -11,11 +11,11 @@ from broker_cy.core.errors import ErrorCode
 
 if TYPE_CHECKING:
     from broker_cy.coordinator.txn.init import ProducerIdAndEpoch
-    from broker_cy.coordinator.txn.shard import TxnShard
+    from broker_cy.coordinator.txn.state_machine import TransactionStateMachine
 
 
 def add(
-    shard: TxnShard,
+    machine: TransactionStateMachine,
     step: Step,
     transactional_id: str,
     producer: ProducerIdAndEpoch,
@@ -27,12 +27,12 @@ def add(
     """Where Kafka answers CONCURRENT_TRANSACTIONS because the record of other partitions, or of the end of the last
     transaction, is still being written, this adds behind it: records are written in order.
     """
-    transaction = shard.transactions.get(transactional_id)
+    transaction = machine.transactions.get(transactional_id)
     if transaction is None:
         # Also while it is being forgotten, which only happens to ids that were not used for days.
         step.reply(token, ErrorCode.INVALID_PRODUCER_ID_MAPPING)
         return
-    unwritten = shard.unwritten(transactional_id)
+    unwritten = machine.unwritten(transactional_id)
     if transaction.state.is_prepared or (unwritten is not None and transaction.state is TxnState.EMPTY):
         step.reply(token, ErrorCode.CONCURRENT_TRANSACTIONS)
     elif transaction.producer_id != producer.producer_id:
@@ -42,12 +42,12 @@ def add(
     elif transaction.state is TxnState.ONGOING and added <= transaction.partitions:
         _reply_after(step, unwritten, token, ErrorCode.NONE)
     else:
-        shard.change(step, transaction.with_partitions(added, client_version, now.wall_ms))
+        machine.change(step, transaction.with_partitions(added, client_version, now.wall_ms))
         step.reply_when_written(token, ErrorCode.NONE, append_error)
 
 
 def verify(
-    shard: TxnShard,
+    machine: TransactionStateMachine,
     step: Step,
     transactional_id: str,
     producer: ProducerIdAndEpoch,
@@ -55,7 +55,7 @@ def verify(
     token: Token,
 ) -> None:
     asked = list(asked)
-    transaction = shard.transactions.get(transactional_id)
+    transaction = machine.transactions.get(transactional_id)
     code = None
     if transaction is None or transaction.producer_id != producer.producer_id:
         code = ErrorCode.INVALID_PRODUCER_ID_MAPPING
@@ -70,7 +70,7 @@ def verify(
         partition: ErrorCode.NONE if partition in transaction.partitions else ErrorCode.TRANSACTION_ABORTABLE
         for partition in asked
     }
-    unwritten = shard.unwritten(transactional_id)
+    unwritten = machine.unwritten(transactional_id)
     if unwritten is None or ErrorCode.NONE not in found.values():
         step.reply(token, found)
         return

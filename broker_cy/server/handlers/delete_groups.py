@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 
 from broker_cy.core.errors import KafkaError
-from broker_cy.server.group_shard import GroupShard
+from broker_cy.server.group_runtime import GroupRuntime
 from broker_cy.server.registry import RequestContext, handler
 from broker_cy.wire import messages
 from broker_cy.wire.frame import ApiKey
@@ -17,16 +17,16 @@ from broker_cy.wire.frame import ApiKey
 @handler(ApiKey.DELETE_GROUPS, versions=(0, 2), omissions="Share groups are not deleted: they get UNSUPPORTED_VERSION.")
 async def delete_groups(ctx: RequestContext, request: messages.DeleteGroupsRequest) -> messages.DeleteGroupsResponse:
     results: list[messages.DeleteGroupsResponse.DeletableGroupResult] = []
-    by_shard: dict[GroupShard, list[str]] = {}
+    by_runtime: dict[GroupRuntime, list[str]] = {}
     for group_id in dict.fromkeys(request.groups_names):
         try:
-            by_shard.setdefault(ctx.broker.groups.shard_for(group_id), []).append(group_id)
+            by_runtime.setdefault(ctx.broker.groups.runtime_for(group_id), []).append(group_id)
         except KafkaError as error:
             results.append(messages.DeleteGroupsResponse.DeletableGroupResult(group_id=group_id, error_code=error.code))
-    for answer in await asyncio.gather(*(_delete(shard, group_ids) for shard, group_ids in by_shard.items())):
+    for answer in await asyncio.gather(*(_delete(runtime, group_ids) for runtime, group_ids in by_runtime.items())):
         results += answer.results
     return messages.DeleteGroupsResponse(results=results)
 
 
-def _delete(shard: GroupShard, group_ids: list[str]) -> asyncio.Future[messages.DeleteGroupsResponse]:
-    return shard.run(lambda machine, token, now: machine.delete_groups(group_ids, token))
+def _delete(runtime: GroupRuntime, group_ids: list[str]) -> asyncio.Future[messages.DeleteGroupsResponse]:
+    return runtime.run(lambda machine, token, now: machine.delete_groups(group_ids, token))

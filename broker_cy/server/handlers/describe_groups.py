@@ -20,7 +20,7 @@ def describe_groups(ctx: RequestContext, request: messages.DescribeGroupsRequest
     described = []
     for group_id in request.groups:
         try:
-            group = ctx.broker.groups.shard_for(group_id).shard.describe(group_id, ctx.version)
+            group = ctx.broker.groups.runtime_for(group_id).machine.describe(group_id, ctx.version)
         except KafkaError as error:
             group = messages.DescribeGroupsResponse.DescribedGroup(group_id=group_id, error_code=error.code)
         if (

@@ -15,8 +15,8 @@ def heartbeat(ctx: RequestContext, request: messages.HeartbeatRequest) -> messag
     if not request.group_id:
         return messages.HeartbeatResponse(error_code=ErrorCode.INVALID_GROUP_ID)
     try:
-        shard = ctx.broker.groups.shard_for(request.group_id)
+        runtime = ctx.broker.groups.runtime_for(request.group_id)
     except KafkaError as error:
         code = ErrorCode.NONE if error.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS else error.code
         return messages.HeartbeatResponse(error_code=code)
-    return messages.HeartbeatResponse(error_code=shard.shard.heartbeat(request, shard.now()))
+    return messages.HeartbeatResponse(error_code=runtime.machine.heartbeat(request, runtime.now()))

@@ -42,7 +42,7 @@ async def _join(ctx: RequestContext, request: messages.JoinGroupRequest) -> mess
     unique = str(uuid.uuid4())
     try:
         response: messages.JoinGroupResponse = await groups.run(
-            request.group_id, lambda shard, token, now: shard.join(request, client, token, unique, now)
+            request.group_id, lambda machine, token, now: machine.join(request, client, token, unique, now)
         )
     except KafkaError as error:
         return join_error("", error.code)

@@ -21,7 +21,7 @@ async def leave_group(ctx: RequestContext, request: messages.LeaveGroupRequest) 
     )
     try:
         response: messages.LeaveGroupResponse = await ctx.broker.groups.run(
-            request.group_id, lambda shard, token, now: shard.leave(request.group_id, members, token, now)
+            request.group_id, lambda machine, token, now: machine.leave(request.group_id, members, token, now)
         )
     except KafkaError as error:
         return messages.LeaveGroupResponse(error_code=error.code)

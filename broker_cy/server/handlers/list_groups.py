@@ -11,8 +11,10 @@ from broker_cy.wire.frame import ApiKey
 @handler(ApiKey.LIST_GROUPS, versions=(0, 5))
 def list_groups(ctx: RequestContext, request: messages.ListGroupsRequest) -> messages.ListGroupsResponse:
     try:
-        shards = ctx.broker.groups.readable_shards()
+        machines = ctx.broker.groups.readable_machines()
     except KafkaError as error:
         return messages.ListGroupsResponse(error_code=error.code)
-    groups = [group for shard in shards for group in shard.list_groups(request.states_filter, request.types_filter)]
+    groups = [
+        group for machine in machines for group in machine.list_groups(request.states_filter, request.types_filter)
+    ]
     return messages.ListGroupsResponse(groups=groups)

@@ -30,7 +30,7 @@ async def offset_commit(ctx: RequestContext, request: messages.OffsetCommitReque
     request.topics = accepted
     try:
         response: messages.OffsetCommitResponse = await ctx.broker.groups.run(
-            request.group_id, lambda shard, token, now: shard.commit(request, ctx.version, token, now)
+            request.group_id, lambda machine, token, now: machine.commit(request, ctx.version, token, now)
         )
     except KafkaError as error:
         response = commit_error(request, error.code)

@@ -25,7 +25,7 @@ async def offset_delete(ctx: RequestContext, request: messages.OffsetDeleteReque
     request.topics = known
     try:
         response: messages.OffsetDeleteResponse = await ctx.broker.groups.run(
-            request.group_id, lambda shard, token, now: shard.delete_offsets(request, token)
+            request.group_id, lambda machine, token, now: machine.delete_offsets(request, token)
         )
     except KafkaError as error:
         return messages.OffsetDeleteResponse(error_code=error.code)

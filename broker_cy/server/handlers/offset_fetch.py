@@ -51,10 +51,10 @@ def _fetch(
     if by_id and group.topics is not None:
         unknown = _name_topics(ctx, group)
     try:
-        shard = ctx.broker.groups.shard_for(group.group_id)
+        runtime = ctx.broker.groups.runtime_for(group.group_id)
     except KafkaError as error:
         return _group_error(ctx.version, group, error.code)
-    found = shard.shard.fetch_offsets(group, require_stable=require_stable)
+    found = runtime.machine.fetch_offsets(group, require_stable=require_stable)
     if found.error_code != ErrorCode.NONE:
         return _group_error(ctx.version, group, ErrorCode(found.error_code))
     if by_id:

@@ -22,7 +22,7 @@ async def sync_group(ctx: RequestContext, request: messages.SyncGroupRequest) ->
         return sync_error(ErrorCode.INVALID_GROUP_ID)
     try:
         response: messages.SyncGroupResponse = await ctx.broker.groups.run(
-            request.group_id, lambda shard, token, now: shard.sync(request, token, now)
+            request.group_id, lambda machine, token, now: machine.sync(request, token, now)
         )
     except KafkaError as error:
         return sync_error(error.code)

@@ -58,11 +58,11 @@ async def txn_offset_commit(
 async def _commit(ctx: RequestContext, request: messages.TxnOffsetCommitRequest) -> messages.TxnOffsetCommitResponse:
     if not request.group_id:
         raise KafkaError(ErrorCode.INVALID_GROUP_ID)
-    shard = ctx.broker.groups.shard_for(request.group_id)
-    verification = await _verify(ctx, request, shard.partition)
+    runtime = ctx.broker.groups.runtime_for(request.group_id)
+    verification = await _verify(ctx, request, runtime.partition)
     # It may have changed hands meanwhile.
-    shard = ctx.broker.groups.shard_for(request.group_id)
-    response: messages.TxnOffsetCommitResponse = await shard.commit_transactional(request, verification)
+    runtime = ctx.broker.groups.runtime_for(request.group_id)
+    response: messages.TxnOffsetCommitResponse = await runtime.commit_transactional(request, verification)
     return response
 
 

@@ -1,4 +1,4 @@
-"""A shard with a clock in hand, a log in memory, and requests in short form."""
+"""A `GroupStateMachine` with a manual clock, a log in memory, and requests in short form."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from uuid import UUID
 
 from broker_cy.coordinator.group import ClassicGroup
 from broker_cy.coordinator.settings import GroupSettings
-from broker_cy.coordinator.shard import Shard
+from broker_cy.coordinator.state_machine import GroupStateMachine
 from broker_cy.coordinator.step import ClientFacts, Now, Record, Step
 from broker_cy.core.errors import ErrorCode
 from broker_cy.core.uuid import ZERO
@@ -41,8 +41,8 @@ class Harness:
         self.answers: dict[object, Any] = {}
         self.hold = False
         self.held: list[Step] = []
-        self.shard = Shard(self.settings)
-        self.loaded = self.shard.loaded(self.now)
+        self.machine = GroupStateMachine(self.settings)
+        self.loaded = self.machine.loaded(self.now)
         self._unique = 0
 
     @property
@@ -50,7 +50,7 @@ class Harness:
         return Now(self.wall_ms, self.mono_ms)
 
     def group(self, group_id: str = GROUP) -> ClassicGroup:
-        return self.shard.groups[group_id]
+        return self.machine.groups[group_id]
 
     # ---- steps ----
 
@@ -69,26 +69,26 @@ class Harness:
         steps, self.held = self.held, []
         for step in steps:
             self.log += step.records
-        self.take(self.shard.written(steps, self.now))
+        self.take(self.machine.written(steps, self.now))
 
     def fail(self, code: ErrorCode = ErrorCode.KAFKA_STORAGE_ERROR) -> None:
         """The held records cannot be written."""
         steps, self.held = self.held, []
-        self.take(self.shard.failed(steps, code, self.now))
+        self.take(self.machine.failed(steps, code, self.now))
 
     def restart(self) -> None:
-        """Another shard from what is in the log."""
+        """Load another state machine from the log."""
         self.held.clear()
-        self.shard = replayed(self.log, self.settings, self.now)
+        self.machine = replayed(self.log, self.settings, self.now)
 
     # ---- time ----
 
     def advance(self, ms: int) -> None:
         """Let time pass, with everything that falls due on the way, when it does."""
         end = self.mono_ms + ms
-        while (wake := self.shard.next_wake_ms()) is not None and wake <= end:
+        while (wake := self.machine.next_wake_ms()) is not None and wake <= end:
             self._move(max(wake, self.mono_ms))
-            self.take(self.shard.expire(self.now))
+            self.take(self.machine.expire(self.now))
         self._move(end)
 
     def _move(self, mono_ms: int) -> None:
@@ -126,7 +126,7 @@ class Harness:
             ],
         )
         client = ClientFacts(client_id, "/127.0.0.1", version)
-        self.take(self.shard.join(request, client, token, f"u{self._unique}", self.now))
+        self.take(self.machine.join(request, client, token, f"u{self._unique}", self.now))
         return self.answers.get(token)
 
     def join_new(self, token: object, **how: Any) -> str:
@@ -161,7 +161,7 @@ class Harness:
                 for name, assignment in (assignments or {}).items()
             ],
         )
-        self.take(self.shard.sync(request, token, self.now))
+        self.take(self.machine.sync(request, token, self.now))
         return self.answers.get(token)
 
     def heartbeat(
@@ -170,7 +170,7 @@ class Harness:
         request = messages.HeartbeatRequest(
             group_id=group_id, generation_id=generation, member_id=member_id, group_instance_id=instance_id
         )
-        code = self.shard.heartbeat(request, self.now)
+        code = self.machine.heartbeat(request, self.now)
         self.take(Step())
         return code
 
@@ -180,7 +180,7 @@ class Harness:
             messages.LeaveGroupRequest.MemberIdentity(member_id=member_id, group_instance_id=instance_id)
             for member_id, instance_id in members
         ]
-        self.take(self.shard.leave(group_id, identities, token, self.now))
+        self.take(self.machine.leave(group_id, identities, token, self.now))
         answer = self.answers.get(token)
         return [] if answer is None else [ErrorCode(member.error_code) for member in answer.members]
 
@@ -223,7 +223,7 @@ class Harness:
                 )
             ],
         )
-        self.take(self.shard.commit(request, version, token, self.now))
+        self.take(self.machine.commit(request, version, token, self.now))
         answer = self.answers.get(token)
         return None if answer is None else ErrorCode(answer.topics[0].partitions[0].error_code)
 
@@ -239,7 +239,7 @@ class Harness:
         member_epoch: int = -1,
     ) -> Any:
         """The answer for one partition, or the group's if that has an error."""
-        answer = self.shard.fetch_offsets(
+        answer = self.machine.fetch_offsets(
             messages.OffsetFetchRequest.OffsetFetchRequestGroup(
                 group_id=group_id,
                 member_id=member_id,
@@ -267,11 +267,11 @@ class Harness:
                 )
             ],
         )
-        self.take(self.shard.delete_offsets(request, token))
+        self.take(self.machine.delete_offsets(request, token))
         return self.answers.get(token)
 
     def delete_groups(self, token: object, *group_ids: str) -> dict[str, ErrorCode]:
-        self.take(self.shard.delete_groups(group_ids, token))
+        self.take(self.machine.delete_groups(group_ids, token))
         answer = self.answers.get(token)
         return {} if answer is None else {r.group_id: ErrorCode(r.error_code) for r in answer.results}
 
@@ -294,25 +294,25 @@ class Harness:
         return ids
 
 
-def replayed(log: Iterable[Record], settings: GroupSettings, now: Now) -> Shard:
-    """A shard loaded from records."""
-    shard = Shard(settings)
+def replayed(log: Iterable[Record], settings: GroupSettings, now: Now) -> GroupStateMachine:
+    """A state machine loaded from records."""
+    machine = GroupStateMachine(settings)
     for offset, record in enumerate(log):
-        shard.load_record(offset, -1, record.key, record.value)
-    shard.loaded(now)
-    return shard
+        machine.load_record(offset, -1, record.key, record.value)
+    machine.loaded(now)
+    return machine
 
 
-def durable(shard: Shard) -> dict[str, Any]:
+def durable(machine: GroupStateMachine) -> dict[str, Any]:
     """The durable state, for comparison."""
     return {
-        "groups": dict(shard.group_values),
+        "groups": dict(machine.group_values),
         "offsets": {
             (group, topic, index): offset
-            for group, topics in shard.offsets.by_group.items()
+            for group, topics in machine.offsets.by_group.items()
             for topic, partitions in topics.items()
             for index, offset in partitions.items()
         },
-        "other": {group_id: dict(group.records) for group_id, group in shard.other_groups.by_id.items()},
-        "pending": sorted(shard.offsets.pending_offsets(), key=repr),
+        "other": {group_id: dict(group.records) for group_id, group in machine.other_groups.by_id.items()},
+        "pending": sorted(machine.offsets.pending_offsets(), key=repr),
     }

@@ -17,7 +17,7 @@ def h() -> Harness:
 def test_stable_group_is_described_with_metadata_and_assignment(h: Harness) -> None:
     """Else: tools show a group without its members."""
     a, b = h.stable("a", "b")
-    group = h.shard.describe(GROUP, 5)
+    group = h.machine.describe(GROUP, 5)
     assert (group.group_state, group.protocol_type, group.protocol_data) == ("Stable", "consumer", "range")
     members = {m.member_id: m for m in group.members}
     assert members.keys() == {a, b}
@@ -29,7 +29,7 @@ def test_stable_group_is_described_with_metadata_and_assignment(h: Harness) -> N
 def test_group_in_rebalance_is_described_without_metadata(h: Harness) -> None:
     """Else: a tool decodes metadata of a protocol that is not chosen yet."""
     h.join_new("a")
-    group = h.shard.describe(GROUP, 5)
+    group = h.machine.describe(GROUP, 5)
     assert (group.group_state, group.protocol_data) == ("PreparingRebalance", "")
     assert group.members[0].member_metadata == b""
 
@@ -37,7 +37,7 @@ def test_group_in_rebalance_is_described_without_metadata(h: Harness) -> None:
 @pytest.mark.parametrize(("version", "code"), [(5, ErrorCode.NONE), (6, ErrorCode.GROUP_ID_NOT_FOUND)])
 def test_unknown_group_is_dead(h: Harness, version: int, code: ErrorCode) -> None:
     """Else: tools take a mistyped name for a group without members."""
-    group = h.shard.describe("nobody", version)
+    group = h.machine.describe("nobody", version)
     assert (group.group_state, group.error_code) == ("Dead", code)
 
 
@@ -45,17 +45,17 @@ def test_groups_are_listed_by_state_and_type_without_case(h: Harness) -> None:
     """Else: kafka-consumer-groups --list --state stable shows nothing."""
     h.stable("a")
     h.commit("c", 1, group_id="simple")
-    assert {g.group_id for g in h.shard.list_groups([], [])} == {GROUP, "simple"}
-    (found,) = h.shard.list_groups([" stable "], ["Classic"])
+    assert {g.group_id for g in h.machine.list_groups([], [])} == {GROUP, "simple"}
+    (found,) = h.machine.list_groups([" stable "], ["Classic"])
     assert (found.group_id, found.protocol_type, found.group_state, found.group_type) == (
         GROUP,
         "consumer",
         "Stable",
         "classic",
     )
-    assert h.shard.list_groups([], ["consumer"]) == []
-    assert h.shard.list_groups([], ["nonsense"]) == []
-    assert [g.group_id for g in h.shard.list_groups(["EMPTY"], [])] == ["simple"]
+    assert h.machine.list_groups([], ["consumer"]) == []
+    assert h.machine.list_groups([], ["nonsense"]) == []
+    assert [g.group_id for g in h.machine.list_groups(["EMPTY"], [])] == ["simple"]
 
 
 def test_group_is_deleted_with_its_offsets_but_not_with_members(h: Harness) -> None:
@@ -70,8 +70,8 @@ def test_group_is_deleted_with_its_offsets_but_not_with_members(h: Harness) -> N
     assert h.delete_groups("d2", GROUP, GROUP) == {GROUP: ErrorCode.NONE}
     assert h.fetch().committed_offset == -1
     h.restart()
-    assert not h.shard.groups
-    assert h.shard.offsets.count == 0
+    assert not h.machine.groups
+    assert h.machine.offsets.count == 0
 
 
 def test_deletion_that_cannot_be_written_is_undone(h: Harness) -> None:
@@ -81,11 +81,11 @@ def test_deletion_that_cannot_be_written_is_undone(h: Harness) -> None:
     h.leave("l", (a, None))
     h.hold = True
     h.delete_groups("d", GROUP, "nobody")
-    assert GROUP not in h.shard.groups
+    assert GROUP not in h.machine.groups
     h.fail()
     codes = {r.group_id: r.error_code for r in h.answers["d"].results}
     assert codes == {GROUP: ErrorCode.NOT_COORDINATOR, "nobody": ErrorCode.GROUP_ID_NOT_FOUND}
-    assert GROUP in h.shard.groups
+    assert GROUP in h.machine.groups
     assert h.fetch().committed_offset == 1
 
 

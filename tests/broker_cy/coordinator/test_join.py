@@ -57,7 +57,7 @@ def test_id_that_is_not_used_is_forgotten(h: Harness) -> None:
 def test_unknown_member_id_is_refused(h: Harness) -> None:
     """Else: a client whose session ended goes on with an id that means nothing."""
     assert h.join("a", "ghost").error_code == ErrorCode.UNKNOWN_MEMBER_ID
-    assert GROUP not in h.shard.groups
+    assert GROUP not in h.machine.groups
     h.stable("m")
     assert h.join("b", "ghost").error_code == ErrorCode.UNKNOWN_MEMBER_ID
 
@@ -221,8 +221,8 @@ def test_group_that_cannot_be_written_is_gone_again(h: Harness) -> None:
     h.join("a", version=3)
     h.fail(ErrorCode.KAFKA_STORAGE_ERROR)
     assert h.answers["a"].error_code == ErrorCode.NOT_COORDINATOR
-    assert GROUP not in h.shard.groups
-    assert not h.shard.group_values
+    assert GROUP not in h.machine.groups
+    assert not h.machine.group_values
     h.hold = False
     h.advance(NEW_MEMBER_JOIN_TIMEOUT_MS)
     h.join("b", version=3)

@@ -47,7 +47,7 @@ def test_commit_is_answered_when_written_and_undone_when_not(h: Harness) -> None
     h.commit("other", 3, group_id="fresh")
     h.fail(ErrorCode.RECORD_LIST_TOO_LARGE)
     assert h.answers["other"].topics[0].partitions[0].error_code == ErrorCode.UNKNOWN_SERVER_ERROR
-    assert "fresh" not in h.shard.groups
+    assert "fresh" not in h.machine.groups
 
 
 def test_consumer_without_membership_commits_only_while_nobody_is_a_member(h: Harness) -> None:
@@ -62,7 +62,7 @@ def test_consumer_without_membership_commits_only_while_nobody_is_a_member(h: Ha
 def test_member_of_an_unknown_group_cannot_commit(h: Harness, version: int, code: ErrorCode) -> None:
     """Else: a group that was deleted comes back with the offsets of a zombie."""
     assert h.commit("c", 1, member_id="m", generation=3, version=version) is code
-    assert GROUP not in h.shard.groups
+    assert GROUP not in h.machine.groups
 
 
 def test_member_commits_in_its_generation_only(h: Harness) -> None:
@@ -130,7 +130,7 @@ def test_all_offsets_of_a_group(h: Harness) -> None:
     h.commit("b", 2, partition=5)
     h.commit("c", 3, topic="u")
     request = messages.OffsetFetchRequest.OffsetFetchRequestGroup(group_id=GROUP, topics=None)
-    answer = h.shard.fetch_offsets(request, require_stable=False)
+    answer = h.machine.fetch_offsets(request, require_stable=False)
     assert {(t.name, p.partition_index): p.committed_offset for t in answer.topics for p in t.partitions} == {
         ("t", 0): 1,
         ("t", 5): 2,
@@ -143,13 +143,13 @@ def test_all_offsets_of_a_group(h: Harness) -> None:
 
 def pending(h: Harness, offset: int, producer_id: int, committed: int) -> None:
     key = encode_offset_key(GROUP, "t", 0)
-    h.shard.load_record(offset, producer_id, key, encode_offset_value(committed, -1, "", 5, -1, TOPIC_ID.bytes))
+    h.machine.load_record(offset, producer_id, key, encode_offset_value(committed, -1, "", 5, -1, TOPIC_ID.bytes))
 
 
 def test_pending_offset_is_seen_only_as_unstable(h: Harness) -> None:
     """Else: a consumer of a transaction's group reads records twice (KIP-447)."""
     pending(h, 0, 7, 50)
-    h.shard.loaded(h.now)
+    h.machine.loaded(h.now)
     assert h.fetch().committed_offset == -1
     unstable = h.fetch(require_stable=True)
     assert (unstable.error_code, unstable.committed_offset) == (ErrorCode.UNSTABLE_OFFSET_COMMIT, -1)
@@ -160,38 +160,40 @@ def test_pending_offset_is_seen_only_as_unstable(h: Harness) -> None:
 def test_marker_decides_about_pending_offsets(h: Harness, committed: bool, offset: int) -> None:
     """Else: offsets of an aborted transaction count, or those of a committed one do not."""
     pending(h, 0, 7, 50)
-    h.shard.load_marker(1, 8, True)
-    h.shard.load_marker(2, 7, committed)
-    h.shard.loaded(h.now)
+    h.machine.load_marker(1, 8, True)
+    h.machine.load_marker(2, 7, committed)
+    h.machine.loaded(h.now)
     assert h.fetch(require_stable=True).committed_offset == offset
 
 
 def test_younger_commit_beats_an_older_transaction(h: Harness) -> None:
     """Else: compaction of the log makes a group go back to an older offset."""
     pending(h, 0, 7, 50)
-    h.shard.load_record(1, -1, encode_offset_key(GROUP, "t", 0), encode_offset_value(60, -1, "", 5, -1, TOPIC_ID.bytes))
-    h.shard.load_marker(2, 7, True)
-    h.shard.loaded(h.now)
+    h.machine.load_record(
+        1, -1, encode_offset_key(GROUP, "t", 0), encode_offset_value(60, -1, "", 5, -1, TOPIC_ID.bytes)
+    )
+    h.machine.load_marker(2, 7, True)
+    h.machine.loaded(h.now)
     assert h.fetch().committed_offset == 60
 
 
 def test_group_with_pending_offsets_is_kept(h: Harness) -> None:
     """Else: the end of a transaction puts offsets into a group that was deleted."""
     pending(h, 0, 7, 50)
-    h.shard.loaded(h.now)
+    h.machine.loaded(h.now)
     h.advance(10 * RETENTION_MS)
-    h.take(h.shard.sweep(h.now))
-    assert GROUP in h.shard.groups
+    h.take(h.machine.sweep(h.now))
+    assert GROUP in h.machine.groups
     assert not h.log
 
 
 def test_deleting_an_offset_drops_what_is_pending_there(h: Harness) -> None:
     """Else: a deleted offset comes back when the transaction ends."""
     pending(h, 0, 7, 50)
-    h.shard.loaded(h.now)
+    h.machine.loaded(h.now)
     assert h.delete_offsets("d", "t", 0).topics[0].partitions[0].error_code == ErrorCode.NONE
     assert len(h.log) == 1
-    h.shard.load_marker(1, 7, True)
+    h.machine.load_marker(1, 7, True)
     assert h.fetch().committed_offset == -1
 
 
@@ -242,7 +244,7 @@ def test_offsets_of_a_deleted_topic_go_with_it(h: Harness) -> None:
     h.commit("t", 1)
     h.commit("u", 2, topic="u", topic_id=UUID(int=5))
     h.commit("v", 3, topic="t", partition=1, topic_id=UUID(int=6))
-    h.take(h.shard.topics_deleted([("t", TOPIC_ID)]))
+    h.take(h.machine.topics_deleted([("t", TOPIC_ID)]))
     h.restart()
     assert h.fetch().committed_offset == -1
     assert h.fetch(topic="u").committed_offset == 2
@@ -253,7 +255,7 @@ def test_offsets_of_a_deleted_topic_go_with_it(h: Harness) -> None:
 
 
 def sweep(h: Harness) -> None:
-    h.take(h.shard.sweep(h.now))
+    h.take(h.machine.sweep(h.now))
 
 
 def test_offsets_of_a_group_without_members_expire_from_when_it_was_empty(h: Harness) -> None:
@@ -268,10 +270,10 @@ def test_offsets_of_a_group_without_members_expire_from_when_it_was_empty(h: Har
     assert h.fetch().committed_offset == 1
     h.advance(1)
     sweep(h)
-    assert GROUP not in h.shard.groups
+    assert GROUP not in h.machine.groups
     h.restart()
-    assert not h.shard.groups
-    assert h.shard.offsets.count == 0
+    assert not h.machine.groups
+    assert h.machine.offsets.count == 0
 
 
 def test_offsets_without_membership_expire_one_by_one(h: Harness) -> None:
@@ -282,7 +284,7 @@ def test_offsets_without_membership_expire_one_by_one(h: Harness) -> None:
     h.advance(RETENTION_MS // 2)
     sweep(h)
     assert (h.fetch().committed_offset, h.fetch(partition=1).committed_offset) == (-1, 2)
-    assert GROUP in h.shard.groups
+    assert GROUP in h.machine.groups
 
 
 def test_offsets_of_topics_no_longer_read_expire_in_a_live_group(h: Harness) -> None:
@@ -331,7 +333,7 @@ def test_empty_group_without_offsets_is_removed(h: Harness) -> None:
     """Else: every console consumer that ever ran is listed for ever."""
     (a,) = h.stable("a")
     sweep(h)
-    assert GROUP in h.shard.groups
+    assert GROUP in h.machine.groups
     h.leave("l", (a, None))
     sweep(h)
-    assert GROUP not in h.shard.groups
+    assert GROUP not in h.machine.groups

@@ -111,8 +111,8 @@ def loaded_fixture() -> Harness:
     for batch in decode_batches(FIXTURE.read_bytes()):
         for record in batch.records():
             assert record.key is not None
-            h.shard.load_record(record.offset, batch.producer_id, record.key, record.value)
-    h.shard.loaded(h.now)
+            h.machine.load_record(record.offset, batch.producer_id, record.key, record.value)
+    h.machine.loaded(h.now)
     return h
 
 
@@ -124,8 +124,8 @@ def test_log_of_a_real_kafka_is_understood() -> None:
     assert group.state_timestamp_ms == 1795239900756
     assert h.fetch(group_id="classic-sample", topic="sample").committed_offset == 100
     assert h.fetch(group_id="consumer-sample", topic="compacted").committed_offset == 100
-    assert h.shard.next_offset == 14
-    assert h.shard.unknown_records == 0
+    assert h.machine.next_offset == 14
+    assert h.machine.unknown_records == 0
 
 
 def test_records_of_classic_groups_are_written_as_kafka_writes_them() -> None:
@@ -164,8 +164,8 @@ def test_group_records_of_every_version_are_read(version: int) -> None:
     if version >= 2:
         value.current_state_timestamp = 123
     h = Harness()
-    h.shard.load_record(0, -1, group_key(GROUP), codec.encode_versioned(value, version))
-    h.shard.loaded(h.now)
+    h.machine.load_record(0, -1, group_key(GROUP), codec.encode_versioned(value, version))
+    h.machine.loaded(h.now)
     group = h.group()
     assert (group.state, group.generation, group.leader_id) == (GroupState.STABLE, 5, "m")
     assert group.members["m"].rebalance_timeout_ms == (70_000 if version >= 1 else 9_000)
@@ -194,8 +194,8 @@ def consumer_group(h: Harness, *, member_epoch: int | None) -> None:
         records.append((key_of(5, "modern", "m"), messages.ConsumerGroupMemberMetadataValue(client_id="c")))
         records.append((key_of(8, "modern", "m"), current))
     for key, value in records:
-        h.shard.load_record(h.shard.next_offset, -1, key, codec.encode_versioned(value, 0))
-    h.shard.loaded(h.now)
+        h.machine.load_record(h.machine.next_offset, -1, key, codec.encode_versioned(value, 0))
+    h.machine.loaded(h.now)
 
 
 @pytest.mark.parametrize(("epoch", "state"), [(None, "Empty"), (3, "Stable"), (2, "Reconciling")])
@@ -203,15 +203,15 @@ def test_consumer_group_is_listed_as_what_it_is(epoch: int | None, state: str) -
     """Else: tools show a KIP-848 group as a classic one, or not at all."""
     h = Harness()
     consumer_group(h, member_epoch=epoch)
-    (found,) = h.shard.list_groups([state.upper()], ["consumer"])
+    (found,) = h.machine.list_groups([state.upper()], ["consumer"])
     assert (found.group_id, found.protocol_type, found.group_state, found.group_type) == (
         "modern",
         "consumer",
         state,
         "consumer",
     )
-    assert h.shard.list_groups([], ["classic"]) == []
-    described = h.shard.describe("modern", 6)
+    assert h.machine.list_groups([], ["classic"]) == []
+    described = h.machine.describe("modern", 6)
     assert described.error_code == ErrorCode.GROUP_ID_NOT_FOUND
     assert "not a classic group" in (described.error_message or "")
 
@@ -220,7 +220,7 @@ def test_consumer_group_is_not_served_as_a_classic_one() -> None:
     """Else: a classic member overwrites a group of another protocol."""
     h = Harness()
     consumer_group(h, member_epoch=3)
-    before = durable(h.shard)
+    before = durable(h.machine)
     assert h.join("j", group_id="modern", version=3).error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     assert h.sync("s", "m", 3, group_id="modern").error_code == ErrorCode.UNKNOWN_MEMBER_ID
     assert h.heartbeat("m", 3, group_id="modern") is ErrorCode.UNKNOWN_MEMBER_ID
@@ -228,8 +228,8 @@ def test_consumer_group_is_not_served_as_a_classic_one() -> None:
     assert h.commit("c1", 1, group_id="modern") is ErrorCode.UNKNOWN_MEMBER_ID
     assert h.commit("c2", 1, group_id="modern", member_id="m", generation=3) is ErrorCode.UNKNOWN_MEMBER_ID
     assert h.delete_groups("d", "modern") == {"modern": ErrorCode.NON_EMPTY_GROUP}
-    h.take(h.shard.sweep(h.now))
-    assert durable(h.shard) == before
+    h.take(h.machine.sweep(h.now))
+    assert durable(h.machine) == before
     assert h.log == []
 
 
@@ -240,7 +240,7 @@ def test_offsets_of_an_empty_consumer_group_are_an_administrators() -> None:
     assert h.commit("c", 5, group_id="modern") is ErrorCode.NONE
     assert h.fetch(group_id="modern").committed_offset == 5
     assert h.fetch(group_id="modern", member_id="m", member_epoch=3).error_code == ErrorCode.UNKNOWN_MEMBER_ID
-    assert "modern" not in h.shard.groups
+    assert "modern" not in h.machine.groups
     assert h.delete_offsets("d", "t", 0, group_id="modern").topics[0].partitions[0].error_code == ErrorCode.NONE
     assert h.fetch(group_id="modern").committed_offset == -1
 
@@ -253,19 +253,19 @@ def test_empty_consumer_group_is_deleted_whole() -> None:
     h.hold = True
     h.delete_groups("d", "modern")
     h.fail()
-    assert h.shard.other_groups.get("modern") is not None
+    assert h.machine.other_groups.get("modern") is not None
     h.hold = False
     assert h.delete_groups("again", "modern") == {"modern": ErrorCode.NONE}
-    assert h.shard.list_groups([], []) == []
+    assert h.machine.list_groups([], []) == []
     assert [record.key[:2] for record in h.log if record.value is None][-2:] == [b"\0\6", b"\0\3"]
 
 
 def test_share_groups_are_kept_and_refused() -> None:
     """Else: deleting a share group leaves its state behind, or its offsets pass for those of consumers."""
     h = Harness()
-    h.shard.load_record(0, -1, key_of(11, "shared"), b"\0\0\0\0\0\1\0")
-    h.shard.loaded(h.now)
-    assert [g.group_type for g in h.shard.list_groups([], [])] == ["share"]
+    h.machine.load_record(0, -1, key_of(11, "shared"), b"\0\0\0\0\0\1\0")
+    h.machine.loaded(h.now)
+    assert [g.group_type for g in h.machine.list_groups([], [])] == ["share"]
     assert h.commit("c", 1, group_id="shared") is ErrorCode.GROUP_ID_NOT_FOUND
     assert h.fetch(group_id="shared").committed_offset == -1
     assert h.delete_groups("d", "shared") == {"shared": ErrorCode.UNSUPPORTED_VERSION}
@@ -277,26 +277,26 @@ def test_group_changes_its_type_as_kafka_writes_it() -> None:
     h = Harness()
     h.stable("a")
     h.commit("c", 7, member_id=h.group().leader_id or "", generation=1)
-    shard = replayed(h.log, h.settings, h.now)
-    shard.load_record(10, -1, group_key(GROUP), None)
-    shard.load_record(11, -1, key_of(3, GROUP), b"\0\0\0\0\0\1\0")
-    shard.loaded(h.now)
-    assert [g.group_type for g in shard.list_groups([], [])] == ["consumer"]
-    shard.load_record(12, -1, key_of(3, GROUP), None)
-    shard.load_record(13, -1, h.log[0].key, h.log[0].value)
-    shard.loaded(h.now)
-    assert [g.group_type for g in shard.list_groups([], [])] == ["classic"]
-    assert shard.offsets.get(GROUP, "t", 0) is not None
+    machine = replayed(h.log, h.settings, h.now)
+    machine.load_record(10, -1, group_key(GROUP), None)
+    machine.load_record(11, -1, key_of(3, GROUP), b"\0\0\0\0\0\1\0")
+    machine.loaded(h.now)
+    assert [g.group_type for g in machine.list_groups([], [])] == ["consumer"]
+    machine.load_record(12, -1, key_of(3, GROUP), None)
+    machine.load_record(13, -1, h.log[0].key, h.log[0].value)
+    machine.loaded(h.now)
+    assert [g.group_type for g in machine.list_groups([], [])] == ["classic"]
+    assert machine.offsets.get(GROUP, "t", 0) is not None
 
 
 def test_every_known_key_type_is_kept_and_unknown_ones_are_counted() -> None:
     """Else: loading fails for records that a newer or older Kafka left."""
     h = Harness()
     for kind in OtherKeyType:
-        h.shard.load_record(0, -1, key_of(kind, f"g{kind}", "m"), b"\0\0")
-    assert len(h.shard.other_groups.by_id) == len(OtherKeyType)
+        h.machine.load_record(0, -1, key_of(kind, f"g{kind}", "m"), b"\0\0")
+    assert len(h.machine.other_groups.by_id) == len(OtherKeyType)
     for kind in OtherKeyType:
-        h.shard.load_record(0, -1, key_of(kind, f"g{kind}", "m"), None)
-    assert not h.shard.other_groups.by_id
-    h.shard.load_record(0, -1, key_of(99, "g"), b"\0\0")
-    assert h.shard.unknown_records == 1
+        h.machine.load_record(0, -1, key_of(kind, f"g{kind}", "m"), None)
+    assert not h.machine.other_groups.by_id
+    h.machine.load_record(0, -1, key_of(99, "g"), b"\0\0")
+    assert h.machine.unknown_records == 1

@@ -238,10 +238,10 @@ def test_unloading_answers_everything_that_waits(h: Harness) -> None:
     a, b = completing(h, "a", "b")
     h.sync("b", b, 1)
     h.join("c", version=3, group_id="other")
-    h.take(h.shard.unload())
+    h.take(h.machine.unload())
     assert h.answers["b"].error_code == ErrorCode.NOT_COORDINATOR
     assert h.answers["c"].error_code == ErrorCode.NOT_COORDINATOR
-    assert not h.shard.groups
-    assert len(h.shard.timers) == 0
-    assert GROUP in h.shard.group_values
+    assert not h.machine.groups
+    assert len(h.machine.timers) == 0
+    assert GROUP in h.machine.group_values
     assert a != b

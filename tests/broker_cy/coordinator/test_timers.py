@@ -1,4 +1,4 @@
-"""The deadlines of a shard, against a plain dict."""
+"""The deadlines of a state machine, against a plain dict."""
 
 from __future__ import annotations
 

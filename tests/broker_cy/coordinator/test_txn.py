@@ -327,7 +327,7 @@ def test_partition_that_fails_is_tried_again_and_only_that() -> None:
     harness.advance(20)
     (again,) = harness.sent
     assert again.partitions == (P1,)
-    assert harness.shard.describe(ID).topics[0].partitions == [1]
+    assert harness.machine.describe(ID).topics[0].partitions == [1]
     for _ in range(8):
         harness.write_markers(ErrorCode.KAFKA_STORAGE_ERROR)
         harness.advance(1_000)
@@ -372,10 +372,10 @@ def test_transaction_that_is_open_for_too_long_is_aborted_and_its_producer_fence
     """Else: a dead producer holds back read_committed consumers for ever."""
     harness, producer = in_state(TxnState.ONGOING, version)
     harness.advance(TIMEOUT_MS)
-    harness.take(harness.shard.abort_timed_out(harness.now))
+    harness.take(harness.machine.abort_timed_out(harness.now))
     assert harness.state().state is TxnState.ONGOING
     harness.advance(1)
-    harness.take(harness.shard.abort_timed_out(harness.now))
+    harness.take(harness.machine.abort_timed_out(harness.now))
     (sent,) = harness.sent
     assert not sent.commit
     assert sent.producer_epoch == producer[1] + 1
@@ -388,10 +388,10 @@ def test_timeout_where_epochs_are_exhausted_waits_for_a_producer_id() -> None:
     """Else: the last transaction of a producer id never times out."""
     harness, (producer_id, _) = in_state(TxnState.ONGOING, epoch=EPOCH_MAX - 1)
     harness.advance(TIMEOUT_MS + 1)
-    harness.take(harness.shard.abort_timed_out(harness.now))
+    harness.take(harness.machine.abort_timed_out(harness.now))
     assert harness.state().state is TxnState.ONGOING
     harness.give_producer_id()
-    harness.take(harness.shard.abort_timed_out(harness.now))
+    harness.take(harness.machine.abort_timed_out(harness.now))
     (sent,) = harness.sent
     assert (sent.producer_id, sent.producer_epoch) == (producer_id, EPOCH_MAX)
     harness.write_markers()
@@ -403,12 +403,12 @@ def test_unused_ids_expire(state: TxnState) -> None:
     """Else: the coordinator's memory and log grow with every id there ever was, or open transactions are forgotten."""
     harness, producer = in_state(state)
     harness.advance(harness.settings.id_expiration_ms - 1)
-    harness.take(harness.shard.remove_expired(harness.now))
-    assert ID in harness.shard.transactions
+    harness.take(harness.machine.remove_expired(harness.now))
+    assert ID in harness.machine.transactions
     harness.advance(1)
-    harness.take(harness.shard.remove_expired(harness.now))
+    harness.take(harness.machine.remove_expired(harness.now))
     stays = state is TxnState.ONGOING or state.is_prepared
-    assert (ID in harness.shard.transactions) == stays
+    assert (ID in harness.machine.transactions) == stays
     if not stays:
         assert harness.log[-1].value is None
         assert harness.add(producer) is UNKNOWN
@@ -428,7 +428,7 @@ def test_restart_finds_what_was_written_and_ends_what_is_decided(state: TxnState
         # Version 0 of the value keeps neither.
         before = {key: replace(found, previous_producer_id=-1, client_version=0) for key, found in before.items()}
     harness.restart()
-    assert harness.shard.transactions == before
+    assert harness.machine.transactions == before
     assert len(harness.sent) == state.is_prepared
     harness.write_markers()
     if state.is_prepared:

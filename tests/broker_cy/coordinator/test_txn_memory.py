@@ -10,7 +10,7 @@ import pytest
 from broker_cy.coordinator.step import Now
 from broker_cy.coordinator.txn.init import ProducerIdAndEpoch
 from broker_cy.coordinator.txn.settings import TxnSettings
-from broker_cy.coordinator.txn.shard import TxnShard
+from broker_cy.coordinator.txn.state_machine import TransactionStateMachine
 
 COUNT = 10_000
 NOW = Now(1_700_000_000_000, 5)
@@ -19,27 +19,27 @@ NOW = Now(1_700_000_000_000, 5)
 @pytest.mark.parametrize(("partitions", "bytes_max"), [(0, 500), (1, 800), (4, 1_000)])
 def test_ten_thousand_transactional_ids(partitions: int, bytes_max: int) -> None:
     """A broker that many producers come to runs out of memory."""
-    shard = TxnShard(TxnSettings())
-    shard.transaction_version = 2
-    shard.producer_ids = list(range(1_000_000 + COUNT, 1_000_000, -1))
+    machine = TransactionStateMachine(TxnSettings())
+    machine.transaction_version = 2
+    machine.producer_ids = list(range(1_000_000 + COUNT, 1_000_000, -1))
     topics = [f"topic-{index}" for index in range(partitions)]
     tracemalloc.start()
     try:
         for number in range(COUNT):
             name = f"payments-{number:07d}"
-            shard.written([shard.init_producer_id(name, 60_000, None, None, NOW)], NOW)
+            machine.written([machine.init_producer_id(name, 60_000, None, None, NOW)], NOW)
             if partitions:
-                found = shard.transactions[name]
+                found = machine.transactions[name]
                 producer = ProducerIdAndEpoch(found.producer_id, found.producer_epoch)
                 # Each request brings its own set and its own pairs.
                 asked = frozenset((topic, number % 3) for topic in topics)
-                shard.written([shard.add_partitions(name, producer, asked, 2, None, NOW)], NOW)
-            shard.settled.clear()
+                machine.written([machine.add_partitions(name, producer, asked, 2, None, NOW)], NOW)
+            machine.settled.clear()
         gc.collect()
         each = tracemalloc.get_traced_memory()[0] / COUNT
     finally:
         tracemalloc.stop()
-    assert len(shard.transactions) == COUNT
-    assert len(shard.ongoing) == (COUNT if partitions else 0)
+    assert len(machine.transactions) == COUNT
+    assert len(machine.ongoing) == (COUNT if partitions else 0)
     assert each <= bytes_max
     print(f"{partitions} partitions: {each:.0f} bytes each")

@@ -1,4 +1,4 @@
-"""A shard of the transaction coordinator with a clock in hand, a log in memory, and requests in short form."""
+"""A `TransactionStateMachine` with a manual clock, a log in memory, and requests in short form."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from broker_cy.coordinator.txn.end import Ended
 from broker_cy.coordinator.txn.init import Initialized, ProducerIdAndEpoch
 from broker_cy.coordinator.txn.markers import Markers
 from broker_cy.coordinator.txn.settings import TxnSettings
-from broker_cy.coordinator.txn.shard import TxnShard
 from broker_cy.coordinator.txn.state import TopicPartition, Transaction
+from broker_cy.coordinator.txn.state_machine import TransactionStateMachine
 from broker_cy.core.errors import ErrorCode
 
 ID = "payments"
@@ -40,25 +40,25 @@ class TxnHarness:
         self.written: list[Markers] = []
         self.next_producer_id = 1000
         self._tokens = 0
-        self.shard = self._new()
+        self.machine = self._new()
 
-    def _new(self) -> TxnShard:
-        shard = TxnShard(self.settings)
-        shard.transaction_version = self.version
-        shard.coordinator_epoch = 7
-        return shard
+    def _new(self) -> TransactionStateMachine:
+        machine = TransactionStateMachine(self.settings)
+        machine.transaction_version = self.version
+        machine.coordinator_epoch = 7
+        return machine
 
     @property
     def now(self) -> Now:
         return Now(self.wall_ms, self.mono_ms)
 
     def state(self, transactional_id: str = ID) -> Transaction:
-        return self.shard.transactions[transactional_id]
+        return self.machine.transactions[transactional_id]
 
     def force(self, transaction: Transaction) -> None:
         """Write this as the state of its id."""
         step = Step()
-        self.shard.change(step, transaction)
+        self.machine.change(step, transaction)
         self.take(step)
 
     # ---- steps ----
@@ -67,9 +67,9 @@ class TxnHarness:
         for token, response in step.replies:
             assert token not in self.answers, f"{token} is answered twice"
             self.answers[token] = response
-        self.sent += self.shard.outbox
-        self.shard.outbox.clear()
-        self.shard.settled.clear()
+        self.sent += self.machine.outbox
+        self.machine.outbox.clear()
+        self.machine.settled.clear()
         if step.records:
             self.held.append(step)
             if not self.hold:
@@ -82,12 +82,12 @@ class TxnHarness:
         steps, self.held = self.held, []
         for step in steps:
             self.log += step.records
-        self.take(self.shard.written(steps, self.now))
+        self.take(self.machine.written(steps, self.now))
 
     def fail(self, code: ErrorCode = ErrorCode.KAFKA_STORAGE_ERROR) -> None:
         """The held records cannot be written."""
         steps, self.held = self.held, []
-        self.take(self.shard.failed(steps, code, self.now))
+        self.take(self.machine.failed(steps, code, self.now))
 
     def write_markers(self, code: ErrorCode = ErrorCode.NONE, only: Iterable[TopicPartition] | None = None) -> None:
         """The partitions (of `only`) answer `code` to the markers that were sent, the others NONE."""
@@ -96,32 +96,32 @@ class TxnHarness:
             self.written.append(markers)
             where = markers.partitions if only is None else tuple(only)
             results = {p: code if p in where else ErrorCode.NONE for p in markers.partitions}
-            self.take(self.shard.markers_written(markers, results, self.now))
+            self.take(self.machine.markers_written(markers, results, self.now))
 
     def restart(self) -> None:
-        """Another shard from what is in the log."""
+        """Load another state machine from the log."""
         self.held.clear()
         self.sent.clear()
-        self.shard = self._new()
+        self.machine = self._new()
         self.replay(self.log)
-        self.take(self.shard.loaded(self.now))
+        self.take(self.machine.loaded(self.now))
 
     def replay(self, log: list[Record]) -> None:
         for offset, (key, value) in enumerate(log):
-            self.shard.load_record(offset, -1, key, value)
+            self.machine.load_record(offset, -1, key, value)
 
     def as_loaded(self) -> dict[str, Transaction]:
         """The state as a restart would find it: records do not keep the last epoch, nor an empty id's partitions."""
-        return {key: replace(found, last_producer_epoch=-1) for key, found in self.shard.transactions.items()}
+        return {key: replace(found, last_producer_epoch=-1) for key, found in self.machine.transactions.items()}
 
     # ---- time ----
 
     def advance(self, ms: int) -> None:
         """Let time pass, with everything that falls due on the way, when it does."""
         end = self.mono_ms + ms
-        while (wake := self.shard.next_wake_ms()) is not None and wake <= end:
+        while (wake := self.machine.next_wake_ms()) is not None and wake <= end:
             self._move(max(wake, self.mono_ms))
-            self.take(self.shard.expire(self.now))
+            self.take(self.machine.expire(self.now))
         self._move(end)
 
     def _move(self, mono_ms: int) -> None:
@@ -145,9 +145,9 @@ class TxnHarness:
             self.give_producer_id()
 
     def give_producer_id(self) -> None:
-        assert self.shard.wants_producer_id
-        self.shard.wants_producer_id = False
-        self.shard.producer_ids.append(self.next_producer_id)
+        assert self.machine.wants_producer_id
+        self.machine.wants_producer_id = False
+        self.machine.producer_ids.append(self.next_producer_id)
         self.next_producer_id += 1
 
     def init(
@@ -159,7 +159,9 @@ class TxnHarness:
         token: object = None,
     ) -> Initialized:
         producer = None if expected is None else ProducerIdAndEpoch(*expected)
-        answer: Initialized = self.run(self.shard.init_producer_id, transactional_id, timeout_ms, producer, token=token)
+        answer: Initialized = self.run(
+            self.machine.init_producer_id, transactional_id, timeout_ms, producer, token=token
+        )
         return answer
 
     def producer(self, transactional_id: str = ID) -> tuple[int, int]:
@@ -177,7 +179,7 @@ class TxnHarness:
         token: object = None,
     ) -> ErrorCode:
         code: ErrorCode = self.run(
-            self.shard.add_partitions,
+            self.machine.add_partitions,
             transactional_id,
             ProducerIdAndEpoch(*producer),
             frozenset(partitions or (P0,)),
@@ -188,7 +190,7 @@ class TxnHarness:
 
     def verify(self, producer: tuple[int, int], *partitions: TopicPartition, token: object = None) -> Any:
         return self.run(
-            self.shard.verify_partitions, ID, ProducerIdAndEpoch(*producer), partitions or (P0,), token=token
+            self.machine.verify_partitions, ID, ProducerIdAndEpoch(*producer), partitions or (P0,), token=token
         )
 
     def end(
@@ -201,6 +203,6 @@ class TxnHarness:
         token: object = None,
     ) -> Ended:
         answer: Ended = self.run(
-            self.shard.end, transactional_id, ProducerIdAndEpoch(*producer), commit, version, token=token
+            self.machine.end, transactional_id, ProducerIdAndEpoch(*producer), commit, version, token=token
         )
         return answer

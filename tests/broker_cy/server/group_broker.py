@@ -13,7 +13,7 @@ import uvloop
 from broker_cy.config import BrokerConfig
 from broker_cy.core.clock import SystemClock
 from broker_cy.core.errors import ErrorCode
-from broker_cy.server.group_shard import GroupShard
+from broker_cy.server.group_runtime import GroupRuntime
 from broker_cy.server.lifecycle import BrokerServer
 from broker_cy.server.registry import RequestContext, registrations
 from broker_cy.wire import codec, frame, messages
@@ -54,8 +54,8 @@ class GroupBroker:
             response = await response
         return codec.decode(type(response), version, codec.encode(response, version))
 
-    def shard(self, group_id: str = GROUP) -> GroupShard:
-        return self.server.broker.groups.shard_for(group_id)
+    def runtime(self, group_id: str = GROUP) -> GroupRuntime:
+        return self.server.broker.groups.runtime_for(group_id)
 
     # ---- requests of the newest versions ----
 

@@ -12,7 +12,7 @@ import pytest
 
 from broker_cy.coordinator.offset_record import encode_offset_key, encode_offset_value
 from broker_cy.core.errors import ErrorCode, KafkaError
-from broker_cy.server.group_shard import LoadState
+from broker_cy.server.group_runtime import LoadState
 from broker_cy.wire import messages
 from broker_cy.wire.records import Record, decode_batches, encode_batch
 from tests.broker_cy.server.group_broker import GROUP, GroupBroker, run, until
@@ -21,8 +21,8 @@ FIXTURE = Path(__file__).parents[2] / "fixtures/kafka-4.3.1/logdir"
 
 
 def batches(broker: GroupBroker, group_id: str = GROUP) -> list[Any]:
-    """What lies in the log of the group's shard."""
-    log = broker.shard(group_id).partition.log
+    """The records in the log of the partition that coordinates the group."""
+    log = broker.runtime(group_id).partition.log
     found: list[Any] = []
     at = log.log_start_offset
     while at < log.written_end_offset:
@@ -45,7 +45,7 @@ def test_operations_of_one_turn_share_a_batch(tmp_path: Path) -> None:
             assert sum(batch.count for batch in found) == 40
             assert len(found) <= 2
             assert await broker.committed() == 38
-            assert broker.shard().shard.next_offset == 40
+            assert broker.runtime().machine.next_offset == 40
 
     run(work)
 
@@ -102,7 +102,7 @@ def test_session_ends_by_the_clock(tmp_path: Path) -> None:
         async with GroupBroker(tmp_path) as broker:
             await broker.prepare()
             await broker.member(session_timeout_ms=50)
-            await until(lambda: not broker.shard().shard.groups[GROUP].members)
+            await until(lambda: not broker.runtime().machine.groups[GROUP].members)
 
     run(work)
 
@@ -119,7 +119,7 @@ def test_retention_takes_effect_in_a_running_broker(tmp_path: Path) -> None:
             )
             await broker.call(leave, 5)
             await broker.commit(1, group_id="kept")
-            await until(lambda: GROUP not in broker.shard().shard.groups)
+            await until(lambda: GROUP not in broker.runtime().machine.groups)
             assert await broker.committed(group_id="kept") == 1
 
     run(work)
@@ -150,19 +150,19 @@ def test_write_that_fails_is_undone_and_the_next_one_succeeds(tmp_path: Path, mo
         async with GroupBroker(tmp_path) as broker:
             await broker.prepare("t")
             await broker.commit(1)
-            monkeypatch.setattr(broker.shard(), "partition", FailingOnce(broker.shard().partition))
+            monkeypatch.setattr(broker.runtime(), "partition", FailingOnce(broker.runtime().partition))
             first, second = await asyncio.gather(broker.commit(2), broker.commit(3))
             assert (first, second) == (ErrorCode.NOT_COORDINATOR, ErrorCode.NOT_COORDINATOR)
             assert await broker.committed() == 1
             assert await broker.commit(4) is ErrorCode.NONE
             assert await broker.committed() == 4
-            assert broker.shard().shard.next_offset == 2
+            assert broker.runtime().machine.next_offset == 2
 
     run(work)
 
 
 def test_record_too_large_for_the_topic_is_refused(tmp_path: Path) -> None:
-    """Else: one huge group stops every other group of its shard."""
+    """Else: one huge group stops every other group of its partition."""
 
     async def work() -> None:
         async with GroupBroker(tmp_path) as broker:
@@ -193,23 +193,23 @@ def test_many_tombstones_are_cut_into_batches(tmp_path: Path, by_request: bool) 
     async def work() -> None:
         async with GroupBroker(tmp_path, {"offsets.retention.check.interval.ms": "3600000"}) as broker:
             await broker.prepare("t")
-            shard = broker.shard()
-            now = shard.now().wall_ms
+            runtime = broker.runtime()
+            now = runtime.now().wall_ms
             key_bytes = 0
             for i in range(3_000):
                 key = encode_offset_key(GROUP, "x" * 400, i)
                 key_bytes += len(key)
-                shard.shard.load_record(i, -1, key, encode_offset_value(1, -1, "", 1, now - 1, bytes(16)))
-            shard.shard.loaded(shard.now())
-            shard.shard.next_offset = 0
+                runtime.machine.load_record(i, -1, key, encode_offset_value(1, -1, "", 1, now - 1, bytes(16)))
+            runtime.machine.loaded(runtime.now())
+            runtime.machine.next_offset = 0
             assert key_bytes > 1_048_588
             if by_request:
                 request = messages.DeleteGroupsRequest(groups_names=[GROUP])
                 assert (await broker.call(request, 2)).results[0].error_code == ErrorCode.NONE
             else:
-                shard.sweep()
-                await until(lambda: not shard.is_writing)
-            assert shard.shard.offsets.count == 0
+                runtime.sweep()
+                await until(lambda: not runtime.is_writing)
+            assert runtime.machine.offsets.count == 0
             assert len(batches(broker)) == 2
 
     run(work)
@@ -225,10 +225,10 @@ def test_deleted_topic_takes_its_offsets_along(tmp_path: Path) -> None:
             await broker.commit(2, "u")
             named = messages.DeleteTopicsRequest.DeleteTopicState(name="t")
             await broker.call(messages.DeleteTopicsRequest(topics=[named], timeout_ms=10_000), 6)
-            await until(lambda: broker.shard().shard.offsets.get(GROUP, "t", 0) is None)
+            await until(lambda: broker.runtime().machine.offsets.get(GROUP, "t", 0) is None)
             assert await broker.committed("u") == 2
         async with GroupBroker(tmp_path) as broker:
-            assert broker.shard().shard.offsets.count == 1
+            assert broker.runtime().machine.offsets.count == 1
 
     run(work)
 
@@ -241,7 +241,7 @@ def test_stop_answers_who_waits(tmp_path: Path) -> None:
             await broker.prepare("t")
             waiting = asyncio.ensure_future(broker.join(version=3))
             committing = asyncio.ensure_future(broker.commit(1, group_id="other"))
-            await until(lambda: GROUP in broker.shard().shard.groups)
+            await until(lambda: GROUP in broker.runtime().machine.groups)
         assert (await waiting).error_code == ErrorCode.NOT_COORDINATOR
         assert await committing is ErrorCode.NONE
 
@@ -254,21 +254,21 @@ def test_group_is_not_answered_while_it_loads(tmp_path: Path) -> None:
     async def work() -> None:
         async with GroupBroker(tmp_path) as broker:
             await broker.prepare("t")
-            shard = broker.shard()
-            shard.state = LoadState.LOADING
+            runtime = broker.runtime()
+            runtime.state = LoadState.LOADING
             assert (await broker.join("m")).error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
             assert await broker.commit(1) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
             beat = messages.HeartbeatRequest(group_id=GROUP)
             assert (await broker.call(beat, 4)).error_code == ErrorCode.NONE
             listed = await broker.call(messages.ListGroupsRequest(), 5)
             assert listed.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-            shard.state = LoadState.ACTIVE
+            runtime.state = LoadState.ACTIVE
 
     run(work)
 
 
 def test_log_that_cannot_be_understood_is_not_guessed_at(tmp_path: Path) -> None:
-    """Else: offsets of a newer Kafka count as never committed. Other shards are served."""
+    """Else: offsets of a newer Kafka count as never committed. Other partitions are served."""
 
     async def work() -> None:
         async with GroupBroker(tmp_path) as broker:
@@ -276,8 +276,8 @@ def test_log_that_cannot_be_understood_is_not_guessed_at(tmp_path: Path) -> None
             await broker.commit(3, group_id="b")
             value = b"\x00\x63" + encode_offset_value(1, -1, "", 1, -1, bytes(16))[2:]
             batch = encode_batch([Record(key=encode_offset_key(GROUP, "t", 0), value=value)])
-            await broker.shard().partition.append_records(batch, 0)
-            assert broker.shard().partition is not broker.shard("b").partition
+            await broker.runtime().partition.append_records(batch, 0)
+            assert broker.runtime().partition is not broker.runtime("b").partition
         async with GroupBroker(tmp_path) as broker:
             assert await broker.commit(1) is ErrorCode.NOT_COORDINATOR
             assert await broker.committed(group_id="b") == 3

@@ -33,7 +33,7 @@ def test_kafka_reads_our_group_records(tmp_path: Path) -> None:
             )
             await broker.call(leave, 5)
             await broker.call(messages.DeleteGroupsRequest(groups_names=[GROUP]), 2)
-            partition = broker.shard().partition
+            partition = broker.runtime().partition
             files.append(tmp_path / f"{partition.topic}-{partition.index}" / "00000000000000000000.log")
 
     run(write)

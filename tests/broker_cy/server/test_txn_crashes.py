@@ -134,7 +134,7 @@ def outcomes(broker: TxnBroker, index: int) -> Iterator[tuple[int, bool]]:
 async def check(copy: Path, told: frozenset[str], commit: bool) -> bool:
     """Whether the transaction under test is committed after a restart; fails where that is not so everywhere."""
     async with TxnBroker(copy, SETTINGS) as broker:
-        await until(lambda: not broker.txn_shard().shard.ending)
+        await until(lambda: not broker.txn_runtime().machine.ending)
         await broker.producer()
         found = [dict(outcomes(broker, index)) for index in range(2)]
         assert [each[0] for each in found] == [True, True], "what was committed before"

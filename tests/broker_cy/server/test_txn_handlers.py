@@ -99,7 +99,7 @@ def test_life_of_a_transaction(tmp_path: Path, version: int, commit: bool) -> No
             assert code(await broker.end(producer, commit, version, "")) == "INVALID_REQUEST"
             ended = await broker.end(producer, commit, version)
             assert code(ended) == "NONE"
-            await until(lambda: broker.state() == done and not broker.txn_shard().is_writing)
+            await until(lambda: broker.state() == done and not broker.txn_runtime().is_writing)
             again = await broker.end(producer, commit, version)
             assert code(again) == "NONE"
             assert code(await broker.end(producer, not commit, version)) == "INVALID_TXN_STATE"
@@ -184,7 +184,7 @@ def test_add_offsets(tmp_path: Path, version: int) -> None:
 
             assert await add(epoch) == "NONE"
             partition = broker.server.broker.groups.partition_for("g")
-            assert broker.txn_shard().shard.transactions[ID].partitions == {("__consumer_offsets", partition)}
+            assert broker.txn_runtime().machine.transactions[ID].partitions == {("__consumer_offsets", partition)}
             assert await add(epoch - 1) == ("PRODUCER_FENCED" if version >= 2 else "INVALID_PRODUCER_EPOCH")
 
     run(work)

@@ -12,7 +12,7 @@ import pytest
 
 from broker_cy.coordinator.step import Step
 from broker_cy.core.errors import ErrorCode
-from broker_cy.server.shard_runtime import LoadState
+from broker_cy.server.coordinator_runtime import LoadState
 from broker_cy.wire import messages
 from broker_cy.wire.records import Record, encode_batch
 from tests.broker_cy.server.group_broker import run, until
@@ -83,7 +83,7 @@ def test_markers_of_a_fenced_producer_are_given_up_with_one_line(
             await broker.end(producer)
             caplog.clear()
             markers.answer(ErrorCode.INVALID_PRODUCER_EPOCH)
-            await until(lambda: broker.txn_shard().shard.ending[ID].fenced)
+            await until(lambda: broker.txn_runtime().machine.ending[ID].fenced)
         (line,) = [record for record in caplog.records if record.levelno >= logging.WARNING]
         assert line.getMessage() == "transaction not ended in all partitions"
         assert line.fields["reason"] == "INVALID_PRODUCER_EPOCH"  # type: ignore[attr-defined]
@@ -178,12 +178,14 @@ def test_time_ends_transactions_and_ids(tmp_path: Path) -> None:
             answer = await broker.init(timeout_ms=20)
             producer = (answer.producer_id, answer.producer_epoch)
             assert await broker.add(producer) == {P0: "NONE"}
-            shard = broker.txn_shard().shard
-            await until(lambda: ID not in shard.transactions or shard.transactions[ID].state.label == "CompleteAbort")
-            await until(lambda: ID not in shard.transactions)
+            runtime = broker.txn_runtime().machine
+            await until(
+                lambda: ID not in runtime.transactions or runtime.transactions[ID].state.label == "CompleteAbort"
+            )
+            await until(lambda: ID not in runtime.transactions)
             assert await broker.add(producer) == {P0: "INVALID_PRODUCER_ID_MAPPING"}
         async with TxnBroker(tmp_path, settings) as broker:
-            assert ID not in broker.txn_shard().shard.transactions
+            assert ID not in broker.txn_runtime().machine.transactions
 
     run(work)
 
@@ -198,11 +200,11 @@ def test_epochs_that_run_out_in_a_running_broker(tmp_path: Path) -> None:
 
             async def at_the_end(timeout_ms: int) -> int:
                 producer_id, _ = await broker.producer(timeout_ms=timeout_ms)
-                shard = broker.txn_shard()
+                runtime = broker.txn_runtime()
                 step = Step()
-                shard.shard.change(step, replace(shard.shard.transactions[ID], producer_epoch=32766))
-                shard.accept(step)
-                await until(lambda: not shard.is_writing)
+                runtime.machine.change(step, replace(runtime.machine.transactions[ID], producer_epoch=32766))
+                runtime.accept(step)
+                await until(lambda: not runtime.is_writing)
                 assert await broker.add((producer_id, 32766)) == {P0: "NONE"}
                 return producer_id
 
@@ -213,7 +215,7 @@ def test_epochs_that_run_out_in_a_running_broker(tmp_path: Path) -> None:
             await until(lambda: broker.state() == "CompleteCommit")
             before = await at_the_end(20)
             await until(lambda: broker.state() == "CompleteAbort")
-            found = broker.txn_shard().shard.transactions[ID]
+            found = broker.txn_runtime().machine.transactions[ID]
             assert found.producer_id != before
             assert found.producer_epoch == 0
 
@@ -238,12 +240,12 @@ def test_damaged_log_is_refused_with_one_line(tmp_path: Path, caplog: pytest.Log
         async with TxnBroker(tmp_path) as broker:
             await broker.prepare_txn()
             await broker.producer()
-            shard = broker.txn_shard()
-            await shard.partition.append_records(encode_batch([damage]), 1)
-            index = shard.partition.index
+            runtime = broker.txn_runtime()
+            await runtime.partition.append_records(encode_batch([damage]), 1)
+            index = runtime.partition.index
         caplog.clear()
         async with TxnBroker(tmp_path) as broker:
-            states = {i: shard.state for i, shard in broker.service.shards.items()}
+            states = {i: runtime.state for i, runtime in broker.service.runtimes.items()}
             assert states == {i: LoadState.FAILED if i == index else LoadState.ACTIVE for i in range(3)}
             assert (await broker.init()).error_code == ErrorCode.NOT_COORDINATOR
             assert await broker.add((0, 0)) == {P0: "NOT_COORDINATOR"}
@@ -266,14 +268,14 @@ def test_damaged_file_is_refused_with_one_line(tmp_path: Path, caplog: pytest.Lo
                 producer = await broker.producer()
                 assert await broker.add(producer) == {P0: "NONE"}
                 await broker.end(producer)
-            index = broker.txn_shard().partition.index
+            index = broker.txn_runtime().partition.index
         path = tmp_path / f"__transaction_state-{index}" / f"{0:020d}.log"
         content = bytearray(path.read_bytes())
         content[len(content) // 3] ^= 0x10
         path.write_bytes(content)
         caplog.clear()
         async with TxnBroker(tmp_path) as broker:
-            states = {i: shard.state for i, shard in broker.service.shards.items()}
+            states = {i: runtime.state for i, runtime in broker.service.runtimes.items()}
             assert states == {i: LoadState.FAILED if i == index else LoadState.ACTIVE for i in range(3)}
             assert (await broker.init()).error_code == ErrorCode.NOT_COORDINATOR
         (line,) = [record for record in caplog.records if record.getMessage() == "transaction coordinator not loaded"]
@@ -292,12 +294,12 @@ def test_records_of_a_newer_kafka_are_left_alone(tmp_path: Path) -> None:
         async with TxnBroker(tmp_path) as broker:
             await broker.prepare_txn()
             producer = await broker.producer()
-            shard = broker.txn_shard()
+            runtime = broker.txn_runtime()
             newer = [Record(key=b"\0\x09new", value=b"new"), Record(key=b"\0\0\0\1x", value=b"\0\x09new")]
-            await shard.partition.append_records(encode_batch(newer), 1)
+            await runtime.partition.append_records(encode_batch(newer), 1)
         async with TxnBroker(tmp_path) as broker:
             assert await broker.producer() == (producer[0], producer[1] + 1)
-            assert broker.txn_shard().shard.unknown_records == 2
+            assert broker.txn_runtime().machine.unknown_records == 2
 
     run(work)
 
@@ -309,7 +311,7 @@ def test_log_of_a_real_kafka_is_served(tmp_path: Path) -> None:
     async def work() -> None:
         async with TxnBroker(tmp_path / "data") as broker:
             assert await broker.states() == {"tx-sample": "CompleteCommit"}
-            found = broker.txn_shard("tx-sample").shard.transactions["tx-sample"]
+            found = broker.txn_runtime("tx-sample").machine.transactions["tx-sample"]
             assert await broker.producer("tx-sample") == (found.producer_id, found.producer_epoch + 1)
 
     run(work)

@@ -8,8 +8,8 @@ from typing import Any
 
 from broker_cy.coordinator.txn.state import TopicPartition
 from broker_cy.core.errors import ErrorCode
+from broker_cy.server.txn_runtime import Results, TransactionRuntime
 from broker_cy.server.txn_service import TransactionService
-from broker_cy.server.txn_shard import Results, TransactionShard
 from broker_cy.wire import messages
 from tests.broker_cy.server.group_broker import GroupBroker
 
@@ -32,8 +32,8 @@ class TxnBroker(GroupBroker):
     def service(self) -> TransactionService:
         return self.server.broker.transactions
 
-    def txn_shard(self, transactional_id: str = ID) -> TransactionShard:
-        return self.service.shard_for(transactional_id)
+    def txn_runtime(self, transactional_id: str = ID) -> TransactionRuntime:
+        return self.service.runtime_for(transactional_id)
 
     async def prepare_txn(self) -> None:
         """Topic `t` with two partitions, and the coordinator's topic."""
@@ -111,7 +111,7 @@ class TxnBroker(GroupBroker):
         return {found.transactional_id: found.transaction_state for found in answer.transaction_states}
 
     def state(self, transactional_id: str = ID) -> str:
-        return self.txn_shard(transactional_id).shard.transactions[transactional_id].state.label
+        return self.txn_runtime(transactional_id).machine.transactions[transactional_id].state.label
 
 
 class HeldMarkers:

@@ -1,5 +1,5 @@
-"""One shard of the transaction coordinator at work: see `shard_runtime`. It also has the markers written that its
-machine asks for.
+"""The runtime of one partition of the transaction coordinator, which also sends the markers of its state machine. See
+`coordinator_runtime`.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Protocol
 from broker_cy.coordinator.step import Step
 from broker_cy.coordinator.txn.markers import Markers
 from broker_cy.coordinator.txn.settings import TxnSettings
-from broker_cy.coordinator.txn.shard import TxnShard
 from broker_cy.coordinator.txn.state import TopicPartition
+from broker_cy.coordinator.txn.state_machine import TransactionStateMachine
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.core.logs import facts
 from broker_cy.server import log_events
-from broker_cy.server.shard_runtime import LoadState, ShardRuntime
+from broker_cy.server.coordinator_runtime import CoordinatorRuntime, LoadState
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -43,8 +43,8 @@ class MarkerWriter(Protocol):
     ) -> asyncio.Future[Results]: ...
 
 
-class TransactionShard(ShardRuntime[TxnShard]):
-    """Owns a `TxnShard` and its partition of `__transaction_state`."""
+class TransactionRuntime(CoordinatorRuntime[TransactionStateMachine]):
+    """Owns a `TransactionStateMachine` and its partition of `__transaction_state`."""
 
     coordinator = "transaction coordinator"
     logger = logging.getLogger("broker_cy.server.transactions")
@@ -61,9 +61,9 @@ class TransactionShard(ShardRuntime[TxnShard]):
         exists: Callable[[TopicPartition], bool],
         next_producer_id: Callable[[], Awaitable[int]],
     ) -> None:
-        """`exists` says whether the metadata knows a partition; see `ShardRuntime` for the others."""
-        super().__init__(partition, TxnShard(settings), clock, loop, max_batch_bytes, executor)
-        self.shard.coordinator_epoch = partition.leader_epoch
+        """`exists` says whether the metadata knows a partition; see `CoordinatorRuntime` for the others."""
+        super().__init__(partition, TransactionStateMachine(settings), clock, loop, max_batch_bytes, executor)
+        self.machine.coordinator_epoch = partition.leader_epoch
         self._markers = markers
         self._exists = exists
         self._next_producer_id = next_producer_id
@@ -71,21 +71,21 @@ class TransactionShard(ShardRuntime[TxnShard]):
         self._fetching: asyncio.Task[None] | None = None
 
     def loaded_facts(self) -> dict[str, object]:
-        found: dict[str, object] = {"transactional_ids": len(self.shard.transactions)}
-        if self.shard.ending:
-            found["to_be_ended"] = len(self.shard.ending)
-        if self.shard.unknown_records:
-            found["unknown_records"] = self.shard.unknown_records
+        found: dict[str, object] = {"transactional_ids": len(self.machine.transactions)}
+        if self.machine.ending:
+            found["to_be_ended"] = len(self.machine.ending)
+        if self.machine.unknown_records:
+            found["unknown_records"] = self.machine.unknown_records
         return found
 
     def accept(self, step: Step) -> None:
         super().accept(step)
-        if self.shard.outbox:
-            sent, self.shard.outbox = self.shard.outbox, []
+        if self.machine.outbox:
+            sent, self.machine.outbox = self.machine.outbox, []
             for markers in sent:
                 self._send(markers)
-        if self.shard.settled:
-            settled, self.shard.settled = self.shard.settled, []
+        if self.machine.settled:
+            settled, self.machine.settled = self.machine.settled, []
             if self._waiting:
                 for transactional_id in settled:
                     self._wake(transactional_id)
@@ -126,8 +126,8 @@ class TransactionShard(ShardRuntime[TxnShard]):
         if self.state is not LoadState.ACTIVE:
             return
         gone = {partition: ErrorCode.NONE for partition in markers.partitions if partition not in results}
-        self.accept(self.shard.markers_written(markers, results | gone, self.now()))
-        ending = self.shard.ending.get(markers.transactional_id)
+        self.accept(self.machine.markers_written(markers, results | gone, self.now()))
+        ending = self.machine.ending.get(markers.transactional_id)
         if ending is not None and ending.number == markers.number and (ending.fenced or ending.failures == 1):
             log_events.markers_not_written(
                 markers.transactional_id,
@@ -140,7 +140,7 @@ class TransactionShard(ShardRuntime[TxnShard]):
     # ---- waiting ----
 
     def settled(self, transactional_id: str) -> asyncio.Future[None]:
-        """Done when what was refused with CONCURRENT_TRANSACTIONS may be asked again, or the shard is closed."""
+        """Done when what was refused with CONCURRENT_TRANSACTIONS may be asked again, or the runtime is closed."""
         future: asyncio.Future[None] = self._loop.create_future()
         self._waiting.setdefault(transactional_id, []).append(future)
         return future
@@ -164,8 +164,8 @@ class TransactionShard(ShardRuntime[TxnShard]):
         """Let the timeouts of transactions take effect."""
         if self.state is not LoadState.ACTIVE:
             return
-        self.accept(self.shard.abort_timed_out(self.now()))
-        if self.shard.wants_producer_id and self._fetching is None:
+        self.accept(self.machine.abort_timed_out(self.now()))
+        if self.machine.wants_producer_id and self._fetching is None:
             self._fetching = self._loop.create_task(self._fetch_producer_id())
 
     async def _fetch_producer_id(self) -> None:
@@ -176,19 +176,19 @@ class TransactionShard(ShardRuntime[TxnShard]):
             self.logger.warning("no producer id for an abort", extra=facts(reason=str(error)))
         finally:
             self._fetching = None
-        if not self.shard.wants_producer_id:
+        if not self.machine.wants_producer_id:
             self.abort_timed_out()
 
     async def add_producer_id(self) -> None:
         """Give the machine a producer id that nobody has. Raises KafkaError."""
         producer_id = await self._next_producer_id()
-        self.shard.producer_ids.append(producer_id)
-        self.shard.wants_producer_id = False
+        self.machine.producer_ids.append(producer_id)
+        self.machine.wants_producer_id = False
 
     def remove_expired(self) -> None:
         """Let `transactional.id.expiration.ms` take effect."""
         if self.state is LoadState.ACTIVE:
-            self.accept(self.shard.remove_expired(self.now()))
+            self.accept(self.machine.remove_expired(self.now()))
 
     def close(self) -> None:
         super().close()

@@ -24,7 +24,7 @@ from broker_cy.core.errors import ErrorCode
 from broker_cy.wire import messages
 
 
-class TxnShard:
+class TransactionStateMachine:
     """Invariants: `ending` has exactly the ids whose transaction is prepared and whose record of that is on disk;
     `ongoing` those whose state is ONGOING.
     """
@@ -226,7 +226,9 @@ class TxnShard:
         return step
 
     def unload(self) -> Step:
-        """This shard is given up. Whoever waits does so for a record, whose fate is told before."""
+        """This broker no longer coordinates the partition. Nothing to answer: every request that waits does so for a
+        record, and `failed` has answered it before.
+        """
         return Step()
 
     # ---- operations; requests are answered under `token` ----

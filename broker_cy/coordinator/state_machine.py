@@ -31,7 +31,7 @@ from broker_cy.wire import messages
 _OFFSET_KEY_MAX = int(KeyType.OFFSET_COMMIT)
 
 
-class Shard:
+class GroupStateMachine:
     """Invariant: `groups` and `other_groups` are disjoint; each id in `group_values` is in `groups` once loaded."""
 
     def __init__(self, settings: GroupSettings) -> None:
@@ -226,7 +226,7 @@ class Shard:
         return step
 
     def unload(self) -> Step:
-        """This shard is given up: everything that waits is answered with NOT_COORDINATOR."""
+        """This broker no longer coordinates the partition: answer every waiting request with NOT_COORDINATOR."""
         step = Step()
         for group in list(self.groups.values()):
             self.discard_group(step, group, ErrorCode.NOT_COORDINATOR)

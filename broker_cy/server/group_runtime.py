@@ -1,4 +1,4 @@
-"""One shard of the group coordinator at work: see `shard_runtime`."""
+"""The runtime of one partition of the group coordinator. See `coordinator_runtime`."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from broker_cy.coordinator.settings import GroupSettings
-from broker_cy.coordinator.shard import Shard
+from broker_cy.coordinator.state_machine import GroupStateMachine
 from broker_cy.core.errors import ErrorCode, KafkaError
-from broker_cy.server.shard_runtime import LoadState, ShardRuntime, code_of, size_bytes
+from broker_cy.server.coordinator_runtime import CoordinatorRuntime, LoadState, code_of, size_bytes
 from broker_cy.storage.errors import StorageError
 from broker_cy.wire import messages
 from broker_cy.wire import records as wire_records
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from broker_cy.replica.partition import Partition
     from broker_cy.replica.verification import Verification
 
-__all__ = ["GroupShard", "LoadState"]
+__all__ = ["GroupRuntime", "LoadState"]
 
 
-class GroupShard(ShardRuntime[Shard]):
-    """Owns a `Shard` and its partition of `__consumer_offsets`."""
+class GroupRuntime(CoordinatorRuntime[GroupStateMachine]):
+    """Owns a `GroupStateMachine` and its partition of `__consumer_offsets`."""
 
     coordinator = "group coordinator"
     logger = logging.getLogger("broker_cy.server.groups")
@@ -40,23 +40,23 @@ class GroupShard(ShardRuntime[Shard]):
         max_batch_bytes: Callable[[], int],
         executor: Executor | None = None,
     ) -> None:
-        super().__init__(partition, Shard(settings), clock, loop, max_batch_bytes, executor)
+        super().__init__(partition, GroupStateMachine(settings), clock, loop, max_batch_bytes, executor)
         self.codec = settings.offsets_topic_compression_codec
 
     def loaded_facts(self) -> dict[str, object]:
-        found: dict[str, object] = {"groups": len(self.shard.groups), "offsets": self.shard.offsets.count}
-        if self.shard.unknown_records:
-            found["unknown_records"] = self.shard.unknown_records
+        found: dict[str, object] = {"groups": len(self.machine.groups), "offsets": self.machine.offsets.count}
+        if self.machine.unknown_records:
+            found["unknown_records"] = self.machine.unknown_records
         return found
 
     def commit_transactional(
         self, request: messages.TxnOffsetCommitRequest, verification: Verification | None
     ) -> asyncio.Future[Any]:
-        """Run the shard's operation of this name; its records are a transactional batch of their own."""
+        """Run `GroupStateMachine.commit_transactional`; its records become one transactional batch."""
         token: asyncio.Future[Any] = self._loop.create_future()
         self._make_way()
         now = self.now()
-        step = self.shard.commit_transactional(request, token, now)
+        step = self.machine.commit_transactional(request, token, now)
         if not step.records:
             self.accept(step)
             return token
@@ -75,7 +75,7 @@ class GroupShard(ShardRuntime[Shard]):
             written = self.partition.append_transactional(batch, now.wall_ms, verification)
         except (KafkaError, StorageError) as error:
             # The step is the youngest there is, so it alone can be undone.
-            self.accept(self.shard.failed([step], code_of(error), now))
+            self.accept(self.machine.failed([step], code_of(error), now))
             return token
         self._in_flight.append(step)
         self._await(written)
@@ -96,11 +96,11 @@ class GroupShard(ShardRuntime[Shard]):
         written = self.partition.append_marker(
             producer_id, producer_epoch, coordinator_epoch, commit, self._clock.wall_ms(), transaction_version
         )
-        self._in_flight.append(self.shard.end_transaction(producer_id, commit, token))
+        self._in_flight.append(self.machine.end_transaction(producer_id, commit, token))
         self._await(written)
         return token
 
     def sweep(self) -> None:
         """Let `offsets.retention.minutes` take effect."""
         if self.state is LoadState.ACTIVE:
-            self.accept(self.shard.sweep(self.now()))
+            self.accept(self.machine.sweep(self.now()))

@@ -1,4 +1,5 @@
-"""One shard of a coordinator at work: its log is loaded, its records are written, its timers run.
+"""The runtime of one partition of a coordinator: it loads the log into the state machine, writes the records of its
+operations, and runs its timers.
 
 Records of all operations that come in while a write is under way share the next batch. Answers that depend on a record
 leave when the batch is written; if it cannot be, everything since is undone and the clients are told to try again.
@@ -43,8 +44,8 @@ class LoadState(Enum):
 
 
 class Machine(Protocol):
-    """The state machine of a shard, without socket, file or clock: see `coordinator.shard` and
-    `coordinator.txn.shard`.
+    """A coordinator's state machine, without socket, file or clock: see `coordinator.state_machine` and
+    `coordinator.txn.state_machine`.
     """
 
     next_offset: int
@@ -62,8 +63,8 @@ class Machine(Protocol):
 M = TypeVar("M", bound=Machine)
 
 
-class ShardRuntime(Generic[M]):
-    """Owns a machine and its partition. Operations are for the ACTIVE state only: see `check`."""
+class CoordinatorRuntime(Generic[M]):
+    """Owns a state machine and its partition. Operations are for the ACTIVE state only: see `check`."""
 
     coordinator = "coordinator"
     """What log lines call it."""
@@ -82,7 +83,7 @@ class ShardRuntime(Generic[M]):
     ) -> None:
         """`max_batch_bytes` is the topic's max.message.bytes now; `executor` reads the log, None: the loop's own."""
         self.partition = partition
-        self.shard = machine
+        self.machine = machine
         self.state = LoadState.LOADING
         self.on_event: Callable[[Event], None] = ignore
         self._clock = clock
@@ -116,13 +117,13 @@ class ShardRuntime(Generic[M]):
     # ---- loading ----
 
     async def load(self) -> None:
-        """Replay the log. A log that cannot be read or understood leaves the shard FAILED, with one line why."""
+        """Replay the log. A log that cannot be read or understood sets FAILED and is logged."""
         name = f"{self.partition.topic}-{self.partition.index}"
         try:
             count = await self._replay_log()
             if self.state is LoadState.CLOSED:
                 return
-            step = self.shard.loaded(self.now())
+            step = self.machine.loaded(self.now())
         except (StorageError, OSError, ValueError, KafkaError) as error:
             self.state = LoadState.FAILED
             self.logger.error(
@@ -169,7 +170,7 @@ class ShardRuntime(Generic[M]):
                     await asyncio.sleep(0)
             if at == before:
                 raise StorageError(f"no whole batch at offset {at}")
-        self.shard.next_offset = log.log_end_offset
+        self.machine.next_offset = log.log_end_offset
         return count
 
     def _replay_batch(self, batch: wire_records.Batch) -> int:
@@ -181,10 +182,10 @@ class ShardRuntime(Generic[M]):
             for record in found:
                 kind = control_type(record)
                 if kind in (ControlType.COMMIT, ControlType.ABORT):
-                    self.shard.load_marker(record.offset, batch.producer_id, kind is ControlType.COMMIT)
+                    self.machine.load_marker(record.offset, batch.producer_id, kind is ControlType.COMMIT)
             return len(found)
         producer_id = batch.producer_id if batch.is_transactional else -1
-        load = self.shard.load_record
+        load = self.machine.load_record
         for record in found:
             key = record.key
             if key is None:
@@ -195,16 +196,16 @@ class ShardRuntime(Generic[M]):
     # ---- steps ----
 
     def run(self, operation: Callable[[M, Any, Now], Step]) -> asyncio.Future[Any]:
-        """Run an operation of the shard under a token, which is the future returned: it gets the answer.
+        """Run an operation of the state machine under a token, which is the future returned: it gets the answer.
 
         A future whose request was given up (the connection closed) is cancelled by its owner; its answer is dropped.
         """
         token: asyncio.Future[Any] = self._loop.create_future()
-        self.accept(operation(self.shard, token, self.now()))
+        self.accept(operation(self.machine, token, self.now()))
         return token
 
     def accept(self, step: Step) -> None:
-        """Give the answers that depend on nothing, queue the records, and set the timer to the shard's next
+        """Give the answers that depend on nothing, queue the records, and set the timer to the next
         deadline.
         """
         for event in step.events:
@@ -215,7 +216,7 @@ class ShardRuntime(Generic[M]):
         if step.records:
             if step.atomic and size_bytes(step.records) > self._max_batch_bytes():
                 # The step is the youngest there is, so it alone can be undone.
-                self.accept(self.shard.failed([step], ErrorCode.RECORD_LIST_TOO_LARGE, self.now()))
+                self.accept(self.machine.failed([step], ErrorCode.RECORD_LIST_TOO_LARGE, self.now()))
                 return
             self._pending.append(step)
             self._schedule_flush()
@@ -302,7 +303,7 @@ class ShardRuntime(Generic[M]):
             self._failed(code_of(error), steps)
             return
         steps, self._in_flight = self._in_flight, []
-        self.accept(self.shard.written(steps, self.now()))
+        self.accept(self.machine.written(steps, self.now()))
         if self._pending:
             self._schedule_flush()
 
@@ -310,12 +311,12 @@ class ShardRuntime(Generic[M]):
         """Undo everything that is not written, the youngest first; what came later rested on what failed."""
         steps = in_flight + self._pending
         self._pending = []
-        self.accept(self.shard.failed(steps, code, self.now()))
+        self.accept(self.machine.failed(steps, code, self.now()))
 
     # ---- time ----
 
     def _set_timer(self) -> None:
-        wake_ms = self.shard.next_wake_ms()
+        wake_ms = self.machine.next_wake_ms()
         if wake_ms is None or self.state is not LoadState.ACTIVE:
             return
         if self._timer is not None:
@@ -328,7 +329,7 @@ class ShardRuntime(Generic[M]):
     def _on_timer(self) -> None:
         self._timer = None
         if self.state is LoadState.ACTIVE:
-            self.accept(self.shard.expire(self.now()))
+            self.accept(self.machine.expire(self.now()))
 
     def close(self) -> None:
         """Answer everything that waits with NOT_COORDINATOR. What is being written is written, but nobody is told."""
@@ -336,7 +337,7 @@ class ShardRuntime(Generic[M]):
             self.state = LoadState.CLOSED
             steps, self._in_flight, self._last = self._in_flight, [], None
             self._failed(ErrorCode.NOT_COORDINATOR, steps)
-            self.accept(self.shard.unload())
+            self.accept(self.machine.unload())
         self.state = LoadState.CLOSED
         if self._timer is not None:
             self._timer.cancel()
