@@ -15,22 +15,22 @@ from textual.driver import Driver
 from textual.drivers.linux_driver import LinuxDriver
 from textual.screen import Screen
 
-from admin_tui.acts import Command
 from admin_tui.key_order import KeyOrder
 from admin_tui.picture import svg_of
 from admin_tui.registry import BY_NAME, SPECS
 from admin_tui.screens.overview import OverviewView
-from admin_tui.session import Session
 from admin_tui.settings import Settings
-from admin_tui.text import age, clean
 from broker_cy.admin.cluster import ClusterDescription
 from broker_cy.admin.clusters import ClusterEntry
 from broker_cy.admin.collector import relax_collector
 from broker_cy.admin.errors import AdminError, Failure
+from broker_cy.admin.text import age, clean
+from broker_cy.console.acts.plan import Command
+from broker_cy.console.session import Session
 
 if TYPE_CHECKING:
-    from admin_tui.alerts import Watch
-    from admin_tui.feeds import Feed
+    from broker_cy.console.alerts import Watch
+    from broker_cy.console.feeds import Feed
 
 # Commands that can be called back with the arrow.
 TYPED_MAX = 100

@@ -66,7 +66,7 @@ def build(arguments: argparse.Namespace) -> Console:
     watch = None
     alerts = arguments.alerts or settings.alerts
     if alerts is not None:
-        from admin_tui.alerts import Watch, load_rules
+        from broker_cy.console.alerts import Watch, load_rules
 
         watch = Watch(load_rules(alerts))
     from admin_tui.app import Console

@@ -11,9 +11,9 @@ from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.screen import ModalScreen
 from textual.widgets import Button, Input, Static
 
-from admin_tui.acts import LINES_MAX, Plan
-from admin_tui.text import clean
 from broker_cy.admin.errors import AdminError
+from broker_cy.admin.text import clean
+from broker_cy.console.acts.plan import LINES_MAX, Plan
 
 
 class ActDialog(ModalScreen[str | None]):

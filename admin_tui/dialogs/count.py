@@ -12,10 +12,10 @@ from textual.containers import Vertical
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
-from admin_tui.session import PartitionRow
-from admin_tui.text import clean, count, percent, plural, size
 from broker_cy.admin import AdminClient, AdminError
 from broker_cy.admin.metadata import TopicPartition
+from broker_cy.admin.text import clean, count, percent, plural, size
+from broker_cy.console.session import PartitionRow
 
 
 class CountDialog(ModalScreen[None]):

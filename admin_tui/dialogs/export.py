@@ -13,10 +13,10 @@ from textual.containers import Vertical
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
-from admin_tui.dialogs.form import Field
-from admin_tui.scan import Row, Scan, State
-from admin_tui.text import clean, count, percent, plural, size
 from broker_cy.admin.metadata import TopicPartition
+from broker_cy.admin.text import clean, count, percent, plural, size
+from broker_cy.console.fields import Field
+from broker_cy.console.scan import Row, Scan, State
 from broker_cy.wire.records import Record
 
 Line = Callable[[TopicPartition, Record], bytes]

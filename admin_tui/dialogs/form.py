@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, ClassVar
 
 from rich.text import Text
@@ -13,28 +13,8 @@ from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.screen import ModalScreen
 from textual.widgets import Button, Input, Label, Static
 
-from admin_tui.text import clean
-
-
-@dataclass(frozen=True)
-class Field:
-    """One value. `parse` makes it of what was typed, or raises ValueError, which says what is allowed.
-
-    `hint` stands in the empty field. `choices`: it is one of these, and up and down go through them.
-    """
-
-    name: str
-    label: str
-    parse: Callable[[str], Any] = str
-    value: str = ""
-    hint: str = ""
-    choices: tuple[str, ...] = ()
-
-    def check(self, text: str) -> Any:
-        """The value; ValueError where it is none."""
-        if self.choices and text not in self.choices:
-            raise ValueError(f"one of {', '.join(self.choices)}")
-        return self.parse(text)
+from broker_cy.admin.text import clean
+from broker_cy.console.fields import Field
 
 
 class _Entry(Input):

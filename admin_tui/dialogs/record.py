@@ -11,10 +11,10 @@ from textual.containers import Vertical, VerticalScroll
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
-from admin_tui.payload import Format, detail, line
-from admin_tui.scan import Row
-from admin_tui.text import clean, count, size, when
 from admin_tui.widgets.grid import Grid
+from broker_cy.admin.text import clean, count, size, when
+from broker_cy.console.payload import Format, detail, line
+from broker_cy.console.scan import Row
 
 
 class RecordDialog(ModalScreen[None]):

@@ -6,10 +6,10 @@ from typing import Any
 
 from rich.text import Text
 
-from admin_tui.alerts import Finding
 from admin_tui.screens.view import ListView
-from admin_tui.text import clean, duration
 from admin_tui.widgets.grid import Column, Grid
+from broker_cy.admin.text import clean, duration
+from broker_cy.console.alerts import Finding
 
 _STYLES = {"broken": "bold red", "waiting": "yellow", "ok": "green", "unknown": "bright_black"}
 

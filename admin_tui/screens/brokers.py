@@ -9,9 +9,9 @@ from rich.text import Text
 from textual.binding import Binding, BindingType
 
 from admin_tui.screens.view import ListView
-from admin_tui.text import clean, count, duration, percent, size
 from admin_tui.widgets.grid import Column, Grid
 from broker_cy.admin.cluster import BrokerInfo
+from broker_cy.admin.text import clean, count, duration, percent, size
 from broker_cy.metrics.sample import Sample
 
 

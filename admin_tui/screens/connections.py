@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from admin_tui.screens.view import ListView
-from admin_tui.text import clean, count, duration, short, size
 from admin_tui.widgets.grid import Column, Grid
+from broker_cy.admin.text import clean, count, duration, short, size
 from broker_cy.metrics.sample import Connection
 
 # Samples over which traffic is summed.

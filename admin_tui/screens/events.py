@@ -10,9 +10,11 @@ from textual.binding import BindingType
 from textual.containers import VerticalScroll
 from textual.widgets import Static
 
-from admin_tui.event_text import by_of, detail_of, kind_of, line_of, style_of, subject_of
 from admin_tui.screens.view import View
+from admin_tui.tones import STYLES
 from admin_tui.widgets.grid import Column, Grid, time_columns
+from broker_cy.admin.event_text import by_of, kind_of, line_of, subject_of
+from broker_cy.console.event_text import detail_of, tone_of
 from broker_cy.metrics.events import Stamped
 
 
@@ -34,7 +36,7 @@ class EventsView(View):
         yield Grid[Stamped](
             [
                 *time_columns(lambda row: row.time_ms, lambda: self.console_app.settings.utc),
-                Column("What", lambda row: Text(kind_of(row.event), style_of(row.event)), 17),
+                Column("What", lambda row: Text(kind_of(row.event), STYLES[tone_of(row.event)]), 17),
                 Column("About", lambda row: subject_of(row.event), 16, lambda row: row.event.key, letter="A"),
                 Column("How", lambda row: line_of(row.event), 20, flex=True),
                 Column("By", lambda row: by_of(row.event) or "-", 20, drop=1),

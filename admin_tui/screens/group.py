@@ -10,19 +10,19 @@ from rich.text import Text
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
-from admin_tui.acts import Plan
-from admin_tui.acts_groups import check_reset, plan_delete_groups, plan_forget, plan_reset, reset_fields
 from admin_tui.screens.groups import STATUS_STYLES, catch_up_text, trend_text
 from admin_tui.screens.view import View
-from admin_tui.session import GroupView as Told
-from admin_tui.session import now_ms
-from admin_tui.text import clean, count, duration, plural, when
 from admin_tui.widgets.facts import Facts
 from admin_tui.widgets.grid import Column, Grid
 from broker_cy.admin.group_lag import PartitionLag
 from broker_cy.admin.groups import GroupMember
 from broker_cy.admin.lag import Status, Trend, judge, trend
 from broker_cy.admin.metadata import TopicPartition
+from broker_cy.admin.text import clean, count, duration, plural, when
+from broker_cy.console.acts.groups import check_reset, plan_delete_groups, plan_forget, plan_reset, reset_fields
+from broker_cy.console.acts.plan import Plan
+from broker_cy.console.session import GroupView as Told
+from broker_cy.console.session import now_ms
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,14 +9,14 @@ from typing import Any, ClassVar
 from rich.text import Text
 from textual.binding import Binding, BindingType
 
-from admin_tui.acts import Plan
-from admin_tui.acts_groups import check_reset, plan_delete_groups, plan_reset, reset_fields
 from admin_tui.screens.view import ListView
-from admin_tui.session import GroupSummary, now_ms
-from admin_tui.text import clean, count, duration, short
 from admin_tui.widgets.grid import Column, Grid
 from broker_cy.admin.groups import GroupListing
 from broker_cy.admin.lag import Status, Trend
+from broker_cy.admin.text import clean, count, duration, short
+from broker_cy.console.acts.groups import check_reset, plan_delete_groups, plan_reset, reset_fields
+from broker_cy.console.acts.plan import Plan
+from broker_cy.console.session import GroupSummary, now_ms
 
 STATUS_STYLES = {
     Status.OK: "green",

@@ -10,9 +10,9 @@ from textual.app import ComposeResult
 from textual.binding import BindingType
 
 from admin_tui.screens.view import View
-from admin_tui.text import clean, count, percent, size
 from admin_tui.widgets.grid import Column, Grid
 from broker_cy.admin.log_dirs import LogDir, ReplicaOnDisk
+from broker_cy.admin.text import clean, count, percent, size
 
 # Less than this share of the volume free is shown in red.
 FREE_SHARE_MIN = 0.1

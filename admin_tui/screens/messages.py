@@ -13,27 +13,28 @@ from textual.binding import Binding, BindingType
 from textual.widgets import Static
 from textual.worker import Worker
 
-from admin_tui.acts_records import (
-    check_produced,
-    line_maker,
-    plan_produce,
-    plan_reproduce,
-    produce_fields,
-    reproduce_fields,
-)
-from admin_tui.acts_topics import position_text
-from admin_tui.dialogs.form import Field, FormDialog
-from admin_tui.payload import Format, line
-from admin_tui.record_filter import RecordFilter
-from admin_tui.scan import Row, Scan, State, Tail
+from admin_tui.dialogs.form import FormDialog
 from admin_tui.screens.view import View
-from admin_tui.text import clean, count, percent, plural, short, size
-from admin_tui.values import optional, parse_partitions, parse_position
 from admin_tui.widgets.grid import Column, Grid, time_columns
 from broker_cy.admin.errors import AdminError
 from broker_cy.admin.metadata import TopicPartition
 from broker_cy.admin.offsets import Isolation
 from broker_cy.admin.records import Start, StartKind
+from broker_cy.admin.text import clean, count, percent, plural, short, size
+from broker_cy.console.acts.records import (
+    check_produced,
+    plan_produce,
+    plan_reproduce,
+    produce_fields,
+    reproduce_fields,
+)
+from broker_cy.console.acts.topics import position_text
+from broker_cy.console.fields import Field
+from broker_cy.console.payload import Format, line
+from broker_cy.console.record_filter import RecordFilter
+from broker_cy.console.record_json import json_line
+from broker_cy.console.scan import Row, Scan, State, Tail
+from broker_cy.console.values import optional, parse_partitions, parse_position
 
 # What is shown of a topic that is opened.
 FIRST_RECORDS = 100
@@ -372,11 +373,10 @@ Filters: key, value and header have a text anywhere (`~` in front: a regular exp
         )
         if values is None:
             return
-        make_line = line_maker()
         try:
             if values["what"] == "shown":
                 rows = self.grid.chosen if self.grid.marks else list(self.grid.view)
-                self.tell(await asyncio.to_thread(write_rows, values["path"], self.topic, rows, make_line))
+                self.tell(await asyncio.to_thread(write_rows, values["path"], self.topic, rows, json_line))
                 return
             spans = await self.client.records.spans(await self._keys(), self.start, isolation=self.isolation)
         except OSError as error:
@@ -389,7 +389,7 @@ Filters: key, value and header have a text anywhere (`~` in front: a regular exp
             ExportDialog(
                 values["path"],
                 lambda take: Scan(self.client, spans, self.wanted, isolation=self.isolation, take=take),
-                make_line,
+                json_line,
             )
         )
         if said:

@@ -11,11 +11,11 @@ from textual.binding import BindingType
 from textual.containers import Horizontal
 
 from admin_tui.screens.view import View
-from admin_tui.text import count, micros, percent, short, size
 from admin_tui.widgets.chart import Chart
 from admin_tui.widgets.facts import Facts
 from admin_tui.widgets.grid import Column, Grid
 from broker_cy.admin.sample_window import TOTAL, merged
+from broker_cy.admin.text import count, micros, percent, short, size
 from broker_cy.metrics.sample import Sample, Times
 
 # Samples a table sums up.

@@ -8,12 +8,14 @@ from rich.text import Text
 from textual.app import ComposeResult
 from textual.containers import Horizontal
 
-from admin_tui.event_text import kind_of, line_of, style_of, subject_of
 from admin_tui.screens.view import View
-from admin_tui.text import clean, count, duration, micros, percent, short, size, when
+from admin_tui.tones import STYLES
 from admin_tui.widgets.chart import Chart
 from admin_tui.widgets.facts import Fact, Facts
 from admin_tui.widgets.grid import Column, Grid
+from broker_cy.admin.event_text import kind_of, line_of, subject_of
+from broker_cy.admin.text import clean, count, duration, micros, percent, short, size, when
+from broker_cy.console.event_text import tone_of
 from broker_cy.metrics.events import Rebalance, Stamped
 from broker_cy.metrics.sample import Sample
 
@@ -119,7 +121,7 @@ class OverviewView(View):
 
 
 def _what(row: Stamped) -> Text:
-    style = style_of(row.event)
+    style = STYLES[tone_of(row.event)]
     return Text(f"{kind_of(row.event)} {subject_of(row.event)}: {line_of(row.event)}", style)
 
 

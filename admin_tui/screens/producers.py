@@ -7,11 +7,11 @@ from typing import Any
 from rich.text import Text
 
 from admin_tui.screens.view import ListView
-from admin_tui.session import now_ms
-from admin_tui.text import clean, count, duration, when
 from admin_tui.widgets.grid import Column, Grid
 from broker_cy.admin.metadata import TopicPartition
+from broker_cy.admin.text import clean, count, duration, when
 from broker_cy.admin.transactions import ProducerState
+from broker_cy.console.session import now_ms
 
 Row = tuple[TopicPartition, ProducerState]
 

@@ -9,11 +9,11 @@ from textual.app import ComposeResult
 from textual.binding import BindingType
 
 from admin_tui.screens.view import View
-from admin_tui.session import now_ms
-from admin_tui.text import clean, count, duration
 from admin_tui.widgets.facts import Facts
 from admin_tui.widgets.grid import Column, Grid
 from broker_cy.admin.cluster import FeatureRange, QuorumReplica
+from broker_cy.admin.text import clean, count, duration
+from broker_cy.console.session import now_ms
 
 _Replica = tuple[str, QuorumReplica]
 

@@ -10,10 +10,10 @@ from textual.binding import BindingType
 from textual.containers import VerticalScroll
 from textual.widgets import Static
 
-from admin_tui.event_text import detail_of
 from admin_tui.screens.view import View
-from admin_tui.text import clean, duration
 from admin_tui.widgets.grid import Column, Grid, time_columns
+from broker_cy.admin.text import clean, duration
+from broker_cy.console.event_text import detail_of
 from broker_cy.metrics.events import Rebalance, Stamped, StaticReplacement
 
 # A partition that stood still for longer is worth a look.

@@ -10,11 +10,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.widgets import Static
 
-from admin_tui.acts import Plan
-from admin_tui.dialogs.form import Field
 from admin_tui.screens.view import View
-from admin_tui.text import clean, duration, size
-from admin_tui.values import INT64_MAX, INT64_MIN, integer
 from admin_tui.widgets.grid import Column, Grid
 from broker_cy.admin.configs import (
     AlterOp,
@@ -25,6 +21,10 @@ from broker_cy.admin.configs import (
     ConfigType,
     ResourceType,
 )
+from broker_cy.admin.text import clean, duration, size
+from broker_cy.console.acts.plan import Plan
+from broker_cy.console.fields import Field
+from broker_cy.console.values import INT64_MAX, INT64_MIN, integer
 
 _SOURCES = {
     ConfigSource.DYNAMIC_TOPIC_CONFIG: "topic",

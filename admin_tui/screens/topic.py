@@ -8,12 +8,12 @@ from rich.text import Text
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
-from admin_tui.acts_topics import delete_records_fields, plan_delete, plan_delete_records
 from admin_tui.screens.view import View
-from admin_tui.session import PartitionRow
-from admin_tui.text import clean, count, size
 from admin_tui.widgets.facts import Facts
 from admin_tui.widgets.grid import Column, Grid
+from broker_cy.admin.text import clean, count, size
+from broker_cy.console.acts.topics import delete_records_fields, plan_delete, plan_delete_records
+from broker_cy.console.session import PartitionRow
 
 
 def _state(row: PartitionRow) -> Text:

@@ -9,7 +9,12 @@ from typing import Any, ClassVar
 from rich.text import Text
 from textual.binding import Binding, BindingType
 
-from admin_tui.acts_topics import (
+from admin_tui.screens.overview import RATE_SAMPLES, busiest
+from admin_tui.screens.view import ListView
+from admin_tui.widgets.grid import Column, Grid
+from broker_cy.admin.metadata import TopicInfo
+from broker_cy.admin.text import clean, count, short, size
+from broker_cy.console.acts.topics import (
     add_partitions_fields,
     clone_fields,
     create_fields,
@@ -20,11 +25,6 @@ from admin_tui.acts_topics import (
     plan_delete,
     plan_delete_records,
 )
-from admin_tui.screens.overview import RATE_SAMPLES, busiest
-from admin_tui.screens.view import ListView
-from admin_tui.text import clean, count, short, size
-from admin_tui.widgets.grid import Column, Grid
-from broker_cy.admin.metadata import TopicInfo
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,13 +9,13 @@ from rich.text import Text
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
-from admin_tui.acts import Plan
-from admin_tui.acts_transactions import plan_abort
 from admin_tui.screens.view import View
-from admin_tui.session import OpenTransaction
-from admin_tui.text import clean, count, duration
 from admin_tui.widgets.grid import Column, Grid
+from broker_cy.admin.text import clean, count, duration
 from broker_cy.admin.transactions import HangingTransaction
+from broker_cy.console.acts.plan import Plan
+from broker_cy.console.acts.transactions import plan_abort
+from broker_cy.console.session import OpenTransaction
 
 _STYLES = {"Ongoing": "cyan", "PrepareCommit": "yellow", "PrepareAbort": "yellow"}
 

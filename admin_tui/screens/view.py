@@ -12,15 +12,16 @@ from textual.binding import Binding, BindingType
 from textual.screen import Screen
 from textual.widget import Widget
 
-from admin_tui.acts import Command, Plan
 from admin_tui.dialogs.act import ActDialog
-from admin_tui.dialogs.form import Field, FormDialog
-from admin_tui.session import Session
-from admin_tui.text import age, clean
+from admin_tui.dialogs.form import FormDialog
 from admin_tui.widgets.bars import CommandBar, KeyBar, TitleBar
 from admin_tui.widgets.grid import Grid
 from broker_cy.admin import AdminClient
 from broker_cy.admin.errors import AdminError
+from broker_cy.admin.text import age, clean
+from broker_cy.console.acts.plan import Command, Plan
+from broker_cy.console.fields import Field
+from broker_cy.console.session import Session
 
 if TYPE_CHECKING:
     from admin_tui.app import Console

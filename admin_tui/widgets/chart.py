@@ -11,7 +11,7 @@ from rich.text import Text
 from textual.strip import Strip
 from textual.widget import Widget
 
-from admin_tui.text import duration
+from broker_cy.admin.text import duration
 
 _BLOCKS = " ▁▂▃▄▅▆▇█"
 # Labels of an axis are as wide as 123.45 ms.

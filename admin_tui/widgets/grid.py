@@ -22,7 +22,7 @@ from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
-from admin_tui.text import when
+from broker_cy.admin.text import when
 
 R = TypeVar("R")
 Cell = str | Text

@@ -10,7 +10,7 @@ from broker_cy.admin import AdminClient
 from broker_cy.admin.cluster import QuorumReplica
 from broker_cy.commands.context import Target, cluster_command
 from broker_cy.commands.output import Cell, duration, number, print_json, print_table
-from broker_cy.commands.values import parse_time
+from broker_cy.console.values import parse_time
 
 EPILOG = """\b
 examples:

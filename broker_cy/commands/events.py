@@ -16,7 +16,8 @@ from broker_cy.admin.own_topics import Entry
 from broker_cy.admin.records import Start
 from broker_cy.commands.context import Target, cluster_command, complete_groups, complete_topics
 from broker_cy.commands.output import clean
-from broker_cy.commands.values import COUNT, TIME, TIME_HELP
+from broker_cy.commands.values import COUNT, TIME
+from broker_cy.console.values import TIME_HELP
 from broker_cy.metrics.events import EVENTS, Commits, Event, Stamped, prefix_of
 
 EPILOG = """\b

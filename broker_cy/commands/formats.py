@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 
 from broker_cy.admin.metadata import TopicPartition
-from broker_cy.commands.output import plain_bytes
-from broker_cy.commands.values import unescape
+from broker_cy.console.values import unescape
 from broker_cy.wire.records import Record
 
 FORMAT_HELP = r"""%s value, %S its length, %k key, %K its length, %t topic, %p partition, %o offset, %T timestamp in ms,
@@ -79,19 +77,3 @@ def delimited(delimiter: bytes, key_delimiter: bytes | None, null: bytes = b"") 
         + (null if record.value is None else record.value)
         + delimiter
     )
-
-
-def json_line(key: TopicPartition, record: Record) -> bytes:
-    """One object and a newline; bytes that are no UTF-8 are `{"base64": ...}`. `produce --json-lines` reads it."""
-    fields = {
-        "topic": key.topic,
-        "partition": key.partition,
-        "offset": record.offset,
-        "timestamp": record.timestamp,
-        "key": None if record.key is None else plain_bytes(record.key),
-        "value": None if record.value is None else plain_bytes(record.value),
-        "headers": [
-            {"name": name, "value": None if value is None else plain_bytes(value)} for name, value in record.headers
-        ],
-    }
-    return json.dumps(fields, ensure_ascii=False).encode() + b"\n"

@@ -22,17 +22,8 @@ from broker_cy.commands.context import (
 )
 from broker_cy.commands.output import Cell, confirm, number, plain, print_json, print_table
 from broker_cy.commands.topics import match_option
-from broker_cy.commands.values import (
-    DURATION,
-    DURATION_HELP,
-    OFFSET,
-    TIME,
-    TIME_HELP,
-    TOPIC_PARTITIONS,
-    chosen,
-    parse_int,
-    parse_time,
-)
+from broker_cy.commands.values import DURATION, OFFSET, TIME, TOPIC_PARTITIONS, chosen
+from broker_cy.console.values import DURATION_HELP, TIME_HELP, parse_int, parse_time
 
 EPILOG = """\b
 examples:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import dataclasses
 import json
 import sys
@@ -15,6 +14,7 @@ from uuid import UUID
 import click
 
 from broker_cy.admin import AdminError, Failure, text
+from broker_cy.console.record_json import plain_bytes
 from broker_cy.core.uuid import to_text
 
 EXIT_FAILED: Final = 1
@@ -65,14 +65,6 @@ def plain(value: Any) -> Any:
     if isinstance(value, Iterable):
         return [plain(each) for each in value]
     raise TypeError(f"{type(value).__name__} has no form in JSON")
-
-
-def plain_bytes(data: bytes) -> str | dict[str, str]:
-    """Text where it is UTF-8, else `{"base64": ...}`."""
-    try:
-        return data.decode()
-    except UnicodeDecodeError:
-        return {"base64": base64.b64encode(data).decode()}
 
 
 def print_json(value: Any) -> None:

@@ -18,7 +18,8 @@ from broker_cy.admin.produce import Producer
 from broker_cy.commands.context import Target, cluster_command, complete_topics
 from broker_cy.commands.feeder import feed, split
 from broker_cy.commands.output import print_json, progress
-from broker_cy.commands.values import DELIMITER, HEADER, TIME, TIME_HELP
+from broker_cy.commands.values import DELIMITER, HEADER, TIME
+from broker_cy.console.values import TIME_HELP
 from broker_cy.wire.compression import Codec
 from broker_cy.wire.records import Record
 

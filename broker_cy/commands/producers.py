@@ -9,7 +9,8 @@ import click
 from broker_cy.admin import AdminClient
 from broker_cy.commands.context import Target, cluster_command, complete_topics
 from broker_cy.commands.output import Cell, duration, number, plain, print_json, print_table
-from broker_cy.commands.values import PARTITIONS, chosen, parse_time
+from broker_cy.commands.values import PARTITIONS, chosen
+from broker_cy.console.values import parse_time
 
 EPILOG = """\b
 examples:

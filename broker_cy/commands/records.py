@@ -10,7 +10,8 @@ from broker_cy.admin import AdminClient
 from broker_cy.admin.records import Start, StartKind
 from broker_cy.commands.context import Target, cluster_command, complete_topics, dry_run_option, yes_option
 from broker_cy.commands.output import Cell, confirm, number, print_json, print_table
-from broker_cy.commands.values import PARTITIONS, POSITION, POSITION_HELP, chosen
+from broker_cy.commands.values import PARTITIONS, POSITION, chosen
+from broker_cy.console.values import POSITION_HELP
 
 EPILOG = """\b
 examples:

@@ -6,8 +6,6 @@ import uuid
 from collections.abc import Awaitable, Callable, Hashable
 from typing import Any
 
-from admin_tui.feeds import Feed, Feeds
-from admin_tui.session import GroupSummary, GroupView, OpenTransaction, PartitionRow, Session
 from broker_cy.admin.caller import Outcome
 from broker_cy.admin.cluster import BrokerInfo, ClusterDescription, FeatureRange, QuorumDescription, QuorumReplica
 from broker_cy.admin.configs import ConfigEntry, ConfigResource, ConfigSource, ConfigSynonym, ConfigType, ResourceType
@@ -17,6 +15,8 @@ from broker_cy.admin.lag import Status, Trend
 from broker_cy.admin.log_dirs import LogDir, ReplicaOnDisk
 from broker_cy.admin.metadata import PartitionInfo, TopicInfo, TopicPartition
 from broker_cy.admin.transactions import HangingTransaction, ProducerState, TransactionListing
+from broker_cy.console.feeds import Feed, Feeds
+from broker_cy.console.session import GroupSummary, GroupView, OpenTransaction, PartitionRow, Session
 from broker_cy.metrics.events import (
     BrokerStarted,
     Client,

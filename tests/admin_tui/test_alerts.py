@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from admin_tui.alerts import Rule, Watch, load_rules
-from admin_tui.session import Session
 from broker_cy.admin import AdminError
 from broker_cy.admin.metadata import TopicPartition
 from broker_cy.admin.topics import NewTopic
+from broker_cy.console.alerts import Rule, Watch, load_rules
+from broker_cy.console.session import Session
 from broker_cy.wire.records import Record
 from tests.admin_tui.conftest import FOR_EVER, Terminal, drive, entry_of
 from tests.support.broker import BrokerProcess

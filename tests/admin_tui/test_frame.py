@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
-import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -12,13 +10,13 @@ from typing import Any
 import pytest
 
 from admin_tui import cli
-from admin_tui.acts import Plan
 from admin_tui.registry import SPECS, binding_ids
 from admin_tui.screens import view
 from admin_tui.screens.overview import OverviewView
 from admin_tui.settings import Settings, load_settings
 from broker_cy.admin import AdminError, Failure
 from broker_cy.admin.topics import NewTopic
+from broker_cy.console.acts.plan import Plan
 from broker_cy.wire.records import Record
 from tests.admin_tui.conftest import Terminal, drive, entry_of
 from tests.support.broker import BrokerProcess, Target
@@ -260,15 +258,6 @@ def test_an_act_tells_that_it_waits_for_the_broker(broker_cy: BrokerProcess, mon
         await terminal.shows("no answer")
 
     drive(broker_cy.bootstrap, job)
-
-
-def test_what_is_read_knows_nothing_of_the_screen() -> None:
-    """The core of the console cannot be used or tested without a terminal."""
-    modules = ["feeds", "history", "session", "scan", "record_filter", "payload", "text", "alerts", "event_text"]
-    code = f"import sys\n{''.join(f'import admin_tui.{module}' + chr(10) for module in modules)}"
-    code += "print(sorted(name for name in sys.modules if name.split('.')[0] == 'textual'))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
 
 
 def test_settings_have_defaults() -> None:

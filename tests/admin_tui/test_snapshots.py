@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
-from admin_tui.alerts import Finding, Rule, Watch
 from admin_tui.app import Console
 from admin_tui.picture import svg_of
-from admin_tui.scan import Row, Scan, State
 from admin_tui.screens import messages, producers, quorum
 from admin_tui.settings import Settings
 from admin_tui.widgets.grid import _GAP, Grid
+from broker_cy.console.alerts import Finding, Rule, Watch
+from broker_cy.console.scan import Row, Scan, State
 from broker_cy.wire.records import Record
 from tests.admin_tui.conftest import Terminal, entry_of
 from tests.admin_tui.frozen import NOW_MS, FrozenSession

@@ -14,7 +14,7 @@ from broker_cy.admin.records import Start
 from broker_cy.commands.feeder import split
 from broker_cy.commands.formats import compile_format
 from broker_cy.commands.output import clean, duration, plain, size
-from broker_cy.commands.values import (
+from broker_cy.console.values import (
     parse_delimiter,
     parse_duration,
     parse_header,

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from admin_tui.acts import Command, Plan
-from admin_tui.text import clean, count, duration
 from broker_cy.admin import AdminClient
+from broker_cy.admin.text import clean, count, duration
 from broker_cy.admin.transactions import HangingTransaction
+from broker_cy.console.acts.plan import Command, Plan
 
 
 async def plan_abort(client: AdminClient, command: Command, hanging: HangingTransaction) -> Plan:

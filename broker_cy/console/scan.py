@@ -12,13 +12,13 @@ from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
 from typing import NamedTuple
 
-from admin_tui.record_filter import RecordFilter
 from broker_cy.admin import AdminClient
 from broker_cy.admin.errors import AdminError
 from broker_cy.admin.fetched import Chunk
 from broker_cy.admin.metadata import TopicPartition
 from broker_cy.admin.offsets import Isolation
 from broker_cy.admin.records import Span
+from broker_cy.console.record_filter import RecordFilter
 from broker_cy.wire.records import Record
 
 # Records of a page, and what they may take together; a scan waits there until it is told to go on.

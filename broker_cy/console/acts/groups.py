@@ -7,14 +7,14 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from admin_tui.acts import Command, Plan, raise_first
-from admin_tui.dialogs.form import Field
-from admin_tui.text import clean, count, plural
-from admin_tui.values import INT64_MAX, INT64_MIN, integer, parse_duration, parse_partitions, parse_time
 from broker_cy.admin import AdminClient
 from broker_cy.admin.errors import AdminError, Failure
 from broker_cy.admin.metadata import TopicPartition
 from broker_cy.admin.reset import ResetKind, ResetRule, ResetStep
+from broker_cy.admin.text import clean, count, plural
+from broker_cy.console.acts.plan import Command, Plan, raise_first
+from broker_cy.console.fields import Field
+from broker_cy.console.values import INT64_MAX, INT64_MIN, integer, parse_duration, parse_partitions, parse_time
 
 RULES = ("earliest", "latest", "offset", "time", "duration ago", "shift", "as group", "listed")
 _NEEDS = {

@@ -35,11 +35,11 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from admin_tui.text import count, duration, percent, size
 from broker_cy.admin.errors import AdminError, Failure
+from broker_cy.admin.text import count, duration, percent, size
 
 if TYPE_CHECKING:
-    from admin_tui.session import Session
+    from broker_cy.console.session import Session
 
 INTERVAL_S: Final = 5.0
 LOOK_TIMEOUT_S: Final = 30.0

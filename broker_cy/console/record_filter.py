@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from admin_tui.payload import parse_json
+from broker_cy.console.payload import parse_json
 from broker_cy.wire.records import Record
 
 # What is typed is short; a regular expression of a foreign length is not compiled.

@@ -5,19 +5,20 @@ from __future__ import annotations
 import base64
 import shlex
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from admin_tui.acts import Command, Plan
-from admin_tui.dialogs.form import Field
-from admin_tui.payload import line
-from admin_tui.text import count, plural, size
-from admin_tui.values import headers, integer, optional, parse_time, topic_name, unescape
 from broker_cy.admin import AdminClient
 from broker_cy.admin.errors import AdminError, Failure
 from broker_cy.admin.metadata import TopicPartition
 from broker_cy.admin.produce import partition_of
+from broker_cy.admin.text import count, plural, size
+from broker_cy.console.acts.plan import Command, Plan
+from broker_cy.console.fields import Field
+from broker_cy.console.payload import line
+from broker_cy.console.record_json import json_line
+from broker_cy.console.values import headers, integer, optional, parse_time, topic_name, unescape
 from broker_cy.wire.records import Record
 
 # What a file may bring as one value; brokers take 1 MiB unless told otherwise.
@@ -179,17 +180,9 @@ def _plan(
 
 def command_of(command: Command, topic: str, records: Sequence[Record], partition: int | None) -> str:
     """The command line that produces the same."""
-    json_line = line_maker()
     chosen: list[str | int] = [] if partition is None else ["-p", partition]
     produce = command("produce", topic, "--json-lines", *chosen)
     lines = b"".join(json_line(TopicPartition(topic, partition or 0), record) for record in records[:1])
     if len(records) > 1 or len(lines) > SHOWN_COMMAND_BYTES_MAX:
         return f"{produce} < records.jsonl"
     return f"echo {shlex.quote(lines.decode().strip())} | {produce}"
-
-
-def line_maker() -> Callable[[TopicPartition, Record], bytes]:
-    """What makes a JSON line of a record, as `broker-cy consume --json` prints it."""
-    from broker_cy.commands.formats import json_line
-
-    return json_line

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from admin_tui.record_filter import RecordFilter
+from broker_cy.console.record_filter import RecordFilter
 from broker_cy.wire.compression import Codec
 from broker_cy.wire.records import Record, decode_batches, encode_batch
 

@@ -1,16 +1,14 @@
-"""Events of the cluster in a line each, and in full."""
+"""Events of the cluster in full, and how much attention each asks for; broker_cy.admin.event_text has the lines."""
 
 from __future__ import annotations
 
 from dataclasses import asdict
 from typing import Any
 
-from admin_tui.text import clean, duration, when
-from broker_cy.admin.event_text import by_of, kind_of, line_of, subject_of
+from broker_cy.admin.event_text import line_of, subject_of
+from broker_cy.admin.text import clean, duration, when
+from broker_cy.console.tone import Tone
 from broker_cy.metrics.events import BrokerStarted, Event, RecordsDeleted, TopicDeleted, TransactionTimedOut
-
-__all__ = ["by_of", "detail_of", "kind_of", "line_of", "style_of", "subject_of"]
-
 
 # Moments among the fields: ms since 1970. What else ends so is how long something took.
 _MOMENTS = frozenset({"started_ms", "commit_ms", "record_time_ms"})
@@ -49,10 +47,10 @@ def _lines(value: Any, depth: int, utc: bool) -> list[str]:
     return lines
 
 
-def style_of(event: Event) -> str:
-    """The colour of what should be looked at."""
+def tone_of(event: Event) -> Tone:
+    """How much attention an event asks for."""
     if isinstance(event, TransactionTimedOut | TopicDeleted | RecordsDeleted):
-        return "yellow"
+        return Tone.WARN
     if isinstance(event, BrokerStarted) and (not event.clean or event.truncated_bytes):
-        return "bold red"
-    return ""
+        return Tone.BAD
+    return Tone.PLAIN

@@ -7,8 +7,6 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from admin_tui.feeds import Feed, Feeds
-from admin_tui.history import Events, Samples
 from broker_cy.admin import AdminClient
 from broker_cy.admin.caller import Outcome
 from broker_cy.admin.cluster import ClusterDescription, FeatureRange, QuorumDescription
@@ -23,6 +21,8 @@ from broker_cy.admin.log_dirs import LogDir
 from broker_cy.admin.metadata import TopicInfo, TopicPartition
 from broker_cy.admin.segments import segments_of
 from broker_cy.admin.transactions import MAX_TIMEOUT_MS, HangingTransaction, ProducerState, TransactionListing
+from broker_cy.console.feeds import Feed, Feeds
+from broker_cy.console.history import Events, Samples
 
 CLIENT_ID = "broker-tui"
 # Groups whose lag is asked for in one go, and partitions that are judged before the keyboard has its turn (some 5 ms).

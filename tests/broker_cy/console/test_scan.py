@@ -6,12 +6,12 @@ import asyncio
 import time
 from collections.abc import Sequence
 
-from admin_tui.record_filter import RecordFilter
-from admin_tui.scan import Scan, State, Tail
 from broker_cy.admin import AdminClient
 from broker_cy.admin.metadata import TopicPartition
 from broker_cy.admin.records import Span, Start
 from broker_cy.admin.topics import NewTopic
+from broker_cy.console.record_filter import RecordFilter
+from broker_cy.console.scan import Scan, State, Tail
 from broker_cy.wire.records import Record
 from tests.support.broker import BrokerProcess
 

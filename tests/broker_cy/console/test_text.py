@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from admin_tui import payload, text
-from admin_tui.payload import Format
+from broker_cy.admin import text
+from broker_cy.console import payload
+from broker_cy.console.payload import Format
 
 
 @given(st.text())

@@ -10,7 +10,7 @@ import json
 from enum import Enum
 from typing import Any
 
-from admin_tui.text import clean, clean_lines, count
+from broker_cy.admin.text import clean, clean_lines, count
 
 # Of one value, in a row and in the view of one record; the rest is told as a size. 20 MB values are fine.
 ROW_BYTES_MAX = 400

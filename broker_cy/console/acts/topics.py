@@ -6,15 +6,15 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from admin_tui.acts import Command, Plan, raise_first
-from admin_tui.dialogs.form import Field
-from admin_tui.text import count, plural, size
-from admin_tui.values import integer, optional, parse_partitions, parse_position, settings, topic_name
 from broker_cy.admin import AdminClient
 from broker_cy.admin.errors import AdminError, Failure
 from broker_cy.admin.metadata import TopicInfo, TopicPartition
 from broker_cy.admin.records import Start, StartKind
+from broker_cy.admin.text import count, plural, size
 from broker_cy.admin.topics import BROKER_DEFAULT, NewTopic
+from broker_cy.console.acts.plan import Command, Plan, raise_first
+from broker_cy.console.fields import Field
+from broker_cy.console.values import integer, optional, parse_partitions, parse_position, settings, topic_name
 
 _PARTITIONS_MAX = 100_000
 _REPLICAS_MAX = 32_767

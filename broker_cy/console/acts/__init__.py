@@ -1,0 +1,1 @@
+"""Acts: plans of everything that changes a cluster."""
