@@ -141,16 +141,20 @@ class Metadata:
         return self.peer_of(node)
 
     async def refresh(
-        self, topics: Iterable[str] | None, deadline: Deadline
+        self, topics: Iterable[str] | None, deadline: Deadline, *, create: bool = False
     ) -> tuple[dict[str, TopicInfo], dict[str, AdminError]]:
-        """Ask for brokers and `topics` (None: all there are), remember them, and return found and failed topics."""
+        """Ask for brokers and `topics` (None: all there are), remember them, and return found and failed topics.
+
+        With `create` the broker may create missing topics (auto.create.topics.enable). It does so in the background:
+        this call reports them as UNKNOWN_TOPIC_OR_PARTITION, and a later one finds them.
+        """
         names = None if topics is None else list(dict.fromkeys(topics))
         peer = await self.any_peer(deadline)
         wanted = messages.MetadataRequest.MetadataRequestTopic
         request = messages.MetadataRequest(
             topics=None if names is None else [wanted(name=name) for name in names],
-            # Before version 4 a broker makes topics as it likes; those brokers are older than what the codecs read.
-            allow_auto_topic_creation=False,
+            # Version 4 brought this field; without it a broker creates missing topics whatever the client wants.
+            allow_auto_topic_creation=create,
         )
         answer, _ = await self.pool.ask(peer, request, messages.MetadataResponse, deadline, at_least=4)
         if (problem := problem_of(answer.error_code)) is not None:

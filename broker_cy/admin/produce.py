@@ -27,6 +27,9 @@ ACKS_NONE: Final = 0
 # default.
 BATCH_BYTES_MAX = 900_000
 RECORDS_MAX = 100_000
+# How long a broker may take to create a topic that a producer names: longer than any broker needs, and short enough to
+# tell a user soon that brokers do not create topics here. Kafka's producer waits max.block.ms, 60 s.
+CREATE_WAIT_S = 5.0
 _RECORD_OVERHEAD_BYTES = 32
 _HEADER_OVERHEAD_BYTES = 10
 _NO_PRODUCER = (-1, -1)
@@ -73,11 +76,18 @@ class Producer:
 
     With acks=all it is idempotent (KIP-98): a batch that is sent again, because its answer was lost, is stored once.
     Otherwise a batch that may have arrived is not sent again. One batch per partition is under way at a time, which
-    keeps their order; partitions go at once.
+    keeps their order; partitions go at once. With `creates_topics` brokers create missing topics, where
+    auto.create.topics.enable allows it; else a missing topic is an error.
     """
 
     def __init__(
-        self, caller: Caller, *, acks: int = ACKS_ALL, codec: Codec = Codec.NONE, level: int | None = None
+        self,
+        caller: Caller,
+        *,
+        acks: int = ACKS_ALL,
+        codec: Codec = Codec.NONE,
+        level: int | None = None,
+        creates_topics: bool = False,
     ) -> None:
         if acks not in (ACKS_ALL, ACKS_LEADER, ACKS_NONE):
             raise AdminError(Failure.INVALID, f"acks={acks}: -1 (all), 1 (the leader) or 0 (none) is allowed")
@@ -86,6 +96,7 @@ class Producer:
         self.acks = acks
         self.codec = codec
         self.level = level
+        self.creates_topics = creates_topics
         self._identity: tuple[int, int] | None = None
         self._sequences: dict[TopicPartition, int] = {}
         self._locks: dict[TopicPartition, asyncio.Lock] = {}
@@ -100,12 +111,7 @@ class Producer:
         Without `partition` a key decides, as in Kafka's clients; records without a key fill a batch of one partition,
         then of the next. Raises the first AdminError; other batches may have been appended.
         """
-        found, failed = await self._caller.metadata.topics([topic], self._caller.deadline())
-        if topic not in found:
-            found, failed = await self._wait_for(topic)
-        for error in failed.values():
-            raise error
-        numbers = [part.partition for part in found[topic].partitions]
+        numbers = [part.partition for part in (await self._topic(topic)).partitions]
         if partition is not None and partition not in numbers:
             raise AdminError(
                 Failure.INVALID,
@@ -127,14 +133,28 @@ class Producer:
                 raise result
         return tuple(done)
 
-    async def _wait_for(self, topic: str) -> tuple[dict[str, TopicInfo], dict[str, AdminError]]:
-        """A topic that was made a moment ago may not be known to every broker yet."""
+    async def _topic(self, name: str) -> TopicInfo:
+        """The topic, with its partitions; waits for one that is being created. Raises AdminError."""
+        found, _ = await self._caller.metadata.topics([name], self._caller.deadline())
+        if name in found and found[name].partitions:
+            return found[name]
         deadline = self._caller.deadline()
+        creation = Deadline(min(self._caller.timeout_s, CREATE_WAIT_S))
         attempt = 1
         while True:
-            found, failed = await self._caller.metadata.refresh([topic], deadline)
-            if found or not self._caller.may_retry(failed[topic], attempt) or not await deadline.back_off(attempt):
-                return found, failed
+            found, failed = await self._caller.metadata.refresh([name], deadline, create=self.creates_topics)
+            if name in found and found[name].partitions:
+                return found[name]
+            # A topic without partitions is being created: its partitions are not known to this broker yet.
+            error = failed.get(name) or refused(
+                Problem(ErrorCode.LEADER_NOT_AVAILABLE), "", "Metadata", f"topic {name}"
+            )
+            if self.creates_topics and error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                if not await creation.back_off(attempt):
+                    raise _not_created(error, creation.timeout_s)
+            # A topic that was created a moment ago may not be known to every broker yet.
+            elif not self._caller.may_retry(error, attempt) or not await deadline.back_off(attempt):
+                raise error
             attempt += 1
 
     def _batches(
@@ -267,6 +287,14 @@ def _appended(
         None if part.base_offset < 0 else part.base_offset,
         None if part.log_append_time_ms < 0 else part.log_append_time_ms,
     )
+
+
+def _not_created(error: AdminError, waited_s: float) -> AdminError:
+    reason = (
+        f"the topic does not exist, and the broker did not create it within {waited_s:g} s; "
+        "is auto.create.topics.enable false there?"
+    )
+    return AdminError(error.failure, reason, broker=error.broker, api=error.api, code=error.code, what=error.what)
 
 
 def _size_of(record: Record) -> int:

@@ -146,9 +146,16 @@ class RecordCalls:
             containing=containing,
         )
 
-    def producer(self, *, acks: int = ACKS_ALL, codec: Codec = Codec.NONE, level: int | None = None) -> Producer:
+    def producer(
+        self,
+        *,
+        acks: int = ACKS_ALL,
+        codec: Codec = Codec.NONE,
+        level: int | None = None,
+        creates_topics: bool = False,
+    ) -> Producer:
         """Sends records: see Producer."""
-        return Producer(self._caller, acks=acks, codec=codec, level=level)
+        return Producer(self._caller, acks=acks, codec=codec, level=level, creates_topics=creates_topics)
 
     async def timestamps(self, offsets: Mapping[TopicPartition, int]) -> Outcome[TopicPartition, int | None]:
         """The timestamp, in ms since 1970, of the first record at or after an offset of each partition.

@@ -64,6 +64,9 @@ class Shape(NamedTuple):
     multiple=True,
     help="One record of each whole file, in place of the standard input.",
 )
+@click.option(
+    "--no-create", is_flag=True, help="Fail if the topic does not exist. Else the broker creates it, if it may."
+)
 @click.option("--json-lines", is_flag=True, help="Read objects as `consume --json` prints them.")
 async def command(
     target: Target,
@@ -79,6 +82,7 @@ async def command(
     compression: str,
     acks: str,
     files: Sequence[Path],
+    no_create: bool,
     json_lines: bool,
 ) -> None:
     """Write records: a line of the standard input each, a file each, or JSON."""
@@ -101,7 +105,7 @@ async def command(
         chunks = _json_chunks(sys.stdin.fileno(), shape)
     else:
         chunks = ([_record(data, shape) for data in pieces] for pieces in split(sys.stdin.fileno(), delimiter))
-    producer = client.records.producer(acks=ACKS[acks], codec=Codec[compression.upper()])
+    producer = client.records.producer(acks=ACKS[acks], codec=Codec[compression.upper()], creates_topics=not no_create)
     quiet = target.as_json or sys.stdin.isatty()
     written = await _send(producer, topic, partition, chunks, quiet=quiet)
     if target.as_json:

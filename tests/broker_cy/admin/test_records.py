@@ -210,6 +210,20 @@ def test_large_records_and_refused_ones(run: Run, name: str) -> None:
     run(job)
 
 
+def test_a_producer_creates_a_missing_topic_only_where_it_may(run: Run, name: str) -> None:
+    """Records for a new topic are refused where every other client has it created, or a misspelt name makes a topic."""
+
+    async def job(client: AdminClient) -> None:
+        with pytest.raises(AdminError) as raised:
+            await client.records.producer().send(name, [Record(value=b"v")])
+        assert raised.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert name not in [topic.name for topic in await client.topics.list_all()]
+        (appended,) = await client.records.producer(creates_topics=True).send(name, [Record(value=b"v")])
+        assert appended.base_offset == 0
+
+    run(job)
+
+
 @pytest.mark.parametrize("acks", [0, 1, -1])
 def test_acks(run: Run, name: str, acks: int) -> None:
     """A level of acknowledgement loses records, or waits for an answer that never comes."""

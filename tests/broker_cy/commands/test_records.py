@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.broker_cy.commands.conftest import COMMAND, ROOT, Cli, in_terminal
-from tests.support.broker import Target
+from tests.support.broker import QUICK, BrokerProcess, Target
 from tests.support.clients import kcat
 from tests.support.processes import Child, die_with_parent
 from tests.support.wait import until
@@ -190,12 +190,35 @@ def test_what_cannot_be_written_is_told(broker_cy: Cli, new_topic: NewTopic) -> 
     said = broker_cy("produce", topic, "-D", "|", stdin=b"ok|" + b"x" * 2000, code=1)
     assert "MESSAGE_TOO_LARGE" in said.err
     assert f"partition {topic}-0" in said.err
-    missing = broker_cy("produce", "no-such-topic", stdin=b"x\n", code=1)
-    assert "topic no-such-topic: UNKNOWN_TOPIC_OR_PARTITION" in missing.err
+    missing = broker_cy("produce", "no-such-topic", "--no-create", stdin=b"x\n", code=1)
+    assert "topic no-such-topic: UNKNOWN_TOPIC_OR_PARTITION: there is no such topic" in missing.err
+    assert "no-such-topic" not in broker_cy("topics", "list").out
+    assert "topic a/b: INVALID_TOPIC_EXCEPTION" in broker_cy("produce", "a/b", stdin=b"x\n", code=1).err
     assert "has no partition 7; it has 0 to 0" in broker_cy("consume", topic, "-p", "7", code=2).err
     assert (
         "there is no partition 7; there are 0 to 0" in broker_cy("produce", topic, "-p", "7", stdin=b"x\n", code=2).err
     )
+
+
+def test_a_missing_topic_is_created(broker_cy: Cli, new_topic: NewTopic, name: str) -> None:
+    """The example of docs/cli.md fails: `produce` refuses a topic that kcat and Kafka's console producer create."""
+    source, copy = new_topic(), f"{name}-copy"
+    broker_cy("produce", source, "-K", ":", stdin=b"a:1\nb:2\n")
+    broker_cy("produce", copy, "--json-lines", stdin=broker_cy("consume", source, "-e", "--json").out.encode())
+    assert broker_cy("consume", copy, "-e", "-f", r"%k:%s\n").out == "a:1\nb:2\n"
+
+
+def test_a_broker_that_creates_no_topics_is_named_as_the_reason(bare: Cli, tmp_path: Path) -> None:
+    """`produce` waits for a topic that never comes, or does not say why it failed."""
+    broker = BrokerProcess(tmp_path, {**QUICK, "auto.create.topics.enable": "false"})
+    try:
+        broker.start()
+        said = bare("produce", "orders", "--timeout", "1", "--bootstrap", broker.bootstrap, stdin=b"x\n", code=1)
+    finally:
+        broker.close()
+    assert "topic orders: UNKNOWN_TOPIC_OR_PARTITION" in said.err
+    assert "the broker did not create it within 1 s" in said.err
+    assert "auto.create.topics.enable" in said.err
 
 
 def test_records_are_deleted_after_a_look(broker: Target, broker_cy: Cli, new_topic: NewTopic) -> None:
