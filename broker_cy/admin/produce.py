@@ -12,7 +12,7 @@ from typing import Final
 
 from broker_cy.admin.caller import Caller, Leaders
 from broker_cy.admin.deadline import Deadline
-from broker_cy.admin.errors import AdminError, Failure, Problem, problem_of
+from broker_cy.admin.errors import AdminError, Failure, Problem, problem_of, refused
 from broker_cy.admin.metadata import TopicInfo, TopicPartition
 from broker_cy.admin.pool import Peer
 from broker_cy.core.errors import ErrorCode, WireError
@@ -145,16 +145,16 @@ class Producer:
             found, failed = await self._caller.metadata.refresh([name], deadline, create=self.creates_topics)
             if name in found and found[name].partitions:
                 return found[name]
-            # A topic without partitions is being created: its partitions are not known to this broker yet.
+            # Older brokers list a topic that is being created without its partitions.
             error = failed.get(name) or refused(
                 Problem(ErrorCode.LEADER_NOT_AVAILABLE), "", "Metadata", f"topic {name}"
             )
-            if self.creates_topics and error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-                if not await creation.back_off(attempt):
-                    raise _not_created(error, creation.timeout_s)
-            # A topic that was created a moment ago may not be known to every broker yet.
-            elif not self._caller.may_retry(error, attempt) or not await deadline.back_off(attempt):
-                raise error
+            if not (self.creates_topics and error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
+                # A topic that was created a moment ago may not be known to every broker yet.
+                if not self._caller.may_retry(error, attempt) or not await deadline.back_off(attempt):
+                    raise error
+            elif not await creation.back_off(attempt):
+                raise _not_created(error, creation.timeout_s)
             attempt += 1
 
     def _batches(
