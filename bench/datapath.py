@@ -17,7 +17,7 @@ from bench import lifecycle, report
 from bench.figures import FLOOR, OURS, PEER
 from bench.protocol import ProtocolError
 from bench.raw import LoadError
-from bench.targets import Attached, BrokerCy, Floor, Target, TargetError, raise_file_limit
+from bench.targets import Attached, BrokerCy, Floor, Kafka, Target, TargetError, raise_file_limit
 from bench.window import Metrics
 from bench.workloads import QUICK, Scale, steady
 
@@ -69,8 +69,6 @@ def targets(options: argparse.Namespace, root: Path) -> dict[str, Target]:
     elif not options.no_ours:
         sides[OURS] = BrokerCy(root / "ours")
     if options.peer == "kafka":
-        from bench.kafka_peer import Kafka
-
         sides[PEER] = Kafka(root / "kafka")
     if not options.no_floor:
         sides[FLOOR] = Floor(root / "floor")

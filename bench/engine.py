@@ -19,13 +19,12 @@ from bench.drivers.base import DriverError, DriverResult, LoadDriver, Sample
 from bench.drivers.raw import RawDriver, list_offsets
 from bench.drivers.transactions import StartDriver, TransactionDriver
 from bench.faults import Freeze
-from bench.kafka_peer import Kafka
 from bench.measured import Spent, failure, run_of
 from bench.protocol import LATEST, ProtocolError
 from bench.result import Number, Run
 from bench.spec.target import TargetSpec
 from bench.spec.workload import READ_COMMITTED, TRANSACTIONS, Workload
-from bench.targets import Attached, BrokerCy, Floor, Target, TargetError
+from bench.targets import Attached, BrokerCy, Floor, Kafka, Target, TargetError
 
 FILL_BYTES = 1 << 30  # for consumers, who go round and round in it
 FILL_TRANSACTIONS_BYTES = 128 << 20  # the same of transactions, of which one after the other is written

@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 
 from bench import proc, protocol
-from bench.kafka_peer import free_port
+from bench.launch.nodes import free_ports
 from bench.targets import BrokerCy
 from broker_cy.admin import AdminClient
 from broker_cy.admin.metadata import TopicPartition
@@ -117,7 +117,7 @@ def main() -> int:
     if given.partitions < PARTITIONS_A_TOPIC or given.partitions % PARTITIONS_A_TOPIC:
         parser.error(f"--partitions {given.partitions}: a multiple of {PARTITIONS_A_TOPIC} is expected")
     with tempfile.TemporaryDirectory() as directory:
-        port = free_port()
+        port = free_ports(1)[0]
         target = BrokerCy(Path(directory) / "data", {"brokercy.metrics.listener": f"127.0.0.1:{port}"})
         target.start()
         try:

@@ -3,19 +3,20 @@
 import contextlib
 import os
 import resource
-import select
 import shutil
-import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from bench import proc, protocol
+from bench.launch import kafka_dist, nodes
+from bench.launch.nodes import Node
+from bench.launch.processes import ProcessError
 from bench.spec.target import BROKER_SETTINGS
 
-START_TIMEOUT_S = 30.0  # on an empty directory
+START_TIMEOUT_S = 90.0  # on an empty directory
 RECOVERY_TIMEOUT_S = 600.0  # on one with a log, which may have to be read whole
 ATTACH_TIMEOUT_S = 30.0  # for a target that is said to run
 STOP_TIMEOUT_S = 60
@@ -119,65 +120,25 @@ class Attached(Target):
 
 
 class Spawned(Target):
-    """A target that is a child process; subclasses say how to start it."""
+    """A target that is a child process. Its data directory is the node's; the node's outputs lie beside it."""
 
-    tells_address = True  # on stdout, in one line and nothing else: nobody reads that pipe afterwards
-
-    def __init__(self, directory: Path, settings: Mapping[str, str] | None = None) -> None:
-        super().__init__(directory)
-        self.settings = BROKER_SETTINGS if settings is None else settings
-        self.process: subprocess.Popen[bytes] | None = None
-        self.start_timeout_s = START_TIMEOUT_S
-
-    def command(self) -> list[str]:
-        """The command line; the listener may be on port 0."""
-        raise NotImplementedError
-
-    def find_address(self, deadline: float) -> Address:
-        """HOST:PORT from the first line of stdout that has one."""
-        assert self.process is not None
-        assert self.process.stdout is not None
-        pending = b""
-        while (left := deadline - time.monotonic()) > 0:
-            if not select.select([self.process.stdout], [], [], left)[0]:
-                continue
-            part = os.read(self.process.stdout.fileno(), 4096)
-            if not part:
-                raise TargetError(f"{self.name} ended before it was ready: {self.log_tail()}")
-            pending += part
-            while b"\n" in pending:
-                line, _, pending = pending.partition(b"\n")
-                if found := address_in(line.decode(errors="replace")):
-                    return found
-        raise TargetError(f"{self.name} printed no address within {self.start_timeout_s:g} s: {self.log_tail()}")
-
-    def log_path(self) -> Path:
-        return self.directory.with_name(self.directory.name + ".log")
-
-    def log_tail(self) -> str:
-        try:
-            return " | ".join(self.log_path().read_text(errors="replace").splitlines()[-5:])
-        except OSError:
-            return ""
+    def __init__(self, node: Node) -> None:
+        super().__init__(node.data_dir)
+        self.node = node
 
     def start(self) -> None:
         self.directory.mkdir(parents=True, exist_ok=True)
         self.warmed.clear()
-        self.start_timeout_s = RECOVERY_TIMEOUT_S if any(self.directory.glob("*/*.log")) else START_TIMEOUT_S
-        with open(self.log_path(), "ab") as log:
-            begun = time.monotonic()
-            self.process = subprocess.Popen(
-                self.command(),
-                stdout=subprocess.PIPE if self.tells_address else log,
-                stderr=log,
-                stdin=subprocess.DEVNULL,
-                process_group=0,  # Ctrl-C in a terminal is for us, who stop it in order
-            )
-        self.pid = self.process.pid
-        deadline = begun + self.start_timeout_s
+        recovering = any(self.directory.glob("*/*.log"))
+        self.node.ready_timeout_s = RECOVERY_TIMEOUT_S if recovering else START_TIMEOUT_S
+        begun = time.monotonic()
         try:
-            self.address = self.find_address(deadline)
-            self.wait_for_answer(deadline)
+            self.node.start()
+        except ProcessError as error:
+            raise TargetError(str(error)) from error
+        self.pid, self.address = self.node.pid, (self.node.host, self.node.port)
+        try:
+            self.wait_for_answer(begun + self.node.ready_timeout_s)
         except BaseException:
             self.kill()
             raise
@@ -191,10 +152,10 @@ class Spawned(Target):
                     client.api_versions()
                 return
             except OSError as error:
-                if self.process is not None and self.process.poll() is not None:
-                    raise TargetError(f"{self.name} ended before it was ready: {self.log_tail()}") from error
+                if not self.node.alive():
+                    raise TargetError(f"{self.name} ended before it was ready: {self.node.tail()}") from error
                 if time.monotonic() > deadline:
-                    raise TargetError(f"{self.name} did not answer within {self.start_timeout_s:g} s") from error
+                    raise TargetError(f"{self.name} did not answer within {self.node.ready_timeout_s:g} s") from error
                 time.sleep(0.002)
 
     def delete_topic(self, topic: str) -> None:
@@ -207,43 +168,61 @@ class Spawned(Target):
             time.sleep(0.05)
 
     def alive(self) -> bool:
-        return self.process is not None and self.process.poll() is None
+        return self.node.alive()
 
     def stop(self) -> None:
-        self._end(signal.SIGTERM)
+        """Stop in order; a process that does not end within STOP_TIMEOUT_S is killed."""
+        if self.node.alive():
+            try:
+                self.node.stop(STOP_TIMEOUT_S)
+            except ProcessError:
+                self.node.kill()
 
     def kill(self) -> None:
-        self._end(signal.SIGKILL)
+        self.node.kill()
 
-    def _end(self, how: signal.Signals) -> None:
-        if self.process is None:
-            return
-        self.process.send_signal(how)
-        try:
-            self.process.wait(STOP_TIMEOUT_S)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
-        if self.process.stdout is not None:
-            self.process.stdout.close()
-        self.process = None
+
+def _outputs(directory: Path) -> Path:
+    """Where the outputs of a node with this data directory go."""
+    return directory.with_name(directory.name + ".outputs")
 
 
 class BrokerCy(Spawned):
-    """Our broker, from this source tree."""
+    """Our broker, as installed for this interpreter."""
 
     name = "broker-cy"
 
-    def command(self) -> list[str]:
-        command = [sys.executable, "-m", "broker_cy.cli", "start", "--data-dir", str(self.directory)]
-        command += ["--listener", "127.0.0.1:0"]
-        for name, value in self.settings.items():
-            command += ["--set", f"{name}={value}"]
-        return command
+    def __init__(self, directory: Path, settings: Mapping[str, str] | None = None) -> None:
+        settings = BROKER_SETTINGS if settings is None else settings
+        super().__init__(nodes.BrokerCy(_outputs(directory), settings, directory))
 
     def version(self) -> str:
-        command = [sys.executable, "-m", "broker_cy.cli", "--version"]
+        command = [*nodes.broker_command(), "--version"]
         return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
+
+
+class Kafka(Spawned):
+    """Apache Kafka 4.3.1, one node that is broker and controller."""
+
+    name = "kafka"
+
+    def __init__(
+        self, directory: Path, settings: Mapping[str, str] | None = None, jvm_flags: Sequence[str] = ()
+    ) -> None:
+        settings = BROKER_SETTINGS if settings is None else settings
+        super().__init__(nodes.Kafka(_outputs(directory), settings, directory, jvm_flags))
+
+    def version(self) -> str:
+        return f"Apache Kafka {kafka_dist.VERSION}"
+
+
+class _FloorNode(Node):
+    """`python -m bench.floor_server`, on a new port at each start."""
+
+    name = "floor"
+
+    def command(self) -> list[str]:
+        return [sys.executable, "-m", "bench.floor_server", str(self.data_dir)]
 
 
 class Floor(Spawned):
@@ -251,8 +230,8 @@ class Floor(Spawned):
 
     name = "floor"
 
-    def command(self) -> list[str]:
-        return [sys.executable, "-m", "bench.floor_server", str(self.directory)]
+    def __init__(self, directory: Path) -> None:
+        super().__init__(_FloorNode(_outputs(directory), data_dir=directory))
 
     def version(self) -> str:
         return "bare system calls"
@@ -266,15 +245,6 @@ class Floor(Spawned):
         warmed = set(self.warmed)
         self.start()
         self.warmed = warmed
-
-
-def address_in(line: str) -> Address | None:
-    """The first HOST:PORT in a line, or None."""
-    for word in line.replace(",", " ").split():
-        host, colon, port = word.rpartition("//")[2].rpartition(":")
-        if colon and host and port.isdigit() and not host.isdigit():
-            return host, int(port)
-    return None
 
 
 def raise_file_limit(wanted: int) -> int:

@@ -40,12 +40,11 @@ class Counted(BrokerCy):
     def __init__(self, directory: Path, settings: Mapping[str, str] | None = None) -> None:
         super().__init__(directory, {**BROKER_SETTINGS, **WITHOUT_SAMPLES, **(settings or {})})
         self.dumps = directory.with_name(directory.name + ".callgrind")
-
-    def command(self) -> list[str]:
         self.dumps.mkdir(parents=True, exist_ok=True)
         callgrind = ["valgrind", "-q", "--tool=callgrind", "--instr-atstart=no", f"--vgdb-prefix={self.dumps}/vgdb"]
         # Where str hashes differ dicts collide elsewhere; a .pyc that is written or not is another run, too.
-        return ["env", "PYTHONHASHSEED=0", *callgrind, f"--callgrind-out-file={self.dumps}/out", *super().command()]
+        outputs = f"--callgrind-out-file={self.dumps}/out"
+        self.node.wrapper = ["env", "PYTHONHASHSEED=0", *callgrind, outputs]
 
     def control(self, command: str) -> None:
         """Give a monitor command to callgrind, and wait until it is done. Raises TargetError."""
@@ -55,7 +54,7 @@ class Counted(BrokerCy):
         except subprocess.TimeoutExpired:
             raise TargetError(f"{self.name}: {command}: not done within {COMMAND_TIMEOUT_S} s") from None
         if done.returncode:
-            raise TargetError(f"{self.name}: {command}: {(done.stderr or done.stdout).strip()}: {self.log_tail()}")
+            raise TargetError(f"{self.name}: {command}: {(done.stderr or done.stdout).strip()}: {self.node.tail()}")
 
     def instrument(self) -> None:
         """Count from now on."""
@@ -66,7 +65,7 @@ class Counted(BrokerCy):
         self.control("dump")
         written = list(self.dumps.glob("out.*"))
         if len(written) != 1:
-            raise TargetError(f"{self.name}: {len(written)} profiles were written: {self.log_tail()}")
+            raise TargetError(f"{self.name}: {len(written)} profiles were written: {self.node.tail()}")
         with written[0].open(encoding="utf-8", errors="replace") as lines:
             found = profile.parse(lines)
         written[0].unlink()

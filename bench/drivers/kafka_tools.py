@@ -10,7 +10,6 @@ import math
 import os
 import re
 import select
-import shutil
 import subprocess
 import tempfile
 import time
@@ -25,9 +24,9 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 from bench.drivers.base import SAMPLE_S, DriverError, DriverResult, Sample
 from bench.drivers.series import Series
 from bench.histogram import Histogram
+from bench.launch import kafka_dist
+from bench.launch.processes import ProcessError, die_with_parent
 from bench.spec.workload import Workload
-from tests.support import kafka_dist
-from tests.support.processes import die_with_parent
 
 PROCESSES_MAX = 8
 # Those of kafka-producer-perf-test.sh and kafka-run-class.sh.
@@ -85,16 +84,11 @@ class KafkaToolsDriver:
     def prepare(self) -> None:
         """Get Kafka's classes (once on a machine, 55 MB). Raises DriverError where they, or Java, are not to be had."""
         self._check()
-        if shutil.which("java") is None:
-            raise DriverError("Kafka's own tools need java (Debian: apt-get install openjdk-17-jre-headless)")
-        fetched = (kafka_dist.cache_directory() / f"kafka-{kafka_dist.VERSION}").exists()
-        if not fetched and shutil.which("mvn") is None:
-            raise DriverError(
-                "Kafka's own tools are fetched by mvn, which is not there (Debian: apt-get install maven)"
-            )
+        if (sentence := kafka_dist.missing()) is not None:
+            raise DriverError(sentence)
         try:
             kafka_dist.kafka_classpath()
-        except AssertionError as error:
+        except ProcessError as error:
             raise DriverError(f"Kafka {kafka_dist.VERSION} could not be fetched by Maven: {error}") from error
 
     def run(

@@ -14,12 +14,12 @@ from textual.pilot import Pilot
 
 from admin_tui.app import Console
 from admin_tui.settings import Settings
+from bench.launch.nodes import free_ports
 from broker_cy.admin import AdminClient
 from broker_cy.admin.address import parse_addresses
 from broker_cy.admin.clusters import ClusterEntry
 from broker_cy.console.alerts import Watch
 from tests.support.broker import QUICK, BrokerProcess
-from tests.support.ports import free_ports
 
 T = TypeVar("T")
 WAIT_S = 30.0

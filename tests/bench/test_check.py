@@ -9,7 +9,8 @@ from bench.check import __main__ as gate
 from bench.check import build, compare, counted, operations, profile
 from bench.check.compare import Expected, ExpectedError, Row
 from bench.check.profile import Function, ProfileError
-from bench.targets import BrokerCy, TargetError
+from bench.launch import nodes
+from bench.targets import TargetError
 
 DUMP = """\
 # callgrind format
@@ -186,8 +187,8 @@ def test_the_repository_has_counts_of_every_operation() -> None:
 
 def test_a_callgrind_that_does_not_start_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A run without a broker must not pass."""
-    monkeypatch.setattr(BrokerCy, "command", lambda _: ["/nonexistent/broker"])
-    with pytest.raises(TargetError, match="ended before it was ready"):
+    monkeypatch.setattr(nodes.BrokerCy, "command", lambda _: ["/nonexistent/broker"])
+    with pytest.raises(TargetError, match="before it was ready"):
         counted.Counted(tmp_path / "data").start()
 
 

@@ -12,8 +12,8 @@ from rich.console import Console
 from bench import columns
 from bench.drivers.base import DriverResult
 from bench.histogram import Histogram
+from bench.launch import kafka_dist
 from bench.result import Run
-from tests.support import kafka_dist
 from tests.support.bench_results import document, driver_result
 
 

@@ -9,12 +9,11 @@ from typing import Any
 import pytest
 
 from bench import cli, protocol
-from bench.kafka_peer import Kafka
 from bench.keyed_log import KeyedLog, KeyedLogError, Leftover
 from bench.modes import recovery
 from bench.modes.flush import disk_flushes
 from bench.raw import LoadError
-from bench.targets import BrokerCy, Target
+from bench.targets import BrokerCy, Kafka, Target
 from tests.bench.test_modes import labels, measure
 
 WORKLOAD = """\

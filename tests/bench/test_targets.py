@@ -6,11 +6,12 @@ from pathlib import Path
 import pytest
 
 from bench import targets
+from bench.launch.nodes import Node
 from bench.targets import Spawned, TargetError
 
 
-class Odd(Spawned):
-    """A program that is no broker."""
+class Odd(Node):
+    """A program that is not a broker."""
 
     name = "odd"
     program = ""
@@ -19,12 +20,22 @@ class Odd(Spawned):
         return [sys.executable, "-c", self.program]
 
 
+class OddTarget(Spawned):
+    name = "odd"
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(Odd(directory / "outputs", data_dir=directory / "data"))
+
+
 @pytest.mark.parametrize(
     ("program", "told"),
     [
-        ("import time; time.sleep(60)", "odd printed no address within 0.5 s"),
+        ("import time; time.sleep(60)", r"odd was not ready within 0.5 s: no output"),
         ("import time; print('at 127.0.0.1:1', flush=True); time.sleep(60)", "odd did not answer within 0.5 s"),
-        ("import sys; print('no such disk', file=sys.stderr)", "odd ended before it was ready: no such disk"),
+        (
+            "import sys; print('no such disk', file=sys.stderr)",
+            "odd ended with exit code 0 before it was ready: no such disk",
+        ),
     ],
 )
 def test_a_target_that_does_not_come_up(
@@ -34,10 +45,10 @@ def test_a_target_that_does_not_come_up(
     monkeypatch.setattr(Odd, "program", program)
     # One that ends does so at once: only the others are to be given up on soon.
     monkeypatch.setattr(targets, "START_TIMEOUT_S", 0.5 if "within" in told else 30.0)
-    target = Odd(tmp_path / "data")
+    target = OddTarget(tmp_path)
     with pytest.raises(TargetError, match=told), target.running():
         pytest.fail("it never answered")
-    assert target.process is None
+    assert not target.alive()
     assert not target.directory.exists()
 
 
@@ -45,7 +56,7 @@ def test_a_log_that_is_recovered_has_more_time(tmp_path: Path, monkeypatch: pyte
     """30 s are enough for a start; a kill -9 with a large log may take minutes, and that is the figure."""
     monkeypatch.setattr(targets, "RECOVERY_TIMEOUT_S", 0.7)
     monkeypatch.setattr(Odd, "program", "import time; time.sleep(60)")
-    target = Odd(tmp_path / "data")
+    target = OddTarget(tmp_path)
     (target.directory / "t-0").mkdir(parents=True)
     (target.directory / "t-0" / "00000000000000000000.log").touch()
     with pytest.raises(TargetError, match=r"within 0\.7 s"):

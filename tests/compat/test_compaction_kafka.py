@@ -10,8 +10,7 @@ from broker_cy.storage.log_loader import LoadContext, load_log
 from broker_cy.storage.log_slice import LogTotals
 from broker_cy.storage.segment import OpenFiles
 from tests.broker_cy.storage.cleaning import Written, clean, compacted_config, make_cleaner, stored
-from tests.support.kafka_dist import dump_log_segments
-from tests.support.kafka_dump import copy_data_directory
+from tests.support.kafka_dump import copy_data_directory, dump_log_segments
 
 
 def test_kafka_finds_no_fault_in_compacted_segments(tmp_path: Path) -> None:

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from bench.launch.kafka_dist import cache_directory
+from bench.launch.processes import run
 from tests.support.broker import Target
-from tests.support.kafka_dist import cache_directory
-from tests.support.processes import run
 
 SOURCE = Path(__file__).parent / "franz_go"
 BUILD_TIMEOUT_S = 280.0

@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+from bench.launch.kafka_dist import run_tool
 from broker_cy.wire import messages
 from tests.compat.differential.client import Client
 from tests.compat.test_confluent_transactions import new_producer
 from tests.compat.test_transactions import committed
 from tests.support.broker import Target
 from tests.support.confluent import TIMEOUT_S, send
-from tests.support.kafka_dist import dump_log_segments, run_tool
+from tests.support.kafka_dump import dump_log_segments
 from tests.support.raw_wire import RawBatch, RawRecord
 from tests.support.topics import create_topic
 from tests.support.wait import until

@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
 
-from tests.support.broker import BrokerProcess, Target, command, target_is_kafka
+from bench.launch.nodes import broker_command
+from bench.launch.processes import Child
+from tests.support.broker import BrokerProcess, Target, target_is_kafka
 from tests.support.confluent import read_all, send
-from tests.support.processes import Child
 from tests.support.raw_wire import API_VERSIONS, Connection, frame, receive_frame, request
 from tests.support.wait import until
 
@@ -33,7 +34,7 @@ def answered(sock: socket.socket) -> bool:
 
 def test_each_listener_tells_its_own_address(tmp_path: Path, topic: str) -> None:
     """Clients outside of a container are told the address for those inside, and cannot connect."""
-    argv: list[str | Path] = [*command(), "start", "--data-dir", tmp_path / "data"]
+    argv: list[str | Path] = [*broker_command(), "start", "--data-dir", tmp_path / "data"]
     for setting in (
         "listeners=INNER://127.0.0.1:0,OUTER://127.0.0.1:0",
         "listener.security.protocol.map=INNER:PLAINTEXT,OUTER:PLAINTEXT,CONTROLLER:PLAINTEXT",

@@ -13,7 +13,7 @@ import pytest
 from broker_cy.wire.compression import Codec
 from broker_cy.wire.records import Record, encode_batch
 from tests.broker_cy.server.harness import SETTINGS, CoreHarness, produce_to
-from tests.support.kafka_dist import dump_log_segments
+from tests.support.kafka_dump import dump_log_segments
 
 # compression.type, and what is set for its level.
 TARGETS: list[tuple[str, int | None]] = [

@@ -17,10 +17,11 @@ import pytest
 from confluent_kafka import OFFSET_BEGINNING, KafkaError, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
-from tests.support.broker import BrokerProcess, Target, command, target_is_kafka
+from bench.launch.nodes import broker_command
+from bench.launch.processes import Child
+from tests.support.broker import BrokerProcess, Target, target_is_kafka
 from tests.support.confluent import TIMEOUT_S, close_consumer, new_consumer, read_all, send, take
-from tests.support.kafka_dist import dump_log_segments
-from tests.support.processes import Child
+from tests.support.kafka_dump import dump_log_segments
 from tests.support.raw_wire import (
     Connection,
     RawBatch,
@@ -342,7 +343,15 @@ class TestCommand:
 
     def test_hints(self, tmp_path: Path) -> None:
         """Who runs `make run` for the first time is not told how to look into it."""
-        argv = [*command(), "start", "--hints", "--listener", "127.0.0.1:0", "--data-dir", str(tmp_path / "data")]
+        argv = [
+            *broker_command(),
+            "start",
+            "--hints",
+            "--listener",
+            "127.0.0.1:0",
+            "--data-dir",
+            str(tmp_path / "data"),
+        ]
         child = Child(argv, tmp_path, "hints", cwd=Path(__file__).parents[2])
         try:
             child.wait_for_output("--bootstrap", 30)
@@ -372,7 +381,9 @@ class TestCommand:
             "transaction.state.log.min.isr=1\nlog.retention.hours=168\nlog.segment.bytes=1073741824\n"
             "log.retention.check.interval.ms=300000\n"
         )
-        child = Child([*command(), "start", "--config", config], tmp_path, "from-config", cwd=Path(__file__).parents[2])
+        child = Child(
+            [*broker_command(), "start", "--config", config], tmp_path, "from-config", cwd=Path(__file__).parents[2]
+        )
         try:
             until(lambda: child.returncode is not None or "\n" in child.stdout(), "the ready line", 30)
             found = re.search(r"\b127\.0\.0\.1:(\d+)", child.stdout())

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from tests.support.broker import Target, target_is_kafka
 from tests.support.confluent import read_all, send
-from tests.support.kafka_dist import dump_log_segments
+from tests.support.kafka_dump import dump_log_segments
 from tests.support.raw_wire import RawBatch, RawRecord
 from tests.support.topics import create_topic
 

@@ -16,7 +16,7 @@ from confluent_kafka.admin import AdminClient
 
 from tests.support.broker import Target, target_is_kafka
 from tests.support.confluent import TIMEOUT_S, close_consumer, new_consumer, send, take, values
-from tests.support.kafka_dist import dump_log_segments
+from tests.support.kafka_dump import dump_log_segments
 from tests.support.topics import create_topic
 from tests.support.wait import until
 

@@ -8,12 +8,12 @@ import signal
 import sys
 from pathlib import Path
 
+from bench.launch.processes import Child
 from broker_cy.admin import AdminClient
 from broker_cy.admin.records import Start
 from broker_cy.metrics.events import Rebalance
 from demo.packages import Package, debian, packages
 from demo.topics import CRASHING, QUICK, SLOW, TOPICS
-from tests.support.processes import Child
 from tests.support.wait import until
 
 ROOT = Path(__file__).resolve().parents[2]

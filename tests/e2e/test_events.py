@@ -22,6 +22,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
+from bench.launch.processes import Child, run
 from broker_cy.admin import AdminClient as Admin
 from broker_cy.admin.caller import Outcome
 from broker_cy.admin.commit_notes import CommitTail, EventTimestamps
@@ -44,7 +45,6 @@ from broker_cy.metrics.events import (
 )
 from tests.support.broker import BrokerProcess
 from tests.support.confluent import close_consumer, send
-from tests.support.processes import Child, run
 from tests.support.topics import create_topic
 from tests.support.wait import until
 

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from bench.launch.processes import Child
 from tests.support import corpus
 from tests.support.broker import Target
 from tests.support.clients import CLIENTS, unpack
-from tests.support.processes import Child
 from tests.support.topics import create_topic
 from tests.support.wait import until
 

@@ -13,13 +13,14 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
 
+from bench.launch.nodes import broker_command
+from bench.launch.processes import run
 from broker_cy.config.definitions import GROUP
 from broker_cy.config.group import CLIENT_METRICS_TYPES
 from broker_cy.core.logs import value_text
 from broker_cy.metadata.image import RESOURCE_CLIENT_METRICS, RESOURCE_GROUP
 from tests.support.acked import batch, read_partition
-from tests.support.broker import BrokerProcess, Target, command, target_is_kafka
-from tests.support.processes import run
+from tests.support.broker import BrokerProcess, Target, target_is_kafka
 from tests.support.raw_wire import (
     METADATA,
     PRODUCE,
@@ -238,7 +239,11 @@ class TestRefusals:
     @staticmethod
     def refused(tmp_path: Path, *arguments: str) -> str:
         done = run(
-            [*command(), "start", *arguments], check=False, timeout_s=TIMEOUT_S, cwd=tmp_path, env={"PYTHONPATH": ROOT}
+            [*broker_command(), "start", *arguments],
+            check=False,
+            timeout_s=TIMEOUT_S,
+            cwd=tmp_path,
+            env={"PYTHONPATH": ROOT},
         )
         assert done.returncode == 1, done
         assert done.stdout == b""

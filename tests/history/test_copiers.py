@@ -16,11 +16,11 @@ from pathlib import Path
 import pytest
 from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 
+from bench.launch.processes import Child, ProcessError
 from tests.history.copier import partition_of, transformed
 from tests.support.broker import Target
 from tests.support.confluent import TIMEOUT_S, close_consumer, failures_to, new_consumer, take
 from tests.support.corpus import Pair, head, paragraphs
-from tests.support.processes import Child
 from tests.support.topics import create_topic
 
 MakeBroker = Callable[..., Target]
@@ -153,7 +153,7 @@ def copy_all(
         copying.wait_for(copying.done, "the end")
         copying.check()
         assert "traceback" not in broker.stderr()
-    except AssertionError as error:
+    except (AssertionError, ProcessError) as error:
         again = (
             f"again with: HISTORY_SEED={seed} python -m pytest tests/history/test_copiers.py -k '{test} and {client}'"
         )

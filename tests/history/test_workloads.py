@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer
 
+from bench.launch.processes import ProcessError
 from tests.history.checker import Anomaly, check
 from tests.history.operations import Delete, Outcome, Poll, Transaction
 from tests.history.workload import Workload
@@ -46,7 +47,7 @@ def run(broker: Target, seed: int, kills: int, acks: int, test: str) -> None:
         shown = "\n".join(map(str, findings[:20]))
         assert not findings, f"{len(findings)} anomalies in {len(operations)} operations:\n{shown}"
         assert "traceback" not in broker.stderr()
-    except AssertionError as error:
+    except (AssertionError, ProcessError) as error:
         if "HISTORY_KEEP" in os.environ:
             keep(work, Path(os.environ["HISTORY_KEEP"]) / f"{test}-{seed}")
         raise AssertionError(f"seed {seed}: {error}\n{again}") from error

@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from bench.launch.processes import run
 from tests.support import node
 from tests.support.corpus import Pair
-from tests.support.processes import run
 
 if TYPE_CHECKING:
     from confluent_kafka import Message

@@ -6,10 +6,12 @@ import itertools
 import json
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from bench.launch.kafka_dist import run_tool
 
 FIXTURES = Path(__file__).resolve().parents[1] / "fixtures" / "kafka-4.3.1"
 _BATCH = re.compile(r"baseOffset: \d+ .* isControl: (true|false) .* compresscodec: (\w+) ")
@@ -94,3 +96,24 @@ def committed_offsets() -> dict[tuple[str, str, int], int]:
             data = parsed["data"]
             found[data["group"], data["topic"], data["partition"]] = json.loads(value)["data"]["offset"]
     return found
+
+
+def dump_log_segments(paths: Iterable[Path], *flags: str) -> str:
+    """The output of DumpLogSegments for segments, indexes, snapshots or checkpoints.
+
+    Raises AssertionError when it reports a fault.
+    """
+    files = ",".join(str(path) for path in paths)
+    done = run_tool("org.apache.kafka.tools.DumpLogSegments", *flags, "--files", files)
+    text = done.stdout.decode()
+    for fault in (
+        "Found timestamp mismatch",
+        "Found out of order",
+        "Mismatches in",
+        "Non-consecutive offsets",
+        "invalid bytes at the end",
+        "isvalid: false",
+    ):
+        if fault in text:
+            raise AssertionError(f"DumpLogSegments found a fault in {files}:\n{text}")
+    return text

@@ -9,7 +9,7 @@ import subprocess
 from functools import cache
 from pathlib import Path
 
-from tests.support.processes import run
+from bench.launch.processes import run
 
 DIRECTORY = Path(__file__).resolve().parents[1] / "e2e" / "node"
 _ARCHITECTURES = {"x86_64": "x64", "aarch64": "arm64"}

@@ -9,9 +9,9 @@ import subprocess
 import tempfile
 from pathlib import Path
 
+from bench.launch.kafka_dist import kafka_classpath
 from broker_cy.wire import codec
 from tests.broker_cy.wire.random_messages import ALL, Generator
-from tests.support.kafka_dist import kafka_classpath
 
 HERE = Path(__file__).parent
 TARGET = HERE.parent.parent / "tests" / "broker_cy" / "wire" / "kafka_vectors.tsv.gz"

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from bench.launch.nodes import free_ports
 from broker_cy.admin import AdminClient, AdminError, Failure
 from broker_cy.admin.address import Address, parse_address, parse_addresses
 from broker_cy.admin.metadata import TopicPartition
@@ -20,7 +21,6 @@ from tests.broker_cy.admin.conftest import with_client
 from tests.support.broker import QUICK, BrokerProcess
 from tests.support.cutting_proxy import CuttingProxy
 from tests.support.old_broker import OldBroker
-from tests.support.ports import free_ports
 
 
 @pytest.mark.parametrize(

@@ -16,10 +16,10 @@ from typing import Any, Protocol
 
 import pytest
 
+from bench.launch.processes import die_with_parent, run
 from broker_cy import cli
 from broker_cy.commands import context
 from tests.support.broker import Target
-from tests.support.processes import die_with_parent, run
 
 ROOT = Path(__file__).resolve().parents[3]
 COMMAND = [sys.executable, "-m", "broker_cy.cli"]

@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
+from bench.launch.nodes import free_ports
+from bench.launch.processes import run
 from broker_cy.commands.app import COMMANDS
 from tests.broker_cy.commands.conftest import COMMAND, ROOT, Cli, in_terminal
 from tests.support.broker import Target
 from tests.support.confluent import close_consumer, new_consumer, take
-from tests.support.ports import free_ports
-from tests.support.processes import run
 from tests.support.wait import until
 
 NewTopic = Callable[..., str]

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from bench.launch.processes import Child, die_with_parent
 from tests.broker_cy.commands.conftest import COMMAND, ROOT, Cli, in_terminal
 from tests.support.broker import QUICK, BrokerProcess, Target
 from tests.support.clients import kcat
-from tests.support.processes import Child, die_with_parent
 from tests.support.wait import until
 
 NewTopic = Callable[..., str]

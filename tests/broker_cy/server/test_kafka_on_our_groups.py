@@ -7,7 +7,7 @@ from pathlib import Path
 from broker_cy.core.errors import ErrorCode
 from broker_cy.wire import messages
 from tests.broker_cy.server.group_broker import GROUP, GroupBroker, run
-from tests.support.kafka_dist import dump_log_segments
+from tests.support.kafka_dump import dump_log_segments
 
 
 def test_kafka_reads_our_group_records(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from broker_cy.storage.log_config import LogConfig
-from tests.support.kafka_dist import dump_log_segments
+from tests.support.kafka_dump import dump_log_segments
 
 from .batches import batch
 from .managing import TOPIC_ID, open_manager

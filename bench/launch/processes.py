@@ -1,4 +1,4 @@
-"""Child processes that never outlive the tests: own process group, killed by the kernel when we die, always reaped."""
+"""Child processes that never outlive this one: own session, killed by the kernel when we die, always reaped."""
 
 from __future__ import annotations
 
@@ -7,14 +7,19 @@ import os
 import shutil
 import signal
 import subprocess
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from tests.support.wait import until
-
-# The kernel kills the child when the test worker dies, whatever it dies of (util-linux; part of every Debian).
+# The kernel kills the child when the thread that started it ends, for whatever reason (util-linux; part of every
+# Debian): long-lived children are started by the main thread.
 _SETPRIV = shutil.which("setpriv")
 _DIE_WITH_PARENT = [_SETPRIV, "--pdeathsig", "KILL", "--"] if _SETPRIV else []
+_POLL_S = 0.005
+
+
+class ProcessError(Exception):
+    """A process did not start, did not end in time, or ended with an error; the text has its last output."""
 
 
 def die_with_parent(argv: Sequence[str | Path]) -> list[str]:
@@ -63,17 +68,21 @@ class Child:
     def stderr(self) -> str:
         return self.stderr_path.read_text(errors="replace")
 
+    def tail(self, lines: int = 20) -> str:
+        """The last lines of stderr, in one line."""
+        return " | ".join(self.stderr().splitlines()[-lines:])
+
     def send_signal(self, number: signal.Signals) -> None:
         """To this process only; nothing when it has ended."""
         if self.returncode is None:
             self._process.send_signal(number)
 
     def wait(self, timeout_s: float) -> int:
-        """The exit code; AssertionError with the tail of its stderr when it does not end in time."""
+        """The exit code; ProcessError with the tail of its stderr when it does not end in time."""
         try:
             return self._process.wait(timeout_s)
         except subprocess.TimeoutExpired:
-            raise AssertionError(
+            raise ProcessError(
                 f"{self.name} did not end within {timeout_s:g} s; stderr:\n{self.stderr()[-4000:]}"
             ) from None
 
@@ -84,12 +93,12 @@ class Child:
         self._process.wait()
 
     def wait_for_output(self, condition: str, timeout_s: float) -> None:
-        """Until the text `condition` stands in stdout or stderr."""
-        until(
-            lambda: condition in self.stdout() or condition in self.stderr(),
-            f"{condition!r} from {self.name}",
-            timeout_s,
-        )
+        """Return when stdout or stderr contains the text `condition`; ProcessError after `timeout_s`."""
+        deadline = time.monotonic() + timeout_s
+        while condition not in self.stdout() and condition not in self.stderr():
+            if time.monotonic() > deadline:
+                raise ProcessError(f"{self.name} did not print {condition!r} within {timeout_s:g} s; {self.tail()}")
+            time.sleep(_POLL_S)
 
 
 def run(
@@ -101,8 +110,11 @@ def run(
     env: Mapping[str, str] | None = None,
     cwd: Path | None = None,
 ) -> subprocess.CompletedProcess[bytes]:
-    """Run to the end; AssertionError with both outputs when it takes too long, or `check` and the exit code is not
-    0."""
+    """Run a command to its end.
+
+    Raises ProcessError, with both outputs, when it takes longer than `timeout_s`, or when `check` is set and the exit
+    code is not 0.
+    """
     process = subprocess.Popen(
         die_with_parent(argv),
         stdin=subprocess.PIPE,
@@ -118,7 +130,7 @@ def run(
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         out, err = process.communicate()
-        raise AssertionError(f"{_shown(argv)}: still running after {timeout_s:g} s\n{_tails(out, err)}") from None
+        raise ProcessError(f"{_shown(argv)}: still running after {timeout_s:g} s\n{_tails(out, err)}") from None
     except BaseException:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
@@ -126,7 +138,7 @@ def run(
         raise
     done = subprocess.CompletedProcess([str(part) for part in argv], process.returncode, out, err)
     if check and done.returncode != 0:
-        raise AssertionError(f"{_shown(argv)}: exit code {done.returncode}\n{_tails(out, err)}")
+        raise ProcessError(f"{_shown(argv)}: exit code {done.returncode}\n{_tails(out, err)}")
     return done
 
 

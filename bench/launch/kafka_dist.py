@@ -1,4 +1,4 @@
-"""Apache Kafka 4.3.1 from Maven Central: the peer that our tests are checked against, and its command-line tools."""
+"""Apache Kafka 4.3.1 from Maven Central, fetched once on a machine, and its command-line tools."""
 
 from __future__ import annotations
 
@@ -7,11 +7,10 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
-from tests.support.processes import run
+from bench.launch.processes import ProcessError, run
 
 VERSION = "4.3.1"
 _ROOT = Path(__file__).resolve().parents[2]
@@ -37,14 +36,31 @@ _TOOL_FLAGS = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xsha
 
 
 def cache_directory() -> Path:
-    """Where downloads are kept: $BROKER_CY_CACHE, or .cache in the repository."""
-    return Path(os.environ.get("BROKER_CY_CACHE") or _ROOT / ".cache")
+    """Where downloads are kept: $BROKER_CY_CACHE, else .cache in a source tree, else the user's cache directory."""
+    if configured := os.environ.get("BROKER_CY_CACHE"):
+        return Path(configured)
+    if (_ROOT / "pyproject.toml").exists():
+        return _ROOT / ".cache"
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "broker-cy"
+
+
+def missing() -> str | None:
+    """The program that has to be installed before Kafka can be run here, as a sentence; None where all is there."""
+    if shutil.which("java") is None:
+        return "Apache Kafka needs java (Debian: apt-get install openjdk-17-jre-headless)"
+    if shutil.which("mvn") is None and not _place().exists():
+        return "Apache Kafka is downloaded by mvn, which is not installed (Debian: apt-get install maven)"
+    return None
+
+
+def _place() -> Path:
+    return cache_directory() / f"kafka-{VERSION}"
 
 
 @cache
 def _home() -> Path:
     """The directory with libs/ and log4j2.properties; fetched once, by one process while the others wait."""
-    home = cache_directory() / f"kafka-{VERSION}"
+    home = _place()
     if home.exists():
         return home
     home.parent.mkdir(parents=True, exist_ok=True)
@@ -71,13 +87,13 @@ def _fetch(directory: Path) -> None:
     pom = directory / "pom.xml"
     pom.write_text(
         '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>'
-        "<groupId>broker-cy.tests</groupId><artifactId>kafka-dist</artifactId><version>1</version>"
+        "<groupId>broker-cy</groupId><artifactId>kafka-dist</artifactId><version>1</version>"
         f"<packaging>pom</packaging><dependencies>{dependencies}</dependencies></project>"
     )
     libs = directory / "libs"
     run(["mvn", "-q", "-B", "-f", pom, _COPY, f"-DoutputDirectory={libs}"], timeout_s=280)
     if not any(libs.glob(f"kafka-tools-{VERSION}.jar")):
-        raise AssertionError(f"Maven brought no kafka-tools-{VERSION}.jar into {libs}")
+        raise ProcessError(f"Maven brought no kafka-tools-{VERSION}.jar into {libs}")
     (directory / "log4j2.properties").write_text(_LOGGING)
 
 
@@ -120,22 +136,3 @@ def run_tool(
     if making.exists():
         making.rename(archive)
     return done
-
-
-def dump_log_segments(paths: Iterable[Path], *flags: str) -> str:
-    """What DumpLogSegments says of segments, indexes, snapshots or checkpoints; AssertionError when it reports a
-    fault."""
-    files = ",".join(str(path) for path in paths)
-    done = run_tool("org.apache.kafka.tools.DumpLogSegments", *flags, "--files", files)
-    text = done.stdout.decode()
-    for fault in (
-        "Found timestamp mismatch",
-        "Found out of order",
-        "Mismatches in",
-        "Non-consecutive offsets",
-        "invalid bytes at the end",
-        "isvalid: false",
-    ):
-        if fault in text:
-            raise AssertionError(f"DumpLogSegments found a fault in {files}:\n{text}")
-    return text

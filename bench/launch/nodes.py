@@ -1,0 +1,247 @@
+"""Our broker, and Apache Kafka 4.3.1, each as a process of one node on the loopback interface.
+
+`start` returns when the node is ready; `stop` (SIGTERM) and `kill` (SIGKILL) leave the data, and `restart` starts it
+again on the same port and data. Failures are raised as ProcessError, with the node's last output.
+"""
+
+from __future__ import annotations
+
+import re
+import signal
+import socket
+import struct
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Self
+
+from bench.launch import kafka_dist
+from bench.launch.processes import Child, ProcessError
+
+READY_TIMEOUT_S = 30.0
+STOP_TIMEOUT_S = 60.0
+_POLL_S = 0.002
+_ADDRESS = re.compile(r"\b127\.0\.0\.1:(\d+)")
+_PROBE_TIMEOUT_S = 1.0
+# ApiVersions version 0: api key, version, correlation id, and a null client id; behind the frame's length.
+_API_VERSIONS = struct.pack(">ihhih", 10, 18, 0, 1, -1)
+
+_CLUSTER_ID = "vPeWCWqNQ0eGGvvK5wD1kg"
+# The flags of kafka-run-class.sh and kafka-server-start.sh.
+JVM_FLAGS = (
+    "-Xms1G", "-Xmx1G", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", "-XX:InitiatingHeapOccupancyPercent=35",
+    "-XX:+ExplicitGCInvokesConcurrent", "-Djava.awt.headless=true",
+)  # fmt: skip
+# Kafka's defaults for its internal topics need three brokers.
+_SINGLE_NODE = {
+    "process.roles": "broker,controller",
+    "node.id": "1",
+    "offsets.topic.replication.factor": "1",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "share.coordinator.state.topic.replication.factor": "1",
+    "share.coordinator.state.topic.min.isr": "1",
+    "controller.listener.names": "CONTROLLER",
+    "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+}
+
+
+def free_ports(count: int) -> list[int]:
+    """`count` different loopback ports that were free a moment ago, for programs that cannot choose one themselves."""
+    sockets = [socket.socket() for _ in range(count)]
+    try:
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        return [each.getsockname()[1] for each in sockets]
+    finally:
+        for each in sockets:
+            each.close()
+
+
+def broker_command() -> list[str]:
+    """How to run `broker-cy` of this interpreter: the installed command, or the module of an uninstalled tree."""
+    installed = Path(sys.executable).parent / "broker-cy"
+    return [str(installed)] if installed.exists() else [sys.executable, "-m", "broker_cy.cli"]
+
+
+class Node:
+    """A broker process. Its outputs are files in `directory`, its data are in `data_dir`."""
+
+    name = "node"
+    host = "127.0.0.1"
+
+    def __init__(
+        self, directory: Path, settings: Mapping[str, str] | None = None, data_dir: Path | None = None
+    ) -> None:
+        self.directory = directory
+        self.data_dir = data_dir or directory / "data"
+        self.settings = dict(settings or {})
+        self.port = 0  # 0: the node chooses one at its first start and keeps it
+        self.ready_timeout_s = READY_TIMEOUT_S
+        # What stands before the command line: nsenter, prlimit, valgrind with their arguments.
+        self.wrapper: Sequence[str] = ()
+        self._child: Child | None = None
+        self._starts = 0
+
+    def command(self) -> Sequence[str | Path]:
+        """The command line of the next start."""
+        raise NotImplementedError
+
+    def ready(self, child: Child) -> bool:
+        """Whether the node takes requests; where it chooses its address itself, this sets it.
+
+        Here: when a complete line of stdout names its address.
+        """
+        complete = child.stdout().rpartition("\n")[0]
+        if found := _ADDRESS.search(complete):
+            self.port = int(found[1])
+        return found is not None
+
+    @property
+    def child(self) -> Child:
+        """The process of the last start."""
+        assert self._child is not None, f"{self.name} was not started"
+        return self._child
+
+    @property
+    def bootstrap(self) -> str:
+        assert self.port, "not started"
+        return f"{self.host}:{self.port}"
+
+    @property
+    def pid(self) -> int:
+        return self.child.pid
+
+    def alive(self) -> bool:
+        """Whether it was started and has not ended."""
+        return self._child is not None and self._child.returncode is None
+
+    def stdout(self) -> str:
+        return self._child.stdout() if self._child else ""
+
+    def stderr(self) -> str:
+        return self._child.stderr() if self._child else ""
+
+    def tail(self) -> str:
+        """The last lines of stderr, in one line."""
+        return self._child.tail() if self._child else ""
+
+    def launch(self) -> Child:
+        """Start the process, without waiting until it is ready."""
+        self._starts += 1
+        self._child = Child([*self.wrapper, *self.command()], self.directory, f"{self.name}-{self._starts}")
+        return self._child
+
+    def start(self) -> Self:
+        """Start the process and wait until it is ready; a process that does not become ready is killed."""
+        child = self.launch()
+        deadline = time.monotonic() + self.ready_timeout_s
+        try:
+            while not self.ready(child):
+                if child.returncode is not None:
+                    raise ProcessError(
+                        f"{self.name} ended with exit code {child.returncode} before it was ready: {child.tail()}"
+                    )
+                if time.monotonic() > deadline:
+                    raise ProcessError(
+                        f"{self.name} was not ready within {self.ready_timeout_s:g} s: {child.tail() or 'no output'}"
+                    )
+                time.sleep(_POLL_S)
+        except BaseException:
+            child.kill()
+            raise
+        return self
+
+    def stop(self, timeout_s: float = STOP_TIMEOUT_S) -> int:
+        """SIGTERM, and the exit code."""
+        self.child.send_signal(signal.SIGTERM)
+        return self.child.wait(timeout_s)
+
+    def kill(self) -> None:
+        """SIGKILL, and reap; nothing where it was not started."""
+        if self._child is not None:
+            self._child.kill()
+
+    def restart(self) -> Self:
+        """Start again after `stop` or `kill`, on the same port and data."""
+        assert not self.alive()
+        return self.start()
+
+    close = kill
+
+
+class BrokerCy(Node):
+    """Our broker, as installed for this interpreter."""
+
+    name = "broker-cy"
+
+    def command(self) -> Sequence[str | Path]:
+        argv: list[str | Path] = [*broker_command(), "start", "--data-dir", self.data_dir]
+        argv += ["--listener", f"{self.host}:{self.port}"]
+        for name, value in self.settings.items():
+            argv += ["--set", f"{name}={value}"]
+        return argv
+
+
+class Kafka(Node):
+    """Apache Kafka 4.3.1, broker and controller in one process (a quorum of one)."""
+
+    name = "kafka"
+    log_level = "ERROR"  # of what Kafka writes to stderr
+
+    def __init__(
+        self,
+        directory: Path,
+        settings: Mapping[str, str] | None = None,
+        data_dir: Path | None = None,
+        jvm_flags: Sequence[str] = (),
+    ) -> None:
+        super().__init__(directory, settings, data_dir)
+        self.jvm_flags = jvm_flags  # behind JVM_FLAGS: of two that contradict the JVM takes the last
+        self.ready_timeout_s = 90.0
+        self.port, self._controller_port = free_ports(2)
+
+    def command(self) -> Sequence[str | Path]:
+        flags = [*JVM_FLAGS, *self.jvm_flags, f"-Dkafka.logs.dir={self.directory}"]
+        return [*kafka_dist.java(*flags, log_level=self.log_level), "kafka.Kafka", self._properties]
+
+    def ready(self, child: Child) -> bool:
+        """Kafka prints no address; it is ready when it answers ApiVersions."""
+        try:
+            with socket.create_connection((self.host, self.port), _PROBE_TIMEOUT_S) as connection:
+                connection.sendall(_API_VERSIONS)
+                return len(connection.recv(64)) > 0
+        except OSError:
+            return False
+
+    def start(self) -> Self:
+        if (sentence := kafka_dist.missing()) is not None:
+            raise ProcessError(sentence)
+        self._write_properties()
+        if not (self.data_dir / "meta.properties").exists():
+            arguments = ("format", "-t", _CLUSTER_ID, "-c", self._properties, "--ignore-formatted")
+            kafka_dist.run_tool("kafka.tools.StorageTool", *arguments)
+        return super().start()
+
+    def stop(self, timeout_s: float = STOP_TIMEOUT_S) -> int:
+        """SIGTERM, and the exit code; Java ends with 128 + 15 after an orderly stop, which is 0 here."""
+        code = super().stop(timeout_s)
+        return 0 if code == 128 + signal.SIGTERM else code
+
+    @property
+    def _properties(self) -> Path:
+        return self.directory / "server.properties"
+
+    def _write_properties(self) -> None:
+        self.directory.mkdir(parents=True, exist_ok=True)
+        listener = f"PLAINTEXT://{self.host}:{self.port}"
+        merged = {
+            **_SINGLE_NODE,
+            "controller.quorum.voters": f"1@{self.host}:{self._controller_port}",
+            "listeners": f"{listener},CONTROLLER://{self.host}:{self._controller_port}",
+            "advertised.listeners": listener,
+            "log.dirs": str(self.data_dir),
+            **self.settings,
+        }
+        self._properties.write_text("".join(f"{name}={value}\n" for name, value in merged.items()))
