@@ -105,15 +105,25 @@ def rename_away(path: str, mark: str, topic_id: UUID) -> str:
 
 
 def remove_some(path: str) -> bool:
-    """Remove a part of a directory, and itself where nothing else is left; whether there is more. Blocks. Raises
-    OSError.
+    """Remove a part of a directory, and itself where nothing else is left; whether there is more. Of a symbolic link
+    only the link is removed, never what it points at. Blocks. Raises OSError.
     """
-    with os.scandir(path) as entries:
-        for entry in islice(entries, FILES_PER_JOB):
-            if entry.is_dir(follow_symlinks=False):
-                shutil.rmtree(entry.path)
-            else:
-                os.unlink(entry.path)
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        if not os.path.islink(path):
+            raise
+        os.unlink(path)
+        return False
+    try:
+        with os.scandir(fd) as entries:
+            for entry in islice(entries, FILES_PER_JOB):
+                if entry.is_dir(follow_symlinks=False):
+                    shutil.rmtree(entry.name, dir_fd=fd)
+                else:
+                    os.unlink(entry.name, dir_fd=fd)
+    finally:
+        os.close(fd)
     try:
         os.rmdir(path)
     except OSError as error:
