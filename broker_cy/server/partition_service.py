@@ -78,15 +78,12 @@ class PartitionService:
         """Load the logs of the data directories; `apply` then makes partitions of them. Blocks. Raises OSError."""
         self._image = image
         self._take_broker_settings(image)
-        self._logs.load(lambda topic: LogConfig.from_settings(self.settings(topic)), now_ms)
-        self._set_strays_aside(image)
 
-    def _set_strays_aside(self, image: MetadataImage) -> None:
-        """A log whose topic the metadata does not know (or knows under another id) was deleted while we were down."""
-        for topic, index in list(self._logs.topic_ids):
-            known = image.topics.by_name(topic)
-            if known is None or known.topic_id != self._logs.topic_ids[topic, index]:
-                self._logs.mark_stray(topic, index)
+        def topic_id_of(name: str) -> UUID | None:
+            topic = image.topics.by_name(name)
+            return topic.topic_id if topic is not None else None
+
+        self._logs.load(lambda topic: LogConfig.from_settings(self.settings(topic)), now_ms, topic_id_of)
 
     def apply(self, delta: ImageDelta, image: MetadataImage) -> None:
         """Take over one committed change."""

@@ -13,15 +13,15 @@ def sync_directory(path: str) -> None:
         os.close(fd)
 
 
-def write_atomically(path: str, data: bytes, *, sync: bool) -> None:
+def write_atomically(path: str, data: bytes, *, sync: bool, dir_fd: int | None = None) -> None:
     """Replace the file by `data`: a reader, and a start after this process crashed, finds the old or the new one whole.
 
-    With `sync` that also holds after a power loss; it blocks for the disk, so it belongs into a worker thread.
-    Raises OSError.
+    With `sync` that also holds after a power loss; it blocks for the disk, so it belongs into a worker thread. With
+    `dir_fd`, a descriptor of a directory, `path` is a name in that. Raises OSError.
     """
     temporary = path + ".tmp"
     try:
-        fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+        fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644, dir_fd=dir_fd)
         try:
             view = memoryview(data)
             while view:
@@ -30,12 +30,14 @@ def write_atomically(path: str, data: bytes, *, sync: bool) -> None:
                 os.fsync(fd)
         finally:
             os.close(fd)
-        os.replace(temporary, path)
+        os.replace(temporary, path, src_dir_fd=dir_fd, dst_dir_fd=dir_fd)
     except OSError:
         with suppress(OSError):
-            os.unlink(temporary)
+            os.unlink(temporary, dir_fd=dir_fd)
         raise
-    if sync:
+    if sync and dir_fd is not None:
+        os.fsync(dir_fd)
+    elif sync:
         sync_directory(os.path.dirname(path) or ".")
 
 

@@ -3,10 +3,19 @@
 `recovery-point-offset-checkpoint`, `log-start-offset-checkpoint`, `replication-offset-checkpoint` and
 `cleaner-offset-checkpoint` of a data directory hold "topic partition offset"; `leader-epoch-checkpoint` of a log holds
 "epoch offset".
+
+A topic may be deleted, and another one created under its name, before the file is written again. So beside the entries
+of a topic there is one that says which topic they were written for: "topic/topic-id 0 0". No topic's name has a slash:
+Kafka, which looks entries up by partition, ignores it, and drops it when it writes the file.
 """
 
-from collections.abc import Mapping
+from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import NamedTuple
+from uuid import UUID
+
+from broker_cy.core import uuid as kafka_uuid
 from broker_cy.storage.atomic import read_whole, write_atomically
 
 RECOVERY_POINTS = "recovery-point-offset-checkpoint"
@@ -14,14 +23,34 @@ LOG_START_OFFSETS = "log-start-offset-checkpoint"
 HIGH_WATERMARKS = "replication-offset-checkpoint"
 CLEANED_OFFSETS = "cleaner-offset-checkpoint"
 
-# Text of one entry: topic (249), partition (10), offset (19) and separators. A million partitions.
+# Text of one entry: topic (249), partition (10), offset (19) and separators. A million partitions and topics.
 SIZE_MAX_BYTES = 300 << 20
 VERSION = b"0"
+# Between a topic's name and its id.
+ID_SEPARATOR = "/"
 # Leader epochs and partition numbers are int32, offsets int64.
 INT32_MAX = 2**31 - 1
 INT64_MAX = 2**63 - 1
 
 TopicPartition = tuple[str, int]
+
+
+class Entries(NamedTuple):
+    """Content of an offset checkpoint: offsets by partition, and the ids of the topics they were written for. A topic
+    has none where Kafka wrote the file.
+    """
+
+    offsets: dict[TopicPartition, int]
+    topic_ids: dict[str, UUID]
+
+    def offset_of(self, key: TopicPartition, topic_id: UUID | None) -> int | None:
+        """The offset of a partition of the topic `topic_id` (None: not known); None where there is no entry, or where
+        it was written for another topic of that name.
+        """
+        written_for = self.topic_ids.get(key[0])
+        if topic_id is not None and written_for is not None and written_for != topic_id:
+            return None
+        return self.offsets.get(key)
 
 
 def _lines(data: bytes, path: str) -> list[list[bytes]]:
@@ -59,17 +88,24 @@ def encode_pairs(pairs: list[tuple[int, int]]) -> bytes:
 
 
 def read_offsets(path: str) -> dict[TopicPartition, int]:
-    """(topic, partition) -> offset; empty where the file is missing or empty. Raises ValueError where it is damaged."""
+    """(topic, partition) -> offset, whatever topic they are of. Raises as read_entries does."""
+    return read_entries(path).offsets
+
+
+def read_entries(path: str) -> Entries:
+    """Content of an offset checkpoint; empty where the file is missing or empty. Raises ValueError where it is
+    damaged.
+    """
     try:
         data = read_whole(path, SIZE_MAX_BYTES)
     except FileNotFoundError:
-        return {}
-    return decode_offsets(data, path) if data else {}
+        return Entries({}, {})
+    return decode_entries(data, path) if data else Entries({}, {})
 
 
-def decode_offsets(data: bytes, path: str) -> dict[TopicPartition, int]:
-    """Entries of an offset checkpoint; raises ValueError where it is damaged."""
-    found: dict[TopicPartition, int] = {}
+def decode_entries(data: bytes, path: str) -> Entries:
+    """Content of an offset checkpoint; raises ValueError where it is damaged."""
+    found = Entries({}, {})
     for words in _lines(data, path):
         if len(words) != 3 or not words[1].isdigit() or not words[2].lstrip(b"-").isdigit():
             raise ValueError(f"{path}: entry {b' '.join(words)!r} is not a topic, a partition and an offset")
@@ -80,16 +116,31 @@ def decode_offsets(data: bytes, path: str) -> dict[TopicPartition, int]:
             topic = words[0].decode()
         except UnicodeDecodeError:
             raise ValueError(f"{path}: topic {words[0]!r} is not UTF-8") from None
-        found[topic, partition] = offset
+        name, slash, topic_id = topic.partition(ID_SEPARATOR)
+        if not slash:
+            found.offsets[topic, partition] = offset
+            continue
+        try:
+            found.topic_ids[name] = kafka_uuid.from_text(topic_id)
+        except ValueError as error:
+            raise ValueError(f"{path}: {topic!r} names no topic id: {error}") from None
     return found
 
 
-def write_offsets(path: str, offsets: Mapping[TopicPartition, int]) -> None:
-    """Replace the file, durably; blocks for the disk. Raises OSError."""
-    write_atomically(path, encode_offsets(offsets), sync=True)
+def write_offsets(
+    path: str, offsets: Mapping[TopicPartition, int], topic_ids: Mapping[str, UUID] | None = None
+) -> None:
+    """Replace the file, durably; blocks for the disk. `topic_ids` as in Entries. Raises OSError."""
+    write_atomically(path, encode_offsets(offsets, topic_ids or {}), sync=True)
 
 
-def encode_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:
+def encode_offsets(offsets: Mapping[TopicPartition, int], topic_ids: Mapping[str, UUID]) -> bytes:
     """Text of an offset checkpoint."""
-    lines = "".join(f"{topic} {partition} {offset}\n" for (topic, partition), offset in offsets.items())
-    return f"0\n{len(offsets)}\n{lines}".encode()
+    lines = [f"{topic} {partition} {offset}\n" for (topic, partition), offset in offsets.items()]
+    lines += [f"{topic}{ID_SEPARATOR}{kafka_uuid.to_text(topic_id)} 0 0\n" for topic, topic_id in topic_ids.items()]
+    return f"0\n{len(lines)}\n{''.join(lines)}".encode()
+
+
+def topic_ids_of(offsets: Mapping[TopicPartition, int], topic_ids: Mapping[TopicPartition, UUID]) -> dict[str, UUID]:
+    """The ids of the topics that `offsets` are of, as far as `topic_ids` (by partition) knows them."""
+    return {key[0]: topic_ids[key] for key in offsets if key in topic_ids}

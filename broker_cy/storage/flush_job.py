@@ -1,21 +1,32 @@
-"""Bringing what a log has written onto the disk, or only out of this process, in a worker thread."""
+"""Bringing what a log has written onto the disk, or only out of this process, in a worker thread.
+
+A job writes by a descriptor of the log's directory: while it waits for a worker the topic may be deleted and another
+one created under its name, whose epochs and producers are others.
+"""
+
+from __future__ import annotations
 
 import os
+from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from broker_cy.storage import disk, noted_state, snapshots
+from broker_cy.storage import disk, epochs, noted_state, snapshots
 from broker_cy.storage.atomic import sync_directory, write_atomically
+
+if TYPE_CHECKING:
+    from broker_cy.storage.log import Log
 
 
 @dataclass(slots=True)
 class FlushJob:
     """What one log has to bring to disk, copied from it on the loop (Log.begin_flush).
 
-    `run` (or `note`) blocks, and touches files only; then `maintenance.complete_flush` (`complete_note`) takes the
-    result on the loop.
+    `run` (or `note`) blocks, and touches files only, none where the log was closed meanwhile; then
+    `maintenance.complete_flush` (`complete_note`) takes the result on the loop.
     """
 
-    directory: str
+    log: Log
     end_offset: int
     # Of the log when the job was made: a truncation meanwhile makes the result worthless.
     generation: int
@@ -30,54 +41,76 @@ class FlushJob:
     # Of `note`: which of the two files it writes (storage.noted_state), and whether the other is not to be believed.
     slot: int = 0
     forgets_other: bool = False
-    epochs_path: str = ""
     epochs: bytes = b""
     error: OSError | None = None
     # A sync failed: what it was to bring to disk may be gone from the page cache, and a later sync would not tell.
     sync_failed: bool = False
 
-    def run(self, *, synced: bool = False) -> "FlushJob":
+    def run(self, *, synced: bool = False) -> FlushJob:
         """Write producer state and epochs, sync the files and the directory; with `synced` the caller syncs the whole
         file system afterwards. An OSError is kept in `error`.
         """
+        fd = self._open()
+        if fd < 0:
+            return self
         try:
-            self.paths.append(self._write_snapshot())
-            write_atomically(self.epochs_path, self.epochs, sync=False)
-            self.paths.append(self.epochs_path)
+            self._write_snapshot(fd)
+            write_atomically(epochs.FILE_NAME, self.epochs, sync=False, dir_fd=fd)
+            self.paths.append(f"{self.log.directory}/{epochs.FILE_NAME}")
             if not synced:
                 self._sync()
-            self._remove_superseded()
+            if self.superseded_snapshot >= 0 and self.superseded_snapshot != self.end_offset:
+                with suppress(FileNotFoundError):
+                    os.unlink(snapshots.name_of(self.superseded_snapshot), dir_fd=fd)
         except OSError as error:
             self.error = error
+        finally:
+            os.close(fd)
         return self
 
     def note(self) -> None:
         """Write producer state and sync nothing: the page cache outlives the process. Epochs are written when they
         change. An OSError is kept in `error`.
         """
+        fd = self._open()
+        if fd < 0:
+            return
         try:
             if self.forgets_other:
-                noted_state.forget(self.directory, [slot for slot in range(noted_state.SLOTS) if slot != self.slot])
-            noted_state.write(self.directory, self.slot, self.end_offset, self.snapshot)
+                noted_state.forget(fd, [slot for slot in range(noted_state.SLOTS) if slot != self.slot])
+            noted_state.write(fd, self.slot, self.end_offset, self.snapshot)
         except OSError as error:
             self.error = error
+        finally:
+            os.close(fd)
 
-    def _write_snapshot(self) -> str:
-        """Its path. There may be one already: a segment begins at that offset."""
-        path = snapshots.path_of(self.directory, self.end_offset)
-        if not os.path.exists(path):
-            write_atomically(path, self.snapshot, sync=False)
-        return path
+    def _open(self) -> int:
+        """A descriptor of the log's directory; -1 where the log was closed, or with an OSError kept in `error`."""
+        try:
+            fd = os.open(self.log.directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        except OSError as error:
+            self.error = error
+            return -1
+        # A log is closed before its directory is renamed. So one that is open now had the name when it was opened.
+        if self.log.closed:
+            os.close(fd)
+            return -1
+        return fd
 
-    def _remove_superseded(self) -> None:
-        if self.superseded_snapshot >= 0 and self.superseded_snapshot != self.end_offset:
-            snapshots.remove(self.directory, self.superseded_snapshot)
+    def _write_snapshot(self, fd: int) -> None:
+        """There may be one already: a segment begins at that offset."""
+        name = snapshots.name_of(self.end_offset)
+        try:
+            os.stat(name, dir_fd=fd)
+        except FileNotFoundError:
+            write_atomically(name, self.snapshot, sync=False, dir_fd=fd)
+        self.paths.append(f"{self.log.directory}/{name}")
 
     def _sync(self) -> None:
         try:
             for path in self.paths:
                 disk.sync_file(path)
-            for path in dict.fromkeys([self.directory, *self.directories]):
+            for path in dict.fromkeys([self.log.directory, *self.directories]):
                 sync_directory(path)
         except OSError:
             self.sync_failed = True

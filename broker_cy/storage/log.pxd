@@ -53,6 +53,7 @@ cdef class Log:
     cdef readonly ProducerState producers
     cdef readonly object epochs                 # storage.epochs.LeaderEpochs
     cdef readonly object offline                # None, or why every operation is refused (str)
+    cdef readonly bint closed                   # deleted, or the broker stops: the directory may be another log's. Read by workers
     cdef readonly int64_t unflushed_bytes
     # Everything before it is in the page cache with indexes and producer state: a killed process loses none of it.
     cdef public int64_t written_point

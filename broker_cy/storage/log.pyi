@@ -21,6 +21,7 @@ class Log:
     producers: ProducerState
     epochs: LeaderEpochs
     offline: str | None
+    closed: bool
     unflushed_bytes: int
     written_point: int
     unnoted_bytes: int

@@ -13,12 +13,13 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
+from uuid import UUID
 
 from broker_cy.core.errors import WireError
 from broker_cy.core.logs import facts
 from broker_cy.storage import disk, maintenance, recovery, snapshots, txn_index
 from broker_cy.storage.atomic import sync_directory
-from broker_cy.storage.checkpoints import TopicPartition
+from broker_cy.storage.checkpoints import Entries
 from broker_cy.storage.epochs import LeaderEpochs
 from broker_cy.storage.errors import CorruptSegment
 from broker_cy.storage.log import Log
@@ -50,8 +51,8 @@ class LoadContext:
     producer_expiration_ms: int
     # The machine may have stopped since the logs were written: what was not synced is there in part, in any order.
     power_lost: bool = False
-    # Logs that were compacted at some time: their segments need not follow on each other.
-    compacted: frozenset[TopicPartition] = frozenset()
+    # What the cleaner's checkpoint says: the segments of logs that were compacted need not follow on each other.
+    cleaned: Entries = field(default_factory=lambda: Entries({}, {}))
     # Topics whose logs are not cut where damage cannot come from a write that was broken off: what they lost would show
     # as an older state of everything in them.
     kept_whole: frozenset[str] = frozenset()
@@ -188,10 +189,11 @@ def load_log(
     log_start_offset: int,
     context: LoadContext,
     written_point: int = 0,
+    topic_id: UUID | None = None,
 ) -> Log:
     """Load the log in `directory`. `recovery_point`, `log_start_offset` and `written_point` are those of the data
-    directory's checkpoints (0 where they have none). Raises CorruptSegment and StorageError where the partition cannot
-    be served, OSError.
+    directory's checkpoints (0 where they have none), `topic_id` that of the topic (None where it is not known). Raises
+    CorruptSegment and StorageError where the partition cannot be served, OSError.
     """
     files = LogFiles(directory)
     bases = sorted(files.log_sizes)
@@ -212,7 +214,8 @@ def load_log(
     if context.power_lost and not context.clean and recovery_point <= log_start_offset:
         # A deletion moved it past what was never synced, and that may be the beginning of a segment that stays.
         check_from = 0
-    may_have_gaps = not context.power_lost or config.compact or (topic, partition) in context.compacted
+    was_compacted = context.cleaned.offset_of((topic, partition), topic_id) is not None
+    may_have_gaps = not context.power_lost or config.compact or was_compacted
     may_cut = partial(context.may_cut, topic)
     end_offset = _recover(segments, files, config, check_from, epochs, context.power_lost, may_have_gaps, may_cut)
     cut_bytes = sum(files.log_sizes.values()) - sum(segment.size for segment in segments)

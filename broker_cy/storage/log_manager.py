@@ -47,6 +47,8 @@ METADATA_CHECKPOINT_MS = 10_000
 # Why a log cannot be loaded now and may be a moment later.
 SHORTAGES = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 NO_TOPIC_ID = UUID(int=0)
+# In place of what keeps a partition from being loaded: it is none of this broker's.
+STRAY = Exception("stray")
 # Kafka's delay of the first look at retention after a start.
 FIRST_RETENTION_CHECK_MS = 30_000
 
@@ -90,7 +92,7 @@ class LogManager:
         # Bytes that loading cut off the ends of logs, by topic-partition.
         self.cuts: dict[str, int] = {}
         self._short_of_room: dict[TopicPartition, str] = {}
-        self.checkpoints = OffsetCheckpoints([directory.path for directory in directories])
+        self.checkpoints = OffsetCheckpoints([directory.path for directory in directories], self.topic_ids)
         self.clean = {directory.path: directory.clean_broker_epoch() is not None for directory in directories}
         self._same_boot = {path: is_same_boot(f"{path}/{WRITTEN_POINTS}") for path in self.clean}
         # A segment takes two descriptors; half of what the process may open is left to connections.
@@ -170,9 +172,9 @@ class LogManager:
         self._metadata_committed = True
 
     def _context(self, root: str, now_ms: int) -> LoadContext:
-        compacted: frozenset[TopicPartition] = frozenset()
-        with suppress(OSError, ValueError):  # the cleaner tells of a damaged one
-            compacted = frozenset(checkpoints.read_offsets(f"{root}/{checkpoints.CLEANED_OFFSETS}"))
+        cleaned = checkpoints.Entries({}, {})
+        with suppress(OSError, ValueError):  # the cleaner reports a damaged one
+            cleaned = checkpoints.read_entries(f"{root}/{checkpoints.CLEANED_OFFSETS}")
         return LoadContext(
             self.open_files,
             self.totals,
@@ -180,15 +182,23 @@ class LogManager:
             now_ms,
             self.settings.producer_id_expiration_ms,
             not self._same_boot.get(root, False),
-            compacted,
+            cleaned,
             self.settings.kept_whole,
             self.cuts,
         )
 
-    def load(self, config_of: Callable[[str], LogConfig], now_ms: int) -> None:
+    def load(
+        self,
+        config_of: Callable[[str], LogConfig],
+        now_ms: int,
+        topic_id_of: Callable[[str], UUID | None] | None = None,
+    ) -> None:
         """Load all logs of the data directories, recovering them where the last stop was unclean. A partition that
         cannot be served goes to `offline`; the others are not touched by that. Raises OSError where a directory
-        cannot be read.
+        cannot be read, StorageError where one cannot be renamed.
+
+        `topic_id_of` gives the id of a topic, None where there is no such topic: the directory of a topic with another
+        id is renamed and kept. Without `topic_id_of` each directory is taken for what it says it is.
         """
         configs: dict[str, LogConfig] = {}
         for data_directory in self.data_directories:
@@ -203,14 +213,22 @@ class LogManager:
                 key = parse_partition(name)
                 if key is None or key[0] == METADATA_TOPIC or not os.path.isdir(path):
                     continue
+                problem = self._identify(key, path, topic_id_of)
+                if problem is STRAY:
+                    continue
                 if key in self.logs or key in self.offline:
                     raise DataDirectoryError(
                         f"partition {key[0]}-{key[1]} is in {path} and in another data directory: remove one of them"
                     )
+                self._held[data_directory.path] += 1
+                if problem is not None:
+                    self._take_offline(key, path, problem)
+                    continue
                 if key[0] not in configs:
                     configs[key[0]] = config_of(key[0])
                 self._load_one(key, path, configs[key[0]], context)
             data_directory.unmark_clean()
+        self.checkpoints.loaded()
         self.flusher.sync_loaded(self.logs.values())
         # The next start is to know whether the machine has started again; and deletions that only names of segments
         # tell of must not be undone by a power loss for longer than those of a broker that goes on.
@@ -220,30 +238,56 @@ class LogManager:
             names.append(checkpoints.LOG_START_OFFSETS)
         self.flusher.write_checkpoints(*names)
 
-    def _load_one(self, key: TopicPartition, path: str, config: LogConfig, context: LoadContext) -> None:
+    def _identify(
+        self, key: TopicPartition, path: str, topic_id_of: Callable[[str], UUID | None] | None
+    ) -> Exception | None:
+        """Find out which topic the directory of a partition belongs to, and take over what the checkpoints say of that;
+        STRAY where it is not the topic of that name (see `load`), or what keeps us from knowing.
+
+        A directory that says nothing is taken for one of the topic: it was new when the process ended or the power was
+        lost. Raises StorageError where a stray cannot be renamed.
+        """
+        expected = topic_id_of(key[0]) if topic_id_of is not None else None
+        problem: Exception | None = None
         try:
-            log, topic_id = self._load_log(key, path, config, context)
-        except (StorageError, OSError, ValueError) as error:
-            logger.error("partition offline", extra=facts(partition=f"{key[0]}-{key[1]}", reason=error))
-            self.offline[key] = str(error)
-            if errno_of(error) in SHORTAGES:
-                self._short_of_room[key] = path
-            self._held[os.path.dirname(path)] += 1
-            return
-        self._held[os.path.dirname(path)] += 1
-        self.logs[key] = log
+            topic_id = read_topic_id(path)
+            if topic_id is None and expected is not None:
+                topic_id = expected
+                write_topic_id(path, topic_id)
+        except (OSError, ValueError) as error:
+            topic_id, problem = expected, error
+        if topic_id_of is not None and (expected is None or topic_id != expected):
+            logger.warning("directory of a deleted topic renamed to -stray", extra=facts(path=path))
+            self._rename_away(path, "stray", topic_id or NO_TOPIC_ID, -1)
+            return STRAY
         if topic_id is not None:
             self.topic_ids[key] = topic_id
+        self.checkpoints.accept(os.path.dirname(path), key, topic_id)
+        if self.cleaner is not None:
+            self.cleaner.accept(key, topic_id)
+        return problem
 
-    def _load_log(
-        self, key: TopicPartition, path: str, config: LogConfig, context: LoadContext
-    ) -> tuple[Log, UUID | None]:
+    def _load_one(self, key: TopicPartition, path: str, config: LogConfig, context: LoadContext) -> None:
+        try:
+            self.logs[key] = self._load_log(key, path, config, context)
+        except (StorageError, OSError, ValueError) as error:
+            self._take_offline(key, path, error)
+
+    def _take_offline(self, key: TopicPartition, path: str, error: Exception) -> None:
+        logger.error("partition offline", extra=facts(partition=f"{key[0]}-{key[1]}", reason=error))
+        self.offline[key] = str(error)
+        if errno_of(error) in SHORTAGES:
+            self._short_of_room[key] = path
+
+    def _load_log(self, key: TopicPartition, path: str, config: LogConfig, context: LoadContext) -> Log:
         topic, partition = key
         recovery_point = self.checkpoints.recovery_points.get(key, 0)
         log_start_offset = self.checkpoints.log_starts.get(key, 0)
         written_point = self.checkpoints.written_points.get(key, 0)
-        log = load_log(path, topic, partition, config, recovery_point, log_start_offset, context, written_point)
-        return log, read_topic_id(path)
+        topic_id = self.topic_ids.get(key)
+        return load_log(
+            path, topic, partition, config, recovery_point, log_start_offset, context, written_point, topic_id
+        )
 
     def reopen(self, topic: str, partition: int, config: LogConfig, now_ms: int) -> Log | None:
         """Try again to load a partition that is offline for want of room, descriptors or memory. None where that fails
@@ -255,7 +299,7 @@ class LogManager:
             return None
         context = replace(self._context(os.path.dirname(path), now_ms), clean=False)
         try:
-            log, topic_id = self._load_log(key, path, config, context)
+            log = self._load_log(key, path, config, context)
         except (StorageError, OSError, ValueError) as error:
             if errno_of(error) not in SHORTAGES:
                 logger.error("partition stays offline", extra=facts(partition=f"{topic}-{partition}", reason=error))
@@ -265,8 +309,6 @@ class LogManager:
         del self.offline[key], self._short_of_room[key]
         self.flusher.sync_loaded([log])
         self.logs[key] = log
-        if topic_id is not None:
-            self.topic_ids[key] = topic_id
         return log
 
     # --- partitions come and go
@@ -289,6 +331,8 @@ class LogManager:
         self._held[root] += 1
         self.logs[key] = log
         self.topic_ids[key] = topic_id
+        if self.cleaner is not None:
+            self.cleaner.accept(key, topic_id)
         return log
 
     def delete(self, topic: str, partition: int) -> None:
@@ -305,30 +349,18 @@ class LogManager:
             self.cleaner.forget(key)
         if log is not None:
             maintenance.mark_closed(log)
+            self._held[os.path.dirname(log.directory)] -= 1
             self._rename_away(log.directory, "delete", topic_id, log.config.file_delete_delay_ms)
         elif reason is not None:
             for root in self.directories:
-                self._rename_away(f"{root}/{topic}-{partition}", "delete", topic_id, 0)
-
-    def mark_stray(self, topic: str, partition: int) -> None:
-        """Set a partition aside that the metadata does not know: its directory is renamed and kept. Raises
-        StorageError.
-        """
-        key = (topic, partition)
-        log = self.logs.pop(key, None)
-        topic_id = self.topic_ids.pop(key, NO_TOPIC_ID)
-        if self.cleaner is not None:
-            self.cleaner.forget(key)
-        if log is not None:
-            maintenance.mark_closed(log)
-            logger.warning("directory of no topic set aside as -stray", extra=facts(path=log.directory))
-            self._rename_away(log.directory, "stray", topic_id, -1)
+                if os.path.isdir(f"{root}/{topic}-{partition}"):
+                    self._held[root] -= 1
+                    self._rename_away(f"{root}/{topic}-{partition}", "delete", topic_id, 0)
 
     def _rename_away(self, path: str, mark: str, topic_id: UUID, delay_ms: int) -> None:
         """Rename a partition's directory to `<name>.<uuid>-<mark>`; with a delay of at least 0 remove it after that."""
         if not os.path.isdir(path):
             return
-        self._held[os.path.dirname(path)] -= 1
         try:
             target = rename_away(path, mark, topic_id)
         except OSError as error:

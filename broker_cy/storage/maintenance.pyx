@@ -12,7 +12,6 @@ from broker_cy.storage.segment cimport Segment
 from broker_cy.wire.batch cimport BatchHeader
 
 from broker_cy.core.errors import WireError
-from broker_cy.storage import epochs as epochs_module
 from broker_cy.storage import noted_state, recovery, snapshots, txn_index
 from broker_cy.storage.atomic import read_whole, sync_directory
 from broker_cy.storage.checkpoints import encode_pairs
@@ -335,7 +334,6 @@ def begin_flush(Log log not None):
         ]
         if segment.base_offset >= log.recovery_point and not job.directories:
             add_new_files(log, job)
-    job.epochs_path = f"{log.directory}/{epochs_module.FILE_NAME}"
     job.epochs = encode_pairs(log.epochs.entries)
     return job
 
@@ -344,7 +342,7 @@ cdef object begin_job(Log log, int64_t from_offset, int64_t snapshot):
     """A job for everything from `from_offset` up to what is written now, whose producer state takes the place of that at `snapshot`.
     Writes the index entries that wait in memory. Raises StorageError."""
     cdef Segment segment
-    job = FlushJob(log.directory, log.written_end_offset, log.generation, log.unflushed_bytes)
+    job = FlushJob(log, log.written_end_offset, log.generation, log.unflushed_bytes)
     for segment in log.segments[log.segment_number(from_offset):]:
         try:
             segment.offsets.write()
@@ -369,6 +367,8 @@ def begin_note(Log log not None):
 
 def complete_note(Log log not None, job):
     """Take the result of a FlushJob whose `note` has run: the written point moves, unless that failed."""
+    if log.closed:
+        return
     if job.error is not None or job.generation != log.generation:
         log.noted_slot = -1
     elif log.written_point < job.end_offset:
@@ -378,6 +378,8 @@ def complete_note(Log log not None, job):
 
 def complete_flush(Log log not None, job):
     """Take the result of a FlushJob that has run: the recovery point moves. Raises StorageError where it failed."""
+    if log.closed:
+        return
     if job.error is not None:
         if job.sync_failed:
             log.sync_failed = True
@@ -432,6 +434,7 @@ def mark_closed(Log log not None):
     """Refuse every operation and let go of the files; slices that are in use stay readable."""
     cdef Segment segment
     log.offline = "closed"
+    log.closed = True
     for segment in log.segments:
         segment.close()
     drop_unflushed(log, log.unflushed_bytes)
@@ -459,4 +462,5 @@ def close(Log log not None):
     for segment in log.segments:
         segment.close()
     log.offline = "closed"
+    log.closed = True
     log.totals.dirty.discard(log)

@@ -21,6 +21,7 @@ from broker_cy.storage.snapshots import SIZE_MAX_BYTES
 
 logger = logging.getLogger(__name__)
 
+NAME = "written-point-producers"
 SLOTS = 2
 NOTHING = -1  # in place of the offset
 _OFFSET = struct.Struct(">q")
@@ -28,12 +29,19 @@ _OFFSET = struct.Struct(">q")
 
 def path_of(directory: str, slot: int) -> str:
     """Path of one of the SLOTS."""
-    return f"{directory}/written-point-producers.{slot}"
+    return f"{directory}/{NAME}.{slot}"
 
 
-def write(directory: str, slot: int, offset: int, data: bytes) -> None:
+def _open(directory: str | int, slot: int, flags: int) -> int:
+    """A descriptor to write a slot by; `directory` is a path, or a descriptor of the directory."""
+    if isinstance(directory, int):
+        return os.open(f"{NAME}.{slot}", flags | os.O_WRONLY | os.O_CLOEXEC, 0o644, dir_fd=directory)
+    return os.open(path_of(directory, slot), flags | os.O_WRONLY | os.O_CLOEXEC, 0o644)
+
+
+def write(directory: str | int, slot: int, offset: int, data: bytes) -> None:
     """Write the snapshot taken at `offset`, without a sync; raises OSError."""
-    fd = os.open(path_of(directory, slot), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    fd = _open(directory, slot, os.O_CREAT)
     try:
         size = os.fstat(fd).st_size
         view = memoryview(_OFFSET.pack(offset) + data)
@@ -72,11 +80,11 @@ def load(producers: ProducerState, directory: str, offset: int, now_ms: int, exp
     return slot
 
 
-def forget(directory: str, slots: Iterable[int] = range(SLOTS)) -> None:
+def forget(directory: str | int, slots: Iterable[int] = range(SLOTS)) -> None:
     """Let the slots hold nothing: what they speak of is no longer so, or not known to be. Raises OSError."""
     for slot in slots:
         with suppress(FileNotFoundError):
-            fd = os.open(path_of(directory, slot), os.O_WRONLY | os.O_CLOEXEC)
+            fd = _open(directory, slot, 0)
             try:
                 os.pwrite(fd, _OFFSET.pack(NOTHING), 0)
             finally:

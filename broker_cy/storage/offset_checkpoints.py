@@ -9,14 +9,17 @@ import os
 import threading
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
+from uuid import UUID
 
 from broker_cy.core.logs import facts
 from broker_cy.storage.checkpoints import (
     HIGH_WATERMARKS,
     LOG_START_OFFSETS,
     RECOVERY_POINTS,
+    Entries,
     TopicPartition,
-    read_offsets,
+    read_entries,
+    topic_ids_of,
     write_offsets,
 )
 from broker_cy.storage.log import Log
@@ -34,13 +37,19 @@ class Content(NamedTuple):
     sequence: int
     path: str
     offsets: Mapping[TopicPartition, int]
+    topic_ids: Mapping[str, UUID]
 
 
 class OffsetCheckpoints:
-    """Checkpoints of the data directories at `roots`."""
+    """Checkpoints of the data directories at `roots`. `topic_ids` (the log manager's) are those of the partitions there
+    are: what a file holds is written for them, and holds for no other topic of the same name.
+    """
 
-    def __init__(self, roots: list[str]) -> None:
+    def __init__(self, roots: list[str], topic_ids: Mapping[TopicPartition, UUID]) -> None:
         self.roots = roots
+        self._topic_ids = topic_ids
+        # What the files said at start, by directory and name. An entry counts once `accept` has taken it.
+        self._read: dict[str, dict[str, Entries]] = {root: {} for root in roots}
         self.recovery_points: dict[TopicPartition, int] = {}
         self.log_starts: dict[TopicPartition, int] = {}
         self.high_watermarks: dict[TopicPartition, int] = {}
@@ -57,13 +66,28 @@ class OffsetCheckpoints:
         self._written = {f"{root}/{name}": 0 for root in roots for name in ALL}
         self._locks = {path: threading.Lock() for path in self._written}
         for root in roots:
-            for name, offsets in self._by_name.items():
+            for name in ALL:
                 try:
-                    read = read_points if name == WRITTEN_POINTS else read_offsets
-                    offsets.update(read(f"{root}/{name}"))
+                    read = read_points if name == WRITTEN_POINTS else read_entries
+                    self._read[root][name] = read(f"{root}/{name}")
                 except ValueError as error:
                     # As in Kafka: every log of this directory is then recovered from its start.
                     logger.warning("damaged checkpoint taken to be empty", extra=facts(reason=error))
+            self.accept(root, (METADATA_TOPIC, 0), None)
+
+    def accept(self, root: str, key: TopicPartition, topic_id: UUID | None) -> None:
+        """Take over what the files said at start of the partition in `root`, which is of the topic `topic_id` (None
+        where nobody knows): entries that were written for another topic of that name are not.
+        """
+        for name, entries in self._read[root].items():
+            offset = entries.offset_of(key, topic_id)
+            if offset is not None:
+                self._by_name[name][key] = offset
+
+    def loaded(self) -> None:
+        """Every partition that was there at start is accepted: let go of what the files said."""
+        for entries in self._read.values():
+            entries.clear()
 
     def forget(self, key: TopicPartition) -> None:
         """Drop what was said of a partition that is gone."""
@@ -104,16 +128,19 @@ class OffsetCheckpoints:
                 for root, offsets in found.items():
                     if key in self._by_name[name] and os.path.isdir(f"{root}/{key[0]}-{key[1]}"):
                         offsets[key] = self._by_name[name][key]
-            wanted += [Content(self._collected, f"{root}/{name}", offsets) for root, offsets in found.items()]
+            wanted += [
+                Content(self._collected, f"{root}/{name}", offsets, topic_ids_of(offsets, self._topic_ids))
+                for root, offsets in found.items()
+            ]
         return wanted
 
     def write(self, wanted: Iterable[Content]) -> None:
         """Write checkpoint files, durably but for the written points: blocks for the disk and for a write in another
         thread. A file that holds something newer is left as it is. Raises OSError.
         """
-        for sequence, path, offsets in wanted:
+        for sequence, path, offsets, topic_ids in wanted:
             with self._locks[path]:
                 if sequence > self._written[path]:
                     write = write_points if path.endswith(WRITTEN_POINTS) else write_offsets
-                    write(path, offsets)
+                    write(path, offsets, topic_ids)
                     self._written[path] = sequence

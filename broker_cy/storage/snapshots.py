@@ -10,9 +10,14 @@ SUFFIX = ".snapshot"
 SIZE_MAX_BYTES = 100 << 20
 
 
+def name_of(offset: int) -> str:
+    """Name of the snapshot taken at `offset`."""
+    return f"{offset:020d}{SUFFIX}"
+
+
 def path_of(directory: str, offset: int) -> str:
     """Path of the snapshot taken at `offset`."""
-    return f"{directory}/{offset:020d}{SUFFIX}"
+    return f"{directory}/{name_of(offset)}"
 
 
 def offsets(directory: str) -> list[int]:

@@ -10,10 +10,11 @@ text of a checkpoint (storage.checkpoints). Kafka ignores it.
 
 import logging
 from collections.abc import Mapping
+from uuid import UUID
 
 from broker_cy.core.logs import facts
 from broker_cy.storage.atomic import read_whole, write_atomically
-from broker_cy.storage.checkpoints import SIZE_MAX_BYTES, TopicPartition, decode_offsets, encode_offsets
+from broker_cy.storage.checkpoints import SIZE_MAX_BYTES, Entries, TopicPartition, decode_entries, encode_offsets
 
 WRITTEN_POINTS = "written-point-offset-checkpoint"
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
@@ -30,20 +31,20 @@ def boot_id() -> bytes:
         return b""
 
 
-def read_points(path: str) -> dict[TopicPartition, int]:
-    """(topic, partition) -> offset; empty where the file is missing, damaged, or of before the machine's start."""
+def read_points(path: str) -> Entries:
+    """The points; none where the file is missing, damaged, or of before the machine's start."""
     try:
         data = read_whole(path, SIZE_MAX_BYTES)
     except FileNotFoundError:
-        return {}
+        return Entries({}, {})
     booted, _, rest = data.partition(b"\n")
     if not booted or booted != boot_id():
-        return {}
+        return Entries({}, {})
     try:
-        return decode_offsets(rest, path)
+        return decode_entries(rest, path)
     except ValueError as error:
         logger.warning("damaged written points ignored", extra=facts(reason=error))
-        return {}
+        return Entries({}, {})
 
 
 def is_same_boot(path: str) -> bool:
@@ -57,8 +58,8 @@ def is_same_boot(path: str) -> bool:
     return booted != b"" and booted == boot_id()
 
 
-def write_points(path: str, offsets: Mapping[TopicPartition, int]) -> None:
-    """Replace the file, without a sync. Raises OSError."""
+def write_points(path: str, offsets: Mapping[TopicPartition, int], topic_ids: Mapping[str, UUID] | None = None) -> None:
+    """Replace the file, without a sync. `topic_ids` as in Entries. Raises OSError."""
     booted = boot_id()
     if booted:
-        write_atomically(path, booted + b"\n" + encode_offsets(offsets), sync=False)
+        write_atomically(path, booted + b"\n" + encode_offsets(offsets, topic_ids or {}), sync=False)

@@ -12,9 +12,10 @@ import logging
 import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from uuid import UUID
 
 from broker_cy.core.logs import facts
-from broker_cy.storage.checkpoints import CLEANED_OFFSETS, TopicPartition, read_offsets, write_offsets
+from broker_cy.storage.checkpoints import CLEANED_OFFSETS, TopicPartition, read_entries, topic_ids_of, write_offsets
 from broker_cy.storage.cleaner import swap
 from broker_cy.storage.cleaner.files import SWAP, DirectoryFiles
 from broker_cy.storage.cleaner.job import Cleaning, CleaningAborted, Replacement
@@ -94,9 +95,15 @@ class LogCleaner:
         self._checkpoint_running = False
         self._short_of_room = False
         self._stopped = False
+        # Which topic the entry of a partition is of, as far as that is known.
+        self._topic_ids: dict[TopicPartition, UUID] = {}
         for root in roots:
             try:
-                self.policy.cleaned.update(read_offsets(f"{root}/{CLEANED_OFFSETS}"))
+                entries = read_entries(f"{root}/{CLEANED_OFFSETS}")
+                self.policy.cleaned.update(entries.offsets)
+                for key in entries.offsets:
+                    if key[0] in entries.topic_ids:
+                        self._topic_ids[key] = entries.topic_ids[key[0]]
             except ValueError as error:
                 # As in Kafka: every log of this directory is then cleaned from its start.
                 logger.warning("damaged checkpoint taken to be empty", extra=facts(reason=error))
@@ -276,6 +283,16 @@ class LogCleaner:
         if cleaning is not None:
             cleaning.aborted = True
 
+    def accept(self, key: TopicPartition, topic_id: UUID | None) -> None:
+        """A partition was loaded or created, of the topic `topic_id` (None where nobody knows): what the checkpoint
+        said of a partition of another topic with this name does not hold for it.
+        """
+        if topic_id is None:
+            return
+        if self._topic_ids.get(key, topic_id) != topic_id:
+            self.policy.forget(key)
+        self._topic_ids[key] = topic_id
+
     def truncated(self, key: TopicPartition, offset: int) -> None:
         """Everything at or after `offset` is gone from a log."""
         self.abort(key)
@@ -285,6 +302,7 @@ class LogCleaner:
     def forget(self, key: TopicPartition) -> None:
         """The partition is gone, or made anew."""
         self.abort(key)
+        self._topic_ids.pop(key, None)
         if self.policy.forget(key):
             self.write_checkpoint()
 
@@ -311,9 +329,11 @@ class LogCleaner:
                 if (log is not None and os.path.dirname(log.directory) == root) or (log is None and len(wanted) == 1):
                     offsets[key] = offset
 
+        topic_ids = {root: topic_ids_of(offsets, self._topic_ids) for root, offsets in wanted.items()}
+
         def write() -> None:
             for root, offsets in wanted.items():
-                write_offsets(f"{root}/{CLEANED_OFFSETS}", offsets)
+                write_offsets(f"{root}/{CLEANED_OFFSETS}", offsets, topic_ids[root])
 
         def done(_: None, error: BaseException | None) -> None:
             self._checkpoint_running = False

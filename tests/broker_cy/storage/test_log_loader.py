@@ -150,9 +150,6 @@ def test_partitions_that_are_not_in_use_are_left_alone(filled: Path) -> None:
     manager, _ = reopen(filled)
     assert list(manager.logs) == [("t", 0)]
     assert sorted(path.name for path in filled.glob("u-0*")) == [f"u-0.{unique}-future", f"u-0.{unique}-stray"]
-    manager.mark_stray("t", 0)
-    assert len(list(filled.glob("t-0.*-stray"))) == 1
-    assert not (filled / "t-0").exists()
 
 
 def test_a_partition_in_two_directories_is_refused(filled: Path, tmp_path: Path) -> None:

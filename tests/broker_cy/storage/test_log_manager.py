@@ -12,6 +12,7 @@ from uuid import UUID
 import pytest
 
 from broker_cy.storage import disk, recovery
+from broker_cy.storage.checkpoints import read_offsets
 from broker_cy.storage.data_directory import DataDirectoryError
 from broker_cy.storage.errors import StorageError
 from broker_cy.storage.log import Log
@@ -262,11 +263,11 @@ def test_flushing_moves_the_recovery_point(tmp_path: Path) -> None:
     manager.jobs.run_due()
     assert log.recovery_point == 120
     assert manager.totals.unflushed_bytes == 0
-    assert (tmp_path / "recovery-point-offset-checkpoint").read_text() == "0\n1\nt 0 120\n"
+    assert read_offsets(str(tmp_path / "recovery-point-offset-checkpoint")) == {("t", 0): 120}
     fill(log, 1)
     manager.tick(60_000, lambda topic, partition: 121)
     assert log.recovery_point == 122
-    assert (tmp_path / "replication-offset-checkpoint").read_text() == "0\n1\nt 0 121\n"
+    assert read_offsets(str(tmp_path / "replication-offset-checkpoint")) == {("t", 0): 121}
     # Only the newest producer state that no segment begins with is kept.
     assert [name for name in os.listdir(log.directory) if name.endswith(".snapshot")] == [f"{122:020d}.snapshot"]
     manager.crash()
@@ -370,7 +371,7 @@ def test_deleted_records_free_whole_segments(tmp_path: Path) -> None:
     manager.jobs.run_due()
     assert not any(name.endswith(".deleted") for name in os.listdir(log.directory))
     assert len(held.read()) == 500, "a slice stays readable while it is being sent"
-    assert (tmp_path / "log-start-offset-checkpoint").read_text() == f"0\n1\nt 0 {target}\n"
+    assert read_offsets(str(tmp_path / "log-start-offset-checkpoint")) == {("t", 0): target}
     manager.delete_records_before(log, 300)
     assert (log.log_start_offset, log.log_end_offset, log.size_bytes) == (300, 300, 0)
     fill(log, 1)
@@ -393,7 +394,7 @@ def test_a_burst_of_deleted_records_is_checkpointed_one_write_at_a_time(tmp_path
     assert len(jobs.held) == 1
     while jobs.held:
         jobs.held.pop()()
-    assert (tmp_path / "log-start-offset-checkpoint").read_text() == "0\n1\nt 0 7\n"
+    assert read_offsets(str(tmp_path / "log-start-offset-checkpoint")) == {("t", 0): 7}
     manager.crash()
 
 
@@ -410,7 +411,7 @@ def test_a_checkpoint_is_never_replaced_by_an_older_one(tmp_path: Path) -> None:
     assert len(jobs.held) == 1, "the recovery point is about to be written"
     manager.truncate_to(log, 10, 0)
     jobs.held.pop()()
-    assert (tmp_path / "recovery-point-offset-checkpoint").read_text() == "0\n1\nt 0 10\n"
+    assert read_offsets(str(tmp_path / "recovery-point-offset-checkpoint")) == {("t", 0): 10}
     manager.crash()
 
 

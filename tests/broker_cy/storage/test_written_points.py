@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from broker_cy.storage import noted_state, written_points
+from broker_cy.storage.checkpoints import Entries
 from broker_cy.storage.log_config import LogConfig
 from broker_cy.storage.log_manager import StorageSettings
 from broker_cy.storage.written_points import WRITTEN_POINTS, read_points, write_points
@@ -35,7 +36,7 @@ def test_a_killed_broker_reads_only_what_was_not_noted(tmp_path: Path) -> None:
     log = manager.logs["t", 0]
     point, described = log.written_point, log.producers.describe()
     assert 0 < point < 246
-    assert read_points(str(tmp_path / WRITTEN_POINTS)) == {("t", 0): point}
+    assert read_points(str(tmp_path / WRITTEN_POINTS)).offsets == {("t", 0): point}
     data, entries = contents(log), log.segments[0].offsets.entries()
     first, last = log.segments[0], log.segments[-1]
     manager.crash()
@@ -82,7 +83,7 @@ def test_damaged_written_points_are_ignored(tmp_path: Path, damage: bytes) -> No
     """A torn file of a few bytes keeps a broker from starting, or has it trust what it must not."""
     path = tmp_path / WRITTEN_POINTS
     path.write_bytes(damage.replace(b"BOOT", written_points.boot_id()))
-    assert read_points(str(path)) == {}
+    assert read_points(str(path)) == Entries({}, {})
 
 
 def test_where_the_kernel_has_no_boot_id_nothing_is_noted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -92,7 +93,7 @@ def test_where_the_kernel_has_no_boot_id_nothing_is_noted(tmp_path: Path, monkey
     write_points(str(path), {("t", 0): 5})
     assert not path.exists()
     path.write_bytes(b"\n0\n1\nt 0 5\n")
-    assert read_points(str(path)) == {}
+    assert read_points(str(path)) == Entries({}, {})
 
 
 def test_truncation_takes_the_written_point_along(tmp_path: Path) -> None:
@@ -101,7 +102,7 @@ def test_truncation_takes_the_written_point_along(tmp_path: Path) -> None:
     log = manager.logs["t", 0]
     manager.truncate_to(log, 10, 5)
     assert log.written_point == 10
-    assert read_points(str(tmp_path / WRITTEN_POINTS)) == {("t", 0): 10}
+    assert read_points(str(tmp_path / WRITTEN_POINTS)).offsets == {("t", 0): 10}
     fill(log, 5)
     torn = log.active
     manager.crash()
@@ -115,7 +116,7 @@ def test_a_clean_stop_and_a_flush_leave_no_written_point(tmp_path: Path) -> None
     """A point of before the stop is believed after the next kill, although the log has become another."""
     manager = noted(tmp_path)
     manager.stop()
-    assert read_points(str(tmp_path / WRITTEN_POINTS)) == {}
+    assert read_points(str(tmp_path / WRITTEN_POINTS)).offsets == {}
 
 
 def test_notes_leave_no_snapshot_and_never_take_the_flushed_one(tmp_path: Path) -> None:
@@ -184,7 +185,7 @@ def test_notes_go_on_while_a_flush_takes_long(tmp_path: Path) -> None:
         notes = list(jobs.held)
     assert points == [240, 480, 720]
     assert log.recovery_point == 0
-    assert read_points(str(tmp_path / WRITTEN_POINTS)) == {("t", 0): 720}
+    assert read_points(str(tmp_path / WRITTEN_POINTS)).offsets == {("t", 0): 720}
     flush()
     assert log.recovery_point == 240
     manager.crash()
