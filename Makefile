@@ -28,7 +28,7 @@ $(VENV)/.requirements: requirements.lock tools/make_venv.sh
 	$(BIN)/pip install -q --disable-pip-version-check --require-hashes -r requirements.lock
 	touch $@
 
-$(VENV)/.installed: $(VENV)/.requirements setup.cfg pyproject.toml setup.py
+$(VENV)/.installed: $(VENV)/.requirements setup.cfg pyproject.toml setup.py $(wildcard requirements/*.in)
 	BROKER_CY_NO_EXTENSIONS=1 $(BIN)/pip install -q --disable-pip-version-check --no-build-isolation --no-deps -e .
 	touch $@
 

@@ -47,6 +47,7 @@ if SANITIZE:
 else:
     COMPILE_ARGS += ["-g0"]
 
+ROOMS = ("broker_cy", "bench")
 JOBS = len(os.sched_getaffinity(0))
 
 
@@ -55,7 +56,7 @@ def extensions() -> list[Extension]:
     from Cython.Build import cythonize
 
     found = []
-    for path in sorted([*Path("broker_cy").rglob("*.pyx"), *Path("bench").rglob("*.pyx")]):
+    for path in sorted(path for room in ROOMS for path in Path(room).rglob("*.pyx")):
         name = ".".join(path.with_suffix("").parts)
         sources = [str(path), *C_SOURCES.get(name, [])]
         arguments = ["-O2" if name in HOT else "-O1", *COMPILE_ARGS]
@@ -78,7 +79,16 @@ def extensions() -> list[Extension]:
     return made
 
 
+def remove_orphans() -> None:
+    """Remove what earlier builds made of a .pyx that is gone: a wheel would hold it, and imports would find it."""
+    for base in (Path(), *Path("build").glob("lib.*")):
+        for path in [path for room in ROOMS for path in (base / room).rglob("*.cpython-*.so")]:
+            if not path.relative_to(base).with_name(f"{path.name.partition('.')[0]}.pyx").exists():
+                path.unlink()
+
+
 if __name__ == "__main__":
+    remove_orphans()
     setup(
         ext_modules=[] if os.environ.get("BROKER_CY_NO_EXTENSIONS") == "1" else extensions(),
         options={"build_ext": {"inplace": True, "parallel": JOBS}},

@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import pty
-import signal
-import subprocess
 import sys
 import uuid
 from collections.abc import Callable
@@ -16,10 +12,12 @@ from typing import Any, Protocol
 
 import pytest
 
-from bench.launch.processes import die_with_parent, run
+from bench.launch.processes import run
 from broker_cy import cli
 from broker_cy.commands import context
+from tests.support import terminal
 from tests.support.broker import Target
+from tests.support.terminal import Shown
 
 ROOT = Path(__file__).resolve().parents[3]
 COMMAND = [sys.executable, "-m", "broker_cy.cli"]
@@ -87,44 +85,9 @@ def broker_cy(bare: Cli, broker: Target) -> Cli:
     return call
 
 
-@dataclass(frozen=True)
-class Shown:
-    """What a terminal showed, and the exit code."""
-
-    screen: str
-    code: int
-
-
 def in_terminal(arguments: list[str], typed: bytes = b"", interrupt_at: str | None = None) -> Shown:
-    """Run a command in a terminal of 80 x 24 with `typed` at its keyboard; SIGINT once `interrupt_at` is shown."""
-    master, slave = pty.openpty()
-    os.set_blocking(master, True)
-    env = {**os.environ, "TERM": "xterm", "COLUMNS": "80", "LINES": "24"}
-    argv = die_with_parent([*COMMAND, *arguments])
-    process = subprocess.Popen(argv, stdin=slave, stdout=slave, stderr=slave, cwd=ROOT, env=env, start_new_session=True)
-    os.close(slave)
-    screen = bytearray()
-    try:
-        if typed:
-            os.write(master, typed)
-        while True:
-            try:
-                data = os.read(master, 65536)
-            except OSError:
-                # The last one who had the terminal open is gone.
-                break
-            if not data:
-                break
-            screen += data
-            if interrupt_at is not None and interrupt_at.encode() in screen:
-                process.send_signal(signal.SIGINT)
-                interrupt_at = None
-        return Shown(screen.decode(errors="replace"), process.wait(TIMEOUT_S))
-    finally:
-        os.close(master)
-        if process.poll() is None:
-            process.kill()
-            process.wait()
+    """Run a command in a terminal with `typed` at its keyboard; SIGINT once `interrupt_at` is shown."""
+    return terminal.in_terminal([*COMMAND, *arguments], typed=typed, interrupt_at=interrupt_at, cwd=ROOT)
 
 
 @pytest.fixture

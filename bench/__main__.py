@@ -1,0 +1,24 @@
+"""`broker-bench`, also as `python -m bench`: runs bench.cli, once its libraries are known to be there."""
+
+from __future__ import annotations
+
+import sys
+
+from broker_cy.core import extras
+
+# Modules of the extra `bench`, by which it is known to be installed (requirements/bench.in).
+LIBRARIES = ("confluent_kafka", "hdrh", "numpy", "plotly")
+
+
+def main() -> int:
+    """Run the command line; the process's exit code, 1 where the extra `bench` is not installed."""
+    if (hint := extras.hint("broker-bench", "bench", LIBRARIES)) is not None:
+        print(hint, file=sys.stderr)
+        return 1
+    from bench import cli
+
+    return cli.main()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

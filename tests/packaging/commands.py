@@ -1,0 +1,110 @@
+"""Runs every command of an installed wheel, away from the repository."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from bench.launch.nodes import BrokerCy
+from bench.launch.processes import run
+from broker_cy.commands.app import COMMANDS
+from tests.support.broker import QUICK
+from tests.support.terminal import in_terminal
+
+# One command line of each command of `broker-cy`, in an order in which they work, and what it reads.
+LINES: tuple[tuple[str, bytes], ...] = (
+    ("topics create orders -p 2", b""),
+    ("produce orders -K :", b"a:1\nb:2\n"),
+    ("consume orders -e", b""),
+    ("topics describe orders", b""),
+    ("configs describe topic orders --all", b""),
+    ("cluster describe", b""),
+    ("groups list", b""),
+    ("lag", b""),
+    ("transactions list", b""),
+    ("producers orders", b""),
+    ("log-dirs --replicas", b""),
+    ("events", b""),
+    ("metrics --json", b""),
+    ("records delete orders --before end --yes", b""),
+    ("completion bash", b""),
+)
+# These use every library of the extra: numpy for intervals, hdrhistogram and plotly for the files, and confluent-kafka
+# for the load of real clients.
+MEASURED = ("produce-1kb", "client-produce-1kb")
+
+
+class Installed(BrokerCy):
+    """A broker run by the command of an environment."""
+
+    def __init__(self, directory: Path, program: Path) -> None:
+        super().__init__(directory, QUICK)
+        self.program = program
+
+    def command(self) -> Sequence[str | Path]:
+        return [self.program, *list(super().command())[1:]]
+
+
+def environment_variables(directory: Path) -> dict[str, str]:
+    """For programs that must not find the repository, nor the user's configuration."""
+    return {"PYTHONPATH": "", "XDG_CONFIG_HOME": str(directory / "config"), "BROKER_CY_CLUSTERS": ""}
+
+
+def run_broker_cy(program: Path, directory: Path) -> None:
+    """`broker-cy start`, and each other command against that broker; what is consumed is what was produced."""
+    env = environment_variables(directory)
+    assert {line.split()[0] for line, _ in LINES} | {"start"} == set(COMMANDS)
+    assert run([program, "--version"], cwd=directory, env=env).stdout.startswith(b"broker-cy ")
+    broker = Installed(directory / "broker", program)
+    try:
+        broker.start()
+        said = {}
+        for line, stdin in LINES:
+            words = line.split()
+            if words[0] != "completion":
+                words += ["--bootstrap", broker.bootstrap]
+            said[line] = run([program, *words], stdin=stdin, cwd=directory, env=env).stdout
+        assert sorted(said["consume orders -e"].split()) == [b"1", b"2"]
+        assert broker.stop() == 0
+    finally:
+        broker.close()
+
+
+def run_broker_tui(program: Path, directory: Path, broker_cy: Path) -> None:
+    """`broker-tui` draws its first screen, and leaves when asked to."""
+    broker = Installed(directory / "broker-of-tui", broker_cy)
+    try:
+        broker.start()
+        shown = in_terminal(
+            [program, "--bootstrap", broker.bootstrap],
+            typed_at={"connected": b"\x11"},
+            cwd=directory,
+            env=environment_variables(directory),
+        )
+    finally:
+        broker.close()
+    assert shown.code == 0, shown.screen
+
+
+def run_broker_bench(program: Path, directory: Path) -> None:
+    """`broker-bench` starts the broker of its environment, measures it in its two ways, and writes its files."""
+    env = environment_variables(directory)
+    for name in MEASURED:
+        result = directory / f"{name}.json"
+        argv: list[str | Path] = [
+            program,
+            "run",
+            "-w",
+            name,
+            "-t",
+            "ours",
+            "--duration",
+            "300 ms",
+            "--warm-up",
+            "100 ms",
+        ]
+        argv += ["--json", result, "--html", directory / f"{name}.html", "--dir", directory / "bench"]
+        run(argv, cwd=directory, env=env, timeout_s=240)
+        assert json.loads(result.read_text())
+        assert "plotly" in (directory / f"{name}.html").read_text().lower()

@@ -1,0 +1,98 @@
+"""What the source distribution and the wheel hold, and what their metadata says."""
+
+from __future__ import annotations
+
+import re
+import sys
+import tarfile
+import tomllib
+import zipfile
+from configparser import ConfigParser
+from email import message_from_bytes
+from pathlib import Path, PurePath
+
+import pytest
+from packaging.metadata import Metadata
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from tests.packaging.distributions import ROOT, tree_files
+
+# Of no use outside of the repository.
+NOT_IN_SDIST = {".gitignore", ".ci/run"}
+# Rooms that are run from the tree only: `make demo`, tests and tools.
+NOT_IN_WHEEL = {"demo", "tests", "tools"}
+LOCKED = re.compile(r"^([A-Za-z0-9._-]+)==([^ \\]+)", re.MULTILINE)
+
+
+def names_in_wheel(wheel: Path) -> set[str]:
+    with zipfile.ZipFile(wheel) as archive:
+        return {name for name in archive.namelist() if ".dist-info/" not in name}
+
+
+def test_the_source_distribution_is_the_tree(sdist: Path) -> None:
+    """A file that the build or a test reads is missing for everybody who has no checkout."""
+    with tarfile.open(sdist) as archive:
+        names = {str(PurePath(*PurePath(member.name).parts[1:])) for member in archive if member.isfile()}
+    tree = {str(path) for path in tree_files()} - NOT_IN_SDIST
+    assert tree - names == set()
+    # What the build adds.
+    assert {name for name in names - tree if not name.startswith("broker_cy.egg-info/")} == {"PKG-INFO"}
+
+
+def test_the_wheel_is_complete(wheel: Path) -> None:
+    """A schema, stylesheet, stub or extension is in the repository and not in what users install."""
+    rooms = {path.parts[0] for path in tree_files() if path.name == "__init__.py" and len(path.parts) == 2}
+    suffix = f".cpython-{sys.version_info.major}{sys.version_info.minor}-x86_64-linux-gnu.so"
+    expected = set()
+    for path in tree_files():
+        if path.parts[0] not in rooms - NOT_IN_WHEEL or path.suffix in (".c", ".h"):
+            continue
+        expected.add(str(path.with_suffix("")) + suffix if path.suffix == ".pyx" else str(path))
+    assert names_in_wheel(wheel) == expected
+
+
+def test_the_metadata_is_valid(wheel: Path, sdist: Path) -> None:
+    """An index refuses the upload, or pip chooses a Python or an extra that was not meant."""
+    with zipfile.ZipFile(wheel) as archive:
+        (name,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
+        raw = archive.read(name)
+        (entries,) = (name for name in archive.namelist() if name.endswith(".dist-info/entry_points.txt"))
+        points = ConfigParser()
+        points.read_string(archive.read(entries).decode())
+    with tarfile.open(sdist) as archive:
+        member = archive.extractfile(f"{sdist.name.removesuffix('.tar.gz')}/PKG-INFO")
+        assert member is not None
+        source = member.read()
+    for each in (raw, source):
+        found = Metadata.from_email(each, validate=True)
+        assert found.license_expression == "Apache-2.0"
+        assert str(found.requires_python) == ">=3.11"
+        assert found.description_content_type == "text/markdown"
+        assert set(found.provides_extra or ()) == {"tui", "bench", "all"}
+    message = message_from_bytes(raw)
+    versions = [line.rpartition(" ")[2] for line in message.get_all("Classifier", []) if "Python :: 3." in line]
+    assert versions == ["3.11", "3.12", "3.13"]
+    assert set(points["console_scripts"]) == {"broker-cy", "broker-bench", "broker-tui"}
+
+
+@pytest.mark.parametrize("name", ["runtime", "tui", "bench", "dev"])
+def test_the_lock_file_has_what_is_required(name: str) -> None:
+    """`make build` installs other versions than the package asks for, or not what it needs."""
+    locked: dict[str, set[str]] = {}
+    for found, version in LOCKED.findall((ROOT / "requirements.lock").read_text()):
+        locked.setdefault(canonicalize_name(found), set()).add(version)
+    for line in (ROOT / "requirements" / f"{name}.in").read_text().splitlines():
+        if line and not line.startswith(("#", "-r ")):
+            requirement = Requirement(line)
+            versions = locked.get(canonicalize_name(requirement.name))
+            assert versions, f"{requirement.name} is not in requirements.lock: run make lock"
+            assert all(version in requirement.specifier for version in versions), requirement
+
+
+def test_the_build_requirements_are_those_of_the_lock_file() -> None:
+    """A wheel that pip builds in an environment of its own is compiled by a tool that no test ever ran with."""
+    locked = dict(LOCKED.findall((ROOT / "requirements.lock").read_text()))
+    for text in tomllib.loads((ROOT / "pyproject.toml").read_text())["build-system"]["requires"]:
+        requirement = Requirement(text)
+        assert locked[requirement.name] in requirement.specifier

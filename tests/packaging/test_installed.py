@@ -1,0 +1,117 @@
+"""The wheel works where the repository is not: every command, with and without the extras.
+
+Under `make test` with this Python, packages that are here already, and extensions that are compiled already; under
+`make soak` with every Python there is, packages of the index, and everything compiled from the source distribution.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+
+from bench.launch.processes import run
+from tests.packaging import commands
+from tests.packaging.distributions import NAME, Environment, requirements_of
+
+PYTHONS = ("3.11", "3.12", "3.13", "3.14")
+# Imports every module of the distribution but those that are programs.
+IMPORT_ALL = """
+import importlib, pkgutil, sys
+for room in ("broker_cy", "bench", "admin_tui"):
+    package = importlib.import_module(room)
+    for module in pkgutil.walk_packages(package.__path__, room + "."):
+        if not module.name.endswith("__main__"):
+            importlib.import_module(module.name)
+assert not any(name.partition(".")[0] in ("tests", "demo", "tools") for name in sys.modules)
+"""
+INSTALL_TIMEOUT_S = 900.0
+
+
+@pytest.fixture
+def environment(tmp_path: Path, wheel: Path) -> Environment:
+    """The wheel and what its metadata asks for without extras, and nothing else."""
+    made = Environment(tmp_path / "venv", wheel)
+    made.link(requirements_of(NAME))
+    return made
+
+
+def test_the_command_runs_with_the_base_requirements(environment: Environment, tmp_path: Path) -> None:
+    """`pip install broker-cy` gives a command that needs the repository, or a library that nobody named."""
+    assert environment.pip("check") == "No broken requirements found.\n"
+    commands.run_broker_cy(environment.program("broker-cy"), tmp_path)
+
+
+@pytest.mark.parametrize(("program", "extra"), [("broker-tui", "tui"), ("broker-bench", "bench")])
+def test_a_command_without_its_extra_says_what_to_install(
+    environment: Environment, tmp_path: Path, program: str, extra: str
+) -> None:
+    """A traceback, or a failure after minutes of measuring, where one library is missing."""
+    environment.link(requirements_of(NAME, [extra]))
+    direct = [Requirement(text) for text in metadata.requires(NAME) or ()]
+    names = [each.name for each in direct if each.marker is not None and f'extra == "{extra}"' in str(each.marker)]
+    assert names
+    for name in names:
+        environment.unlink(name)
+        said = run([environment.program(program), "--help"], cwd=tmp_path, env={"PYTHONPATH": ""}, check=False)
+        assert said.returncode == 1
+        expected = rf"{program} needs the extra {extra}: pip install 'broker-cy\[{extra}\]' \(missing: \w+\)\n"
+        assert re.fullmatch(expected, said.stderr.decode())
+        environment.link([name])
+    said = run([environment.program(program), "--help"], cwd=tmp_path, env={"PYTHONPATH": ""})
+    assert said.stdout.startswith(b"usage: " + program.encode())
+
+
+def test_every_command_runs_with_all_extras(environment: Environment, tmp_path: Path) -> None:
+    """`pip install 'broker-cy[all]'` lacks a file or a library that only the repository has."""
+    environment.link(requirements_of(NAME, ["all"]))
+    assert environment.pip("check") == "No broken requirements found.\n"
+    run([environment.program("python"), "-c", IMPORT_ALL], cwd=tmp_path, env={"PYTHONPATH": ""})
+    commands.run_broker_tui(environment.program("broker-tui"), tmp_path, environment.program("broker-cy"))
+    commands.run_broker_bench(environment.program("broker-bench"), tmp_path)
+
+
+def find_python(version: str) -> Path:
+    """An interpreter of that version, on PATH or of pyenv; the test is skipped where there is none."""
+    on_path = shutil.which(f"python{version}")
+    of_pyenv = sorted(Path.home().glob(f".pyenv/versions/{version}.*/bin/python{version}"))
+    for place in [*([Path(on_path)] if on_path else []), *of_pyenv]:
+        # pyenv puts a program on PATH for every version it knows, that may be switched off.
+        code = "import sys, ensurepip; print('%d.%d' % sys.version_info[:2])"
+        done = subprocess.run([place, "-c", code], capture_output=True, text=True)
+        if done.stdout.strip() == version:
+            return place
+    pytest.skip(f"there is no Python {version} here, on PATH or of pyenv")
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("version", PYTHONS)
+def test_every_python_builds_and_runs_it(version: str, sdist: Path, tmp_path: Path) -> None:
+    """A Python that the metadata names cannot compile the source distribution, or a command fails on it."""
+    python = find_python(version)
+    run([python, "-m", "venv", tmp_path / "venv"], timeout_s=120)
+    binaries = tmp_path / "venv" / "bin"
+    environment = {"PYTHONPATH": "", "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
+
+    def pip(*arguments: str | Path) -> None:
+        run([binaries / "python", "-m", "pip", *arguments], cwd=tmp_path, timeout_s=INSTALL_TIMEOUT_S, env=environment)
+
+    # pip builds it in an environment of its own.
+    pip("wheel", "-q", "--no-deps", "-w", tmp_path / "dist", sdist)
+    (wheel,) = (tmp_path / "dist").glob("*.whl")
+    pip("install", "-q", wheel)
+    commands.run_broker_cy(binaries / "broker-cy", tmp_path)
+    for program, extra in (("broker-tui", "tui"), ("broker-bench", "bench")):
+        said = run([binaries / program, "--help"], cwd=tmp_path, env=environment, check=False)
+        assert (said.returncode, f"broker-cy[{extra}]" in said.stderr.decode()) == (1, True), said.stderr
+    pip("install", "-q", f"{wheel}[all]")
+    pip("check")
+    run([binaries / "python", "-W", "error::SyntaxWarning", "-c", IMPORT_ALL], cwd=tmp_path, env=environment)
+    commands.run_broker_tui(binaries / "broker-tui", tmp_path, binaries / "broker-cy")
+    commands.run_broker_bench(binaries / "broker-bench", tmp_path)
