@@ -32,7 +32,8 @@ if TYPE_CHECKING:
     from broker_cy.console.alerts import Watch
     from broker_cy.console.feeds import Feed
 
-# Commands that can be called back with the arrow.
+CLIENT_ID = "broker-tui"
+# Commands that the up arrow recalls.
 TYPED_MAX = 100
 # Once the first screen is there: a look at everything would hold it up.
 COLLECTOR_RELAXED_AFTER_S = 3.0
@@ -74,7 +75,7 @@ class Console(App[int]):
         self.clusters = dict(clusters or {})
         self._asked_readonly = is_readonly
         self._timeout_s = timeout_s
-        self.session = Session(entry, timeout_s=timeout_s)
+        self.session = Session(entry, client_id=CLIENT_ID, timeout_s=timeout_s)
         self.alerts = alerts
         self.typed: list[str] = []
         self.keys = KeyOrder(self, super().on_event)
@@ -221,7 +222,7 @@ class Console(App[int]):
         while len(self.screen_stack) > 1:
             await self.pop_screen()
         self._cluster_feed.unsubscribe(self._cluster_changed)
-        old, self.session = self.session, Session(entry, timeout_s=self._timeout_s)
+        old, self.session = self.session, Session(entry, client_id=CLIENT_ID, timeout_s=self._timeout_s)
         if self.alerts is not None:
             self.alerts.forget()
         await old.close()

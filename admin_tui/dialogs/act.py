@@ -11,9 +11,13 @@ from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.screen import ModalScreen
 from textual.widgets import Button, Input, Static
 
+from broker_cy.admin import AdminClient
 from broker_cy.admin.errors import AdminError
-from broker_cy.admin.text import clean
-from broker_cy.console.acts.plan import LINES_MAX, Plan
+from broker_cy.admin.text import clean, clean_lines
+from broker_cy.console.acts.plan import CHANGES_MAX, Failed, Plan, Report, execute
+
+# Failures that are shown one by one; the first line gives their number.
+FAILURES_SHOWN = 5
 
 
 class ActDialog(ModalScreen[str | None]):
@@ -44,9 +48,10 @@ class ActDialog(ModalScreen[str | None]):
     ActDialog Button:focus { text-style: bold reverse; }
     """
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: Plan, client: AdminClient) -> None:
         super().__init__(classes="-destructive" if plan.is_destructive else "")
         self.plan = plan
+        self._client = client
         self._is_running = False
 
     def compose(self) -> ComposeResult:
@@ -54,11 +59,11 @@ class ActDialog(ModalScreen[str | None]):
         with Vertical() as box:
             box.border_title = Text(clean(plan.title))
             yield Static(Text(clean(plan.affected), "bold"), id="affected")
-            if plan.lines:
-                with VerticalScroll(can_focus=len(plan.lines) > 10):
-                    shown = [clean(line) for line in plan.lines[:LINES_MAX]]
-                    if len(plan.lines) > LINES_MAX:
-                        shown.append(f".. and {len(plan.lines) - LINES_MAX:,} more")
+            if plan.changes:
+                with VerticalScroll(can_focus=len(plan.changes) > 10):
+                    shown = [clean(str(change)) for change in plan.changes[:CHANGES_MAX]]
+                    if len(plan.changes) > CHANGES_MAX:
+                        shown.append(f"... and {len(plan.changes) - CHANGES_MAX:,} more")
                     yield Static(Text("\n".join(shown), no_wrap=True, overflow="ellipsis"), id="lines")
             yield Static(Text(f"$ {clean(plan.command)}"), id="command")
             if plan.typed is not None and not plan.problem:
@@ -103,7 +108,7 @@ class ActDialog(ModalScreen[str | None]):
             self.dismiss(None)
 
     def _say(self, text: str) -> None:
-        self.query_one("#problem", Static).update(Text(clean(text)))
+        self.query_one("#problem", Static).update(Text(clean_lines(text)))
 
     def _start(self) -> None:
         if self._is_running:
@@ -114,12 +119,18 @@ class ActDialog(ModalScreen[str | None]):
         self.run_worker(self._run(), exclusive=True)
 
     async def _run(self) -> None:
+        typed = self.query("#typed")
         try:
-            said = await self.plan.run()
+            report = await execute(self._client, self.plan, typed.first(Input).value if typed else None)
         except AdminError as error:
-            self._is_running = False
-            self._say(str(error))
-            self.query_one("#do", Button).disabled = False
-            self.query_one("#cancel").focus()
+            report = Report("", failed=(Failed(self.plan.title, error),))
+        if not report.failed:
+            self.dismiss(report.said)
             return
-        self.dismiss(said)
+        self._is_running = False
+        # The rest of a plan that was executed in part is planned again: some of its things no longer exist.
+        self.query_one("#do", Button).disabled = bool(report.done)
+        said = f"{report.said}, then: {report.problem}" if report.done else report.problem
+        failures = [f"{each.what}: {each.error.reason}" for each in report.failed[1:FAILURES_SHOWN]]
+        self._say("\n".join([said, *failures]))
+        self.query_one("#cancel").focus()

@@ -12,9 +12,10 @@ from textual.containers import Vertical
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
-from broker_cy.admin import AdminClient, AdminError
+from broker_cy.admin import AdminClient
 from broker_cy.admin.metadata import TopicPartition
 from broker_cy.admin.text import clean, count, percent, plural, size
+from broker_cy.console.record_count import RecordCount
 from broker_cy.console.session import PartitionRow
 
 
@@ -30,13 +31,15 @@ class CountDialog(ModalScreen[None]):
 
     def __init__(self, client: AdminClient, topic: str, rows: Sequence[PartitionRow]) -> None:
         super().__init__()
-        self._client = client
         self._topic = topic
-        self._spans = {
-            TopicPartition(topic, row.partition): (row.start, row.end)
-            for row in rows
-            if row.start is not None and row.end is not None
-        }
+        self._count = RecordCount(
+            client,
+            {
+                TopicPartition(topic, row.partition): (row.start, row.end)
+                for row in rows
+                if row.start is not None and row.end is not None
+            },
+        )
 
     def compose(self) -> ComposeResult:
         with Vertical() as box:
@@ -45,32 +48,20 @@ class CountDialog(ModalScreen[None]):
             yield Static("")
 
     def on_mount(self) -> None:
-        self.run_worker(self._run(), exclusive=True)
+        self.set_interval(0.1, self._show)
+        self.run_worker(self._count.run(), exclusive=True)
 
-    async def _run(self) -> None:
-        total = sum(end - start for start, end in self._spans.values())
-        starts = {key: start for key, (start, _) in self._spans.items()}
-        ends = {key: end for key, (_, end) in self._spans.items()}
-        records = bytes_read = 0
-        passed = dict(starts)
-        try:
-            async with self._client.records.reader(starts, ends=ends) as reader:
-                async for chunk in reader:
-                    records += len(chunk.records)
-                    bytes_read += chunk.size_bytes
-                    passed[chunk.partition] = min(chunk.next_offset, ends[chunk.partition])
-                    done = sum(at - starts[key] for key, at in passed.items())
-                    self._say(f"{percent(done, total)} of {count(total)} offsets: {count(records)} records so far")
-        except AdminError as error:
-            self._say(f"{count(records)} records, then: {clean(str(error))}", "bold red")
-            return
-        self._say(
-            f"{plural(records, 'record')} at {count(total)} offsets of {plural(len(starts), 'partition')}; "
-            f"{size(bytes_read)} were read",
-            "bold",
-        )
-
-    def _say(self, text: str, style: str = "") -> None:
+    def _show(self) -> None:
+        found = self._count
+        total = count(found.offsets_total)
+        if found.error:
+            text, style = f"{plural(found.records, 'record')} so far, then: {clean(found.error)}", "bold red"
+        elif found.is_done:
+            where = f"{total} offsets of {plural(found.partitions, 'partition')}"
+            text, style = f"{plural(found.records, 'record')} at {where}; read {size(found.bytes_read)}", "bold"
+        else:
+            done = percent(found.offsets_done, found.offsets_total)
+            text, style = f"{done} of {total} offsets: {plural(found.records, 'record')} so far", ""
         self.query_one(Static).update(Text(text, style))
 
     def action_close(self) -> None:

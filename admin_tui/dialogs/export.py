@@ -15,7 +15,7 @@ from textual.widgets import Static
 
 from broker_cy.admin.metadata import TopicPartition
 from broker_cy.admin.text import clean, count, percent, plural, size
-from broker_cy.console.fields import Field
+from broker_cy.console.fields import Field, Form
 from broker_cy.console.scan import Row, Scan, State
 from broker_cy.wire.records import Record
 
@@ -34,11 +34,15 @@ def new_file(text: str) -> Path:
     return path
 
 
-def export_fields(topic: str) -> list[Field]:
-    return [
-        Field("path", "File", new_file, f"{topic}.jsonl"),
-        Field("what", "Which records", value="shown", choices=("shown", "all that match")),
-    ]
+def export_form(topic: str) -> Form:
+    return Form(
+        f"Export records of {topic}",
+        [
+            Field("path", "File", new_file, f"{topic}.jsonl"),
+            Field("what", "Which records", value="shown", choices=("shown", "all that match")),
+        ],
+        verb="Export",
+    )
 
 
 def write_rows(path: Path, topic: str, rows: Sequence[Row], make_line: Line) -> str:

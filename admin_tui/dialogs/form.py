@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -14,7 +13,7 @@ from textual.screen import ModalScreen
 from textual.widgets import Button, Input, Label, Static
 
 from broker_cy.admin.text import clean
-from broker_cy.console.fields import Field
+from broker_cy.console.fields import Field, Form
 
 
 class _Entry(Input):
@@ -65,41 +64,29 @@ class FormDialog(ModalScreen[dict[str, Any] | None]):
     FormDialog Button:focus { text-style: bold reverse; }
     """
 
-    def __init__(
-        self,
-        title: str,
-        fields: Sequence[Field],
-        *,
-        note: str = "",
-        verb: str = "Go on",
-        check: Callable[[Mapping[str, Any]], tuple[str, str] | None] | None = None,
-    ) -> None:
+    def __init__(self, form: Form) -> None:
         super().__init__()
-        self._title = title
-        self._fields = list(fields)
-        self._note = note
-        self._verb = verb
-        self._check = check
+        self.form = form
         self._refused = ""
-        # What was typed when it was sent off, and the field the cursor was in.
+        # What was typed when it was submitted, and the field the cursor was in.
         self._typed: dict[str, str] = {}
         self._place = ""
 
     def again(self, refused: str) -> FormDialog:
-        """The same form, with what was typed, and why it was not taken."""
-        fields = [replace(field, value=self._typed.get(field.name, field.value)) for field in self._fields]
-        form = FormDialog(self._title, fields, note=self._note, verb=self._verb, check=self._check)
-        form._refused = refused
-        form._place = self._place
-        return form
+        """The same form with what was typed, and why it was refused."""
+        fields = [replace(field, value=self._typed.get(field.name, field.value)) for field in self.form.fields]
+        dialog = FormDialog(replace(self.form, fields=fields))
+        dialog._refused = refused
+        dialog._place = self._place
+        return dialog
 
     def compose(self) -> ComposeResult:
         with Vertical() as box:
-            box.border_title = Text(clean(self._title))
-            if self._note:
-                yield Static(Text(clean(self._note)), id="note")
+            box.border_title = Text(clean(self.form.title))
+            if self.form.note:
+                yield Static(Text(clean(self.form.note)), id="note")
             with VerticalScroll(can_focus=False):
-                for field in self._fields:
+                for field in self.form.fields:
                     with Horizontal(classes="row"):
                         yield Label(field.label)
                         yield _Entry(field)
@@ -108,7 +95,7 @@ class FormDialog(ModalScreen[dict[str, Any] | None]):
                 yield Static(Text(clean(self._refused)), id="refused")
             with Horizontal(id="buttons"):
                 yield Button("Cancel", id="cancel", compact=True)
-                yield Button(self._verb, id="go", variant="primary", compact=True)
+                yield Button(self.form.verb, id="go", variant="primary", compact=True)
 
     def on_mount(self) -> None:
         entries = list(self.query(_Entry))
@@ -120,7 +107,7 @@ class FormDialog(ModalScreen[dict[str, Any] | None]):
     def on_input_changed(self, event: Input.Changed) -> None:
         entry = event.input
         if isinstance(entry, _Entry):
-            self._show(entry.field, self._problem(entry))
+            self._show(entry.field, entry.field.problem(entry.value))
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         self.action_submit()
@@ -135,38 +122,20 @@ class FormDialog(ModalScreen[dict[str, Any] | None]):
     def action_cancel(self) -> None:
         self.dismiss(None)
 
-    @staticmethod
-    def _problem(entry: _Entry) -> str:
-        try:
-            entry.field.check(entry.value)
-        except ValueError as error:
-            return str(error)
-        return ""
-
     def _show(self, field: Field, problem: str) -> None:
         line = self.query_one(f"#error-{field.name}", Static)
         line.update(Text(clean(problem)))
         line.set_class(bool(problem), "-shown")
 
     def action_submit(self) -> None:
-        values: dict[str, Any] = {}
-        wrong: _Entry | None = None
-        for entry in self.query(_Entry):
-            problem = self._problem(entry)
-            self._show(entry.field, problem)
-            if problem:
-                wrong = wrong or entry
-            else:
-                values[entry.field.name] = entry.field.check(entry.value)
-        if wrong is None and self._check is not None:
-            found = self._check(values)
-            if found is not None:
-                wrong = self.query_one(f"#field-{found[0]}", _Entry)
-                self._show(wrong.field, found[1])
-        if wrong is not None:
-            wrong.focus()
-            return
         entries = list(self.query(_Entry))
         self._typed = {entry.field.name: entry.value for entry in entries}
         self._place = next((entry.field.name for entry in entries if entry.has_focus), "")
-        self.dismiss(values)
+        checked = self.form.checked(self._typed)
+        for entry in entries:
+            self._show(entry.field, checked.problems.get(entry.field.name, ""))
+        wrong = next((entry for entry in entries if entry.field.name in checked.problems), None)
+        if wrong is not None:
+            wrong.focus()
+        else:
+            self.dismiss(dict(checked.values))

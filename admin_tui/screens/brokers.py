@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from rich.text import Text
@@ -10,20 +9,8 @@ from textual.binding import Binding, BindingType
 
 from admin_tui.screens.view import ListView
 from admin_tui.widgets.grid import Column, Grid
-from broker_cy.admin.cluster import BrokerInfo
 from broker_cy.admin.text import clean, count, duration, percent, size
-from broker_cy.metrics.sample import Sample
-
-
-@dataclass(frozen=True, slots=True)
-class BrokerRow:
-    """A broker. `sample` is its newest, None where it tells none; sizes are None where they are not known."""
-
-    info: BrokerInfo
-    is_controller: bool
-    leads: int | None
-    size_bytes: int | None
-    sample: Sample | None
+from broker_cy.console.rows import BrokerRow, broker_rows
 
 
 class BrokersView(ListView):
@@ -85,23 +72,9 @@ class BrokersView(ListView):
         cluster = self.session.cluster().value
         if cluster is None or not self.is_attached:
             return
-        topics, dirs = self.session.topics().value, self.session.log_dirs().value
-        leads: dict[int, int] = {}
-        for topic in topics or ():
-            for part in topic.partitions:
-                leads[part.leader_id] = leads.get(part.leader_id, 0) + 1
-        newest = {sample.broker: sample for sample in list(self.session.samples.items)[-10:]}
+        session = self.session
         self.grid.set_rows(
-            BrokerRow(
-                info,
-                info.broker_id == cluster.controller_id,
-                None if topics is None else leads.get(info.broker_id, 0),
-                None
-                if dirs is None or info.broker_id not in dirs.found
-                else sum(each.size_bytes for each in dirs.found[info.broker_id]),
-                newest.get(info.broker_id),
-            )
-            for info in cluster.brokers
+            broker_rows(cluster, session.topics().value, session.log_dirs().value, list(session.samples.items))
         )
 
     def on_grid_selected(self, event: Grid.Selected) -> None:

@@ -7,10 +7,8 @@ from typing import Any
 from admin_tui.screens.view import ListView
 from admin_tui.widgets.grid import Column, Grid
 from broker_cy.admin.text import clean, count, duration, short, size
+from broker_cy.console.figures import RATE_SAMPLES, connection_rates
 from broker_cy.metrics.sample import Connection
-
-# Samples over which traffic is summed.
-WINDOW_SAMPLES = 10
 
 
 class ConnectionsView(ListView):
@@ -61,40 +59,10 @@ class ConnectionsView(ListView):
         self.link(self.session.samples, self.grid, self._show)
 
     def _show(self) -> None:
-        samples = list(self.session.samples.items)[-WINDOW_SAMPLES:]
+        samples = list(self.session.samples.items)[-RATE_SAMPLES:]
         if not samples:
             return
         last = samples[-1]
         left_out = f", {count(last.busy_left_out)} left out" if last.busy_left_out else ""
         self.grid.title = f"Connections ({count(last.connections)} open{left_out})"
-        seconds = max(1.0, sum(sample.interval_ms for sample in samples) / 1000)
-        sums: dict[str, Connection] = {}
-        for sample in samples:
-            for each in sample.busy:
-                known = sums.get(each.id)
-                requests, in_bytes, out_bytes = (
-                    (0, 0, 0) if known is None else (known.requests, known.in_bytes, known.out_bytes)
-                )
-                sums[each.id] = Connection(
-                    each.id,
-                    each.client_id,
-                    each.host,
-                    each.listener,
-                    each.age_ms,
-                    requests + each.requests,
-                    in_bytes + each.in_bytes,
-                    out_bytes + each.out_bytes,
-                )
-        self.grid.set_rows(
-            Connection(
-                each.id,
-                each.client_id,
-                each.host,
-                each.listener,
-                each.age_ms,
-                round(each.requests / seconds),
-                round(each.in_bytes / seconds),
-                round(each.out_bytes / seconds),
-            )
-            for each in sums.values()
-        )
+        self.grid.set_rows(connection_rates(samples))

@@ -3,38 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from rich.text import Text
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
-from admin_tui.screens.groups import STATUS_STYLES, catch_up_text, trend_text
+from admin_tui.screens.groups import STATUS_STYLES, trend_text
 from admin_tui.screens.view import View
 from admin_tui.widgets.facts import Facts
 from admin_tui.widgets.grid import Column, Grid
-from broker_cy.admin.group_lag import PartitionLag
 from broker_cy.admin.groups import GroupMember
-from broker_cy.admin.lag import Status, Trend, judge, trend
-from broker_cy.admin.metadata import TopicPartition
 from broker_cy.admin.text import clean, count, duration, plural, when
-from broker_cy.console.acts.groups import check_reset, plan_delete_groups, plan_forget, plan_reset, reset_fields
+from broker_cy.console.acts.groups import plan_delete_groups, plan_delete_offsets, plan_reset, reset_form
 from broker_cy.console.acts.plan import Plan
+from broker_cy.console.rows import LagRow, assignment_text, catch_up_text, lag_rows
 from broker_cy.console.session import GroupView as Told
 from broker_cy.console.session import now_ms
-
-
-@dataclass(frozen=True, slots=True)
-class LagRow:
-    """A partition of the group. `is_exact`: the time was noted by the broker with the commit."""
-
-    part: PartitionLag
-    owner: str
-    time_ms: int | None
-    is_exact: bool
-    trend: Trend | None
-    status: Status
 
 
 class GroupView(View):
@@ -127,17 +112,9 @@ timestamp with the commit (`__cluster_events`); `~`: it was read from the log ju
         told = self.session.group(self.group_id).value
         if told is None:
             return
-        owners = {key: member.client_id for member in told.description.members for key in member.assignment}
         self.query_one("#members", Grid).set_rows(told.description.members)
-        self._lag_grid.set_rows(self._row(told, part, owners) for part in told.lag.partitions)
+        self._lag_grid.set_rows(lag_rows(told, self.session.lag_history))
         self.query_one(Facts).set_facts(_facts(told))
-
-    def _row(self, told: Told, part: PartitionLag, owners: Mapping[TopicPartition, str]) -> LagRow:
-        key = part.partition
-        samples = self.session.lag_history.samples(self.group_id, key)
-        return LagRow(
-            part, owners.get(key, "-"), told.times_ms.get(key), key in told.exact, trend(samples), judge(samples)
-        )
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         if action in ("messages", "forget") and (not self.query("#lag") or self._lag_grid.selected is None):
@@ -167,17 +144,14 @@ timestamp with the commit (`__cluster_events`); `~`: it was read from the log ju
         topics = sorted({row.part.partition.topic for row in self._lag_grid.rows})
         self.act(
             lambda values: plan_reset(self.client, self.command, self.group_id, values, now_ms()),
-            title=f"Reset {self.group_id}",
-            fields=reset_fields(topics),
-            check=check_reset,
-            note="Up and down go through the rules. The group must have no members.",
+            form=reset_form(self.group_id, topics),
         )
 
     def action_forget(self) -> None:
         keys = [row.part.partition for row in self._lag_grid.chosen]
 
         async def plan(values: Mapping[str, Any]) -> Plan:
-            return await plan_forget(self.client, self.command, self.group_id, keys)
+            return await plan_delete_offsets(self.client, self.command, self.group_id, keys)
 
         self.act(plan, then=self._lag_grid.marks.clear)
 
@@ -186,25 +160,6 @@ timestamp with the commit (`__cluster_events`); `~`: it was read from the log ju
             return await plan_delete_groups(self.client, self.command, [self.group_id])
 
         self.act(plan, then=lambda: self.console_app.show_view("groups", keep=False))
-
-
-def assignment_text(assignment: tuple[TopicPartition, ...]) -> str:
-    """orders 0-3,7 payments 1: by topic, with ranges."""
-    by_topic: dict[str, list[int]] = {}
-    for key in assignment:
-        by_topic.setdefault(key.topic, []).append(key.partition)
-    return "  ".join(f"{topic} {ranges(numbers)}" for topic, numbers in by_topic.items())
-
-
-def ranges(numbers: list[int]) -> str:
-    """0-3,7 for 0, 1, 2, 3 and 7, which rise."""
-    parts: list[list[int]] = []
-    for number in numbers:
-        if parts and parts[-1][1] == number - 1:
-            parts[-1][1] = number
-        else:
-            parts.append([number, number])
-    return ",".join(str(low) if low == high else f"{low}-{high}" for low, high in parts)
 
 
 def _time(row: LagRow) -> str:

@@ -3,49 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from rich.text import Text
 from textual.binding import Binding, BindingType
 
 from admin_tui.screens.view import ListView
+from admin_tui.tones import STYLES
 from admin_tui.widgets.grid import Column, Grid
-from broker_cy.admin.groups import GroupListing
 from broker_cy.admin.lag import Status, Trend
-from broker_cy.admin.text import clean, count, duration, short
-from broker_cy.console.acts.groups import check_reset, plan_delete_groups, plan_reset, reset_fields
+from broker_cy.admin.text import clean, count, short
+from broker_cy.console.acts.groups import plan_delete_groups, plan_reset, reset_form
 from broker_cy.console.acts.plan import Plan
-from broker_cy.console.session import GroupSummary, now_ms
+from broker_cy.console.rows import STATUS_TONES, GroupRow, catch_up_text
+from broker_cy.console.session import now_ms
 
-STATUS_STYLES = {
-    Status.OK: "green",
-    Status.UNKNOWN: "bright_black",
-    Status.WARN: "yellow",
-    Status.REWOUND: "yellow",
-    Status.STALLED: "bold red",
-    Status.STOPPED: "bold red",
-}
-
-
-@dataclass(frozen=True, slots=True)
-class GroupRow:
-    """A group in the list; `summary` is None until its lag is known."""
-
-    listing: GroupListing
-    summary: GroupSummary | None
-
-    @property
-    def lag(self) -> int | None:
-        return None if self.summary is None else self.summary.lag
-
-    @property
-    def trend(self) -> Trend | None:
-        return None if self.summary is None else self.summary.trend
-
-    @property
-    def status(self) -> Status | None:
-        return None if self.summary is None else self.summary.status
+STATUS_STYLES = {status: STYLES[tone] for status, tone in STATUS_TONES.items()}
 
 
 def status_text(status: Status | None) -> Text:
@@ -61,13 +34,6 @@ def trend_text(trend: Trend | None) -> Text:
     if abs(grows) < 0.05:
         return Text("= 0/s", "bright_black")
     return Text(f"{'▲' if grows > 0 else '▼'} {short(abs(grows))}/s", "yellow" if grows > 0 else "green")
-
-
-def catch_up_text(trend: Trend | None, lag: int | None) -> str:
-    """In how long the lag is gone."""
-    if lag == 0:
-        return "-"
-    return "-" if trend is None else "never" if trend.catch_up_s is None else duration(trend.catch_up_s * 1000)
 
 
 def _lag(row: GroupRow) -> str:
@@ -179,10 +145,7 @@ REWOUND went back and has not caught up · UNKNOWN too little was seen yet."""
         group = self._group
         self.act(
             lambda values: plan_reset(self.client, self.command, group, values, now_ms()),
-            title=f"Reset {group}",
-            fields=reset_fields(()),
-            check=check_reset,
-            note="Up and down go through the rules. The group must have no members.",
+            form=reset_form(group),
         )
 
     def action_delete(self) -> None:

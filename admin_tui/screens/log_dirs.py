@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from rich.text import Text
@@ -11,20 +10,12 @@ from textual.binding import BindingType
 
 from admin_tui.screens.view import View
 from admin_tui.widgets.grid import Column, Grid
-from broker_cy.admin.log_dirs import LogDir, ReplicaOnDisk
+from broker_cy.admin.log_dirs import LogDir
 from broker_cy.admin.text import clean, count, percent, size
+from broker_cy.console.rows import ReplicaRow, replica_rows
 
 # Less than this share of the volume free is shown in red.
 FREE_SHARE_MIN = 0.1
-
-
-@dataclass(frozen=True, slots=True)
-class ReplicaRow:
-    """A replica and where it is."""
-
-    broker_id: int
-    path: str
-    replica: ReplicaOnDisk
 
 
 def _free(row: LogDir) -> Text:
@@ -106,9 +97,7 @@ class LogDirsView(View):
             return
         dirs = [each for directories in outcome.found.values() for each in directories]
         self.query_one("#dirs", Grid).set_rows(dirs)
-        self.query_one("#replicas", Grid).set_rows(
-            ReplicaRow(each.broker_id, each.path, replica) for each in dirs for replica in each.replicas
-        )
+        self.query_one("#replicas", Grid).set_rows(replica_rows(dirs))
 
     def on_grid_selected(self, event: Grid.Selected) -> None:
         event.stop()

@@ -22,14 +22,13 @@ from broker_cy.admin.offsets import Isolation
 from broker_cy.admin.records import Start, StartKind
 from broker_cy.admin.text import clean, count, percent, plural, short, size
 from broker_cy.console.acts.records import (
-    check_produced,
     plan_produce,
     plan_reproduce,
-    produce_fields,
-    reproduce_fields,
+    produce_form,
+    reproduce_form,
 )
 from broker_cy.console.acts.topics import position_text
-from broker_cy.console.fields import Field
+from broker_cy.console.fields import Field, Form
 from broker_cy.console.payload import Format, line
 from broker_cy.console.record_filter import RecordFilter
 from broker_cy.console.record_json import json_line
@@ -278,7 +277,7 @@ Filters: key, value and header have a text anywhere (`~` in front: a regular exp
                 choices=("all", "committed"),
             ),
         ]
-        values = await self.app.push_screen_wait(FormDialog(f"Records of {self.topic}", fields, verb="Read"))
+        values = await self.app.push_screen_wait(FormDialog(Form(f"Records of {self.topic}", fields, verb="Read")))
         if values is None:
             return
         self.start, self.partitions = values["start"], values["partitions"]
@@ -342,10 +341,7 @@ Filters: key, value and header have a text anywhere (`~` in front: a regular exp
             return
         self.act(
             lambda values: plan_produce(self.client, self.command, self.topic, values),
-            title=f"Produce to {self.topic}",
-            fields=produce_fields(partitions),
-            note="Up and down go through what a key or value can be.",
-            check=check_produced,
+            form=produce_form(self.topic, partitions),
             then=self._after_produce,
         )
 
@@ -355,8 +351,7 @@ Filters: key, value and header have a text anywhere (`~` in front: a regular exp
             return
         self.act(
             lambda values: plan_reproduce(self.client, self.command, records, values),
-            title=f"Produce {plural(len(records), 'record')} again",
-            fields=reproduce_fields(self.topic, records[0]),
+            form=reproduce_form(self.topic, len(records)),
             then=self._after_produce,
         )
 
@@ -366,11 +361,9 @@ Filters: key, value and header have a text anywhere (`~` in front: a regular exp
 
     @work
     async def action_export(self) -> None:
-        from admin_tui.dialogs.export import ExportDialog, export_fields, write_rows
+        from admin_tui.dialogs.export import ExportDialog, export_form, write_rows
 
-        values: Mapping[str, Any] | None = await self.app.push_screen_wait(
-            FormDialog(f"Export records of {self.topic}", export_fields(self.topic), verb="Export")
-        )
+        values: Mapping[str, Any] | None = await self.app.push_screen_wait(FormDialog(export_form(self.topic)))
         if values is None:
             return
         try:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from rich.text import Text
 from textual.app import ComposeResult
@@ -12,41 +11,10 @@ from textual.containers import Horizontal
 
 from admin_tui.screens.view import View
 from admin_tui.widgets.chart import Chart
-from admin_tui.widgets.facts import Facts
+from admin_tui.widgets.facts import Facts, toned
 from admin_tui.widgets.grid import Column, Grid
-from broker_cy.admin.sample_window import TOTAL, merged
-from broker_cy.admin.text import count, micros, percent, short, size
-from broker_cy.metrics.sample import Sample, Times
-
-# Samples a table sums up.
-WINDOW_SAMPLES = 10
-
-
-@dataclass(frozen=True, slots=True)
-class ApiRow:
-    """An API over the window. `p99_us` and `max_us` are the worst second's; None where nothing was asked."""
-
-    name: str
-    per_s: float
-    errors: int
-    in_per_s: float
-    out_per_s: float
-    mean_us: float | None
-    p99_us: int | None
-    max_us: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class PhaseRow:
-    """A phase of one API; `share` of all the API's time."""
-
-    name: str
-    count: int
-    mean_us: float | None
-    p50_us: int
-    p99_us: int
-    max_us: int
-    share: str
+from broker_cy.admin.text import count, micros, short, size
+from broker_cy.console.figures import RATE_SAMPLES, ApiRow, PhaseRow, api_p99_us, api_rows, phase_rows, process_facts
 
 
 class MetricsView(View):
@@ -121,8 +89,8 @@ class MetricsView(View):
     def _show(self) -> None:
         samples = list(self.session.samples.items)
         if samples:
-            self.query_one("#apis", Grid).set_rows(api_rows(samples[-WINDOW_SAMPLES:]))
-            self.query_one("#process", Facts).set_facts(process_facts(samples[-1]))
+            self.query_one("#apis", Grid).set_rows(api_rows(samples[-RATE_SAMPLES:]))
+            self.query_one("#process", Facts).set_facts(toned(process_facts(samples[-1])))
             self._show_api()
 
     def on_grid_moved(self, event: Grid.Moved) -> None:
@@ -137,73 +105,6 @@ class MetricsView(View):
             return
         phases = self.query_one("#phases", Grid)
         phases.title = f"Phases of {row.name}"
-        phases.set_rows(phase_rows(row.name, samples[-WINDOW_SAMPLES:]))
-        values = [_p99(sample, row.name) for sample in samples]
+        phases.set_rows(phase_rows(row.name, samples[-RATE_SAMPLES:]))
+        values = [api_p99_us(sample, row.name) for sample in samples]
         self.query_one("#chart", Chart).set_values(values, samples[-1].interval_ms)
-
-
-def _p99(sample: Sample, name: str) -> float | None:
-    api = sample.apis.get(name)
-    times = None if api is None else api.phases.get(TOTAL)
-    return times.p99_us if times is not None and times.count else None
-
-
-def _mean(times: Times) -> float | None:
-    return times.sum_us / times.count if times.count else None
-
-
-def api_rows(samples: list[Sample]) -> list[ApiRow]:
-    """Each API over the samples."""
-    seconds = max(0.001, sum(sample.interval_ms for sample in samples) / 1000)
-    rows = []
-    for name in sorted({name for sample in samples for name in sample.apis}):
-        apis = [sample.apis[name] for sample in samples if name in sample.apis]
-        times = merged([api.phases[TOTAL] for api in apis if TOTAL in api.phases])
-        rows.append(
-            ApiRow(
-                name,
-                sum(api.requests for api in apis) / seconds,
-                sum(sum(api.errors.values()) for api in apis),
-                sum(api.in_bytes for api in apis) / seconds,
-                sum(api.out_bytes for api in apis) / seconds,
-                _mean(times),
-                times.p99_us if times.count else None,
-                times.max_us if times.count else None,
-            )
-        )
-    return rows
-
-
-def phase_rows(name: str, samples: list[Sample]) -> list[PhaseRow]:
-    """Each phase of one API over the samples."""
-    found: dict[str, list[Times]] = {}
-    for sample in samples:
-        if name in sample.apis:
-            for phase, times in sample.apis[name].phases.items():
-                found.setdefault(phase, []).append(times)
-    phases = {phase: merged(every) for phase, every in found.items()}
-    whole = phases[TOTAL].sum_us if TOTAL in phases else sum(times.sum_us for times in phases.values())
-    return [
-        PhaseRow(
-            phase, times.count, _mean(times), times.p50_us, times.p99_us, times.max_us, percent(times.sum_us, whole)
-        )
-        for phase, times in phases.items()
-    ]
-
-
-def process_facts(sample: Sample) -> list[Any]:
-    """What the process uses."""
-    return [
-        ("CPU", percent(sample.cpu_us / 1000, sample.interval_ms)),
-        ("memory", size(sample.resident_bytes)),
-        ("files", count(sample.open_fds)),
-        ("loop lag p99", micros(sample.loop_lag.p99_us)),
-        ("max", micros(sample.loop_lag.max_us)),
-        ("major faults", count(sample.major_faults)),
-        ("disk read", f"{size(sample.disk_read_bytes)}/s"),
-        ("written", f"{size(sample.disk_written_bytes)}/s"),
-        ("hot reads", count(sample.hot_reads)),
-        ("cold reads", count(sample.cold_reads)),
-        ("syncs", count(sample.sync_rounds)),
-        ("not flushed", size(sample.unflushed_bytes)),
-    ]

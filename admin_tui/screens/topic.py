@@ -12,7 +12,7 @@ from admin_tui.screens.view import View
 from admin_tui.widgets.facts import Facts
 from admin_tui.widgets.grid import Column, Grid
 from broker_cy.admin.text import clean, count, size
-from broker_cy.console.acts.topics import delete_records_fields, plan_delete, plan_delete_records
+from broker_cy.console.acts.topics import delete_records_form, plan_delete, plan_delete_records
 from broker_cy.console.session import PartitionRow
 
 
@@ -139,8 +139,7 @@ records of the marked partitions (or of the one under the cursor) by reading the
     def action_delete_records(self) -> None:
         self.act(
             lambda values: plan_delete_records(self.client, self.command, self.topic, values),
-            title=f"Delete records of {self.topic}",
-            fields=delete_records_fields(max(1, len(self.grid.rows))),
+            form=delete_records_form(self.topic, max(1, len(self.grid.rows))),
         )
 
     def action_delete(self) -> None:

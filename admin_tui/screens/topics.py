@@ -3,46 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from rich.text import Text
 from textual.binding import Binding, BindingType
 
-from admin_tui.screens.overview import RATE_SAMPLES, busiest
 from admin_tui.screens.view import ListView
 from admin_tui.widgets.grid import Column, Grid
 from broker_cy.admin.metadata import TopicInfo
 from broker_cy.admin.text import clean, count, short, size
 from broker_cy.console.acts.topics import (
-    add_partitions_fields,
-    clone_fields,
-    create_fields,
-    delete_records_fields,
+    add_partitions_form,
+    clone_form,
+    create_form,
+    delete_records_form,
     plan_add_partitions,
     plan_clone,
     plan_create,
     plan_delete,
     plan_delete_records,
 )
-
-
-@dataclass(frozen=True, slots=True)
-class TopicRow:
-    """A topic in the list. Size and rate are None where they are not known."""
-
-    info: TopicInfo
-    size_bytes: int | None
-    records_per_s: float | None
-    in_per_s: float | None
-
-    @property
-    def offline(self) -> int:
-        return sum(part.is_offline for part in self.info.partitions)
-
-    @property
-    def under_replicated(self) -> int:
-        return sum(part.is_under_replicated for part in self.info.partitions)
+from broker_cy.console.rows import TopicRow, is_own_topic, topic_rows
 
 
 def _state(row: TopicRow) -> Text:
@@ -138,27 +119,8 @@ class TopicsView(ListView):
         topics = self.session.topics().value
         if topics is None or not self.is_attached:
             return
-        sizes: dict[str, int] | None = None
-        dirs = self.session.log_dirs().value
-        if dirs is not None:
-            sizes = {}
-            for directories in dirs.found.values():
-                for directory in directories:
-                    for replica in directory.replicas:
-                        sizes[replica.topic] = sizes.get(replica.topic, 0) + replica.size_bytes
-        rates = None
-        if self.session.samples.items:
-            rates = {each[0]: each for each in busiest(list(self.session.samples.items)[-RATE_SAMPLES:])}
-        self.grid.set_rows(
-            TopicRow(
-                info,
-                None if sizes is None else sizes.get(info.name, 0),
-                None if rates is None else rates[info.name][1] if info.name in rates else 0.0,
-                None if rates is None else rates[info.name][2] if info.name in rates else 0.0,
-            )
-            for info in topics
-            if self._with_internal or not (info.is_internal or info.name.startswith("__"))
-        )
+        shown = [info for info in topics if self._with_internal or not is_own_topic(info)]
+        self.grid.set_rows(topic_rows(shown, self.session.log_dirs().value, list(self.session.samples.items)))
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         needs_row = {"messages", "settings", "describe", "partitions", "clone", "delete_records", "delete"}
@@ -195,35 +157,28 @@ class TopicsView(ListView):
     def action_create(self) -> None:
         self.act(
             lambda values: plan_create(self.client, self.command, values),
-            title="Create a topic",
-            fields=create_fields(),
-            note="Empty fields: what the broker has as its default.",
+            form=create_form(),
         )
 
     def action_partitions(self) -> None:
         topic = self._topic
         self.act(
             lambda values: plan_add_partitions(self.client, self.command, topic, values),
-            title=f"Add partitions to {topic.name}",
-            fields=add_partitions_fields(topic),
-            note="Keys go to other partitions from then on; partitions cannot be taken away again.",
+            form=add_partitions_form(topic),
         )
 
     def action_clone(self) -> None:
         topic = self._topic
         self.act(
             lambda values: plan_clone(self.client, self.command, topic.name, values),
-            title=f"Clone {topic.name}",
-            fields=clone_fields(topic),
-            note="Partitions and settings are taken over, records are not.",
+            form=clone_form(topic),
         )
 
     def action_delete_records(self) -> None:
         topic = self._topic
         self.act(
             lambda values: plan_delete_records(self.client, self.command, topic.name, values),
-            title=f"Delete records of {topic.name}",
-            fields=delete_records_fields(len(topic.partitions)),
+            form=delete_records_form(topic.name, len(topic.partitions)),
         )
 
     def action_delete(self) -> None:

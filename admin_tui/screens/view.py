@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar, cast
 
@@ -20,7 +20,8 @@ from broker_cy.admin import AdminClient
 from broker_cy.admin.errors import AdminError
 from broker_cy.admin.text import age, clean
 from broker_cy.console.acts.plan import Command, Plan
-from broker_cy.console.fields import Field
+from broker_cy.console.fields import Form
+from broker_cy.console.listeners import Source
 from broker_cy.console.session import Session
 
 if TYPE_CHECKING:
@@ -30,17 +31,6 @@ V = TypeVar("V")
 # Looking at what an act would do takes this long before somebody is told that it is waited for.
 WAIT_TOLD_S = 1.0
 Planner = Callable[[Mapping[str, Any]], Awaitable[Plan]]
-
-
-class Source(Protocol):
-    """What a panel shows: a feed, or a history."""
-
-    error: str | None
-
-    @property
-    def age_s(self) -> float | None: ...
-    def subscribe(self, listener: Callable[[], None], /) -> None: ...
-    def unsubscribe(self, listener: Callable[[], None], /) -> None: ...
 
 
 class Panel(Protocol):
@@ -268,24 +258,20 @@ class View(Screen[None]):
         self,
         plan: Planner,
         *,
-        title: str = "",
-        fields: Sequence[Field] = (),
-        note: str = "",
-        check: Callable[[Mapping[str, Any]], tuple[str, str] | None] | None = None,
+        form: Form | None = None,
         then: Callable[[], None] | None = None,
     ) -> None:
-        """Ask for `fields`, let `plan` look at what would happen, show that, and do it when it is confirmed."""
+        """Ask what `form` asks, plan the act, show the plan, and execute it once it is confirmed."""
         if self.console_app.is_readonly:
             self.tell("read-only: nothing is changed here", is_error=True)
             return
-        form = FormDialog(title, fields, note=note, check=check) if fields else None
-        self.run_worker(self._act(plan, form, then), group="act")
+        self.run_worker(self._act(plan, None if form is None else FormDialog(form), then), group="act")
 
     async def _act(self, plan: Planner, form: FormDialog | None, then: Callable[[], None] | None) -> None:
         planned = await self._planned(plan, form)
         if planned is None:
             return
-        said = await self.app.push_screen_wait(ActDialog(planned))
+        said = await self.app.push_screen_wait(ActDialog(planned, self.client))
         if said is not None:
             self.tell(said)
             self.session.refresh()

@@ -8,8 +8,20 @@ from rich.cells import cell_len
 from rich.text import Text
 from textual.widget import Widget
 
+from admin_tui.tones import STYLES
+from broker_cy.console import figures
+from broker_cy.console.tone import Tone
+
 Fact = tuple[str, str] | tuple[str, str, str]
 _GAP = 3
+
+
+def toned(facts: Sequence[figures.Fact]) -> list[Fact]:
+    """Facts of the console core with the terminal's colours; what asks for no attention is bold."""
+    return [
+        (name, value, "bold" if tone is Tone.PLAIN else f"bold {STYLES[tone].removeprefix('bold ')}")
+        for name, value, tone in facts
+    ]
 
 
 class Facts(Widget):

@@ -1,43 +1,59 @@
-"""What is on the screen, kept fresh: a feed asks for one thing again and again while somebody looks at it.
+"""Feeds: each asks the cluster for one thing again and again while somebody is subscribed to it.
 
-The last answer stays, with its age and with why there is no newer one: each feed fails and recovers alone.
+The last answer stays, with its age and the reason why there is no newer one: each feed fails and recovers alone. Any
+number of subscribers share one feed, and so one request.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Hashable
 from contextlib import suppress
 from typing import Any, Generic, TypeVar, cast
 
-from broker_cy.admin.errors import AdminError
+from broker_cy.admin.errors import AdminError, Failure
+from broker_cy.console.listeners import Listener, Listeners, LoopOwner, call
 
 T = TypeVar("T")
-Listener = Callable[[], None]
+_LOG = logging.getLogger(__name__)
 
-# How long one look may take; the next follows `interval_s` after its end, so that a slow broker is not asked twice.
+# How long one request may take. The next one follows `interval_s` after its end, so that a slow broker has only one.
 TIMEOUT_S = 10.0
-# What is known already is drawn before it is asked for anew.
-FIRST_LOOK_S = 0.2
-# Feeds that nobody looks at, whose last answers are kept to be shown at once when somebody comes back.
+# Somebody who comes back sees the last answer before the next request is made.
+FIRST_REQUEST_DELAY_S = 0.2
+# Feeds without subscribers whose last answers are kept, to be shown at once when somebody comes back.
 IDLE_FEEDS_MAX = 32
 
 
 class Feed(Generic[T]):
-    """One thing that is asked for. `value` is the last answer, None before the first; `error` why there is no newer."""
+    """One thing. `value` is the last answer, None before the first; `error` says why there is no newer one."""
 
-    def __init__(self, fetch: Callable[[], Awaitable[T]], interval_s: float, timeout_s: float = TIMEOUT_S) -> None:
+    def __init__(
+        self,
+        fetch: Callable[[], Awaitable[T]],
+        interval_s: float,
+        timeout_s: float = TIMEOUT_S,
+        owner: LoopOwner | None = None,
+    ) -> None:
         self._fetch = fetch
         self.interval_s = interval_s
         self.timeout_s = timeout_s
+        self._owner = owner or LoopOwner()
         self.value: T | None = None
-        self.error: str | None = None
+        self.failure: AdminError | None = None
         self._answered_at_s: float | None = None
-        self._listeners: list[Listener] = []
+        self._listeners = Listeners()
         self._task: asyncio.Task[None] | None = None
         self._kicked = asyncio.Event()
         self.answers = 0
+        self._attempts = 0
+
+    @property
+    def error(self) -> str | None:
+        """Why the last request failed; None where it did not."""
+        return None if self.failure is None else str(self.failure)
 
     @property
     def age_s(self) -> float | None:
@@ -52,16 +68,16 @@ class Feed(Generic[T]):
 
     def subscribe(self, listener: Listener) -> None:
         """Ask from now on, and call `listener` after each answer and each failure."""
-        self._listeners.append(listener)
+        self._owner.check()
+        self._listeners.add(listener)
         if self._task is None:
             self._task = asyncio.create_task(self._run())
-        if self._answered_at_s is not None or self.error is not None:
-            listener()
+        if self._answered_at_s is not None or self.failure is not None:
+            call(listener)
 
     def unsubscribe(self, listener: Listener) -> None:
-        """Stop calling it; the last one to go stops the asking."""
-        if listener in self._listeners:
-            self._listeners.remove(listener)
+        """Stop calling it. Without listeners nothing is asked."""
+        self._listeners.remove(listener)
         if not self._listeners and self._task is not None:
             self._task.cancel()
             self._task = None
@@ -70,19 +86,36 @@ class Feed(Generic[T]):
         """Ask now."""
         self._kicked.set()
 
+    async def fresh(self, max_age_s: float) -> T:
+        """A value that is at most so old: the last one, or that of the next request. Raises AdminError."""
+        age_s = self.age_s
+        if self.value is not None and age_s is not None and age_s <= max_age_s:
+            return self.value
+        before, called = self._attempts, asyncio.Event()
+        self.subscribe(called.set)
+        try:
+            self.kick()
+            while self._attempts == before:
+                called.clear()
+                await called.wait()
+        finally:
+            self.unsubscribe(called.set)
+        if self.failure is not None:
+            raise self.failure
+        assert self.value is not None
+        return self.value
+
     async def _run(self) -> None:
         if self.value is not None:
-            # Who comes back sees the last answer first; reading the next one would hold its drawing up.
-            await self._pause(FIRST_LOOK_S)
+            await self._pause(FIRST_REQUEST_DELAY_S)
         while True:
             self._kicked.clear()
             await self._ask()
-            for listener in list(self._listeners):
-                listener()
+            self._listeners.call()
             await self._pause(self.interval_s)
 
     async def _pause(self, seconds: float) -> None:
-        """So long, or until it is kicked."""
+        """Wait so long, or until the feed is kicked."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._kicked.wait()
@@ -92,28 +125,34 @@ class Feed(Generic[T]):
             async with asyncio.timeout(self.timeout_s):
                 value = await self._fetch()
         except AdminError as error:
-            self.error = str(error)
+            self.failure = error
         except TimeoutError:
-            self.error = f"no answer within {self.timeout_s:g} s"
+            self.failure = AdminError(Failure.TIMED_OUT, f"no answer within {self.timeout_s:g} s")
+        except Exception as error:
+            # A defect of ours in reading one answer: this feed says so, and all the others go on.
+            _LOG.exception("a feed failed")
+            self.failure = AdminError(Failure.MALFORMED, f"{type(error).__name__}: {error}")
         else:
-            self.value, self.error = value, None
+            self.value, self.failure = value, None
             self.answers += 1
             self._answered_at_s = asyncio.get_running_loop().time()
+        self._attempts += 1
 
 
 class Feeds:
-    """Feeds by what they are about; those that were looked at last are kept."""
+    """Feeds by what they are about. The idle ones that were used last are kept."""
 
-    def __init__(self) -> None:
+    def __init__(self, owner: LoopOwner | None = None) -> None:
+        self._owner = owner or LoopOwner()
         self._feeds: OrderedDict[Hashable, Feed[Any]] = OrderedDict()
 
     def get(
         self, key: Hashable, fetch: Callable[[], Awaitable[T]], interval_s: float, timeout_s: float = TIMEOUT_S
     ) -> Feed[T]:
-        """The feed of `key`, made where there is none."""
+        """The feed of `key`, created where there is none."""
         feed = self._feeds.get(key)
         if feed is None:
-            feed = self._feeds[key] = Feed(fetch, interval_s, timeout_s)
+            feed = self._feeds[key] = Feed(fetch, interval_s, timeout_s, self._owner)
         self._feeds.move_to_end(key)
         idle = [each for each, other in self._feeds.items() if not other.is_watched and each != key]
         for each in idle[: max(0, len(idle) - IDLE_FEEDS_MAX)]:
@@ -121,7 +160,7 @@ class Feeds:
         return cast("Feed[T]", feed)
 
     def kick_all(self) -> None:
-        """Ask anew for whatever is looked at; what is not is forgotten, as it may have changed."""
+        """Refresh every feed that has subscribers. The others are dropped: their answers may have changed."""
         for key, feed in list(self._feeds.items()):
             if feed.is_watched:
                 feed.kick()

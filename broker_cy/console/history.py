@@ -1,12 +1,13 @@
-"""What the broker tells of itself in topics: a sample each second, and what happened.
+"""The broker's own topics: a sample each second, and the events of the cluster.
 
-Read from the newest ones on, and followed. Against a cluster that has no such topics (Apache Kafka, or a broker where
-they are switched off) there is no history, and `error` says so; everything else works without.
+A follower reads the newest records first, and then each new one. A cluster without these topics (Apache Kafka, or a
+broker where they are switched off) has no history: `error` says so, and everything else works without.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Generic, TypeVar
@@ -16,6 +17,7 @@ from broker_cy.admin.commit_notes import CommitNotes
 from broker_cy.admin.metadata import TopicPartition
 from broker_cy.admin.own_topics import EVENTS_TOPIC, METRICS_TOPIC
 from broker_cy.admin.records import Start
+from broker_cy.console.listeners import Listener, Listeners, LoopOwner, call
 from broker_cy.core.errors import ErrorCode
 from broker_cy.metrics import events, sample
 from broker_cy.metrics.events import Commits, Stamped
@@ -23,12 +25,12 @@ from broker_cy.metrics.sample import Sample
 from broker_cy.wire.records import Record
 
 T = TypeVar("T")
-Listener = Callable[[], None]
+_LOG = logging.getLogger(__name__)
 
-# Ten minutes of samples, and what happened lately.
+# Ten minutes of samples, and the newest events.
 SAMPLES_MAX = 600
 EVENTS_MAX = 2_000
-# Commits are most of the events: so many records are looked through for others at the start.
+# Most events are commits: so many records are read at the start to find others.
 EVENT_RECORDS_READ = 4_000
 # Records that are decoded in one turn of the loop, some 5 ms.
 RECORDS_A_TURN = 50
@@ -36,7 +38,7 @@ RETRY_S = 2.0
 
 
 class Follower(Generic[T]):
-    """Reads one topic of the broker's own from its last records on; `items` are the newest, the oldest first."""
+    """Follows one of the broker's own topics. `items` has the newest, in ascending order of time."""
 
     def __init__(
         self,
@@ -45,6 +47,7 @@ class Follower(Generic[T]):
         decode: Callable[[bytes], T | None],
         records_read: int,
         items_max: int,
+        owner: LoopOwner | None = None,
     ) -> None:
         self._client = client
         self._topic = topic
@@ -55,16 +58,18 @@ class Follower(Generic[T]):
         self.is_absent = False
         self.unreadable = 0
         self._heard_at_s: float | None = None
-        self._listeners: list[Listener] = []
+        self._owner = owner or LoopOwner()
+        self._listeners = Listeners()
         self._task: asyncio.Task[None] | None = None
         self._retry = asyncio.Event()
 
     @property
     def age_s(self) -> float | None:
-        """How long ago something was heard last."""
+        """How long ago the last record arrived."""
         return None if self._heard_at_s is None else asyncio.get_running_loop().time() - self._heard_at_s
 
     def start(self) -> None:
+        self._owner.check()
         if self._task is None:
             self._task = asyncio.create_task(self._run())
 
@@ -74,16 +79,15 @@ class Follower(Generic[T]):
             await asyncio.gather(self._task, return_exceptions=True)
 
     def subscribe(self, listener: Listener) -> None:
-        self._listeners.append(listener)
+        self._listeners.add(listener)
         if self.items or self.error:
-            listener()
+            call(listener)
 
     def unsubscribe(self, listener: Listener) -> None:
-        if listener in self._listeners:
-            self._listeners.remove(listener)
+        self._listeners.remove(listener)
 
     def kick(self) -> None:
-        """Try again now, where reading failed."""
+        """Retry now, where reading failed."""
         self._retry.set()
 
     def take(self, item: T) -> None:
@@ -104,11 +108,17 @@ class Follower(Generic[T]):
                 self.is_absent = error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                 if self.is_absent:
                     position = None
-                    self.error = f"the cluster has no topic {self._topic}: broker-cy writes it, unless switched off"
+                    self.error = f"no topic {self._topic}: only broker-cy writes it, unless it is switched off"
                 elif error.code is ErrorCode.OFFSET_OUT_OF_RANGE:
-                    # The topic was made anew.
+                    # The topic was deleted and created again.
                     position = None
-                self._tell()
+                self._listeners.call()
+            except Exception as error:
+                # A defect of ours in reading: this follower says so and retries, and everything else goes on.
+                _LOG.exception("following %s failed", self._topic)
+                self.error = f"{type(error).__name__}: {error}"
+                position = None
+                self._listeners.call()
             self._retry.clear()
             try:
                 async with asyncio.timeout(RETRY_S):
@@ -125,7 +135,7 @@ class Follower(Generic[T]):
                     await asyncio.sleep(0)
                 self.error, self.is_absent = None, False
                 self._heard_at_s = asyncio.get_running_loop().time()
-                self._tell()
+                self._listeners.call()
 
     def _decode_all(self, records: Iterable[Record]) -> None:
         for record in records:
@@ -137,16 +147,12 @@ class Follower(Generic[T]):
             if item is not None:
                 self.take(item)
 
-    def _tell(self) -> None:
-        for listener in list(self._listeners):
-            listener()
-
 
 class Samples(Follower[Sample]):
     """`__broker_metrics`."""
 
-    def __init__(self, client: AdminClient) -> None:
-        super().__init__(client, METRICS_TOPIC, sample.decode, SAMPLES_MAX, SAMPLES_MAX)
+    def __init__(self, client: AdminClient, owner: LoopOwner | None = None) -> None:
+        super().__init__(client, METRICS_TOPIC, sample.decode, SAMPLES_MAX, SAMPLES_MAX, owner)
 
     @property
     def last(self) -> Sample | None:
@@ -154,10 +160,10 @@ class Samples(Follower[Sample]):
 
 
 class Events(Follower[Stamped]):
-    """`__cluster_events`; what groups committed is kept apart from what happened."""
+    """`__cluster_events`; commits of groups are kept apart from other events."""
 
-    def __init__(self, client: AdminClient) -> None:
-        super().__init__(client, EVENTS_TOPIC, events.decode, EVENT_RECORDS_READ, EVENTS_MAX)
+    def __init__(self, client: AdminClient, owner: LoopOwner | None = None) -> None:
+        super().__init__(client, EVENTS_TOPIC, events.decode, EVENT_RECORDS_READ, EVENTS_MAX, owner)
         self.commits = CommitNotes()
 
     def take(self, item: Stamped) -> None:

@@ -1,4 +1,4 @@
-"""One cluster that is looked at: the client, its feeds and its history."""
+"""A session: the client of one cluster, its feeds and its history, for any number of viewers."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from broker_cy.admin.segments import segments_of
 from broker_cy.admin.transactions import MAX_TIMEOUT_MS, HangingTransaction, ProducerState, TransactionListing
 from broker_cy.console.feeds import Feed, Feeds
 from broker_cy.console.history import Events, Samples
+from broker_cy.console.listeners import LoopOwner
 
-CLIENT_ID = "broker-tui"
 # Groups whose lag is asked for in one go, and partitions that are judged before the keyboard has its turn (some 5 ms).
 LAG_GROUPS_A_CALL = 200
 LAG_PARTITIONS_A_TURN = 1_000
@@ -88,16 +88,20 @@ class OpenTransaction:
 
 
 class Session:
-    """Everything that is asked of one cluster. Feeds are made when a screen first wants them."""
+    """Everything that is asked of one cluster. A feed is created when somebody first wants it.
 
-    def __init__(self, entry: ClusterEntry, *, timeout_s: float | None = None) -> None:
+    A session belongs to the event loop that starts it; `client_id` is what the brokers and their events call it.
+    """
+
+    def __init__(self, entry: ClusterEntry, *, client_id: str, timeout_s: float | None = None) -> None:
         self.entry = entry
-        self.client = AdminClient(entry.bootstrap, timeout_s=timeout_s or entry.timeout_s, client_id=CLIENT_ID)
-        # What a screen waits for: a broker that is away should be told of soon.
+        self._owner = LoopOwner()
+        self.client = AdminClient(entry.bootstrap, timeout_s=timeout_s or entry.timeout_s, client_id=client_id)
+        # Somebody waits for these: a broker that is away is reported soon.
         self._quick = self.client.with_timeout(min(8.0, timeout_s or entry.timeout_s))
-        self._feeds = Feeds()
-        self.samples = Samples(self.client)
-        self.events = Events(self.client)
+        self._feeds = Feeds(self._owner)
+        self.samples = Samples(self.client, self._owner)
+        self.events = Events(self.client, self._owner)
         self.lag_history = LagHistory()
 
     def start(self) -> None:
@@ -109,7 +113,7 @@ class Session:
         await self.client.close()
 
     def refresh(self) -> None:
-        """Ask anew for what is looked at."""
+        """Refresh what somebody is subscribed to."""
         self._feeds.kick_all()
         self.samples.kick()
         self.events.kick()

@@ -262,7 +262,7 @@ class FrozenSession(Session):
     """A cluster that stands still."""
 
     def __init__(self) -> None:
-        super().__init__(entry_of("broker-1:9092"))
+        super().__init__(entry_of("broker-1:9092"), client_id="test")
         self._feeds = FrozenFeeds()
         self.samples.items.extend(samples())
         self.events.items.extend(events())

@@ -72,7 +72,7 @@ def test_lag_is_told_once_and_recovers(broker_cy: BrokerProcess, name: str) -> N
     watch = Watch([Rule("behind", "lag", for_s=10, group=name, records=3)], clock=lambda: clock[0])
 
     async def job() -> None:
-        session = Session(entry_of(broker_cy.bootstrap))
+        session = Session(entry_of(broker_cy.bootstrap), client_id="test")
         try:
             await session.client.topics.create([NewTopic(name, 1)])
             key = TopicPartition(name, 0)
@@ -126,7 +126,7 @@ def test_a_cluster_that_is_away_is_unknown_and_not_well(name: str) -> None:
     watch = Watch([Rule("behind", "lag", records=1)])
 
     async def job() -> None:
-        session = Session(entry_of("127.0.0.1:1"), timeout_s=0.5)
+        session = Session(entry_of("127.0.0.1:1"), client_id="test", timeout_s=0.5)
         try:
             assert await watch.look(session) == []
             (finding,) = watch.findings

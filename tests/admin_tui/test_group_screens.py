@@ -38,7 +38,7 @@ async def committed(terminal: Terminal, name: str) -> dict[int, int]:
         ({"rule": "earliest"}, {0: 0, 1: 0}, "--to-earliest"),
         ({"rule": "latest"}, {0: 100, 1: 100}, "--to-latest"),
         ({"rule": "offset", "value": "70"}, {0: 70, 1: 70}, "--to-offset 70"),
-        ({"rule": "offset", "value": "500"}, {0: 100, 1: 100}, "the log has 0 to 100"),
+        ({"rule": "offset", "value": "500"}, {0: 100, 1: 100}, "limited to the log, 0 to 100"),
         ({"rule": "time", "value": str(BEGIN_MS + 5_500)}, {0: 6, 1: 6}, f"--to-time {BEGIN_MS + 5_500}"),
         ({"rule": "duration ago", "value": "1h"}, {0: 100, 1: 100}, "--to-time"),
         ({"rule": "shift", "value": "-10"}, {0: 40, 1: 50}, "--shift-by=-10"),
@@ -135,10 +135,10 @@ def test_forget_offsets_and_delete(broker_cy: BrokerProcess, name: str) -> None:
         await terminal.shows(f"{name}-0: 50 -> (none)", f"groups delete-offsets {name} --topic {name}:0 --yes")
         await terminal.type(name)
         await terminal.press("enter")
-        await terminal.shows("offsets of 1 partition forgotten")
+        await terminal.shows("deleted the committed offsets of 1 partition")
         assert await committed(terminal, name) == {1: 60}
         await terminal.press("ctrl+d")
-        await terminal.shows("the committed offsets of 1 partition are lost for good")
+        await terminal.shows("permanently deletes the committed offsets of 1 partition")
         await terminal.type(name)
         await terminal.press("enter")
         await terminal.goes_to("groups")

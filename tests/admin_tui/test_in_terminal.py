@@ -107,7 +107,7 @@ def test_the_life_of_a_topic_and_a_group(terminal: Tmux) -> None:
     terminal.keys("Enter")
     terminal.shows("1 partition, replication factor 1")
     terminal.confirms()
-    terminal.shows(f"{name} is there")
+    terminal.shows(f"created topic {name}")
     # Produce, and browse.
     terminal.command(f"messages {name}")
     terminal.shows("nothing found")
@@ -164,7 +164,7 @@ def test_the_life_of_a_topic_and_a_group(terminal: Tmux) -> None:
     terminal.shows(f"Type {name}-g to go on")
     terminal.type(f"{name}-g")
     terminal.keys("Enter")
-    terminal.shows("1 group deleted")
+    terminal.shows("deleted 1 group")
     terminal.command("topics")
     terminal.shows(name)
     terminal.keys("/")
@@ -175,7 +175,7 @@ def test_the_life_of_a_topic_and_a_group(terminal: Tmux) -> None:
     terminal.shows(f"Type {name} to go on")
     terminal.type(name)
     terminal.keys("Enter")
-    terminal.shows("1 topic deleted")
+    terminal.shows("deleted 1 topic")
     terminal.keys("C-q")
     until(lambda: not terminal.is_alive(), "the end of the console")
 

@@ -123,7 +123,7 @@ def test_producing_and_producing_again(broker_cy: BrokerProcess, name: str) -> N
         await terminal.press("p")
         await terminal.fill(key="k", value="v")
         # A key was typed, and the field below says that it is null.
-        await terminal.shows("there is a key")
+        await terminal.shows("a key was typed")
         await terminal.fill(key="00 ff", key_kind="hex", value='{"n": 1}', headers="dead=letter, kept=yes")
         await terminal.shows("1 record", "key 00 ff", "echo ", "--json-lines", "base64")
         await terminal.press("tab", "enter")

@@ -42,7 +42,7 @@ def test_create_checks_each_field_and_the_broker_the_rest(broker_cy: BrokerProce
         await terminal.fill(settings="retention.ms=3600000")
         await terminal.shows("3 partitions", f"broker-cy topics create {name} -p 3 --set retention.ms=3600000")
         await terminal.press("tab", "enter")
-        await terminal.shows(f"{name} is there")
+        await terminal.shows(f"created topic {name} with")
         info = (await terminal.client.topics.describe([name])).whole()[name]
         assert len(info.partitions) == 3
 
@@ -56,7 +56,7 @@ def test_delete_asks_for_the_name_and_cancel_is_safe(broker_cy: BrokerProcess, n
         await open_topics(terminal, name, NewTopic(name, 2))
         await terminal.client.records.producer().send(name, [Record(value=b"x")] * 7, partition=0)
         await terminal.press("ctrl+d")
-        await terminal.shows("2 partitions with 7 offsets", "are lost for good", f"topics delete {name} --yes")
+        await terminal.shows("2 partitions with 7 offsets", "permanently deletes", f"topics delete {name} --yes")
         await terminal.press("enter")
         await terminal.shows("nothing was done")
         await terminal.type(name[:-1])
@@ -68,7 +68,7 @@ def test_delete_asks_for_the_name_and_cancel_is_safe(broker_cy: BrokerProcess, n
         await terminal.shows("Type")
         await terminal.type(name)
         await terminal.press("enter")
-        await terminal.shows("1 topic deleted")
+        await terminal.shows("deleted 1 topic")
         assert name not in (await terminal.client.topics.describe([name])).found
 
     drive(broker_cy.bootstrap, job)
@@ -84,7 +84,7 @@ def test_many_marked_topics_are_deleted_together(broker_cy: BrokerProcess, name:
         await terminal.shows("Type 2 topics to go on", f"{name}-0: 0 offsets", f"{name}-1: 0 offsets")
         await terminal.type("2 topics")
         await terminal.press("enter")
-        await terminal.shows("2 topics deleted")
+        await terminal.shows("deleted 2 topics")
         names = {topic.name for topic in await terminal.client.topics.list_all()}
         assert {each for each in names if each.startswith(name)} == {f"{name}-2"}
 
@@ -102,26 +102,26 @@ def test_partitions_clone_and_records(broker_cy: BrokerProcess, name: str) -> No
         await terminal.fill(total="4")
         await terminal.shows("2 -> 4 partitions")
         await terminal.press("tab", "enter")
-        await terminal.shows(f"{name} has 4 partitions")
+        await terminal.shows(f"{name} now has 4 partitions")
         await terminal.press("y")
         await terminal.fill(name=f"{name}-copy", partitions="1")
         await terminal.shows("retention.ms = 3600000", f"topics clone {name} {name}-copy -p 1")
         await terminal.press("tab", "enter")
-        await terminal.shows(f"{name}-copy is there")
+        await terminal.shows(f"created topic {name}-copy")
         resource = ConfigResource(ResourceType.TOPIC, f"{name}-copy")
         (entry,) = (await terminal.client.configs.describe([resource], names=["retention.ms"])).whole()[resource]
         assert entry.value == "3600000"
         await terminal.client.records.producer().send(name, [Record(value=b"x")] * 10, partition=1)
         await terminal.press("x")
         await terminal.fill(before="6", partitions="9")
-        await terminal.shows("there is no partition 9")
+        await terminal.shows("partition 9 does not exist")
         await terminal.fill(before="6", partitions="1")
         await terminal.shows(
             "6 offsets of 1 partition", "partition 1: start 0 -> 6", f"records delete {name} --before 6 -p 1"
         )
         await terminal.type(name)
         await terminal.press("enter")
-        await terminal.shows("1 partition begin anew")
+        await terminal.shows("deleted records of 1 partition")
         key = TopicPartition(name, 1)
         assert (await terminal.client.offsets.earliest([key])).whole() == {key: 6}
 

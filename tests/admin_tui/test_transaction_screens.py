@@ -69,11 +69,11 @@ def test_a_hanging_transaction_is_found_and_aborted(broker_cy: BrokerProcess, na
         grid.move_to(next(at for at, row in enumerate(grid.view) if row.partition.topic == name))  # type: ignore[attr-defined]
         await terminal.press("a")
         await terminal.shows(
-            f"Abort in {name}-0", f"transactions abort {name} 0 --producer-id", "wait before 2 offsets"
+            f"Abort in {name}-0", f"transactions abort {name} 0 --producer-id", "offsets behind it"
         )
         await terminal.type(name)
         await terminal.press("enter")
-        await terminal.shows("is aborted")
+        await terminal.shows("aborted the transaction")
         key = TopicPartition(name, 0)
         (state, *_) = (await terminal.client.transactions.producers([key])).whole()[key]
         assert state.txn_start_offset is None

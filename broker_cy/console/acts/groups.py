@@ -1,19 +1,20 @@
-"""Plans of what changes groups: reset by every rule, delete, forget offsets."""
+"""Acts on groups: reset offsets by every rule, delete groups, delete committed offsets."""
 
 from __future__ import annotations
 
 import re
 import shlex
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from broker_cy.admin import AdminClient
 from broker_cy.admin.errors import AdminError, Failure
 from broker_cy.admin.metadata import TopicPartition
 from broker_cy.admin.reset import ResetKind, ResetRule, ResetStep
-from broker_cy.admin.text import clean, count, plural
-from broker_cy.console.acts.plan import Command, Plan, raise_first
-from broker_cy.console.fields import Field
+from broker_cy.admin.text import count, plural
+from broker_cy.console.acts.plan import Change, Command, Plan, Report
+from broker_cy.console.fields import Field, Form
 from broker_cy.console.values import INT64_MAX, INT64_MIN, integer, parse_duration, parse_partitions, parse_time
 
 RULES = ("earliest", "latest", "offset", "time", "duration ago", "shift", "as group", "listed")
@@ -21,18 +22,57 @@ _NEEDS = {
     "offset": "an offset",
     "time": "2026-01-31T12:00, -15m (ago) or ms since 1970",
     "duration ago": "such as 15m or 2h",
-    "shift": "how many offsets forward; back where negative",
+    "shift": "how many offsets forward; negative for back",
     "as group": "a group",
-    "listed": "topic:partition=offset, with commas between",
+    "listed": "topic:partition=offset, separated by commas",
 }
 
 
-def reset_fields(topics: Sequence[str]) -> list[Field]:
-    return [
-        Field("rule", "To", value="earliest", choices=RULES),
-        Field("value", "", hint="offset, time, duration, shift, group or list"),
-        Field("topics", "Topics", _topics, hint=f"all it has; or {', '.join(topics[:2]) or 'orders'}:0,3"),
-    ]
+@dataclass(frozen=True, slots=True)
+class ResetOffsets:
+    """`steps` are those that change something."""
+
+    group_id: str
+    steps: tuple[ResetStep, ...]
+
+    async def run(self, client: AdminClient) -> Report:
+        outcome = await client.reset.apply(self.group_id, self.steps)
+        return Report.of(f"reset the offsets of {plural(len(outcome.found), 'partition')} of {self.group_id}", outcome)
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteGroups:
+    group_ids: tuple[str, ...]
+
+    async def run(self, client: AdminClient) -> Report:
+        outcome = await client.groups.delete(self.group_ids)
+        return Report.of(f"deleted {plural(len(outcome.found), 'group')}", outcome)
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteOffsets:
+    group_id: str
+    partitions: tuple[TopicPartition, ...]
+
+    async def run(self, client: AdminClient) -> Report:
+        outcome = await client.group_offsets.delete(self.group_id, self.partitions)
+        deleted = plural(len(outcome.found), "partition")
+        return Report.of(f"deleted the committed offsets of {deleted} of {self.group_id}", outcome)
+
+
+def reset_form(group_id: str, topics: Sequence[str] = ()) -> Form:
+    """`topics`: those that the group has offsets of, for the hint."""
+    hint = f"all of the group's; or {', '.join(topics[:2]) or 'orders'}:0,3"
+    return Form(
+        f"Reset {group_id}",
+        [
+            Field("rule", "To", value="earliest", choices=RULES),
+            Field("value", "", hint="offset, time, duration, shift, group or list"),
+            Field("topics", "Topics", _topics, hint=hint),
+        ],
+        note="Up and down select the rule. The group must have no members.",
+        check=check_reset,
+    )
 
 
 def _topics(text: str) -> dict[str, tuple[int, ...] | None] | None:
@@ -51,7 +91,7 @@ def _topics(text: str) -> dict[str, tuple[int, ...] | None] | None:
 
 
 def rule_of(values: Mapping[str, Any], now_ms: int) -> ResetRule:
-    """The rule that the fields mean. ValueError, which says what is allowed."""
+    """The rule that the fields mean. Raises ValueError, which says what is allowed."""
     rule, text = values["rule"], values["value"].strip()
     if rule in _NEEDS and not text:
         raise ValueError(f"{_NEEDS[rule]} is expected")
@@ -83,7 +123,7 @@ def _listed(text: str) -> dict[TopicPartition, int]:
 
 
 def check_reset(values: Mapping[str, Any]) -> tuple[str, str] | None:
-    """What the fields say only together."""
+    """What can be checked of all values together only."""
     try:
         rule_of(values, INT64_MAX)
     except ValueError as error:
@@ -101,21 +141,15 @@ async def plan_reset(
     changed = [step for step in steps if step.change != 0]
     again = sum(-step.change for step in changed if step.change is not None and step.change < 0)
     skipped = sum(step.change for step in changed if step.change is not None and step.change > 0)
-
-    async def run() -> str:
-        outcome = await client.reset.apply(group_id, changed)
-        raise_first(outcome.failed, len(outcome.found))
-        return f"{plural(len(outcome.found), 'partition')} of {group_id} reset"
-
     return Plan(
         f"Reset {group_id}",
-        f"{plural(len(changed), 'partition')} of {len(steps)} change: {count(again)} offsets are read again, "
-        f"{count(skipped)} are skipped",
+        f"changes {plural(len(changed), 'partition')} of {len(steps)}: {count(again)} offsets will be read again, "
+        f"{count(skipped)} will be skipped",
         reset_command(command, group_id, rule, values["topics"]),
-        run,
-        [step_line(step) for step in changed],
+        ResetOffsets(group_id, tuple(changed)),
+        [_change(step) for step in changed],
         verb="Reset",
-        problem="" if changed else "every partition is there already",
+        problem="" if changed else "every partition is at that offset already",
     )
 
 
@@ -136,12 +170,11 @@ async def _partitions(
     return keys
 
 
-def step_line(step: ResetStep) -> str:
-    """old -> new of a partition."""
+def _change(step: ResetStep) -> Change:
+    moved = "" if step.change is None else f"{step.change:+,}"
+    limited = f"limited to the log, {count(step.start)} to {count(step.end)}" if step.is_moved_in else ""
     old = "(none)" if step.old is None else count(step.old)
-    change = "" if step.change is None else f" ({step.change:+,})"
-    note = f"; the log has {count(step.start)} to {count(step.end)}" if step.is_moved_in else ""
-    return clean(f"{step.partition}: {old} -> {count(step.new)}{change}{note}")
+    return Change(str(step.partition), old, count(step.new), "; ".join(filter(None, (moved, limited))))
 
 
 def reset_command(
@@ -168,37 +201,30 @@ def reset_command(
 async def plan_delete_groups(client: AdminClient, command: Command, group_ids: Sequence[str]) -> Plan:
     """Refused while a group has members."""
     if not group_ids:
-        raise AdminError(Failure.INVALID, "no group is chosen")
-    described = await client.groups.describe(group_ids)
-    raise_first(described.failed, 0)
+        raise AdminError(Failure.INVALID, "no group is selected")
+    described = (await client.groups.describe(group_ids)).whole()
     committed = (await client.group_offsets.fetch(group_ids)).whole()
-    busy = [group for group in described.found.values() if group.members]
+    busy = [group for group in described.values() if group.members]
     total = sum(len(offsets) for offsets in committed.values())
-
-    async def run() -> str:
-        outcome = await client.groups.delete(group_ids)
-        raise_first(outcome.failed, len(outcome.found))
-        return f"{plural(len(outcome.found), 'group')} deleted"
-
     name = group_ids[0] if len(group_ids) == 1 else f"{len(group_ids)} groups"
     return Plan(
         f"Delete {name}",
-        f"the committed offsets of {plural(total, 'partition')} are lost for good",
+        f"permanently deletes the committed offsets of {plural(total, 'partition')}",
         command("groups", "delete", *group_ids, "--yes"),
-        run,
-        [clean(f"{group_id}: {plural(len(committed.get(group_id, {})), 'partition')}") for group_id in group_ids],
+        DeleteGroups(tuple(group_ids)),
+        [Change(group_id, note=plural(len(committed.get(group_id, {})), "partition")) for group_id in group_ids],
         typed=name,
         verb="Delete",
         problem=f"{busy[0].group_id} has {plural(len(busy[0].members), 'member')}; stop them first" if busy else "",
     )
 
 
-async def plan_forget(
+async def plan_delete_offsets(
     client: AdminClient, command: Command, group_id: str, partitions: Sequence[TopicPartition]
 ) -> Plan:
-    """Delete the offsets of some partitions."""
+    """Delete the committed offsets of some partitions."""
     if not partitions:
-        raise AdminError(Failure.INVALID, "no partition is chosen")
+        raise AdminError(Failure.INVALID, "no partition is selected")
     committed = (await client.group_offsets.fetch([group_id])).whole()[group_id]
     by_topic: dict[str, list[int]] = {}
     for key in partitions:
@@ -206,21 +232,15 @@ async def plan_forget(
     options: list[str | int] = []
     for topic, numbers in by_topic.items():
         options += ["--topic", f"{topic}:{','.join(map(str, sorted(numbers)))}"]
-
-    async def run() -> str:
-        outcome = await client.group_offsets.delete(group_id, partitions)
-        raise_first(outcome.failed, len(outcome.found))
-        return f"offsets of {plural(len(outcome.found), 'partition')} forgotten"
-
     return Plan(
-        f"Forget offsets of {group_id}",
-        f"what is committed for {plural(len(partitions), 'partition')} is lost for good",
+        f"Delete offsets of {group_id}",
+        f"permanently deletes the committed offsets of {plural(len(partitions), 'partition')}",
         command("groups", "delete-offsets", group_id, *options, "--yes"),
-        run,
+        DeleteOffsets(group_id, tuple(partitions)),
         [
-            clean(f"{key}: {count(committed[key].offset) if key in committed else '(none)'} -> (none)")
+            Change(str(key), count(committed[key].offset) if key in committed else "(none)", "(none)")
             for key in partitions
         ],
         typed=group_id,
-        verb="Forget",
+        verb="Delete",
     )

@@ -1,4 +1,4 @@
-"""Plans of producing: new records, and records again, with control over their headers."""
+"""Acts on records: produce new ones, and existing ones again, with control over their headers."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import base64
 import shlex
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,25 +15,45 @@ from broker_cy.admin.errors import AdminError, Failure
 from broker_cy.admin.metadata import TopicPartition
 from broker_cy.admin.produce import partition_of
 from broker_cy.admin.text import count, plural, size
-from broker_cy.console.acts.plan import Command, Plan
-from broker_cy.console.fields import Field
+from broker_cy.console.acts.plan import CHANGES_MAX, Change, Command, Plan, Report
+from broker_cy.console.fields import Field, Form
 from broker_cy.console.payload import line
 from broker_cy.console.record_json import json_line
 from broker_cy.console.values import headers, integer, optional, parse_time, topic_name, unescape
 from broker_cy.wire.records import Record
 
-# What a file may bring as one value; brokers take 1 MiB unless told otherwise.
+# The largest file that is read as one value; brokers accept 1 MiB by default.
 FILE_BYTES_MAX = 64 << 20
-# A command line that is longer is not shown: nobody could type it, and shells refuse it.
+# A longer command line is not shown: nobody types it, and shells refuse it.
 SHOWN_COMMAND_BYTES_MAX = 2_000
 KINDS = ("text", "escaped", "hex", "base64", "null", "file")
 
 
+@dataclass(frozen=True, slots=True)
+class Produce:
+    """`partition` is None where the key decides."""
+
+    topic: str
+    records: tuple[Record, ...]
+    partition: int | None
+
+    async def run(self, client: AdminClient) -> Report:
+        appended = await client.records.producer().send(self.topic, self.records, partition=self.partition)
+        places = [
+            f"partition {each.partition.partition}"
+            + ("" if each.base_offset is None else f" at offset {count(each.base_offset)}")
+            for each in appended
+        ]
+        more = f" and {len(places) - 3} more" if len(places) > 3 else ""
+        said = f"produced {plural(len(self.records), 'record')} to {self.topic}: {', '.join(places[:3])}{more}"
+        return Report(said, tuple(str(each.partition) for each in appended))
+
+
 def to_bytes(kind: str, text: str) -> bytes | None:
-    """What a field means. ValueError, which says what is wrong."""
+    """The bytes that a field means. Raises ValueError, which says what is wrong."""
     if kind == "null":
         if text:
-            raise ValueError("null has no text")
+            raise ValueError("null takes no text")
         return None
     if kind == "hex":
         try:
@@ -43,7 +64,7 @@ def to_bytes(kind: str, text: str) -> bytes | None:
         try:
             return base64.b64decode(text, validate=True)
         except ValueError as error:
-            raise ValueError(f"no base64: {error}") from None
+            raise ValueError(f"not base64: {error}") from None
     if kind == "escaped":
         return unescape(text)
     if kind == "file":
@@ -61,25 +82,31 @@ def _file(name: str) -> bytes:
         raise ValueError(f"{path}: {error.strerror}") from None
 
 
-def produce_fields(partitions: int) -> list[Field]:
-    return [
-        Field("partition", "Partition", optional(integer(0, partitions - 1)), hint="the key decides"),
-        Field("key", "Key", hint="(see the next field)"),
-        Field("key_kind", "Key is", value="null", choices=KINDS),
-        Field("value", "Value"),
-        Field("value_kind", "Value is", value="text", choices=KINDS),
-        Field("headers", "Headers", headers, hint="name=value, other=value"),
-        Field("timestamp", "Time", optional(parse_time), hint="now; or 2026-01-31T12:00, ms since 1970"),
-    ]
+def produce_form(topic: str, partitions: int) -> Form:
+    """`partitions` is how many the topic has."""
+    return Form(
+        f"Produce to {topic}",
+        [
+            Field("partition", "Partition", optional(integer(0, partitions - 1)), hint="selected by the key"),
+            Field("key", "Key", hint="(its kind is below)"),
+            Field("key_kind", "Key kind", value="null", choices=KINDS),
+            Field("value", "Value"),
+            Field("value_kind", "Value kind", value="text", choices=KINDS),
+            Field("headers", "Headers", headers, hint="name=value, other=value"),
+            Field("timestamp", "Time", optional(parse_time), hint="now; or 2026-01-31T12:00, ms since 1970"),
+        ],
+        note="Up and down select the kind of a key or value.",
+        check=check_produced,
+    )
 
 
 def check_produced(values: Mapping[str, Any]) -> tuple[str, str] | None:
-    """What the fields say only together."""
+    """What can be checked of all values together only."""
     for name in ("key", "value"):
         kind = values[f"{name}_kind"]
-        # A key that was typed is meant, whatever stands below it.
+        # A key that was typed is wanted, even if its kind is still null.
         if kind == "null" and values[name]:
-            return f"{name}_kind", f"there is a {name}: text, escaped, hex, base64 or file?"
+            return f"{name}_kind", f"a {name} was typed: select text, escaped, hex, base64 or file"
         try:
             to_bytes(kind, values[name])
         except ValueError as error:
@@ -96,17 +123,21 @@ async def plan_produce(client: AdminClient, command: Command, topic: str, values
         headers=values["headers"],
     )
     partitions = len(await client.records.partitions(topic))
-    return _plan(client, command, topic, partitions, [record], values["partition"])
+    return _plan(command, topic, partitions, [record], values["partition"])
 
 
-def reproduce_fields(topic: str, first: Record) -> list[Field]:
-    return [
-        Field("topic", "Into topic", topic_name, topic),
-        Field("partition", "Partition", optional(integer(0)), hint="the key decides"),
-        Field("remove", "Without headers", _names, hint="names with commas between; * for all"),
-        Field("add", "With headers", headers, hint="name=value, other=value"),
-        Field("timestamp", "Time", value="now", choices=("now", "as it was")),
-    ]
+def reproduce_form(topic: str, records: int) -> Form:
+    """`records` is how many are produced again."""
+    return Form(
+        f"Produce {plural(records, 'record')} again",
+        [
+            Field("topic", "To topic", topic_name, topic),
+            Field("partition", "Partition", optional(integer(0)), hint="selected by the key"),
+            Field("remove", "Remove headers", _names, hint="names separated by commas; * for all"),
+            Field("add", "Add headers", headers, hint="name=value, other=value"),
+            Field("timestamp", "Time", value="now", choices=("now", "original")),
+        ],
+    )
 
 
 def _names(text: str) -> frozenset[str]:
@@ -116,12 +147,12 @@ def _names(text: str) -> frozenset[str]:
 async def plan_reproduce(
     client: AdminClient, command: Command, records: Sequence[Record], values: Mapping[str, Any]
 ) -> Plan:
-    """The same keys and values again; what was null stays null."""
+    """The same keys and values; null stays null."""
     topic = values["topic"]
     partitions = len(await client.records.partitions(topic))
     wanted = values["partition"]
     if wanted is not None and wanted >= partitions:
-        raise AdminError(Failure.INVALID, f"there is no partition {wanted}; {topic} has 0 to {partitions - 1}")
+        raise AdminError(Failure.INVALID, f"{topic} has no partition {wanted}; it has 0 to {partitions - 1}")
     now = int(time.time() * 1000)
     again = [
         Record(
@@ -132,47 +163,30 @@ async def plan_reproduce(
         )
         for record in records
     ]
-    return _plan(client, command, topic, partitions, again, wanted)
+    return _plan(command, topic, partitions, again, wanted)
 
 
 def _without(record: Record, names: frozenset[str]) -> list[tuple[str, bytes | None]]:
     return [] if "*" in names else [each for each in record.headers if each[0] not in names]
 
 
-def _plan(
-    client: AdminClient,
-    command: Command,
-    topic: str,
-    partitions: int,
-    records: Sequence[Record],
-    partition: int | None,
-) -> Plan:
-    async def run() -> str:
-        appended = await client.records.producer().send(topic, records, partition=partition)
-        places = [
-            f"partition {each.partition.partition}"
-            + ("" if each.base_offset is None else f" at offset {count(each.base_offset)}")
-            for each in appended
-        ]
-        more = f" and {len(places) - 3} more" if len(places) > 3 else ""
-        return f"{plural(len(records), 'record')} in {topic}: {', '.join(places[:3])}{more}"
-
+def _plan(command: Command, topic: str, partitions: int, records: Sequence[Record], partition: int | None) -> Plan:
     def place(record: Record) -> str:
         if partition is not None:
             return f"partition {partition}"
         return "any partition" if record.key is None else f"partition {partition_of(record.key, partitions)}"
+
+    def note(record: Record) -> str:
+        more = f", {plural(len(record.headers), 'header')}" if record.headers else ""
+        return f"key {line(record.key, limit=40)}, value {line(record.value, limit=80)}{more}"
 
     total = sum(len(record.key or b"") + len(record.value or b"") for record in records)
     return Plan(
         f"Produce to {topic}",
         f"{plural(len(records), 'record')}, {size(total)}",
         command_of(command, topic, records, partition),
-        run,
-        [
-            f"{place(record)}: key {line(record.key, limit=40)}, value {line(record.value, limit=80)}"
-            + (f", {plural(len(record.headers), 'header')}" if record.headers else "")
-            for record in records[:500]
-        ],
+        Produce(topic, tuple(records), partition),
+        [Change(place(record), note=note(record)) for record in records[:CHANGES_MAX]],
         verb="Produce",
         is_destructive=False,
     )

@@ -1,9 +1,10 @@
-"""Plans of what changes topics."""
+"""Acts on topics: create, add partitions, clone, delete records, delete."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from broker_cy.admin import AdminClient
@@ -12,25 +13,77 @@ from broker_cy.admin.metadata import TopicInfo, TopicPartition
 from broker_cy.admin.records import Start, StartKind
 from broker_cy.admin.text import count, plural, size
 from broker_cy.admin.topics import BROKER_DEFAULT, NewTopic
-from broker_cy.console.acts.plan import Command, Plan, raise_first
-from broker_cy.console.fields import Field
+from broker_cy.console.acts.plan import Change, Command, Plan, Report
+from broker_cy.console.fields import Field, Form
 from broker_cy.console.values import integer, optional, parse_partitions, parse_position, settings, topic_name
 
 _PARTITIONS_MAX = 100_000
 _REPLICAS_MAX = 32_767
 
 
-def create_fields(name: str = "") -> list[Field]:
-    return [
-        Field("name", "Name", topic_name, name, "letters, digits, . _ -"),
-        Field("partitions", "Partitions", optional(integer(1, _PARTITIONS_MAX)), hint="the broker's default"),
-        Field("replicas", "Replicas of each", optional(integer(1, _REPLICAS_MAX)), hint="the broker's default"),
-        Field("settings", "Settings", settings, hint="retention.ms=3600000, cleanup.policy=compact"),
-    ]
+@dataclass(frozen=True, slots=True)
+class CreateTopic:
+    """`source` is the topic whose settings it has, empty where there is none."""
+
+    new: NewTopic
+    source: str = ""
+
+    async def run(self, client: AdminClient) -> Report:
+        made = (await client.topics.create([self.new])).whole()[self.new.name]
+        copied = f" as a copy of {self.source}, without records" if self.source else ""
+        return Report(
+            f"created topic {self.new.name} with {plural(made.partitions, 'partition')}{copied}", (made.name,)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class AddPartitions:
+    """`total` is the number of partitions afterwards."""
+
+    topic: str
+    total: int
+
+    async def run(self, client: AdminClient) -> Report:
+        (await client.topics.add_partitions({self.topic: self.total})).whole()
+        return Report(f"topic {self.topic} now has {plural(self.total, 'partition')}", (self.topic,))
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteTopics:
+    names: tuple[str, ...]
+
+    async def run(self, client: AdminClient) -> Report:
+        outcome = await client.topics.delete(self.names)
+        return Report.of(f"deleted {plural(len(outcome.found), 'topic')}", outcome)
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteRecords:
+    """`before` is the new log start offset of each partition."""
+
+    topic: str
+    before: Mapping[TopicPartition, int]
+
+    async def run(self, client: AdminClient) -> Report:
+        outcome = await client.topics.delete_records(self.before)
+        return Report.of(f"deleted records of {plural(len(outcome.found), 'partition')} of {self.topic}", outcome)
+
+
+def create_form(name: str = "") -> Form:
+    return Form(
+        "Create a topic",
+        [
+            Field("name", "Name", topic_name, name, "letters, digits, . _ -"),
+            Field("partitions", "Partitions", optional(integer(1, _PARTITIONS_MAX)), hint="the broker's default"),
+            Field("replicas", "Replication factor", optional(integer(1, _REPLICAS_MAX)), hint="the broker's default"),
+            Field("settings", "Settings", settings, hint="retention.ms=3600000, cleanup.policy=compact"),
+        ],
+        note="The broker's default applies where a field is empty.",
+    )
 
 
 async def plan_create(client: AdminClient, command: Command, values: Mapping[str, Any]) -> Plan:
-    """The broker checks it without making it."""
+    """The broker validates the topic without creating it."""
     new = NewTopic(
         values["name"],
         BROKER_DEFAULT if values["partitions"] is None else values["partitions"],
@@ -45,53 +98,51 @@ async def plan_create(client: AdminClient, command: Command, values: Mapping[str
         parts += ["-r", new.replication_factor]
     for name, value in new.configs.items():
         parts += ["--set", f"{name}={value}"]
-
-    async def run() -> str:
-        made = (await client.topics.create([new])).whole()[new.name]
-        return f"{new.name} is there, with {plural(made.partitions, 'partition')}"
-
     return Plan(
         f"Create {new.name}",
         f"{plural(checked.partitions, 'partition')}, replication factor {checked.replication_factor}",
         command(*parts),
-        run,
-        [f"{name} = {value}" for name, value in new.configs.items()],
+        CreateTopic(new),
+        [Change(name, after=value or "") for name, value in new.configs.items()],
         verb="Create",
         is_destructive=False,
     )
 
 
-def add_partitions_fields(topic: TopicInfo) -> list[Field]:
+def add_partitions_form(topic: TopicInfo) -> Form:
     now = len(topic.partitions)
-    return [Field("total", f"In all (now {now})", integer(now + 1, _PARTITIONS_MAX), hint=f"{now + 1} or more")]
+    field = Field("total", f"Total (now {now})", integer(now + 1, _PARTITIONS_MAX), hint=f"{now + 1} or more")
+    return Form(
+        f"Add partitions to {topic.name}",
+        [field],
+        note="New records of a key may go to another partition. Partitions cannot be removed again.",
+    )
 
 
 async def plan_add_partitions(
     client: AdminClient, command: Command, topic: TopicInfo, values: Mapping[str, Any]
 ) -> Plan:
     total = values["total"]
-    now = len(topic.partitions)
     (await client.topics.add_partitions({topic.name: total}, validate_only=True)).whole()
-
-    async def run() -> str:
-        (await client.topics.add_partitions({topic.name: total})).whole()
-        return f"{topic.name} has {plural(total, 'partition')}"
-
     return Plan(
         f"Add partitions to {topic.name}",
-        f"{now} -> {plural(total, 'partition')}: records with the same key go to another partition from then on",
+        f"{len(topic.partitions)} -> {plural(total, 'partition')}: new records of a key may go to another partition",
         command("topics", "grow", topic.name, "--to", total, "--yes"),
-        run,
+        AddPartitions(topic.name, total),
         verb="Add",
     )
 
 
-def clone_fields(topic: TopicInfo) -> list[Field]:
-    return [
-        Field("name", "New name", topic_name, f"{topic.name}-copy"),
-        Field("partitions", "Partitions", integer(1, _PARTITIONS_MAX), str(len(topic.partitions))),
-        Field("replicas", "Replicas of each", integer(1, _REPLICAS_MAX), str(max(1, topic.replication_factor))),
-    ]
+def clone_form(topic: TopicInfo) -> Form:
+    return Form(
+        f"Clone {topic.name}",
+        [
+            Field("name", "New name", topic_name, f"{topic.name}-copy"),
+            Field("partitions", "Partitions", integer(1, _PARTITIONS_MAX), str(len(topic.partitions))),
+            Field("replicas", "Replication factor", integer(1, _REPLICAS_MAX), str(max(1, topic.replication_factor))),
+        ],
+        note="The clone has the same settings, and no records.",
+    )
 
 
 async def plan_clone(client: AdminClient, command: Command, source: str, values: Mapping[str, Any]) -> Plan:
@@ -99,18 +150,13 @@ async def plan_clone(client: AdminClient, command: Command, source: str, values:
         source, values["name"], partitions=values["partitions"], replication_factor=values["replicas"]
     )
     (await client.topics.create([new], validate_only=True)).whole()
-
-    async def run() -> str:
-        (await client.topics.create([new])).whole()
-        return f"{new.name} is there, as {source} is"
-
     return Plan(
         f"Clone {source} as {new.name}",
         f"{plural(new.partitions, 'partition')}, replication factor {new.replication_factor}, "
         f"{plural(len(new.configs), 'setting')}; no records",
         command("topics", "clone", source, new.name, "-p", new.partitions, "-r", new.replication_factor),
-        run,
-        [f"{name} = {value}" for name, value in new.configs.items()],
+        CreateTopic(new, source),
+        [Change(name, after=value or "") for name, value in new.configs.items()],
         verb="Clone",
         is_destructive=False,
     )
@@ -125,9 +171,9 @@ async def _spans(client: AdminClient, names: Sequence[str]) -> dict[TopicPartiti
 
 
 async def plan_delete(client: AdminClient, command: Command, names: Sequence[str]) -> Plan:
-    """The name has to be typed; for many topics, how many."""
+    """The name has to be typed; for many topics, their number."""
     if not names:
-        raise AdminError(Failure.INVALID, "no topic is chosen")
+        raise AdminError(Failure.INVALID, "no topic is selected")
     spans, dirs = await asyncio.gather(_spans(client, names), client.log_dirs.describe(topics=names))
     sizes: dict[str, int] = {}
     for directories in dirs.found.values():
@@ -137,36 +183,33 @@ async def plan_delete(client: AdminClient, command: Command, names: Sequence[str
     by_topic: dict[str, int] = dict.fromkeys(names, 0)
     for key, (start, end) in spans.items():
         by_topic[key.topic] += end - start
-
-    async def run() -> str:
-        outcome = await client.topics.delete(names)
-        raise_first(outcome.failed, len(outcome.found))
-        return f"{plural(len(outcome.found), 'topic')} deleted"
-
     return Plan(
         f"Delete {names[0] if len(names) == 1 else plural(len(names), 'topic')}",
-        f"{plural(len(spans), 'partition')} with {count(sum(by_topic.values()))} offsets "
-        f"({size(sum(sizes.values()))}) are lost for good",
+        f"permanently deletes {plural(len(spans), 'partition')} with {count(sum(by_topic.values()))} offsets "
+        f"({size(sum(sizes.values()))})",
         command("topics", "delete", *names, "--yes"),
-        run,
-        [f"{name}: {count(by_topic[name])} offsets, {size(sizes.get(name, 0))}" for name in names],
+        DeleteTopics(tuple(names)),
+        [Change(name, note=f"{count(by_topic[name])} offsets, {size(sizes.get(name, 0))}") for name in names],
         typed=names[0] if len(names) == 1 else f"{len(names)} topics",
         verb="Delete",
     )
 
 
-def delete_records_fields(partitions: int) -> list[Field]:
-    return [
-        Field("before", "Up to", parse_position, hint="an offset, end, -N before the end, or @TIME"),
-        Field("partitions", "Partitions", optional(_partitions_below(partitions)), hint="all; or 0,3-5"),
-    ]
+def delete_records_form(topic: str, partitions: int) -> Form:
+    return Form(
+        f"Delete records of {topic}",
+        [
+            Field("before", "Up to", parse_position, hint="an offset, end, -N before the end, or @TIME"),
+            Field("partitions", "Partitions", optional(_partitions_below(partitions)), hint="all; or 0,3-5"),
+        ],
+    )
 
 
 def _partitions_below(count_of_all: int) -> Any:
     def parse(text: str) -> tuple[int, ...]:
         found = parse_partitions(text)
         if found[-1] >= count_of_all:
-            raise ValueError(f"there is no partition {found[-1]}; there are 0 to {count_of_all - 1}")
+            raise ValueError(f"partition {found[-1]} does not exist; the topic has 0 to {count_of_all - 1}")
         return found
 
     return parse
@@ -193,19 +236,16 @@ async def plan_delete_records(client: AdminClient, command: Command, topic: str,
     parts: list[str | int] = ["records", "delete", topic, "--before", position_text(values["before"])]
     if wanted is not None:
         parts += ["-p", ",".join(map(str, wanted))]
-
-    async def run() -> str:
-        outcome = await client.topics.delete_records(before)
-        raise_first(outcome.failed, len(outcome.found))
-        return f"{plural(len(outcome.found), 'partition')} begin anew"
-
     return Plan(
         f"Delete records of {topic}",
-        f"{count(lost)} offsets of {plural(len(before), 'partition')} are lost for good",
+        f"permanently deletes {count(lost)} offsets of {plural(len(before), 'partition')}",
         command(*parts, "--yes"),
-        run,
-        [f"partition {key.partition}: start {count(spans[key].earliest)} -> {count(at)}" for key, at in before.items()],
+        DeleteRecords(topic, before),
+        [
+            Change(f"partition {key.partition}", f"start {count(spans[key].earliest)}", count(at))
+            for key, at in before.items()
+        ],
         typed=topic,
         verb="Delete",
-        problem="" if before else "nothing lies before that",
+        problem="" if before else "there are no records before that position",
     )

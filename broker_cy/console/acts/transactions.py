@@ -1,32 +1,43 @@
-"""The plan of ending a transaction that hangs."""
+"""The act that ends a hanging transaction."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from broker_cy.admin import AdminClient
-from broker_cy.admin.text import clean, count, duration
-from broker_cy.admin.transactions import HangingTransaction
-from broker_cy.console.acts.plan import Command, Plan
+from broker_cy.admin.metadata import TopicPartition
+from broker_cy.admin.text import count, duration
+from broker_cy.admin.transactions import HangingTransaction, ProducerState
+from broker_cy.console.acts.plan import Change, Command, Plan, Report
+
+
+@dataclass(frozen=True, slots=True)
+class AbortTransaction:
+    """Writes an abort marker in place of the coordinator."""
+
+    partition: TopicPartition
+    producer: ProducerState
+
+    async def run(self, client: AdminClient) -> Report:
+        await client.transactions.abort(self.partition, self.producer)
+        said = f"aborted the transaction of producer {self.producer.producer_id} in {self.partition}"
+        return Report(said, (str(self.partition),))
 
 
 async def plan_abort(client: AdminClient, command: Command, hanging: HangingTransaction) -> Plan:
-    """An abort marker in its coordinator's place; what readers of committed records get by it."""
+    """Says how many offsets are withheld from consumers that read committed records."""
     key, producer = hanging.partition, hanging.producer
     start = producer.txn_start_offset or 0
     end = (await client.offsets.latest([key])).whole()[key]
-
-    async def run() -> str:
-        await client.transactions.abort(key, producer)
-        return f"the transaction of producer {producer.producer_id} in {key} is aborted"
-
     return Plan(
         f"Abort in {key}",
-        f"the transaction of producer {producer.producer_id} since offset {count(start)} ends; "
-        f"readers of committed records wait before {count(end - start)} offsets for it",
+        f"aborts the transaction of producer {producer.producer_id}, open since offset {count(start)}; "
+        f"consumers of committed records then read the {count(end - start)} offsets behind it",
         command("transactions", "abort", key.topic, key.partition, "--producer-id", producer.producer_id, "--yes"),
-        run,
+        AbortTransaction(key, producer),
         [
-            clean(f"transactional id {hanging.transactional_id or '(its coordinator knows none)'}"),
-            f"producer epoch {producer.producer_epoch}, idle for {duration(hanging.idle_ms)}",
+            Change("transactional id", note=hanging.transactional_id or "unknown to its coordinator"),
+            Change("producer epoch", note=f"{producer.producer_epoch}, idle for {duration(hanging.idle_ms)}"),
         ],
         typed=key.topic,
         verb="Abort",

@@ -1,0 +1,224 @@
+"""Figures of the broker's own samples: rates, latencies and health, as both consoles show them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from broker_cy.admin.cluster import ClusterDescription
+from broker_cy.admin.metadata import TopicInfo
+from broker_cy.admin.sample_window import TOTAL, merged
+from broker_cy.admin.text import count, duration, micros, percent, size
+from broker_cy.console.tone import Tone
+from broker_cy.metrics.sample import Connection, Sample, Times, Topic
+
+# Samples over which a rate is taken.
+RATE_SAMPLES = 10
+_DISK_FREE_SHARE_LOW = 0.1
+_LOOP_LAG_HIGH_US = 100_000
+
+
+class Fact(NamedTuple):
+    """A name, its value as text, and how much attention it asks for."""
+
+    name: str
+    value: str
+    tone: Tone = Tone.PLAIN
+
+
+@dataclass(frozen=True, slots=True)
+class BusyTopic:
+    """Rates of a topic."""
+
+    name: str
+    records_per_s: float
+    in_per_s: float
+    out_per_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class ApiRow:
+    """An API over a window. `p99_us` and `max_us` are those of the worst sample; None without requests."""
+
+    name: str
+    per_s: float
+    errors: int
+    in_per_s: float
+    out_per_s: float
+    mean_us: float | None
+    p99_us: int | None
+    max_us: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class PhaseRow:
+    """A phase of one API; `share` of the API's whole time."""
+
+    name: str
+    count: int
+    mean_us: float | None
+    p50_us: int
+    p99_us: int
+    max_us: int
+    share: str
+
+
+def per_second(sample: Sample, amount: Callable[[Topic], int]) -> float:
+    """The sum of `amount` over the topics of a sample, per second."""
+    return sum(map(amount, sample.topics.values())) * 1000 / (sample.interval_ms or 1_000)
+
+
+def in_bytes_per_s(sample: Sample) -> float:
+    return per_second(sample, lambda topic: topic.in_bytes)
+
+
+def out_bytes_per_s(sample: Sample) -> float:
+    return per_second(sample, lambda topic: topic.out_bytes)
+
+
+def api_p99_us(sample: Sample, name: str) -> float | None:
+    """The p99 of whole requests of an API; None where there were none."""
+    api = sample.apis.get(name)
+    times = None if api is None else api.phases.get(TOTAL)
+    return times.p99_us if times is not None and times.count else None
+
+
+def busiest(samples: Sequence[Sample]) -> list[BusyTopic]:
+    """Rates of each topic over the samples."""
+    seconds = sum(sample.interval_ms for sample in samples) / 1000 or 1.0
+    sums: dict[str, list[int]] = {}
+    for sample in samples:
+        for name, topic in sample.topics.items():
+            total = sums.setdefault(name, [0, 0, 0])
+            total[0] += topic.in_records
+            total[1] += topic.in_bytes
+            total[2] += topic.out_bytes
+    return [BusyTopic(name, *(each / seconds for each in total)) for name, total in sums.items()]
+
+
+def health_of(
+    cluster: ClusterDescription | None, topics: Sequence[TopicInfo] | None, sample: Sample | None
+) -> list[Fact]:
+    """What is known of the cluster's health; None for what is not known yet."""
+    facts: list[Fact] = []
+    if cluster is not None:
+        fenced = sum(broker.is_fenced for broker in cluster.brokers)
+        brokers = f"{len(cluster.brokers)}, {fenced} fenced" if fenced else str(len(cluster.brokers))
+        facts.append(Fact("brokers", brokers, Tone.BAD if fenced else Tone.GOOD))
+        has_controller = cluster.controller_id >= 0
+        controller = str(cluster.controller_id) if has_controller else "none"
+        facts.append(Fact("controller", controller, Tone.PLAIN if has_controller else Tone.BAD))
+    if topics is not None:
+        offline = sum(part.is_offline for topic in topics for part in topic.partitions)
+        behind = sum(part.is_under_replicated and not part.is_offline for topic in topics for part in topic.partitions)
+        facts.append(Fact("topics", count(len(topics))))
+        facts.append(Fact("partitions", count(sum(len(topic.partitions) for topic in topics))))
+        facts.append(Fact("offline", count(offline), Tone.BAD if offline else Tone.GOOD))
+        if behind:
+            facts.append(Fact("under-replicated", count(behind), Tone.WARN))
+    if sample is None:
+        return facts
+    lag_us = sample.loop_lag.p99_us
+    facts += [
+        Fact("up", duration(sample.uptime_ms)),
+        Fact("CPU", percent(sample.cpu_us / 1000, sample.interval_ms)),
+        Fact("memory", size(sample.resident_bytes)),
+        Fact("loop lag p99", micros(lag_us), Tone.WARN if lag_us > _LOOP_LAG_HIGH_US else Tone.PLAIN),
+        Fact("connections", count(sample.connections)),
+        Fact("groups", count(sum(sample.groups.values()))),
+        Fact("members", count(sample.members)),
+        Fact("transactions open", count(sample.transactions.get("Ongoing", 0))),
+        Fact("not flushed", size(sample.unflushed_bytes)),
+    ]
+    if sample.disks:
+        free, total = min(sample.disks.values(), key=lambda room: room[0] / max(1, room[1]))
+        tone = Tone.BAD if free < total * _DISK_FREE_SHARE_LOW else Tone.PLAIN
+        facts.append(Fact("disk free", f"{size(free)} ({percent(free, total)})", tone))
+    return facts
+
+
+def process_facts(sample: Sample) -> list[Fact]:
+    """What the broker's process uses."""
+    return [
+        Fact("CPU", percent(sample.cpu_us / 1000, sample.interval_ms)),
+        Fact("memory", size(sample.resident_bytes)),
+        Fact("files", count(sample.open_fds)),
+        Fact("loop lag p99", micros(sample.loop_lag.p99_us)),
+        Fact("max", micros(sample.loop_lag.max_us)),
+        Fact("major faults", count(sample.major_faults)),
+        Fact("disk read", f"{size(sample.disk_read_bytes)}/s"),
+        Fact("written", f"{size(sample.disk_written_bytes)}/s"),
+        Fact("hot reads", count(sample.hot_reads)),
+        Fact("cold reads", count(sample.cold_reads)),
+        Fact("syncs", count(sample.sync_rounds)),
+        Fact("not flushed", size(sample.unflushed_bytes)),
+    ]
+
+
+def _mean(times: Times) -> float | None:
+    return times.sum_us / times.count if times.count else None
+
+
+def api_rows(samples: Sequence[Sample]) -> list[ApiRow]:
+    """Each API over the samples."""
+    seconds = max(0.001, sum(sample.interval_ms for sample in samples) / 1000)
+    rows = []
+    for name in sorted({name for sample in samples for name in sample.apis}):
+        apis = [sample.apis[name] for sample in samples if name in sample.apis]
+        times = merged([api.phases[TOTAL] for api in apis if TOTAL in api.phases])
+        rows.append(
+            ApiRow(
+                name,
+                sum(api.requests for api in apis) / seconds,
+                sum(sum(api.errors.values()) for api in apis),
+                sum(api.in_bytes for api in apis) / seconds,
+                sum(api.out_bytes for api in apis) / seconds,
+                _mean(times),
+                times.p99_us if times.count else None,
+                times.max_us if times.count else None,
+            )
+        )
+    return rows
+
+
+def phase_rows(name: str, samples: Sequence[Sample]) -> list[PhaseRow]:
+    """Each phase of one API over the samples."""
+    found: dict[str, list[Times]] = {}
+    for sample in samples:
+        if name in sample.apis:
+            for phase, times in sample.apis[name].phases.items():
+                found.setdefault(phase, []).append(times)
+    phases = {phase: merged(every) for phase, every in found.items()}
+    whole = phases[TOTAL].sum_us if TOTAL in phases else sum(times.sum_us for times in phases.values())
+    return [
+        PhaseRow(
+            phase, times.count, _mean(times), times.p50_us, times.p99_us, times.max_us, percent(times.sum_us, whole)
+        )
+        for phase, times in phases.items()
+    ]
+
+
+def connection_rates(samples: Sequence[Sample]) -> list[Connection]:
+    """The connections that the samples name; requests and bytes are per second over all samples."""
+    seconds = max(1.0, sum(sample.interval_ms for sample in samples) / 1000)
+    newest: dict[str, Connection] = {}
+    sums: dict[str, list[int]] = {}
+    for sample in samples:
+        for each in sample.busy:
+            newest[each.id] = each
+            total = sums.setdefault(each.id, [0, 0, 0])
+            total[0] += each.requests
+            total[1] += each.in_bytes
+            total[2] += each.out_bytes
+    return [
+        Connection(
+            each.id,
+            each.client_id,
+            each.host,
+            each.listener,
+            each.age_ms,
+            *(round(amount / seconds) for amount in sums[each.id]),
+        )
+        for each in newest.values()
+    ]

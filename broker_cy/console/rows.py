@@ -1,0 +1,207 @@
+"""Rows of lists: what several answers say together of one broker, topic or group."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from broker_cy.admin.caller import Outcome
+from broker_cy.admin.cluster import BrokerInfo, ClusterDescription
+from broker_cy.admin.group_lag import PartitionLag
+from broker_cy.admin.groups import GroupListing
+from broker_cy.admin.lag import Status, Trend, judge, trend
+from broker_cy.admin.lag_history import LagHistory
+from broker_cy.admin.log_dirs import LogDir, ReplicaOnDisk
+from broker_cy.admin.metadata import TopicInfo, TopicPartition
+from broker_cy.admin.text import duration
+from broker_cy.console.figures import RATE_SAMPLES, busiest
+from broker_cy.console.session import GroupSummary, GroupView
+from broker_cy.console.tone import Tone
+from broker_cy.metrics.sample import Sample
+
+LogDirs = Outcome[int, tuple[LogDir, ...]]
+
+STATUS_TONES = {
+    Status.OK: Tone.GOOD,
+    Status.UNKNOWN: Tone.MUTED,
+    Status.WARN: Tone.WARN,
+    Status.REWOUND: Tone.WARN,
+    Status.STALLED: Tone.BAD,
+    Status.STOPPED: Tone.BAD,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerRow:
+    """A broker. `sample` is its newest, None where it writes none; counts are None where they are not known."""
+
+    info: BrokerInfo
+    is_controller: bool
+    leads: int | None
+    size_bytes: int | None
+    sample: Sample | None
+
+
+def broker_rows(
+    cluster: ClusterDescription,
+    topics: Iterable[TopicInfo] | None,
+    dirs: LogDirs | None,
+    samples: Sequence[Sample],
+) -> list[BrokerRow]:
+    """Every broker of the cluster. `topics` and `dirs` are None until they are known."""
+    leads: dict[int, int] = {}
+    for topic in topics or ():
+        for part in topic.partitions:
+            leads[part.leader_id] = leads.get(part.leader_id, 0) + 1
+    newest = {sample.broker: sample for sample in samples[-RATE_SAMPLES:]}
+    return [
+        BrokerRow(
+            info,
+            info.broker_id == cluster.controller_id,
+            None if topics is None else leads.get(info.broker_id, 0),
+            None
+            if dirs is None or info.broker_id not in dirs.found
+            else sum(each.size_bytes for each in dirs.found[info.broker_id]),
+            newest.get(info.broker_id),
+        )
+        for info in cluster.brokers
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class TopicRow:
+    """A topic. Size and rates are None where they are not known."""
+
+    info: TopicInfo
+    size_bytes: int | None
+    records_per_s: float | None
+    in_per_s: float | None
+
+    @property
+    def offline(self) -> int:
+        return sum(part.is_offline for part in self.info.partitions)
+
+    @property
+    def under_replicated(self) -> int:
+        return sum(part.is_under_replicated for part in self.info.partitions)
+
+
+def is_own_topic(info: TopicInfo) -> bool:
+    """Whether the cluster keeps the topic for itself."""
+    return info.is_internal or info.name.startswith("__")
+
+
+def topic_rows(topics: Iterable[TopicInfo], dirs: LogDirs | None, samples: Sequence[Sample]) -> list[TopicRow]:
+    """Each of `topics`; its size counts all replicas."""
+    sizes: dict[str, int] = {}
+    for directories in () if dirs is None else dirs.found.values():
+        for directory in directories:
+            for replica in directory.replicas:
+                sizes[replica.topic] = sizes.get(replica.topic, 0) + replica.size_bytes
+    rates = {each.name: each for each in busiest(samples[-RATE_SAMPLES:])}
+    rows = []
+    for info in topics:
+        rate = rates.get(info.name)
+        idle = 0.0 if samples else None
+        rows.append(
+            TopicRow(
+                info,
+                None if dirs is None else sizes.get(info.name, 0),
+                idle if rate is None else rate.records_per_s,
+                idle if rate is None else rate.in_per_s,
+            )
+        )
+    return rows
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaRow:
+    """A replica and the directory it is in."""
+
+    broker_id: int
+    path: str
+    replica: ReplicaOnDisk
+
+
+def replica_rows(dirs: Iterable[LogDir]) -> list[ReplicaRow]:
+    return [ReplicaRow(each.broker_id, each.path, replica) for each in dirs for replica in each.replicas]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupRow:
+    """A group; `summary` is None until its lag is known."""
+
+    listing: GroupListing
+    summary: GroupSummary | None
+
+    @property
+    def lag(self) -> int | None:
+        return None if self.summary is None else self.summary.lag
+
+    @property
+    def trend(self) -> Trend | None:
+        return None if self.summary is None else self.summary.trend
+
+    @property
+    def status(self) -> Status | None:
+        return None if self.summary is None else self.summary.status
+
+
+@dataclass(frozen=True, slots=True)
+class LagRow:
+    """A partition of a group. `is_exact`: the broker noted the time with the commit."""
+
+    part: PartitionLag
+    owner: str
+    time_ms: int | None
+    is_exact: bool
+    trend: Trend | None
+    status: Status
+
+
+def lag_rows(view: GroupView, history: LagHistory) -> list[LagRow]:
+    """Every partition that the group has offsets of."""
+    owners: Mapping[TopicPartition, str] = {
+        key: member.client_id for member in view.description.members for key in member.assignment
+    }
+    rows = []
+    for part in view.lag.partitions:
+        key = part.partition
+        samples = history.samples(view.description.group_id, key)
+        rows.append(
+            LagRow(
+                part,
+                owners.get(key, "-"),
+                view.times_ms.get(key),
+                key in view.exact,
+                trend(samples),
+                judge(samples),
+            )
+        )
+    return rows
+
+
+def catch_up_text(lag_trend: Trend | None, lag: int | None) -> str:
+    """In how long the lag will be gone."""
+    if lag == 0 or lag_trend is None:
+        return "-"
+    return "never" if lag_trend.catch_up_s is None else duration(lag_trend.catch_up_s * 1000)
+
+
+def assignment_text(assignment: Iterable[TopicPartition]) -> str:
+    """`orders 0-3,7  payments 1`: by topic, with ranges."""
+    by_topic: dict[str, list[int]] = {}
+    for key in assignment:
+        by_topic.setdefault(key.topic, []).append(key.partition)
+    return "  ".join(f"{topic} {ranges(numbers)}" for topic, numbers in by_topic.items())
+
+
+def ranges(numbers: Iterable[int]) -> str:
+    """`0-3,7` for 0, 1, 2, 3 and 7, which are in ascending order."""
+    parts: list[list[int]] = []
+    for number in numbers:
+        if parts and parts[-1][1] == number - 1:
+            parts[-1][1] = number
+        else:
+            parts.append([number, number])
+    return ",".join(str(low) if low == high else f"{low}-{high}" for low, high in parts)
