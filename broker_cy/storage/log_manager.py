@@ -197,8 +197,8 @@ class LogManager:
         cannot be served goes to `offline`; the others are not touched by that. Raises OSError where a directory
         cannot be read, StorageError where one cannot be renamed.
 
-        `topic_id_of` gives the id of a topic, None where there is no such topic: the directory of a topic with another
-        id is renamed and kept. Without `topic_id_of` each directory is taken for what it says it is.
+        `topic_id_of` gives the id of a topic, None where there is no such topic: a directory with another id, or without
+        one, is renamed and kept. Without `topic_id_of` each directory is taken for what it says it is.
         """
         configs: dict[str, LogConfig] = {}
         for data_directory in self.data_directories:
@@ -244,20 +244,18 @@ class LogManager:
         """Find out which topic the directory of a partition belongs to, and take over what the checkpoints say of that;
         STRAY where it is not the topic of that name (see `load`), or what keeps us from knowing.
 
-        A directory that says nothing is taken for one of the topic: it was new when the process ended or the power was
-        lost. Raises StorageError where a stray cannot be renamed.
+        A directory without a topic id is a stray, too, as in Kafka: the process ended, or the power was lost, before
+        the first sync of a log that was new, perhaps of a deleted topic of this name. Raises StorageError where a stray
+        cannot be renamed.
         """
         expected = topic_id_of(key[0]) if topic_id_of is not None else None
         problem: Exception | None = None
         try:
             topic_id = read_topic_id(path)
-            if topic_id is None and expected is not None:
-                topic_id = expected
-                write_topic_id(path, topic_id)
         except (OSError, ValueError) as error:
             topic_id, problem = expected, error
         if topic_id_of is not None and (expected is None or topic_id != expected):
-            logger.warning("directory of a deleted topic renamed to -stray", extra=facts(path=path))
+            logger.warning("directory that belongs to no topic renamed to -stray", extra=facts(path=path))
             self._rename_away(path, "stray", topic_id or NO_TOPIC_ID, -1)
             return STRAY
         if topic_id is not None:

@@ -218,17 +218,23 @@ def test_a_directory_of_another_topic_is_neither_read_nor_changed(tmp_path: Path
     again.crash()
 
 
-def test_a_directory_that_lost_its_topic_id_gets_it_again(tmp_path: Path) -> None:
-    """A topic id that was lost with the power is never known again, so that nothing can be held against it."""
+@pytest.mark.parametrize("content", [bytes(30), b"", None], ids=["zeros", "empty", "no file"])
+def test_a_directory_that_lost_its_topic_id_is_no_topic(tmp_path: Path, content: bytes | None) -> None:
+    """A new topic serves the records of a deleted one whose directory lost its topic id with the power."""
     manager = open_manager(tmp_path)
-    fill(manager.create("t", 0, NEW, CONFIG, 0), 5)
+    fill(manager.create("t", 0, OLD, CONFIG, 0), 5)
     manager.crash()
-    (tmp_path / "t-0" / "partition.metadata").write_bytes(bytes(30))
+    path = tmp_path / "t-0" / "partition.metadata"
+    if content is None:
+        path.unlink()
+    else:
+        path.write_bytes(content)
     again = open_manager(tmp_path, load=False)
     again.load(lambda topic: CONFIG, 0, lambda topic: NEW)
-    assert again.logs[KEY].log_end_offset == 10
+    assert (again.logs, again.offline, again.topic_ids) == ({}, {}, {})
+    (stray,) = tmp_path.glob("t-0.*-stray")
+    assert os.path.getsize(stray / f"{0:020d}.log") > 0
     again.crash()
-    assert open_manager(tmp_path).topic_ids == {KEY: NEW}
 
 
 @pytest.mark.parametrize("what", ["flush", "note"])
