@@ -197,8 +197,8 @@ class LogManager:
         cannot be served goes to `offline`; the others are not touched by that. Raises OSError where a directory
         cannot be read, StorageError where one cannot be renamed.
 
-        `topic_id_of` gives the id of a topic, None where there is no such topic: a directory with another id, or without
-        one, is renamed and kept. Without `topic_id_of` each directory is taken for what it says it is.
+        `topic_id_of` gives the id of a topic, None where there is no such topic: a directory with another id, or
+        with none, is renamed and kept. Without `topic_id_of` each directory is taken for what it says it is.
         """
         configs: dict[str, LogConfig] = {}
         for data_directory in self.data_directories:
