@@ -236,8 +236,8 @@ cdef class Partition:
         stamp_offset_epoch(data, header.base_offset, header.leader_epoch)
         try:
             self.log.stage(header, data, size, owner, now_ms)
-        except (OSError, StorageError) as error:
-            # The active segment cannot be opened or read; nothing was staged.
+        except (OSError, StorageError, MemoryError) as error:
+            # The active segment cannot be opened or read, or there is no memory; this batch was not staged.
             self.group.failed(self, "append", error)
             return self.refuse(out, KAFKA_STORAGE_ERROR, f"{self.topic}-{self.index}: {os.strerror(errno_of(error))}")
         if self.verifications is not None and header.attributes & ATTRIBUTE_TRANSACTIONAL:

@@ -48,6 +48,8 @@ class ColdRead(Exception):
 def errno_of(error: BaseException | None) -> int:
     """The errno of an OSError, or of the one that this error was raised from; EIO where there is none."""
     while error is not None:
+        if isinstance(error, MemoryError):
+            return errno.ENOMEM
         if isinstance(error, OSError) and error.errno:
             return error.errno
         error = error.__cause__

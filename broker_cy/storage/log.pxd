@@ -26,7 +26,6 @@ cdef struct Hint:
 cdef struct Mark:
     int64_t end_offset
     int32_t leader_epoch
-    Py_ssize_t segment_count
     int64_t size
     int64_t offset_entries
     int64_t time_entries
@@ -77,9 +76,12 @@ cdef class Log:
     cdef readonly Py_ssize_t staged_batches
     cdef int staged_errno                       # of a write that a roll made early; told by the next flush_staged
     cdef Mark mark
+    cdef Segment marked                         # the active segment when `mark` was taken; in `segments` while batches are staged
+    cdef bint touched                           # a write to `marked` was begun since
 
     # Takes a validated and stamped batch whose base_offset is log_end_offset; `data` stays alive with `owner` and is not copied.
-    # Raises ValueError for another base offset, StorageError where the log is offline.
+    # Raises ValueError for another base offset, StorageError where the log is offline, MemoryError: then the batch is not part of
+    # the log, and flush_staged undoes the others of the same turn.
     cdef int stage(self, BatchHeader* header, uint8_t* data, Py_ssize_t size, object owner, int64_t now_ms) except -1
     # Writes what is staged. 0, or errno: then everything staged since the last flush is undone. Where flush.messages is reached
     # (sync_is_due) the caller brings it to disk before it acknowledges it: maintenance.begin_sync.
@@ -96,6 +98,8 @@ cdef class Log:
     cdef bint sync_is_due(self, int64_t synced_end_offset) noexcept
     cdef int undo_staged(self) except -1
     cdef int set_mark(self) except -1
+    cdef int take(self, BatchHeader* header, uint8_t* data, Py_ssize_t size, object owner, int64_t now_ms) except -1
+    cdef int undo_files(self) except -1
     cdef int64_t hinted_position(self, Segment segment, int64_t offset) noexcept
     cdef int drop_hints(self) noexcept
     cdef int refuse_offline(self) except -1

@@ -3,12 +3,13 @@
 import logging
 import os
 
+from libc.errno cimport ENOMEM
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stdlib cimport free, realloc
 
 from broker_cy.core.logs import facts
 from broker_cy.core.cursor cimport Cursor
-from broker_cy.storage.disk cimport iovec, pwritev_all, truncate_fd
+from broker_cy.storage.disk cimport iovec, pwritev_all
 from broker_cy.storage.index cimport PENDING_ENTRIES_MAX
 from broker_cy.storage.log_config cimport LogConfig
 from broker_cy.storage.producer_state cimport ProducerState
@@ -107,7 +108,8 @@ cdef class Log:
         active.ensure_rolling_timestamp()
         self.mark.end_offset = self.log_end_offset
         self.mark.leader_epoch = self.leader_epoch
-        self.mark.segment_count = len(self.segments)
+        self.marked = active
+        self.touched = False
         self.mark.size = active.size
         self.mark.offset_entries = active.offsets.count()
         self.mark.time_entries = active.times.count()
@@ -119,10 +121,6 @@ cdef class Log:
         return 0
 
     cdef int stage(self, BatchHeader* header, uint8_t* data, Py_ssize_t size, object owner, int64_t now_ms) except -1:
-        cdef Segment active
-        cdef iovec* grown
-        cdef Py_ssize_t capacity
-        cdef int64_t last_offset = header.base_offset + header.last_offset_delta
         if self.offline is not None:
             self.refuse_offline()
         if header.base_offset != self.log_end_offset:
@@ -131,6 +129,23 @@ cdef class Log:
             self.set_mark()
         if self.active.should_roll(self.config, header, size, now_ms) and self.staged_errno == 0:
             self.roll_staged(now_ms)
+        try:
+            self.take(header, data, size, owner, now_ms)
+        except BaseException:
+            # No memory, or a defect: some of the state has moved for this batch and some has not. Only the mark is consistent.
+            if self.staged_batches == 0:
+                self.undo_staged()
+            else:
+                self.staged_errno = ENOMEM
+            raise
+        return 0
+
+    cdef int take(self, BatchHeader* header, uint8_t* data, Py_ssize_t size, object owner, int64_t now_ms) except -1:
+        """Move everything that `stage` moves. Where it raises, the caller has to return to the mark."""
+        cdef Segment active
+        cdef iovec* grown
+        cdef Py_ssize_t capacity
+        cdef int64_t last_offset = header.base_offset + header.last_offset_delta
         if self.iov_count == self.iov_capacity:
             capacity = self.iov_capacity * 2 if self.iov_capacity else 4
             grown = <iovec*>realloc(self.iov, <size_t>capacity * sizeof(iovec))
@@ -144,7 +159,6 @@ cdef class Log:
         self.iov[self.iov_count].iov_base = data
         self.iov[self.iov_count].iov_len = <size_t>size
         self.iov_count += 1
-        self.staged_batches += 1
         active = self.active
         if header.max_timestamp > active.max_timestamp:
             active.max_timestamp = header.max_timestamp
@@ -165,6 +179,7 @@ cdef class Log:
         if header.leader_epoch > self.leader_epoch:
             self.epochs.assign(header.leader_epoch, header.base_offset)
             self.leader_epoch = header.leader_epoch
+        self.staged_batches += 1
         self.log_end_offset = last_offset + 1
         self.last_append_ms = now_ms
         return 0
@@ -172,10 +187,12 @@ cdef class Log:
     cdef int write_staged(self) except -1:
         """Write the staged bytes to the active segment. Returns 0 or the errno; the segment's size moves only for 0."""
         cdef Segment active = self.active
-        cdef int error
+        cdef int error, fd
         if self.iov_count == 0:
             return 0
-        error = pwritev_all(active.descriptor(), self.iov, self.iov_count, active.size)
+        fd = active.descriptor()
+        self.touched = True
+        error = pwritev_all(fd, self.iov, self.iov_count, active.size)
         self.iov_count = 0
         if error == 0 and active.pending_aborts is not None:
             active.without_aborts = False
@@ -237,7 +254,7 @@ cdef class Log:
             self.undo_staged()
             return error
         self.producers.commit()
-        if self.mark.segment_count == len(self.segments):
+        if self.active is self.marked:
             self.hints[self.hint_next].offset = self.written_end_offset
             self.hints[self.hint_next].position = self.mark.size
             self.hint_next = (self.hint_next + 1) % HINTS
@@ -252,16 +269,17 @@ cdef class Log:
         return self.written_end_offset - synced_end_offset >= self.config.flush_messages
 
     cdef int undo_staged(self) except -1:
-        """Return to the mark: cut the file, drop segments that were begun since, give offsets and producer state back."""
-        cdef Segment active
+        """Return to the mark: cut the file, drop segments that were begun since, give offsets and producer state back. Where that
+        fails the log is offline: a start would take what is left behind the end of the log for records of it."""
+        cdef Segment active = self.active
         cdef int64_t end_offset = self.mark.end_offset
-        while len(self.segments) > self.mark.segment_count:
-            active = self.segments.pop()
+        while active is not self.marked:
+            self.segments.pop()
             self.totals.unflushed_bytes -= active.size
             self.unflushed_bytes -= active.size
             active.close()
             active.discard()
-        active = self.segments[len(self.segments) - 1]
+            active = self.segments[len(self.segments) - 1]
         self.active = active
         self.totals.unflushed_bytes -= active.size - self.mark.size
         self.unflushed_bytes -= active.size - self.mark.size
@@ -274,14 +292,9 @@ cdef class Log:
         active.created_ms = self.mark.created_ms
         active.pending_aborts = None
         try:
-            truncate_fd(active.descriptor(), active.size)
-            active.offsets.truncate_entries(self.mark.offset_entries)
-            active.times.truncate_entries(self.mark.time_entries)
-            active.aborts = None
-            txn_index.truncate_to(active.directory, active.base_offset, end_offset)
+            self.undo_files()
         except (OSError, StorageError) as error:
-            # What lies behind `size` is never read, and the next write covers it.
-            logger.warning("cannot cut segment back", extra=facts(path=active.path, size_bytes=active.size, reason=error))
+            self.mark_offline(f"a failed write cannot be undone: {error}")
         if self.leader_epoch != self.mark.leader_epoch:
             self.epochs.truncate_from_end(end_offset)
             self.leader_epoch = self.epochs.latest_epoch
@@ -295,15 +308,32 @@ cdef class Log:
         self.drop_hints()
         return 0
 
-    def append(self, data, int64_t now_ms):
-        """Stage and write batches that are valid and stamped (bytes of one or more); returns the new log end offset. Raises
-        StorageError where they cannot be written. For recovery tools, followers and tests; the data path calls stage."""
+    cdef int undo_files(self) except -1:
+        """Cut the files of the marked segment back to the mark; raises OSError, StorageError."""
+        cdef Segment active = self.marked
+        active.offsets.truncate_entries(self.mark.offset_entries)
+        active.times.truncate_entries(self.mark.time_entries)
+        active.aborts = None
+        if self.touched:
+            # By name: it may be the want of descriptors that made the write fail.
+            os.truncate(active.path, active.size)
+            txn_index.truncate_to(active.directory, active.base_offset, self.mark.end_offset)
+        return 0
+
+    def stage_batches(self, data, int64_t now_ms):
+        """Stage batches that are valid and stamped (bytes of one or more), for `flush` to write. For tests; the data path calls
+        stage."""
         cdef Cursor cursor = Cursor(data)
         cdef BatchHeader header
         while cursor.remaining():
             if parse_header(cursor.ptr, cursor.remaining(), &header) != 0:
                 raise ValueError(f"no whole batch at byte {cursor.position()} of {len(data)}")
             self.stage(&header, <uint8_t*>cursor.take(batch_bytes(&header)), batch_bytes(&header), data, now_ms)
+
+    def append(self, data, int64_t now_ms):
+        """stage_batches and flush; returns the new log end offset. Raises StorageError where they cannot be written. For recovery
+        tools, followers and tests."""
+        self.stage_batches(data, now_ms)
         self.flush()
         return self.log_end_offset
 

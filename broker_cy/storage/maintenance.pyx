@@ -227,10 +227,13 @@ def has_old_segments(Log log not None):
 
 def drop_old_segments(Log log not None, Py_ssize_t segments_max):
     """Take away up to `segments_max` of the segments that lie before the log start offset as a whole; the new paths of their files.
-    Raises OSError where not even one could be renamed; those that cannot stay for the next time."""
+    None while batches are staged: one of them may be the segment that a failed write returns to. Raises OSError where not even one
+    could be renamed; those that cannot stay for the next time."""
     cdef Segment segment
     cdef list renamed = []
     cdef Py_ssize_t count = 0
+    if log.staged_batches > 0:
+        return renamed
     while (
         count < segments_max and count + 1 < len(log.segments)
         and (<Segment>log.segments[count + 1]).base_offset <= log.log_start_offset

@@ -59,19 +59,16 @@ class Retention:
 
     def _dropped(self, log: Log, paths: list[str]) -> None:
         self._removal.files(paths, log.config.file_delete_delay_ms)
-        # Without a path none could be renamed: the next check tries again.
-        if paths and log not in self._dropping and maintenance.has_old_segments(log):
+        if log in self._dropping or not maintenance.has_old_segments(log):
+            return
+        # Without a path none could be renamed, and the next check tries again; or batches are staged, for a moment.
+        if paths or log.staged_batches:
             self._dropping.add(log)
-            self._jobs.later(0, lambda: self._drop_more(log))
+            self._jobs.later(1 if log.staged_batches else 0, lambda: self._drop_more(log))
 
     def _drop_more(self, log: Log) -> None:
         self._dropping.discard(log)
         if log.offline is not None:
-            return
-        if log.staged_batches:
-            # What a failed write returns to counts segments.
-            self._dropping.add(log)
-            self._jobs.later(1, lambda: self._drop_more(log))
             return
         self._before_deletion((log.topic, log.partition))
         try:

@@ -10,6 +10,7 @@ import pytest
 
 from broker_cy.core.errors import ErrorCode
 from broker_cy.storage import disk
+from broker_cy.storage.epochs import LeaderEpochs
 from broker_cy.storage.errors import OffsetOutOfRange, StorageError
 from broker_cy.storage.log import Log
 from broker_cy.storage.log_config import LogConfig
@@ -93,3 +94,54 @@ def test_a_full_disk_undoes_everything_staged(directory: str) -> None:
         assert sorted(os.listdir(directory)) == files
     log.append(many, 6)
     assert b"".join(data for _, _, data in read_all(log)[20:]) == many
+
+
+def test_a_write_that_cannot_be_undone_takes_the_log_offline(directory: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Batches that were refused lie behind the end of the log: the next start finds them there, whole and at the right
+    offsets, behind a shorter write, and serves them.
+    """
+    log = Log.create(directory, "t", 0, LogConfig(), 0)
+    log.append(batch(0), 5)
+
+    def fail(path: str, size: int) -> None:
+        raise OSError(errno.EIO, "Input/output error", path)
+
+    disk.set_write_budget(100, errno.ENOSPC)
+    try:
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "truncate", fail)
+            with pytest.raises(StorageError, match="No space"):
+                log.append(batch(1) + batch(2), 5)
+    finally:
+        disk.set_write_budget(-1, 0)
+    assert os.path.getsize(log.active.path) > log.active.size
+    with pytest.raises(StorageError, match="is offline: a failed write cannot be undone"):
+        log.append(batch(1), 5)
+
+
+@pytest.mark.parametrize("staged", [0, 1])
+def test_a_batch_that_finds_no_memory_leaves_nothing(
+    directory: str, monkeypatch: pytest.MonkeyPatch, staged: int
+) -> None:
+    """The bytes of a refused batch are written, and the next batch gets the same offset."""
+    log = Log.create(directory, "t", 0, LogConfig(), 0)
+    log.append(batch(0, producer_id=7, producer_epoch=0, sequence=0), 5)
+    log.stage_batches(b"".join(batch(1 + i, producer_id=7, producer_epoch=0, sequence=1 + i) for i in range(staged)), 5)
+
+    def fail(self: LeaderEpochs, epoch: int, start_offset: int) -> bool:
+        raise MemoryError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(LeaderEpochs, "assign", fail)
+        end = 1 + staged
+        with pytest.raises(MemoryError):
+            log.stage_batches(batch(end, leader_epoch=4, producer_id=7, producer_epoch=0, sequence=end), 5)
+    if staged:
+        # What the batch had moved of the log's state is taken back with the others of the turn.
+        with pytest.raises(StorageError, match="Cannot allocate memory"):
+            log.flush()
+    assert (log.log_end_offset, log.written_end_offset, log.leader_epoch, log.staged_batches) == (1, 1, 0, 0)
+    written = [batch(i, producer_id=7, producer_epoch=0, sequence=i) for i in range(3)]
+    log.append(written[1] + written[2], 5)
+    assert b"".join(data for _, _, data in read_all(log)) == b"".join(written)
+    assert os.path.getsize(log.active.path) == log.active.size

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from broker_cy.storage import removal, retention
+from broker_cy.storage import disk, removal, retention
 from broker_cy.storage.cleaner.log_cleaner import CleanerSettings, LogCleaner
 from broker_cy.storage.errors import OffsetOutOfRange, StorageError
 from broker_cy.storage.log import Log
@@ -198,3 +198,42 @@ def test_rolls_at_the_very_byte_and_millisecond(tmp_path: Path) -> None:
     assert [segment.base_offset for segment in log.segments] == [0, 3], "301 bytes do not fit"
     log.append(batch(4, size=0, timestamp=5_001), 0)
     assert [segment.base_offset for segment in log.segments] == [0, 3, 4], "1,001 ms are too long"
+
+
+def test_records_deleted_while_a_rolled_write_is_staged(tmp_path: Path) -> None:
+    """DeleteRecords comes in the turn of the loop in which a log rolls, and then the write fails: the new segment gets
+    the size of the old one, and records that were acknowledged are read from the wrong place, or not at all.
+    """
+    jobs = ClockedJobs()
+    manager = open_manager(tmp_path, jobs=jobs)
+    log = manager.create("t", 0, TOPIC_ID, LogConfig(segment_bytes=300, file_delete_delay_ms=DELAY_MS), 0)
+    for number in range(6):
+        log.append(batch(number, size=40), 1_000)
+    before = [(segment.base_offset, segment.size) for segment in log.segments]
+    unflushed = manager.totals.unflushed_bytes
+    assert before == [(0, 202), (2, 202), (4, 202)]
+    log.append(batch(6, size=3), 1_000)
+    before[-1] = (4, 266)
+    log.stage_batches(batch(7, size=40), 1_000)
+    assert log.segments[-1].base_offset == 7, "the log rolled"
+    manager.delete_records_before(log, 7, 1_000)
+    assert log.log_start_offset == 7
+    disk.set_write_budget(50, errno.ENOSPC)
+    try:
+        with pytest.raises(StorageError, match="No space"):
+            log.flush()
+    finally:
+        disk.set_write_budget(-1, 0)
+    assert [(segment.base_offset, segment.size) for segment in log.segments] == before
+    assert os.path.getsize(log.active.path) == 266
+    assert (log.written_end_offset, manager.totals.unflushed_bytes) == (7, unflushed + 64)
+    jobs.advance(10)
+    assert [segment.base_offset for segment in log.segments] == [4], "what was deleted goes once nothing is staged"
+    log.append(batch(7, size=40), 1_000)
+    assert some_slice(log, 7).read() == batch(7, size=40)
+    manager.stop()
+    again = open_manager(tmp_path)
+    log = again.logs["t", 0]
+    assert (log.log_start_offset, log.log_end_offset) == (7, 8)
+    assert some_slice(log, 7).read() == batch(7, size=40)
+    again.crash()
