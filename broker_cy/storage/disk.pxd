@@ -22,4 +22,3 @@ cpdef bytes read_whole(object path)
 # in a `finally`, and catches ColdRead (storage.errors), which the lookups of a log raise then.
 cdef void confine_reads(bint on) noexcept nogil
 cdef bint reads_are_confined() noexcept nogil
-cdef int truncate_fd(int fd, int64_t size) noexcept nogil

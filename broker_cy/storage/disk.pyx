@@ -24,7 +24,6 @@ cdef extern from "<sys/uio.h>" nogil:
 cdef extern from "<unistd.h>" nogil:
     ssize_t c_pwrite "pwrite"(int fd, const void* data, size_t size, off_t offset)
     ssize_t c_pread "pread"(int fd, void* data, size_t size, off_t offset)
-    int c_ftruncate "ftruncate"(int fd, off_t size)
     int c_syncfs "syncfs"(int fd)
 
 cdef extern from *:
@@ -138,13 +137,6 @@ cdef int pread_all(int fd, void* out, size_t size, int64_t position, Py_ssize_t*
         position += n
         size -= <size_t>n
         got[0] += n
-    return 0
-
-
-cdef int truncate_fd(int fd, int64_t size) noexcept nogil:
-    while c_ftruncate(fd, size) != 0:
-        if errno != EINTR:
-            return errno
     return 0
 
 

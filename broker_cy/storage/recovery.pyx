@@ -11,7 +11,7 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 
 from broker_cy.core.crc32c cimport crc32c
-from broker_cy.storage.disk cimport pread_all, truncate_fd
+from broker_cy.storage.disk cimport pread_all
 from broker_cy.storage.producer_state cimport ProducerState
 from broker_cy.storage.segment cimport Segment
 from broker_cy.wire.batch cimport (
@@ -206,7 +206,7 @@ def rebuild_indexes(Segment segment not None, int64_t from_offset, int64_t check
     """
     cdef BatchReader reader
     cdef int64_t start, last_entry, batches = 0, max_timestamp = -1, max_timestamp_offset = segment.base_offset
-    cdef int64_t last_offset
+    cdef int64_t last_offset, checked = -1
     segment.rolling_timestamp = -2
     start = trusted_start(segment, from_offset)
     if start > 0:
@@ -221,6 +221,8 @@ def rebuild_indexes(Segment segment not None, int64_t from_offset, int64_t check
     reader = BatchReader(segment.descriptor(), start, segment.size, segment.base_offset, check_from)
     while reader.advance():
         last_offset = reader.next_offset - 1
+        if checked < 0 and last_offset >= check_from:
+            checked = reader.position
         if reader.header.max_timestamp > max_timestamp:
             max_timestamp = reader.header.max_timestamp
             max_timestamp_offset = last_offset
@@ -237,6 +239,8 @@ def rebuild_indexes(Segment segment not None, int64_t from_offset, int64_t check
     segment.max_timestamp = max_timestamp
     segment.max_timestamp_offset = max_timestamp_offset
     segment.bytes_since_index = reader.position - last_entry
+    if checked >= 0:
+        segment.mark_verified(checked, reader.position)
     # The entry that a roll or a clean stop adds: without it the largest timestamp would be forgotten.
     segment.times.maybe_append(max_timestamp, max_timestamp_offset)
     segment.offsets.write()
@@ -345,13 +349,14 @@ def replay_producers(Segment segment not None, ProducerState producers not None)
 
 def cut(Segment segment not None, int64_t size):
     """Cut a segment's file to `size` bytes; raises StorageError."""
-    cdef int error = truncate_fd(segment.descriptor(), size)
-    if error != 0:
-        raise StorageError(f"cannot cut {segment.path} to {size} bytes: {os.strerror(error)}")
+    try:
+        os.truncate(segment.path, size)
+    except OSError as error:
+        raise StorageError(f"cannot cut {segment.path} to {size} bytes: {error.strerror}") from error
     segment.size = size
     segment.staged_size = size
     # What was cut off is not to be looked for in the batches that will be written in its place.
-    segment.unverified_bytes = min(segment.unverified_bytes, size)
+    segment.mark_verified(size)
 
 
 def is_torn(Segment segment not None, int64_t position):
@@ -369,24 +374,27 @@ def is_torn(Segment segment not None, int64_t position):
     return parse_header(raw, ANY_LENGTH, &header) == 0 and batch_bytes(&header) > left
 
 
-def verify_file(path, int64_t base_offset, int64_t size):
-    """Check every batch in the first `size` bytes of a segment file: None, or a CorruptSegment that says where the first damage is.
+def verify_part(path, int64_t base_offset, int64_t start, int64_t stop, int64_t end):
+    """Check the batches of a segment file from `start`, where one begins, up to the first that begins at or behind `stop`, and not beyond
+    `end`, where one ends. Returns (position up to which they are sound, None or a CorruptSegment that says what is wrong there).
 
     Opens the file itself, so it may run in a worker thread beside anything that only appends. Raises OSError.
     """
     cdef BatchReader reader
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        reader = BatchReader(fd, 0, size, base_offset, 0)
-        while reader.advance():
+        reader = BatchReader(fd, start, end, base_offset, 0)
+        while reader.next_position < stop and reader.advance():
             pass
     finally:
         os.close(fd)
-    return CorruptSegment(path, reader.position, reader.problem) if reader.problem is not None else None
+    if reader.problem is not None:
+        return reader.position, CorruptSegment(path, reader.position, reader.problem)
+    return reader.next_position, None
 
 
 def verify_contiguous(path, int64_t base_offset, int64_t size):
-    """Check every batch as verify_file does, and that each begins at the offset where the one before ended, which no checksum covers
+    """Check every batch as verify_part does, and that each begins at the offset where the one before ended, which no checksum covers
     and which only a log that is never compacted promises. Returns (ScanResult, whether it ended at a batch behind a gap); raises
     OSError.
     """

@@ -31,9 +31,10 @@ cdef class Segment:
     cdef Py_ssize_t slot                # place among the open segments, where it is open
     cdef bint recently_used
     cdef bint was_cold                  # a part was read from the disk, or may have been: not all comes from this process's writes
-    # Bytes that were there when the segment was loaded and whose checksums nobody has looked at since: a reader has them
-    # checked first (recovery.verify_file). 0 for what this process wrote or recovered.
+    # Bytes that were there when the segment was loaded and whose checksums nobody has looked at since: a reader has the part that it
+    # reads checked first (recovery.verify_part). 0 for what this process wrote or recovered.
     cdef readonly int64_t unverified_bytes
+    cdef readonly list unverified       # where they are: (start, end), sorted; each begins and ends where a batch does
     cdef readonly bint deleted          # its files are renamed or gone: closed for good once pins == 0
     # What the next index entry and the next roll depend on.
     cdef int64_t index_interval_bytes   # index.interval.bytes, for an index that has to be made again
@@ -51,6 +52,8 @@ cdef class Segment:
     cdef int unpin(self) except -1
     cdef int ensure_timestamps(self) except -1
     cdef int ensure_rolling_timestamp(self) except -1
+    # First part of `start` to `end` that is not verified, up to where that begins to be: (start, end), or None.
+    cdef object unverified_part(self, int64_t start, int64_t end)
     # Whether these bytes can be sent without waiting for the disk.
     cdef bint in_memory(self, int64_t position, int64_t size) except -1
     cdef int needs_disk(self, int64_t position, int64_t size) except -1

@@ -27,6 +27,8 @@ cdef enum:
     ANY_LENGTH = 0x7FFFFFFFFFFF
     # A segment's offsets are written in its indexes as int32, relative to the first.
     OFFSETS_MAX = 0x7FFFFFFF
+    # Parts of a segment that are known not to be verified, at most: readers that begin at many places would else make ever more.
+    UNVERIFIED_PARTS_MAX = 16
     # What is read ahead from a batch header that is not in memory: with small batches, the headers up to the next index entry.
     COLD_BYTES = 65536
 
@@ -74,6 +76,7 @@ cdef class Segment:
         self.size = size
         self.staged_size = size
         self.unverified_bytes = size if exists else 0
+        self.unverified = [(0, size)] if self.unverified_bytes else []
         self.was_cold = exists
         self.offsets = OffsetIndex(directory, base_offset, exists)
         self.times = TimeIndex(directory, base_offset, exists)
@@ -85,9 +88,33 @@ cdef class Segment:
         self.index_interval_bytes = index_interval_bytes
         self.jitter_draw = -1
 
-    def mark_verified(self):
-        """Its checksums were found right."""
-        self.unverified_bytes = 0
+    def mark_verified(self, int64_t start=0, int64_t end=0x7FFFFFFFFFFFFFFF):
+        """The checksums of the batches from `start` to `end` were found right, or they are gone."""
+        cdef list left = []
+        cdef Py_ssize_t i, dropped = -1
+        cdef int64_t gap, smallest = 0x7FFFFFFFFFFFFFFF
+        if start >= end:
+            return
+        for begin, stop in self.unverified:
+            if begin < start:
+                left.append((begin, min(stop, start)))
+            if stop > end:
+                left.append((max(begin, end), stop))
+        if len(left) > UNVERIFIED_PARTS_MAX:
+            # The least work to be done again, but not that which was just done: its reader would never get an answer.
+            for i in range(len(left) - 1):
+                gap = left[i + 1][0] - left[i][1]
+                if gap < smallest and not left[i][1] <= start < left[i + 1][0]:
+                    smallest, dropped = gap, i
+            left[dropped:dropped + 2] = [(left[dropped][0], left[dropped + 1][1])]
+        self.unverified = left
+        self.unverified_bytes = sum([stop - begin for begin, stop in left])
+
+    cdef object unverified_part(self, int64_t start, int64_t end):
+        for begin, stop in self.unverified:
+            if begin < end and stop > start:
+                return max(start, <int64_t>begin), stop
+        return None
 
     def __dealloc__(self):
         if self.fd >= 0:
@@ -167,11 +194,12 @@ cdef class Segment:
         if fd < 0:
             return 0
         self.fd = -1
-        # The last one takes its place: a topic that goes closes thousands of them in one turn of the loop.
-        last = <Segment>self.open_files.segments.pop()
-        if last is not self:
-            self.open_files.segments[self.slot] = last
-            last.slot = self.slot
+        if self.open_files is not None and self.open_files.segments:    # else both are being collected as garbage
+            # The last one takes its place: a topic that goes closes thousands of them in one turn of the loop.
+            last = <Segment>self.open_files.segments.pop()
+            if last is not self:
+                self.open_files.segments[self.slot] = last
+                last.slot = self.slot
         os.close(fd)
         return 0
 

@@ -34,7 +34,7 @@ from broker_cy.server.registry import handler
 from broker_cy.storage.errors import ColdRead, OffsetOutOfRange, StorageError
 from broker_cy.storage.lookups import aborted_in_slice
 from broker_cy.storage.page_cache import warm, warm_path
-from broker_cy.storage.recovery import verify_file
+from broker_cy.storage.recovery import verify_part
 from broker_cy.wire.frame import ApiKey
 
 cdef enum:
@@ -43,6 +43,9 @@ cdef enum:
     # usual; what is missing again and again is evicted as fast as it comes.
     COLD_LOOKUPS_MAX = 16
     AHEAD_FROM_BYTES = 262144       # who asks for that much at once will likely ask for what follows
+    # What is checked at least of a segment that was there at the start, before a fetch of it is answered: some milliseconds, and
+    # a consumer that reads on does not wait for a worker with each request.
+    VERIFY_BYTES = 4194304
     READ_UNCOMMITTED = 0
     READ_COMMITTED = 1
 
@@ -166,7 +169,7 @@ cdef class FetchReply(Reply):
         cdef object part
         self.answered = True
         self.leave()
-        unchecked = self.unchecked_segments()
+        unchecked = self.unchecked_parts()
         if unchecked:
             return self.in_worker(verify_all, unchecked, self.verified)
         self.payload = encode(self.connection, self.context, self.correlation_id, self.version)
@@ -196,13 +199,22 @@ cdef class FetchReply(Reply):
             metrics.hot_bytes += found
         return 0
 
-    cdef list unchecked_segments(self):
-        """(log, segment) of what was read and nobody has checked since the broker started."""
+    cdef list unchecked_parts(self):
+        """(log, segment, start, stop, end) of what was read and nobody has checked since the broker started: to be checked from `start`
+        to `stop` at least, and to `end` at most."""
         cdef FetchPartition target
+        cdef Segment segment
+        cdef int64_t position
         cdef list found = []
         for target in self.context.targets:
-            if target.records is not None and (<Segment>target.records.segment).unverified_bytes:
-                found.append((target.partition.log, target.records.segment))
+            if target.records is None or not (<Segment>target.records.segment).unverified_bytes:
+                continue
+            segment = <Segment>target.records.segment
+            position = target.records.position
+            part = segment.unverified_part(position, position + target.records.size)
+            if part is not None:
+                start, end = part
+                found.append((target.partition.log, segment, start, max(position + target.records.size, start + VERIFY_BYTES), end))
         return found
 
     def verified(self, future):
@@ -210,10 +222,9 @@ cdef class FetchReply(Reply):
         if future.cancelled() or self.connection.closed:
             return
         try:
-            for log, segment, damage in future.result():
-                if damage is None:
-                    segment.mark_verified()
-                elif not segment.deleted:
+            for log, segment, start, end, damage in future.result():
+                segment.mark_verified(start, end)
+                if damage is not None and not segment.deleted:
                     log.mark_offline(str(damage))
             self.read_again()
         except Exception as error:
@@ -276,17 +287,17 @@ def warm_paths(list parts):
         warm_path(*part)
 
 
-def verify_all(list pairs):
-    """In a worker thread: [(log, segment, None or what is wrong)]. Another fetch may have had a segment checked meanwhile."""
-    return [(log, segment, damage_of(segment)) for log, segment in pairs]
-
-
-cdef object damage_of(Segment segment):
-    """verify_file for a segment that may be deleted or replaced meanwhile: then it is read no more, and `verified` looks at that."""
-    try:
-        return verify_file(segment.path, segment.base_offset, segment.unverified_bytes)
-    except FileNotFoundError as error:
-        return error
+def verify_all(list parts):
+    """In a worker thread: [(log, segment, start, end of what is sound, None or what is wrong)]."""
+    found = []
+    for log, segment, start, stop, end in parts:
+        try:
+            sound, damage = verify_part(segment.path, segment.base_offset, start, stop, end)
+        except FileNotFoundError as error:
+            # Deleted or replaced meanwhile: then it is read no more, and `verified` looks at that.
+            sound, damage = start, error
+        found.append((log, segment, start, sound, damage))
+    return found
 
 
 @cython.final

@@ -7,6 +7,8 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from broker_cy.core.errors import ErrorCode
 from broker_cy.storage import disk
@@ -14,6 +16,7 @@ from broker_cy.storage.epochs import LeaderEpochs
 from broker_cy.storage.errors import OffsetOutOfRange, StorageError
 from broker_cy.storage.log import Log
 from broker_cy.storage.log_config import LogConfig
+from broker_cy.storage.segment import OpenFiles, Segment
 
 from .batches import batch, some_slice, split
 
@@ -145,3 +148,25 @@ def test_a_batch_that_finds_no_memory_leaves_nothing(
     log.append(written[1] + written[2], 5)
     assert b"".join(data for _, _, data in read_all(log)) == b"".join(written)
     assert os.path.getsize(log.active.path) == log.active.size
+
+
+PARTS = st.lists(st.tuples(st.integers(0, 99), st.integers(1, 30)), max_size=60)
+
+
+@settings(max_examples=200, deadline=None)
+@given(parts=PARTS, every_other=st.booleans())
+def test_what_is_not_verified_is_never_taken_for_verified(parts: list[tuple[int, int]], every_other: bool) -> None:
+    """Damage is served because the segment was read at many places; or a reader's own part is checked for ever."""
+    segment = Segment("/nowhere", 0, OpenFiles(), 100)
+    verified: set[int] = set()
+    steps = [(at, 1) for at in range(0, 100, 2)] if every_other else []
+    for start, length in steps + parts:
+        segment.mark_verified(start, start + length)
+        verified |= set(range(start, start + length))
+        left = {at for begin, end in segment.unverified for at in range(begin, end)}
+        assert left >= set(range(100)) - verified
+        assert not left & set(range(start, start + length))
+        assert len(segment.unverified) <= 16
+        assert segment.unverified_bytes == len(left)
+    segment.mark_verified()
+    assert segment.unverified_bytes == 0
