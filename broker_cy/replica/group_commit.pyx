@@ -113,7 +113,7 @@ cdef object join(Partition partition):
     partition.round_bytes = partition.unsettled_bytes
     partition.unsettled_bytes = 0
     partition.synced_to = partition.settles_to = partition.log.written_end_offset
-    return None if partition.closed or partition.sync_lost else begin_sync(partition.log)
+    return None if partition.closed or partition.sync_lost() else begin_sync(partition.log)
 
 
 cdef int leave(Partition partition, job) except -1:
@@ -124,7 +124,6 @@ cdef int leave(Partition partition, job) except -1:
     try:
         complete_sync(partition.log, job)
     except StorageError as error:
-        partition.sync_lost = True
         partition.flush_errno = errno_of(error)
         partition.group.failed(partition, "sync", error)
         return 0
@@ -144,5 +143,5 @@ cdef int tell(Partition partition) except -1:
     if partition.waiting_appends:
         partition.complete_appends(False)
     if partition.waiting_fetches:
-        partition.wake(-1 if partition.sync_lost else written)
+        partition.wake(-1 if partition.sync_lost() else written)
     return 0

@@ -49,7 +49,6 @@ cdef class Partition:
     cdef readonly int flush_errno       # of the last write; 0 where it succeeded
     cdef bint sync_due                  # waits for the next round of group commit
     cdef bint syncing                   # is in the round that runs
-    cdef readonly bint sync_lost        # a sync failed: offline for good
     cdef int64_t synced_to              # end of what the round that runs brings to disk
     cdef int64_t settles_to             # the high watermark when that is done
     cdef Py_ssize_t unsettled_bytes     # written, of which waiting fetches were not told
@@ -91,6 +90,7 @@ cdef class Partition:
                    AppendResult* out) except -1
     cdef int refuse(self, AppendResult* out, int16_t error, str message) except -1
     cdef int write_staged(self) except -1
+    cdef bint sync_lost(self) noexcept
     cdef int await_sync(self) except -1
     cdef int complete_appends(self, bint undone) except -1
     cdef int tell(self) except -1

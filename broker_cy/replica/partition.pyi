@@ -35,7 +35,6 @@ class Partition:
     min_insync_replicas: int
     closed: bool
     internal: bool
-    sync_lost: bool
     batches: int
     records: int
     appended_bytes: int

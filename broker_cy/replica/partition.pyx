@@ -361,7 +361,7 @@ cdef class Partition:
             # A defect, or no memory. What the log holds now is not known; the other partitions and the answers go on.
             self.flush_errno = errno_of(error)
             self.log.mark_offline(f"writing failed: {error!r}")
-        if self.sync_lost and self.flush_errno == 0:
+        if self.sync_lost() and self.flush_errno == 0:
             self.flush_errno = EIO
         if self.flush_errno == 0:
             if self.syncing or self.log.sync_is_due(self.log.synced_end_offset):
@@ -396,7 +396,7 @@ cdef class Partition:
             future, done, base_offset = entry
             error = None
             if base_offset >= self.high_watermark:
-                if not (self.sync_lost or (undone and base_offset >= self.log.written_end_offset)):
+                if not (self.sync_lost() or (undone and base_offset >= self.log.written_end_offset)):
                     self.waiting_appends.append(entry)
                     continue
                 error = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR,
@@ -413,6 +413,10 @@ cdef class Partition:
                 else:
                     future.set_exception(error)
         return 0
+
+    cdef bint sync_lost(self) noexcept:
+        """Whether a sync failed: what was written may not be on disk, and the partition is offline for good."""
+        return self.log is not None and self.log.sync_failed
 
     cdef int await_sync(self) except -1:
         """What was just written waits for the round that runs, and for the next one if flush.messages is reached again."""

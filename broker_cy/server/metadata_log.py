@@ -19,11 +19,12 @@ from broker_cy.metadata.records import MetadataLogError, VersionedRecord
 from broker_cy.metadata.snapshot import KRaftState, SnapshotId
 from broker_cy.quorum import election_state
 from broker_cy.quorum.election_state import ElectionState, QuorumError
-from broker_cy.storage import disk, maintenance
+from broker_cy.storage import maintenance
 from broker_cy.storage.atomic import read_whole, sync_directory, write_atomically
 
 if TYPE_CHECKING:
     from broker_cy.storage.log import Log
+    from broker_cy.storage.syncs import LogSyncs
 
 # A snapshot is read as a whole: 100,000 partitions are about 10 MB.
 SNAPSHOT_BYTES_MAX = 1 << 30
@@ -98,7 +99,7 @@ class MetadataLog:
         paths = [s.path for s in self.log.segments if s.base_offset >= self._synced_base]
         is_new = self._synced_base != self.log.active.base_offset
         self._synced_base = self.log.active.base_offset
-        return partial(_sync, paths, self.directory if is_new else None)
+        return partial(_sync, self.log.syncs, paths, self.directory if is_new else None)
 
     def delete_log_before(self, offset: int, now_ms: int) -> Callable[[], None]:
         """Let the log begin at `offset`, which a snapshot covers; what is returned deletes the files, in any thread.
@@ -173,12 +174,12 @@ def _load_snapshot(loader: Loader, snapshot_id: SnapshotId, path: str) -> None:
         raise MetadataLogError(f"metadata snapshot {path}: {error}") from error
 
 
-def _sync(paths: list[str], directory: str | None) -> None:
+def _sync(syncs: LogSyncs, paths: list[str], directory: str | None) -> None:
     for path in paths:
-        disk.sync_file(path)
+        syncs.file(path)
     if directory is not None:
         # The name of a new segment is as important as what is in it.
-        sync_directory(directory)
+        syncs.names(directory)
 
 
 def _unlink(paths: list[str]) -> None:

@@ -51,7 +51,7 @@ cdef class ProduceReply(Reply):
         """The sync is done, too: what may not be on disk has an error now."""
         cdef int32_t i
         for i in range(self.count):
-            if self.results[i].staged and (<Partition>self.partitions[i]).sync_lost:
+            if self.results[i].staged and (<Partition>self.partitions[i]).sync_lost():
                 self.fail_result(i)
         return 0
 

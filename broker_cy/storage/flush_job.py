@@ -11,8 +11,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from broker_cy.storage import disk, epochs, noted_state, snapshots
-from broker_cy.storage.atomic import sync_directory, write_atomically
+from broker_cy.storage import epochs, noted_state, snapshots
+from broker_cy.storage.atomic import write_atomically
 
 if TYPE_CHECKING:
     from broker_cy.storage.log import Log
@@ -43,30 +43,49 @@ class FlushJob:
     forgets_other: bool = False
     epochs: bytes = b""
     error: OSError | None = None
-    # A sync failed: what it was to bring to disk may be gone from the page cache, and a later sync would not tell.
-    sync_failed: bool = False
 
-    def run(self, *, synced: bool = False) -> FlushJob:
-        """Write producer state and epochs, sync the files and the directory; with `synced` the caller syncs the whole
-        file system afterwards. An OSError is kept in `error`.
-        """
+    def run(self) -> None:
+        """Write producer state and epochs. An OSError is kept in `error`."""
         fd = self._open()
         if fd < 0:
-            return self
+            return
         try:
             self._write_snapshot(fd)
             write_atomically(epochs.FILE_NAME, self.epochs, sync=False, dir_fd=fd)
             self.paths.append(f"{self.log.directory}/{epochs.FILE_NAME}")
-            if not synced:
-                self._sync()
-            if self.superseded_snapshot >= 0 and self.superseded_snapshot != self.end_offset:
-                with suppress(FileNotFoundError):
-                    os.unlink(snapshots.name_of(self.superseded_snapshot), dir_fd=fd)
         except OSError as error:
             self.error = error
         finally:
             os.close(fd)
-        return self
+
+    def sync(self) -> None:
+        """Bring to disk what `run` has written and what the log had before. An OSError is kept in `error`."""
+        try:
+            for path in self.paths:
+                if not self.log.closed:
+                    self.log.syncs.file(path)
+            for path in dict.fromkeys([self.log.directory, *self.directories]):
+                if not self.log.closed:
+                    self.log.syncs.names(path)
+        except OSError as error:
+            self.error = error
+
+    def remove_superseded(self) -> None:
+        """Remove the snapshot that the flush before has left, now that there is a newer one on disk. An OSError is kept
+        in `error`.
+        """
+        if self.superseded_snapshot < 0 or self.superseded_snapshot == self.end_offset:
+            return
+        fd = self._open()
+        if fd < 0:
+            return
+        try:
+            with suppress(FileNotFoundError):
+                os.unlink(snapshots.name_of(self.superseded_snapshot), dir_fd=fd)
+        except OSError as error:
+            self.error = error
+        finally:
+            os.close(fd)
 
     def note(self) -> None:
         """Write producer state and sync nothing: the page cache outlives the process. Epochs are written when they
@@ -105,13 +124,3 @@ class FlushJob:
         except FileNotFoundError:
             write_atomically(name, self.snapshot, sync=False, dir_fd=fd)
         self.paths.append(f"{self.log.directory}/{name}")
-
-    def _sync(self) -> None:
-        try:
-            for path in self.paths:
-                disk.sync_file(path)
-            for path in dict.fromkeys([self.log.directory, *self.directories]):
-                sync_directory(path)
-        except OSError:
-            self.sync_failed = True
-            raise

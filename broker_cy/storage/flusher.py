@@ -15,6 +15,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Iterable
+from typing import TypeVar
 
 from broker_cy.core.logs import facts
 from broker_cy.storage import disk, maintenance, offset_checkpoints
@@ -26,6 +27,7 @@ from broker_cy.storage.jobs import Jobs
 from broker_cy.storage.log import Log
 from broker_cy.storage.log_slice import LogTotals
 from broker_cy.storage.offset_checkpoints import OffsetCheckpoints
+from broker_cy.storage.sync_job import SyncJob
 from broker_cy.storage.written_points import WRITTEN_POINTS
 
 logger = logging.getLogger(__name__)
@@ -38,6 +40,7 @@ NOTE_LOG_BYTES = 64 << 10
 # From this many files on, the file system is synced instead of each file.
 SYNC_FILES_MAX = 64
 
+J = TypeVar("J", FlushJob, SyncJob)
 Pending = list[tuple[Log, FlushJob]]
 
 
@@ -78,6 +81,8 @@ class Flusher:
         # As of the last call of `start` that told it.
         self._now_ms = -1
         self._noting = False
+        # Data directories of which a file could not be written, as the sync of the whole file system has reported.
+        self._roots_with_errors: set[str] = set()
         totals.due_bytes = min(flush_bytes, note_bytes)
         # Soon, but not in the middle of an append.
         totals.on_due = lambda: jobs.later(0, self._due)
@@ -201,17 +206,8 @@ class Flusher:
         """
         due = [log for log in logs if log.written_end_offset - log.synced_end_offset >= log.config.flush_messages]
         pending = [(log, maintenance.begin_sync(log)) for log in due if log.offline is None]
-        if sum(len(job.paths) for _, job in pending) <= SYNC_FILES_MAX:
-            for _, job in pending:
-                job.run()
-        else:
-            for root in sorted({os.path.dirname(log.directory) for log, _ in pending}):
-                try:
-                    disk.sync_filesystem(root)
-                except OSError as error:
-                    for log, job in pending:
-                        if os.path.dirname(log.directory) == root:
-                            job.error = error
+        for _, job in self._not_synced_together(pending):
+            job.run()
         for log, job in pending:
             try:
                 maintenance.complete_sync(log, job)
@@ -239,8 +235,6 @@ class Flusher:
                 continue
             if job is not None:
                 pending.append((log, job))
-            elif log.sync_failed:
-                failed.add(os.path.dirname(log.directory))
         self._sync(pending)
         failed |= self._complete(pending)
         wanted = self.checkpoints.collect(offset_checkpoints.ALL, self.logs, self.offline)
@@ -263,19 +257,28 @@ class Flusher:
                 except OSError as error:
                     logger.error("cannot mark the stop as clean", extra=facts(path=directory.path, reason=error))
 
-    @staticmethod
-    def _sync(pending: Pending) -> None:
-        """Run the jobs; with many files the whole file system is synced once instead of each of them."""
-        whole = sum(len(job.paths) for _, job in pending) > SYNC_FILES_MAX
+    def _sync(self, pending: Pending) -> None:
+        """Run the jobs in a worker."""
         for _, job in pending:
-            job.run(synced=whole)
-        if not whole:
-            return
-        for root in sorted({os.path.dirname(log.directory) for log, _ in pending}):
+            job.run()
+        for _, job in self._not_synced_together([(log, job) for log, job in pending if job.error is None]):
+            job.sync()
+        for _, job in pending:
+            if job.error is None:
+                job.remove_superseded()
+
+    def _not_synced_together(self, pending: list[tuple[Log, J]]) -> list[tuple[Log, J]]:
+        """Those whose files have to be synced one by one. With many files the whole file system is synced once instead.
+
+        Where that fails some file has an error, maybe one of another program: each is asked for its own, which it still
+        reports. The file system has reported it then, and is not asked again.
+        """
+        if sum(len(job.paths) for _, job in pending) <= SYNC_FILES_MAX:
+            return pending
+        for root in sorted({os.path.dirname(log.directory) for log, _ in pending} - self._roots_with_errors):
             try:
                 disk.sync_filesystem(root)
             except OSError as error:
-                for log, job in pending:
-                    if os.path.dirname(log.directory) == root:
-                        job.error = error
-                        job.sync_failed = True
+                logger.error("file system cannot be synced", extra=facts(path=root, reason=error))
+                self._roots_with_errors.add(root)
+        return [(log, job) for log, job in pending if os.path.dirname(log.directory) in self._roots_with_errors]

@@ -51,6 +51,7 @@ cdef class Log:
     cdef readonly int32_t leader_epoch          # of the newest batch; -1 for none
     cdef readonly ProducerState producers
     cdef readonly object epochs                 # storage.epochs.LeaderEpochs
+    cdef readonly object syncs                  # storage.syncs.LogSyncs
     cdef readonly object offline                # None, or why every operation is refused (str)
     cdef readonly bint closed                   # deleted, or the broker stops: the directory may be another log's. Read by workers
     cdef readonly int64_t unflushed_bytes
@@ -58,7 +59,7 @@ cdef class Log:
     cdef public int64_t written_point
     cdef readonly int64_t unnoted_bytes         # written since the written point last moved
     cdef readonly int64_t last_append_ms        # time of the newest stage
-    cdef readonly bint sync_failed              # a sync failed: what was written since the recovery point may not be on disk
+    cdef readonly bint sync_failed              # what syncs.error says has been noticed: the log is offline
     cdef public int64_t last_flush_ms           # when the recovery point last moved, or the log was made or loaded
     cdef readonly int64_t generation            # counts truncations
     cdef int64_t flushed_snapshot               # offset of the producer state written with the recovery point; -1 for none

@@ -3,6 +3,7 @@ from broker_cy.storage.log_config import LogConfig
 from broker_cy.storage.log_slice import LogSlice, LogTotals
 from broker_cy.storage.producer_state import ProducerState
 from broker_cy.storage.segment import OpenFiles, Segment
+from broker_cy.storage.syncs import LogSyncs
 from typing_extensions import Buffer
 
 class Log:
@@ -27,6 +28,7 @@ class Log:
     unnoted_bytes: int
     last_append_ms: int
     last_flush_ms: int
+    syncs: LogSyncs
     sync_failed: bool
     generation: int
     staged_batches: int

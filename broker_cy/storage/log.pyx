@@ -20,6 +20,7 @@ from broker_cy.wire.batch cimport BatchHeader, batch_bytes, parse_header
 from broker_cy.storage import snapshots, txn_index
 from broker_cy.storage.epochs import LeaderEpochs
 from broker_cy.storage.errors import CorruptSegment, OffsetOutOfRange, StorageError, errno_of
+from broker_cy.storage.syncs import LogSyncs
 
 logger = logging.getLogger(__name__)
 
@@ -55,6 +56,7 @@ cdef class Log:
         self.synced_end_offset = recovery_point
         self.producers = producers
         self.epochs = epochs
+        self.syncs = LogSyncs(directory)
         self.leader_epoch = epochs.latest_epoch
         self.open_files = open_files
         self.totals = totals

@@ -11,13 +11,13 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from uuid import UUID
 
 from broker_cy.core.errors import WireError
 from broker_cy.core.logs import facts
-from broker_cy.storage import disk, maintenance, recovery, snapshots, txn_index
+from broker_cy.storage import disk, maintenance, recovery, snapshots, syncs, txn_index
 from broker_cy.storage.atomic import sync_directory
 from broker_cy.storage.checkpoints import Entries
 from broker_cy.storage.epochs import LeaderEpochs
@@ -195,6 +195,11 @@ def load_log(
     directory's checkpoints (0 where they have none), `topic_id` that of the topic (None where it is not known). Raises
     CorruptSegment and StorageError where the partition cannot be served, OSError.
     """
+    if syncs.has_failed(directory):
+        syncs.write_again(directory, recovery_point)
+        # What had left the page cache before is lost, as with the power.
+        context = replace(context, clean=False, power_lost=True)
+        written_point = 0
     files = LogFiles(directory)
     bases = sorted(files.log_sizes)
     interval = config.index_interval_bytes

@@ -324,11 +324,6 @@ def begin_flush(Log log not None):
             drop_unflushed(log, log.unflushed_bytes)
             log.totals.dirty.discard(log)
         return None
-    if log.sync_failed:
-        # The recovery point stays for good: the next start checks everything that the failed sync may have lost.
-        drop_unflushed(log, log.unflushed_bytes)
-        log.totals.dirty.discard(log)
-        return None
     job = begin_job(log, log.recovery_point, log.flushed_snapshot)
     for segment in log.segments[log.segment_number(log.recovery_point):]:
         job.paths += [
@@ -383,9 +378,8 @@ def complete_flush(Log log not None, job):
     """Take the result of a FlushJob that has run: the recovery point moves. Raises StorageError where it failed."""
     if log.closed:
         return
+    notice_failed_sync(log)
     if job.error is not None:
-        if job.sync_failed:
-            log.sync_failed = True
         raise StorageError(f"cannot flush {log.directory}: {job.error.strerror}") from job.error
     if job.generation != log.generation:
         return
@@ -403,11 +397,22 @@ def complete_flush(Log log not None, job):
     log.flushed_snapshot = job.end_offset
 
 
+def notice_failed_sync(Log log not None):
+    """Where a sync of the log failed, in any thread, it goes offline for good, and this raises StorageError: what was to be brought to
+    disk may be gone, and a later sync does not report it again (storage.syncs). The recovery point stays."""
+    if log.syncs.error is None:
+        return
+    if not log.sync_failed:
+        log.sync_failed = True
+        log.mark_offline(f"a sync failed: {log.syncs.error}")
+    raise StorageError(f"cannot sync {log.directory}: {log.syncs.error.strerror}") from log.syncs.error
+
+
 def begin_sync(Log log not None):
     """What flush.messages asks for: a SyncJob of the data files with something new, for a worker. Indexes and producer state can
     be made again, so the recovery point stays, and a crash reads what was synced."""
     cdef Segment segment
-    job = SyncJob(log.written_end_offset, log.generation)
+    job = SyncJob(log.syncs, log.written_end_offset, log.generation)
     for segment in log.segments[log.segment_number(log.synced_end_offset):]:
         job.paths.append(segment.path)
         if segment.base_offset >= log.synced_end_offset and not job.directories:
@@ -423,10 +428,10 @@ cdef int add_new_files(Log log, job) except -1:
 
 
 def complete_sync(Log log not None, job):
-    """Take the result of a SyncJob that has run. Raises StorageError where it failed: then the log is offline, since what was to be
-    brought to disk may be gone from the page cache, and a later sync would not tell."""
+    """Take the result of a SyncJob that has run. Raises StorageError where it failed, or any sync of the log before: then the log is
+    offline."""
+    notice_failed_sync(log)
     if job.error is not None:
-        log.sync_failed = True
         log.mark_offline(f"a sync failed: {job.error}")
         raise StorageError(f"cannot sync {log.directory}: {job.error.strerror}") from job.error
     if job.generation == log.generation and log.synced_end_offset < job.end_offset:

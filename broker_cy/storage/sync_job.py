@@ -5,8 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from broker_cy.storage import disk
-from broker_cy.storage.atomic import sync_directory
+from broker_cy.storage.syncs import LogSyncs
 
 
 @dataclass(slots=True)
@@ -17,6 +16,7 @@ class SyncJob:
     loop. The files are opened one by one: with thousands of partitions in a round there are few descriptors in use.
     """
 
+    syncs: LogSyncs
     end_offset: int
     # Of the log when the job was made: a truncation meanwhile makes the result worthless.
     generation: int
@@ -31,10 +31,10 @@ class SyncJob:
         """
         try:
             for path in self.paths:
-                disk.sync_file(path)
+                self.syncs.file(path)
             for path in self.directories:
                 with suppress(FileNotFoundError):
-                    sync_directory(path)
+                    self.syncs.names(path)
         except OSError as error:
             self.error = error
         return self

@@ -23,6 +23,7 @@ from broker_cy.storage.cleaner.offset_map import OffsetMap
 from broker_cy.storage.cleaner.source import BatchSource
 from broker_cy.storage.cleaner.throttle import Throttle
 from broker_cy.storage.cleaner.transactions import CleanedTransactions
+from broker_cy.storage.syncs import LogSyncs
 from broker_cy.storage.txn_index import ENTRY, AbortedTransaction
 
 # Segments that are replaced at once, at most. Kafka has no such bound; here the loop renames their files.
@@ -60,6 +61,7 @@ class CleaningPlan:
     """
 
     directory: str
+    syncs: LogSyncs
     segments: list[SourceSegment]
     # Of those, the base offsets of the ones that may not be on the disk.
     unsynced: list[int]
@@ -201,7 +203,7 @@ class Cleaning:
             self._check()
             fd = self.files.open(file_name(base, ".log"))
             try:
-                self.files.sync(fd)
+                self.plan.syncs.run(self.files.sync, fd)
             finally:
                 os.close(fd)
 

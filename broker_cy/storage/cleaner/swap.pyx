@@ -54,7 +54,7 @@ def plan(
         if segment.base_offset < first_uncleanable_offset:
             unsynced.append(segment.base_offset)
     return CleaningPlan(
-        directory=log.directory, segments=sources, unsynced=unsynced, all_bases=[each[0] for each in segment_sizes(log)],
+        directory=log.directory, syncs=log.syncs, segments=sources, unsynced=unsynced, all_bases=[each[0] for each in segment_sizes(log)],
         first_dirty_offset=first_dirty_offset, first_uncleanable_offset=first_uncleanable_offset,
         producers=log.producers.encode(committed=True), generation=log.generation, segment_bytes=config.segment_bytes,
         segment_index_bytes=config.segment_index_bytes, index_interval_bytes=config.index_interval_bytes,

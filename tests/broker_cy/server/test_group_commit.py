@@ -9,7 +9,9 @@ import pytest
 
 from broker_cy.core.errors import ErrorCode
 from broker_cy.replica.group_commit import GroupCommit
-from broker_cy.storage import disk
+from broker_cy.storage import disk, maintenance
+from broker_cy.storage.errors import StorageError
+from broker_cy.storage.log import Log
 from broker_cy.storage.log_config import LogConfig
 from broker_cy.wire import messages
 from broker_cy.wire.frame import ApiKey
@@ -301,3 +303,43 @@ def test_an_append_that_is_staged_when_a_round_ends_waits_for_its_own(broker: Br
     assert not futures[0].done()
     broker.sync()
     assert futures[0].result() == 1
+
+
+def fail_a_sync(log: Log) -> None:
+    """What a flush does in its worker when the disk cannot take a page of the log."""
+
+    def fail() -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    with pytest.raises(OSError, match="Input/output"):
+        log.syncs.run(fail)
+
+
+def test_a_flush_that_failed_during_a_round_refuses_its_records(broker: Broker) -> None:
+    """The flush of each minute is told of the page that is lost; the round's own sync succeeds, and acknowledges it."""
+    client = broker.client()
+    send(client, SLOW)
+    broker.wait_for_jobs(1)
+    partition = broker.partition(SLOW)
+    fail_a_sync(partition.log)
+    broker.sync()
+    assert result(client) == (ErrorCode.KAFKA_STORAGE_ERROR, -1)
+    assert (partition.log.synced_end_offset, partition.high_watermark) == (0, 0)
+    assert fetch_from(client, SLOW, 0).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+
+
+def test_what_is_staged_when_a_flush_is_found_to_have_failed_is_refused(broker: Broker) -> None:
+    """A producer without flush.messages is told of success for a record of a partition that is offline."""
+    partition = broker.partition("fast")
+
+    def stage_and_notice() -> Any:
+        future = partition.append_records(batch(), 1_000)
+        fail_a_sync(partition.log)
+        with pytest.raises(StorageError, match="cannot sync"):
+            maintenance.notice_failed_sync(partition.log)
+        return future
+
+    future = broker.on_loop(stage_and_notice)
+    broker.wait_until(future.done)
+    assert broker.on_loop(future.exception).code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert partition.high_watermark == 0

@@ -1,0 +1,123 @@
+"""The syncs of one log's files, and what becomes of the log when one of them fails.
+
+The kernel reports a page that it could not write to one sync, and drops it: the page counts as clean, and a later sync
+of the same file, also by another descriptor, succeeds. So after a failed sync nothing more of the log may be taken for
+synced. Syncs of one log run one at a time, in whatever thread: between the sync that got the error and the note of it
+no other sync can begin. That costs little, since a sync waits for the pages that an earlier one has under way, too.
+
+The files go on looking right as long as the pages stay in memory, for the next process, too. `FAILED_MARK` in the
+partition's directory makes the next start write them again (`write_again`), which makes the pages dirty: the sync that
+follows brings them to disk or fails.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from typing import ParamSpec
+
+from broker_cy.core.logs import facts
+from broker_cy.storage import disk
+from broker_cy.storage.atomic import sync_directory
+
+logger = logging.getLogger(__name__)
+
+P = ParamSpec("P")
+# Kafka ignores a file of this name.
+FAILED_MARK = "sync-failed"
+BLOCK_BYTES = 1 << 20
+# Of opening the file or directory: no sync was tried, and nothing is lost.
+_NOT_TRIED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOENT})
+_SEGMENT_SUFFIXES = (".log", ".index", ".timeindex", ".txnindex", ".snapshot")
+
+
+class LogSyncs:
+    """Syncs of the files of the log in `directory`. Each raises OSError, and all do after one has failed."""
+
+    __slots__ = ("_lock", "directory", "error")
+
+    def __init__(self, directory: str) -> None:
+        self.directory = directory
+        # Of the first sync that failed.
+        self.error: OSError | None = None
+        self._lock = threading.Lock()
+
+    def run(self, sync: Callable[P, None], *args: P.args, **named: P.kwargs) -> None:
+        """Call `sync`, which brings something of the log to disk."""
+        with self._lock:
+            self.check()
+            try:
+                sync(*args, **named)
+            except OSError as error:
+                if error.errno not in _NOT_TRIED:
+                    self._failed(error)
+                raise
+
+    def file(self, path: str) -> None:
+        """Bring the content of a file to disk; one that is gone needs nothing."""
+        self.run(disk.sync_file, path)
+
+    def names(self, path: str) -> None:
+        """Bring the names in a directory to disk."""
+        self.run(sync_directory, path)
+
+    def check(self) -> None:
+        """Raise the error of the sync that failed."""
+        if self.error is not None:
+            raise OSError(self.error.errno, f"{self.error.strerror} (by an earlier sync)", self.error.filename)
+
+    def _failed(self, error: OSError) -> None:
+        self.error = error
+        try:
+            os.close(os.open(f"{self.directory}/{FAILED_MARK}", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644))
+        except FileNotFoundError:  # the partition is deleted
+            return
+        except OSError as failure:
+            logger.error("cannot note the failed sync", extra=facts(path=self.directory, reason=failure))
+
+
+def has_failed(directory: str) -> bool:
+    """Whether a sync failed that nothing has made up for."""
+    return os.path.exists(f"{directory}/{FAILED_MARK}")
+
+
+def write_again(directory: str, recovery_point: int) -> None:
+    """Write all of a partition's files again, but for segments that end at or before `recovery_point`, bring them to
+    disk and remove FAILED_MARK. Blocks for as long as that takes: the bytes that no flush has brought to disk, and the
+    rest of one segment. Raises OSError, and then leaves the mark.
+    """
+    with os.scandir(directory) as entries:
+        names = sorted(entry.name for entry in entries if entry.is_file(follow_symlinks=False))
+    bases = [int(name[:20]) for name in names if name.endswith(".log") and name[:20].isdigit()]
+    first = max((base for base in bases if base <= recovery_point), default=0)
+    for name in names:
+        stem, suffix = os.path.splitext(name)
+        is_old = suffix in _SEGMENT_SUFFIXES and stem.isdigit() and int(stem) < first
+        if not is_old and name != FAILED_MARK:
+            with suppress(FileNotFoundError):
+                _write_again(f"{directory}/{name}")
+    sync_directory(directory)
+    sync_directory(os.path.dirname(directory))
+    os.unlink(f"{directory}/{FAILED_MARK}")
+
+
+def _write_again(path: str) -> None:
+    fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    try:
+        found = os.fstat(fd)
+        position = 0
+        while data := os.pread(fd, BLOCK_BYTES, position):
+            view = memoryview(data)
+            while view:
+                written = os.pwrite(fd, view, position)
+                position += written
+                view = view[written:]
+        # Retention of records without a timestamp goes by it.
+        os.utime(fd, ns=(found.st_atime_ns, found.st_mtime_ns))
+        os.fsync(fd)
+    finally:
+        os.close(fd)
