@@ -1,6 +1,7 @@
 """Small files that are replaced as a whole."""
 
 import os
+from collections.abc import Callable
 from contextlib import suppress
 
 
@@ -13,17 +14,18 @@ def sync_directory(path: str) -> None:
         os.close(fd)
 
 
-def write_atomically(path: str, data: bytes, *, sync: bool, dir_fd: int | None = None) -> None:
+def write_atomically(path: str, data: bytes | Callable[[int], bytes], *, sync: bool, dir_fd: int | None = None) -> None:
     """Replace the file by `data`: a reader, and a start after this process crashed, finds the old or the new one whole.
 
     With `sync` that also holds after a power loss; it blocks for the disk, so it belongs into a worker thread. With
-    `dir_fd`, a descriptor of a directory, `path` is a name in that. Raises OSError.
+    `dir_fd`, a descriptor of a directory, `path` is a name in that. `data` may be a function that makes it of a
+    descriptor of the new file. Raises OSError.
     """
     temporary = path + ".tmp"
     try:
         fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644, dir_fd=dir_fd)
         try:
-            view = memoryview(data)
+            view = memoryview(data if isinstance(data, bytes) else data(fd))
             while view:
                 view = view[os.write(fd, view) :]
             if sync:

@@ -17,7 +17,7 @@ from uuid import UUID
 
 from broker_cy.core.errors import WireError
 from broker_cy.core.logs import facts
-from broker_cy.storage import disk, maintenance, recovery, snapshots, syncs, txn_index
+from broker_cy.storage import disk, maintenance, noted_state, recovery, snapshots, syncs, txn_index
 from broker_cy.storage.atomic import sync_directory
 from broker_cy.storage.checkpoints import Entries
 from broker_cy.storage.epochs import LeaderEpochs
@@ -199,6 +199,9 @@ def load_log(
         syncs.write_again(directory, recovery_point)
         # What had left the page cache before is lost, as with the power.
         context = replace(context, clean=False, power_lost=True)
+        written_point = 0
+    if written_point > 0 and not noted_state.has(directory, written_point):
+        # The partition was restored from a copy, which need not be whole up to there.
         written_point = 0
     files = LogFiles(directory)
     bases = sorted(files.log_sizes)

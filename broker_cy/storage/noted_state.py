@@ -2,9 +2,10 @@
 
 A note is made each second or so, for thousands of logs. Making a file and removing the one before costs far more than
 what is in it, and where the file system discards freed blocks at once it waits for the disk. So there are two slots:
-the written-point checkpoint speaks of one while the other is written. A slot holds the offset (int64) and the snapshot
-of that offset; one that was torn by a kill is not the one that is spoken of. What a process finds in a slot that it
-does not go by may be of records that are gone, so its first note empties the other slot. Kafka ignores these files.
+the written-point checkpoint speaks of one while the other is written. A slot holds the offset (int64), device and
+inode of the file (uint64 each), and the snapshot of that offset; one that was torn by a kill is not the one that is
+spoken of, and one that was copied is not believed. What a process finds in a slot that it does not go by may be of
+records that are gone, so its first note empties the other slot. Kafka ignores these files.
 """
 
 import logging
@@ -25,6 +26,7 @@ NAME = "written-point-producers"
 SLOTS = 2
 NOTHING = -1  # in place of the offset
 _OFFSET = struct.Struct(">q")
+_HEADER = struct.Struct(">qQQ")
 
 
 def path_of(directory: str, slot: int) -> str:
@@ -43,8 +45,9 @@ def write(directory: str | int, slot: int, offset: int, data: bytes) -> None:
     """Write the snapshot taken at `offset`, without a sync; raises OSError."""
     fd = _open(directory, slot, os.O_CREAT)
     try:
-        size = os.fstat(fd).st_size
-        view = memoryview(_OFFSET.pack(offset) + data)
+        found = os.fstat(fd)
+        size = found.st_size
+        view = memoryview(_HEADER.pack(offset, found.st_dev, found.st_ino) + data)
         length, at = len(view), 0
         while at < length:
             at += os.pwrite(fd, view[at:], at)
@@ -58,10 +61,27 @@ def read(directory: str, offset: int) -> tuple[int, bytes] | None:
     """The slot that holds the snapshot taken at `offset`, and that; None where neither does."""
     for slot in range(SLOTS):
         with suppress(OSError, ValueError):
-            data = read_whole(path_of(directory, slot), SIZE_MAX_BYTES)
-            if len(data) >= _OFFSET.size and _OFFSET.unpack_from(data)[0] == offset:
-                return slot, data[_OFFSET.size :]
+            if _is_of(path_of(directory, slot), offset):
+                return slot, read_whole(path_of(directory, slot), SIZE_MAX_BYTES)[_HEADER.size :]
     return None
+
+
+def has(directory: str, offset: int) -> bool:
+    """Whether a slot was written here for `offset`; what it holds may be damaged all the same."""
+    for slot in range(SLOTS):
+        with suppress(OSError):
+            if _is_of(path_of(directory, slot), offset):
+                return True
+    return False
+
+
+def _is_of(path: str, offset: int) -> bool:
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        found = os.fstat(fd)
+        return os.pread(fd, _HEADER.size, 0) == _HEADER.pack(offset, found.st_dev, found.st_ino)
+    finally:
+        os.close(fd)
 
 
 def load(producers: ProducerState, directory: str, offset: int, now_ms: int, expiration_ms: int) -> int:

@@ -4,11 +4,18 @@ What a process wrote lies in the page cache, which a killed process leaves behin
 of how far a log was written, with its indexes and its producer state, says after a kill what a recovery point says
 after any crash, and costs no sync. It holds until the machine starts again: the file begins with the kernel's boot id.
 
-`written-point-offset-checkpoint`, beside Kafka's checkpoints in each data directory: the boot id in a line, then the
-text of a checkpoint (storage.checkpoints). Kafka ignores it.
+Nor does it hold for a copy of the files: a directory that was restored on the same boot has what was read from disk or
+from a snapshot while it was copied, not what the page cache had. So the file says which file it is, by device and
+inode, which no copy has; the state of producers that a point needs says the same (storage.noted_state), as a single
+partition may be restored, too. Where a device has another number after it was mounted again a start reads more than
+it needs to.
+
+`written-point-offset-checkpoint`, beside Kafka's checkpoints in each data directory: boot id, device and inode in a
+line, then the text of a checkpoint (storage.checkpoints). Kafka ignores it.
 """
 
 import logging
+import os
 from collections.abc import Mapping
 from uuid import UUID
 
@@ -31,14 +38,21 @@ def boot_id() -> bytes:
         return b""
 
 
+def _origin(found: os.stat_result) -> bytes:
+    """First line of the file that `found` is of; empty where the kernel does not tell its boot id."""
+    booted = boot_id()
+    return b"%s %d %d" % (booted, found.st_dev, found.st_ino) if booted else b""
+
+
 def read_points(path: str) -> Entries:
-    """The points; none where the file is missing, damaged, or of before the machine's start."""
+    """The points; none where the file is missing, damaged, a copy, or of before the machine's start."""
     try:
         data = read_whole(path, SIZE_MAX_BYTES)
+        origin = _origin(os.stat(path))
     except FileNotFoundError:
         return Entries({}, {})
-    booted, _, rest = data.partition(b"\n")
-    if not booted or booted != boot_id():
+    first, _, rest = data.partition(b"\n")
+    if not first or first != origin:
         return Entries({}, {})
     try:
         return decode_entries(rest, path)
@@ -48,18 +62,18 @@ def read_points(path: str) -> Entries:
 
 
 def is_same_boot(path: str) -> bool:
-    """Whether the machine is known not to have started again since the file was written: what was written since then
-    lay in the page cache all the time.
+    """Whether the machine is known not to have started again since the file was written, here: what was written since
+    then lay in the page cache all the time.
     """
     try:
-        booted, _, _ = read_whole(path, SIZE_MAX_BYTES).partition(b"\n")
+        first, _, _ = read_whole(path, SIZE_MAX_BYTES).partition(b"\n")
+        return first != b"" and first == _origin(os.stat(path))
     except (OSError, ValueError):
         return False
-    return booted != b"" and booted == boot_id()
 
 
 def write_points(path: str, offsets: Mapping[TopicPartition, int], topic_ids: Mapping[str, UUID] | None = None) -> None:
     """Replace the file, without a sync. `topic_ids` as in Entries. Raises OSError."""
-    booted = boot_id()
-    if booted:
-        write_atomically(path, booted + b"\n" + encode_offsets(offsets, topic_ids or {}), sync=False)
+    if boot_id():
+        content = encode_offsets(offsets, topic_ids or {})
+        write_atomically(path, lambda fd: _origin(os.fstat(fd)) + b"\n" + content, sync=False)

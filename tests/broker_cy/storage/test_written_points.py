@@ -1,6 +1,7 @@
 """Written points: what a start after a kill reads, and when it must not believe them."""
 
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -76,13 +77,49 @@ def test_a_machine_that_started_again_has_no_written_points(tmp_path: Path, monk
     again.crash()
 
 
+def test_a_directory_that_was_restored_from_a_copy_has_no_written_points(tmp_path: Path) -> None:
+    """A snapshot of the disk is mounted, or a backup put in place, on the boot that the points are of: it lacks pages
+    that were in memory alone, and the start takes what is there instead for records.
+    """
+    manager = noted(tmp_path / "a")
+    first = os.path.basename(manager.logs["t", 0].segments[0].path)
+    manager.crash()
+    shutil.copytree(tmp_path / "a", tmp_path / "b")
+    overwrite(str(tmp_path / "b" / "t-0" / first), b"\xff" * 20, 90)
+    again = open_manager(tmp_path / "b", config=CONFIG, settings=SETTINGS)
+    assert again.logs["t", 0].log_end_offset < 5
+    again.crash()
+
+
+def test_a_partition_that_was_restored_from_a_copy_has_no_written_point(tmp_path: Path) -> None:
+    """The same, of one partition: the others keep theirs."""
+    manager = noted(tmp_path / "a")
+    other = manager.create("u", 0, TOPIC_ID, CONFIG, 0)
+    fill(other, 120, size=1_000)
+    manager.jobs.run_due()
+    first = os.path.basename(manager.logs["t", 0].segments[0].path)
+    point = other.written_point
+    assert point > 0
+    manager.crash()
+    for topic in ("t-0", "u-0"):
+        overwrite(str(tmp_path / "a" / topic / first), b"\xff" * 20, 90)
+    shutil.move(tmp_path / "a" / "t-0", tmp_path / "copied")
+    shutil.copytree(tmp_path / "copied", tmp_path / "a" / "t-0")
+    again = open_manager(tmp_path / "a", config=CONFIG, settings=SETTINGS)
+    assert "is corrupt at byte" in again.offline["t", 0]
+    assert again.logs["u", 0].written_point == point
+    again.crash()
+
+
 @pytest.mark.parametrize(
     "damage", [b"", b"\n", b"x\n0\n1\nt 0 246\n", b"BOOT", b"BOOT\n0\n1\n", b"BOOT\n0\n1\nt 0 x\n"]
 )
 def test_damaged_written_points_are_ignored(tmp_path: Path, damage: bytes) -> None:
     """A torn file of a few bytes keeps a broker from starting, or has it trust what it must not."""
     path = tmp_path / WRITTEN_POINTS
-    path.write_bytes(damage.replace(b"BOOT", written_points.boot_id()))
+    path.touch()
+    found = path.stat()
+    path.write_bytes(damage.replace(b"BOOT", b"%s %d %d" % (written_points.boot_id(), found.st_dev, found.st_ino)))
     assert read_points(str(path)) == Entries({}, {})
 
 
