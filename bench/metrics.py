@@ -51,6 +51,7 @@ METRICS: dict[str, Metric] = {
     "start_s": Metric("Start to first answer", "s", 3),
     "recovery_s": Metric("Recovery to first answer", "s", 3),
     "first_write_s": Metric("Recovery to first acknowledged write", "s", 3),
+    "first_fetch_s": Metric("Recovery to first fetched record", "s", 3),
     "all_partitions_s": Metric("Recovery to a write in every partition", "s", 3),
     "unsynced_mb": Metric("Not on the disk yet when it was killed", "MB", 0, None),
     "input_mb_per_s": Metric("Compaction's input", "MB/s", 0, True),

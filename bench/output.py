@@ -28,7 +28,7 @@ RATIOS = (
     "transactions_per_s", "starts_per_s", "records_per_s", "mb_per_s", "consumed_mb_per_s",
     "cpu_s_per_gb", "cpu_us_per_request", "cpu_s_per_k_transactions",
     "p50_ms", "p99_ms", "p999_ms", "e2e_p99_ms", "commit_p99_ms", "rss_mb", "start_s", "recovery_s",
-    "first_write_s", "all_partitions_s",
+    "first_write_s", "first_fetch_s", "all_partitions_s",
     "stall_max_ms", "stall_p50_ms", "drain_s",
     "input_mb_per_s", "compaction_cpu_s_per_gb", "p99_to_alone", "left_mb", "syncs_per_s", "records_per_sync",
     "bytes_per_producer",

@@ -80,6 +80,9 @@ def _measure(session: Session, name: str, target: Target, workload: Workload, si
         run.extra["recovery_s"] = target.first_answer_s
         first = target.probe(TOPIC, 1)
         run.extra["first_write_s"] = time.monotonic() - begun
+        # What a consumer at the end of the log waits for: the record that was acknowledged last in this partition.
+        read_last(target, {0: ends.get(0, 0)})
+        run.extra["first_fetch_s"] = time.monotonic() - begun
         first |= {partition: at for partition, at in target.probe(TOPIC, partitions).items() if partition}
         run.extra["all_partitions_s"] = time.monotonic() - begun
         if lost := [(partition, end, first[partition]) for partition, end in ends.items() if first[partition] < end]:

@@ -193,7 +193,8 @@ def test_recovery_and_floor(files: Path) -> None:
     assert [run["figures"]["partitions"] for run in document["runs"]] == [20, 20]
     for run in document["runs"]:
         figures = run["figures"]
-        assert 0 < figures["recovery_s"] <= figures["first_write_s"] <= figures["all_partitions_s"]
+        assert 0 < figures["recovery_s"] <= figures["first_write_s"] <= figures["first_fetch_s"]
+        assert figures["first_fetch_s"] <= figures["all_partitions_s"]
     assert measure(files, "floor", "fast")["runs"][0]["target"] == "floor"
 
 
