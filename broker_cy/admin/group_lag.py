@@ -18,9 +18,7 @@ from broker_cy.admin.lag import time_lag_ms
 from broker_cy.admin.metadata import TopicPartition
 from broker_cy.admin.offsets import Isolation, OffsetCalls
 from broker_cy.admin.records import RecordCalls
-
-# What is put together in one turn of the loop, about 5 ms.
-PARTITIONS_A_TURN = 2_000
+from broker_cy.admin.turns import Turns
 
 
 class PartitionLag(NamedTuple):
@@ -119,14 +117,11 @@ class LagCalls:
             self._offsets.earliest(partitions), self._offsets.latest(partitions, isolation=isolation)
         )
         found: dict[str, GroupLag] = {}
-        since_pause = 0
+        # 100,000 partitions take a while.
+        turns = Turns()
         for group, offsets in committed.found.items():
             found[group] = _group_lag(group, offsets, starts, ends)
-            since_pause += len(offsets)
-            if since_pause > PARTITIONS_A_TURN:
-                # 100,000 partitions take a while: a console's keys are heard in between.
-                since_pause = 0
-                await asyncio.sleep(0)
+            await turns.pause()
         return Outcome(found, committed.failed)
 
     async def times(self, group: GroupLag, now_ms: int) -> Outcome[TopicPartition, int | None]:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from broker_cy.admin.group_lag import GroupLag
 from broker_cy.admin.lag import Sample, Status, Trend, judge, sum_of, trend, worst
 from broker_cy.admin.metadata import TopicPartition
+from broker_cy.admin.turns import Turns
 
 # Samples of a window: at one look every 10 s, two minutes.
 SAMPLES_MAX = 12
@@ -119,6 +120,23 @@ class LagHistory:
         if windows is None:
             return Status.UNKNOWN
         return worst(window.status() for window in windows.values())
+
+    async def judged(self, group_id: str) -> tuple[Status, Trend | None]:
+        """`status` and `trend` of a group, in turns: a group may have 100,000 partitions."""
+        windows = self._groups.get(group_id)
+        if windows is None:
+            return Status.UNKNOWN, None
+        turns = Turns()
+        statuses: set[Status] = set()
+        trends: list[Trend | None] = []
+        lag = 0
+        for window in list(windows.values()):
+            samples = window.samples()
+            statuses.add(Status.OK if samples and not samples[-1].lag else judge(samples))
+            trends.append(trend(samples))
+            lag += samples[-1].lag if samples else 0
+            await turns.pause()
+        return worst(statuses), sum_of(trends, lag)
 
     def trend(self, group_id: str) -> Trend | None:
         """Velocity of the group and its time to catch up; None where too little was seen."""

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from broker_cy.admin.caller import Brokers, Caller, Outcome, every_broker
 from broker_cy.admin.deadline import Deadline
 from broker_cy.admin.errors import Problem, problem_of
 from broker_cy.admin.pool import Peer
+from broker_cy.admin.turns import Turns
 from broker_cy.wire import messages
 
 
-@dataclass(frozen=True, slots=True)
-class ReplicaOnDisk:
+class ReplicaOnDisk(NamedTuple):
     """A replica in a log directory. `offset_lag`: how far it is behind; `is_future`: being moved here."""
 
     topic: str
@@ -71,7 +72,8 @@ class LogDirCalls:
             request = messages.DescribeLogDirsRequest(topics=wanted)
             answer, _ = await self._caller.pool.ask(peer, request, messages.DescribeLogDirsResponse, deadline)
             (key,) = keys
-            return {key: problem_of(answer.error_code) or tuple(_log_dir(key, each) for each in answer.results)}
+            problem = problem_of(answer.error_code)
+            return {key: problem or tuple([await _log_dir(key, each) for each in answer.results])}
 
         return await self._caller.spread(
             await every_broker(self._caller, deadline) if brokers is None else brokers,
@@ -84,14 +86,18 @@ class LogDirCalls:
         )
 
 
-def _log_dir(broker_id: int, each: messages.DescribeLogDirsResponse.DescribeLogDirsResult) -> LogDir:
+async def _log_dir(broker_id: int, each: messages.DescribeLogDirsResponse.DescribeLogDirsResult) -> LogDir:
     problem = problem_of(each.error_code)
-    replicas = [
-        ReplicaOnDisk(topic.name, part.partition_index, part.partition_size, part.offset_lag, part.is_future_key)
-        for topic in each.topics
-        for part in topic.partitions
-    ]
-    replicas.sort(key=lambda replica: (replica.topic, replica.partition))
+    replicas: list[ReplicaOnDisk] = []
+    turns = Turns()
+    for topic in each.topics:
+        replicas += [
+            ReplicaOnDisk(topic.name, part.partition_index, part.partition_size, part.offset_lag, part.is_future_key)
+            for part in topic.partitions
+        ]
+        await turns.pause()
+    # By topic and partition: its first two fields.
+    replicas.sort()
     return LogDir(
         broker_id,
         each.log_dir,

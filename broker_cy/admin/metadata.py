@@ -5,7 +5,7 @@ old.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 from uuid import UUID
@@ -14,6 +14,7 @@ from broker_cy.admin.address import Address
 from broker_cy.admin.deadline import Deadline
 from broker_cy.admin.errors import AdminError, Failure, Problem, problem_of, refused
 from broker_cy.admin.pool import Peer, Pool
+from broker_cy.admin.turns import Turns
 from broker_cy.core.errors import ErrorCode
 from broker_cy.core.uuid import ZERO
 from broker_cy.wire import messages
@@ -50,8 +51,7 @@ class Node:
         return Address(self.host, self.port)
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionInfo:
+class PartitionInfo(NamedTuple):
     """A partition and its replicas. `leader_id` is -1 where there is none."""
 
     partition: int
@@ -87,7 +87,6 @@ class TopicInfo:
 
 class _Cached(NamedTuple):
     topic: TopicInfo
-    leaders: Mapping[int, int]
     until_s: float
 
 
@@ -166,27 +165,31 @@ class Metadata:
         self.cluster_id = answer.cluster_id
         # A bootstrap address has an id from now on.
         known = {node.address: self.peer_of(node).name for node in self.nodes.values()}
-        return self._remember(answer, names, known.get(peer.address, peer.name))
+        return await self._remember(answer, names, known.get(peer.address, peer.name))
 
-    def _remember(
+    async def _remember(
         self, answer: messages.MetadataResponse, names: list[str] | None, broker: str
     ) -> tuple[dict[str, TopicInfo], dict[str, AdminError]]:
-        if names is None or len(self._topics) > CACHED_TOPICS_MAX:
-            self._topics.clear()
-        until_s = asyncio.get_running_loop().time() + METADATA_AGE_MAX_S
         found: dict[str, TopicInfo] = {}
         failed: dict[str, AdminError] = {}
+        turns = Turns()
         for each in answer.topics:
             name = each.name or ""
             problem = problem_of(each.error_code)
             # Partitions without a leader come with the topic: that is not the topic's failure.
             if problem is not None and problem.code is not ErrorCode.LEADER_NOT_AVAILABLE:
                 failed[name] = refused(problem, broker, "Metadata", f"topic {name}")
-                self._topics.pop(name, None)
                 continue
-            found[name] = topic = _topic_info(each)
-            leaders = {partition.partition: partition.leader_id for partition in topic.partitions}
-            self._topics[name] = _Cached(topic, leaders, until_s)
+            found[name] = _topic_info(each)
+            await turns.pause()
+        # Only now, in one turn: what is remembered is never half of an answer.
+        if names is None or len(self._topics) > CACHED_TOPICS_MAX:
+            self._topics.clear()
+        until_s = asyncio.get_running_loop().time() + METADATA_AGE_MAX_S
+        for name, topic in found.items():
+            self._topics[name] = _Cached(topic, until_s)
+        for name in failed:
+            self._topics.pop(name, None)
         for name in names or ():
             if name not in found and name not in failed:
                 unknown = Problem(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -215,7 +218,13 @@ class Metadata:
     def leader_of(self, partition: TopicPartition) -> int | None:
         """The leader that is remembered: -1 for none now, None where the partition is unknown."""
         cached = self._topics.get(partition.topic)
-        return None if cached is None else cached.leaders.get(partition.partition)
+        if cached is None:
+            return None
+        partitions, number = cached.topic.partitions, partition.partition
+        # Their numbers are 0 to n - 1, unless the broker leaves one out.
+        if 0 <= number < len(partitions) and partitions[number].partition == number:
+            return partitions[number].leader_id
+        return next((each.leader_id for each in partitions if each.partition == number), None)
 
     def topic_id(self, name: str) -> UUID:
         """The id that is remembered; all zeros where none is."""

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from enum import IntEnum
-from typing import Final
+from typing import Final, NamedTuple
 
 from broker_cy.admin.caller import Caller, Leaders, Outcome
 from broker_cy.admin.deadline import Deadline
@@ -35,8 +34,7 @@ class Isolation(IntEnum):
     READ_COMMITTED = 1
 
 
-@dataclass(frozen=True, slots=True)
-class OffsetAt:
+class OffsetAt(NamedTuple):
     """An answer: `offset` is None where no record is as young as was asked for, `timestamp_ms` where none was told."""
 
     offset: int | None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Mapping
 
@@ -117,6 +118,22 @@ def lag_of(group_id: str, *parts: tuple[int, int, int | None]) -> GroupLag:
             PartitionLag(TopicPartition("t", index), committed, 0, end, problem=None) for index, committed, end in parts
         ),
     )
+
+
+def test_judging_in_turns_gives_the_same() -> None:
+    """A list of groups says something else than the screen of one."""
+    history = LagHistory()
+    looks = {"ok": ((5, 9), (9, 9)), "warn": ((1, 5), (2, 9)), "rewound": ((5, 9), (2, 9)), "one": ((1, 5),)}
+    for at, _ in enumerate(range(2)):
+        lags = [
+            GroupLag(group, tuple(PartitionLag(TopicPartition("t", n), each[at][0], 0, each[at][1]) for n in range(3)))
+            for group, each in looks.items()
+            if at < len(each)
+        ]
+        history.note(lags, 1_000 * (at + 1))
+    for group in (*looks, "absent"):
+        assert asyncio.run(history.judged(group)) == (history.status(group), history.trend(group))
+    assert history.status("warn") is Status.WARN
 
 
 def test_the_history_is_bounded() -> None:

@@ -1,0 +1,43 @@
+"""Long computations of the admin core let a console's keys through."""
+
+from __future__ import annotations
+
+import asyncio
+
+from broker_cy.admin.address import Address
+from broker_cy.admin.metadata import Metadata, PartitionInfo, TopicInfo, TopicPartition, _Cached
+from broker_cy.admin.turns import Turns
+from broker_cy.core.uuid import ZERO
+
+
+def test_a_turn_ends_only_when_its_time_is_over() -> None:
+    """A list of 10,000 partitions blocks the keyboard; or each of its parts waits for all other tasks."""
+
+    async def others_ran(turn_s: float) -> int:
+        ran = 0
+
+        async def other() -> None:
+            nonlocal ran
+            while True:
+                ran += 1
+                await asyncio.sleep(0)
+
+        task = asyncio.create_task(other())
+        turns = Turns(turn_s)
+        for _ in range(10):
+            await turns.pause()
+        task.cancel()
+        return ran
+
+    assert asyncio.run(others_ran(0.0)) == 10
+    assert asyncio.run(others_ran(1e9)) == 0
+
+
+def test_leaders_are_found_where_partitions_are_left_out() -> None:
+    """A request goes to the leader of another partition."""
+    metadata = Metadata(None, [Address("127.0.0.1", 1)])  # type: ignore[arg-type]
+    parts = tuple(PartitionInfo(number, 10 + number, 0, (1,), (1,), ()) for number in (0, 1, 3))
+    metadata._topics["t"] = _Cached(TopicInfo("t", ZERO, False, parts), 1e18)
+    found = [metadata.leader_of(TopicPartition("t", number)) for number in (0, 1, 2, 3, 4, -1)]
+    assert found == [10, 11, None, 13, None, None]
+    assert metadata.leader_of(TopicPartition("u", 0)) is None
