@@ -1,1 +1,1 @@
-"""`make demo`: a broker with a workload on it. A client like any other: nothing of the broker is known here."""
+"""`make demo`: a broker with a workload. A client like any other: it knows nothing of the broker's internals."""

@@ -1,4 +1,4 @@
-"""The demo: its arguments, its beginning, its life and its end."""
+"""The demo: its arguments, and starting, supervising and stopping its processes."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ from demo.processes import Broker, DemoError, Process, address_in, stop_all
 from demo.topics import CRASHING, GROUPS, PRODUCERS, QUICK, SLOW, TOPICS
 
 DESCRIPTION = """\
-A broker with a workload on it, until Ctrl-C: the packages that are installed on this machine, written by three
-producers, and read by two groups, one of which is too slow, and one of which has a member that crashes."""
+Runs a broker with a workload until Ctrl-C: three producers write the packages that are installed on this machine, and
+two groups read them. One group is too slow; a member of the other one crashes now and then."""
 
 EXAMPLES = """\
 examples:
   make demo
   make demo ARGS="--listener 127.0.0.1:0"              a free port
-  make demo ARGS="--dir ./demo-data --rate 10"         data that stay; ten times as many records
+  make demo ARGS="--dir ./demo-data --rate 10"         keeps the data; writes ten times as many records
 """
-# How often is looked after the processes.
+# How often the processes are checked.
 LOOK_S = 0.1
-# One that ends unasked is started again after this.
+# A process that ends unexpectedly is restarted after this.
 RESTART_S = 2.0
 
 
@@ -45,17 +45,27 @@ def parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     top.add_argument(
-        "--dir", type=Path, metavar="DIR", help="data and logs; without: a temporary one, removed at the end"
+        "--dir",
+        type=Path,
+        metavar="DIR",
+        help="for data and logs; default: a temporary directory",
     )
     top.add_argument(
-        "--listener", metavar="HOST:PORT", default="127.0.0.1:9092", help="%(default)s; port 0 is a free one"
+        "--listener",
+        metavar="HOST:PORT",
+        default="127.0.0.1:9092",
+        help="%(default)s; port 0: a free one",
     )
     top.add_argument("--metrics", metavar="HOST:PORT", default="127.0.0.1:9404", help="%(default)s; empty: none")
+    top.add_argument("--rate", metavar="FACTOR", type=_positive, default=1.0, help="multiplies the usual 230 records/s")
     top.add_argument(
-        "--rate", metavar="FACTOR", type=_positive, default=1.0, help="so many times the usual 230 records/s"
+        "--crash-every",
+        metavar="S",
+        type=_positive,
+        default=45.0,
+        help="of a member; %(default)g s",
     )
-    top.add_argument("--crash-every", metavar="S", type=_positive, default=45.0, help="kill a member; %(default)g s")
-    top.add_argument("--back-after", metavar="S", type=_positive, default=15.0, help="it comes back; %(default)g s")
+    top.add_argument("--back-after", metavar="S", type=_positive, default=15.0, help="restarts it; %(default)g s")
     top.add_argument("--session-timeout", metavar="S", type=_positive, default=6.0, help="of members; %(default)g s")
     top.add_argument("--set", metavar="NAME=VALUE", action="append", default=[], dest="settings", help="of the broker")
     return top
@@ -72,7 +82,7 @@ def _positive(text: str) -> float:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the demo; the exit code."""
+    """Run the demo; returns the exit code."""
     given = parser().parse_args(argv)
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -90,17 +100,17 @@ def main(argv: Sequence[str] | None = None) -> int:
             clients = _clients(bootstrap, directory, given.rate, _ms(given.session_timeout))
             for each in clients.values():
                 each.start()
-            _tell(ready, bootstrap, directory, given)
+            _announce(ready, bootstrap, directory, given)
             _live(broker, clients, given.crash_every, given.back_after, stop)
         except (DemoError, AdminError) as error:
             if not stop.is_set():
                 print(f"demo: {error}", file=sys.stderr)
                 return 1
         finally:
-            # Members leave their groups, and producers end their transactions, while there is a broker.
+            # The clients stop first: members leave their groups, and producers end their transactions.
             stop_all(list(clients.values()))
             stop_all([broker])
-    print("demo: ended", flush=True)
+    print("demo: stopped", flush=True)
     return 0
 
 
@@ -119,7 +129,7 @@ def _directory(given: Path | None) -> Iterator[Path]:
 
 
 async def _create_topics(bootstrap: str) -> None:
-    """Those that are not there of an earlier run."""
+    """Create the topics that an earlier run has not created."""
     async with AdminClient(bootstrap, client_id="demo") as client:
         wanted = [NewTopic(name, partitions, 1, configs=configs) for name, (partitions, configs) in TOPICS.items()]
         for error in (await client.topics.create(wanted)).failed.values():
@@ -139,22 +149,22 @@ def _clients(bootstrap: str, directory: Path, rate: float, session_timeout_ms: i
     return found
 
 
-def _tell(ready: str, bootstrap: str, directory: Path, given: argparse.Namespace) -> None:
+def _announce(ready: str, bootstrap: str, directory: Path, given: argparse.Namespace) -> None:
     def command(name: str) -> str:
         beside = Path(sys.executable).with_name(name)
         here = beside.relative_to(Path.cwd()) if beside.is_relative_to(Path.cwd()) else beside
         return shlex.quote(str(here))
 
     shell, at = command("broker-cy"), f"--bootstrap {bootstrap}"
-    kept = "stays" if given.dir else "is removed at the end"
+    kept = "are kept" if given.dir else "are removed at the end"
     print(
         f"""{ready}
 
-demo: {len(packages()):,} packages of this machine, told by {", ".join(PRODUCERS)}
+demo: {len(packages()):,} packages of this machine, written by {", ".join(PRODUCERS)}
   topics {", ".join(TOPICS)}
-  group {QUICK.group_id} keeps up; its member {CRASHING} crashes each {given.crash_every:g} s, and comes back
+  group {QUICK.group_id} keeps up; its member {CRASHING} crashes every {given.crash_every:g} s and is restarted
   group {SLOW.group_id} is too slow: its lag grows
-  {directory} has data and logs, and {kept}
+  data and logs in {directory} {kept}
 
 In another terminal:
   {command("broker-tui")} {at}
@@ -162,7 +172,7 @@ In another terminal:
   {shell} events --follow {at}
   {shell} metrics --watch {at}
 
-Ctrl-C ends all of it.
+Ctrl-C stops everything.
 """,
         flush=True,
     )
@@ -171,7 +181,7 @@ Ctrl-C ends all of it.
 def _live(
     broker: Process, clients: dict[str, Process], crash_every_s: float, back_after_s: float, stop: threading.Event
 ) -> None:
-    """Look after the processes until it is time to stop: one is killed now and then. Raises DemoError."""
+    """Supervise the processes until it is time to stop; kills one of them now and then. Raises DemoError."""
     starts_at_s: dict[str, float] = {}
     crash_at_s = time.monotonic() + crash_every_s
     while not stop.wait(LOOK_S):
@@ -187,12 +197,12 @@ def _live(
             if not process.has_ended:
                 continue
             if name not in starts_at_s:
-                _say(f"{name} ended by itself: {process.log_path}\n{process.last_words()}")
+                _say(f"{name} ended unexpectedly: {process.log_path}\n{process.last_words()}")
                 starts_at_s[name] = now_s + RESTART_S
             elif now_s >= starts_at_s[name]:
                 del starts_at_s[name]
                 process.start()
-                _say(f"{name} is back")
+                _say(f"{name} was started again")
 
 
 def _say(text: str) -> None:

@@ -1,4 +1,4 @@
-"""A member of a consumer group: reads, does what it has to do for each record, and commits each second."""
+"""A member of a consumer group: reads records, handles each, and commits every second."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from time import monotonic
 from confluent_kafka import Consumer, KafkaError, KafkaException
 
 COMMIT_EACH_S = 1.0
-# What is read ahead: a slow member's lag is in the log, and not in its memory.
+# What is read ahead: the lag of a slow member stays in the log, not in its memory.
 READ_AHEAD_KB = 512
-# Of a partition at a time: some ten records.
+# Fetched of a partition at a time: some ten records.
 SLOW_FETCH_BYTES = 4_096
 _PASSING = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN})
 
@@ -27,7 +27,7 @@ def member(
     session_timeout_ms: int,
     wait: Wait,
 ) -> None:
-    """Until it is time to stop; then it leaves the group."""
+    """Runs until it is time to stop; then it leaves the group."""
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -38,7 +38,7 @@ def member(
             "session.timeout.ms": session_timeout_ms,
             "heartbeat.interval.ms": session_timeout_ms // 5,
             "queued.max.messages.kbytes": READ_AHEAD_KB,
-            # One that is slow would be busy with one partition for minutes, and the others stand still.
+            # Otherwise a slow member would read one partition for minutes, while the others wait.
             **({} if per_s is None else {"max.partition.fetch.bytes": SLOW_FETCH_BYTES, "queued.min.messages": 1}),
             "isolation.level": "read_committed",
             "topic.metadata.refresh.interval.ms": 5_000,
@@ -67,7 +67,7 @@ def member(
 
 
 def _commit(consumer: Consumer) -> None:
-    """What was handled. What a rebalance has taken away meanwhile is read again by its new owner."""
+    """Commit what was handled. Partitions that a rebalance has moved meanwhile are read again by their new owner."""
     try:
         consumer.commit(asynchronous=True)
     except KafkaException as error:

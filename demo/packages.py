@@ -1,5 +1,5 @@
-"""The records of the demo: the packages that are installed on this machine, as Debian's and Python's own indexes tell
-of them. Nothing is downloaded.
+"""The records of the demo: the packages that are installed on this machine, from the indexes of Debian and Python.
+Nothing is downloaded.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from importlib import metadata
 from pathlib import Path
 
 DPKG_STATUS = Path("/var/lib/dpkg/status")
-# A machine may have tens of thousands: more make the demo no livelier.
+# A machine may have tens of thousands; more do not make the demo livelier.
 PACKAGES_MAX = 5_000
 _SUMMARY_MAX = 200
 _DEPENDENCIES_MAX = 20
@@ -19,7 +19,7 @@ _DEPENDENCIES_MAX = 20
 
 @dataclass(frozen=True, slots=True)
 class Package:
-    """What an index says of a package. `size_kb` is 0 where it does not say."""
+    """A package in an index. `size_kb` is 0 where the index has none."""
 
     name: str
     version: str
@@ -35,18 +35,18 @@ class Package:
         return f"{self.source}/{self.name}".encode()
 
     def record(self, number: int, **more: object) -> bytes:
-        """The value of its record: JSON, with a number, as each is told of many times."""
+        """The value of its record as JSON, with a number, as each package is written many times."""
         return json.dumps({**asdict(self), "number": number, **more}, ensure_ascii=False).encode()
 
 
 def packages(status: Path = DPKG_STATUS) -> list[Package]:
-    """Debian's packages, where there are any, and those of this Python; by name, each once."""
+    """Debian's packages, if there are any, and those of this Python; sorted by name, each once."""
     found = {each.key: each for each in (*debian(status), *python())}
     return sorted(found.values(), key=lambda each: (each.name, each.source))[:PACKAGES_MAX]
 
 
 def debian(status: Path) -> Iterator[Package]:
-    """From dpkg's status file: paragraphs of `Name: value` lines; lines that begin with a blank go on."""
+    """From dpkg's status file: paragraphs of `Name: value` lines; a line that begins with a blank continues one."""
     try:
         text = status.read_text(encoding="utf-8", errors="replace")
     except OSError:

@@ -1,4 +1,4 @@
-"""The demo's processes: a broker and its clients. They end when the demo does, whatever it ends of."""
+"""The demo's processes: a broker and its clients. They end with the demo, whatever ends it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 START_TIMEOUT_S = 30.0
 STOP_TIMEOUT_S = 15.0
-# Lines of a log that are shown where a process ended unasked.
+# Lines of a log that are shown when a process ended unexpectedly.
 LOG_LINES = 5
 _PR_SET_PDEATHSIG = 1
 _READY = re.compile(r"ready on ([^ ,]+)")
@@ -24,7 +24,7 @@ _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 class DemoError(Exception):
-    """The demo cannot go on; the text says why."""
+    """The demo cannot continue; the text says why."""
 
 
 def _die_with_parent() -> None:
@@ -32,7 +32,7 @@ def _die_with_parent() -> None:
 
 
 class Process:
-    """A child; what it prints goes to a file. Ctrl-C in the terminal does not reach it: it is stopped in its turn."""
+    """A child process whose output goes to a file. Ctrl-C in the terminal does not reach it: the demo stops it."""
 
     def __init__(self, name: str, arguments: Sequence[str], directory: Path) -> None:
         self.name = name
@@ -57,7 +57,7 @@ class Process:
         return self._process is None or self._process.poll() is not None
 
     def kill(self) -> None:
-        """As `kill -9` does it."""
+        """SIGKILL, and reap."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
@@ -68,7 +68,7 @@ class Process:
             self._process.terminate()
 
     def wait(self, until_s: float) -> None:
-        """Until it has ended; killed where it has not by then."""
+        """Wait until it has ended; kill it where it has not by then."""
         if self._process is not None:
             try:
                 self._process.wait(max(0.0, until_s - time.monotonic()))
@@ -93,7 +93,7 @@ class Broker(Process):
         super().__init__("broker", arguments, directory)
 
     def start_and_wait(self, stop: threading.Event) -> str:
-        """Start it, and wait until it is ready; what it said. Raises DemoError."""
+        """Start it and wait until it is ready; its ready line. Raises DemoError."""
         said = os.path.getsize(self.log_path) if self.log_path.exists() else 0
         self.start()
         until_s = time.monotonic() + START_TIMEOUT_S
@@ -108,7 +108,7 @@ class Broker(Process):
 
 
 def address_in(ready_line: str) -> str:
-    """HOST:PORT of the line by which a broker says that it is ready."""
+    """HOST:PORT of a broker's ready line."""
     found = _READY.search(ready_line)
     if found is None:
         raise DemoError(f"no address in {ready_line!r}")
@@ -116,7 +116,7 @@ def address_in(ready_line: str) -> str:
 
 
 def stop_all(processes: Sequence[Process]) -> None:
-    """All at once, in order; those that do not are killed."""
+    """Stop all of them at once; kill those that do not stop in time."""
     until_s = time.monotonic() + STOP_TIMEOUT_S
     for each in processes:
         each.ask_to_stop()

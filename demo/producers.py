@@ -1,4 +1,4 @@
-"""Three producers: an idempotent one with most of the records, a plain one with headers, a transactional one."""
+"""Three producers: an idempotent one that writes most records, a plain one with headers, and a transactional one."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from confluent_kafka import KafkaException, Producer
 from demo.packages import Package
 from demo.topics import AUDIT, INDEX, PACKAGES, UPDATES
 
-# Records that wait to be sent: a broker that is away is waited for, and memory stays bounded.
+# Records that wait to be sent; while the broker is away, the producer waits, so that memory is bounded.
 QUEUE_MAX = 10_000
 TRANSACTION_RECORDS = 20
-# Of so many transactions one is aborted, and one is left open for a while.
+# One of so many transactions is aborted, and one is left open for a while.
 ABORT_EACH = 5
 LINGER_EACH = 8
 LINGER_S = 12.0
 TIMEOUT_S = 30.0
 
 Wait = Callable[[float], bool]
-"""Waits for so many seconds; whether to stop."""
+"""Waits for so many seconds; returns whether to stop."""
 
 
 def _producer(bootstrap: str, name: str, **settings: object) -> Producer:
@@ -44,18 +44,18 @@ def _write(
 
 
 def _paced(per_s: float, wait: Wait, write: Callable[[int], None]) -> None:
-    """Call `write` with 0, 1, 2 ... so often, until it is time to stop."""
+    """Call `write` with 0, 1, 2 ... at this rate, until it is time to stop."""
     begun = monotonic()
     for number in itertools.count():
         ahead_s = begun + number / per_s - monotonic()
-        # Short waits are taken together: a wait is a system call, and 200 a second of them are the demo's CPU.
+        # Short waits are combined: a wait is a system call, and 200 per second would take most of the demo's CPU.
         if wait(ahead_s if ahead_s > 0.02 else 0.0):
             return
         write(number)
 
 
 def mirror(bootstrap: str, found: Sequence[Package], per_s: float, wait: Wait) -> None:
-    """Every package, over and over; idempotent, zstd."""
+    """Every package, again and again; idempotent, zstd."""
     producer = _producer(
         bootstrap, "mirror", **{"enable.idempotence": True, "compression.type": "zstd", "linger.ms": 50}
     )
@@ -84,7 +84,7 @@ def watcher(bootstrap: str, found: Sequence[Package], per_s: float, wait: Wait) 
 
 
 def publisher(bootstrap: str, found: Sequence[Package], per_s: float, wait: Wait) -> None:
-    """The newest version of packages, and who published it, in transactions; some are aborted, some take long."""
+    """The newest version of packages, and an audit record, in transactions; some are aborted, some take long."""
     settings: dict[str, object] = {"transactional.id": "publisher", "transaction.timeout.ms": 60_000, "linger.ms": 20}
     numbers = itertools.count()
     for attempt in itertools.count():
@@ -96,13 +96,13 @@ def publisher(bootstrap: str, found: Sequence[Package], per_s: float, wait: Wait
                     return
             return
         except KafkaException:
-            # Fenced, or its transaction took too long: a new producer goes on.
+            # Fenced, or its transaction timed out: a new producer continues.
             if wait(min(5.0, 0.5 * (attempt + 1))):
                 return
 
 
 def _transaction(producer: Producer, found: Sequence[Package], number: int, wait: Wait) -> bool:
-    """One transaction; whether to stop."""
+    """One transaction; returns whether to stop."""
     producer.begin_transaction()
     stop = False
     first = number * TRANSACTION_RECORDS

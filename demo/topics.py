@@ -1,4 +1,4 @@
-"""What the demo has: topics, groups and who is in them."""
+"""The topics, groups and members of the demo."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ UPDATES = "package-updates"
 INDEX = "package-index"
 AUDIT = "audit-trail"
 
-# Each partition is bounded, so that a demo that is left alone does not fill the disk: 1 GiB over all.
+# Each partition is bounded, so that a demo that runs for long does not fill the disk: 1 GiB in all.
 _BOUNDED = {"retention.bytes": str(64 << 20), "segment.bytes": str(8 << 20)}
 TOPICS: dict[str, tuple[int, dict[str, str]]] = {
     PACKAGES: (6, {**_BOUNDED, "retention.ms": "86400000"}),
@@ -21,7 +21,7 @@ TOPICS: dict[str, tuple[int, dict[str, str]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """A group: what it reads, who is in it, and how many records a second each handles (None: all there are)."""
+    """A group: its topics, its members, and how many records per second each member handles (None: all)."""
 
     group_id: str
     topics: tuple[str, ...]
@@ -32,8 +32,8 @@ class Group:
 QUICK = Group("search-index", (PACKAGES, UPDATES), ("indexer-1", "indexer-2", "indexer-3"), None)
 SLOW = Group("license-audit", (PACKAGES,), ("auditor-1",), 10.0)
 GROUPS = (QUICK, SLOW)
-# The one that is killed now and then.
+# The member that is killed now and then.
 CRASHING = "indexer-3"
 
-# By kind: what it says it is, and how many records a second it writes at the usual rate.
+# Client id, and records per second at the usual rate.
 PRODUCERS: dict[str, float] = {"mirror": 200.0, "watcher": 20.0, "publisher": 10.0}
