@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Iterable
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from rich.text import Text
 from textual import events
@@ -16,7 +16,7 @@ from textual.drivers.linux_driver import LinuxDriver
 from textual.screen import Screen
 
 from admin_tui.key_order import KeyOrder
-from admin_tui.picture import svg_of
+from admin_tui.picture import pictures_directory, save, svg_of
 from admin_tui.registry import BY_NAME, SPECS
 from admin_tui.screens.overview import OverviewView
 from admin_tui.settings import Settings
@@ -24,25 +24,28 @@ from broker_cy.admin.cluster import ClusterDescription
 from broker_cy.admin.clusters import ClusterEntry
 from broker_cy.admin.collector import relax_collector
 from broker_cy.admin.errors import AdminError, Failure
-from broker_cy.admin.text import age, clean
+from broker_cy.admin.text import age, clean, plural
 from broker_cy.console.acts.plan import Command
+from broker_cy.console.alerts.rules import AlertSettings
+from broker_cy.console.alerts.watch import Alerting
 from broker_cy.console.session import Session
 
 if TYPE_CHECKING:
-    from broker_cy.console.alerts import Watch
     from broker_cy.console.feeds import Feed
 
 CLIENT_ID = "broker-tui"
 # Commands that the up arrow recalls.
 TYPED_MAX = 100
-# Once the first screen is there: a look at everything would hold it up.
+# New alerts of one look that are shown one by one.
+NOTICES_SHOWN = 3
+# After the first screen is drawn: a full collection would delay it.
 COLLECTOR_RELAXED_AFTER_S = 3.0
 _OTHER_COMMANDS = (
-    ("cluster NAME", "go to another cluster of the configuration file"),
-    ("theme NAME", "other colours"),
-    ("refresh", "ask anew for what is shown"),
-    ("help", "keys and commands"),
-    ("quit", "leave"),
+    ("cluster NAME", "switch to another cluster of the configuration file"),
+    ("theme NAME", "change the colours"),
+    ("refresh", "refresh what is shown"),
+    ("help", "show keys and commands"),
+    ("quit", "quit the console"),
 )
 
 
@@ -68,7 +71,7 @@ class Console(App[int]):
         clusters: dict[str, ClusterEntry] | None = None,
         is_readonly: bool = False,
         timeout_s: float | None = None,
-        alerts: Watch | None = None,
+        alerts: Alerting | None = None,
     ) -> None:
         super().__init__()
         self.settings = settings or Settings()
@@ -76,7 +79,7 @@ class Console(App[int]):
         self._asked_readonly = is_readonly
         self._timeout_s = timeout_s
         self.session = Session(entry, client_id=CLIENT_ID, timeout_s=timeout_s)
-        self.alerts = alerts
+        self.alerts = alerts or Alerting(AlertSettings())
         self.typed: list[str] = []
         self.keys = KeyOrder(self, super().on_event)
         self.theme = self.settings.theme
@@ -94,13 +97,13 @@ class Console(App[int]):
 
     @property
     def open_alerts(self) -> int:
-        return 0 if self.alerts is None else len(self.alerts.broken)
+        return len(self.alerts.watch(self.session.entry.name).firing)
 
     @property
     def link_state(self) -> str:
         feed = self.session.cluster()
         if feed.error is not None:
-            return "away" if feed.age_s is None else f"away for {age(feed.age_s)}"
+            return "unreachable" if feed.age_s is None else f"unreachable for {age(feed.age_s)}"
         return "connecting" if feed.value is None else "connected"
 
     @property
@@ -132,8 +135,7 @@ class Console(App[int]):
         self._start_session()
         self.push_screen(OverviewView())
         self.set_timer(COLLECTOR_RELAXED_AFTER_S, relax_collector)
-        if self.alerts is not None:
-            self.set_interval(self.alerts.interval_s, self._look)
+        self.set_interval(self.alerts.interval_s, self._look)
 
     def _start_session(self) -> None:
         self._cluster_feed: Feed[ClusterDescription] = self.session.cluster()
@@ -144,19 +146,28 @@ class Console(App[int]):
         for screen in self.screen_stack[1:]:
             screen.refresh_bindings()
 
-    async def _look(self) -> None:
-        assert self.alerts is not None
-        for broken in await self.alerts.look(self.session):
-            self.notify(clean(broken), title="Alert", severity="error", markup=False)
+    def _look(self) -> None:
+        # In a worker: keys wait for what a timer awaits.
+        self.run_worker(self._look_at(self.session), group="alerts", exclusive=False)
+
+    async def _look_at(self, session: Session) -> None:
+        notices = await self.alerts.look(session)
+        for notice in notices[:NOTICES_SHOWN]:
+            severity: Literal["error", "information"] = "error" if notice.is_firing else "information"
+            title = "Alert" if notice.is_firing else "Resolved"
+            self.notify(clean(f"{notice.rule.name}: {notice.text}"), title=title, severity=severity, markup=False)
+        if len(notices) > NOTICES_SHOWN:
+            more = plural(len(notices) - NOTICES_SHOWN, "other alert")
+            self.notify(f"{more}: see :alerts", title="Alerts", severity="error", markup=False)
 
     async def on_unmount(self) -> None:
         self._cluster_feed.unsubscribe(self._cluster_changed)
-        await self.session.close()
+        await asyncio.gather(self.session.close(), self.alerts.close())
 
     # Going somewhere.
 
     def show_view(self, name: str, *arguments: str, keep: bool = True) -> None:
-        """Open a screen. `keep`: `esc` comes back to the one that is shown now; else to the overview."""
+        """Open a screen. With `keep`, `esc` returns to the screen that is shown now; otherwise to the overview."""
         spec = BY_NAME[name]
         if not keep:
             while len(self.screen_stack) > 2:
@@ -166,7 +177,7 @@ class Console(App[int]):
         self.push_screen(spec.load()(*arguments))
 
     def run_command(self, text: str) -> None:
-        """Do what was typed behind the colon; what is wrong with it is told."""
+        """Run a command that was typed after the colon. What is wrong with it is reported."""
         words = text.split()
         if not words:
             return
@@ -182,8 +193,7 @@ class Console(App[int]):
         elif name == "refresh":
             self.session.refresh()
         elif name == "help":
-            self.screen.run_action("help") if not arguments else None
-            self.call_later(self.screen.run_action, "help")
+            self.screen.run_worker(self.screen.run_action("help"))
         elif name == "theme":
             self._change_theme(arguments)
         elif name == "cluster":
@@ -197,7 +207,7 @@ class Console(App[int]):
                 self._run(near[0], arguments)
             else:
                 known = ", ".join(near or sorted(self.command_names))
-                raise AdminError(Failure.INVALID, f"there is no command {name}; there are: {known}")
+                raise AdminError(Failure.INVALID, f"unknown command {name}; the commands are: {known}")
 
     @staticmethod
     def _check_arguments(name: str, arguments: list[str]) -> None:
@@ -205,17 +215,18 @@ class Console(App[int]):
         needed = 1 if spec.argument and not spec.argument.endswith("?") else 0
         allowed = 2 if spec.name == "messages" else 1 if spec.argument else 0
         if not needed <= len(arguments) <= allowed:
-            raise AdminError(Failure.INVALID, f"it is :{spec.name} {spec.argument.upper()}".strip())
+            raise AdminError(Failure.INVALID, f"usage: :{spec.name} {spec.argument.upper()}".strip())
 
     def _change_theme(self, arguments: list[str]) -> None:
         if len(arguments) != 1 or arguments[0] not in self.available_themes:
-            raise AdminError(Failure.INVALID, f"there are the themes {', '.join(sorted(self.available_themes))}")
+            raise AdminError(Failure.INVALID, f"the themes are {', '.join(sorted(self.available_themes))}")
         self.theme = arguments[0]
 
     def _change_cluster(self, arguments: list[str]) -> None:
         if len(arguments) != 1 or arguments[0] not in self.clusters:
-            known = ", ".join(sorted(self.clusters)) or "none: the configuration file names them"
-            raise AdminError(Failure.INVALID, f"there are the clusters {known}")
+            known = ", ".join(sorted(self.clusters))
+            said = f"the clusters are {known}" if known else "the configuration file names no clusters"
+            raise AdminError(Failure.INVALID, said)
         self.run_worker(self._go_to_cluster(self.clusters[arguments[0]]), exclusive=True)
 
     async def _go_to_cluster(self, entry: ClusterEntry) -> None:
@@ -223,14 +234,12 @@ class Console(App[int]):
             await self.pop_screen()
         self._cluster_feed.unsubscribe(self._cluster_changed)
         old, self.session = self.session, Session(entry, client_id=CLIENT_ID, timeout_s=self._timeout_s)
-        if self.alerts is not None:
-            self.alerts.forget()
         await old.close()
         self._start_session()
         await self.push_screen(OverviewView())
 
     def complete(self, value: str, names: Iterable[str]) -> list[str]:
-        """What may stand where `value` was begun: names of commands, and of what they take."""
+        """Completions of `value`: names of commands and of their arguments."""
         words = value.split(" ")
         if len(words) == 1:
             return sorted(name for name in names if name.startswith(value))
@@ -255,7 +264,7 @@ class Console(App[int]):
         return sorted(self.available_themes) if argument == "theme" else []
 
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
-        """The palette: every screen that needs nothing, and what the screen that is shown can do."""
+        """The palette: every screen that needs no argument, and the actions of the screen that is shown."""
         for spec in SPECS:
             if not spec.argument or spec.argument.endswith("?"):
                 yield SystemCommand(
@@ -266,27 +275,27 @@ class Console(App[int]):
             if binding.show and active.enabled and binding.id and not binding.system:
                 yield SystemCommand(
                     binding.description,
-                    f"here: {self.get_key_display(binding)}",
+                    f"on this screen: {self.get_key_display(binding)}",
                     lambda action=binding.action: screen.run_worker(screen.run_action(action)),
                 )
         for name in sorted(self.clusters):
-            yield SystemCommand(f"Cluster {name}", "go there", lambda name=name: self._change_cluster([name]))
+            yield SystemCommand(f"Cluster {name}", "switch to it", lambda name=name: self._change_cluster([name]))
         yield from super().get_system_commands(screen)
 
     def picture(self) -> str:
-        """What is on the screen, as SVG."""
+        """The screen as SVG."""
         return svg_of(self.screen._compositor.render_strips(), self.size.width)
 
     def save_picture(self) -> None:
-        """Write what is shown to an SVG file in the working directory."""
-        path = Path(f"broker-tui-{time.strftime('%Y%m%d-%H%M%S')}.svg")
+        """Save what is shown as an SVG file where the user keeps pictures."""
+        directory = pictures_directory()
         try:
-            path.write_text(self.picture(), encoding="utf-8")
+            path = save(self.picture(), directory, time.strftime("%Y%m%d-%H%M%S"))
         except OSError as error:
-            self.notify(f"{path}: {error.strerror}", severity="error", markup=False)
+            self.notify(f"{directory}: {error.strerror}", severity="error", markup=False)
         else:
-            self.notify(f"written to {path}", markup=False)
+            self.notify(f"saved as {path}", markup=False)
 
     def title_text(self) -> Text:
-        """For the terminal's own title."""
+        """The title of the terminal's window."""
         return Text(f"broker-tui {self.session.entry.name}")

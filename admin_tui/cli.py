@@ -1,4 +1,4 @@
-"""The `broker-tui` command. Little is imported before the options are known to be right: the start counts it."""
+"""The `broker-tui` command. Little is imported before the options are checked, so that the console starts quickly."""
 
 from __future__ import annotations
 
@@ -27,31 +27,39 @@ def parser() -> argparse.ArgumentParser:
     """The command line, with its help."""
     top = argparse.ArgumentParser(
         prog="broker-tui",
-        description="The terminal console of broker-cy. Inside, ? tells the keys.",
+        description="The terminal console of broker-cy. Press ? for help.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     where = top.add_mutually_exclusive_group()
-    where.add_argument("--bootstrap", metavar="HOST:PORT[,..]", help=f"where to begin; default {DEFAULT_BOOTSTRAP}")
+    where.add_argument("--bootstrap", metavar="HOST:PORT[,..]", help=f"bootstrap; default {DEFAULT_BOOTSTRAP}")
     where.add_argument("--cluster", metavar="NAME", help="a cluster of the configuration file")
     top.add_argument(
         "--config",
         metavar="FILE",
         type=Path,
-        help="names clusters; default $BROKER_CY_CLUSTERS, or ~/.config/broker-cy/clusters.toml",
+        help="the file that names clusters; default $BROKER_CY_CLUSTERS, or ~/.config/broker-cy/clusters.toml",
     )
     top.add_argument(
-        "--settings", metavar="FILE", type=Path, help="theme, keys ...; default tui.toml beside the clusters"
+        "--settings",
+        metavar="FILE",
+        type=Path,
+        help="theme and keys; default tui.toml beside clusters.toml",
     )
-    top.add_argument("--readonly", action="store_true", help="change nothing")
-    top.add_argument("--theme", metavar="NAME", help="colours; ansi-dark and ansi-light are your terminal's own 16")
-    top.add_argument("--alerts", metavar="FILE", type=Path, help="rules to be alerted by")
-    top.add_argument("--timeout", metavar="SECONDS", type=float, help="how long each call may take")
+    top.add_argument("--readonly", action="store_true", help="refuse every change")
+    top.add_argument("--theme", metavar="NAME", help="colours; ansi-dark and ansi-light use the terminal's own 16")
+    top.add_argument(
+        "--alerts",
+        metavar="FILE",
+        type=Path,
+        help="alert rules; default alerts.toml beside clusters.toml",
+    )
+    top.add_argument("--timeout", metavar="SECONDS", type=float, help="timeout of each call")
     return top
 
 
 def build(arguments: argparse.Namespace) -> Console:
-    """The application that the options mean. Raises AdminError."""
+    """The application for the options. Raises AdminError."""
     from admin_tui.settings import Settings, default_settings_path, load_settings
     from broker_cy.admin.errors import AdminError, Failure
 
@@ -60,15 +68,18 @@ def build(arguments: argparse.Namespace) -> Console:
     entry, clusters = find_cluster(arguments.bootstrap, arguments.cluster, arguments.config)
     settings = Settings()
     path = arguments.settings or default_settings_path(arguments.config)
-    # A file that was not asked for need not be there.
+    # A file that was not given need not exist.
     if arguments.settings is not None or path.exists():
         settings = load_settings(path)
-    watch = None
-    alerts = arguments.alerts or settings.alerts
-    if alerts is not None:
-        from broker_cy.console.alerts import Watch, load_rules
+    from broker_cy.console.alerts.rules import AlertSettings, default_rules_path
+    from broker_cy.console.alerts.rules import load_settings as load_alerts
+    from broker_cy.console.alerts.watch import Alerting
 
-        watch = Watch(load_rules(alerts))
+    rules = arguments.alerts or settings.alerts
+    by_default = default_rules_path(arguments.config)
+    if rules is None and by_default.exists():
+        rules = by_default
+    alerts = Alerting(AlertSettings() if rules is None else load_alerts(rules))
     from admin_tui.app import Console
 
     console = Console(
@@ -77,12 +88,12 @@ def build(arguments: argparse.Namespace) -> Console:
         clusters=clusters,
         is_readonly=arguments.readonly,
         timeout_s=arguments.timeout,
-        alerts=watch,
+        alerts=alerts,
     )
     if arguments.theme is not None:
         if arguments.theme not in console.available_themes:
             known = ", ".join(sorted(console.available_themes))
-            raise AdminError(Failure.INVALID, f"--theme {arguments.theme}: there are {known}")
+            raise AdminError(Failure.INVALID, f"--theme {arguments.theme}: the themes are {known}")
         console.theme = arguments.theme
     return console
 
@@ -90,12 +101,12 @@ def build(arguments: argparse.Namespace) -> Console:
 def find_cluster(
     bootstrap: str | None, name: str | None, config: Path | None
 ) -> tuple[ClusterEntry, dict[str, ClusterEntry]]:
-    """The cluster that is meant, and all that the configuration file names. Raises AdminError."""
+    """The cluster that the options select, and all clusters of the configuration file. Raises AdminError."""
     from broker_cy.admin.address import parse_addresses
     from broker_cy.admin.clusters import ClusterEntry, default_path, load_clusters
 
     path = config or default_path()
-    # A file that was not asked for need not be there, and need not be right where it does not matter.
+    # A file that was not given need not exist.
     file = load_clusters(path) if name is not None or config is not None or path.exists() else None
     clusters = {} if file is None else dict(file.clusters)
     if bootstrap is None and file is not None:
@@ -109,7 +120,8 @@ def find_cluster(
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the console; the process's exit code."""
     arguments = parser().parse_args(argv)
-    # A terminal's escape key and its sequences begin alike: how long to wait for the rest. Textual's 100 ms are felt.
+    # How long to wait for the rest of a sequence after an escape byte, which the escape key sends, too. Textual's
+    # default of 100 ms is noticeable.
     os.environ.setdefault("ESCDELAY", "10")
     from broker_cy.admin.errors import AdminError
 

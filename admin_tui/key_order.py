@@ -1,9 +1,9 @@
 """Keys take effect in the order in which they were typed.
 
-Textual hands a key to the widget that has the focus at that moment. What the key does may come several queues later (a
-binding is looked for when the key has gone up through all of them to the application): text that is typed quickly
-behind a tab or a command, and ssh brings keys in bursts, would go to the widget that had the focus before. So each key
-waits here until the one before it is done with.
+Textual sends a key to the widget that has the focus at that moment. The effect of the key may come several message
+queues later (a binding is run when the key has passed through all of them, up to the application). Text that is typed
+quickly after a tab or a command would then go to the widget that had the focus before; over ssh, keys arrive in bursts.
+So each key waits here until the one before it has taken effect.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ if TYPE_CHECKING:
     from textual.events import Event
     from textual.message_pump import MessagePump
 
-# Keys that wait; a terminal that sends more is not typed at by hand, and loses them.
+# Keys that wait. Further ones are dropped: nobody types so many by hand.
 KEYS_MAX = 1_000
-# A widget that does something lengthy does not keep the keyboard for longer.
+# How long the next key waits at most for a widget that is busy.
 WAIT_S = 0.25
-# What a key makes a widget say goes up the same queues once more, and so does what that brings about.
+# A message that a widget posts because of a key passes through the same queues, and so does what follows from it.
 ROUNDS = 3
 
 
 class KeyOrder:
-    """Hands keys to `handle` one after the other."""
+    """Passes keys to `handle` one after the other."""
 
     def __init__(self, app: App[int], handle: Callable[[Event], Awaitable[None]]) -> None:
         self._app = app
@@ -40,7 +40,7 @@ class KeyOrder:
             self._keys.put_nowait(key)
 
     async def run(self) -> None:
-        """Until it is cancelled."""
+        """Runs until it is cancelled."""
         while True:
             key = await self._keys.get()
             try:
@@ -53,11 +53,11 @@ class KeyOrder:
                 self._keys.task_done()
 
     async def done(self) -> None:
-        """Wait until every key so far has done what it does."""
+        """Wait until every key so far has taken effect."""
         await self._keys.join()
 
     async def _pass_queues(self, began: DOMNode) -> None:
-        """Wait until what is in the queues of the widgets that had the focus, and of those around them, was handled."""
+        """Wait until the messages in the queues of the focused widgets and of their ancestors are handled."""
         for _ in range(ROUNDS):
             for start in dict.fromkeys((began, self._app.focused or self._app.screen)):
                 node: MessagePump | None = start

@@ -1,9 +1,13 @@
-"""A picture of the screen as SVG that needs no font or style of another host."""
+"""A picture of the screen as SVG that needs no font or style of another host, and the place where it is saved."""
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Sequence
 from html import escape
+from itertools import count
+from pathlib import Path
 
 from rich.color import Color
 from rich.style import Style
@@ -21,14 +25,14 @@ def _hex(color: Color | None, *, foreground: bool) -> str:
 
 
 def _escaped(text: str) -> str:
-    # Blanks in a row are one to a browser.
+    # A browser collapses consecutive spaces.
     return escape(text).replace(" ", "\N{NO-BREAK SPACE}")
 
 
 def svg_of(strips: Sequence[Strip], width: int) -> str:
-    """A picture of what is on the screen: one text, and one ground where it is not the usual, for each run of a style.
+    """A picture of the screen: one text for each run of a style, and a rectangle where the background differs.
 
-    Textual's own has the style sheet of a window around it, whose font it loads, and names made by chance.
+    Textual's own picture draws a window around the screen, loads a font from another host, and has random names.
     """
     height = len(strips)
     lines = [
@@ -57,3 +61,39 @@ def svg_of(strips: Sequence[Strip], width: int) -> str:
                 )
             column += cells
     return "\n".join([*lines, "</svg>", ""])
+
+
+def pictures_directory() -> Path:
+    """Where the user keeps pictures: $XDG_PICTURES_DIR, or what user-dirs.dirs says (xdg-user-dirs); else the home
+    directory, also where the named one does not exist.
+    """
+    home = Path.home()
+    named = os.environ.get("XDG_PICTURES_DIR") or _in_user_dirs(home)
+    if named:
+        path = Path(named.replace("$HOME", str(home), 1))
+        if path.is_absolute() and path.is_dir():
+            return path
+    return home
+
+
+def _in_user_dirs(home: Path) -> str:
+    config = Path(os.environ.get("XDG_CONFIG_HOME") or home / ".config")
+    try:
+        text = (config / "user-dirs.dirs").read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        return ""
+    found = re.search(r'^XDG_PICTURES_DIR="(.*)"$', text, re.MULTILINE)
+    return found[1] if found else ""
+
+
+def save(svg: str, directory: Path, stamp: str) -> Path:
+    """Write a picture to a new file; its path. Raises OSError."""
+    for number in count(1):
+        path = directory / f"broker-tui-{stamp}{'' if number == 1 else f'-{number}'}.svg"
+        try:
+            with path.open("x", encoding="utf-8") as file:
+                file.write(svg)
+        except FileExistsError:
+            continue
+        return path
+    raise AssertionError("count ends")

@@ -1,5 +1,5 @@
-"""Every screen by the name it is called with. A screen's module is imported when it is first opened: the start counts
-each of them.
+"""Every screen by the name that opens it. A screen's module is imported when it is first opened, so that the console
+starts quickly.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Spec:
-    """A screen. `argument` is what it needs (topic, group, ...), empty where it needs nothing."""
+    """A screen. `argument` is what it needs (topic, group, ...), with a `?` where it is optional; empty for none."""
 
     name: str
     what: str
@@ -24,13 +24,13 @@ class Spec:
     aliases: tuple[str, ...] = ()
 
     def load(self) -> type[View]:
-        """The class."""
+        """The class of the screen."""
         loaded: type[View] = getattr(import_module(f"admin_tui.screens.{self.module}"), self.view)
         return loaded
 
 
 SPECS = (
-    Spec("overview", "health, throughput, latency, what changed last", "overview", "OverviewView", aliases=("home",)),
+    Spec("overview", "health, throughput, latency and recent events", "overview", "OverviewView", aliases=("home",)),
     Spec("brokers", "brokers of the cluster", "brokers", "BrokersView"),
     Spec("broker-settings", "settings of a broker", "settings", "BrokerSettingsView", "broker"),
     Spec("topics", "topics; create, configure, clone, delete", "topics", "TopicsView"),
@@ -39,21 +39,21 @@ SPECS = (
     Spec("messages", "records of a topic; search, live tail, produce, export", "messages", "MessagesView", "topic"),
     Spec("groups", "groups with their lag", "groups", "GroupsView"),
     Spec("group", "members, assignment and lag of a group", "group", "GroupView", "group"),
-    Spec("rebalances", "rebalances of a group, or of all", "rebalances", "RebalancesView", "group?"),
+    Spec("rebalances", "rebalances of one group or of all", "rebalances", "RebalancesView", "group?"),
     Spec("transactions", "open and hanging transactions", "transactions", "TransactionsView", aliases=("txn",)),
     Spec("producers", "producers of a topic's partitions", "producers", "ProducersView", "topic"),
     Spec("connections", "connections by traffic", "connections", "ConnectionsView"),
-    Spec("log-dirs", "log directories and what takes room in them", "log_dirs", "LogDirsView", aliases=("disks",)),
+    Spec("log-dirs", "log directories and the space that they use", "log_dirs", "LogDirsView", aliases=("disks",)),
     Spec("metrics", "requests by API and phase", "metrics", "MetricsView"),
-    Spec("quorum", "the metadata quorum and features", "quorum", "QuorumView"),
-    Spec("events", "what happened in the cluster", "events", "EventsView"),
-    Spec("alerts", "rules of the alert file, and which are broken", "alerts", "AlertsView"),
+    Spec("quorum", "the metadata quorum and the features", "quorum", "QuorumView"),
+    Spec("events", "events of the cluster", "events", "EventsView"),
+    Spec("alerts", "alert rules, and the alerts that fire", "alerts", "AlertsView"),
 )
 BY_NAME = {name: spec for spec in SPECS for name in (spec.name, *spec.aliases)}
 
 
 def binding_ids() -> frozenset[str]:
-    """The ids of all bindings of all screens and parts."""
+    """The ids of all key bindings of screens, widgets and dialogs."""
     from textual.binding import Binding
 
     ids: set[str] = set()

@@ -25,7 +25,7 @@ _TYPES = {"theme": str, "utc": bool, "readonly": bool, "alerts": str, "keys": di
 
 @dataclass(frozen=True)
 class Settings:
-    """What the file says, or what holds without one. `alerts` is the path of the alert file."""
+    """The file's settings, or the defaults. `alerts` is the path of the alert file."""
 
     theme: str = "textual-dark"
     utc: bool = False
@@ -35,21 +35,21 @@ class Settings:
 
 
 def default_settings_path(clusters: Path | None = None) -> Path:
-    """tui.toml, beside the file of clusters; without one, beside where it would be."""
+    """tui.toml, beside the file that names clusters, whether or not that exists."""
     return (clusters or default_path()).with_name("tui.toml")
 
 
 def load_settings(path: Path) -> Settings:
-    """The file at `path`; AdminError, which names file and field, where it cannot be read or says something else."""
+    """The settings of the file at `path`. Raises AdminError, which names file and field, where it is invalid."""
     try:
         data = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise _invalid(path, f"cannot be read: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise _invalid(path, f"is no TOML: {error}") from None
+        raise _invalid(path, f"is not TOML: {error}") from None
     for name, value in data.items():
         if name not in _TYPES:
-            raise _invalid(path, f"{name} is not known; {', '.join(_TYPES)} are")
+            raise _invalid(path, f"{name} is not known; allowed are {', '.join(_TYPES)}")
         if not isinstance(value, _TYPES[name]):
             raise _invalid(path, f"{name} = {value!r}: {_TYPES[name].__name__} is expected")
     keys = _keys(path, data.get("keys", {}))
@@ -60,7 +60,7 @@ def load_settings(path: Path) -> Settings:
         theme,
         data.get("utc", False),
         data.get("readonly", False),
-        # Beside this file, unless it says where.
+        # Relative to this file.
         None if alerts is None else path.parent / Path(alerts).expanduser(),
         keys,
     )
@@ -77,9 +77,9 @@ def _keys(path: Path, table: Mapping[str, Any]) -> dict[str, str]:
             near = ", ".join(sorted(each for each in known if each.split(".")[0] == name.split(".")[0])) or ", ".join(
                 sorted(known)
             )
-            raise _invalid(path, f"keys.{name} is not known; there are: {near}")
+            raise _invalid(path, f"keys.{name} is not known; allowed are {near}")
         if not isinstance(value, str) or not value.strip():
-            raise _invalid(path, f'keys.{name} = {value!r}: keys with commas between are expected, such as "j,down"')
+            raise _invalid(path, f'keys.{name} = {value!r}: keys separated by commas are expected, such as "j,down"')
     return dict(table)
 
 
@@ -87,7 +87,7 @@ def _check_theme(path: Path, theme: str) -> None:
     from textual.theme import BUILTIN_THEMES
 
     if theme not in BUILTIN_THEMES:
-        raise _invalid(path, f"theme = {theme!r}: there are {', '.join(sorted(BUILTIN_THEMES))}")
+        raise _invalid(path, f"theme = {theme!r}: the themes are {', '.join(sorted(BUILTIN_THEMES))}")
 
 
 def _invalid(path: Path, reason: str) -> AdminError:

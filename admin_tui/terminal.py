@@ -1,7 +1,7 @@
 """Reading the keyboard of a real terminal.
 
-Textual looks ten times a second whether an escape key was one, or the first byte of another key: leaving a screen takes
-a tenth of a second or two. Here the wait behind an escape is as long as it has to be, and no longer.
+Textual decides ten times a second whether an escape byte was the escape key or the start of another key's sequence:
+leaving a screen takes 100 to 200 ms. This driver waits after an escape byte for as long as necessary, and no longer.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from textual._xterm_parser import XTermParser
 from textual.drivers.linux_driver import LinuxDriver
 
 _READ_BYTES = 4096
-# How often the end of the program is looked for.
+# How often the thread checks whether the program ends.
 _IDLE_S = 0.1
-# A timer of the parser that runs out at the same moment as the wait would be seen only after the next one.
+# A timer of the parser that expires at the same moment as the wait would be noticed only after the next wait.
 _SLACK_S = 0.002
 _ESCAPE = "\x1b"
 
@@ -36,7 +36,7 @@ class TerminalDriver(LinuxDriver):
                 if not data:
                     break
                 text = decode(data)
-                # A part of a character is none yet, and nothing at all would be the end.
+                # The first bytes of a character decode to nothing; to the parser, nothing is the end of the input.
                 for event in parser.feed(text) if text else ():
                     self.process_message(event)
             for event in parser.tick():

@@ -70,6 +70,9 @@ async def take(bootstrap: str, seconds: float, write: Callable[[str, str], None]
         app.run_command("metrics")
         await _shows(app, pilot, "Produce", "handler")
         write("metrics", app.picture())
+        app.run_command("alerts")
+        await _shows(app, pilot, "no quorum leader", "low disk space")
+        write("alerts", app.picture())
         # A reset needs a group without members.
         offsets = {TopicPartition(PACKAGES, index): 100 + index for index in range(6)}
         await app.session.client.group_offsets.alter("nightly-report", offsets)

@@ -1,1 +1,1 @@
-"""What asks: forms, previews of acts, help."""
+"""Dialogs: forms, previews of acts, records, help."""

@@ -1,4 +1,4 @@
-"""The preview of an act: what it will do, to how much, and the command line that does the same."""
+"""The preview of an act: each change, how much is affected, and the equivalent command line."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ FAILURES_SHOWN = 5
 
 
 class ActDialog(ModalScreen[str | None]):
-    """Dismissed with what the act said, or None where it was cancelled. Cancel has the focus, or the field for the
+    """Dismissed with what the act reports, or None where it was cancelled. Cancel has the focus, or the field for the
     name.
 
-    A failure is told here, and the dialog stays.
+    A failure is shown here, and the dialog stays open.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "cancel", "Cancel", id="act.cancel"),
-        Binding("left", "app.focus_previous", "Before", show=False, id="act.before"),
+        Binding("left", "app.focus_previous", "Previous", show=False, id="act.before"),
         Binding("right", "app.focus_next", "Next", show=False, id="act.next"),
     ]
     DEFAULT_CSS = """
@@ -67,7 +67,7 @@ class ActDialog(ModalScreen[str | None]):
                     yield Static(Text("\n".join(shown), no_wrap=True, overflow="ellipsis"), id="lines")
             yield Static(Text(f"$ {clean(plan.command)}"), id="command")
             if plan.typed is not None and not plan.problem:
-                yield Static(Text(f"Type {clean(plan.typed)} to go on:"), id="ask")
+                yield Static(Text(f"Type {clean(plan.typed)} to confirm:"), id="ask")
                 yield Input(compact=True, id="typed")
             yield Static(Text(clean(plan.problem)), id="problem")
             with Horizontal():
@@ -91,7 +91,7 @@ class ActDialog(ModalScreen[str | None]):
         if event.value == self.plan.typed:
             self._start()
         else:
-            self._say(f"{event.value!r} is not {self.plan.typed!r}: nothing was done")
+            self._say(f"{event.value!r} is not {self.plan.typed!r}: nothing was changed")
 
     def on_button_pressed(self, event: Button.Pressed) -> None:
         event.stop()
@@ -101,9 +101,9 @@ class ActDialog(ModalScreen[str | None]):
             self._start()
 
     def action_cancel(self) -> None:
-        # What is under way cannot be called back: it is waited for, so that its end is told.
+        # Requests that were sent cannot be recalled: the dialog waits, to show what became of them.
         if self._is_running:
-            self._say("it is under way and ends by itself")
+            self._say("the requests were sent; waiting for the answers")
         else:
             self.dismiss(None)
 
@@ -115,7 +115,7 @@ class ActDialog(ModalScreen[str | None]):
             return
         self._is_running = True
         self.query_one("#do", Button).disabled = True
-        self._say("under way ..")
+        self._say("running ...")
         self.run_worker(self._run(), exclusive=True)
 
     async def _run(self) -> None:

@@ -1,4 +1,4 @@
-"""Counts records by reading them: offsets alone do not tell how many are left after compaction, or are markers."""
+"""Counts the records of partitions by reading them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from broker_cy.console.session import PartitionRow
 
 
 class CountDialog(ModalScreen[None]):
-    """Shows how far it is; esc stops."""
+    """Shows the progress; esc stops."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q", "close", "Stop", id="count.close")]
     DEFAULT_CSS = """

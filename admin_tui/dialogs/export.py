@@ -1,4 +1,4 @@
-"""Writes records to a file, an object a line, in the form that `broker-cy produce --json-lines` reads."""
+"""Writes records to a file, one JSON object per line, as `broker-cy produce --json-lines` reads them."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ Line = Callable[[TopicPartition, Record], bytes]
 
 
 def new_file(text: str) -> Path:
-    """A path at which nothing is yet; ValueError otherwise."""
+    """The path of a file that does not exist yet. Raises ValueError otherwise."""
     if not text.strip():
-        raise ValueError("the name of a file is expected")
+        raise ValueError("a file name is expected")
     path = Path(text.strip()).expanduser()
     if path.exists():
-        raise ValueError(f"{path} is there already")
+        raise ValueError(f"{path} already exists")
     if not path.parent.is_dir():
-        raise ValueError(f"there is no directory {path.parent}")
+        raise ValueError(f"the directory {path.parent} does not exist")
     return path
 
 
@@ -46,15 +46,15 @@ def export_form(topic: str) -> Form:
 
 
 def write_rows(path: Path, topic: str, rows: Sequence[Row], make_line: Line) -> str:
-    """Write what is shown; what to say. OSError where it cannot be written."""
+    """Write the rows; what was done. Raises OSError."""
     with path.open("xb") as out:
         for row in rows:
             out.write(make_line(TopicPartition(topic, row.partition), row.record))
-    return f"{plural(len(rows), 'record')} written to {path}"
+    return f"wrote {plural(len(rows), 'record')} to {path}"
 
 
 class ExportDialog(ModalScreen[str | None]):
-    """Runs a scan into a file and shows how far it is; esc stops, and the file keeps what was written."""
+    """Runs a scan into a file and shows its progress; esc stops, and the file keeps what was written."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q", "close", "Stop", id="export.close")]
     DEFAULT_CSS = """
@@ -105,8 +105,8 @@ class ExportDialog(ModalScreen[str | None]):
         except OSError as error:
             self.dismiss(f"{self._path}: {error.strerror}, after {count(self._written)} records")
             return
-        said = f"{plural(self._written, 'record')} written to {self._path}"
+        said = f"wrote {plural(self._written, 'record')} to {self._path}"
         self.dismiss(f"{said}, then: {self._scan.error}" if self._scan.state is State.FAILED else said)
 
     def action_close(self) -> None:
-        self.dismiss(f"stopped: {plural(self._written, 'record')} written to {self._path}")
+        self.dismiss(f"stopped: wrote {plural(self._written, 'record')} to {self._path}")

@@ -1,4 +1,4 @@
-"""A form: fields whose values are checked as they are typed, and what is wrong is told beside the field."""
+"""A form: each value is checked as it is typed, and what is wrong is shown below the field."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from broker_cy.console.fields import Field, Form
 
 class _Entry(Input):
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("up", "step(-1)", "Before", show=False, id="form.before"),
+        Binding("up", "step(-1)", "Previous", show=False, id="form.before"),
         Binding("down", "step(1)", "Next", show=False, id="form.next"),
     ]
 
@@ -36,13 +36,11 @@ class _Entry(Input):
 
 
 class FormDialog(ModalScreen[dict[str, Any] | None]):
-    """Dismissed with the values by name once every field is right, or None. `check` looks at all of them together and
-    returns (field, problem) or None.
-    """
+    """Dismissed with the values by field name once all are valid, or None where it was cancelled."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "cancel", "Cancel", id="form.cancel"),
-        Binding("ctrl+s", "submit", "Go on", id="form.submit"),
+        Binding("ctrl+s", "submit", "Continue", id="form.submit"),
     ]
     DEFAULT_CSS = """
     FormDialog { align: center middle; }

@@ -1,4 +1,4 @@
-"""What the keys do here, by the ids they can be bound anew with."""
+"""Help: the key bindings of a screen with the ids to rebind them, and the commands."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from broker_cy.admin.text import clean_lines
 
 
 class HelpDialog(ModalScreen[None]):
-    """Help of a screen: its keys, and what its tables understand."""
+    """Help for a screen: what it shows, its keys, and the commands."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,q,question_mark,f1", "close", "Close", id="help.close"),
@@ -45,8 +45,8 @@ class HelpDialog(ModalScreen[None]):
                 yield Markdown(self._about)
             text = Text()
             if self._keys:
-                text.append("Keys (and the id to bind each anew)\n", "bold")
-                # As narrow as they may be: an id that is folded at 80 columns is one that nobody can copy.
+                text.append("Keys (with the ids to rebind them)\n", "bold")
+                # As narrow as possible: an id that is wrapped at 80 columns cannot be copied.
                 wide = max(len(description) for _, description, _, _ in self._keys) + 2
                 for key, description, name, is_enabled in self._keys:
                     text.append(f"  {key:<14}", "bold cyan" if is_enabled else "bright_black")
@@ -70,7 +70,7 @@ class HelpDialog(ModalScreen[None]):
 
 
 def _keys_of(shown: Screen[Any]) -> list[tuple[str, str, str, bool]]:
-    """Key, what it does, its id, and whether it may be pressed; those of one action together."""
+    """Key, description, id, and whether it is enabled; the keys of one action together."""
     found: dict[tuple[str, str], list[str]] = {}
     enabled: dict[tuple[str, str], tuple[str, bool]] = {}
     for key, active in shown.active_bindings.items():

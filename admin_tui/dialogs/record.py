@@ -1,4 +1,4 @@
-"""One record in full: where it is, its headers, key and value as text, JSON or bytes."""
+"""One record in full: its place, headers, key and value as text, JSON or bytes."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from broker_cy.console.scan import Row
 
 
 class RecordDialog(ModalScreen[None]):
-    """Shows the record under the cursor of a table; n and p go through the others."""
+    """Shows the selected record of a table; n and p show the next and the previous one."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,q,d,enter", "close", "Close", id="record.close"),
         Binding("v", "format", "Format", id="record.format"),
         Binding("n", "step(1)", "Next", id="record.next"),
-        Binding("p", "step(-1)", "Before", id="record.before"),
+        Binding("p", "step(-1)", "Previous", id="record.before"),
         Binding("u", "utc", "UTC", id="record.utc"),
         Binding("j,down", "scroll(1)", "Down", show=False, id="record.down"),
         Binding("k,up", "scroll(-1)", "Up", show=False, id="record.up"),
@@ -54,7 +54,7 @@ class RecordDialog(ModalScreen[None]):
         self.query_one(VerticalScroll).focus()
 
     def on_resize(self) -> None:
-        # Bytes are shown in lines that fit.
+        # The lines of a hex dump fit the width.
         self.call_after_refresh(self._show)
 
     def _show(self) -> None:
@@ -64,7 +64,7 @@ class RecordDialog(ModalScreen[None]):
             return
         record = row.record
         box.border_title = Text(f"{clean(self._topic)} · partition {row.partition} · offset {count(record.offset)}")
-        box.border_subtitle = Text(f"v format: {self.shown.value} · n/p next, before · u UTC · esc closes")
+        box.border_subtitle = Text(f"v format: {self.shown.value} · n/p next, previous · u UTC · esc closes")
         head = Text()
         head.append("time ", "bright_black")
         head.append(f"{when(record.timestamp, utc=self._utc)}  ({record.timestamp})")

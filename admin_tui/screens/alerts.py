@@ -1,43 +1,83 @@
-"""The rules of the alert file: which are broken, by what, since when."""
+"""The rules, the alerts that fire with their cause and duration, and the counts of the webhook's deliveries."""
 
 from __future__ import annotations
 
-from typing import Any
-
 from rich.text import Text
+from textual.app import ComposeResult
+from textual.widgets import Static
 
-from admin_tui.screens.view import ListView
+from admin_tui.screens.view import View
+from admin_tui.tones import STYLES
+from admin_tui.widgets.facts import Facts, toned
 from admin_tui.widgets.grid import Column, Grid
 from broker_cy.admin.text import clean, duration
-from broker_cy.console.alerts import Finding
+from broker_cy.console.alerts.watch import FIRING, OK, PENDING, UNKNOWN, Finding, Watch
+from broker_cy.console.alerts.webhook import facts_of
+from broker_cy.console.tone import Tone
 
-_STYLES = {"broken": "bold red", "waiting": "yellow", "ok": "green", "unknown": "bright_black"}
+_TONES = {FIRING: Tone.BAD, PENDING: Tone.WARN, OK: Tone.GOOD, UNKNOWN: Tone.MUTED}
 
 
-class AlertsView(ListView):
+class AlertsView(View):
     """All rules."""
 
     NAME = "alerts"
-    ABOUT = """The rules of the file given with `--alerts` (or `alerts` in tui.toml), looked at every few seconds,
-    whatever is on the screen. `waiting`: it does not hold, but not yet for as long as `for` says. `unknown`: what it
-    is about could not be asked for."""
+    ABOUT = """Every rule, judged every few seconds on any screen. The built-in rules need no file: offline and
+    under-replicated partitions, hanging transactions, disks below 10 % free, stalled and stopped groups, a broker
+    that is away, a quorum without a leader. `alerts.toml` adds rules, changes them, and silences them.
 
-    def make_grid(self) -> Grid[Any]:
-        return Grid[Finding](
+`pending`: the rule is broken, but not yet for as long as it says. `unknown`: the broker did not answer, or too little
+was observed."""
+    DEFAULT_CSS = """
+    AlertsView Facts { max-height: 6; }
+    AlertsView #detail { height: 5; border: round $panel-lighten-2; border-title-color: $text-accent; }
+    """
+
+    def body(self) -> ComposeResult:
+        if self.console_app.alerts.webhook is not None:
+            yield Facts("Webhook", id="webhook")
+        yield Grid[Finding](
             [
-                Column("State", lambda row: Text(row.state, _STYLES[row.state]), 8, lambda row: row.state, letter="S"),
-                Column("Rule", lambda row: clean(row.rule.name), 20, lambda row: row.rule.name, letter="R"),
-                Column("Kind", lambda row: row.rule.kind, 19, drop=2),
+                Column(
+                    "State",
+                    lambda row: Text(row.state, STYLES[_TONES[row.state]]),
+                    8,
+                    lambda row: row.state,
+                    letter="S",
+                ),
+                Column("Rule", lambda row: clean(row.rule.name), 27, lambda row: row.rule.name, letter="R"),
+                Column("Kind", lambda row: row.rule.kind, 26, drop=2),
                 Column("What", lambda row: clean(row.text), 20, flex=True),
-                Column("Since", lambda row: "-" if row.for_s is None else duration(row.for_s * 1000), 9, None, "right"),
+                Column("For", lambda row: "-" if row.for_s is None else duration(row.for_s * 1000), 9, None, "right"),
             ],
-            key=lambda row: (row.rule.name, row.subject),
+            key=lambda row: (row.rule.name, row.subject, row.state),
+            text=lambda row: f"{row.state} {row.rule.name} {row.text}",
             title="Alerts",
         )
+        yield Static(Text(""), id="detail")
+
+    def on_grid_moved(self, event: Grid.Moved) -> None:
+        """The text of the selected alert in full: on a narrow screen its column cuts it."""
+        event.stop()
+        finding: Finding | None = self.grid.selected
+        detail = self.query_one("#detail", Static)
+        detail.border_title = Text("" if finding is None else clean(finding.rule.name))
+        detail.update(Text("" if finding is None else clean(finding.text) or "holds"))
+
+    @property
+    def _watch(self) -> Watch:
+        return self.console_app.alerts.watch(self.session.entry.name)
 
     def connect(self) -> None:
-        watch = self.console_app.alerts
-        if watch is None:
-            self.grid.set_notice("no rules: start with --alerts FILE, or name it in tui.toml")
-            return
-        self.link(watch, self.grid, lambda: self.grid.set_rows(watch.findings))
+        self.link(self._watch, self.grid, self._show)
+        self.grid.focus()
+        self._show_webhook()
+
+    def _show(self) -> None:
+        self.grid.set_rows(self._watch.findings)
+        self._show_webhook()
+
+    def _show_webhook(self) -> None:
+        webhook = self.console_app.alerts.webhook
+        if webhook is not None:
+            self.query_one(Facts).set_facts(toned(facts_of(webhook)))

@@ -1,4 +1,4 @@
-"""Brokers of the cluster, with what they tell of themselves."""
+"""Brokers of the cluster, with figures of their own samples."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ class BrokersView(ListView):
     """All brokers."""
 
     NAME = "brokers"
-    ABOUT = """Every broker, fenced ones too: how many partitions it leads, what its logs take, and from its own
-    samples how long it has been up, its CPU, memory and connections. `enter` or `e` opens its settings."""
+    ABOUT = """Every broker, including fenced ones: how many partitions it leads, the size of its logs, and from its
+    own samples its uptime, CPU, memory and connections. `enter` or `e` opens its settings."""
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("e", "settings", "Settings", id="brokers.settings"),
         Binding("l", "log_dirs", "Log dirs", id="brokers.log_dirs"),

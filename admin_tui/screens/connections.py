@@ -12,12 +12,12 @@ from broker_cy.metrics.sample import Connection
 
 
 class ConnectionsView(ListView):
-    """Who talks to the broker."""
+    """The connections of the broker."""
 
     NAME = "connections"
-    ABOUT = """Connections that sent or got something in the last ten seconds, from `__broker_metrics`: client id,
-    address, how long it is open, requests and bytes a second. A sample names the busiest ones only; how many were
-    left out is told in the title."""
+    ABOUT = """Connections with traffic in the last ten seconds, from `__broker_metrics`: client id, address, age,
+    requests and bytes per second. A sample has the busiest connections only; the title shows how many were left
+    out."""
 
     def make_grid(self) -> Grid[Any]:
         return Grid[Connection](

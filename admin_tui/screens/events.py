@@ -1,4 +1,4 @@
-"""What happened in the cluster, the newest first."""
+"""Events of the cluster, the newest first."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ class EventsView(View):
     """All events."""
 
     NAME = "events"
-    ABOUT = """Everything the broker told of in `__cluster_events` but commits: topics and settings with who changed
-    them, rebalances, transactions that were aborted by timeout, starts and stops. The lower part has every field of
-    the one under the cursor."""
+    ABOUT = """All events of `__cluster_events` except commits: changes of topics and settings with their author,
+    rebalances, transactions that timed out, starts and stops of brokers. The lower part has every field of the
+    selected event."""
     BINDINGS: ClassVar[list[BindingType]] = []
     DEFAULT_CSS = """
     EventsView VerticalScroll { height: 2fr; border: round $panel-lighten-2; }

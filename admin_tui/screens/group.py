@@ -1,4 +1,4 @@
-"""One group: members and what each has, lag in records and in time by partition, reset, forget."""
+"""One group: members with their assignment, lag of each partition in records and in time; reset, delete."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from admin_tui.screens.view import View
 from admin_tui.widgets.facts import Facts
 from admin_tui.widgets.grid import Column, Grid
 from broker_cy.admin.groups import GroupMember
-from broker_cy.admin.text import clean, count, duration, plural, when
+from broker_cy.admin.text import clean, count, duration, when
 from broker_cy.console.acts.groups import plan_delete_groups, plan_delete_offsets, plan_reset, reset_form
 from broker_cy.console.acts.plan import Plan
 from broker_cy.console.rows import LagRow, assignment_text, catch_up_text, lag_rows
-from broker_cy.console.session import GroupView as Told
+from broker_cy.console.session import GroupView as Answer
 from broker_cy.console.session import now_ms
 
 
@@ -26,17 +26,17 @@ class GroupView(View):
     """One group."""
 
     NAME = "group"
-    ABOUT = """Above: the members with what they are assigned. Below: each partition with the committed offset, the
-    end, the lag in records and in time, and whether it grows. `tab` goes from one to the other.
+    ABOUT = """The upper table has the members with their assignment. The lower one has, for each partition, the
+    committed offset, the log end, the lag in records and in time, and its trend. `tab` switches between them.
 
-The time lag is how old the first record is that the group has not read. `=` in front: the broker noted that record's
-timestamp with the commit (`__cluster_events`); `~`: it was read from the log just now."""
+The time lag is the age of the first record that the group has not read. `=`: the broker noted that record's timestamp
+with the commit (`__cluster_events`). `~`: the timestamp was read from the log just now."""
     CHANGES = frozenset({"reset", "delete", "forget"})
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("m", "messages", "Records", id="group.messages"),
         Binding("b", "rebalances", "Rebalances", id="group.rebalances"),
         Binding("r", "reset", "Reset", id="group.reset"),
-        Binding("x", "forget", "Forget offsets", id="group.forget"),
+        Binding("x", "forget", "Delete offsets", id="group.forget"),
         Binding("ctrl+d", "delete", "Delete", id="group.delete"),
     ]
     DEFAULT_CSS = """
@@ -109,12 +109,12 @@ timestamp with the commit (`__cluster_events`); `~`: it was read from the log ju
         self._lag_grid.focus()
 
     def _show(self) -> None:
-        told = self.session.group(self.group_id).value
-        if told is None:
+        view = self.session.group(self.group_id).value
+        if view is None:
             return
-        self.query_one("#members", Grid).set_rows(told.description.members)
-        self._lag_grid.set_rows(lag_rows(told, self.session.lag_history))
-        self.query_one(Facts).set_facts(_facts(told))
+        self.query_one("#members", Grid).set_rows(view.description.members)
+        self._lag_grid.set_rows(lag_rows(view, self.session.lag_history))
+        self.query_one(Facts).set_facts(_facts(view))
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         if action in ("messages", "forget") and (not self.query("#lag") or self._lag_grid.selected is None):
@@ -168,18 +168,18 @@ def _time(row: LagRow) -> str:
     return "-" if row.time_ms is None else f"{'=' if row.is_exact else '~'}{duration(row.time_ms)}"
 
 
-def _facts(told: Told) -> list[Any]:
-    group, lag = told.description, told.lag
-    times = [time for time in told.times_ms.values() if time is not None]
+def _facts(view: Answer) -> list[Any]:
+    group, lag = view.description, view.lag
+    times = [time for time in view.times_ms.values() if time is not None]
     lost = sum(part.lost for part in lag.partitions)
     facts: list[Any] = [
         ("state", group.state, "bold green" if group.state == "Stable" else "bold"),
-        ("verdict", told.status.name, STATUS_STYLES[told.status]),
+        ("verdict", view.status.name, STATUS_STYLES[view.status]),
         ("lag", count(lag.total) if lag.is_complete else f">= {count(lag.total)}"),
         ("time lag", duration(max(times)) if times else "-"),
-        ("trend", trend_text(told.trend).plain),
-        ("gone in", catch_up_text(told.trend, lag.total)),
-        ("members", plural(len(group.members), "member")),
+        ("trend", trend_text(view.trend).plain),
+        ("gone in", catch_up_text(view.trend, lag.total)),
+        ("members", count(len(group.members))),
         ("type", f"{group.group_type} {group.assignor}".strip()),
         ("coordinator", str(group.coordinator_id)),
     ]

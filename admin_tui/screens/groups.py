@@ -1,4 +1,4 @@
-"""Groups: state, lag with its trend, how each does; reset, delete."""
+"""Groups: state, lag with its trend, and a verdict; reset, delete."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ STATUS_STYLES = {status: STYLES[tone] for status, tone in STATUS_TONES.items()}
 
 
 def status_text(status: Status | None) -> Text:
-    """OK in green, what is stuck in red."""
+    """A verdict in its colour."""
     return Text("-", "bright_black") if status is None else Text(status.name, STATUS_STYLES[status])
 
 
 def trend_text(trend: Trend | None) -> Text:
-    """By how much the lag grows or shrinks a second."""
+    """By how much the lag grows or shrinks per second."""
     if trend is None:
         return Text("-", "bright_black")
     grows = trend.lag_per_s
@@ -46,11 +46,11 @@ class GroupsView(ListView):
     """All groups."""
 
     NAME = "groups"
-    ABOUT = """Every group with its lag over all partitions, whether the lag grows or shrinks (records a second, over
-    the last looks), in how long it would be gone, and a verdict from a window of looks and commits:
+    ABOUT = """Every group with its lag over all partitions, the trend of the lag in records per second, the time until
+    it is gone, and a verdict from a window of observations:
 
-OK keeps up · WARN moves, but the lag grows · STALLED is there and does not move · STOPPED does not commit any more ·
-REWOUND went back and has not caught up · UNKNOWN too little was seen yet."""
+OK keeps up · WARN consumes, but the lag grows · STALLED has members and does not consume · STOPPED no longer commits ·
+REWOUND went back and has not caught up · UNKNOWN not observed long enough."""
     CHANGES = frozenset({"reset", "delete"})
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("d", "describe", "Members", id="groups.describe"),

@@ -1,4 +1,4 @@
-"""Log directories: how full each is, and which replicas take the room."""
+"""Log directories: how full each is, and the replicas in it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from broker_cy.admin.log_dirs import LogDir
 from broker_cy.admin.text import clean, count, percent, size
 from broker_cy.console.rows import ReplicaRow, replica_rows
 
-# Less than this share of the volume free is shown in red.
+# A smaller free share of the volume is shown in red.
 FREE_SHARE_MIN = 0.1
 
 
@@ -29,8 +29,8 @@ class LogDirsView(View):
     """All log directories."""
 
     NAME = "log-dirs"
-    ABOUT = """Above: each log directory with what its replicas take, and what is free on its volume. Below: the
-    replicas in them, the largest first. `enter` on one opens its topic."""
+    ABOUT = """The upper table has each log directory with the size of its replicas and the free space of its volume.
+    The lower one has the replicas, the largest first. `enter` opens the topic of a replica."""
     BINDINGS: ClassVar[list[BindingType]] = []
     DEFAULT_CSS = "LogDirsView #dirs { height: 1fr; max-height: 10; } LogDirsView #replicas { height: 3fr; }"
 

@@ -1,4 +1,4 @@
-"""Records of a topic: from anywhere, filtered, searched, followed live; produce, produce again, export."""
+"""Records of a topic: read from any position, filter, search, follow live; produce, produce again, export."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ from broker_cy.console.record_json import json_line
 from broker_cy.console.scan import Row, Scan, State, Tail
 from broker_cy.console.values import optional, parse_partitions, parse_position
 
-# What is shown of a topic that is opened.
+# Records that are shown when a topic is opened.
 FIRST_RECORDS = 100
-# Newest records over all partitions that can be asked for.
+# The newest records over all partitions that can be read at once.
 LAST_MAX = 10_000
 TICK_S = 0.2
 
@@ -46,18 +46,18 @@ class MessagesView(View):
     """Records of one topic. `where`: a partition as p3, or a position."""
 
     NAME = "messages"
-    ABOUT = """The newest records first, over all partitions by time; or from wherever you say with `f`: beginning, an
-    offset, a time (`@-15m`, `@2026-01-31T12:00`), `-500` (the last 500).
+    ABOUT = """The newest records of all partitions, by time. `f` reads from another position: `beginning`, an offset, a
+    time (`@-15m`, `@2026-01-31T12:00`), or `-500` (the last 500).
 
-Filters: key, value and header have a text anywhere (`~` in front: a regular expression); JSON path is `$.user.id =
-42`, also `!= > < >= <=`, `~` for a text in it, or only `$.user`, which has to be there. A search tells how far it is,
-`s` stops it, and `s` again goes on from there.
+Filters: key, value and header contain a text, or match a regular expression after `~`. A JSON path is `$.user.id =
+42`; also `!= > < >= <=`, `~` for contained text, or `$.user` alone for a field that exists. A search shows its
+progress; `s` stops it, and `s` again resumes it.
 
-`t` follows new records. 5,000 are kept; how many were dropped is told. `v` goes through text, JSON and hex."""
+`t` follows new records. It keeps 5,000 and shows how many were dropped. `v` switches between text, JSON and hex."""
     CHANGES = frozenset({"produce", "again"})
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("f", "search", "From/filter", id="messages.search"),
-        Binding("s", "stop", "Stop/go on", id="messages.stop"),
+        Binding("s", "stop", "Stop/resume", id="messages.stop"),
         Binding("t", "tail", "Live", id="messages.tail"),
         Binding("d", "describe", "Record", id="messages.describe"),
         Binding("v", "format", "Format", id="messages.format"),
@@ -81,7 +81,7 @@ Filters: key, value and header have a text anywhere (`~` in front: a regular exp
         self.scan: Scan | None = None
         self.tail: Tail | None = None
         self._job: Worker[None] | None = None
-        self._told: tuple[object, ...] = ()
+        self._drawn: tuple[object, ...] = ()
         self._problem = ""
 
     @property
@@ -116,7 +116,7 @@ Filters: key, value and header have a text anywhere (`~` in front: a regular exp
                 self.start = parse_position(where)
         except ValueError as error:
             self.tell(str(error), is_error=True)
-        self.grid.set_notice("reading ..")
+        self.grid.set_notice("reading ...")
         self.grid.focus()
         self.set_interval(TICK_S, self._tick)
         self._begin()
@@ -124,7 +124,7 @@ Filters: key, value and header have a text anywhere (`~` in front: a regular exp
     # Reading.
 
     def _begin(self) -> None:
-        """Read anew from what was asked for."""
+        """Read again from the requested position."""
         self._end_job()
         self.tail = self.scan = None
         self._problem = ""
@@ -168,33 +168,33 @@ Filters: key, value and header have a text anywhere (`~` in front: a regular exp
     # Showing.
 
     def _tick(self) -> None:
-        """Show what came since; the numbers say whether anything did."""
+        """Show what is new since the last tick, if anything."""
         if not self.is_active:
             return
         if self.tail is not None:
-            told: tuple[object, ...] = (
+            drawn: tuple[object, ...] = (
                 self.tail,
                 self.tail.seen,
                 self.tail.matches,
                 self.tail.is_running,
                 self.tail.error,
             )
-            if told != self._told:
-                is_new = self._told[:1] != told[:1] or self._told[2:3] != told[2:3]
-                self._told = told
+            if drawn != self._drawn:
+                is_new = self._drawn[:1] != drawn[:1] or self._drawn[2:3] != drawn[2:3]
+                self._drawn = drawn
                 if is_new:
                     self.grid.set_rows(reversed(self.tail.ring))
-                self._tell_tail(self.tail)
+                self._show_tail(self.tail)
         elif self.scan is not None:
             scan = self.scan
-            told = (scan, scan.records, scan.matches, scan.state, len(scan.rows))
-            if told != self._told or scan.state is State.RUNNING:
-                if told[2:3] + told[4:] != self._told[2:3] + self._told[4:] or told[:1] != self._told[:1]:
+            drawn = (scan, scan.records, scan.matches, scan.state, len(scan.rows))
+            if drawn != self._drawn or scan.state is State.RUNNING:
+                if drawn[2:3] + drawn[4:] != self._drawn[2:3] + self._drawn[4:] or drawn[:1] != self._drawn[:1]:
                     self.grid.set_rows(scan.shown())
-                self._told = told
-                self._tell_scan(scan)
-        elif self._problem and self._told != (self._problem,):
-            self._told = (self._problem,)
+                self._drawn = drawn
+                self._show_scan(scan)
+        elif self._problem and self._drawn != (self._problem,):
+            self._drawn = (self._problem,)
             self._say(Text(clean(self._problem), "bold red"))
             self.grid.set_notice(clean(self._problem))
 
@@ -213,7 +213,7 @@ Filters: key, value and header have a text anywhere (`~` in front: a regular exp
             parts.append("committed")
         return ", ".join(parts)
 
-    def _tell_scan(self, scan: Scan) -> None:
+    def _show_scan(self, scan: Scan) -> None:
         text = Text()
         style = {State.FAILED: "bold red", State.DONE: "green", State.RUNNING: "cyan"}.get(scan.state, "yellow")
         text.append(scan.state.value, style)
@@ -225,14 +225,14 @@ Filters: key, value and header have a text anywhere (`~` in front: a regular exp
             f" · {count(scan.found)} found"
         )
         if scan.lost:
-            text.append(f" · {count(scan.lost)} gone meanwhile", "yellow")
+            text.append(f" · {count(scan.lost)} deleted meanwhile", "yellow")
         if scan.damage:
             text.append(f" · {plural(len(scan.damage), 'damaged batch', 'damaged batches')}", "bold red")
         text.append(f" · {short(rate)}/s · {self._about()}", "bright_black")
         self._say(text)
-        self.grid.set_notice("nothing found" if scan.state is not State.RUNNING else "reading ..")
+        self.grid.set_notice("nothing found" if scan.state is not State.RUNNING else "reading ...")
 
-    def _tell_tail(self, tail: Tail) -> None:
+    def _show_tail(self, tail: Tail) -> None:
         text = Text()
         text.append("live" if tail.is_running else "stopped", "bold green" if tail.is_running else "yellow")
         if tail.error:
@@ -244,7 +244,7 @@ Filters: key, value and header have a text anywhere (`~` in front: a regular exp
         text.append(f" · {count(tail.dropped)} dropped", "yellow" if tail.dropped else "")
         text.append(f" · {self._about()}", "bright_black")
         self._say(text)
-        self.grid.set_notice("waiting for records ..")
+        self.grid.set_notice("waiting for records ...")
 
     # Keys.
 
@@ -266,8 +266,8 @@ Filters: key, value and header have a text anywhere (`~` in front: a regular exp
                 "" if self.partitions is None else ",".join(map(str, self.partitions)),
                 "all; or 0,3-5",
             ),
-            Field("key", "Key has", _checked("key"), self.wanted.key, "a text, or ~regex"),
-            Field("value", "Value has", _checked("value"), self.wanted.value, "a text, or ~regex"),
+            Field("key", "Key has", _checked("key"), self.wanted.key, "text, or ~regex"),
+            Field("value", "Value has", _checked("value"), self.wanted.value, "text, or ~regex"),
             Field("header", "Header", _checked("header"), self.wanted.header, "name, or name=text"),
             Field("path", "JSON path", _checked("path"), self.wanted.path, "$.user.id = 42"),
             Field(
@@ -284,7 +284,6 @@ Filters: key, value and header have a text anywhere (`~` in front: a regular exp
         self.wanted = RecordFilter(*(values[name] for name in ("key", "value", "header", "path")))
         is_committed = values["isolation"] == "committed"
         self.isolation = Isolation.READ_COMMITTED if is_committed else Isolation.READ_UNCOMMITTED
-        # A search goes through all there is, page by page; the newest are wanted only where nothing is looked for.
         if self.start.kind is StartKind.LATEST:
             self.action_tail()
         else:
@@ -295,7 +294,7 @@ Filters: key, value and header have a text anywhere (`~` in front: a regular exp
         self._begin()
 
     def action_stop(self) -> None:
-        """Stop what runs, or go on with it."""
+        """Stop the reading, or resume it."""
         if self._job is not None and self._job.is_running:
             self._end_job()
         elif self.tail is not None:
@@ -394,7 +393,7 @@ def _cell(data: bytes | None, shown: Format) -> str | Text:
 
 
 def _checked(name: str) -> Any:
-    """A field of the filter: what was typed, once it is right."""
+    """A field of the filter: the text, once it is valid."""
 
     def parse(text: str) -> str:
         RecordFilter(**{name: text.strip()}).compile()

@@ -1,4 +1,4 @@
-"""Requests by API, and where their time goes: queue, handler, waiting, sending."""
+"""Requests by API, and the phases that take their time: queue, handler, waiting, sending."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ class MetricsView(View):
     """APIs and phases."""
 
     NAME = "metrics"
-    ABOUT = """Requests of the last ten seconds by API, from `__broker_metrics`; below, where the time of the one
-    under the cursor goes: in which phase how long. Quantiles are those of the worst second, and at most a sixteenth
-    too high. The chart is the p99 of that API over ten minutes."""
+    ABOUT = """Requests of the last ten seconds by API, from `__broker_metrics`. The lower table has the phases of the
+    selected API, and how much of its time each takes. Quantiles are those of the worst second, and at most 1/16 too
+    high. The chart shows the p99 of that API over ten minutes."""
     BINDINGS: ClassVar[list[BindingType]] = []
     DEFAULT_CSS = """
     MetricsView Facts { max-height: 6; }

@@ -1,4 +1,4 @@
-"""The first screen: is it well, how much goes through, how quickly, who is busiest, and what changed last."""
+"""The first screen: health, throughput, latency, the busiest topics and recent events."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ class OverviewView(View):
     """Overview."""
 
     NAME = "overview"
-    ABOUT = """Health of the cluster; rates and latencies of the last ten minutes, which the broker keeps itself in
-    the topic `__broker_metrics`; the busiest topics (of the last ten seconds), and what happened last, from
-    `__cluster_events`.
+    ABOUT = """The health of the cluster; rates and latencies of the last ten minutes, from the broker's own topic
+    `__broker_metrics`; the busiest topics over the last ten seconds; and recent events, from `__cluster_events`.
 
-`:` goes to another screen: `:topics`, `:groups`, `:messages TOPIC` ..; `ctrl+p` looks through everything there is."""
+Press `:` to open another screen: `:topics`, `:groups`, `:messages TOPIC` ...; `ctrl+p` searches all screens and
+actions."""
     DEFAULT_CSS = """
     OverviewView #lists { height: 3fr; }
     OverviewView #charts { height: 2fr; min-height: 7; max-height: 14; }
@@ -91,7 +91,7 @@ class OverviewView(View):
                     Column("What", _what, 20, flex=True),
                 ],
                 key=lambda row: (row.time_ms, row.event.TYPE, row.event.key),
-                title="Happened last",
+                title="Recent events",
                 stays_first=True,
                 id="events",
             )

@@ -1,4 +1,4 @@
-"""Producers that a topic's leaders know of: ids, epochs, sequences, open transactions."""
+"""The producers of a topic's partitions: ids, epochs, sequences, open transactions."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ class ProducersView(ListView):
     """Producer state of a topic."""
 
     NAME = "producers"
-    ABOUT = """What the leader of each partition keeps of its producers (idempotent and transactional ones): epoch,
-    last sequence number, when it wrote last, and from which offset on a transaction of it is open."""
+    ABOUT = """The state that each partition's leader keeps of idempotent and transactional producers: epoch, last
+    sequence number, time of the last write, and the first offset of an open transaction."""
 
     def __init__(self, topic: str) -> None:
         super().__init__()
@@ -45,7 +45,7 @@ class ProducersView(ListView):
                 ),
                 Column("Epoch", lambda row: str(row[1].producer_epoch), 5, None, "right"),
                 Column("Sequence", lambda row: str(row[1].last_sequence), 11, None, "right"),
-                Column("Wrote last", lambda row: when(row[1].last_timestamp_ms), 23, drop=1),
+                Column("Last write", lambda row: when(row[1].last_timestamp_ms), 23, drop=1),
                 Column(
                     "Idle",
                     lambda row: duration(max(0, now_ms() - row[1].last_timestamp_ms)),

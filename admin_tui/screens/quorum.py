@@ -1,4 +1,4 @@
-"""The metadata quorum: leader, voters, lag of each; and the cluster's features."""
+"""The metadata quorum: leader, voters and their lag; and the features of the cluster."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ class QuorumView(View):
     """Quorum and features."""
 
     NAME = "quorum"
-    ABOUT = """Who leads the metadata log, how far each voter and observer is behind the leader, and which features
-    the cluster agreed upon."""
+    ABOUT = """The leader of the metadata log, the lag of each voter and observer behind it, and the feature levels of
+    the cluster."""
     BINDINGS: ClassVar[list[BindingType]] = []
     DEFAULT_CSS = "QuorumView Facts { max-height: 5; }"
 
@@ -46,7 +46,7 @@ class QuorumView(View):
             [
                 Column("Feature", lambda row: clean(row.name), 24, lambda row: row.name, flex=True, letter="F"),
                 Column("Level", lambda row: "-" if row.finalized is None else str(row.finalized), 6, None, "right"),
-                Column("Can do", lambda row: f"{row.supported_min} to {row.supported_max}", 10, None, "right"),
+                Column("Supported", lambda row: f"{row.supported_min} to {row.supported_max}", 10, None, "right"),
             ],
             key=lambda row: row.name,
             title="Features",
@@ -61,19 +61,19 @@ class QuorumView(View):
         self.query_one("#replicas").focus()
 
     def _show(self) -> None:
-        told = self.session.quorum().value
-        if told is None:
+        quorum = self.session.quorum().value
+        if quorum is None:
             return
         facts: list[Any] = [
-            ("leader", str(told.leader_id), "bold green" if told.leader_id >= 0 else "bold red"),
-            ("epoch", str(told.leader_epoch)),
-            ("high watermark", count(told.high_watermark)),
-            ("voters", str(len(told.voters))),
-            ("observers", str(len(told.observers))),
+            ("leader", str(quorum.leader_id), "bold green" if quorum.leader_id >= 0 else "bold red"),
+            ("epoch", str(quorum.leader_epoch)),
+            ("high watermark", count(quorum.high_watermark)),
+            ("voters", str(len(quorum.voters))),
+            ("observers", str(len(quorum.observers))),
         ]
         self.query_one(Facts).set_facts(facts)
-        rows = [("leader" if each.replica_id == told.leader_id else "voter", each) for each in told.voters]
-        self.query_one("#replicas", Grid).set_rows(rows + [("observer", each) for each in told.observers])
+        rows = [("leader" if each.replica_id == quorum.leader_id else "voter", each) for each in quorum.voters]
+        self.query_one("#replicas", Grid).set_rows(rows + [("observer", each) for each in quorum.observers])
 
     def _show_features(self) -> None:
         features = self.session.features().value

@@ -1,4 +1,4 @@
-"""The rebalance journal: why, who, how long, what moved, what stood still."""
+"""The journal of rebalances: cause, member, phases, partitions moved, stall."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from broker_cy.admin.text import clean, duration
 from broker_cy.console.event_text import detail_of
 from broker_cy.metrics.events import Rebalance, Stamped, StaticReplacement
 
-# A partition that stood still for longer is worth a look.
+# A longer stall of a partition is shown in red.
 STALL_NOTED_MS = 5_000
 
 
@@ -53,10 +53,9 @@ class RebalancesView(View):
     """Rebalances of one group, or of all."""
 
     NAME = "rebalances"
-    ABOUT = """Each rebalance with why it began and about which member, how long its members were waited for (join)
-    and the assignment took (sync), how many partitions changed hands, and how long the one that stood still longest
-    did. The lower part has all of the one under the cursor. From the topic `__cluster_events`: groups of the classic
-    protocol."""
+    ABOUT = """Each rebalance with its cause and the member that caused it, how long the group waited for its members
+    (join) and for the assignment (sync), how many partitions moved, and the longest stall of a partition. The lower
+    part has every field of the selected rebalance. Source: `__cluster_events`, groups of the classic protocol."""
     BINDINGS: ClassVar[list[BindingType]] = []
     DEFAULT_CSS = """
     RebalancesView VerticalScroll { height: 2fr; border: round $panel-lighten-2; }

@@ -1,4 +1,4 @@
-"""Settings of a topic or a broker: what holds, where it comes from, what it is for; edit, and back to the default."""
+"""Settings of a topic or a broker: value, source and documentation; edit, and back to the default."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ class SettingsView(View):
     """Settings of one resource."""
 
     CHANGES = frozenset({"edit", "unset"})
-    ABOUT = """Every setting with its value and where it comes from; the lower part says what it is for, and what
-    would hold without it.
+    ABOUT = """Every setting with its value and the source of the value. The lower part has its documentation, and the
+    values that would apply without this one.
 
-`e` edits, `ctrl+d` takes the own value away, so that the next in the list holds. `o` shows only what is not a
-default."""
+`e` edits. `ctrl+d` removes the value that was set for this topic or broker, so that the next one applies. `o` shows
+only settings that differ from the default."""
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("e,enter", "edit", "Edit", id="settings.edit"),
         Binding("ctrl+d", "unset", "Back to default", id="settings.unset"),
-        Binding("o", "own", "Only own", id="settings.own"),
+        Binding("o", "own", "Only set", id="settings.own"),
     ]
     DEFAULT_CSS = """
     SettingsView #about { height: 6; border: round $panel-lighten-2; border-title-color: $text-accent; }
@@ -81,9 +81,9 @@ default."""
         about.border_title = Text(entry.name)
         text = Text(clean(entry.documentation or ""))
         if entry.is_read_only:
-            text.append("\nread-only: it is changed in the broker's file, and a start", "yellow")
+            text.append("\nread-only: change it in the broker's configuration file and restart the broker", "yellow")
         for other in entry.synonyms[1:]:
-            text.append(f"\nwithout it: {other.name} = {clean(other.value or 'null')}", "bright_black")
+            text.append(f"\notherwise: {other.name} = {clean(other.value or 'null')}", "bright_black")
             text.append(f" ({source_text(other.source)})", "bright_black")
         about.update(text)
 

@@ -32,11 +32,11 @@ class TopicView(View):
     """One topic."""
 
     NAME = "topic"
-    ABOUT = """Each partition with its leader, replicas, first and next offset, and what it takes on disk, in how many
-segments (where the broker serves its metrics: `brokercy.metrics.listener`).
+    ABOUT = """Each partition with its leader, replicas, first and next offset, its size on disk, and its number of
+segments (where the broker serves metrics: `brokercy.metrics.listener`).
 
-The span is how many offsets lie between them; compaction and transactions leave fewer records than that. `c` counts the
-records of the marked partitions (or of the one under the cursor) by reading them."""
+The span is the number of offsets between the first and the next one; compaction and transactions leave fewer records
+than that. `c` counts the records of the marked partitions, or of the selected one, by reading them."""
     CHANGES = frozenset({"delete_records", "delete"})
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter,m", "messages", "Records", id="topic.messages"),

@@ -38,10 +38,10 @@ class TopicsView(ListView):
     """All topics."""
 
     NAME = "topics"
-    ABOUT = """Every topic with its partitions, what it takes on disk and how much is written to it (where the broker
-    tells).
+    ABOUT = """Every topic with its partitions, its size on disk, and the rate at which records are written to it (from
+    broker-cy only).
 
-`enter` opens the partitions, `m` the records, `e` the settings. `i` shows and hides the cluster's own topics."""
+`enter` opens the partitions, `m` the records, `e` the settings. `i` shows or hides internal topics."""
     CHANGES = frozenset({"create", "partitions", "clone", "delete_records", "delete"})
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("m", "messages", "Records", id="topics.messages"),
@@ -52,7 +52,7 @@ class TopicsView(ListView):
         Binding("y", "clone", "Clone", id="topics.clone"),
         Binding("x", "delete_records", "Trim", id="topics.delete_records"),
         Binding("ctrl+d", "delete", "Delete", id="topics.delete"),
-        Binding("i", "internal", "Own topics", show=False, id="topics.internal"),
+        Binding("i", "internal", "Internal topics", show=False, id="topics.internal"),
     ]
 
     def __init__(self) -> None:
@@ -111,7 +111,7 @@ class TopicsView(ListView):
 
     def connect(self) -> None:
         self.link(self.session.topics(), self.grid, self._show)
-        # What these two add comes when it comes: the names are shown without.
+        # The names are shown before sizes and rates are known.
         for source in (self.session.log_dirs(), self.session.samples):
             self.also(source, self._show)
 

@@ -1,4 +1,4 @@
-"""Transactions: what is open, what hangs, and ending it."""
+"""Transactions: open ones, hanging ones, and aborting those."""
 
 from __future__ import annotations
 
@@ -31,10 +31,11 @@ class TransactionsView(View):
     """Transactional ids and hanging transactions."""
 
     NAME = "transactions"
-    ABOUT = """Above: every transactional id with its state; of those that are open since when, and in which partitions.
+    ABOUT = """The upper table has every transactional id with its state; for open transactions, since when they are
+    open and in which partitions.
 
-Below: transactions that hang: open in a partition, with a producer that has been silent for longer than any
-transaction may be open, and which no coordinator will end. Readers of committed records wait for them for ever. `a`
+The lower table has hanging transactions: they are open in a partition, their producer has been silent for longer than
+any transaction may last, and no coordinator will end them. Consumers of committed records wait for them forever. `a`
 aborts one."""
     CHANGES = frozenset({"abort"})
     BINDINGS: ClassVar[list[BindingType]] = [

@@ -1,4 +1,4 @@
-"""What every screen has: the lines around it, feeds that update its panels one by one, commands, filter and acts."""
+"""What every screen has: title and key bar, panels that are linked to sources, commands, a filter and acts."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ if TYPE_CHECKING:
     from admin_tui.app import Console
 
 V = TypeVar("V")
-# Looking at what an act would do takes this long before somebody is told that it is waited for.
-WAIT_TOLD_S = 1.0
+# After so long without a plan of an act, the screen says that it waits for the broker.
+WAIT_SHOWN_S = 1.0
 Planner = Callable[[Mapping[str, Any]], Awaitable[Plan]]
 
 
 class Panel(Protocol):
-    """A widget with a border that says how old it is."""
+    """A widget with a border that shows its age."""
 
     def set_notice(self, text: str) -> None: ...
 
 
 @dataclass(eq=False)
 class Link:
-    """One panel and where it gets its data from."""
+    """One panel and the source of its data."""
 
     source: Source
     panel: Widget | None
@@ -50,18 +50,18 @@ class Link:
 
 
 class View(Screen[None]):
-    """A screen of the console. A subclass says what is in `body`, and links panels to feeds in `connect`."""
+    """A screen of the console. A subclass yields its panels in `body`, and links them to sources in `connect`."""
 
     NAME: ClassVar[str] = ""
     ABOUT: ClassVar[str] = ""
-    # Actions that change something: refused, and grey, in read-only mode.
+    # Actions that change something: refused, and shown in grey, in read-only mode.
     CHANGES: ClassVar[frozenset[str]] = frozenset()
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "back", "Back", id="view.back"),
         Binding("slash", "filter", "Filter", key_display="/", id="view.filter"),
         Binding("colon", "command", "Go to", key_display=":", id="view.command"),
         Binding("question_mark", "help", "Help", key_display="?", id="view.help"),
-        Binding("f1", "help_widget", "Help of the focused part", show=False, id="view.help_widget"),
+        Binding("f1", "help_widget", "Help for the focused part", show=False, id="view.help_widget"),
         Binding("ctrl+r", "refresh", "Refresh", show=False, id="view.refresh"),
         Binding("ctrl+s", "screenshot", "Save a picture", show=False, id="view.picture"),
     ]
@@ -70,11 +70,11 @@ class View(Screen[None]):
         super().__init__()
         self._links: list[Link] = []
 
-    # What subclasses say.
+    # What subclasses define.
 
     @property
     def path(self) -> str:
-        """Where one is, for the first line."""
+        """The path of the screen, for the title bar."""
         return self.NAME
 
     def body(self) -> ComposeResult:
@@ -82,7 +82,7 @@ class View(Screen[None]):
         raise NotImplementedError
 
     def connect(self) -> None:
-        """Link panels to feeds; called once the panels are there."""
+        """Link panels to sources; called once the panels are mounted."""
 
     # What they use.
 
@@ -100,23 +100,23 @@ class View(Screen[None]):
 
     @property
     def command(self) -> Command:
-        """Makes the command line that does the same."""
+        """Builds equivalent command lines."""
         return self.console_app.command
 
     @property
     def grid(self) -> Grid[Any]:
-        """The table that filter and acts are about: the focused one, else the first."""
+        """The table that the filter and acts apply to: the focused one, else the first."""
         focused = self.focused
         return focused if isinstance(focused, Grid) else self.query(Grid).first()
 
     def link(self, source: Source, panel: Widget, update: Callable[[], None]) -> None:
-        """Call `update` when `source` has something new, and tell its age and error at the border of `panel`."""
+        """Call `update` when `source` has something new, and show its age and error at the border of `panel`."""
         link = Link(source, panel, update)
         self._links.append(link)
-        cast("Panel", panel).set_notice("asking the broker ..")
+        cast("Panel", panel).set_notice("waiting for the broker ...")
 
     def also(self, source: Source, update: Callable[[], None]) -> None:
-        """Call `update` for a source that adds something to a panel which is shown without it, too."""
+        """Call `update` for a source that a panel can do without."""
         self._links.append(Link(source, None, update))
 
     def compose(self) -> ComposeResult:
@@ -127,10 +127,10 @@ class View(Screen[None]):
 
     def on_mount(self) -> None:
         self.connect()
-        self.set_interval(1.0, self._tell_ages)
+        self.set_interval(1.0, self._show_ages)
         self._subscribe()
 
-    # The listeners of a screen that is covered are taken away, and so is the asking, unless another screen asks, too.
+    # A screen that is covered has no listeners, so that its feeds pause unless another screen uses them.
 
     def on_screen_resume(self) -> None:
         self._subscribe()
@@ -151,27 +151,27 @@ class View(Screen[None]):
                 link.source.subscribe(self._listener(link))
 
     def _listener(self, link: Link) -> Callable[[], None]:
-        """The same object for the same link each time, so that it can be taken away again."""
+        """The same object for a link each time, so that it can be unsubscribed."""
         listeners = self.__dict__.setdefault("_listeners", {})
         if link not in listeners:
 
             def listen() -> None:
                 if self.is_attached:
                     link.update()
-                    self._tell_age(link)
+                    self._show_age(link)
                     self.refresh_bindings()
 
             listeners[link] = listen
         return cast("Callable[[], None]", listeners[link])
 
-    def _tell_ages(self) -> None:
+    def _show_ages(self) -> None:
         if self.is_active:
             for link in self._links:
-                self._tell_age(link)
+                self._show_age(link)
             self.query_one(TitleBar).refresh()
 
     @staticmethod
-    def _tell_age(link: Link) -> None:
+    def _show_age(link: Link) -> None:
         if link.panel is None:
             return
         age_s, error = link.source.age_s, link.source.error
@@ -179,7 +179,7 @@ class View(Screen[None]):
         if error is None:
             text = Text("" if age_s is None else f"{age(age_s)} ago" if age_s >= 1 else "now")
             if age_s is not None:
-                panel.set_notice("nothing here")
+                panel.set_notice("nothing to show")
         elif age_s is None:
             text = Text("no answer", "bold red")
             panel.set_notice(clean(error))
@@ -191,7 +191,7 @@ class View(Screen[None]):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         if action == "back":
-            # On the first screen there is nowhere to go back to, but a filter goes.
+            # On the first screen it only removes a filter.
             return len(self.app.screen_stack) > 2 or bool(self.query(Grid) and self.grid.pattern)
         if action == "filter":
             return bool(self.query(Grid))
@@ -225,7 +225,7 @@ class View(Screen[None]):
         from admin_tui.dialogs.help import HelpDialog
 
         focused = self.focused
-        about = getattr(focused, "HELP", None) or "Nothing has the focus, or it needs no help. `?` tells of the screen."
+        about = getattr(focused, "HELP", None) or "No help for the focused part. `?` shows help on this screen."
         self.app.push_screen(HelpDialog("Help", str(about), None, []))
 
     def action_screenshot(self) -> None:
@@ -244,14 +244,14 @@ class View(Screen[None]):
             self.filter("")
 
     def filter(self, pattern: str) -> None:
-        """Filter the table that had the focus."""
+        """Filter the table that had the focus when the filter was opened."""
         grid = getattr(self, "_filtered", None) or self.grid
         grid.filter(pattern)
 
     # Acts.
 
     def tell(self, text: str, *, is_error: bool = False) -> None:
-        """Say something in a corner."""
+        """Show a notification."""
         self.notify(clean(text), severity="error" if is_error else "information", markup=False)
 
     def act(
@@ -263,7 +263,7 @@ class View(Screen[None]):
     ) -> None:
         """Ask what `form` asks, plan the act, show the plan, and execute it once it is confirmed."""
         if self.console_app.is_readonly:
-            self.tell("read-only: nothing is changed here", is_error=True)
+            self.tell("read-only mode: changes are refused", is_error=True)
             return
         self.run_worker(self._act(plan, None if form is None else FormDialog(form), then), group="act")
 
@@ -279,20 +279,20 @@ class View(Screen[None]):
                 then()
 
     async def _planned(self, plan: Planner, form: FormDialog | None) -> Plan | None:
-        """What would be done; None where the form was left, or it cannot be done, which is told."""
+        """The plan; None where the form was cancelled, or planning failed, which is reported."""
         while True:
             values = {} if form is None else await self.app.push_screen_wait(form)
             if values is None:
                 return None
-            # A form that goes, and nothing comes after it: a broker that is slow or away is asked for a long time.
-            waiting = self.set_timer(WAIT_TOLD_S, lambda: self.tell("still asking the broker what would happen ..."))
+            # The form is closed, and a broker that is slow or away may take a long time to answer.
+            waiting = self.set_timer(WAIT_SHOWN_S, lambda: self.tell("still waiting for the broker ..."))
             try:
                 return await plan(values)
             except AdminError as error:
                 if form is None:
                     self.tell(str(error), is_error=True)
                     return None
-                # What was typed is not lost: a value only the broker can judge is put right where it was typed.
+                # What was typed is kept: a value that the broker refused can be corrected in the form.
                 form = form.again(str(error))
             finally:
                 waiting.stop()

@@ -1,4 +1,4 @@
-"""The lines around every screen: where one is, what can be pressed, and the line to type commands into."""
+"""The lines around every screen: title bar, key bar, and the command line."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class TitleBar(Widget):
-    """Cluster, where one is in it, and whether it can be changed."""
+    """The cluster, the path of the screen, read-only mode, alerts and the state of the connection."""
 
     DEFAULT_CSS = "TitleBar { height: 1; background: $panel; color: $text; }"
 
@@ -52,7 +52,7 @@ class TitleBar(Widget):
 
 
 class KeyBar(Widget):
-    """The keys that do something here; those that are refused in read-only mode are grey."""
+    """The keys of the screen; those that are refused in read-only mode are grey."""
 
     DEFAULT_CSS = "KeyBar { height: 1; dock: bottom; background: $panel; color: $text; }"
 
@@ -63,7 +63,7 @@ class KeyBar(Widget):
         self.refresh()
 
     def render(self) -> Text:
-        """What the screen can do comes first, then what every screen can; help is always there."""
+        """The screen's own keys first, then those of every screen; help is always shown."""
         found = self._shown()
         own = [piece for name, piece in found if not name.startswith("view.")]
         common = [piece for name, piece in found if name.startswith("view.") and name != "view.help"]
@@ -106,7 +106,7 @@ class _Names(Suggester):
 
 
 class CommandBar(Horizontal):
-    """One line that is there while a command or a filter is typed."""
+    """The line in which a command or a filter is typed; hidden otherwise."""
 
     DEFAULT_CSS = """
     CommandBar { height: 1; dock: bottom; display: none; background: $surface; margin-bottom: 1; }
@@ -116,7 +116,7 @@ class CommandBar(Horizontal):
     """
 
     class Entered(Message):
-        """A command was typed, or a filter (then also with each key)."""
+        """A command or a filter was typed; a filter is also posted after each key."""
 
         def __init__(self, mode: str, text: str, is_done: bool) -> None:
             super().__init__()
@@ -125,7 +125,7 @@ class CommandBar(Horizontal):
             self.is_done = is_done
 
     class Left(Message):
-        """Esc: it is closed; a filter is to go."""
+        """It was closed with esc; a filter is removed."""
 
         def __init__(self, mode: str) -> None:
             super().__init__()
@@ -133,9 +133,9 @@ class CommandBar(Horizontal):
 
     class _Line(Input):
         BINDINGS: ClassVar[list[BindingType]] = [
-            Binding("escape", "leave", "Leave", id="command.leave"),
-            Binding("up", "recall(-1)", "Before", show=False, id="command.before"),
-            Binding("down", "recall(1)", "After", show=False, id="command.after"),
+            Binding("escape", "leave", "Cancel", id="command.leave"),
+            Binding("up", "recall(-1)", "Previous", show=False, id="command.before"),
+            Binding("down", "recall(1)", "Next", show=False, id="command.after"),
             Binding("tab", "complete", "Complete", show=False, id="command.complete"),
         ]
 
@@ -171,7 +171,7 @@ class CommandBar(Horizontal):
         return self.has_class("-open")
 
     def open(self, mode: str, text: str = "") -> None:
-        """Take the keyboard. `mode` is : or /."""
+        """Show the line and focus it. `mode` is : or /."""
         self.mode = mode
         self._before = self.screen.focused
         self.query_one(Label).update(mode)
@@ -183,7 +183,7 @@ class CommandBar(Horizontal):
         self.line.focus()
 
     def close(self) -> None:
-        """Give the keyboard back."""
+        """Hide the line and return the focus."""
         self.remove_class("-open")
         if self._before is not None and self._before.is_attached:
             self._before.focus()
@@ -198,7 +198,7 @@ class CommandBar(Horizontal):
         return cast("Console", self.app).complete(value, self._names)
 
     def recall(self, step: int) -> None:
-        """Commands that were typed before."""
+        """Recall a command that was typed before."""
         typed = cast("Console", self.app).typed
         if self.mode != ":" or not typed:
             return

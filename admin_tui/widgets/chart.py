@@ -14,14 +14,14 @@ from textual.widget import Widget
 from broker_cy.admin.text import duration
 
 _BLOCKS = " ▁▂▃▄▅▆▇█"
-# Labels of an axis are as wide as 123.45 ms.
+# The width of an axis label: 123.45 ms.
 _AXIS_WIDTH = 10
 
 
 class Chart(Widget):
-    """One series over time, the newest value at the right; the axis says the largest and 0, the foot how far back.
+    """One series over time, the newest value at the right. The axis shows the maximum and 0, the foot the time span.
 
-    `values` may have None where nothing was told. A column is the largest of the values that share it.
+    `values` may have None where there is no sample. A column is the largest of the values that share it.
     """
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {"chart--axis", "chart--bar"}
@@ -36,7 +36,7 @@ class Chart(Widget):
     def __init__(
         self, title: str, show: Callable[[float | None], str], unit: str = "", *, id: str | None = None
     ) -> None:
-        """`show` makes text of a value; `unit` stands behind it where there is room."""
+        """`show` formats a value; `unit` follows it where there is room."""
         super().__init__(id=id)
         self._unit = unit
         self._title = title
@@ -48,7 +48,7 @@ class Chart(Widget):
         self.border_title = Text(title)
 
     def set_values(self, values: Sequence[float | None], interval_ms: int = 1_000) -> None:
-        """Show these, one an interval."""
+        """Show these values, one per interval."""
         self._values = values
         self._interval_ms = max(1, interval_ms)
         last = values[-1] if values else None
@@ -56,7 +56,7 @@ class Chart(Widget):
         self.refresh()
 
     def set_notice(self, text: str) -> None:
-        """What is said while there is nothing to show."""
+        """The text that is shown while there are no values."""
         self.notice = text
         if not self._values:
             self.refresh()
@@ -68,7 +68,7 @@ class Chart(Widget):
             return [], 1
         share = -(-len(values) // width)
         columns = []
-        # From the newest backwards, so that a full column does not change its neighbours as time goes on.
+        # Backwards from the newest, so that a full column keeps its values as time goes on.
         for end in range(len(values), 0, -share):
             known = [value for value in values[max(0, end - share) : end] if value is not None]
             columns.append(max(known) if known else None)
@@ -102,7 +102,7 @@ class Chart(Widget):
 
 
 def _block(value: float | None, top: float, rows: int, row: int) -> str:
-    """What a column shows in a row, 0 at the bottom. A value above 0 is never invisible."""
+    """What a column shows in a row, 0 at the bottom. A value above 0 is always visible."""
     if value is None or top <= 0 or value <= 0:
         return " "
     eighths = max(1, round(value / top * rows * 8)) - row * 8

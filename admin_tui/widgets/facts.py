@@ -1,4 +1,4 @@
-"""Names and values in as many columns as there is room for."""
+"""Names and values in as many columns as fit."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from rich.text import Text
 from textual.widget import Widget
 
 from admin_tui.tones import STYLES
+from broker_cy.admin.text import clean
 from broker_cy.console import figures
 from broker_cy.console.tone import Tone
 
@@ -19,7 +20,7 @@ _GAP = 3
 def toned(facts: Sequence[figures.Fact]) -> list[Fact]:
     """Facts of the console core with the terminal's colours; what asks for no attention is bold."""
     return [
-        (name, value, "bold" if tone is Tone.PLAIN else f"bold {STYLES[tone].removeprefix('bold ')}")
+        (name, clean(value), "bold" if tone is Tone.PLAIN else f"bold {STYLES[tone].removeprefix('bold ')}")
         for name, value, tone in facts
     ]
 
@@ -45,7 +46,7 @@ class Facts(Widget):
         self.refresh(layout=not is_same_height)
 
     def set_notice(self, text: str) -> None:
-        """What is said while there are none."""
+        """The text that is shown while there are none."""
         if text != self._notice:
             self._notice = text
             if not self._facts:
@@ -53,7 +54,7 @@ class Facts(Widget):
 
     def _columns(self, width: int) -> int:
         widest = max((cell_len(fact[0]) + 1 + cell_len(fact[1]) for fact in self._facts), default=1)
-        # Columns as wide as what is usual: one long value is cut rather than all be in one column.
+        # One long value is cut rather than widen all columns.
         usual = min(widest, 34)
         return max(1, min(len(self._facts) or 1, (width + _GAP) // (usual + _GAP)))
 

@@ -1,7 +1,7 @@
-"""A table of rows that are made while they are drawn: 10,000 rows cost as much as the 20 on the screen.
+"""A table whose rows are formatted while they are drawn: 10,000 rows cost as much as the 20 on the screen.
 
-Textual's DataTable keeps a cell object for each cell and measures all of them; here a column is a function of the row.
-Rows have keys: cursor, marks and filter outlive every refresh.
+Textual's DataTable keeps an object for each cell and measures all of them; here a column is a function of the row.
+Rows have keys, so that cursor, marks and filter survive a refresh.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ _HEADER = 1
 
 @dataclass(frozen=True)
 class Column(Generic[R]):
-    """A column: `cell` makes what is shown of a row, `sort` what rows are ordered by (None: they are not).
+    """A column: `cell` formats its cell of a row, `sort` is the key that rows are sorted by (None: they cannot be).
 
-    `width` is fixed, so that nothing jumps; the one column that is `flex` takes what is left. What stands at the right
-    is a number, which is never cut: such a column becomes as wide as the widest cell that was shown. Where the screen
-    is too narrow, columns go, those with the highest `drop` first (0: stays). `letter`: shift and it sorts by this one.
+    `width` is fixed, so that nothing jumps; the `flex` column takes the remaining width. A right-aligned column has
+    numbers, which are never cut: it becomes as wide as the widest cell that was shown. On a narrow screen columns are
+    left out, those with the highest `drop` first (0: never). Shift and `letter` sort by this column.
     """
 
     label: str
@@ -50,7 +50,7 @@ class Column(Generic[R]):
 
 
 def time_columns(time_ms: Callable[[R], int], is_utc: Callable[[], bool]) -> list[Column[R]]:
-    """Date and time to the millisecond; where it is narrow the date goes."""
+    """Date and time to the millisecond; a narrow screen has no date."""
 
     def part(at: int) -> Callable[[R], str]:
         def cell(row: R) -> str:
@@ -63,7 +63,7 @@ def time_columns(time_ms: Callable[[R], int], is_utc: Callable[[], bool]) -> lis
 
 
 class Grid(ScrollView, Generic[R], can_focus=True):
-    """The table. `set_rows` gives it new ones; `selected` is the row under the cursor."""
+    """The table. `set_rows` replaces its rows; `selected` is the row under the cursor."""
 
     BINDING_GROUP_TITLE = "Table"
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -74,17 +74,17 @@ class Grid(ScrollView, Generic[R], can_focus=True):
         Binding("g,home", "edge(0)", "First", show=False, id="grid.first"),
         Binding("G,end", "edge(1)", "Last", show=False, id="grid.last"),
         Binding("n", "match(1)", "Next match", show=False, id="grid.next_match"),
-        Binding("N", "match(-1)", "Match before", show=False, id="grid.previous_match"),
+        Binding("N", "match(-1)", "Previous match", show=False, id="grid.previous_match"),
         Binding("space", "mark", "Mark", show=False, id="grid.mark"),
         Binding("enter", "select", "Open", show=False, id="grid.open"),
     ]
     COMPONENT_CLASSES: ClassVar[set[str]] = {"grid--header", "grid--cursor", "grid--blurred"}
     HELP = """A table.
 
-- `j` `k` or the arrows move, `g` and `G` go to the first and the last row, `enter` opens one.
-- `/` filters: rows that do not have the text go. `n` and `N` find the last text again once the filter is gone.
-- shift and the letter that is underlined in a column's head sorts by it; the same again turns the order around.
-- `space` marks rows for the acts that take many."""
+- `j` `k` or the arrows move, `g` and `G` go to the first and the last row, `enter` opens the selected row.
+- `/` filters: only rows that contain the text are shown. `n` and `N` find the text again after the filter is removed.
+- Shift and the underlined letter of a column sort by it; the same key again reverses the order.
+- `space` marks rows for actions that take several."""
     DEFAULT_CSS = """
     Grid {
         height: 1fr; border: round $panel-lighten-2; border-title-color: $text-accent; background: $background;
@@ -152,7 +152,7 @@ class Grid(ScrollView, Generic[R], can_focus=True):
         self.notice = ""
         self._layout: list[tuple[Column[R], int]] = []
         self._widest: dict[str, int] = {}
-        # New rows come first here: who looks at the first one wants to see them.
+        # New rows come first here: a cursor on the first row stays on the first row.
         self._stays_first = stays_first
         self._tell_title()
 
@@ -175,21 +175,21 @@ class Grid(ScrollView, Generic[R], can_focus=True):
         return marked or ([] if self.selected is None else [self.selected])
 
     def set_rows(self, rows: Iterable[R]) -> None:
-        """Show these; the cursor stays on its row, as long as there is one with that key."""
+        """Replace the rows. The cursor stays on its row as long as there is a row with that key."""
         self._rows = list(rows)
         if self.marks:
             self.marks &= {self._key(row) for row in self._rows}
         self._rebuild()
 
     def set_notice(self, text: str) -> None:
-        """What is said where there are no rows."""
+        """The text that is shown while there are no rows."""
         if self.notice != text:
             self.notice = text
             if not self.view:
                 self.refresh()
 
     def filter(self, pattern: str) -> None:
-        """Show only rows that have `pattern`, in any case; empty: all."""
+        """Show only rows that contain `pattern`, case-insensitive; all for an empty one."""
         if pattern:
             self._last_pattern = pattern.lower()
         if pattern.lower() != self.pattern:
@@ -200,7 +200,7 @@ class Grid(ScrollView, Generic[R], can_focus=True):
             self._rebuild()
 
     def sort_by(self, column: Column[R]) -> None:
-        """Order by `column`; by the one that is in force: the other way around."""
+        """Sort by `column`; reverse the order if the rows are sorted by it already."""
         if self._sort is column:
             self._descending = not self._descending
         else:
@@ -274,7 +274,7 @@ class Grid(ScrollView, Generic[R], can_focus=True):
     def render_line(self, y: int) -> Strip:
         width = self.scrollable_content_region.width
         if not self._layout:
-            # A column of marks, which is there once something can be marked.
+            # The column of marks takes two cells.
             self._layout = self._lay_out(width - (2 if self._can_mark else 0))
         base = self.rich_style
         if y == 0:
@@ -319,7 +319,7 @@ class Grid(ScrollView, Generic[R], can_focus=True):
         name = "grid--cursor" if self.has_focus else "grid--blurred"
         style = base + self.get_component_rich_style(name, partial=True) if is_cursor else base
         segments = []
-        # Neighbours of one style are one segment: what a screen of rows takes to draw goes with their number.
+        # Adjacent cells of one style are one segment: the time to draw a screen grows with the number of segments.
         run = ("* " if self._key(row) in self.marks else "  ") if self._can_mark else ""
         for column, size in self._layout:
             cell = column.cell(row)
@@ -328,7 +328,7 @@ class Grid(ScrollView, Generic[R], can_focus=True):
             if length > size:
                 plain = set_cell_size(plain, size - 1) + "…"
                 if column.align == "right" and length > self._widest.get(column.label, 0):
-                    # It was scrolled into sight.
+                    # A wider number was scrolled into view.
                     self._widest[column.label] = length
                     self.call_later(self._lay_out_anew)
             elif column.align == "right":
@@ -347,7 +347,7 @@ class Grid(ScrollView, Generic[R], can_focus=True):
     # Moving.
 
     def move_to(self, at: int) -> None:
-        """Put the cursor on a row."""
+        """Move the cursor to a row."""
         at = max(0, min(at, len(self.view) - 1))
         if at == self.cursor:
             return
@@ -363,7 +363,7 @@ class Grid(ScrollView, Generic[R], can_focus=True):
             self.refresh(Region(0, y, self.size.width, 1))
 
     def _scroll_to_cursor(self) -> bool:
-        """Whether it had to be scrolled."""
+        """Scroll to the cursor; whether that was necessary."""
         shown = self.scrollable_content_region.height - _HEADER
         if shown <= 0:
             return False
@@ -385,7 +385,7 @@ class Grid(ScrollView, Generic[R], can_focus=True):
         self.move_to(len(self.view) - 1 if which else 0)
 
     def action_match(self, step: int) -> None:
-        """Go to the next row with what was looked for last."""
+        """Go to the next row that contains the last text of a filter."""
         if not self._last_pattern:
             return
         at = self.cursor
@@ -439,5 +439,5 @@ class Grid(ScrollView, Generic[R], can_focus=True):
 
 
 def _comparable(value: Any) -> tuple[bool, Any]:
-    """What is not known comes before everything else."""
+    """Unknown values sort before all others."""
     return (value is not None, value if value is not None else 0)

@@ -27,6 +27,7 @@ COMMANDS: dict[str, tuple[str | None, str]] = {
     "lag": ("lag", "how far groups are behind, in records and in time"),
     "events": ("events", "what happened: rebalances, changes and who made them, starts and stops"),
     "metrics": ("metrics", "what brokers do now: requests and their times, topics, memory, loop lag"),
+    "alerts": ("alerts", "judge the rules of alerts: once, or with --follow; also to a webhook"),
     "transactions": ("transactions", "open and hanging transactions, and ending them"),
     "producers": ("producers", "who writes to a topic's partitions"),
     "log-dirs": ("log_dirs", "log directories, and how full they are"),

@@ -10,12 +10,12 @@ from broker_cy.admin.text import clean, duration, when
 from broker_cy.console.tone import Tone
 from broker_cy.metrics.events import BrokerStarted, Event, RecordsDeleted, TopicDeleted, TransactionTimedOut
 
-# Moments among the fields: ms since 1970. What else ends so is how long something took.
+# Fields that are times, in ms since 1970. Other fields that end in _ms are durations.
 _MOMENTS = frozenset({"started_ms", "commit_ms", "record_time_ms"})
 
 
 def detail_of(event: Event, *, utc: bool) -> str:
-    """What happened in a sentence, and every field; moments and durations as people read them, too."""
+    """The event in a sentence, and every field; times and durations also in readable form."""
     return "\n".join([f"{subject_of(event)}: {line_of(event)}", "", *_lines(asdict(event), 0, utc)])
 
 

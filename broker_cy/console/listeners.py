@@ -1,4 +1,4 @@
-"""Who is called when something is new; and the event loop that all of it belongs to."""
+"""Listeners, which are called when something is new; and the event loop that a session belongs to."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Keys and values of records as people can read them, and never more of them than a screen holds.
+"""Keys and values of records in readable form, never more of them than a screen holds.
 
-A broker knows nothing of formats (there is no registry): UTF-8 that is JSON is shown as such, other UTF-8 as text, and
+A broker does not know formats (there is no registry): UTF-8 that is JSON is shown as JSON, other UTF-8 as text, and
 everything else as bytes.
 """
 
@@ -12,19 +12,19 @@ from typing import Any
 
 from broker_cy.admin.text import clean, clean_lines, count
 
-# Of one value, in a row and in the view of one record; the rest is told as a size. 20 MB values are fine.
+# Shown of one value, in a row and in the view of one record; of the rest only the size. A value may have 20 MB.
 ROW_BYTES_MAX = 400
 TEXT_BYTES_MAX = 64 << 10
 HEX_BYTES_MAX = 8 << 10
-# A JSON value that is larger is shown as the text it is: parsing it would keep the screen waiting.
+# A larger JSON value is shown as text: parsing it would block the screen.
 JSON_BYTES_MAX = 1 << 20
 _NULL = "null"
-# What a line of a hex dump with 16 bytes takes; where there is less room it has 8.
+# The width of a hex dump with 16 bytes per line; a narrower one has 8.
 HEX_COLUMNS = 78
 
 
 class Format(Enum):
-    """How bytes are shown; AUTO decides by what they are."""
+    """How bytes are shown; AUTO decides by their content."""
 
     AUTO = "auto"
     TEXT = "text"
@@ -37,7 +37,7 @@ class Format(Enum):
 
 
 def parse_json(data: bytes) -> Any:
-    """The JSON in `data`; ValueError for anything else, or too much of it."""
+    """The JSON in `data`. Raises ValueError for anything else, or too much of it."""
     if len(data) > JSON_BYTES_MAX:
         raise ValueError(f"more than {JSON_BYTES_MAX:,} bytes")
     try:
@@ -47,12 +47,12 @@ def parse_json(data: bytes) -> Any:
 
 
 def is_text(data: bytes) -> bool:
-    """Whether a beginning of `data` is UTF-8 without binary controls."""
+    """Whether the first bytes of `data` are UTF-8 without control characters."""
     start = data[:ROW_BYTES_MAX]
     try:
         text = start.decode()
     except UnicodeDecodeError as error:
-        # A character that the cut went through.
+        # The cut may go through a character.
         if error.start < len(start) - 3 or len(data) <= ROW_BYTES_MAX:
             return False
         text = start[: error.start].decode()
@@ -60,19 +60,19 @@ def is_text(data: bytes) -> bool:
 
 
 def line(data: bytes | None, shown: Format = Format.AUTO, limit: int = ROW_BYTES_MAX) -> str:
-    """One line for a table: at most `limit` bytes of it, without a sign that steers the terminal."""
+    """One line for a table: at most `limit` bytes, without control characters."""
     if data is None:
         return _NULL
     start = bytes(data[:limit])
     if shown is Format.HEX or (shown is not Format.TEXT and not is_text(data)):
         text = start[: limit // 3].hex(" ")
-        return f"{text} .. {count(len(data))} B" if len(data) > limit // 3 else text
+        return f"{text} ... {count(len(data))} B" if len(data) > limit // 3 else text
     text = clean(start.decode(errors="replace"))
-    return f"{text} .. {count(len(data))} B" if len(data) > limit else text
+    return f"{text} ... {count(len(data))} B" if len(data) > limit else text
 
 
 def detail(data: bytes | None, shown: Format = Format.AUTO, columns: int = HEX_COLUMNS) -> str:
-    """Many lines, for the view of one record that is so many columns wide."""
+    """Many lines, for a view of one record with so many columns."""
     if data is None:
         return _NULL
     if not data:
@@ -84,11 +84,11 @@ def detail(data: bytes | None, shown: Format = Format.AUTO, columns: int = HEX_C
             text = json.dumps(parse_json(data), indent=2, ensure_ascii=False)
         except ValueError as error:
             if shown is Format.JSON:
-                return f"no JSON: {clean(str(error))}\n\n{_cut_text(data)}"
+                return f"not JSON: {clean(str(error))}\n\n{_cut_text(data)}"
         else:
             return _cut(clean_lines(text[:TEXT_BYTES_MAX]), len(text), TEXT_BYTES_MAX, "characters")
     elif shown is Format.JSON:
-        return f"no JSON\n\n{_cut_text(data)}"
+        return f"not JSON\n\n{_cut_text(data)}"
     return _cut_text(data)
 
 
@@ -97,11 +97,11 @@ def _cut_text(data: bytes) -> str:
 
 
 def _cut(text: str, whole: int, limit: int, what: str) -> str:
-    return text if whole <= limit else f"{text}\n.. {count(whole - limit)} more {what} of {count(whole)}"
+    return text if whole <= limit else f"{text}\n... {count(whole - limit)} more {what} of {count(whole)}"
 
 
 def hex_dump(data: bytes, width: int = 16) -> str:
-    """Offset, bytes and what is ASCII of them, as hexdump -C prints it."""
+    """Offset, bytes and printable ASCII, as hexdump -C prints them."""
     lines = []
     for at in range(0, min(len(data), HEX_BYTES_MAX), width):
         part = data[at : at + width]

@@ -1,8 +1,8 @@
-"""Which records are wanted: by key, value, header and JSON path, all of which must hold.
+"""Filters of records: by key, value, header and JSON path, all of which must match.
 
-A text is looked for as bytes, anywhere; `~` in front makes it a regular expression. A JSON path is `$.a.b[0]`, which
-has to be there, or `$.a.b = "x"` (also != < > and ~, which looks for a text in it); without quotes a number, true,
-false or null is one, and anything else a text.
+A text matches anywhere in the bytes; after `~` it is a regular expression. A JSON path is `$.a.b[0]`, which has to
+exist, or `$.a.b = "x"` (also != < > <= >=, and ~ for contained text). Without quotes, numbers, true, false and null
+have their JSON type, and anything else is a text.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 from broker_cy.console.payload import parse_json
 from broker_cy.wire.records import Record
 
-# What is typed is short; a regular expression of a foreign length is not compiled.
+# A longer pattern is refused: nobody types it.
 PATTERN_CHARACTERS_MAX = 1_000
 _OPERATORS = ("!=", ">=", "<=", "=", ">", "<", "~")
 _STEP = re.compile(r"\.([A-Za-z0-9_\-]+)|\[(\d{1,9})\]|\[\"([^\"]+)\"\]")
@@ -28,7 +28,7 @@ Match = Callable[[Record], bool]
 
 @dataclass(frozen=True)
 class RecordFilter:
-    """What was typed; empty: anything."""
+    """The parts as they were typed; an empty part matches everything."""
 
     key: str = ""
     value: str = ""
@@ -44,7 +44,7 @@ class RecordFilter:
         return " ".join(f"{name}:{text}" for name, text in named if text)
 
     def needle(self) -> bytes | None:
-        """Bytes that every wanted record has somewhere, the longest that are known; None where none are."""
+        """The longest known bytes that every matching record contains; None where none are known."""
         texts = [text.encode() for text in (self.key, self.value) if text and not text.startswith("~")]
         name, _, wanted = self.header.partition("=")
         texts += [name.strip().encode()] if name.strip() else []
@@ -53,7 +53,7 @@ class RecordFilter:
         return max(texts, key=len, default=b"") or None
 
     def compile(self) -> Callable[[Iterable[Record]], list[Record]]:
-        """What keeps the wanted ones of a list. ValueError, which says what is wrong, for a bad expression."""
+        """A function that returns the matching records of a list. Raises ValueError, which says what is wrong."""
         tests: list[Match] = []
         if self.key:
             key_has = text_test(self.key)
@@ -69,7 +69,7 @@ class RecordFilter:
             return list
         if len(tests) == 1:
             if self.value and not self.value.startswith("~"):
-                # By far the most usual one, and the only one that is asked of ten million records: no call for each.
+                # By far the most usual filter: no call for each of ten million records.
                 needle = self.value.encode()
                 return lambda records: [
                     record for record in records if (data := record.value) is not None and needle in data
@@ -80,7 +80,7 @@ class RecordFilter:
 
 
 def text_test(text: str) -> Test:
-    """Whether bytes have a text, or match `~` and a regular expression."""
+    """A test whether bytes contain a text, or match a regular expression after `~`."""
     if len(text) > PATTERN_CHARACTERS_MAX:
         raise ValueError(f"{len(text)} characters: {PATTERN_CHARACTERS_MAX} are allowed")
     if not text.startswith("~"):
@@ -89,12 +89,12 @@ def text_test(text: str) -> Test:
     try:
         pattern = re.compile(text[1:].encode())
     except re.error as error:
-        raise ValueError(f"{text[1:]!r} is no regular expression: {error}") from None
+        raise ValueError(f"{text[1:]!r} is not a regular expression: {error}") from None
     return lambda data: data is not None and pattern.search(data) is not None
 
 
 def header_test(text: str) -> Match:
-    """`name`, which has to be there, or `name=text`, which has to be in its value."""
+    """A test whether a header `name` exists, or, for `name=text`, whether its value contains the text."""
     name, equals, wanted = text.partition("=")
     name = name.strip()
     if not name:
@@ -106,9 +106,9 @@ def header_test(text: str) -> Match:
 
 
 def path_test(text: str) -> Match:
-    """Whether the value is JSON, and what the path leads to is there, or compares as it says."""
+    """A test whether the value is JSON in which the path exists, or compares as it says."""
     steps, operator, wanted = parse_path(text)
-    # Most records do not have the name at all: those need not be parsed.
+    # Records that do not contain the name need not be parsed.
     hint = path_hint(steps)
     compare = _comparison(operator, wanted)
 
@@ -126,16 +126,16 @@ def path_test(text: str) -> Match:
 
 
 def path_hint(steps: list[str | int]) -> bytes:
-    """What a value with such a path has somewhere. Names with escapes are looked for as they are."""
+    """Bytes that a value with such a path contains; empty where the name may be written with escapes."""
     names = [step for step in steps if isinstance(step, str)]
     return json.dumps(names[-1], ensure_ascii=False).encode() if names and names[-1].isascii() else b""
 
 
 def parse_path(text: str) -> tuple[list[str | int], str, Any]:
-    """(steps, operator or "", what it compares with); ValueError, which says what is allowed."""
-    allowed = "$.name.other[0] is expected, perhaps with = != > < >= <= or ~ and a value, such as $.user.id = 42"
+    """(steps, operator or "", right-hand side). Raises ValueError, which says what is allowed."""
+    allowed = "$.name.other[0] is expected, optionally with = != > < >= <= or ~ and a value, such as $.user.id = 42"
     if not text.startswith("$"):
-        raise ValueError(f"{text!r} is no path: {allowed}")
+        raise ValueError(f"{text!r} is not a path: {allowed}")
     at = 1
     steps: list[str | int] = []
     while (match := _STEP.match(text, at)) is not None:
@@ -153,7 +153,7 @@ def parse_path(text: str) -> tuple[list[str | int], str, Any]:
 
 def _literal(text: str, operator: str) -> Any:
     if not text:
-        raise ValueError(f"behind {operator} a value is expected")
+        raise ValueError(f"a value is expected after {operator}")
     try:
         value = json.loads(text)
     except ValueError:
@@ -175,7 +175,7 @@ def _comparison(operator: str, wanted: Any) -> Callable[[Any], bool]:
         )
 
     def same(found: Any) -> bool:
-        # 1 == True to Python, and to nobody else.
+        # In Python 1 == True.
         return found == wanted and isinstance(found, bool) == isinstance(wanted, bool)
 
     table: dict[str, Callable[[Any], bool]] = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from broker_cy.admin.caller import Outcome
 from broker_cy.admin.cluster import BrokerInfo, ClusterDescription
@@ -114,8 +115,7 @@ def topic_rows(topics: Iterable[TopicInfo], dirs: LogDirs | None, samples: Seque
     return rows
 
 
-@dataclass(frozen=True, slots=True)
-class ReplicaRow:
+class ReplicaRow(NamedTuple):
     """A replica and the directory it is in."""
 
     broker_id: int

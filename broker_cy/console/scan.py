@@ -1,6 +1,6 @@
-"""Reading records for people: a scan that can be stopped and goes on, and a live tail with a bounded memory.
+"""Reading records for people: a scan that can be stopped and resumed, and a live tail with bounded memory.
 
-Nothing here knows of a screen: both are watched by looking at their numbers now and then.
+Consoles read the numbers of both at their own pace.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from broker_cy.admin.records import Span
 from broker_cy.console.record_filter import RecordFilter
 from broker_cy.wire.records import Record
 
-# Records of a page, and what they may take together; a scan waits there until it is told to go on.
+# Records of a page, and their size together; a scan pauses there until it is resumed.
 PAGE_RECORDS_MAX = 1_000
 KEPT_BYTES_MAX = 64 << 20
-# Records a live tail keeps; older ones are dropped, and counted.
+# Records that a live tail keeps; older ones are dropped and counted.
 RING_RECORDS_MAX = 5_000
-# Records that are looked at before the keyboard has its turn: some 3 ms.
+# Records that are filtered before other tasks have a turn: some 3 ms.
 RECORDS_A_TURN = 4_000
 _RECORD_OVERHEAD_BYTES = 200
 
@@ -39,12 +39,12 @@ class Row(NamedTuple):
 
     @property
     def order(self) -> tuple[int, int, int]:
-        """By time over all partitions; records of one partition with one time stay in order."""
+        """By time over all partitions; records of one partition with the same time stay in order."""
         return (self.record.timestamp, self.partition, self.record.offset)
 
 
 def weight(record: Record) -> int:
-    """About what a record takes in memory."""
+    """The approximate size of a record in memory, in bytes."""
     size = _RECORD_OVERHEAD_BYTES + len(record.key or b"") + len(record.value or b"")
     for name, value in record.headers:
         size += len(name) + len(value or b"")
@@ -52,7 +52,7 @@ def weight(record: Record) -> int:
 
 
 class State(Enum):
-    """What a scan does."""
+    """The state of a scan, as it is shown."""
 
     READY = "ready"
     RUNNING = "reading"
@@ -63,10 +63,10 @@ class State(Enum):
 
 
 class Scan:
-    """Reads `spans` and keeps what `wanted` lets through, in `rows`.
+    """Reads `spans` and keeps the records that match `wanted` in `rows`.
 
-    `newest`: of all that is read only so many, the newest, are kept. Otherwise it pauses when a page is full. `run`
-    goes on from where it was.
+    With `newest`, it reads everything and keeps only so many records, the newest; without, it pauses when a page is
+    full. `run` resumes where the scan stopped.
     """
 
     def __init__(
@@ -112,12 +112,12 @@ class Scan:
 
     @property
     def found(self) -> int:
-        """Records that matched, as far as they were asked for."""
+        """Records that matched; with `newest`, at most so many."""
         return self.matches if self._newest is None else min(self.matches, self._newest)
 
     @property
     def elapsed_s(self) -> float:
-        """Time spent reading."""
+        """Time spent reading, in seconds."""
         now = 0.0 if self._running_since_s is None else time.monotonic() - self._running_since_s
         return self.seconds + now
 
@@ -147,7 +147,7 @@ class Scan:
             self.seconds, self._running_since_s = self.elapsed_s, None
 
     async def _take(self, chunk: Chunk, begun: int) -> bool:
-        """Keep what is wanted of a chunk; False where the page is full, with the position behind what was taken."""
+        """Keep the matching records of a chunk; False where the page is full. The position is behind the last one."""
         key = chunk.partition
         self.bytes += chunk.size_bytes
         self.damage += chunk.damage[: 100 - len(self.damage)]
@@ -175,11 +175,11 @@ class Scan:
         return True
 
     def _add(self, partition: int, found: Iterable[Record], begun: int) -> int:
-        """How many of them fit."""
+        """Add records; how many of them fit."""
         taken = 0
         for record in found:
             if self._newest is None:
-                # One record always fits, however large it is.
+                # One record always fits, whatever its size.
                 full = len(self.rows) - begun >= self._page_max or self._page_bytes >= KEPT_BYTES_MAX
                 if full:
                     return taken
@@ -200,18 +200,18 @@ class Scan:
             self.kept_bytes -= weight(self.rows.pop(0).record)
 
     def forget_rows(self) -> None:
-        """Make room for the next page."""
+        """Discard the page, to make room for the next one."""
         self.rows = []
         self.kept_bytes = 0
 
     def shown(self) -> list[Row]:
-        """The rows in the order of time; the newest first where the newest were asked for."""
+        """The rows by time, ascending; with `newest`, descending."""
         rows = sorted(self.rows, key=lambda row: row.order, reverse=self._newest is not None)
         return rows if self._newest is None else rows[: self._newest]
 
 
 class Tail:
-    """Follows partitions from `starts` on; keeps the newest records, and counts what it had to drop."""
+    """Follows partitions from `starts` on; keeps the newest records and counts the dropped ones."""
 
     def __init__(
         self,
@@ -240,7 +240,7 @@ class Tail:
         self.is_running = False
 
     async def run(self) -> None:
-        """Until it is cancelled, or fails: then `error` says why, and `run` goes on from where it was."""
+        """Run until cancelled, or until a failure, which `error` reports; then `run` resumes where it stopped."""
         self.is_running, self.error = True, ""
         try:
             async with self._client.records.reader(
@@ -263,7 +263,7 @@ class Tail:
         found = self._keep(records)
         self.seen += len(records)
         self.matches += len(found)
-        # What would be pushed out again by the same lot is never put in.
+        # Records that later ones of the same chunk would push out are not added.
         if len(found) > self._records_max:
             self.dropped += len(found) - self._records_max
             found = found[-self._records_max :]

@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from broker_cy.admin import AdminClient
 from broker_cy.admin.caller import Outcome
@@ -21,13 +22,13 @@ from broker_cy.admin.log_dirs import LogDir
 from broker_cy.admin.metadata import TopicInfo, TopicPartition
 from broker_cy.admin.segments import segments_of
 from broker_cy.admin.transactions import MAX_TIMEOUT_MS, HangingTransaction, ProducerState, TransactionListing
+from broker_cy.admin.turns import Turns
 from broker_cy.console.feeds import Feed, Feeds
 from broker_cy.console.history import Events, Samples
 from broker_cy.console.listeners import LoopOwner
 
-# Groups whose lag is asked for in one go, and partitions that are judged before the keyboard has its turn (some 5 ms).
-LAG_GROUPS_A_CALL = 200
-LAG_PARTITIONS_A_TURN = 1_000
+# Groups whose lag is requested at once.
+LAG_GROUPS_A_CALL = 50
 _TRANSACTION_TIMEOUT = "transaction.max.timeout.ms"
 
 
@@ -38,7 +39,7 @@ def now_ms() -> int:
 
 @dataclass(frozen=True, slots=True)
 class GroupSummary:
-    """A group's lag over all its partitions; `is_complete` unless the ends of some are not known."""
+    """A group's lag over all its partitions; not `is_complete` where the ends of some are unknown."""
 
     lag: int
     partitions: int
@@ -49,7 +50,7 @@ class GroupSummary:
 
 @dataclass(frozen=True, slots=True)
 class GroupView:
-    """All of one group. `times_ms` is the lag in time by partition; `exact` those told by the broker's own events."""
+    """One group. `times_ms` is the lag in time by partition; `exact` are those that the broker's events report."""
 
     description: GroupDescription
     lag: GroupLag
@@ -60,9 +61,8 @@ class GroupView:
     at_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionRow:
-    """A partition of a topic: leader, replicas, offsets (None where the leader did not tell) and its size on disk."""
+class PartitionRow(NamedTuple):
+    """A partition of a topic: leader, replicas, offsets (None where the leader did not answer) and size on disk."""
 
     partition: int
     leader_id: int
@@ -73,13 +73,13 @@ class PartitionRow:
     end: int | None
     size_bytes: int | None
     directory: str
-    # None where the broker does not tell.
+    # None where the broker does not report it.
     segments: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class OpenTransaction:
-    """A transactional id; `open_ms` and what follows are known while a transaction is open."""
+    """A transactional id; the fields after `listing` are known while a transaction is open."""
 
     listing: TransactionListing
     open_ms: int | None
@@ -166,22 +166,20 @@ class Session:
         members = {group.group_id: group.state not in ("Empty", "Dead") for group in listed if group.state}
         found: dict[str, GroupSummary] = {}
         at_ms = now_ms()
+        turns = Turns()
         for start in range(0, len(ids), LAG_GROUPS_A_CALL):
             lags = (await self._quick.lag.of(ids[start : start + LAG_GROUPS_A_CALL])).found
-            since_turn = 0
             for group_id, lag in lags.items():
                 self._note(lag, at_ms, members)
+                status, trend = await self.lag_history.judged(group_id)
                 found[group_id] = GroupSummary(
                     lag.total,
                     len(lag.partitions),
                     lag.is_complete,
-                    self.lag_history.status(group_id),
-                    self.lag_history.trend(group_id),
+                    status,
+                    trend,
                 )
-                since_turn += len(lag.partitions)
-                if since_turn >= LAG_PARTITIONS_A_TURN:
-                    since_turn = 0
-                    await asyncio.sleep(0)
+                await turns.pause()
         self.lag_history.keep(found)
         return found
 
@@ -222,6 +220,7 @@ class Session:
             for directory in directories
             for replica in directory.replicas
         }
+        await asyncio.sleep(0)
         return tuple(
             PartitionRow(
                 part.partition,
@@ -247,20 +246,20 @@ class Session:
         at_ms = now_ms()
         rows = []
         for each in listed:
-            told = described.get(each.transactional_id)
-            start = None if told is None else told.start_ms
+            reported = described.get(each.transactional_id)
+            start = None if reported is None else reported.start_ms
             rows.append(
                 OpenTransaction(
                     each,
                     None if start is None else max(0, at_ms - start),
-                    None if told is None else told.timeout_ms,
-                    () if told is None else told.partitions,
+                    None if reported is None else reported.timeout_ms,
+                    () if reported is None else reported.partitions,
                 )
             )
         return tuple(rows)
 
     async def find_hanging(self) -> tuple[HangingTransaction, ...]:
-        """Transactions that no coordinator will end, in all partitions. Raises AdminError."""
+        """Transactions of all partitions that no coordinator will end. Raises AdminError."""
         topics = await self._quick.topics.list_all()
         keys = [TopicPartition(topic.name, part.partition) for topic in topics for part in topic.partitions]
         return await self._quick.transactions.find_hanging(
@@ -268,10 +267,10 @@ class Session:
         )
 
     async def _transaction_timeout_ms(self) -> int:
-        """For how long the brokers let a transaction be open at most; Kafka's default where they do not tell."""
+        """The longest timeout of a transaction that the brokers allow; Kafka's default where they do not report it."""
         brokers = [ConfigResource(ResourceType.BROKER, str(node)) for node in self.client.caller.metadata.nodes]
-        told = await self._quick.configs.describe(brokers, names=[_TRANSACTION_TIMEOUT])
-        values = [entry.value for entries in told.found.values() for entry in entries if entry.value]
+        reported = await self._quick.configs.describe(brokers, names=[_TRANSACTION_TIMEOUT])
+        values = [entry.value for entries in reported.found.values() for entry in entries if entry.value]
         return max((int(value) for value in values if value.isdecimal()), default=MAX_TIMEOUT_MS)
 
     async def _producers(self, topic: str) -> tuple[tuple[TopicPartition, ProducerState], ...]:

@@ -21,7 +21,7 @@ INT64_MIN = -(1 << 63)
 
 
 def parse_int(text: str, low: int, high: int = INT64_MAX) -> int:
-    """A decimal number in a range; int() would take underscores and other scripts' digits, too."""
+    """A decimal number in a range; int() would also accept underscores and digits of other scripts."""
     if not re.fullmatch(r"[+-]?[0-9]{1,19}", text) or not low <= int(text) <= high:
         allowed = f"{low} or more" if high == INT64_MAX else f"{low} to {high}"
         raise ValueError(f"{text!r}: a whole number, {allowed}, is expected")
@@ -32,7 +32,7 @@ def parse_duration(text: str) -> int:
     """Milliseconds of `2h`, or of `1h30m`."""
     parts = _DURATION.findall(text)
     if not parts or "".join(number + unit for number, unit in parts) != text:
-        raise ValueError(f"{text!r} is no duration, {DURATION_HELP}")
+        raise ValueError(f"{text!r} is not a duration, {DURATION_HELP}")
     return sum(int(number) * _UNITS_MS[unit] for number, unit in parts)
 
 
@@ -42,16 +42,16 @@ def parse_time(text: str, now_ms: Callable[[], int] | None = None) -> int:
         now = int(datetime.now(UTC).timestamp() * 1000) if now_ms is None else now_ms()
         return now if text == "now" else max(0, now - parse_duration(text[1:]))
     if re.fullmatch(r"[0-9]{1,19}", text):
-        # 8 digits are a date to datetime, and ms since 1970 to Kafka's tools.
+        # datetime would read 8 digits as a date; Kafka's tools read ms since 1970.
         return parse_int(text, 0)
     try:
         return int(datetime.fromisoformat(text).timestamp() * 1000)
     except (ValueError, OverflowError, OSError):
-        raise ValueError(f"{text!r} is no time: {TIME_HELP}") from None
+        raise ValueError(f"{text!r} is not a time: {TIME_HELP}") from None
 
 
 def parse_position(text: str) -> Start:
-    """Where to read from. `s@TIME`, kcat's form, is understood, too."""
+    """Where to read from. Also accepts kcat's form, `s@TIME`."""
     if text in ("beginning", "earliest"):
         return Start.earliest()
     if text in ("end", "latest"):
@@ -62,11 +62,11 @@ def parse_position(text: str) -> Start:
         return Start.last(int(text[1:]))
     if re.fullmatch(r"[0-9]{1,19}", text):
         return Start.offset(parse_int(text, 0))
-    raise ValueError(f"{text!r} is no position: {POSITION_HELP}")
+    raise ValueError(f"{text!r} is not a position: {POSITION_HELP}")
 
 
 def parse_partitions(text: str) -> tuple[int, ...]:
-    """`0`, `0,3,5`, `0-7`, and mixtures; rising, each once."""
+    """`0`, `0,3,5`, `0-7`, and combinations; in ascending order, each once."""
     found: set[int] = set()
     for part in text.split(","):
         match = re.fullmatch(r"([0-9]{1,9})(?:-([0-9]{1,9}))?", part)
@@ -74,7 +74,7 @@ def parse_partitions(text: str) -> tuple[int, ...]:
             raise ValueError(f"{text!r}: partitions such as 0, 0,3,5 or 0-7 are expected")
         low, high = int(match[1]), int(match[2] or match[1])
         if high < low or high - low >= _PARTITIONS_MAX:
-            raise ValueError(f"{part!r}: a range goes from low to high, over {_PARTITIONS_MAX} partitions at most")
+            raise ValueError(f"{part!r}: a range goes from low to high, with at most {_PARTITIONS_MAX} partitions")
         found.update(range(low, high + 1))
     return tuple(sorted(found))
 
@@ -120,7 +120,7 @@ def unescape(text: str) -> bytes:
         elif said in _ESCAPES:
             out += _ESCAPES[said]
         else:
-            raise ValueError(rf"{text!r}: \{said} is no escape; \n \t \r \0 \\ and \xHH are")
+            raise ValueError(rf"{text!r}: \{said} is not an escape; allowed are \n \t \r \0 \\ and \xHH")
         at = match.end()
     return bytes(out + text[at:].encode())
 
@@ -128,19 +128,19 @@ def unescape(text: str) -> bytes:
 def parse_delimiter(text: str) -> bytes:
     """A delimiter, with escapes; not empty."""
     if not text:
-        raise ValueError(r"a delimiter has at least one byte, such as , or \t or \x01")
+        raise ValueError(r"a delimiter needs at least one byte, such as , or \t or \x01")
     return unescape(text)
 
 
 def topic_name(text: str) -> str:
     """A topic name as Kafka allows it."""
     if text in ("", ".", ".."):
-        raise ValueError(f"{text!r} is no topic name: 1 to {_TOPIC_NAME_MAX} of letters, digits, . _ and -")
+        raise ValueError(f"{text!r} is not a topic name: 1 to {_TOPIC_NAME_MAX} letters, digits, . _ and -")
     if len(text) > _TOPIC_NAME_MAX:
         raise ValueError(f"{len(text)} characters: {_TOPIC_NAME_MAX} are allowed")
     if not _TOPIC_NAME.fullmatch(text):
         bad = next(sign for sign in text if not _TOPIC_NAME.fullmatch(sign))
-        raise ValueError(f"{bad!r} is not allowed: letters, digits, . _ and - are")
+        raise ValueError(f"{bad!r} is not allowed; allowed are letters, digits, . _ and -")
     return text
 
 
@@ -150,28 +150,28 @@ def integer(low: int, high: int = INT64_MAX) -> Callable[[str], int]:
 
 
 def optional(parse: Callable[[str], object]) -> Callable[[str], object]:
-    """A parser that takes an empty field as None."""
+    """A parser for which an empty field is None."""
     return lambda text: parse(text) if text.strip() else None
 
 
 def settings(text: str) -> dict[str, str]:
-    """`name=value` with commas or blanks between; a value that holds commas is quoted."""
+    """`name=value`, separated by commas; a value that contains commas is quoted."""
     found: dict[str, str] = {}
     for part in _split(text):
         name, value = parse_setting(part)
         if name in found:
-            raise ValueError(f"{name} is there twice")
+            raise ValueError(f"{name} occurs twice")
         found[name] = value
     return found
 
 
 def headers(text: str) -> tuple[tuple[str, bytes | None], ...]:
-    """`name=value` (or `name` for null) with commas between; the same name may come twice."""
+    """`name=value` (or `name` for null), separated by commas; a name may occur several times."""
     return tuple(parse_header(part) for part in _split(text))
 
 
 def _split(text: str) -> list[str]:
-    """Parts between commas that stand outside of double quotes; the quotes go."""
+    """The parts between commas outside of double quotes, without the quotes."""
     if text.count('"') % 2:
         raise ValueError("a quote is not closed")
     parts = re.findall(r'(?:[^,"]|"[^"]*")+', text)

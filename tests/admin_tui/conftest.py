@@ -1,4 +1,4 @@
-"""Driving the console: keys in, what the screen says out."""
+"""Driving the console: keys in, the text of the screen out."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from bench.launch.nodes import free_ports
 from broker_cy.admin import AdminClient
 from broker_cy.admin.address import parse_addresses
 from broker_cy.admin.clusters import ClusterEntry
-from broker_cy.console.alerts import Watch
+from broker_cy.console.alerts.watch import Alerting
 from tests.support.broker import QUICK, BrokerProcess
 
 T = TypeVar("T")
@@ -51,7 +51,7 @@ def name() -> str:
 
 
 class Terminal:
-    """A console that runs without a terminal: press keys, and wait for what they do."""
+    """A console that runs without a terminal: presses keys, and waits for their effect."""
 
     def __init__(self, pilot: Pilot[Any], app: Console) -> None:
         self.pilot = pilot
@@ -62,7 +62,7 @@ class Terminal:
         return self.app.session.client
 
     def lines(self) -> list[str]:
-        """What is on the screen."""
+        """The lines of the screen."""
         strips = self.app.screen._compositor.render_strips()
         return ["".join(segment.text for segment in strip) for strip in strips]
 
@@ -74,7 +74,7 @@ class Terminal:
         deadline = asyncio.get_running_loop().time() + WAIT_S
         while not condition():
             if asyncio.get_running_loop().time() > deadline:
-                raise AssertionError(f"waited {WAIT_S:g} s in vain for {what}; the screen:\n{self.text()}")
+                raise AssertionError(f"waited {WAIT_S:g} s for {what}; the screen:\n{self.text()}")
             await self.pilot.pause(0.02)
 
     async def shows(self, *texts: str) -> None:
@@ -85,9 +85,9 @@ class Terminal:
         await self.until(lambda: text not in self.text(), f"no {text!r}")
 
     async def press(self, *keys: str) -> None:
-        """Press keys, as fast as they come; returns once the console is done with them.
+        """Press keys without a pause; returns once all have taken effect.
 
-        The pilot's own waits until the process is idle, which a console that draws charts is not for long.
+        The pilot's own method waits until the process is idle, which a console that draws charts rarely is.
         """
         for key in keys:
             sign = " " if key == "space" else key
@@ -99,7 +99,7 @@ class Terminal:
         await self.app.keys.done()
 
     async def type(self, text: str) -> None:
-        """Type a text into what has the focus."""
+        """Type a text into the focused widget."""
         await self.press(*text)
 
     async def fill(self, **values: str) -> None:
@@ -137,7 +137,7 @@ def drive(
     settings: Settings | None = None,
     is_readonly: bool = False,
     clusters: dict[str, ClusterEntry] | None = None,
-    alerts: Watch | None = None,
+    alerts: Alerting | None = None,
     timeout_s: float | None = None,
 ) -> None:
     """Run the console for a cluster, and `job` with it."""

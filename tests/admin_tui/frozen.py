@@ -1,4 +1,4 @@
-"""A session whose answers never change, and pictures of screens that are equal where the screens are."""
+"""A session whose answers never change."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ FEATURES = (FeatureRange("metadata.version", 7, 30, 30), FeatureRange("transacti
 
 
 def samples() -> list[Sample]:
-    """Two minutes with a swing in them."""
+    """Two minutes, in which the rate falls and rises."""
     made = []
     for n in range(120):
         rate = 1_000 + 800 * abs(60 - n) // 60
@@ -179,7 +179,7 @@ def samples() -> list[Sample]:
 
 
 def events() -> list[Stamped]:
-    """One of each that looks different."""
+    """One event of each appearance."""
     by = Client("broker-cy-cli", "10.0.0.9")
     every: list[Event] = [
         BrokerStarted("broker-cy 0.1.0", False, 250, 17, 4_096, {"orders-0": 4_096}),
@@ -207,7 +207,7 @@ def events() -> list[Stamped]:
 
 
 class FrozenFeed(Feed[Any]):
-    """Has one answer, which is new for ever."""
+    """Has one answer, which never becomes old."""
 
     def __init__(self, value: Any) -> None:
         async def never() -> Any:
@@ -259,7 +259,7 @@ class FrozenFeeds(Feeds):
 
 
 class FrozenSession(Session):
-    """A cluster that stands still."""
+    """A cluster that never changes."""
 
     def __init__(self) -> None:
         super().__init__(entry_of("broker-1:9092"), client_id="test")

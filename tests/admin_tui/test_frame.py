@@ -1,4 +1,4 @@
-"""The frame: going somewhere, filters, keys, clusters, and a broker that goes away and comes back."""
+"""The frame of every screen: navigation, filters, keys, clusters, and a broker that goes away and comes back."""
 
 from __future__ import annotations
 
@@ -39,15 +39,15 @@ def test_commands_complete_go_somewhere_and_come_back(broker_cy: BrokerProcess, 
         await terminal.press("escape")
         await terminal.goes_to("overview")
         await terminal.command("nowhere")
-        await terminal.shows("there is no command nowhere")
+        await terminal.shows("unknown command nowhere")
         await terminal.command("topic")
-        await terminal.shows("it is :topic TOPIC")
+        await terminal.shows("usage: :topic TOPIC")
         await terminal.press("colon", "up", "up", "enter")
-        await terminal.shows("there is no command nowhere")
+        await terminal.shows("unknown command nowhere")
         await terminal.command("theme nord")
         assert terminal.app.theme == "nord"
         await terminal.command("theme plaid")
-        await terminal.shows("there are the themes")
+        await terminal.shows("the themes are")
         await terminal.press("question_mark")
         await terminal.shows("Keys", "view.filter")
         await terminal.press("escape")
@@ -106,11 +106,11 @@ def test_a_broker_that_goes_away_leaves_the_last_data_with_its_age(
         await terminal.shows(name, "connected")
         broker.kill()
         await terminal.until(lambda: "old:" in terminal.text(), "the age of what is shown")
-        await terminal.shows(name, "away")
+        await terminal.shows(name, "unreachable")
         # A panel that never had data says why.
         await terminal.command("brokers")
         await terminal.goes_to("brokers")
-        await terminal.shows("away")
+        await terminal.shows("unreachable")
         broker.restart()
         await terminal.shows("connected", "controller")
         await terminal.command("topics")
@@ -121,10 +121,10 @@ def test_a_broker_that_goes_away_leaves_the_last_data_with_its_age(
 
 
 def test_a_broker_that_is_not_there_is_said_to_be_away() -> None:
-    """The console ends with a traceback, or shows nothing for ever."""
+    """The console ends with a traceback, or shows nothing."""
 
     async def job(terminal: Terminal) -> None:
-        await terminal.shows("away", "no answer", "127.0.0.1:1")
+        await terminal.shows("unreachable", "no answer", "127.0.0.1:1")
         await terminal.command("topics")
         await terminal.shows("no answer")
 
@@ -141,7 +141,7 @@ def test_clusters_of_the_file(broker_cy: BrokerProcess, name: str) -> None:
         await terminal.shows("READ-ONLY", "connected")
         await terminal.until(lambda: isinstance(terminal.app.screen, OverviewView), "the overview")
         await terminal.command("cluster c")
-        await terminal.shows("there are the clusters a, b")
+        await terminal.shows("the clusters are a, b")
 
     drive(broker_cy.bootstrap, job, clusters=clusters, size=(120, 30))
 
@@ -165,12 +165,12 @@ def test_keys_can_be_bound_anew(broker_cy: BrokerProcess, name: str, tmp_path: P
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("them = 1", "them is not known; theme, utc"),
+        ("them = 1", "them is not known; allowed are theme, utc"),
         ("theme = 5", "theme = 5: str is expected"),
-        ('theme = "plaid"', "there are"),
-        ('[keys]\n"grid.dwn" = "j"', "keys.grid.dwn is not known; there are: grid.down"),
-        ('[keys]\n"grid.down" = 5', "keys with commas between"),
-        ("theme = ", "is no TOML"),
+        ('theme = "plaid"', "the themes are"),
+        ('[keys]\n"grid.dwn" = "j"', "keys.grid.dwn is not known; allowed are grid.down"),
+        ('[keys]\n"grid.down" = 5', "keys separated by commas"),
+        ("theme = ", "is not TOML"),
     ],
 )
 def test_bad_settings_name_file_and_field(tmp_path: Path, text: str, said: str) -> None:
@@ -184,7 +184,7 @@ def test_bad_settings_name_file_and_field(tmp_path: Path, text: str, said: str) 
 
 
 def test_every_binding_has_an_id() -> None:
-    """A key cannot be bound anew."""
+    """A key cannot be rebound."""
     from textual.binding import Binding
 
     ids = binding_ids()
@@ -219,7 +219,7 @@ def test_bad_options_are_refused(
 
 
 def test_settings_beside_the_clusters_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A file at its usual place is passed over."""
+    """A file at its default path is ignored."""
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     monkeypatch.delenv("BROKER_CY_CLUSTERS", raising=False)
     (tmp_path / "broker-cy").mkdir()
@@ -241,7 +241,7 @@ def test_settings_beside_the_clusters_are_read(tmp_path: Path, monkeypatch: pyte
 
 def test_an_act_tells_that_it_waits_for_the_broker(broker_cy: BrokerProcess, monkeypatch: pytest.MonkeyPatch) -> None:
     """A form closes, a broker that is away is asked for half a minute, and nothing says so."""
-    monkeypatch.setattr(view, "WAIT_TOLD_S", 0.01)
+    monkeypatch.setattr(view, "WAIT_SHOWN_S", 0.01)
 
     async def job(terminal: Terminal) -> None:
         answered = asyncio.Event()
@@ -253,7 +253,7 @@ def test_an_act_tells_that_it_waits_for_the_broker(broker_cy: BrokerProcess, mon
         shown = terminal.app.screen
         assert isinstance(shown, view.View)
         shown.act(plan)
-        await terminal.shows("still asking the broker")
+        await terminal.shows("still waiting for the broker")
         answered.set()
         await terminal.shows("no answer")
 

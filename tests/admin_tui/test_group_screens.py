@@ -6,14 +6,13 @@ import asyncio
 import time
 
 import pytest
-from confluent_kafka import Consumer
 
 from broker_cy.admin.metadata import TopicPartition
 from broker_cy.admin.topics import NewTopic
 from broker_cy.wire.records import Record
 from tests.admin_tui.conftest import FOR_EVER, Terminal, drive
 from tests.support.broker import BrokerProcess
-from tests.support.confluent import new_consumer
+from tests.support.confluent import assigned, new_consumer
 
 BEGIN_MS = 1_700_000_000_000
 
@@ -50,7 +49,7 @@ async def committed(terminal: Terminal, name: str) -> dict[int, int]:
 def test_reset_by_each_rule(
     broker_cy: BrokerProcess, name: str, fields: dict[str, str], expected: dict[int, int], option: str
 ) -> None:
-    """A group reads again what it should not, or the preview said something else."""
+    """A group reads records again that it should not, or the preview is wrong."""
 
     async def job(terminal: Terminal) -> None:
         await with_group(terminal, name)
@@ -77,7 +76,7 @@ def test_reset_by_each_rule(
     [
         ({"rule": "offset"}, "an offset is expected"),
         ({"rule": "offset", "value": "-1"}, "0 or more"),
-        ({"rule": "time", "value": "tomorrow"}, "is no time"),
+        ({"rule": "time", "value": "tomorrow"}, "is not a time"),
         ({"rule": "earliest", "value": "5"}, "earliest takes no value"),
         ({"rule": "listed", "value": "orders=5"}, "topic:partition=offset"),
         ({"rule": "backwards"}, "one of earliest, latest"),
@@ -125,7 +124,7 @@ def test_a_group_with_members_is_not_touched(broker_cy: BrokerProcess, name: str
 
 
 def test_forget_offsets_and_delete(broker_cy: BrokerProcess, name: str) -> None:
-    """A group that nobody uses stays for ever, or goes by one key."""
+    """An unused group cannot be deleted, or one key deletes it."""
 
     async def job(terminal: Terminal) -> None:
         await with_group(terminal, name)
@@ -189,12 +188,3 @@ def test_the_rebalance_journal(broker_cy: BrokerProcess, name: str) -> None:
                 await asyncio.to_thread(consumer.close)
 
     drive(broker_cy.bootstrap, job, size=(160, 50))
-
-
-async def assigned(consumers: list[Consumer]) -> None:
-    """Poll until each has partitions."""
-    deadline = time.monotonic() + 30
-    while not all(consumer.assignment() for consumer in consumers):
-        assert time.monotonic() < deadline, "no assignment"
-        for consumer in consumers:
-            await asyncio.to_thread(consumer.poll, 0.05)

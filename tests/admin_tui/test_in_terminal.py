@@ -161,7 +161,7 @@ def test_the_life_of_a_topic_and_a_group(terminal: Tmux) -> None:
     terminal.shows(rf"{name}-0 .* 0 ")
     # Delete both.
     terminal.keys("C-d")
-    terminal.shows(f"Type {name}-g to go on")
+    terminal.shows(f"Type {name}-g to confirm")
     terminal.type(f"{name}-g")
     terminal.keys("Enter")
     terminal.shows("deleted 1 group")
@@ -172,7 +172,7 @@ def test_the_life_of_a_topic_and_a_group(terminal: Tmux) -> None:
     terminal.keys("Enter")
     terminal.shows(rf"/{name}")
     terminal.keys("C-d")
-    terminal.shows(f"Type {name} to go on")
+    terminal.shows(f"Type {name} to confirm")
     terminal.type(name)
     terminal.keys("Enter")
     terminal.shows("deleted 1 topic")

@@ -81,10 +81,10 @@ def test_a_search_says_how_far_it_is_and_ends_with_what_it_found(broker_cy: Brok
         await terminal.press("f")
         await terminal.fill(start="@1700000000490", key="")
         await terminal.shows("10 found")
-        # What is wrong is told beside its field, and nothing is read.
+        # The problem is shown below its field, and nothing is read.
         await terminal.press("f")
         await terminal.fill(start="yesterday", path="user")
-        await terminal.shows("is no position", "is no path")
+        await terminal.shows("is not a position", "is not a path")
         await terminal.press("escape")
         await terminal.shows("10 found")
 
@@ -159,7 +159,7 @@ def test_export_writes_lines_that_can_be_produced_again(broker_cy: BrokerProcess
         await terminal.until(lambda: path.exists() and len(path.read_bytes().splitlines()) == 100, "the file")
         await terminal.press("o")
         await terminal.fill(path=str(path))
-        await terminal.shows("is there already")
+        await terminal.shows("already exists")
         everything = tmp_path / "all.jsonl"
         await terminal.press("escape", "f")
         await terminal.fill(start="beginning", value="1")

@@ -1,6 +1,6 @@
-"""Every screen as it looked when somebody last looked at it, at 80x24 and 160x50.
+"""Every screen looks as it was last approved, at 80x24 and 160x50.
 
-BROKER_TUI_SNAPSHOTS=write writes the pictures anew: look at them before they are committed.
+BROKER_TUI_SNAPSHOTS=write replaces the pictures: look at them before they are committed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from admin_tui.picture import svg_of
 from admin_tui.screens import messages, producers, quorum
 from admin_tui.settings import Settings
 from admin_tui.widgets.grid import _GAP, Grid
-from broker_cy.console.alerts import Finding, Rule, Watch
+from broker_cy.console.alerts.rules import AlertSettings, Rule, WebhookSettings
+from broker_cy.console.alerts.watch import Alerting, Finding
 from broker_cy.console.scan import Row, Scan, State
 from broker_cy.wire.records import Record
 from tests.admin_tui.conftest import Terminal, entry_of
@@ -47,17 +48,22 @@ VIEWS = (
 )
 
 
-def frozen_watch() -> Watch:
-    """One rule that is broken, and one that holds."""
-    watch = Watch([], interval_s=3_600)
-    lag, disk = Rule("payments falls behind", "lag", records=10), Rule("room", "disk", free_percent=10)
+def frozen_alerts() -> Alerting:
+    """One rule that is broken, one that waits, and one that holds; and a webhook."""
+    alerting = Alerting(AlertSettings((), WebhookSettings("https://hooks.example.com/secret")), interval_s=3_600)
+    assert alerting.webhook is not None
+    alerting.webhook.delivered = 4
+    watch = alerting.watch("broker-1:9092")
+    lag, stopped = Rule("payments fall behind", "lag", records=10), Rule("stopped groups", "stopped_group")
+    disk = Rule("low disk space", "disk", free_percent=10)
     watch.findings = (
-        Finding(lag, "broken", "billing", "billing is 1,234 records behind (allowed 10)", 125.0),
-        Finding(disk, "ok", "", "holds", None),
+        Finding(lag, "firing", "billing", "group billing is 1,234 records behind (limit 10)", 125.0),
+        Finding(stopped, "pending", "reports", "group reports stopped committing, 98,765,432 records behind", 5.0),
+        Finding(disk, "ok", "", "", None),
     )
     watch._looked_at_s = 0.0
     watch._clock = lambda: 0.0
-    return watch
+    return alerting
 
 
 def frozen_scan(view: messages.MessagesView) -> None:
@@ -95,7 +101,7 @@ def test_the_screen_looks_as_it_did(view: str, size: tuple[int, int], tmp_path: 
     """A screen lost a column, a colour or its footer, and no other test looks there."""
 
     async def picture() -> str:
-        app = Console(entry_of("broker-1:9092"), Settings(utc=True), alerts=frozen_watch())
+        app = Console(entry_of("broker-1:9092"), Settings(utc=True), alerts=frozen_alerts())
         app.session = FrozenSession()
         async with app.run_test(size=size) as pilot:
             terminal = Terminal(pilot, app)
@@ -120,4 +126,4 @@ def test_the_screen_looks_as_it_did(view: str, size: tuple[int, int], tmp_path: 
     if found != path.read_text(encoding="utf-8"):
         actual = tmp_path / path.name
         actual.write_text(found, encoding="utf-8")
-        raise AssertionError(f"{path.name} is another now: compare {path} with {actual}")
+        raise AssertionError(f"{path.name} has changed: compare {path} with {actual}")

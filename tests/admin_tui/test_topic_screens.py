@@ -1,4 +1,4 @@
-"""Everything that can be done to topics, and what is refused."""
+"""Every action on topics, and which are refused."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ async def open_topics(terminal: Terminal, name: str, *topics: NewTopic) -> Topic
 
 
 def test_create_checks_each_field_and_the_broker_the_rest(broker_cy: BrokerProcess, name: str) -> None:
-    """A topic with a wrong setting is made, or the reason is not told."""
+    """A topic with a wrong setting is created, or the reason for the refusal is not shown."""
 
     async def job(terminal: Terminal) -> None:
         await open_topics(terminal, name)
@@ -58,10 +58,10 @@ def test_delete_asks_for_the_name_and_cancel_is_safe(broker_cy: BrokerProcess, n
         await terminal.press("ctrl+d")
         await terminal.shows("2 partitions with 7 offsets", "permanently deletes", f"topics delete {name} --yes")
         await terminal.press("enter")
-        await terminal.shows("nothing was done")
+        await terminal.shows("nothing was changed")
         await terminal.type(name[:-1])
         await terminal.press("enter")
-        await terminal.shows("nothing was done")
+        await terminal.shows("nothing was changed")
         await terminal.press("escape")
         assert name in (await terminal.client.topics.describe([name])).found
         await terminal.press("ctrl+d")
@@ -75,13 +75,13 @@ def test_delete_asks_for_the_name_and_cancel_is_safe(broker_cy: BrokerProcess, n
 
 
 def test_many_marked_topics_are_deleted_together(broker_cy: BrokerProcess, name: str) -> None:
-    """Marks are forgotten, or another topic goes with them."""
+    """Marks are lost, or another topic is deleted with the marked ones."""
     topics = [NewTopic(f"{name}-{n}", 1) for n in range(3)]
 
     async def job(terminal: Terminal) -> None:
         await open_topics(terminal, name, *topics)
         await terminal.press("space", "space", "ctrl+d")
-        await terminal.shows("Type 2 topics to go on", f"{name}-0: 0 offsets", f"{name}-1: 0 offsets")
+        await terminal.shows("Type 2 topics to confirm", f"{name}-0: 0 offsets", f"{name}-1: 0 offsets")
         await terminal.type("2 topics")
         await terminal.press("enter")
         await terminal.shows("deleted 2 topics")
@@ -142,7 +142,7 @@ def test_settings_are_checked_beside_the_field_and_changed(broker_cy: BrokerProc
         await terminal.fill(value="a week")
         await terminal.shows("a whole number")
         await terminal.fill(value="-5")
-        # Only the broker knows this rule; it is told, and nothing is changed.
+        # Only the broker can check this rule: its refusal is shown, and nothing is changed.
         await terminal.shows("INVALID_CONFIG")
         await terminal.fill(value="7200000")
         await terminal.shows(
@@ -173,7 +173,7 @@ def test_partitions_are_counted_by_reading(broker_cy: BrokerProcess, name: str, 
     drive(broker_cy.bootstrap, job, size=size)
 
 
-def test_segments_are_told(broker_cy: BrokerProcess, name: str) -> None:
+def test_segments_are_shown(broker_cy: BrokerProcess, name: str) -> None:
     """Nobody sees why retention keeps old records: segments go as a whole."""
 
     async def job(terminal: Terminal) -> None:
@@ -207,7 +207,7 @@ def test_readonly_refuses_every_change(broker_cy: BrokerProcess, name: str) -> N
         for action in view.CHANGES:
             assert view.check_action(action, ()) is None
             getattr(view, f"action_{action}")()
-        await terminal.shows("read-only: nothing is changed here")
+        await terminal.shows("read-only mode: changes are refused")
         assert name in (await terminal.client.topics.describe([name])).found
 
     drive(broker_cy.bootstrap, job, is_readonly=True)

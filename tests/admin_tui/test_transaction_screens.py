@@ -1,53 +1,21 @@
-"""Open and hanging transactions, producers, and what the broker tells of itself."""
+"""Open and hanging transactions, producers, and the screens of the broker's own data."""
 
 from __future__ import annotations
-
-import uuid
 
 import pytest
 from confluent_kafka import Producer as ConfluentProducer
 
-from broker_cy.admin import AdminClient
 from broker_cy.admin.configs import AlterOp, ConfigChange, ConfigResource, ResourceType
 from broker_cy.admin.metadata import TopicPartition
 from broker_cy.admin.topics import NewTopic
-from broker_cy.wire import messages
-from broker_cy.wire.records import Record, encode_batch
+from broker_cy.wire.records import Record
 from tests.admin_tui.conftest import Terminal, drive
 from tests.support.broker import BrokerProcess
-
-
-async def leave_hanging(client: AdminClient, name: str) -> None:
-    """An open transaction in partition 0 that no coordinator knows of."""
-    topic = (await client.topics.create([NewTopic(name, 1)])).whole()[name]
-    identity = await client.caller.ask(
-        messages.InitProducerIdRequest(
-            transactional_id=None, transaction_timeout_ms=1, producer_id=-1, producer_epoch=-1
-        ),
-        messages.InitProducerIdResponse,
-        lambda got: None,
-    )
-    batch = encode_batch(
-        [Record(timestamp=1, value=b"hangs")],
-        producer_id=identity.producer_id,
-        producer_epoch=identity.producer_epoch,
-        base_sequence=0,
-        transactional=True,
-    )
-    part = messages.ProduceRequest.PartitionProduceData(index=0, records=batch)
-    data = messages.ProduceRequest.TopicProduceData(name=name, topic_id=topic.topic_id, partition_data=[part])
-    request = messages.ProduceRequest(
-        transactional_id=f"forgotten-{uuid.uuid4().hex}", acks=-1, timeout_ms=20_000, topic_data=[data]
-    )
-    deadline = client.caller.deadline()
-    peer = await client.caller.metadata.any_peer(deadline)
-    # Version 12 and later would add the partition to a transaction first (KIP-890).
-    answer, _ = await client.caller.pool.ask(peer, request, messages.ProduceResponse, deadline, at_most=11)
-    assert [part.error_code for each in answer.responses for part in each.partition_responses] == [0]
+from tests.support.hanging import leave_hanging
 
 
 def test_a_hanging_transaction_is_found_and_aborted(broker_cy: BrokerProcess, name: str) -> None:
-    """Readers of committed records wait for ever, and nobody sees for what."""
+    """Consumers of committed records wait forever, and nobody sees why."""
 
     async def job(terminal: Terminal) -> None:
         await leave_hanging(terminal.client, name)
@@ -126,14 +94,14 @@ def test_what_changed_is_told_with_who_did_it(broker_cy: BrokerProcess, name: st
 @pytest.mark.parametrize(
     ("view", "texts"),
     [
-        ("overview", ["Health", "connections", "Produce p99", "Busiest topics", "Happened last"]),
+        ("overview", ["Health", "connections", "Produce p99", "Busiest topics", "Recent events"]),
         ("brokers", ["controller", "127.0.0.1"]),
         ("broker-settings 1", ["add.partitions.to.txn", "default"]),
         ("log-dirs", ["Log directories", "ok", "__cluster_events"]),
         ("metrics", ["Requests/s", "Fetch", "Phases of", "handler"]),
         ("connections", ["broker-tui", "127.0.0.1"]),
         ("quorum", ["Features", "metadata.version"]),
-        ("alerts", ["no rules"]),
+        ("alerts", ["offline partitions", "no quorum leader"]),
     ],
 )
 @pytest.mark.parametrize("size", [(80, 24), (160, 50)])

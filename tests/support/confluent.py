@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
 from collections.abc import Callable
@@ -109,3 +110,12 @@ def error_code(call: Callable[[], Any]) -> int:
         call()
     code: int = raised.value.args[0].code()
     return code
+
+
+async def assigned(consumers: list[Consumer]) -> None:
+    """Poll until each has partitions of its group."""
+    deadline = time.monotonic() + 30
+    while not all(consumer.assignment() for consumer in consumers):
+        assert time.monotonic() < deadline, "no assignment"
+        for consumer in consumers:
+            await asyncio.to_thread(consumer.poll, 0.05)

@@ -67,7 +67,7 @@ def reset_form(group_id: str, topics: Sequence[str] = ()) -> Form:
         f"Reset {group_id}",
         [
             Field("rule", "To", value="earliest", choices=RULES),
-            Field("value", "", hint="offset, time, duration, shift, group or list"),
+            Field("value", "Value", hint="offset, time, duration, shift, group or list"),
             Field("topics", "Topics", _topics, hint=hint),
         ],
         note="Up and down select the rule. The group must have no members.",

@@ -115,7 +115,7 @@ def test_wrong_options(broker_cy: Cli) -> None:
     """A slip of the hand is answered with nothing, or with everything."""
     assert "--until ends" in broker_cy("events", "--follow", "--until", "now", code=2).err
     assert "is not one of" in broker_cy("events", "--type", "earthquake", code=2).err
-    assert "is no time" in broker_cy("events", "--since", "yesterday", code=2).err
+    assert "is not a time" in broker_cy("events", "--since", "yesterday", code=2).err
     assert "is not one of" in broker_cy("metrics", "--api", "Prodcue", code=2).err
     assert "up to 1h" in broker_cy("metrics", "--over", "2h", code=2).err
     assert "goes with --watch" in broker_cy("metrics", "--count", "2", code=2).err

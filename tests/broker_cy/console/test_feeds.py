@@ -77,7 +77,7 @@ def test_a_listener_that_fails_hinders_no_other(caplog: pytest.LogCaptureFixture
 
 @pytest.mark.parametrize("failure", [AdminError(Failure.UNREACHABLE, "away"), KeyError("defect")])
 def test_a_failure_is_reported_and_the_feed_recovers(failure: Exception) -> None:
-    """A panel stays as it is for ever after one bad answer, and nobody sees why."""
+    """A panel never changes after one bad answer, and nobody sees why."""
 
     async def job() -> None:
         answers = Answers()

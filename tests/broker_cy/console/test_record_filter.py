@@ -17,7 +17,7 @@ ORDER = Record(
 
 
 def keeps(**fields: str) -> bool:
-    """Whether the order is found, which must not depend on what its batch is asked before its records are looked at."""
+    """Whether the filter keeps the order; asking its batch first must not change that."""
     wanted = RecordFilter(**fields)
     keep = wanted.compile()
     found = keep([ORDER]) == [ORDER]
@@ -64,7 +64,7 @@ def keeps(**fields: str) -> bool:
     ],
 )
 def test_filters(fields: dict[str, str], expected: bool) -> None:
-    """A search misses what it was asked for, or finds something else."""
+    """A search misses a matching record, or finds another one."""
     assert keeps(**fields) is expected
 
 
@@ -79,9 +79,9 @@ def test_values_that_are_no_such_json_do_not_match(value: bytes | None) -> None:
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
-        ({"key": "~("}, "no regular expression"),
+        ({"key": "~("}, "not a regular expression"),
         ({"header": "=x"}, "a header's name"),
-        ({"path": "user.id"}, "is no path"),
+        ({"path": "user.id"}, "is not a path"),
         ({"path": "$.user ? 1"}, "is not understood"),
         ({"path": "$.user ="}, "a value is expected"),
         ({"path": "$.user > true"}, "compares with a number"),

@@ -74,7 +74,7 @@ def test_the_newest_records_are_those_by_time_over_all_partitions(broker_cy: Bro
 
 
 def test_a_scan_that_is_stopped_goes_on_where_it_was(broker_cy: BrokerProcess, name: str) -> None:
-    """Who stops a long search has to begin anew."""
+    """A long search that was stopped has to start again."""
 
     async def job() -> None:
         async with AdminClient(broker_cy.bootstrap) as client:

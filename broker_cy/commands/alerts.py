@@ -1,0 +1,107 @@
+"""`broker-cy alerts`."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import click
+
+from broker_cy.admin import AdminClient, AdminError, Failure
+from broker_cy.admin.text import clean, duration, when
+from broker_cy.commands.context import Target, cluster_command
+from broker_cy.commands.output import EXIT_FAILED, plain, print_json, print_table
+from broker_cy.commands.values import DURATION
+from broker_cy.console.alerts.rules import (
+    AlertSettings,
+    WebhookSettings,
+    check_url,
+    default_rules_path,
+    load_settings,
+)
+from broker_cy.console.alerts.watch import FIRING, Alerting, Notice
+from broker_cy.console.session import Session
+from broker_cy.console.values import DURATION_HELP
+
+# What is queued for the webhook is delivered for so long when the command ends.
+FLUSH_S = 2.0
+EPILOG = """\b
+examples:
+  broker-cy alerts                                 judge the rules once; exit code 1 where an alert fires
+  broker-cy alerts --follow                        print each alert that fires or is resolved
+  broker-cy alerts --follow --webhook http://127.0.0.1:8000/alerts
+  broker-cy alerts --rules alerts.toml --json
+"""
+
+
+@click.command("alerts", epilog=EPILOG)
+@cluster_command
+@click.option(
+    "--rules",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Adds, changes and silences rules.  [default: alerts.toml beside the file that names clusters]",
+)
+@click.option("--follow", "-f", is_flag=True, help="Judge the rules again and again, until interrupted.")
+@click.option("--every", type=DURATION, default="5s", show_default=True, help=f"With --follow: {DURATION_HELP}.")
+@click.option("--webhook", metavar="URL", help="POST each alert that fires or is resolved, as JSON.")
+async def command(
+    target: Target, client: AdminClient, rules: Path | None, follow: bool, every: int, webhook: str | None
+) -> int:
+    """Judge the rules of alerts without a console: the built-in ones, and those of a file.
+
+    Without --follow an alert fires at once, whatever `for_s` of its rule says, and whether a group with lag stalled or
+    stopped is unknown: that takes several looks.
+    """
+    alerting = Alerting(_settings(rules, webhook, is_once=not follow))
+    session = Session(target.cluster, client_id="broker-cy-cli")
+    try:
+        if follow:
+            session.events.start()
+            while True:
+                for notice in await alerting.look(session):
+                    _print(notice, as_json=target.as_json)
+                await asyncio.sleep(every / 1000)
+        await alerting.look(session)
+        findings = alerting.watch(target.cluster.name).findings
+        if target.as_json:
+            print_json(
+                [
+                    {"rule": each.rule.name, "kind": each.rule.kind, "state": each.state, "subject": each.subject,
+                     "text": each.text}
+                    for each in findings
+                ]
+            )  # fmt: skip
+        else:
+            print_table(
+                ["STATE", "RULE", "WHAT"], [[each.state, each.rule.name, each.text or None] for each in findings]
+            )
+        return EXIT_FAILED if any(each.state == FIRING for each in findings) else 0
+    finally:
+        await session.close()
+        await alerting.close(FLUSH_S)
+
+
+def _settings(rules: Path | None, webhook: str | None, *, is_once: bool) -> AlertSettings:
+    path = rules or default_rules_path()
+    # A file that was not asked for need not exist.
+    settings = load_settings(path) if rules is not None or path.exists() else AlertSettings()
+    if is_once:
+        # Nobody waits until an alert has lasted for long enough.
+        settings = replace(settings, rules=tuple(replace(rule, for_s=0.0) for rule in settings.rules))
+    if webhook is None:
+        return settings
+    try:
+        return replace(settings, webhook=WebhookSettings(check_url(webhook)))
+    except ValueError as error:
+        raise AdminError(Failure.INVALID, f"--webhook {error}") from None
+
+
+def _print(notice: Notice, *, as_json: bool) -> None:
+    if as_json:
+        click.echo(json.dumps(plain(dict(notice.payload())), ensure_ascii=False))
+        return
+    state = "firing" if notice.is_firing else f"resolved after {duration(notice.at_ms - notice.since_ms)}"
+    click.echo(clean(f"{when(notice.at_ms)} {state}: {notice.rule.name}: {notice.text}"))

@@ -1,0 +1,199 @@
+"""What each kind of rule looks at: the answers of the session's feeds, so a screen's request serves a rule, too."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Final, NamedTuple
+
+from broker_cy.admin.errors import AdminError, Failure
+from broker_cy.admin.group_lag import GroupLag
+from broker_cy.admin.lag import Status
+from broker_cy.admin.metadata import PartitionInfo
+from broker_cy.admin.text import count, duration, percent, plural, size
+from broker_cy.console.alerts.rules import Rule
+from broker_cy.console.session import GroupSummary, Session, now_ms
+from broker_cy.core.errors import ErrorCode
+
+# How old the answers may be that a rule is judged by. Looking for hanging transactions asks for the producers of every
+# partition, and the size of the disks for every replica.
+AGE_MAX_S: Final = 5.0
+GROUPS_AGE_MAX_S: Final = 15.0
+DISKS_AGE_MAX_S: Final = 30.0
+HANGING_AGE_MAX_S: Final = 60.0
+
+
+class Broken(NamedTuple):
+    """One thing that breaks a rule. `subject` identifies it as long as it does."""
+
+    subject: str
+    text: str
+
+
+class NotYet(Exception):
+    """Too little was observed to judge a rule; says so."""
+
+
+Look = Callable[[Session, Rule], Awaitable[list[Broken]]]
+
+
+async def _partitions(
+    session: Session, rule: Rule, is_broken: Callable[[PartitionInfo], bool]
+) -> list[tuple[str, PartitionInfo]]:
+    return [
+        (f"{topic.name}-{part.partition}", part)
+        for topic in await session.topics().fresh(AGE_MAX_S)
+        if rule.is_about(topic.name)
+        for part in topic.partitions
+        if is_broken(part)
+    ]
+
+
+async def _offline(session: Session, rule: Rule) -> list[Broken]:
+    return [
+        Broken(name, f"{name} is offline: it has no leader")
+        for name, _ in await _partitions(session, rule, lambda part: part.is_offline)
+    ]
+
+
+async def _under_replicated(session: Session, rule: Rule) -> list[Broken]:
+    found = await _partitions(session, rule, lambda part: part.is_under_replicated)
+    return [
+        Broken(name, f"{name} has {len(part.in_sync_replicas)} of {len(part.replicas)} replicas in sync")
+        for name, part in found
+    ]
+
+
+async def _hanging(session: Session, rule: Rule) -> list[Broken]:
+    return [
+        Broken(
+            f"{each.partition}/{each.producer.producer_id}",
+            f"a transaction of producer {each.producer.producer_id} hangs in {each.partition}, "
+            f"idle for {duration(each.idle_ms)}",
+        )
+        for each in await session.hanging().fresh(HANGING_AGE_MAX_S)
+        if rule.is_about(each.partition.topic)
+    ]
+
+
+async def _disk(session: Session, rule: Rule) -> list[Broken]:
+    found: list[Broken] = []
+    for directories in (await session.log_dirs().fresh(DISKS_AGE_MAX_S)).found.values():
+        for each in directories:
+            subject = f"{each.path} of broker {each.broker_id}"
+            if each.error:
+                found.append(Broken(subject, f"{subject} is offline: {each.error}"))
+            elif each.usable_bytes is not None and each.total_bytes:
+                share = 100 * each.usable_bytes / each.total_bytes
+                is_low = (rule.free_percent is not None and share < rule.free_percent) or (
+                    rule.free_bytes is not None and each.usable_bytes < rule.free_bytes
+                )
+                if is_low:
+                    free = f"{size(each.usable_bytes)} ({percent(each.usable_bytes, each.total_bytes)})"
+                    found.append(Broken(subject, f"{subject} has {free} free"))
+    return found
+
+
+async def _groups(session: Session, rule: Rule) -> dict[str, GroupSummary]:
+    summaries = await session.group_lags().fresh(GROUPS_AGE_MAX_S)
+    return {group_id: summary for group_id, summary in summaries.items() if rule.is_about(group_id)}
+
+
+def _status_look(status: Status, said: str) -> Look:
+    async def look(session: Session, rule: Rule) -> list[Broken]:
+        groups = await _groups(session, rule)
+        found = [
+            Broken(group_id, f"group {group_id} {said}, {plural(summary.lag, 'record')} behind")
+            for group_id, summary in groups.items()
+            if summary.status is status
+        ]
+        unknown = sum(summary.status is Status.UNKNOWN for summary in groups.values())
+        if unknown and not found:
+            raise NotYet(f"{plural(unknown, 'group')} with lag not observed long enough")
+        return found
+
+    return look
+
+
+async def _lag(session: Session, rule: Rule) -> list[Broken]:
+    found: list[Broken] = []
+    slow: list[str] = []
+    for group_id, summary in (await _groups(session, rule)).items():
+        if rule.records is not None and summary.lag > rule.records:
+            text = f"group {group_id} is {plural(summary.lag, 'record')} behind (limit {count(rule.records)})"
+            found.append(Broken(group_id, text))
+        elif rule.seconds is not None and summary.lag:
+            slow.append(group_id)
+    if rule.seconds is not None and slow:
+        lags = (await session.client.lag.of(slow)).found
+        found += [each for lag in lags.values() for each in await _time_lag(session, lag, rule.seconds)]
+    return found
+
+
+async def _time_lag(session: Session, lag: GroupLag, seconds: float) -> list[Broken]:
+    times = (await session.client.lag.times(lag, now_ms())).found
+    worst = max((each for each in times.values() if each is not None), default=0)
+    if worst <= seconds * 1000:
+        return []
+    text = f"group {lag.group_id} is {duration(worst)} behind (limit {duration(seconds * 1000)})"
+    return [Broken(lag.group_id, text)]
+
+
+async def _broker_away(session: Session, rule: Rule) -> list[Broken]:
+    """Brokers that are fenced, or have replicas or a vote and are not in the cluster's list; all, if none answers."""
+    try:
+        cluster = await session.cluster().fresh(AGE_MAX_S)
+    except AdminError as error:
+        if error.failure in (Failure.UNREACHABLE, Failure.TIMED_OUT):
+            return [Broken("all brokers", f"no broker can be reached: {error.reason}")]
+        raise
+    found = [
+        Broken(f"broker {each.broker_id}", f"broker {each.broker_id} ({each.host}:{each.port}) is fenced")
+        for each in cluster.brokers
+        if each.is_fenced
+    ]
+    topics = await session.topics().fresh(AGE_MAX_S)
+    expected = {broker for topic in topics for part in topic.partitions for broker in part.replicas}
+    away = expected - {each.broker_id for each in cluster.brokers}
+    return found + [Broken(f"broker {each}", f"broker {each} is away: it has replicas") for each in sorted(away)]
+
+
+# Answers of a broker whose quorum has no leader to ask.
+_LEADERLESS: Final = frozenset(
+    {
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.NOT_CONTROLLER,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.BROKER_NOT_AVAILABLE,
+    }
+)
+
+
+async def _leaderless(session: Session, rule: Rule) -> list[Broken]:
+    # Where no broker answers at all, this rule cannot be judged.
+    await session.cluster().fresh(AGE_MAX_S)
+    try:
+        quorum = await session.quorum().fresh(AGE_MAX_S)
+    except AdminError as error:
+        if error.failure is Failure.UNSUPPORTED:
+            return []
+        if error.failure is Failure.TIMED_OUT or error.code in _LEADERLESS:
+            return [Broken("quorum", f"the metadata quorum has no leader: {error.reason}")]
+        raise
+    if quorum.leader_id >= 0:
+        return []
+    voters = ", ".join(str(each.replica_id) for each in quorum.voters)
+    return [Broken("quorum", f"the metadata quorum has no leader (voters {voters})")]
+
+
+LOOKS: Final[dict[str, Look]] = {
+    "offline_partition": _offline,
+    "under_replicated_partition": _under_replicated,
+    "hanging_transaction": _hanging,
+    "disk": _disk,
+    "stalled_group": _status_look(Status.STALLED, "does not consume although it has members"),
+    "stopped_group": _status_look(Status.STOPPED, "stopped committing"),
+    "lag": _lag,
+    "broker_away": _broker_away,
+    "leaderless_quorum": _leaderless,
+}

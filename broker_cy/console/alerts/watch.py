@@ -1,0 +1,220 @@
+"""Watching rules: which alerts fire, since when, and which are resolved."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from broker_cy.admin.errors import AdminError
+from broker_cy.admin.text import plural
+from broker_cy.console.alerts.looks import LOOKS, Broken, NotYet
+from broker_cy.console.alerts.rules import AlertSettings, Rule
+from broker_cy.console.alerts.webhook import Webhook
+from broker_cy.console.listeners import Listener, Listeners, call
+from broker_cy.console.session import Session
+
+_LOG = logging.getLogger(__name__)
+INTERVAL_S: Final = 5.0
+LOOK_TIMEOUT_S: Final = 30.0
+# Alerts of one rule that are announced one by one; of the others only the number is given.
+SUBJECTS_MAX: Final = 50
+
+OK, PENDING, FIRING, UNKNOWN = "ok", "pending", "firing", "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What a look found of a rule. `subject` is what breaks it, and `for_s` since when; empty and None otherwise.
+
+    `state` is ok, pending (broken, but not yet for as long as the rule says), firing, or unknown (not answered).
+    """
+
+    rule: Rule
+    state: str
+    subject: str
+    text: str
+    for_s: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """An alert that begins to fire, or is resolved; times are in ms since 1970."""
+
+    cluster: str
+    rule: Rule
+    subject: str
+    text: str
+    is_firing: bool
+    since_ms: int
+    at_ms: int
+
+    def __str__(self) -> str:
+        return f"{self.rule.name}: {self.text}" if self.is_firing else f"{self.rule.name}: resolved: {self.text}"
+
+    def payload(self) -> Mapping[str, Any]:
+        """As it is sent to a webhook."""
+        return {
+            "state": "firing" if self.is_firing else "resolved",
+            "cluster": self.cluster,
+            "rule": self.rule.name,
+            "kind": self.rule.kind,
+            "subject": self.subject,
+            "text": self.text,
+            "since_ms": self.since_ms,
+            "at_ms": self.at_ms,
+        }
+
+
+@dataclass(slots=True)
+class _Alert:
+    """Something that breaks a rule: since when, and whether that was announced."""
+
+    rule: Rule
+    text: str
+    since_s: float
+    since_ms: int
+    is_firing: bool = False
+
+
+class Watch:
+    """The rules of one cluster. A source that a panel can be linked to."""
+
+    def __init__(
+        self,
+        rules: Iterable[Rule],
+        cluster: str,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        wall_ms: Callable[[], int] = lambda: int(time.time() * 1000),
+    ) -> None:
+        self.rules = tuple(rules)
+        self.cluster = cluster
+        self._clock = clock
+        self._wall_ms = wall_ms
+        self._alerts: dict[tuple[str, str], _Alert] = {}
+        self.findings: tuple[Finding, ...] = ()
+        self.error: str | None = None
+        self._looked_at_s: float | None = None
+        self._listeners = Listeners()
+        self._is_looking = False
+
+    @property
+    def firing(self) -> list[Finding]:
+        return [finding for finding in self.findings if finding.state == FIRING]
+
+    @property
+    def age_s(self) -> float | None:
+        return None if self._looked_at_s is None else self._clock() - self._looked_at_s
+
+    def subscribe(self, listener: Listener) -> None:
+        self._listeners.add(listener)
+        if self.findings:
+            call(listener)
+
+    def unsubscribe(self, listener: Listener) -> None:
+        self._listeners.remove(listener)
+
+    async def look(self, session: Session) -> list[Notice]:
+        """Judge every rule once; the alerts that fire or are resolved since the last look.
+
+        While another look is under way, nothing is done.
+        """
+        if self._is_looking:
+            return []
+        self._is_looking = True
+        try:
+            answers = await asyncio.gather(*(self._ask(session, rule) for rule in self.rules))
+        finally:
+            self._is_looking = False
+        notices: list[Notice] = []
+        findings: list[Finding] = []
+        for rule, answer in zip(self.rules, answers, strict=True):
+            findings += self._judged(rule, answer, notices)
+        self.findings = tuple(findings)
+        self._looked_at_s = self._clock()
+        self._listeners.call()
+        return notices
+
+    @staticmethod
+    async def _ask(session: Session, rule: Rule) -> list[Broken] | str:
+        """What breaks a rule; a text where that is not known."""
+        try:
+            async with asyncio.timeout(LOOK_TIMEOUT_S):
+                return await LOOKS[rule.kind](session, rule)
+        except (AdminError, NotYet) as error:
+            return str(error)
+        except TimeoutError:
+            return f"no answer within {LOOK_TIMEOUT_S:g} s"
+        except Exception as error:
+            # A defect of ours in one kind of rule: it says so, and all other rules are judged.
+            _LOG.exception("judging the rule %r failed", rule.name)
+            return f"{type(error).__name__}: {error}"
+
+    def _judged(self, rule: Rule, answer: list[Broken] | str, notices: list[Notice]) -> list[Finding]:
+        now, at_ms = self._clock(), self._wall_ms()
+        if isinstance(answer, str):
+            # An alert that fires goes on firing: nobody knows that it is resolved.
+            fire = [self._finding(key, alert, now) for key, alert in self._alerts.items() if key[0] == rule.name]
+            return [*fire, Finding(rule, UNKNOWN, "", answer, None)]
+        broken = {each.subject: each.text for each in answer}
+        for key in [key for key in self._alerts if key[0] == rule.name and key[1] not in broken]:
+            alert = self._alerts.pop(key)
+            if alert.is_firing:
+                notices.append(Notice(self.cluster, rule, key[1], alert.text, False, alert.since_ms, at_ms))
+        known = [subject for subject in broken if (rule.name, subject) in self._alerts]
+        new = [subject for subject in broken if (rule.name, subject) not in self._alerts]
+        findings: list[Finding] = []
+        for subject in known + new[: max(0, SUBJECTS_MAX - len(known))]:
+            key = (rule.name, subject)
+            alert = self._alerts.setdefault(key, _Alert(rule, "", now, at_ms))
+            alert.text = broken[subject]
+            if not alert.is_firing and now - alert.since_s >= rule.for_s:
+                alert.is_firing = True
+                notices.append(Notice(self.cluster, rule, subject, alert.text, True, alert.since_ms, at_ms))
+            findings.append(self._finding(key, alert, now))
+        more = len(broken) - len(findings)
+        if more:
+            findings.append(Finding(rule, FIRING, "", f"and {plural(more, 'other')}", None))
+        return findings or [Finding(rule, OK, "", "", None)]
+
+    @staticmethod
+    def _finding(key: tuple[str, str], alert: _Alert, now: float) -> Finding:
+        state = FIRING if alert.is_firing else PENDING
+        return Finding(alert.rule, state, key[1], alert.text, now - alert.since_s)
+
+
+class Alerting:
+    """The rules for any number of clusters, each with a watch of its own, and one webhook for all.
+
+    A watch stays while another cluster is shown: an alert that was announced is not announced again on return.
+    """
+
+    def __init__(self, settings: AlertSettings, *, interval_s: float = INTERVAL_S) -> None:
+        self.settings = settings
+        self.interval_s = interval_s
+        self.webhook = None if settings.webhook is None else Webhook(settings.webhook)
+        self._watches: dict[str, Watch] = {}
+
+    def watch(self, cluster: str) -> Watch:
+        """The watch of a cluster by name."""
+        watch = self._watches.get(cluster)
+        if watch is None:
+            watch = self._watches[cluster] = Watch(self.settings.rules, cluster)
+        return watch
+
+    async def look(self, session: Session) -> list[Notice]:
+        """Judge the rules for the cluster of a session; what is new is put in the webhook's queue, too."""
+        notices = await self.watch(session.entry.name).look(session)
+        if self.webhook is not None:
+            for notice in notices:
+                self.webhook.put(notice.payload())
+        return notices
+
+    async def close(self, flush_s: float = 2.0) -> None:
+        """End the webhook; what is queued is delivered for at most so long."""
+        if self.webhook is not None:
+            await self.webhook.close(flush_s)

@@ -1,0 +1,59 @@
+"""`broker-cy alerts`: the rules without a console."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from tests.broker_cy.commands.conftest import Cli, in_terminal
+from tests.support.broker import Target
+from tests.support.endpoint import Endpoint
+
+RULES = """\
+[[rule]]
+name = "room"
+kind = "disk"
+free_percent = 100
+"""
+
+
+def test_the_rules_are_judged_once(broker_cy: Cli, tmp_path: Path) -> None:
+    """A monitoring job cannot tell from the exit code whether something is wrong."""
+    assert broker_cy("alerts", "--json").json[0] == {
+        "rule": "offline partitions",
+        "kind": "offline_partition",
+        "state": "ok",
+        "subject": "",
+        "text": "",
+    }
+    path = tmp_path / "alerts.toml"
+    path.write_text(RULES)
+    said = broker_cy("alerts", "--rules", path, code=1)
+    assert ["firing", "room"] in [row[:2] for row in said.rows()]
+    path.write_text(RULES.replace("disk", "dust"))
+    assert f"{path}, line 3: " in broker_cy("alerts", "--rules", path, code=2).err
+    assert "--webhook 'here': http://HOST" in broker_cy("alerts", "--webhook", "here", code=2).err
+
+
+def test_a_cluster_that_is_away_is_an_alert(bare: Cli) -> None:
+    """A cluster that is down counts as one that is well."""
+    said = bare("alerts", "--bootstrap", "127.0.0.1:1", "--timeout", "1", "--json", code=1)
+    states = {each["rule"]: each["state"] for each in said.json}
+    assert states["broker away"] == "firing"
+    assert set(states.values()) == {"firing", "unknown"}
+
+
+def test_alerts_are_followed_and_delivered(broker: Target, tmp_path: Path) -> None:
+    """Somebody relies on the webhook of a command that delivers nothing."""
+    path = tmp_path / "alerts.toml"
+    path.write_text(RULES)
+    endpoint = Endpoint()
+    try:
+        arguments = ["alerts", "--follow", "--every", "50ms", "--rules", str(path), "--webhook", endpoint.url]
+        shown = in_terminal([*arguments, "--bootstrap", broker.bootstrap, "--json"], interrupt_at='"firing"')
+    finally:
+        endpoint.close()
+    (line,) = [line for line in shown.screen.splitlines() if line.startswith("{")]
+    (payload,) = endpoint.payloads
+    assert json.loads(line) == payload
+    assert (payload["state"], payload["rule"]) == ("firing", "room")

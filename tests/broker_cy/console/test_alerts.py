@@ -1,0 +1,359 @@
+"""Each rule fires, and is resolved: on a real broker, or on one whose answers a proxy alters."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bench.launch.nodes import free_ports
+from broker_cy.admin.address import parse_addresses
+from broker_cy.admin.clusters import ClusterEntry
+from broker_cy.admin.metadata import TopicPartition
+from broker_cy.admin.topics import NewTopic
+from broker_cy.console.alerts.looks import LOOKS, Broken
+from broker_cy.console.alerts.rules import BUILT_IN, AlertSettings, Rule
+from broker_cy.console.alerts.watch import Alerting, Notice, Watch
+from broker_cy.console.session import Session
+from broker_cy.wire import messages
+from broker_cy.wire.api_keys import ApiKey
+from broker_cy.wire.records import Record
+from tests.support.altered_broker import Alter, AlteredBroker
+from tests.support.broker import QUICK, BrokerProcess
+from tests.support.confluent import assigned, new_consumer
+from tests.support.hanging import leave_hanging
+from tests.support.small_disk import SmallDisk, why_not
+
+WAIT_S = 30.0
+NOT_CONTROLLER = 41
+OLD_MS = 1_000_000_000_000
+# Records of long ago are not removed while a test looks at them.
+FOR_EVER = {"retention.ms": "-1"}
+
+
+def built_in(kind: str) -> Rule:
+    """The built-in rule of a kind."""
+    (rule,) = (rule for rule in BUILT_IN if rule.kind == kind)
+    return rule
+
+
+class Looking:
+    """A watch of some rules over a session of its own, with a clock that the test moves."""
+
+    def __init__(self, bootstrap: str, rules: Sequence[Rule], timeout_s: float = 10.0) -> None:
+        self.now_s = 100.0
+        entry = ClusterEntry("test", parse_addresses(bootstrap), timeout_s)
+        self.session = Session(entry, client_id="test", timeout_s=timeout_s)
+        self.watch = Watch(rules, "test", clock=lambda: self.now_s, wall_ms=lambda: int(self.now_s * 1000))
+
+    async def look(self, forward_s: float = 0.0) -> list[str]:
+        """What is announced by a look at new answers, so much later."""
+        self.now_s += forward_s
+        # Nothing of the feeds' answers is young enough any more.
+        self.session.refresh()
+        return [str(notice) for notice in await self.watch.look(self.session)]
+
+    @property
+    def states(self) -> list[str]:
+        return [finding.state for finding in self.watch.findings]
+
+    @property
+    def said(self) -> list[tuple[str, str]]:
+        """States with their texts, for a message."""
+        return [(finding.state, finding.text) for finding in self.watch.findings]
+
+    async def announces(self, text: str, forward_s: float = 0.0) -> None:
+        """Look until something is announced, with `text` in it."""
+        async with asyncio.timeout(WAIT_S):
+            while not (said := await self.look(forward_s)):
+                await asyncio.sleep(0.02)
+        assert any(text in each for each in said), said
+
+
+def run(bootstrap: str, rules: Sequence[Rule], job: Callable[[Looking], Awaitable[None]], **options: Any) -> None:
+    async def inside() -> None:
+        looking = Looking(bootstrap, rules, **options)
+        try:
+            await job(looking)
+        finally:
+            await looking.session.close()
+
+    asyncio.run(inside())
+
+
+def test_lag_is_announced_once_and_resolved(broker_cy: BrokerProcess, name: str) -> None:
+    """Nobody hears that a group falls behind, or hears it every five seconds."""
+
+    async def job(looking: Looking) -> None:
+        client = looking.session.client
+        await client.topics.create([NewTopic(name, 1)])
+        key = TopicPartition(name, 0)
+        await client.records.producer().send(name, [Record(value=b"x")] * 5)
+        await client.group_offsets.alter(name, {key: 5})
+        assert await looking.look() == []
+        assert looking.states == ["ok"]
+        await client.group_offsets.alter(name, {key: 1})
+        assert await looking.look() == []
+        assert looking.states == ["pending"]
+        assert await looking.look(11) == [f"behind: group {name} is 4 records behind (limit 3)"]
+        assert await looking.look(11) == []
+        assert looking.states == ["firing"]
+        await client.group_offsets.alter(name, {key: 5})
+        assert await looking.look() == [f"behind: resolved: group {name} is 4 records behind (limit 3)"]
+        assert looking.states == ["ok"]
+
+    run(broker_cy.bootstrap, [Rule("behind", "lag", for_s=10, group=name, records=3)], job)
+
+
+def test_lag_in_time(broker_cy: BrokerProcess, name: str) -> None:
+    """A group with few old records in front of it counts as one that keeps up."""
+
+    async def job(looking: Looking) -> None:
+        client = looking.session.client
+        await client.topics.create([NewTopic(name, 1, configs=FOR_EVER)])
+        await client.records.producer().send(name, [Record(timestamp=OLD_MS, value=b"old")])
+        await client.group_offsets.alter(name, {TopicPartition(name, 0): 0})
+        (said,) = await looking.look()
+        assert said.startswith(f"late: group {name} is ")
+        assert said.endswith(" behind (limit 1.0 s)")
+
+    run(broker_cy.bootstrap, [Rule("late", "lag", group=name, seconds=1)], job)
+
+
+def test_a_stalled_and_then_stopped_group(broker_cy: BrokerProcess, name: str) -> None:
+    """A consumer hangs, or is gone, and nobody is alerted."""
+    rules = [
+        Rule(rule.name, rule.kind, rule.for_s, group=name)
+        for rule in (built_in("stalled_group"), built_in("stopped_group"))
+    ]
+
+    async def job(looking: Looking) -> None:
+        client = looking.session.client
+        await client.topics.create([NewTopic(name, 1)])
+        await client.records.producer().send(name, [Record(value=b"x")] * 5)
+        await client.group_offsets.alter(name, {TopicPartition(name, 0): 1})
+        consumer = new_consumer(broker_cy.bootstrap, name, **{"enable.auto.commit": False})
+        try:
+            consumer.subscribe([name])
+            await assigned([consumer])
+            assert await looking.look() == []
+            # One look does not say whether it moves.
+            assert looking.states == ["unknown", "unknown"]
+            async with asyncio.timeout(WAIT_S):
+                while looking.states[0] != "pending":
+                    assert await looking.look() == []
+            expected = f"stalled groups: group {name} does not consume although it has members, 4 records behind"
+            assert await looking.look(60) == [expected]
+        finally:
+            await asyncio.to_thread(consumer.close)
+        await looking.announces(f"stalled groups: resolved: group {name}")
+        await looking.announces(f"stopped groups: group {name} stopped committing, 4 records behind", 60)
+
+    run(broker_cy.bootstrap, rules, job)
+
+
+def test_a_hanging_transaction(broker_cy: BrokerProcess, name: str) -> None:
+    """Consumers of committed records wait forever, and nobody is alerted."""
+
+    async def job(looking: Looking) -> None:
+        await leave_hanging(looking.session.client, name)
+        await looking.announces(f"hangs in {name}-0, idle for ")
+        (hanging,) = [each for each in await looking.session.find_hanging() if each.partition.topic == name]
+        await looking.session.client.transactions.abort(hanging.partition, hanging.producer)
+        await looking.announces("hanging transactions: resolved: ")
+
+    run(broker_cy.bootstrap, [Rule("hanging transactions", "hanging_transaction", topic=name)], job)
+
+
+@pytest.mark.skipif(why_not() is not None, reason=str(why_not()))
+def test_a_disk_that_fills_up(tmp_path: Path) -> None:
+    """The disk is full before anybody hears of it."""
+    disk = SmallDisk(tmp_path, 16 << 20)
+    broker = BrokerProcess(tmp_path, QUICK, disk.path / "data")
+    broker.wrapper = disk.wrapper
+    try:
+        broker.start()
+
+        async def job(looking: Looking) -> None:
+            assert await looking.look() == []
+            assert looking.states == ["ok"]
+            disk.fill(1 << 20)
+            (said,) = await looking.look()
+            assert said.startswith(f"low disk space: {disk.path / 'data'} of broker 1 has ")
+            assert said.endswith("%) free")
+            disk.make_room()
+            (said,) = await looking.look()
+            assert said.startswith("low disk space: resolved: ")
+
+        run(broker.bootstrap, [built_in("disk")], job)
+    finally:
+        broker.close()
+        disk.close()
+
+
+def test_a_broker_that_is_away_and_comes_back(tmp_path: Path) -> None:
+    """A broker is down, and the rules say that all is well; or what is broken already is announced again."""
+    broker = BrokerProcess(tmp_path, QUICK)
+    broker.start()
+    rules = [built_in("broker_away"), built_in("leaderless_quorum"), Rule("all", "disk", free_percent=100)]
+
+    async def job(looking: Looking) -> None:
+        (said,) = await looking.look()
+        assert said.startswith("all: ")
+        broker.kill()
+        assert await looking.look() == []
+        assert looking.states == ["pending", "unknown", "firing", "unknown"]
+        (said,) = await looking.look(10)
+        assert said.startswith("broker away: no broker can be reached: ")
+        broker.restart()
+        (said,) = await looking.look()
+        assert said.startswith("broker away: resolved: ")
+        assert looking.states == ["ok", "ok", "firing"]
+
+    try:
+        run(broker.bootstrap, rules, job, timeout_s=2.0)
+    finally:
+        broker.close()
+
+
+def test_what_one_broker_cannot_show(tmp_path: Path, name: str) -> None:
+    """Partitions without a leader, a fenced broker or a quorum without a leader are not noticed."""
+    broker_port, proxy_port = free_ports(2)
+    broker = BrokerProcess(tmp_path, {**QUICK, "advertised.listeners": f"PLAINTEXT://127.0.0.1:{proxy_port}"})
+    broker.port = broker_port
+    broker.start()
+    kinds = ("offline_partition", "under_replicated_partition", "broker_away", "leaderless_quorum")
+
+    def alter_partition(number: int, **fields: object) -> Alter:
+        def alter(answer: Any) -> None:
+            for topic in answer.topics:
+                if topic.name == name:
+                    for field, value in fields.items():
+                        setattr(topic.partitions[number], field, value)
+
+        return alter
+
+    offline, behind = alter_partition(1, leader_id=-1), alter_partition(0, replica_nodes=[1, 2])
+
+    def fenced(answer: Any) -> None:
+        answer.brokers[0].is_fenced = True
+
+    def quorum(leader_id: int, error_code: int = 0) -> Any:
+        part = messages.DescribeQuorumResponse.PartitionData(
+            leader_id=leader_id, current_voters=[messages.DescribeQuorumResponse.ReplicaState(replica_id=1)]
+        )
+        topic = messages.DescribeQuorumResponse.TopicData(topic_name="__cluster_metadata", partitions=[part])
+        return messages.DescribeQuorumResponse(error_code=error_code, topics=[topic])
+
+    leader = {"id": 1, "error": 0}
+
+    async def inside() -> None:
+        async with AlteredBroker(proxy_port, ("127.0.0.1", broker_port)) as proxy:
+            # A quorum of one has a leader, and our broker does not describe it.
+            proxy.answers = {ApiKey.DESCRIBE_QUORUM: lambda: quorum(leader["id"], leader["error"])}
+            looking = Looking(proxy.bootstrap, [built_in(kind) for kind in kinds], timeout_s=2.0)
+            try:
+                await looking.session.client.topics.create([NewTopic(name, 2)])
+                assert await looking.look() == []
+                assert looking.states == ["ok"] * 4
+                behind_by_one = f"under-replicated partitions: {name}-0 has 1 of 2 replicas in sync"
+                cases: list[tuple[dict[ApiKey, Alter], dict[str, int], list[str]]] = [
+                    (
+                        {ApiKey.METADATA: offline},
+                        {},
+                        [f"offline partitions: {name}-1 is offline: it has no leader"],
+                    ),
+                    (
+                        {ApiKey.METADATA: behind},
+                        {},
+                        [behind_by_one, "broker away: broker 2 is away: it has replicas"],
+                    ),
+                    (
+                        {ApiKey.DESCRIBE_CLUSTER: fenced},
+                        {},
+                        [f"broker away: broker 1 (127.0.0.1:{proxy_port}) is fenced"],
+                    ),
+                    ({}, {"id": -1}, ["no quorum leader: the metadata quorum has no leader (voters 1)"]),
+                    ({}, {"error": NOT_CONTROLLER}, ["no quorum leader: the metadata quorum has no leader: "]),
+                ]
+                for alter, of_quorum, expected in cases:
+                    proxy.alter = alter
+                    leader.update(of_quorum)
+                    assert await looking.look() == []
+                    assert looking.states.count("pending") == len(expected), looking.said
+                    said = await looking.look(60)
+                    assert len(said) == len(expected), looking.said
+                    assert all(each.startswith(text) for each, text in zip(said, expected, strict=True)), said
+                    proxy.alter = {}
+                    leader.update(id=1, error=0)
+                    said = await looking.look()
+                    assert [": resolved: " in each for each in said] == [True] * len(expected)
+                    assert looking.states == ["ok"] * 4
+            finally:
+                await looking.session.close()
+
+    try:
+        asyncio.run(inside())
+    finally:
+        broker.close()
+
+
+def test_many_broken_things_are_bounded(broker_cy: BrokerProcess, name: str) -> None:
+    """A thousand groups fall behind at once, and a thousand messages are sent."""
+
+    async def job(looking: Looking) -> None:
+        client = looking.session.client
+        await client.topics.create([NewTopic(name, 1)])
+        await client.records.producer().send(name, [Record(value=b"x")] * 5)
+        for n in range(55):
+            await client.group_offsets.alter(f"{name}-{n}", {TopicPartition(name, 0): 1})
+        assert len(await looking.look()) == 50
+        assert looking.watch.findings[-1].text == "and 5 others"
+        assert await looking.look() == []
+        assert len(looking.watch.firing) == 51
+
+    run(broker_cy.bootstrap, [Rule("behind", "lag", group=f"{name}-*", records=1)], job)
+
+
+def test_an_alert_is_not_repeated_when_another_cluster_was_shown(broker_cy: BrokerProcess) -> None:
+    """Each change of the cluster announces the same alerts again."""
+    rules = (Rule("all", "disk", free_percent=100),)
+
+    async def job() -> list[list[Notice]]:
+        alerting = Alerting(AlertSettings(rules))
+        said = []
+        for name in ("a", "b", "a"):
+            entry = ClusterEntry(name, parse_addresses(broker_cy.bootstrap))
+            session = Session(entry, client_id="test")
+            try:
+                said.append(await alerting.look(session))
+            finally:
+                await session.close()
+        return said
+
+    first, second, third = asyncio.run(job())
+    assert [notice.cluster for notice in first + second] == ["a", "b"]
+    assert third == []
+
+
+def test_a_defect_in_one_rule_hinders_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One answer that nobody expected ends all alerts."""
+
+    async def defect(session: Session, rule: Rule) -> list[Broken]:
+        raise KeyError("defect")
+
+    async def well(session: Session, rule: Rule) -> list[Broken]:
+        return []
+
+    monkeypatch.setitem(LOOKS, "disk", defect)
+    monkeypatch.setitem(LOOKS, "broker_away", well)
+    session = Session(ClusterEntry("c", parse_addresses("127.0.0.1:1")), client_id="test")
+    watch = Watch([built_in("disk"), built_in("broker_away")], "c")
+    assert asyncio.run(watch.look(session)) == []
+    assert [(finding.state, finding.text) for finding in watch.findings] == [
+        ("unknown", "KeyError: 'defect'"),
+        ("ok", ""),
+    ]
