@@ -218,12 +218,17 @@ class Flusher:
         """Bring everything to disk, write checkpoints, close the logs and mark the stop as clean, except in a
         directory where any of that failed (which is logged). Blocks; nothing may be staged.
         """
-        failed: set[str] = set()
+        # What the logs that are offline hold is not known: the next start, also one of Kafka, is to check it.
+        failed = {
+            directory.path
+            for topic, partition in self.offline
+            for directory in directories
+            if os.path.isdir(f"{directory.path}/{topic}-{partition}")
+        }
         pending: Pending = []
         self.failed = False
         for log in self.logs.values():
             if log.offline is not None:
-                # What it holds is not known: the next start checks it.
                 failed.add(os.path.dirname(log.directory))
                 continue
             try:

@@ -469,10 +469,14 @@ cdef class Log:
         return self.epochs.end_offset_for(epoch, self.written_end_offset)
 
     def mark_offline(self, reason):
-        """Refuse every operation from now on, with `reason` (str)."""
+        """Refuse every operation from now on, with `reason` (str); the next start reads all of the log (storage.damage)."""
         if self.offline is None:
             logger.error("partition offline", extra=facts(partition=f"{self.topic}-{self.partition}", reason=reason))
             self.offline = reason
+            if not self.sync_failed:
+                # After a failed sync the next start writes again what may be lost (storage.syncs).
+                from broker_cy.storage import damage
+                damage.write(self.directory, damage.Note(self.written_end_offset, self.synced_end_offset), reason)
 
     def needs_flush(self, int64_t now_ms):
         """Whether flush.ms have passed with something to flush."""

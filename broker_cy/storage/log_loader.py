@@ -12,16 +12,15 @@ import logging
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import partial
 from uuid import UUID
 
 from broker_cy.core.errors import WireError
 from broker_cy.core.logs import facts
-from broker_cy.storage import disk, maintenance, noted_state, recovery, snapshots, syncs, txn_index
+from broker_cy.storage import damage, disk, maintenance, noted_state, recovery, snapshots, syncs, txn_index
 from broker_cy.storage.atomic import sync_directory
 from broker_cy.storage.checkpoints import Entries
 from broker_cy.storage.epochs import LeaderEpochs
-from broker_cy.storage.errors import CorruptSegment
+from broker_cy.storage.errors import CorruptSegment, StorageError
 from broker_cy.storage.log import Log
 from broker_cy.storage.log_config import LogConfig
 from broker_cy.storage.log_slice import LogTotals
@@ -36,8 +35,8 @@ EMPTY = "has no entries"
 DIGITS = 20
 # The last offset of a segment, at most 2^31 further on, is an int64 too.
 BASE_OFFSET_MAX = NEVER - (1 << 32)
-# Of a segment and a position in it.
-MayCut = Callable[[Segment, int], bool]
+# Of a segment and of a scan that ended at what is damaged.
+MayCut = Callable[[Segment, recovery.ScanResult], bool]
 
 
 @dataclass(slots=True, frozen=True)
@@ -218,14 +217,27 @@ def load_log(
         if log_start_offset > 0:
             sync_directory(directory)
     files.remove_deleted()
+    note = damage.read(directory)
     check_from = NEVER if context.clean else max(recovery_point, written_point)
     if context.power_lost and not context.clean and recovery_point <= log_start_offset:
         # A deletion moved it past what was never synced, and that may be the beginning of a segment that stays.
         check_from = 0
+    whole_to = 0
+    if note is not None:
+        check_from = 0
+        whole_to = note.synced_offset if context.power_lost else note.end_offset
+        for segment in segments:
+            damage.forget_cached(segment.path)
     was_compacted = context.cleaned.offset_of((topic, partition), topic_id) is not None
-    may_have_gaps = not context.power_lost or config.compact or was_compacted
-    may_cut = partial(context.may_cut, topic)
+    # Behind a gap in a log that was found damaged nothing is removed either.
+    may_have_gaps = not context.power_lost or config.compact or was_compacted or note is not None
+
+    def may_cut(segment: Segment, found: recovery.ScanResult) -> bool:
+        return found.next_offset >= whole_to and context.may_cut(topic, segment, found.position)
+
     end_offset = _recover(segments, files, config, check_from, epochs, context.power_lost, may_have_gaps, may_cut)
+    if end_offset < whole_to:
+        raise StorageError(f"{directory} ends at offset {end_offset}, and it had records up to offset {whole_to}")
     cut_bytes = sum(files.log_sizes.values()) - sum(segment.size for segment in segments)
     if cut_bytes:
         context.cuts[f"{topic}-{partition}"] = cut_bytes
@@ -275,6 +287,9 @@ def load_log(
     else:
         noted = 0 if context.clean else written_point
         maintenance.reload_producers(log, context.now_ms, context.producer_expiration_ms, files.snapshots, noted)
+    if note is not None:
+        logger.warning("log was found damaged, and is whole now", extra=facts(path=directory))
+        damage.remove(directory)
     return log
 
 
@@ -385,7 +400,7 @@ def _check(
     result = recovery.rebuild_indexes(segment, check_from, check_from, config.index_interval_bytes, epochs)
     if result.problem is None:
         return False, result.next_offset
-    if not is_last or not may_cut(segment, result.position):
+    if not is_last or not may_cut(segment, result):
         raise CorruptSegment(segment.path, result.position, result.problem)
     logger.warning(
         "damaged end of a log cut off",

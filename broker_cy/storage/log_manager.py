@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from uuid import UUID
 
 from broker_cy.core.logs import facts
-from broker_cy.storage import checkpoints, maintenance, metadata_check
+from broker_cy.storage import checkpoints, damage, maintenance, metadata_check
 from broker_cy.storage.atomic import sync_directory
 from broker_cy.storage.checkpoints import TopicPartition
 from broker_cy.storage.cleaner.log_cleaner import LogCleaner
@@ -276,6 +276,11 @@ class LogManager:
         self.offline[key] = str(error)
         if errno_of(error) in SHORTAGES:
             self._short_of_room[key] = path
+        elif errno_of(error) == errno.EIO and not isinstance(error, ValueError):
+            # What the loader was to trust. Behind that the end of the log may be cut off once the rest is whole again.
+            synced = self.checkpoints.recovery_points.get(key, 0)
+            written = self.checkpoints.written_points.get(key, 0)
+            damage.write(path, damage.Note(max(synced, written), synced), str(error))
 
     def _load_log(self, key: TopicPartition, path: str, config: LogConfig, context: LoadContext) -> Log:
         topic, partition = key

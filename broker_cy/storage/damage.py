@@ -1,0 +1,78 @@
+"""The note of damage in a partition's directory: what is known to be wrong there is not forgotten with the process.
+
+A partition whose files turn out to be damaged goes offline. Were that only in memory, it would be served again after
+the next start, which reads what lies behind the recovery point and no more, and producers would write behind the
+damage. So `damage-note` is put into the directory at once, and the next start reads all of the log from the disk. Where
+everything is whole (the file was restored, or a cable was at fault) the note is removed and the partition is served.
+Else it stays offline: nothing of what was known to be there is cut off. An operator who accepts the loss removes the
+note, and the next start treats the log as after any unclean stop; or deletes the topic. Kafka ignores the file; it
+knows no such state, and serves what is damaged.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from contextlib import suppress
+from typing import NamedTuple
+
+from broker_cy.core.logs import facts
+from broker_cy.storage.atomic import read_whole, write_atomically
+
+logger = logging.getLogger(__name__)
+
+FILE_NAME = "damage-note"
+SIZE_MAX_BYTES = 64 << 10
+REASON_MAX = 1_000
+
+
+class Note(NamedTuple):
+    """What was known when the damage was found: every record before `end_offset` was there, and every record before
+    `synced_offset` on the disk.
+    """
+
+    end_offset: int
+    synced_offset: int
+
+
+def write(directory: str, note: Note, reason: str) -> None:
+    """Note damage, unless there is a note already. Without a sync: a killed process leaves it, and after a power loss
+    the damage is found again. Where that fails it is only logged.
+    """
+    path = f"{directory}/{FILE_NAME}"
+    if os.path.exists(path):
+        return
+    text = f"{note.end_offset} {note.synced_offset}\n{reason[:REASON_MAX]}\n"
+    try:
+        write_atomically(path, text.encode(), sync=False)
+    except OSError as error:
+        logger.error("cannot note damage", extra=facts(path=path, reason=error))
+
+
+def read(directory: str) -> Note | None:
+    """The note in a partition's directory, None where there is none; one that is damaged itself says nothing of what
+    was there. Raises OSError.
+    """
+    try:
+        text = read_whole(f"{directory}/{FILE_NAME}", SIZE_MAX_BYTES).decode(errors="replace")
+        end_offset, synced_offset = text.split("\n", 1)[0].split()
+        return Note(int(end_offset), int(synced_offset))
+    except FileNotFoundError:
+        return None
+    except ValueError:
+        return Note(0, 0)
+
+
+def remove(directory: str) -> None:
+    """The log was read as a whole and is sound."""
+    with suppress(FileNotFoundError):
+        os.unlink(f"{directory}/{FILE_NAME}")
+
+
+def forget_cached(path: str) -> None:
+    """Let the next read of a file come from the disk, as far as it is there already. Raises OSError."""
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+    finally:
+        os.close(fd)
