@@ -26,6 +26,7 @@ LINES: tuple[tuple[str, bytes], ...] = (
     ("producers orders", b""),
     ("log-dirs --replicas", b""),
     ("events", b""),
+    ("alerts --json", b""),
     ("metrics --json", b""),
     ("records delete orders --before end --yes", b""),
     ("completion bash", b""),

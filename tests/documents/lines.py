@@ -1,0 +1,77 @@
+"""The command lines that README.md, CONTRIBUTING.md and docs/*.md show in their code blocks."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+# First words of command lines; any other line of a block is output, configuration or code.
+PROGRAMS = {"broker-bench", "broker-cy", "broker-tui", "echo", "kcat", "make", "pip", "python"}
+# Four blanks and no more: what stands farther to the right is the text of a list.
+_BLOCK_LINE = re.compile(r"^ {4}(?=\S)")
+
+
+@dataclass(frozen=True)
+class Line:
+    """A command line as it stands there, without a prompt; `output` is what the document shows below it."""
+
+    place: str
+    command: str
+    output: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return f"{self.place}: {self.command}"
+
+
+def documents() -> list[Path]:
+    return [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+def documented() -> list[Line]:
+    """Every command line, in the order of the documents."""
+    return [line for document in documents() for line in lines_of(document.name, document.read_text())]
+
+
+def lines_of(name: str, text: str) -> list[Line]:
+    """The command lines of one document. AssertionError where a prompt stands before a program that is not known."""
+    found: list[Line] = []
+    for block in blocks(text):
+        with_prompts = any(line.startswith("$ ") for _, line in block)
+        for number, line in block:
+            command = line.removeprefix("$ ")
+            is_command = Path(command.split()[0]).name in PROGRAMS if command.split() else False
+            assert is_command or not line.startswith("$ "), f"{name}:{number}: {line}: what program is this?"
+            if is_command and (line.startswith("$ ") or not with_prompts):
+                found.append(Line(f"{name}:{number}", command.rstrip()))
+            elif with_prompts and found:
+                last = found[-1]
+                found[-1] = Line(last.place, last.command, (*last.output, line))
+    return found
+
+
+def blocks(text: str) -> list[list[tuple[int, str]]]:
+    """The lines of each code block, indented or fenced, with their numbers."""
+    found: list[list[tuple[int, str]]] = []
+    fenced = False
+    block: list[tuple[int, str]] = []
+    for number, line in enumerate(text.splitlines(), 1):
+        if line.startswith("```"):
+            fenced = not fenced
+        elif fenced:
+            block.append((number, line))
+            continue
+        elif _BLOCK_LINE.match(line):
+            block.append((number, line[4:]))
+            continue
+        if block:
+            found.append(block)
+        block = []
+    return [*found, block] if block else found
+
+
+def shape_of(line: str) -> re.Pattern[str]:
+    """What a line of output looks like, whatever its numbers are. Addresses are compared as they stand."""
+    parts = re.split(r"(127\.0\.0\.1:\d+|\d+)", line)
+    return re.compile("".join(r"\d+" if part.isdigit() else re.escape(part) for part in parts))

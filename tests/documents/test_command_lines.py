@@ -1,0 +1,293 @@
+"""Every command line that README.md, CONTRIBUTING.md and docs/*.md show works as it stands there.
+
+They run in a directory that looks like a checkout after `make build` and has `.venv/bin` on its PATH, with a loopback
+interface of their own, so that the ports are the documented ones. The broker is the one that the README's `make run`
+starts. Lines that measure for minutes are checked for programs, options and names, and some run shortened; a few are
+not run, with the reason beside them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import os
+import re
+import runpy
+import shlex
+import shutil
+import signal
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bench.launch.processes import Child, ProcessError, run
+from tests.documents.lines import ROOT, Line, blocks, documented, lines_of, shape_of
+from tests.support import network
+from tests.support.terminal import in_terminal
+from tests.support.wait import until
+
+# Command lines that are not run here, and why.
+EXCEPTIONS = {
+    "make test": "it is what runs this test",
+    "make bench": "measures for a quarter of an hour; its program is checked by the line below it",
+    "make bench-check": "counts for minutes under valgrind; tests/bench/test_check.py runs the program",
+    "pip install": "compiles for a minute; tests/packaging installs the wheel into fresh environments",
+}
+# Programs that measure: options and names are checked, the program does not go on.
+MEASURING = re.compile(r"(\.venv/bin/)?broker-bench |python -m (bench|tools)\.")
+# They run until Ctrl-C; what they show before it.
+ENDLESS = {
+    "make run": "to look into it",
+    "make demo": "broker-tui",
+    "--follow": "",
+    "--watch": "Produce",
+    "broker-tui": "connected",
+}
+START_TIMEOUT_S = 90.0
+CTRL_Q = b"\x11"
+LINES = documented()
+README_BENCH = next(line.command for line in LINES if line.command.startswith(".venv/bin/broker-bench compare"))
+
+
+def is_exception(line: Line) -> bool:
+    return any(line.command.startswith(prefix) for prefix in EXCEPTIONS)
+
+
+def words_of(line: Line) -> list[str]:
+    """The words of a command line, without its comment."""
+    return shlex.split(line.command, comments=True)
+
+
+class Checkout:
+    """A directory with links to everything in the repository, and with files of its own."""
+
+    def __init__(self, directory: Path) -> None:
+        self.path = directory / "checkout"
+        self.path.mkdir()
+        for each in ROOT.iterdir():
+            if each.name not in ("data", ".git"):
+                (self.path / each.name).symlink_to(each)
+        self.env = {
+            "PATH": f"{ROOT / '.venv' / 'bin'}{os.pathsep}{os.environ['PATH']}",
+            "XDG_CONFIG_HOME": str(directory / "config"),
+            "PYTHONPATH": "",
+            # Of the `make test` that runs this.
+            "MAKEFLAGS": "",
+            "MAKELEVEL": "",
+        }
+        clusters = directory / "config" / "broker-cy" / "clusters.toml"
+        clusters.parent.mkdir(parents=True)
+        # The documented file, with the one broker there is in place of production's.
+        text = _toml_block("docs/cli.md", "default =", "[clusters.")
+        clusters.write_text(text.replace("broker-1:9092,broker-2:9092", "127.0.0.1:9092"))
+        (self.path / "alerts.toml").write_text(_toml_block("docs/tui.md", "[[rule]]"))
+
+
+def _toml_block(document: str, *starts: str) -> str:
+    """The code blocks of a document that begin with one of `starts`: the parts of one documented file."""
+    found = ["\n".join(line for _, line in block) for block in blocks((ROOT / document).read_text())]
+    return "\n".join(text for text in found if text.startswith(starts))
+
+
+class World:
+    """A checkout, a loopback interface, and the broker of the README's first command."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.checkout = Checkout(directory)
+        self.network = network.OwnNetwork(directory)
+        self.broker: Child | None = None
+
+    def argv(self, command: str) -> list[str]:
+        return [*self.network.wrapper, "bash", "-o", "pipefail", "-c", command]
+
+    def run(self, command: str, stdin: bytes = b"") -> str:
+        """Run a line to its end."""
+        return run(
+            self.argv(command), stdin=stdin, cwd=self.checkout.path, env=self.checkout.env, timeout_s=START_TIMEOUT_S
+        ).stdout.decode()
+
+    def start(self, command: str, name: str) -> Child:
+        """Start a line that runs until it is interrupted."""
+        return Child(self.argv(f"exec {command}"), self.directory, name, env=self.checkout.env, cwd=self.checkout.path)
+
+    def run_endless(self, line: Line, number: int) -> None:
+        """Run a line until it has shown something, and interrupt it."""
+        (text,) = [text for part, text in ENDLESS.items() if part in line.command][:1]
+        if "broker-tui" in line.command:
+            shown = in_terminal(
+                self.argv(line.command), typed_at={text: CTRL_Q}, env=self.checkout.env, cwd=self.checkout.path
+            )
+            assert shown.code == 0, f"{line}: exit code {shown.code}\n{shown.screen}"
+            return
+        child = self.start(line.command, f"endless-{number}")
+        try:
+            until(
+                lambda: (text in child.stdout() and child.stdout()) or child.returncode is not None,
+                f"{text!r} from {line}",
+                START_TIMEOUT_S,
+            )
+            assert child.returncode is None, f"{line} ended: {child.stderr()}"
+            self.interrupt(child)
+        finally:
+            child.kill()
+
+    @staticmethod
+    def interrupt(child: Child) -> None:
+        """Ctrl-C to all processes of a line, as in the foreground of a terminal; it ends without a traceback."""
+        os.killpg(child.pid, signal.SIGINT)
+        code = child.wait(START_TIMEOUT_S)
+        # make itself dies of the signal.
+        assert code in (0, 130, -signal.SIGINT), f"exit code {code}\n{child.stderr()}"
+        assert "Traceback" not in child.stderr(), child.stderr()
+
+    def close(self) -> None:
+        if self.broker is not None:
+            self.broker.kill()
+        self.network.close()
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    if (reason := network.why_not()) is not None:
+        pytest.skip(reason)
+    for tool in ("jq", "kcat", "make"):
+        if shutil.which(tool) is None:
+            pytest.skip(f"there is no {tool}: tools/system_packages.sh brings it")
+    made = World(tmp_path)
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+def test_there_are_command_lines() -> None:
+    """The parser sees none of them, and everything below passes."""
+    places = {line.place.partition(":")[0] for line in LINES}
+    assert {"README.md", "bench.md", "cli.md", "tui.md"} <= places
+    assert len(LINES) > 40
+    text = (
+        "text\n\n    $ make run\n    ready\n    $ broker-tui   # comment\n\n- list\n     make no\n\n```\nmake x\n```\n"
+    )
+    assert [(line.command, line.output) for line in lines_of("a", text)] == [
+        ("make run", ("ready",)),
+        ("broker-tui   # comment", ()),
+        ("make x", ()),
+    ]
+    for prefix in EXCEPTIONS:
+        assert any(line.command.startswith(prefix) for line in LINES), f"nobody shows {prefix} any more"
+
+
+def test_commands_run_as_they_stand(world: World) -> None:
+    """A new user copies a line of the README or the documents, and it fails."""
+    lines = [line for line in LINES if not is_exception(line) and not MEASURING.match(line.command)]
+    first = next(line for line in lines if line.command == "make run" and line.output)
+    world.broker = world.start(first.command, "make-run")
+    world.broker.wait_for_output(ENDLESS["make run"], START_TIMEOUT_S)
+    # The broker names the console's command relative to the checkout, and this one consists of links to another.
+    shown = world.broker.stdout().replace(f"{ROOT}/", "").splitlines()[-len(first.output) :]
+    for expected, text in zip(first.output, shown, strict=True):
+        assert shape_of(expected).fullmatch(text), f"README shows {expected!r}, make run says {text!r}"
+    # What the documents take for granted: a topic, a group that read it, and a change to be shown.
+    world.run("broker-cy produce orders -K :", b"".join(b"order-%d:%d\n" % (n, n) for n in range(20)))
+    world.run("broker-cy groups reset billing --topic orders --to-earliest --yes")
+    world.run("broker-cy configs alter topic orders --set retention.ms=3600000 --yes")
+    quick = [line for line in lines if words_of(line) not in (["make", "run"], ["make", "demo"])]
+    with_output = [line for line in quick if line.place.startswith("README") and ("greetings" in line.command)]
+    for line in with_output:
+        run_one(world, line, 0)
+    others = [(number, line) for number, line in enumerate(quick, 1) if line not in with_output]
+    with ThreadPoolExecutor(4) as pool:
+        for done in [pool.submit(run_one, world, line, number) for number, line in others]:
+            done.result()
+    world.interrupt(world.broker)
+    # On the port that is free again.
+    run_one(world, next(line for line in lines if words_of(line) == ["make", "demo"]), 0)
+
+
+def run_one(world: World, line: Line, number: int) -> None:
+    """Run one line, and compare its output with what the document shows."""
+    if "groups reset" in line.command:
+        # It asks.
+        shown = in_terminal(
+            world.argv(line.command), typed_at={"[y/N]": b"y\n"}, env=world.checkout.env, cwd=world.checkout.path
+        )
+        assert shown.code == 0, f"{line}: exit code {shown.code}\n{shown.screen}"
+    elif any(part in line.command for part in ENDLESS):
+        world.run_endless(line, number)
+    else:
+        try:
+            said = world.run(line.command).splitlines()
+        except ProcessError as error:
+            raise AssertionError(f"{line}: {error}") from None
+        assert len(said) >= len(line.output), f"{line}: {said}"
+        for expected, shown_line in zip(line.output, said, strict=False):
+            assert shape_of(expected).fullmatch(shown_line), f"{line}: {expected!r} is shown, {shown_line!r} comes"
+
+
+class Understood(Exception):
+    """The command line of a program was parsed."""
+
+
+@pytest.mark.parametrize("line", [line for line in LINES if MEASURING.match(line.command)], ids=str)
+def test_measuring_commands_are_understood(
+    line: Line, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A documented line of the benchmarks names a program, an option or a value that is not there any more."""
+    words = words_of(line)
+    module, arguments = ("bench", words[1:]) if "broker-bench" in words[0] else (words[2], words[3:])
+    parse_args = argparse.ArgumentParser.parse_args
+
+    def parse_and_end(self: argparse.ArgumentParser, *given: Any, **named: Any) -> None:
+        parse_args(self, *given, **named)
+        raise Understood
+
+    monkeypatch.setattr(argparse.ArgumentParser, "parse_args", parse_and_end)
+    monkeypatch.setattr(sys, "argv", [module, *arguments])
+    try:
+        runpy.run_module(module, run_name="__main__", alter_sys=False)
+    except Understood:
+        return
+    except SystemExit:
+        pytest.fail(f"{line}: {capsys.readouterr().err}")
+    pytest.fail(f"{line}: {module} parses no command line")
+
+
+def test_documented_workloads_and_targets_exist(tmp_path: Path) -> None:
+    """A documented line names a workload or a target that does not come with the tool."""
+    argv = [str(ROOT / ".venv" / "bin" / "broker-bench"), "check"]
+    for line in LINES:
+        words = words_of(line)
+        if "broker-bench" not in words[0]:
+            continue
+        for option, value in itertools.pairwise(words):
+            if option in ("-w", "-t") and not value.endswith(".toml"):
+                argv += [option, value]
+        if words[1] == "compare":
+            argv += [word for target in words[2 : words.index("-w")] for word in ("-t", target)]
+    assert len(argv) > 10
+    run(argv, cwd=tmp_path, env={"PYTHONPATH": ""})
+
+
+@pytest.mark.parametrize(
+    "shortened",
+    [True, pytest.param(False, marks=[pytest.mark.soak, pytest.mark.timeout(3600)])],
+    ids=["shortened", "as it stands"],
+)
+def test_the_comparison_of_the_readme_runs(tmp_path: Path, shortened: bool) -> None:
+    """The README's own benchmark ends with a traceback in a fresh checkout."""
+    for tool in ("java", "mvn"):
+        if shutil.which(tool) is None:
+            pytest.skip(f"Apache Kafka comes by Maven, and there is no {tool} here")
+    command = README_BENCH.partition("#")[0]
+    if shortened:
+        command += ' --pairs 1 --duration "200 ms" --warm-up "100 ms"'
+    (tmp_path / ".venv").symlink_to(ROOT / ".venv")
+    env = {"PYTHONPATH": ""}
+    said = run(["bash", "-c", command], cwd=tmp_path, env=env, timeout_s=240 if shortened else 3500).stdout.decode()
+    assert "kafka" in said
+    assert "<html" in (tmp_path / "report.html").read_text()
