@@ -1,7 +1,7 @@
 """The `broker-cy` command: `start`, which runs a broker, and the operators' commands of `broker_cy.commands`.
 
-Only the chosen command's modules are imported: the time to the first answer counts them, so that `start` is argparse's
-alone.
+Only the chosen command's modules are imported: imports count towards the time to the first answer, so that `start`
+needs argparse only.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from broker_cy.commands import COMPLETE_VARIABLE
 START_EXAMPLES = """\
 examples:
   broker-cy start                                        127.0.0.1:9092, data under ./data
-  broker-cy start --listener 127.0.0.1:0                 a free port, told in the ready line
+  broker-cy start --listener 127.0.0.1:0                 a free port, printed when ready
   broker-cy start --config server.properties             an existing Kafka configuration
   broker-cy start --data-dir /srv/events --set log.segment.bytes=268435456
 """

@@ -1,4 +1,4 @@
-"""The admin core: one async client for broker-cy and Apache Kafka, which every console is made of.
+"""The admin core: one async client for broker-cy and Apache Kafka, on which every console is built.
 
 async with AdminClient("127.0.0.1:9092") as client:
     for topic in await client.topics.list_all():

@@ -1,4 +1,4 @@
-"""Where brokers are: `HOST:PORT`, and lists of it."""
+"""Broker addresses: `HOST:PORT`, and lists of them."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ class Address(NamedTuple):
 
 
 def parse_address(text: str) -> Address:
-    """`host:port`, `host` (port 9092) or `[ipv6]:port`; AdminError, which says what is allowed, for anything else."""
+    """`host:port`, `host` (port 9092) or `[ipv6]:port`; AdminError for anything else, which says what is allowed."""
     host, colon, port = text.strip().rpartition(":")
     if not colon or port.endswith("]"):
         host, port = text.strip(), str(DEFAULT_PORT)
     if host.startswith("[") and host.endswith("]"):
         host = host[1:-1]
     elif ":" in host:
-        raise AdminError(Failure.INVALID, f"{text!r} is no address: write an IPv6 address as [::1]:9092")
+        raise AdminError(Failure.INVALID, f"{text!r} is not an address: write an IPv6 address as [::1]:9092")
     # isdecimal alone is true for the digits of other scripts.
     if not host or any(sign.isspace() for sign in host) or not (port.isascii() and port.isdecimal()):
-        raise AdminError(Failure.INVALID, f"{text!r} is no address: HOST:PORT is expected, such as 127.0.0.1:9092")
+        raise AdminError(Failure.INVALID, f"{text!r} is not an address: HOST:PORT is expected, such as 127.0.0.1:9092")
     if not 1 <= int(port) <= 65_535:
-        raise AdminError(Failure.INVALID, f"{text!r}: port {port} does not exist; there are 1 to 65535")
+        raise AdminError(Failure.INVALID, f"{text!r}: port {port} is out of range; ports are 1 to 65535")
     return Address(host, int(port))
 
 
 def parse_addresses(text: str) -> tuple[Address, ...]:
-    """Addresses with commas between them, at least one; AdminError as `parse_address`."""
+    """Addresses separated by commas, at least one; AdminError as `parse_address` raises it."""
     return tuple(parse_address(part) for part in text.split(","))

@@ -1,8 +1,8 @@
-"""How calls reach the broker that can answer them, and when they are tried again.
+"""How calls reach the broker that can answer them, and when they are retried.
 
 A call is about many keys (partitions, groups, broker ids). `Caller.spread` finds out which broker answers for which
-key, asks those brokers at the same time, in pieces, and asks again for the keys whose failure Kafka calls retriable,
-until the deadline.
+key, asks those brokers concurrently, a limited number of keys in each request, and repeats the keys that failed with an
+error that Kafka calls retriable, until the deadline.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 R = TypeVar("R", bound=Message)
 
-# A topic that was made a moment ago may not be known to every broker yet; one that is still unknown after so many
-# attempts (about 0.3 s) was misspelt, and whoever asks should hear of it now.
+# A topic that was created a moment ago may not be known to every broker yet. One that is still unknown after this many
+# attempts (about 0.3 s) was probably misspelt, and the caller should learn of it soon.
 UNKNOWN_ATTEMPTS = 3
 _UNKNOWN = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome(Generic[K, V]):
-    """What a call about many keys brought: each key is in `found` or in `failed`."""
+    """The result of a call about many keys: each key is in `found` or in `failed`."""
 
     found: dict[K, V]
     failed: dict[K, AdminError]
@@ -47,21 +47,21 @@ class Locator(Protocol[K]):
     """Knows which broker answers for a key."""
 
     async def locate(self, keys: list[K], deadline: Deadline) -> tuple[dict[Peer, list[K]], dict[K, AdminError]]:
-        """The keys by broker, and those for which there is none now. AdminError where nothing could be found out."""
+        """The keys by broker, and those that have no broker now. AdminError where the lookup itself failed."""
 
     def forget(self, keys: Iterable[K]) -> None:
-        """These keys were answered for wrongly, or not at all: find out again."""
+        """Look these keys up again: their broker gave no answer, or is not the right one."""
 
 
 Send = Callable[[Peer, list[K], Deadline], Awaitable[Mapping[K, V | Problem]]]
 
 
 class Caller:
-    """One cluster, and how long a call may take."""
+    """One cluster, and the time limit of a call."""
 
     def __init__(self, metadata: Metadata, timeout_s: float) -> None:
         if not timeout_s > 0:
-            raise AdminError(Failure.INVALID, f"a timeout of {timeout_s} s: it must be above 0")
+            raise AdminError(Failure.INVALID, f"a timeout of {timeout_s} s: must be above 0")
         self.metadata = metadata
         self.pool = metadata.pool
         self.timeout_s = timeout_s
@@ -73,7 +73,7 @@ class Caller:
         """Whether attempt number `attempt` (1 is the first), which ended in `error`, may be followed by another."""
         if error.code in _UNKNOWN and attempt >= UNKNOWN_ATTEMPTS:
             return False
-        # Whoever never reached the cluster has a wrong address, and need not wait to be told.
+        # A client that never reached the cluster probably has a wrong address: it need not wait to learn that.
         if error.failure is Failure.UNREACHABLE and not self.pool.has_connected:
             return False
         if not repeatable and error.failure in (Failure.UNREACHABLE, Failure.TIMED_OUT) and error.api != "connect":
@@ -121,7 +121,7 @@ class Caller:
             attempt += 1
 
     async def controller(self, deadline: Deadline) -> Peer:
-        """The broker that takes changes; any broker where none is told, as brokers pass them on (KIP-590)."""
+        """The broker to send changes to: the reported controller, else any broker, which forwards them (KIP-590)."""
         if not self.metadata.nodes:
             await self.metadata.refresh((), deadline)
         node = self.metadata.nodes.get(self.metadata.controller_id)
@@ -141,7 +141,7 @@ class Caller:
     ) -> Outcome[K, V]:
         """Ask `send` for each key at the broker that `locator` names, at most `chunk` keys in one request.
 
-        `name` says what a key is in errors. Unless `repeatable`, what may have been done already is not asked for
+        `name` describes a key in errors. Unless `repeatable`, requests that may have been carried out are not sent
         again.
         """
         deadline = deadline or self.deadline()
@@ -164,7 +164,7 @@ class Caller:
                 for key in pending:
                     del failed[key]
             attempt += 1
-        # As they were asked for, not as they were answered.
+        # In the order in which they were asked for, not answered.
         return Outcome({key: found[key] for key in order if key in found}, failed)
 
     async def _round(
@@ -178,7 +178,7 @@ class Caller:
         deadline: Deadline,
         found: dict[K, V],
     ) -> dict[K, AdminError]:
-        """One attempt for each key; what succeeded goes to `found`, the rest is returned."""
+        """One attempt for each key. Results are added to `found`; failures are returned."""
         try:
             places, problems = await locator.locate(pending, deadline)
         except AdminError as error:
@@ -195,7 +195,7 @@ class Caller:
                 answer = answers.get(key)
                 if answer is None:
                     problems[key] = AdminError(
-                        Failure.MALFORMED, "the answer says nothing of it", broker=peer.name, api=api, what=name(key)
+                        Failure.MALFORMED, "the answer does not mention it", broker=peer.name, api=api, what=name(key)
                     )
                 elif isinstance(answer, Problem):
                     problems[key] = refused(answer, peer.name, api, name(key))
@@ -210,7 +210,7 @@ class Caller:
 
 
 class Leaders:
-    """Partitions are answered for by their leaders."""
+    """Locates partitions: their leaders answer for them."""
 
     def __init__(self, metadata: Metadata) -> None:
         self.metadata = metadata
@@ -241,7 +241,7 @@ class Leaders:
 
 
 class Brokers:
-    """Keys are broker ids."""
+    """Locates broker ids."""
 
     def __init__(self, metadata: Metadata) -> None:
         self.metadata = metadata
@@ -257,11 +257,11 @@ class Brokers:
         return places, failed
 
     def forget(self, keys: Iterable[int]) -> None:
-        """Where a broker is, is asked each time it is not known."""
+        """Nothing is kept: an unknown broker is looked up each time."""
 
 
 class Controller(Generic[K]):
-    """Every key is the controller's."""
+    """Locates every key at the controller."""
 
     def __init__(self, caller: Caller) -> None:
         self.caller = caller

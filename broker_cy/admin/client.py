@@ -29,11 +29,11 @@ DEFAULT_CLIENT_ID = "broker-cy-admin"
 
 
 class AdminClient:
-    """A client of broker-cy or Apache Kafka, over plain TCP. To be used inside one running loop, and closed there.
+    """A client of broker-cy or Apache Kafka, over plain TCP. Use it inside one running loop, and close it there.
 
-    `bootstrap` is `HOST:PORT`, several with commas between, or addresses. A call takes `timeout_s` at most, with all
-    its attempts; `with_timeout` gives the same client with another one. Nothing is connected before the first call.
-    Calls raise AdminError; those about many things return an Outcome with what was found, and the AdminError of each
+    `bootstrap` is `HOST:PORT`, several of them separated by commas, or a list of addresses. A call takes `timeout_s` at
+    most, with all its attempts; `with_timeout` returns the same client with another limit. The first call connects.
+    Calls raise AdminError; those about many things return an Outcome with what was found, and an AdminError for each
     that failed.
     """
 
@@ -81,7 +81,7 @@ class AdminClient:
         return other
 
     async def close(self) -> None:
-        """Close the connections; calls that are under way fail."""
+        """Close the connections; calls in progress fail."""
         await self.caller.pool.close()
 
     async def __aenter__(self) -> AdminClient:

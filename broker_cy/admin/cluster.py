@@ -1,4 +1,4 @@
-"""The cluster as a whole: brokers, controller, quorum, features, and which requests a broker takes."""
+"""The cluster as a whole: brokers, controller, quorum, features, and the requests that a broker supports."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _METADATA_TOPIC = "__cluster_metadata"
 
 @dataclass(frozen=True, slots=True)
 class BrokerInfo:
-    """A broker. `is_fenced`: registered, and not in service (KIP-1073); brokers tell it from DescribeCluster 2 on."""
+    """A broker. `is_fenced`: registered, but not in service (KIP-1073); reported from DescribeCluster 2 on."""
 
     broker_id: int
     host: str
@@ -27,7 +27,7 @@ class BrokerInfo:
 
 @dataclass(frozen=True, slots=True)
 class ClusterDescription:
-    """What DescribeCluster tells. `controller_id` is the broker to send changes to, -1 where there is none."""
+    """The answer of DescribeCluster. `controller_id` is the broker to send changes to, -1 where there is none."""
 
     cluster_id: str
     controller_id: int
@@ -36,7 +36,7 @@ class ClusterDescription:
 
 @dataclass(frozen=True, slots=True)
 class FeatureRange:
-    """A feature: levels the broker can do, and the level the cluster agreed upon (None: none)."""
+    """A feature: the levels that the broker supports, and the level that the cluster finalized (None: none)."""
 
     name: str
     supported_min: int
@@ -46,7 +46,7 @@ class FeatureRange:
 
 @dataclass(frozen=True, slots=True)
 class ApiRange:
-    """An API the broker takes, and in which versions."""
+    """An API that the broker supports, with its versions."""
 
     api_key: int
     name: str
@@ -84,7 +84,7 @@ class ClusterCalls:
         self._caller = caller
 
     async def describe(self) -> ClusterDescription:
-        """Brokers, fenced ones included where the broker can tell, and the controller. Raises AdminError."""
+        """Brokers, including fenced ones where the broker reports them, and the controller. Raises AdminError."""
         deadline = self._caller.deadline()
         request = messages.DescribeClusterRequest(endpoint_type=_BROKERS_ENDPOINT)
         link = await self._caller.pool.link(await self._caller.metadata.any_peer(deadline), deadline)
@@ -114,7 +114,7 @@ class ClusterCalls:
         )
 
     async def api_versions(self, broker_id: int | None = None) -> tuple[ApiRange, ...]:
-        """What a broker (None: any) takes, by api key. Raises AdminError."""
+        """The APIs that a broker (None: any) supports, by API key. Raises AdminError."""
         answer = await self._api_versions(broker_id)
         ranges = [
             ApiRange(each.api_key, _name_of(each.api_key), each.min_version, each.max_version)
@@ -123,14 +123,14 @@ class ClusterCalls:
         return tuple(sorted(ranges, key=lambda each: each.api_key))
 
     async def _api_versions(self, broker_id: int | None) -> messages.ApiVersionsResponse:
-        # Asked anew: finalized features change while a connection lives.
+        # Asked for each time: finalized features change while a connection is open.
         request = messages.ApiVersionsRequest(client_software_name="broker-cy-admin", client_software_version="1")
         return await self._caller.ask(
             request, messages.ApiVersionsResponse, lambda got: problem_of(got.error_code), node_id=broker_id
         )
 
     async def quorum(self) -> QuorumDescription:
-        """The metadata quorum (KIP-595). AdminError, UNSUPPORTED from a broker that does not tell."""
+        """The metadata quorum (KIP-595). AdminError, UNSUPPORTED where the broker does not report it."""
         asked = messages.DescribeQuorumRequest.TopicData(
             topic_name=_METADATA_TOPIC, partitions=[messages.DescribeQuorumRequest.PartitionData(partition_index=0)]
         )
@@ -142,7 +142,9 @@ class ClusterCalls:
         )
         parts = [part for topic in answer.topics for part in topic.partitions]
         if len(parts) != 1:
-            raise AdminError(Failure.MALFORMED, f"{len(parts)} partitions are told of, not 1", api="DescribeQuorum")
+            raise AdminError(
+                Failure.MALFORMED, f"{len(parts)} partitions are in the answer, not 1", api="DescribeQuorum"
+            )
         part = parts[0]
         ends = [each.log_end_offset for each in part.current_voters if each.replica_id == part.leader_id]
         end = max(ends, default=part.high_watermark)

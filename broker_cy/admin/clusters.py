@@ -30,7 +30,7 @@ _FIELDS = {"bootstrap": str, "timeout_s": (int, float), "readonly": bool}
 
 @dataclass(frozen=True, slots=True)
 class ClusterEntry:
-    """A cluster by name. `is_readonly`: consoles change nothing there."""
+    """A named cluster. `is_readonly`: consoles refuse to change it."""
 
     name: str
     bootstrap: tuple[Address, ...]
@@ -40,16 +40,14 @@ class ClusterEntry:
 
 @dataclass(frozen=True, slots=True)
 class ClusterFile:
-    """What the file says. `default` is the name of the cluster that is meant where none is named; None where it names
-    none.
-    """
+    """The contents of the file. `default` is the name of the cluster to use where none is named, or None."""
 
     path: Path
     clusters: Mapping[str, ClusterEntry]
     default: str | None
 
     def entry(self, name: str) -> ClusterEntry:
-        """The cluster `name`; AdminError, which tells the names there are, where it is not one of them."""
+        """The cluster `name`; AdminError, which lists the known names, where it is not one of them."""
         try:
             return self.clusters[name]
         except KeyError:
@@ -67,7 +65,7 @@ def default_path() -> Path:
 
 
 def load_clusters(path: Path) -> ClusterFile:
-    """The file at `path`; AdminError, which names file and field, where it is missing or says something else."""
+    """The file at `path`; AdminError, which names file and field, where it is missing or not valid."""
     try:
         data = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -76,7 +74,7 @@ def load_clusters(path: Path) -> ClusterFile:
         raise _invalid(path, f"is no TOML: {error}") from None
     unknown = sorted(set(data) - {"default", "clusters"})
     if unknown:
-        raise _invalid(path, f"{unknown[0]!r} is not known; default and clusters are")
+        raise _invalid(path, f"{unknown[0]!r} is not a known field; the fields are default and clusters")
     tables = data.get("clusters", {})
     if not isinstance(tables, dict):
         raise _invalid(path, "clusters must be a table of tables, [clusters.NAME]")
@@ -84,7 +82,7 @@ def load_clusters(path: Path) -> ClusterFile:
     default = data.get("default")
     if default is not None and (not isinstance(default, str) or default not in clusters):
         raise _invalid(
-            path, f"default = {default!r} names no cluster; there are: {', '.join(sorted(clusters)) or 'none'}"
+            path, f"default = {default!r} names no known cluster; there are: {', '.join(sorted(clusters)) or 'none'}"
         )
     return ClusterFile(path, clusters, default)
 
@@ -95,17 +93,17 @@ def _entry(path: Path, name: str, table: Any) -> ClusterEntry:
         raise _invalid(path, f"{where} must be a table, [{where}]")
     for field, value in table.items():
         if field not in _FIELDS:
-            raise _invalid(path, f"{where}.{field} is not known; {', '.join(_FIELDS)} are")
+            raise _invalid(path, f"{where}.{field} is not a known field; the fields are {', '.join(_FIELDS)}")
         kind = _FIELDS[field]
-        # bool is an int to Python, and no number to anybody else.
+        # bool is an int in Python, but not a number in a configuration file.
         if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):  # type: ignore[arg-type]
             expected = {"bootstrap": "a text, HOST:PORT", "timeout_s": "a number", "readonly": "true or false"}[field]
-            raise _invalid(path, f"{where}.{field} = {value!r}: {expected} is expected")
+            raise _invalid(path, f"{where}.{field} = {value!r}: expected {expected}")
     if "bootstrap" not in table:
         raise _invalid(path, f"{where}.bootstrap is missing")
     timeout_s = float(table.get("timeout_s", DEFAULT_TIMEOUT_S))
     if not 0 < timeout_s < 86_400:
-        raise _invalid(path, f"{where}.timeout_s = {timeout_s:g}: above 0 and below 86400 is allowed")
+        raise _invalid(path, f"{where}.timeout_s = {timeout_s:g}: must be above 0 and below 86400")
     try:
         bootstrap = parse_addresses(table["bootstrap"])
     except AdminError as error:

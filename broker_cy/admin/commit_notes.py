@@ -1,9 +1,9 @@
-"""What brokers told of groups' commits, and time lag from it.
+"""Commits of groups as reported in `__cluster_events`, and the time lag that follows from them.
 
-An event says which timestamp the record has at the offset that was committed: that is how old the first record is that
-the group has not read, for no Fetch, and also once that record is gone. It holds for as long as the same offset is
-committed. Where nothing was told of it (another cluster, events switched off, a commit of this second, or one so long
-ago that its event is out of reach), and where the group had read everything then, the records themselves tell.
+A commit event contains the timestamp of the record at the committed offset. This gives the age of the first unread
+record without a Fetch, even after that record was deleted. It is valid as long as the same offset is committed. Where
+there is no such event (another cluster, events switched off, a commit of this second, or one so long ago that its event
+is out of reach), and where the group had read everything then, the timestamp is read from the records.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from broker_cy.admin.own_topics import Entry, OwnTopic
 from broker_cy.admin.records import Start
 from broker_cy.metrics.events import Commits, Committed, Stamped, TopicDeleted
 
-# Partitions of groups whose last commit is kept: some 50 MB. The one told of longest ago goes first.
+# Partitions of groups whose last commit is kept: some 50 MB. The one reported longest ago is dropped first.
 COMMITS_MAX = 200_000
-# Records of `__cluster_events` that are looked through, the newest first, as long as a commit is not found; and
-# own_topics.RANGE_BYTES_MAX of each step.
+# Records of `__cluster_events` that are searched, the newest first, as long as a commit is not found; and at most
+# own_topics.RANGE_BYTES_MAX in each step.
 STEPS = (250, 750, 1_000, 1_000, 1_000)
-# A broker tells of commits once a second: there is nothing newer before.
+# Brokers report commits once a second: there is nothing newer before that.
 REFRESH_S = 1.0
-# How long looking may keep a caller who could as well read the records, and after which time it is tried again.
+# How long a search may delay a caller who could read the records instead, and after which time it is tried again.
 LOOK_TIMEOUT_S = 5.0
 RETRY_S = 30.0
 
@@ -36,7 +36,7 @@ _Key = tuple[str, str, int]
 
 
 class CommitNotes:
-    """The last commit that was told of, by group and partition. `take` events in their order."""
+    """The last reported commit, by group and partition. Pass events to `take` in their order."""
 
     def __init__(self, commits_max: int = COMMITS_MAX) -> None:
         self._commits_max = commits_max
@@ -49,7 +49,7 @@ class CommitNotes:
         self._noted.clear()
 
     def take(self, stamped: Stamped) -> None:
-        """Note what an event says of commits; others say nothing, but that a topic's offsets begin anew."""
+        """Note the commits of an event. Of other events, only the deletion of a topic matters: its offsets are void."""
         event = stamped.event
         if isinstance(event, Commits):
             group = intern(event.group)
@@ -64,7 +64,7 @@ class CommitNotes:
                 del self._noted[key]
 
     def take_older(self, older: CommitNotes, gone: Iterable[str]) -> None:
-        """Note what is not known yet; nothing of topics that were deleted later."""
+        """Note commits that are not known yet, except those of topics that were deleted later."""
         deleted = set(gone)
         for key, each in reversed(older._noted.items()):
             if key not in self._noted and key[1] not in deleted:
@@ -77,11 +77,11 @@ class CommitNotes:
             self._noted.popitem(last=False)
 
     def knows(self, group_id: str, partition: TopicPartition) -> bool:
-        """Whether anything was told of this group's commits there."""
+        """Whether a commit of this group to the partition is known."""
         return (group_id, partition.topic, partition.partition) in self._noted
 
     def at(self, group_id: str, partition: TopicPartition, offset: int) -> Committed | None:
-        """What was told of the group's commit of `offset`; None where its last one is another, or not known."""
+        """The reported commit of `offset` by the group; None where its last commit is another one, or is not known."""
         found = self._noted.get((group_id, partition.topic, partition.partition))
         return found if found is not None and found.offset == offset else None
 
@@ -91,7 +91,7 @@ class CommitNotes:
         return None if found is None or found.record_time_ms < 0 else found.record_time_ms
 
     def with_commit_times(self, lag: GroupLag) -> GroupLag:
-        """The lag with when each commit was made, as far as that was told: groups are judged better by it."""
+        """The lag with the time of each commit where it is known, which makes the status of groups more accurate."""
         parts = []
         for part in lag.partitions:
             told = self.at(lag.group_id, part.partition, part.committed)
@@ -99,7 +99,7 @@ class CommitNotes:
         return GroupLag(lag.group_id, tuple(parts))
 
     def exact(self, lag: GroupLag) -> frozenset[TopicPartition]:
-        """The partitions whose time lag an event tells."""
+        """The partitions whose time lag is known from an event."""
         return frozenset(
             part.partition
             for part in lag.partitions
@@ -108,7 +108,7 @@ class CommitNotes:
 
 
 class NotedTimestamps:
-    """A TimestampSource: what is noted, and `otherwise` for the rest."""
+    """A TimestampSource: noted commits, and `otherwise` for the rest."""
 
     def __init__(self, notes: CommitNotes, otherwise: TimestampSource) -> None:
         self.notes = notes
@@ -132,22 +132,22 @@ class NotedTimestamps:
 
 
 class CommitTail:
-    """Looks through the end of `__cluster_events` for commits: on from where it was, and back while one is missing."""
+    """Searches the end of `__cluster_events` for commits: forward from its position, backward while one is missing."""
 
     def __init__(self, notes: CommitNotes) -> None:
         self.notes = notes
         self.problem: AdminError | None = None
-        # What was looked through, from offset to offset; None before the first look.
+        # The offsets that were searched, from and to; None before the first search.
         self._seen: tuple[int, int] | None = None
         self._earliest = 0
         self._steps_left: list[int] = []
-        # Topics that were deleted in what was looked through: older commits are of other records.
+        # Topics that were deleted within the searched offsets: older commits are of other records.
         self._deleted: set[str] = set()
         self._next_look_s = float("-inf")
         self._lock = asyncio.Lock()
 
     async def look(self, topic: OwnTopic[Stamped], group_id: str, partitions: Iterable[TopicPartition]) -> None:
-        """Note what is told of a group's commits; `problem` says why nothing can be."""
+        """Note the reported commits of a group; `problem` says why there can be none."""
         async with self._lock:
             now_s = asyncio.get_running_loop().time()
             try:
@@ -168,8 +168,8 @@ class CommitTail:
                 self._steps_left.clear()
 
     async def _look_ahead(self, topic: OwnTopic[Stamped]) -> None:
-        """What is new. At the first look, of a topic that was made anew, and where there is more than is read at
-        once: nothing but where its end is, from which to look back.
+        """Read new events. At the first search, after the topic was re-created, and where there is more than is read at
+        once, this only finds the end, from which to search backward.
         """
         span = await topic.span(Start.latest())
         if self._seen is not None and 0 <= span.end - self._seen[1] <= max(STEPS):
@@ -185,7 +185,7 @@ class CommitTail:
         self._steps_left = list(STEPS)
 
     async def _look_back(self, topic: OwnTopic[Stamped]) -> None:
-        """One step: taken whole, or, where it has too much, not at all, and then there are no further ones."""
+        """Take one step: all of it, or nothing where it is too large; then there are no further steps."""
         assert self._seen is not None
         first, end = self._seen
         start = max(self._earliest, first - self._steps_left.pop(0))
@@ -212,7 +212,7 @@ def _note(notes: CommitNotes, entries: Iterable[Entry[Stamped]]) -> set[str]:
 
 
 class EventTimestamps(NotedTimestamps):
-    """A TimestampSource that looks for the commits in `__cluster_events`, and asks `otherwise` for the rest."""
+    """A TimestampSource that searches `__cluster_events` for the commits, and asks `otherwise` for the rest."""
 
     def __init__(self, tail: CommitTail, topic: OwnTopic[Stamped], otherwise: TimestampSource) -> None:
         super().__init__(tail.notes, otherwise)

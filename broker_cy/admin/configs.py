@@ -1,4 +1,4 @@
-"""Settings of topics, brokers, groups and loggers: what they are, where each value comes from, and changing them."""
+"""Settings of topics, brokers, groups and loggers: their values, where each value comes from, and changing them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ RESOURCES_MAX = 200
 
 
 class ResourceType(IntEnum):
-    """What settings belong to, with Kafka's numbers."""
+    """The resources that have settings, with Kafka's numbers."""
 
     TOPIC = 2
     BROKER = 4
@@ -58,7 +58,7 @@ class ConfigType(IntEnum):
 
 
 class ConfigResource(NamedTuple):
-    """One topic, broker, group ... . A broker's name is its id, or empty for what holds for all brokers."""
+    """One topic, broker, group ... . A broker's name is its id, or empty for the default of all brokers."""
 
     kind: ResourceType
     name: str
@@ -68,17 +68,17 @@ class ConfigResource(NamedTuple):
 
     @property
     def node_id(self) -> int | None:
-        """The broker that alone can answer; None where any can. AdminError where the name is no broker id."""
+        """The only broker that can answer; None where any can. AdminError where the name is not a broker id."""
         if self.kind not in (ResourceType.BROKER, ResourceType.BROKER_LOGGER) or not self.name:
             return None
         if not (self.name.isascii() and self.name.isdecimal()):
-            raise AdminError(Failure.INVALID, f"{self.name!r} is no broker id: a number is expected", what=str(self))
+            raise AdminError(Failure.INVALID, f"{self.name!r} is not a broker id: a number is expected", what=str(self))
         return int(self.name)
 
 
 @dataclass(frozen=True, slots=True)
 class ConfigSynonym:
-    """Another place the value could come from; the first in the list is in force."""
+    """A place the value can come from; the first one in the list is in force."""
 
     name: str
     value: str | None
@@ -113,7 +113,7 @@ class AlterOp(IntEnum):
 
 
 class ConfigChange(NamedTuple):
-    """One change of one setting. `value` is not looked at for DELETE."""
+    """One change of one setting. DELETE ignores `value`."""
 
     name: str
     op: AlterOp
@@ -121,7 +121,7 @@ class ConfigChange(NamedTuple):
 
 
 class _Places:
-    """Broker settings are the broker's own to tell and to change; all others any broker's."""
+    """Locates settings: a broker's settings at that broker, all others at any broker."""
 
     def __init__(self, metadata: Metadata) -> None:
         self.metadata = metadata
@@ -146,7 +146,7 @@ class _Places:
         return places, failed
 
     def forget(self, keys: Iterable[ConfigResource]) -> None:
-        """Nothing is remembered."""
+        """Nothing is kept."""
 
 
 class ConfigCalls:
@@ -197,7 +197,7 @@ class ConfigCalls:
     ) -> Outcome[ConfigResource, bool]:
         """Change settings and leave the others as they are (KIP-339); True for each resource that was changed.
 
-        With `validate_only` the broker says what it would say, and changes nothing.
+        With `validate_only` the broker answers in the same way, but changes nothing.
         """
         wanted = {key: list(each) for key, each in changes.items()}
 
@@ -239,7 +239,7 @@ def _resource(kind: int, name: str) -> ConfigResource:
         return ConfigResource(ResourceType(kind), name)
     except ValueError:
         raise AdminError(
-            Failure.MALFORMED, f"the answer tells of resource type {kind}, which was not asked for"
+            Failure.MALFORMED, f"the answer contains resource type {kind}, which was not asked for"
         ) from None
 
 

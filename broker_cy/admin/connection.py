@@ -13,14 +13,14 @@ from broker_cy.admin.address import Address
 from broker_cy.admin.deadline import Deadline
 from broker_cy.wire import frame
 
-# Requests of one connection that have no answer yet; more of them wait for their turn. A broker reads no further
-# request of a connection while it works on one, so that depth here gains little, and a queue of our own can still be
-# given up.
+# Requests of one connection that have no answer yet; further ones wait for their turn. A broker reads no further
+# request of a connection while it processes one, so that more depth gains little, and requests that wait here can still
+# be cancelled.
 IN_FLIGHT_MAX = 8
-# An answer that claims to be larger is none. Fetch answers stay below fetch limits plus one batch; the largest
+# A larger size cannot be that of an answer. Fetch answers stay below fetch limits plus one batch; the largest
 # others, the offsets of thousands of groups, are asked for in pieces.
 ANSWER_BYTES_MAX = 256 << 20
-# What the stream buffers before it stops reading the socket.
+# Bytes that the stream buffers before it stops reading the socket.
 STREAM_LIMIT_BYTES = 1 << 20
 
 _HEADER = struct.Struct(">hhih")
@@ -45,16 +45,16 @@ class TimedOut(Exception):
 
 
 def reason_of(error: OSError) -> str:
-    """Why the system refused, in a few words."""
+    """The reason of the operating system, in a few words."""
     if isinstance(error, ConnectionRefusedError):
-        return "connection refused: nothing listens there"
+        return "connection refused: no process listens there"
     if error.strerror:
         return error.strerror[0].lower() + error.strerror[1:]
     return str(error) or type(error).__name__
 
 
 class Connection:
-    """Made by `open_connection`; used by any number of tasks of one loop. Once `closed` it stays so."""
+    """Created by `open_connection`; used by any number of tasks of one loop. It is never reopened."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, client_id: str) -> None:
         self._reader = reader
@@ -67,10 +67,10 @@ class Connection:
         self._task = asyncio.create_task(self._read_answers())
 
     async def exchange(self, api_key: int, version: int, body: bytes, deadline: Deadline) -> memoryview:
-        """Send a request and wait for the body of its answer, behind the header.
+        """Send a request and wait for the body of its answer, which follows the header.
 
-        Raises ConnectionFailed and TimedOut. A connection with an answer that is late is closed: whatever was asked
-        next would wait behind it. A task that is cancelled while it waits leaves the connection as it is.
+        Raises ConnectionFailed and TimedOut. A connection with an overdue answer is closed: the next requests would
+        wait behind it. Cancelling a task that waits does not affect the connection.
         """
         sent = False
         try:
@@ -101,9 +101,7 @@ class Connection:
             raise ConnectionFailed(reason_of(error), sent=True) from None
 
     def _send(self, api_key: int, version: int, body: bytes) -> asyncio.Future[memoryview]:
-        """Write the request; the slot that the caller took is given back when its answer is there or the connection
-        ends.
-        """
+        """Write the request. The caller's slot is released when the answer arrives or the connection ends."""
         try:
             correlation_id = self._write(api_key, version, body)
         except BaseException:
@@ -131,21 +129,21 @@ class Connection:
             while True:
                 (size,) = _SIZE.unpack(await self._reader.readexactly(_SIZE.size))
                 if not 4 <= size <= ANSWER_BYTES_MAX:
-                    return self.close(f"it sent a frame of {size} bytes: is this a Kafka listener without TLS?")
+                    return self.close(f"the broker sent a frame of {size} bytes: is this a Kafka listener without TLS?")
                 data = await self._reader.readexactly(size)
                 if not self._waiting:
-                    return self.close("it sent an answer to nothing")
+                    return self.close("the broker sent an answer without a request")
                 correlation_id, flexible, answer = self._waiting.popleft()
                 self._free.release()
                 if int.from_bytes(data[:4], "big") != correlation_id:
-                    return self._fail(answer, "it sent an answer to another request")
+                    return self._fail(answer, "the broker sent an answer to another request")
                 # No broker sends a tag in a header yet; one that did could not be understood.
                 if flexible and (size < 5 or data[4]):
-                    return self._fail(answer, "it sent an answer with an unknown header")
+                    return self._fail(answer, "the broker sent an answer with an unknown header")
                 if not answer.done():
                     answer.set_result(memoryview(data)[5 if flexible else 4 :])
         except asyncio.IncompleteReadError:
-            self.close("it closed the connection")
+            self.close("the broker closed the connection")
         except OSError as error:
             self.close(reason_of(error))
 
@@ -155,7 +153,7 @@ class Connection:
         self.close(reason)
 
     def close(self, reason: str = "closed by the client") -> None:
-        """Drop the connection; whoever waits gets ConnectionFailed with `reason`."""
+        """Drop the connection; waiting requests fail with ConnectionFailed and `reason`."""
         if self.closed is not None:
             return
         self.closed = reason
@@ -184,6 +182,6 @@ async def open_connection(address: Address, client_id: str, deadline: Deadline) 
     except TimeoutError:
         raise TimedOut(sent=False) from None
     except OSError as error:
-        # Several addresses of one name: asyncio joins what it heard.
+        # One name can have several addresses: asyncio joins their errors.
         raise ConnectionFailed(reason_of(error)) from None
     return Connection(reader, writer, client_id)

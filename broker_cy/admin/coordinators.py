@@ -18,7 +18,7 @@ _API = "FindCoordinator"
 _BATCHED_FROM = 4
 # Keys of one FindCoordinator request.
 KEYS_MAX = 1_000
-# Coordinators that are remembered; one more, and all are asked for again.
+# Coordinators that are kept. Beyond that, all are forgotten and looked up again.
 CACHED_MAX = 100_000
 
 
@@ -30,7 +30,7 @@ class CoordinatorType(IntEnum):
 
 
 class Coordinators:
-    """Group ids or transactional ids are answered for by their coordinators; one object per type and client."""
+    """Locates group ids or transactional ids at their coordinators; one object per type and client."""
 
     def __init__(self, metadata: Metadata, kind: CoordinatorType) -> None:
         self.metadata = metadata
@@ -58,7 +58,7 @@ class Coordinators:
             try:
                 places[await self.metadata.peer(node_id, deadline)] = theirs
             except AdminError as error:
-                # It coordinates no longer: its broker is gone from the cluster.
+                # That broker has left the cluster, and coordinates no longer.
                 self.forget(theirs)
                 gone = Problem(ErrorCode.COORDINATOR_NOT_AVAILABLE, error.reason)
                 failed.update({key: refused(gone, str(node_id), _API, f"{self.noun} {key}") for key in theirs})
@@ -69,7 +69,7 @@ class Coordinators:
             self._known.pop(key, None)
 
     async def _find(self, keys: list[str], deadline: Deadline) -> dict[str, AdminError]:
-        """Fill `_known` for `keys`; those that have no coordinator now."""
+        """Look up the coordinators of `keys`; returns the keys that have none now."""
         peer = await self.metadata.any_peer(deadline)
         link = await self.metadata.pool.link(peer, deadline)
         version = common_version(link, ApiKey.FIND_COORDINATOR, _API, 0 if self.kind is CoordinatorType.GROUP else 1, 6)

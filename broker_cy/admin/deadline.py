@@ -1,4 +1,4 @@
-"""Until when a call may take, and how long to wait before it is tried again."""
+"""The deadline of a call, and how long to wait before it is retried."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ INT32_MAX = 0x7FFFFFFF
 
 
 class Deadline:
-    """A point of the running loop's time."""
+    """A point in the running loop's time."""
 
     __slots__ = ("at", "timeout_s")
 
@@ -28,12 +28,12 @@ class Deadline:
 
     @property
     def left_ms(self) -> int:
-        """What a request's timeout_ms field may be; at least 1."""
+        """The value for a request's timeout_ms field; at least 1."""
         return min(INT32_MAX, max(1, int(self.left_s * 1000)))
 
     async def back_off(self, attempt: int) -> bool:
-        """Wait before attempt number `attempt` (1 is the second); False, without waiting, where it would come too
-        late.
+        """Wait before the next attempt, after `attempt` of them. False, without waiting, where it would start after the
+        deadline.
         """
         wait_s = min(BACKOFF_MAX_S, BACKOFF_MIN_S * 2 ** (attempt - 1)) * random.uniform(1 - JITTER, 1 + JITTER)
         if wait_s >= self.left_s:

@@ -9,13 +9,13 @@ from broker_cy.core.errors import ErrorCode
 
 
 class Failure(Enum):
-    """What kind of failure an AdminError tells of."""
+    """The kind of failure that an AdminError reports."""
 
     REFUSED = "refused"  # the broker answered with an error code
     UNREACHABLE = "unreachable"  # no connection, or it broke
     TIMED_OUT = "timed out"  # the deadline of the call passed
     UNSUPPORTED = "unsupported"  # the broker lacks the API, or the version with the field that is needed
-    MALFORMED = "malformed"  # the answer is not what the protocol says
+    MALFORMED = "malformed"  # the answer does not follow the protocol
     INVALID = "invalid"  # the caller's own value; nothing was sent
 
 
@@ -58,7 +58,7 @@ class AdminError(Exception):
         return ": ".join(part for part in parts if part)
 
     def about(self, what: str) -> AdminError:
-        """The same failure, told of `what`."""
+        """The same failure, reported about `what`."""
         return AdminError(
             self.failure, self.reason, broker=self.broker, api=self.api, code=self.code, what=what or self.what
         )
@@ -73,7 +73,7 @@ class Problem:
 
 
 def problem_of(code: int, message: str | None = None) -> Problem | None:
-    """The problem that `code` stands for; None for no error. A code from the future is UNKNOWN_SERVER_ERROR."""
+    """The problem that `code` stands for; None for no error. A code of a newer version is UNKNOWN_SERVER_ERROR."""
     if code == 0:
         return None
     try:
@@ -84,7 +84,7 @@ def problem_of(code: int, message: str | None = None) -> Problem | None:
         )
 
 
-# What an operator needs to hear where the broker sends a code alone.
+# What to tell an operator where the broker sends a code without a message.
 EXPLANATIONS = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "there is no such topic or partition",
     ErrorCode.UNKNOWN_TOPIC_ID: "there is no topic with this id",
@@ -94,7 +94,7 @@ EXPLANATIONS = {
     ErrorCode.COORDINATOR_NOT_AVAILABLE: "the coordinator is not available now",
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: "the coordinator is still loading",
     ErrorCode.NOT_COORDINATOR: "the broker is not the coordinator",
-    ErrorCode.OFFSET_OUT_OF_RANGE: "the offset lies outside of the log",
+    ErrorCode.OFFSET_OUT_OF_RANGE: "the offset is outside of the log",
     ErrorCode.NON_EMPTY_GROUP: "the group has members; stop them first",
     ErrorCode.GROUP_ID_NOT_FOUND: "there is no such group",
     ErrorCode.UNKNOWN_MEMBER_ID: "the group has members that own these offsets; stop them first",
@@ -105,7 +105,7 @@ EXPLANATIONS = {
     ErrorCode.INVALID_TOPIC_EXCEPTION: "the topic name is not allowed",
     ErrorCode.MESSAGE_TOO_LARGE: "a record is larger than max.message.bytes allows",
     ErrorCode.POLICY_VIOLATION: "the topic's settings do not allow it",
-    ErrorCode.UNSUPPORTED_VERSION: "the broker does not offer this",
+    ErrorCode.UNSUPPORTED_VERSION: "the broker does not support this",
 }
 
 

@@ -1,4 +1,4 @@
-"""Events of the cluster in a line each. What others named is made harmless to terminals."""
+"""Events of the cluster, one line each. Foreign names are made harmless to terminals."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from broker_cy.metrics.events import (
     TransactionTimedOut,
 )
 
-# Partitions of one commit event that are told; a group may have thousands.
-COMMITS_TOLD_MAX = 4
+# Partitions of one commit event that are shown; a group may have thousands.
+COMMITS_SHOWN_MAX = 4
 
 
 def kind_of(event: Event) -> str:
@@ -31,12 +31,12 @@ def kind_of(event: Event) -> str:
 
 
 def subject_of(event: Event) -> str:
-    """What it is about."""
+    """The resource that the event is about."""
     return clean(event.key) or "all brokers"
 
 
 def by_of(event: Event) -> str:
-    """Who asked for it; empty where nobody did."""
+    """Who requested it; empty where nobody did."""
     by = getattr(event, "by", None)
     return "" if by is None else clean(f"{by.client_id or by.principal} {by.host}".strip())
 
@@ -79,8 +79,8 @@ def line_of(event: Event) -> str:
 
 def _commits(offsets: Sequence[Committed]) -> str:
     told = [f"{each.topic}-{each.partition}: {count(each.offset)} of {count(each.end)}" for each in offsets]
-    more = [f"and {plural(len(told) - COMMITS_TOLD_MAX, 'other')}"] if len(told) > COMMITS_TOLD_MAX else []
-    return clean(", ".join(told[:COMMITS_TOLD_MAX] + more))
+    more = [f"and {plural(len(told) - COMMITS_SHOWN_MAX, 'other')}"] if len(told) > COMMITS_SHOWN_MAX else []
+    return clean(", ".join(told[:COMMITS_SHOWN_MAX] + more))
 
 
 def _value(value: str | None) -> str:
@@ -88,7 +88,7 @@ def _value(value: str | None) -> str:
 
 
 def topics_of(event: Event) -> frozenset[str]:
-    """The topics it is about."""
+    """The topics that the event is about."""
     match event:
         case Rebalance():
             return frozenset(move.topic for move in event.moves)

@@ -11,19 +11,19 @@ from broker_cy.wire import messages
 from broker_cy.wire.compression import CorruptPayload, PayloadTooLarge
 from broker_cy.wire.records import Batch, Record, decode_batches
 
-# What one batch may decompress to; what claims more is told of as damage.
+# What one batch may decompress to. A batch that claims more is reported as damaged.
 PAYLOAD_BYTES_MAX = 256 << 20
 _NO_OFFSET = -1
 
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """What one answer brought of a partition: `records` in order, and where the next ones start.
+    """The part of one answer about one partition: `records` in order, and where the next ones start.
 
-    Transaction markers are no records and are left out, and so are aborted records for READ_COMMITTED (`aborted`
-    counts them) and those in whose batch what was looked for is not (`passed` counts them). `lost_from`: offsets from
-    there on were deleted before they could be read. `damage`: what could not be read, and was skipped.
-    `high_watermark` and `log_start_offset` are the partition's at that time; -1 where they were not told.
+    Left out are transaction markers, aborted records for READ_COMMITTED (`aborted` counts them), and records of batches
+    that do not contain the searched bytes (`passed` counts them). `lost_from`: offsets from there on were deleted
+    before they could be read. `damage`: what could not be read, and was skipped. `high_watermark` and
+    `log_start_offset` are the partition's at that time; -1 where the answer lacks them.
     """
 
     partition: TopicPartition
@@ -50,7 +50,7 @@ def decode_partition(
 ) -> Chunk:
     """The records from `start` to `end` (not included; None: all) of one partition of an answer.
 
-    `containing`: batches without these bytes in them are passed over.
+    `containing`: batches without these bytes are passed over.
     """
     data = part.records or b""
     aborted = _Aborted(part.aborted_transactions or []) if isolation is Isolation.READ_COMMITTED else None
@@ -68,7 +68,7 @@ def decode_partition(
             if end is not None and next_offset >= end:
                 break
     except WireError as error:
-        # Where the next batch starts cannot be found: what is there now is skipped, and what comes later is read again.
+        # The start of the next batch cannot be found: skip to the high watermark, and read what is written later.
         damage.append(f"offset {next_offset}: {error}")
         next_offset = max(next_offset, part.high_watermark, start + 1)
     return Chunk(
@@ -89,7 +89,7 @@ def decode_partition(
 def _take(
     batch: Batch, start: int, end: int | None, records: list[Record], damage: list[str], containing: bytes | None
 ) -> int:
-    """Add the batch's records from `start` to `end`, or what is wrong with it; how many were passed over."""
+    """Add the batch's records from `start` to `end`, or its damage; returns how many were passed over."""
     where = f"offsets {batch.base_offset} to {batch.last_offset}"
     if not batch.is_valid():
         damage.append(f"{where}: the checksum is wrong")
@@ -100,7 +100,7 @@ def _take(
         damage.append(f"{where}: {error}")
         return 0
     if theirs is None:
-        # A part of the batch may be before the start, or behind the end.
+        # A part of the batch may be before the start or after the end.
         last = batch.last_offset if end is None else min(batch.last_offset, end - 1)
         return min(batch.count, last - max(batch.base_offset, start) + 1)
     if batch.base_offset < start or (end is not None and batch.last_offset >= end):
@@ -110,7 +110,7 @@ def _take(
 
 
 class _Aborted:
-    """Which batches belong to aborted transactions: a producer's from the first offset up to its abort marker."""
+    """Which batches belong to aborted transactions: those of a producer from the first offset to its abort marker."""
 
     def __init__(self, transactions: list[messages.FetchResponse.AbortedTransaction]) -> None:
         self._coming = sorted(

@@ -1,7 +1,7 @@
 """The lag of groups in records and in time.
 
-Time is how old the first record is that a group has not read. Where it comes from is a TimestampSource: the records
-themselves, one batch per partition, or whatever knows what was noted at each commit.
+The time lag is the age of the first record that a group has not read. It comes from a TimestampSource: the records
+themselves, one batch per partition, or the events of commits.
 """
 
 from __future__ import annotations
@@ -22,9 +22,10 @@ from broker_cy.admin.turns import Turns
 
 
 class PartitionLag(NamedTuple):
-    """A partition a group committed for. `start` and `end` are None where the leader did not tell: `problem` says why.
+    """A partition for which a group committed an offset. `start` and `end` are None where they are not known; `problem`
+    says why.
 
-    `commit_ms` is when the group committed, None where it is not known (Kafka does not tell).
+    `commit_ms` is when the group committed, None where it is not known (Kafka does not report it).
     """
 
     partition: TopicPartition
@@ -37,12 +38,12 @@ class PartitionLag(NamedTuple):
 
     @property
     def lag(self) -> int | None:
-        """Records (more exactly: offsets) that wait; None where the end is not known."""
+        """Unread records (more exactly: offsets); None where the end is not known."""
         return None if self.end is None else max(0, self.end - self.committed)
 
     @property
     def first_unread(self) -> int:
-        """The offset the group will read next: behind what was deleted before it got there."""
+        """The offset that the group will read next: after what was deleted before it was read."""
         return max(self.committed, self.start or 0)
 
     @property
@@ -60,17 +61,17 @@ class GroupLag:
 
     @property
     def total(self) -> int:
-        """The lag over the partitions where it is known."""
+        """The total lag of the partitions where it is known."""
         return sum(part.lag or 0 for part in self.partitions)
 
     @property
     def is_complete(self) -> bool:
-        """Whether it is known of every partition."""
+        """Whether the lag of every partition is known."""
         return all(part.end is not None for part in self.partitions)
 
 
 class TimestampSource(Protocol):
-    """Knows the timestamp of the record at an offset a group committed."""
+    """Knows the timestamps of the records at committed offsets."""
 
     async def committed_timestamps(
         self, group_id: str, offsets: Mapping[TopicPartition, int]
@@ -79,7 +80,7 @@ class TimestampSource(Protocol):
 
 
 class RecordTimestamps:
-    """Reads the record itself: right now, for the price of one Fetch per partition."""
+    """Reads the records themselves: exact, at the cost of one Fetch per partition."""
 
     def __init__(self, records: RecordCalls) -> None:
         self._records = records
@@ -105,11 +106,11 @@ class LagCalls:
     async def of(
         self, group_ids: Iterable[str], *, isolation: Isolation = Isolation.READ_UNCOMMITTED
     ) -> Outcome[str, GroupLag]:
-        """The lag of each group, in every partition it committed for.
+        """The lag of each group, in every partition for which it committed an offset.
 
-        Offsets of many groups come in one request, and each partition's ends are asked for once. The ends are asked
-        for after the commits, so that no lag is too small. A partition that cannot be looked at (its topic was
-        deleted, say) is told of with its problem.
+        One request fetches the offsets of many groups, and each partition's start and end are asked for once, after
+        the commits, so that no lag is too small. A partition that cannot be examined (its topic was deleted, say)
+        is reported with its problem.
         """
         committed = await self._group_offsets.fetch(group_ids)
         partitions = {key for offsets in committed.found.values() for key in offsets}
@@ -125,7 +126,7 @@ class LagCalls:
         return Outcome(found, committed.failed)
 
     async def times(self, group: GroupLag, now_ms: int) -> Outcome[TopicPartition, int | None]:
-        """The time lag of each partition in ms: 0 without lag; None where no timestamp tells it."""
+        """The time lag of each partition in ms: 0 without lag; None where no timestamp is known."""
         behind = {part.partition: part.first_unread for part in group.partitions if part.lag}
         stamps = await self._timestamps.committed_timestamps(group.group_id, behind) if behind else Outcome({}, {})
         found: dict[TopicPartition, int | None] = {}
@@ -149,6 +150,6 @@ def _group_lag(
         else PartitionLag(key, each.offset, found_starts.get(key), None, each.metadata, ends.failed.get(key))
         for key, each in committed.items()
     ]
-    # By partition, which is the first field and there once.
+    # By partition, which is the first field and unique.
     parts.sort()
     return GroupLag(group_id, tuple(parts))

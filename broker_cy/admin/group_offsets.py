@@ -1,4 +1,4 @@
-"""What groups have committed: read it, change it, delete it."""
+"""Committed offsets of groups: fetch, commit and delete them."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from broker_cy.wire import messages
 from broker_cy.wire.api_keys import ApiKey
 
 _FETCH = "OffsetFetch"
-# Newer versions name topics by id, which says nothing of topics that were deleted.
+# Newer versions name topics by id, which hides topics that were deleted.
 _BY_NAME_UNTIL = 9
 _GROUPS_FROM = 8
 _ALL_TOPICS_FROM = 2
-# Groups of one OffsetFetch: an answer of 100 groups x 50 partitions decodes in 5 ms, so that a console stays awake.
+# Groups of one OffsetFetch: an answer of 100 groups x 50 partitions decodes in 5 ms, so that a console can react.
 GROUPS_MAX = 100
-# Not a member: what a commit by hand says (Kafka's admin client does the same).
+# A commit that is not by a member, as Kafka's admin client sends it.
 _NO_GENERATION = -1
-# Codes that stand at each partition and are about the group.
+# Codes that are returned for each partition, but concern the group.
 _GROUP_CODES = frozenset(
     {
         ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -45,9 +45,9 @@ V = TypeVar("V")
 
 
 class CommittedOffset(NamedTuple):
-    """What a group committed for a partition. The leader epoch is -1 where none was committed.
+    """The committed offset of a partition. The leader epoch is -1 where none was committed.
 
-    A tuple, as PartitionLag is one: there are 100,000 of them, and a frozen dataclass takes twice as long to make.
+    A tuple, like PartitionLag: there are 100,000 of them, and creating a frozen dataclass takes twice as long.
     """
 
     offset: int
@@ -66,9 +66,9 @@ class GroupOffsetCalls:
         self._coordinators = coordinators
 
     async def fetch(self, group_ids: Iterable[str], *, stable: bool = False) -> Outcome[str, Committed]:
-        """What each group committed, for every partition it committed for; {} for a group that does not exist.
+        """The committed offsets of each group, by partition; {} for a group that does not exist.
 
-        `stable`: offsets of a transaction that has not ended make the group wait, and fail with UNSTABLE_OFFSET_COMMIT.
+        `stable`: wait for offsets of open transactions, and fail with UNSTABLE_OFFSET_COMMIT if they do not end.
         """
 
         async def send(peer: Peer, keys: list[str], deadline: Deadline) -> dict[str, Committed | Problem]:
@@ -108,13 +108,11 @@ class GroupOffsetCalls:
     async def alter(self, group_id: str, offsets: Mapping[TopicPartition, int]) -> Outcome[TopicPartition, int]:
         """Commit `offsets` for a group without members; the offsets that were committed.
 
-        A group that does not exist is made. Refused with UNKNOWN_MEMBER_ID while the group has members.
+        A group that does not exist is created. Refused with UNKNOWN_MEMBER_ID while the group has members.
         """
         for partition, offset in offsets.items():
             if offset < 0:
-                raise AdminError(
-                    Failure.INVALID, f"offset {offset}: 0 or more is allowed", what=f"partition {partition}"
-                )
+                raise AdminError(Failure.INVALID, f"offset {offset}: must be 0 or more", what=f"partition {partition}")
         by_topic: dict[str, list[messages.OffsetCommitRequest.OffsetCommitRequestPartition]] = {}
         for partition, offset in offsets.items():
             part = messages.OffsetCommitRequest.OffsetCommitRequestPartition(
@@ -144,8 +142,8 @@ class GroupOffsetCalls:
         return _by_partition(answers, {key: offsets[key] for key in offsets}, "OffsetCommit", group_id)
 
     async def delete(self, group_id: str, partitions: Iterable[TopicPartition]) -> Outcome[TopicPartition, bool]:
-        """Forget what a group committed for `partitions`; True for each. The group may live, but not be subscribed to
-        them.
+        """Delete the committed offsets of `partitions`; True for each. The group may have members, but must not be
+        subscribed to these topics.
         """
         wanted = list(dict.fromkeys(partitions))
         by_topic: dict[str, list[messages.OffsetDeleteRequest.OffsetDeleteRequestPartition]] = {}
@@ -183,14 +181,14 @@ class GroupOffsetCalls:
 
 @dataclass(frozen=True, slots=True)
 class _Answers:
-    """Error codes by partition, and who gave them."""
+    """Error codes by partition, and the broker that returned them."""
 
     broker: str
     problems: dict[TopicPartition, Problem | None]
 
 
 def _whole_or_answers(codes: Mapping[TopicPartition, int], peer: Peer) -> _Answers | Problem:
-    """A coordinator that cannot serve the group says so for each partition: then it is the group's problem, to be
+    """A coordinator that cannot serve the group returns the error for each partition: it is reported for the group, and
     retried.
     """
     problems = {key: problem_of(code) for key, code in codes.items()}
@@ -209,7 +207,7 @@ def _by_partition(
         what = f"group {group_id}, partition {key}"
         if key not in answers.problems:
             failed[key] = AdminError(
-                Failure.MALFORMED, "the answer says nothing of it", broker=answers.broker, api=api, what=what
+                Failure.MALFORMED, "the answer does not mention it", broker=answers.broker, api=api, what=what
             )
         elif (problem := answers.problems[key]) is not None:
             failed[key] = refused(problem, answers.broker, api, what)
@@ -223,7 +221,7 @@ def _committed(
     | Iterable[messages.OffsetFetchResponse.OffsetFetchResponseTopic],
     shared: dict[tuple[str, int], TopicPartition],
 ) -> Committed | Problem:
-    """The offsets of one group. `shared` keeps the partitions of one answer, which its groups have in common."""
+    """The offsets of one group. `shared` holds the partitions of one answer, which its groups have in common."""
     found: Committed = {}
     for topic in topics:
         name = topic.name

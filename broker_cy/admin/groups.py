@@ -26,14 +26,14 @@ DELETED_MAX = 500
 CLASSIC = "classic"
 CONSUMER = "consumer"
 _CONSUMER_PROTOCOL = "consumer"
-# DescribeGroups answers GROUP_ID_NOT_FOUND from here on (KIP-1043), and a dead group before.
+# From this version on DescribeGroups answers GROUP_ID_NOT_FOUND (KIP-1043); before, it reports a dead group.
 _NOT_FOUND_FROM = 6
 _DEAD = "Dead"
 
 
 @dataclass(frozen=True, slots=True)
 class GroupListing:
-    """A group as ListGroups tells it. State and type are empty from brokers that do not tell them (before 4 and 5)."""
+    """A group as ListGroups reports it. State and type are empty from old brokers (before versions 4 and 5)."""
 
     group_id: str
     protocol_type: str
@@ -43,9 +43,9 @@ class GroupListing:
 
 @dataclass(frozen=True, slots=True)
 class GroupMember:
-    """A member. `assignment` is what it has, `target` what it is to have (of KIP-848 groups, else None).
+    """A member. `assignment` is its current assignment, `target` the intended one (KIP-848 groups only, else None).
 
-    `subscribed` are topic names. Classic groups tell no member epoch (-1).
+    `subscribed` are topic names. Classic groups have no member epoch (-1).
     """
 
     member_id: str
@@ -88,7 +88,7 @@ class GroupCalls:
         """The groups that each broker coordinates, by broker id; only those in `states` and of `types` where given.
 
         Kafka's names: Stable, Empty, PreparingRebalance ...; classic, consumer, share, streams. A broker that fails
-        leaves out its groups and no others: see `listed` for the groups of all.
+        leaves out only its own groups: see `listed` for the groups of all brokers.
         """
         deadline = self._caller.deadline()
         wanted_states, wanted_types = list(states), list(types)
@@ -119,7 +119,7 @@ class GroupCalls:
         )
 
     async def listed(self, *, states: Iterable[str] = (), types: Iterable[str] = ()) -> tuple[GroupListing, ...]:
-        """Every group, by id. AdminError where one broker does not tell its groups."""
+        """Every group, by id. AdminError where a broker does not report its groups."""
         by_broker = (await self.list_all(states=states, types=types)).whole()
         groups = (group for listing in by_broker.values() for group in listing)
         return tuple(sorted(groups, key=lambda group: group.group_id))
@@ -132,7 +132,7 @@ class GroupCalls:
             described: dict[str, GroupDescription | Problem] = {}
             if ApiKey.CONSUMER_GROUP_DESCRIBE in link.versions:
                 described = await self._describe_consumer(peer, keys, deadline)
-            # A classic group has no description of the newer kind, and says so as if it were not there.
+            # ConsumerGroupDescribe reports a classic group as if it did not exist.
             others = [key for key in keys if _is_absent(described.get(key))]
             return described | (await self._describe_classic(peer, others, deadline) if others else {})
 
@@ -210,7 +210,7 @@ def _is_absent(described: GroupDescription | Problem | None) -> bool:
 def _classic_member(member: messages.DescribeGroupsResponse.DescribedGroupMember, protocol_type: str) -> GroupMember:
     subscribed: tuple[str, ...] = ()
     assignment: list[TopicPartition] = []
-    # Other protocols (Connect's, say) put other things there, and a member may put anything: then there is nothing to
+    # Other protocols, such as Connect's, put other data there, and a member may put anything: then there is nothing to
     # show.
     if protocol_type == _CONSUMER_PROTOCOL:
         try:
@@ -241,7 +241,7 @@ def _classic_member(member: messages.DescribeGroupsResponse.DescribedGroupMember
 
 
 def _versioned(cls: type[M], data: bytes) -> tuple[M, int]:
-    """A message with its version in front. A version from the future starts with what the newest known one has."""
+    """A message that begins with its version. Newer versions begin with the fields of the newest known one."""
     newest = cls.VERSIONS[1]
     version = min(int.from_bytes(data[:2], "big", signed=True), newest)
     return codec.decode_prefix(cls, version, memoryview(data)[2:])

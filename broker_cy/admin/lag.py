@@ -1,7 +1,7 @@
-"""Lag, judged: pure functions over samples of what a group committed and where its partitions end.
+"""The status of a group: pure functions over samples of its committed offsets and the ends of its partitions.
 
-The rules are those Burrow made known, with two changes. A rewind counts until the group has caught up, also where it
-had no lag before; and whether the group has members, where that is known, tells a stalled consumer from one that
+The rules are those of Burrow, with two changes. A rewind counts until the group has caught up, even where it had no
+lag before. And where it is known whether the group has members, that distinguishes a stalled consumer from one that
 stopped: a window may be shorter than the time between two commits.
 """
 
@@ -15,11 +15,11 @@ from typing import NamedTuple
 
 
 class Status(IntEnum):
-    """How a group does in a partition, the worse the higher.
+    """The status of a group in a partition; higher values are worse.
 
-    OK: it keeps up. UNKNOWN: it has lag, and too little was seen of it. WARN: it moves, and its lag grows. REWOUND:
-    its offset went back, and it has not caught up since. STALLED: it is there, and does not move although records
-    wait. STOPPED: it does not commit any more.
+    OK: it keeps up. UNKNOWN: it has lag, and there are too few samples. WARN: its offset moves, and its lag grows.
+    REWOUND: its offset went back, and it has not caught up since. STALLED: it has members, but its offset does not
+    move although there are unread records. STOPPED: it no longer commits.
     """
 
     OK = 0
@@ -31,10 +31,10 @@ class Status(IntEnum):
 
 
 class Sample(NamedTuple):
-    """One look at a group's partition: when (ms since 1970), what was committed, and the end of the log.
+    """One sample of a group's partition: its time (ms since 1970), the committed offset, and the end of the log.
 
-    `commit_ms` is when the group committed last, None where it is not known; `has_members` whether it had members,
-    None where nobody asked.
+    `commit_ms` is when the group last committed, None where it is not known; `has_members` whether it had members,
+    None where that was not asked.
     """
 
     at_ms: int
@@ -45,13 +45,13 @@ class Sample(NamedTuple):
 
     @property
     def lag(self) -> int:
-        """Records that wait; 0 where the end that was seen is older than the commit."""
+        """Unread records; 0 where the end is older than the commit."""
         return max(0, self.end - self.committed)
 
 
 @dataclass(frozen=True, slots=True)
 class Trend:
-    """Rates over a window, in records per second, and in how many seconds the lag will be gone.
+    """Rates over a window, in records per second, and the seconds until the group has caught up.
 
     `catch_up_s` is 0 without lag, and None where the group is not faster than its producers.
     """
@@ -62,12 +62,12 @@ class Trend:
 
     @property
     def lag_per_s(self) -> float:
-        """By how much the lag grows."""
+        """Growth of the lag, in records per second."""
         return self.produced_per_s - self.consumed_per_s
 
 
 def judge(samples: Sequence[Sample]) -> Status:
-    """How the group does, by samples in the order of time; UNKNOWN for none."""
+    """The status from samples in the order of time; UNKNOWN without samples."""
     if not samples:
         return Status.UNKNOWN
     since = _since_rewind(samples)
@@ -90,27 +90,25 @@ def judge(samples: Sequence[Sample]) -> Status:
 
 
 def worst(statuses: Iterable[Status]) -> Status:
-    """How a group does that does so in its partitions; OK for none."""
+    """The status of a group from those of its partitions; OK without partitions."""
     return max(statuses, default=Status.OK)
 
 
 def trend(samples: Sequence[Sample]) -> Trend | None:
-    """Rates from the first to the last sample, behind the last rewind; None where there are not two at different
-    times.
-    """
+    """Rates from the first to the last sample after the last rewind; None without two samples at different times."""
     since = _since_rewind(samples)
     if len(since) < 2 or since[-1].at_ms <= since[0].at_ms:
         return None
     first, last = since[0], since[-1]
     seconds = (last.at_ms - first.at_ms) / 1000
     consumed = (last.committed - first.committed) / seconds
-    # A log that lost its end (unclean election) was written to nonetheless, at a rate nobody can tell.
+    # A log that lost its end (unclean election) was still written to, at an unknown rate.
     produced = max(0, last.end - first.end) / seconds
     return Trend(consumed, produced, catch_up_s(last.lag, consumed - produced))
 
 
 def catch_up_s(lag: int, gain_per_s: float) -> float | None:
-    """Seconds until a lag is gone that shrinks by so many records a second; None where it does not."""
+    """Seconds until a lag that shrinks by so many records a second is gone; None where it does not shrink."""
     if lag == 0:
         return 0.0
     return lag / gain_per_s if gain_per_s > 0 else None
@@ -122,16 +120,16 @@ def sum_of(trends: Iterable[Trend | None], lag: int) -> Trend | None:
     if not known:
         return None
     consumed, produced = sum(each.consumed_per_s for each in known), sum(each.produced_per_s for each in known)
-    # The slowest partition decides: the others' speed is no help to it.
+    # The slowest partition decides: the speed of the others does not help it.
     times = [each.catch_up_s for each in known]
     slowest = None if None in times else max(each for each in times if each is not None)
     return Trend(consumed, produced, 0.0 if lag == 0 else slowest)
 
 
 def time_lag_ms(lag: int, record_ms: int | None, now_ms: int) -> int | None:
-    """How old the first record is that the group has not read: 0 without lag, None where its timestamp is not known.
+    """The age of the first record that the group has not read: 0 without lag, None where its timestamp is not known.
 
-    A producer's clock may be ahead of ours: then 0.
+    0, too, where a producer's clock is ahead of ours.
     """
     if lag == 0:
         return 0
@@ -139,7 +137,7 @@ def time_lag_ms(lag: int, record_ms: int | None, now_ms: int) -> int | None:
 
 
 def _since_rewind(samples: Sequence[Sample]) -> Sequence[Sample]:
-    """The samples from the last one on whose offset is below the one before."""
+    """The samples from the last rewind on: the last sample whose offset is below the previous one."""
     for index in range(len(samples) - 1, 0, -1):
         if samples[index].committed < samples[index - 1].committed:
             return samples[index:]
@@ -147,14 +145,14 @@ def _since_rewind(samples: Sequence[Sample]) -> Sequence[Sample]:
 
 
 def _has_stopped(samples: Sequence[Sample]) -> bool:
-    """Nobody is there as far as is known, and there was no commit for as long as the window's commits span; where
-    their times are not known, no movement.
+    """Whether the group stopped: no members as far as is known, and no commit for as long as the window's commits span;
+    where the times of commits are not known, no movement.
     """
     first, last = samples[0], samples[-1]
     if last.has_members:
         return False
     if first.commit_ms is not None and last.commit_ms is not None:
         span_ms = last.commit_ms - first.commit_ms
-        # Without a span it is the window itself: the group was quiet for all of it.
+        # Without a span, the window counts: the group did not commit in all of it.
         return last.at_ms - last.commit_ms > (span_ms or last.at_ms - first.at_ms)
     return last.has_members is False and first.committed == last.committed

@@ -1,4 +1,4 @@
-"""Windows of lag samples, bounded, for every partition of every group that is watched."""
+"""Windows of lag samples, bounded, for every watched partition of every group."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from broker_cy.admin.lag import Sample, Status, Trend, judge, sum_of, trend, wor
 from broker_cy.admin.metadata import TopicPartition
 from broker_cy.admin.turns import Turns
 
-# Samples of a window: at one look every 10 s, two minutes.
+# Samples of a window: two minutes at one sample every 10 s.
 SAMPLES_MAX = 12
-# Partitions that are watched, over all groups: some 140 MB. What comes beyond is not judged.
+# Partitions that are watched, over all groups: some 140 MB. Further ones get no status.
 WINDOWS_MAX = 200_000
-# A sample is five numbers; -1 stands for what is not known.
+# A sample is five numbers; -1 stands for an unknown one.
 _FIELDS = 5
 _UNKNOWN = -1
 
@@ -29,7 +29,7 @@ class Window:
         self.seen_at_ms = 0
 
     def add(self, sample: Sample, samples_max: int) -> None:
-        """Take a sample in, and the oldest out where there are too many."""
+        """Add a sample, and drop the oldest where there are too many."""
         self._numbers.extend(
             (
                 sample.at_ms,
@@ -58,7 +58,7 @@ class Window:
         ]
 
     def status(self) -> Status:
-        """As `judge`, without looking at the samples of one that keeps up: most do, most of the time."""
+        """As `judge`, without decoding the samples of a group that keeps up, which most groups do."""
         numbers = self._numbers
         if numbers and numbers[-_FIELDS + 1] >= numbers[-_FIELDS + 2]:
             return Status.OK
@@ -66,10 +66,10 @@ class Window:
 
 
 class LagHistory:
-    """What was seen of the groups' lag, to judge them by.
+    """Samples of the groups' lag, from which their status follows.
 
-    Call `note` after each look at the lag; a partition that a look at its group does not tell of is forgotten, and so
-    is a group that `keep` does not name.
+    Call `note` after each sample. A partition that a sample of its group does not contain is forgotten, and so is a
+    group that `keep` does not name.
     """
 
     def __init__(self, *, samples_max: int = SAMPLES_MAX, windows_max: int = WINDOWS_MAX) -> None:
@@ -81,7 +81,7 @@ class LagHistory:
         self._count = 0
 
     def note(self, lags: Iterable[GroupLag], at_ms: int, has_members: Mapping[str, bool] | None = None) -> int:
-        """Take one look in, made at `at_ms`; how many partitions were too many to be watched."""
+        """Add one sample, taken at `at_ms`; returns how many partitions exceed the limit and are not watched."""
         refused = 0
         for group in lags:
             windows = self._groups.setdefault(group.group_id, {})
@@ -115,7 +115,7 @@ class LagHistory:
         return [] if window is None else window.samples()
 
     def status(self, group_id: str) -> Status:
-        """How the group does: as its worst partition; UNKNOWN for one that was not looked at."""
+        """The status of the group: that of its worst partition; UNKNOWN for a group without samples."""
         windows = self._groups.get(group_id)
         if windows is None:
             return Status.UNKNOWN
@@ -139,6 +139,6 @@ class LagHistory:
         return worst(statuses), sum_of(trends, lag)
 
     def trend(self, group_id: str) -> Trend | None:
-        """Velocity of the group and its time to catch up; None where too little was seen."""
+        """Velocity of the group and its time to catch up; None where there are too few samples."""
         every = [window.samples() for window in self._groups.get(group_id, {}).values()]
         return sum_of([trend(samples) for samples in every], sum(samples[-1].lag for samples in every if samples))

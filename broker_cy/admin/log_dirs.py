@@ -1,4 +1,4 @@
-"""Log directories of brokers: how full they are, and which replica takes how much (DescribeLogDirs)."""
+"""Log directories of brokers: their free space, and the sizes of their replicas (DescribeLogDirs)."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ class ReplicaOnDisk(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LogDir:
-    """A log directory. `error` is Kafka's name of what is wrong, empty where nothing is; sizes of the volume are None
-    from brokers that do not tell them (before version 4).
+    """A log directory. `error` is the name of Kafka's error code, empty without one; the sizes of the volume are
+    None where the broker is too old to report them (before version 4).
     """
 
     broker_id: int
@@ -40,7 +40,7 @@ class LogDir:
 
     @property
     def size_bytes(self) -> int:
-        """What the replicas take."""
+        """The total size of the replicas."""
         return sum(replica.size_bytes for replica in self.replicas)
 
 

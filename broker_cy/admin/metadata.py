@@ -1,4 +1,4 @@
-"""What the client knows of the cluster: brokers, topics, who leads what. Kept until something proves it wrong, or too
+"""What the client knows about the cluster: brokers, topics and partition leaders. Kept until it proves wrong or is too
 old.
 """
 
@@ -19,10 +19,10 @@ from broker_cy.core.errors import ErrorCode
 from broker_cy.core.uuid import ZERO
 from broker_cy.wire import messages
 
-# Leaders that nobody contradicted are believed for so long; Kafka's metadata.max.age.ms is 5 minutes, a console looks
-# closer.
+# How long leaders are kept without an error; Kafka's metadata.max.age.ms is 5 minutes, but a console shows more recent
+# data.
 METADATA_AGE_MAX_S = 60.0
-# Topics whose leaders are kept. A client that named more of them over its life forgets all, and asks again.
+# Topics whose leaders are kept. Beyond that, all are forgotten and asked for again.
 CACHED_TOPICS_MAX = 100_000
 NO_LEADER = -1
 
@@ -72,7 +72,7 @@ class PartitionInfo(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TopicInfo:
-    """A topic and its partitions, by their number. `topic_id` is all zeros where the broker is too old to tell it."""
+    """A topic and its partitions, by their number. `topic_id` is all zeros where the broker is too old to report it."""
 
     name: str
     topic_id: UUID
@@ -91,11 +91,11 @@ class _Cached(NamedTuple):
 
 
 class Metadata:
-    """Asks any broker for what is not known, and remembers it."""
+    """Asks any broker for what is not known, and keeps the answer."""
 
     def __init__(self, pool: Pool, bootstrap: Sequence[Address]) -> None:
         if not bootstrap:
-            raise AdminError(Failure.INVALID, "no address of a broker is given")
+            raise AdminError(Failure.INVALID, "no broker address was given")
         self.pool = pool
         self.bootstrap = tuple(bootstrap)
         self.nodes: dict[int, Node] = {}
@@ -104,8 +104,8 @@ class Metadata:
         self._topics: dict[str, _Cached] = {}
 
     async def any_peer(self, deadline: Deadline) -> Peer:
-        """A broker that can be talked to: connected already, else the first that answers. AdminError of the last
-        where none does.
+        """A reachable broker: a connected one, else the first that accepts a connection. Raises the AdminError of the
+        last one where none does.
         """
         known = [self.peer_of(node) for node in self.nodes.values()]
         peers = known + [Peer(address) for address in self.bootstrap if address not in {each.address for each in known}]
@@ -114,7 +114,7 @@ class Metadata:
             return connected
         failure: AdminError | None = None
         for index, peer in enumerate(peers):
-            # Each gets its share of the time, so that one that is silent leaves some for the others.
+            # Each gets its share of the time, so that an unresponsive broker leaves some for the others.
             share = Deadline(deadline.left_s / (len(peers) - index))
             try:
                 await self.pool.link(peer, share)
@@ -142,7 +142,7 @@ class Metadata:
     async def refresh(
         self, topics: Iterable[str] | None, deadline: Deadline, *, create: bool = False
     ) -> tuple[dict[str, TopicInfo], dict[str, AdminError]]:
-        """Ask for brokers and `topics` (None: all there are), remember them, and return found and failed topics.
+        """Ask for brokers and `topics` (None: all there are), keep them, and return found and failed topics.
 
         With `create` the broker may create missing topics (auto.create.topics.enable). It does so in the background:
         this call reports them as UNKNOWN_TOPIC_OR_PARTITION, and a later one finds them.
@@ -163,7 +163,7 @@ class Metadata:
             self.pool.adopt(self.peer_of(node))
         self.controller_id = answer.controller_id
         self.cluster_id = answer.cluster_id
-        # A bootstrap address has an id from now on.
+        # From now on the id of a bootstrap address is known.
         known = {node.address: self.peer_of(node).name for node in self.nodes.values()}
         return await self._remember(answer, names, known.get(peer.address, peer.name))
 
@@ -176,7 +176,7 @@ class Metadata:
         for each in answer.topics:
             name = each.name or ""
             problem = problem_of(each.error_code)
-            # Partitions without a leader come with the topic: that is not the topic's failure.
+            # Partitions without a leader are listed with the topic: that is not a failure of the topic.
             if problem is not None and problem.code is not ErrorCode.LEADER_NOT_AVAILABLE:
                 failed[name] = refused(problem, broker, "Metadata", f"topic {name}")
                 continue
@@ -199,7 +199,7 @@ class Metadata:
     async def topics(
         self, names: Iterable[str], deadline: Deadline
     ) -> tuple[dict[str, TopicInfo], dict[str, AdminError]]:
-        """Topics by name, from memory where they are known; found and failed ones."""
+        """Topics by name, from the cache where they are known; found and failed ones."""
         now = asyncio.get_running_loop().time()
         found: dict[str, TopicInfo] = {}
         missing: list[str] = []
@@ -216,7 +216,7 @@ class Metadata:
         return found, failed
 
     def leader_of(self, partition: TopicPartition) -> int | None:
-        """The leader that is remembered: -1 for none now, None where the partition is unknown."""
+        """The cached leader: -1 for none now, None where the partition is unknown."""
         cached = self._topics.get(partition.topic)
         if cached is None:
             return None
@@ -227,7 +227,7 @@ class Metadata:
         return next((each.leader_id for each in partitions if each.partition == number), None)
 
     def topic_id(self, name: str) -> UUID:
-        """The id that is remembered; all zeros where none is."""
+        """The cached id; all zeros where there is none."""
         cached = self._topics.get(name)
         return ZERO if cached is None else cached.topic.topic_id
 

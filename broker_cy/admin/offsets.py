@@ -19,7 +19,7 @@ PARTITIONS_MAX = 2_000
 _CONSUMER = -1
 
 LATEST: Final = -1
-"""The end: where the next record will stand. For READ_COMMITTED the last stable offset."""
+"""The end: the offset of the next record. For READ_COMMITTED the last stable offset."""
 EARLIEST: Final = -2
 """The log start offset."""
 MAX_TIMESTAMP: Final = -3
@@ -35,7 +35,7 @@ class Isolation(IntEnum):
 
 
 class OffsetAt(NamedTuple):
-    """An answer: `offset` is None where no record is as young as was asked for, `timestamp_ms` where none was told."""
+    """An answer: `offset` is None where no record is recent enough, `timestamp_ms` where none was returned."""
 
     offset: int | None
     timestamp_ms: int | None
@@ -125,7 +125,7 @@ def _known(outcome: Outcome[TopicPartition, OffsetAt]) -> Outcome[TopicPartition
         if each.offset is None:
             failed[key] = AdminError(
                 Failure.REFUSED,
-                "the leader told no offset",
+                "the leader returned no offset",
                 api="ListOffsets",
                 code=ErrorCode.OFFSET_NOT_AVAILABLE,
                 what=f"partition {key}",

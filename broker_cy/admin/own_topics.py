@@ -1,5 +1,5 @@
-"""The topics a broker writes itself: what happened (`__cluster_events`), and a sample of its metrics each second
-(`__broker_metrics`). docs/events.md has their fields. Apache Kafka has neither.
+"""The topics that a broker writes itself: events (`__cluster_events`), and a sample of its metrics every second
+(`__broker_metrics`). docs/events.md describes their fields. Apache Kafka has neither.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ _SWITCHES = {
     EVENTS_TOPIC: "brokercy.events.enable=false",
     METRICS_TOPIC: "brokercy.metrics.sample.interval.ms=0",
 }
-# What is decoded in one turn of the loop, some 5 ms: a commit event of 1,000 partitions has 120 KB.
+# Bytes that are decoded in one turn of the loop, some 5 ms: a commit event of 1,000 partitions has 120 KB.
 DECODED_BYTES_A_TURN = 64 << 10
-# One range that is read at once, and no more than this of it is kept.
+# The largest range that is read and kept at once.
 RANGE_BYTES_MAX = 8 << 20
-# Records that are looked through for the last that are wanted: most events are commits, one a second of each group.
+# Records that are searched for the newest wanted ones: most events are commits, one a second for each group.
 NEWEST_RECORDS_FIRST = 250
 NEWEST_RECORDS_MAX = 20_000
 
@@ -46,7 +46,7 @@ class Entry(Generic[T]):
 
     @property
     def fields(self) -> dict[str, Any]:
-        """The record as it stands there, with what this code does not know."""
+        """The record as it was written, with fields that this code does not know."""
         found = json.loads(self.value)
         assert isinstance(found, dict)
         return found
@@ -54,7 +54,7 @@ class Entry(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Newest(Generic[T]):
-    """The last entries; `start` is from where on was looked, `is_complete` False where there may be older ones, too."""
+    """The newest entries; the search began at `start`, and `is_complete` is False where there may be older ones."""
 
     entries: list[Entry[T]]
     start: int
@@ -62,7 +62,7 @@ class Newest(Generic[T]):
 
 
 class OwnTopic(Generic[T]):
-    """Reads one of them. A record that is none of theirs at all is passed over, and counted in `unreadable`."""
+    """Reads one of these topics. A record of another form is passed over, and counted in `unreadable`."""
 
     def __init__(self, records: RecordCalls, topic: str, decode: Callable[[bytes], T | None]) -> None:
         self._records = records
@@ -79,16 +79,17 @@ class OwnTopic(Generic[T]):
         except AdminError as error:
             if error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 reason = (
-                    f"the cluster has none: broker-cy writes it, unless {_SWITCHES[self.topic]}; Apache Kafka does not"
+                    f"the cluster does not have this topic: broker-cy writes it, unless {_SWITCHES[self.topic]}; "
+                    "Apache Kafka does not"
                 )
                 raise AdminError(error.failure, reason, code=error.code, what=f"topic {self.topic}") from None
             raise
 
     async def read(self, start: int, end: int | None = None, *, skip: bytes = b"") -> AsyncIterator[list[Entry[T]]]:
-        """Entries from an offset on, the oldest first; up to `end`, or, without, as they are written.
+        """Entries from an offset on, the oldest first; up to `end`, or as they are written where there is no end.
 
-        Values that begin with `skip` are left out unread: decoding takes most of the time, and most events are
-        commits.
+        Values that begin with `skip` are left out without being decoded: decoding takes most of the time, and most
+        events are commits.
         """
         async with self._records.reader(
             {self.partition: start}, ends=None if end is None else {self.partition: end}
@@ -100,7 +101,7 @@ class OwnTopic(Generic[T]):
                     await asyncio.sleep(0)
 
     async def read_range(self, start: int, end: int, *, skip: bytes = b"") -> list[Entry[T]] | None:
-        """All of a range; None where it has more than RANGE_BYTES_MAX, as a part of it would not be its newest."""
+        """All entries of a range; None where it is larger than RANGE_BYTES_MAX, as a part of it is of no use."""
         found: list[Entry[T]] = []
         size = 0
         if start < end:
@@ -116,7 +117,7 @@ class OwnTopic(Generic[T]):
     ) -> Newest[T]:
         """The newest `count` entries that are wanted, the oldest of them first.
 
-        At most NEWEST_RECORDS_MAX before `end` are looked through.
+        At most NEWEST_RECORDS_MAX records before `end` are searched.
         """
         found: list[Entry[T]] = []
         first, step = end, NEWEST_RECORDS_FIRST
@@ -124,7 +125,7 @@ class OwnTopic(Generic[T]):
             start = max(earliest, first - step, end - NEWEST_RECORDS_MAX)
             entries = await self.read_range(start, first, skip=skip)
             if entries is None and step > 1:
-                # Large records: fewer at once.
+                # The records are large: read fewer at once.
                 step = max(1, step // 8)
                 continue
             found = [each for each in entries or () if each.item is not None and wanted(each.item)] + found
@@ -143,7 +144,7 @@ class OwnTopic(Generic[T]):
 
 
 def _turns(records: list[Record]) -> Iterator[list[Record]]:
-    """`records` in pieces, each of what one turn of the loop decodes."""
+    """`records` in pieces, each for one turn of the loop."""
     piece: list[Record] = []
     size = 0
     for record in records:

@@ -1,4 +1,4 @@
-"""Connections to the brokers of a cluster, each with the versions its broker offers."""
+"""Connections to the brokers of a cluster, each with the API versions of its broker."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from broker_cy.wire.codec import Message
 
 R = TypeVar("R", bound=Message)
 
-# Requests that wait for answers, over all brokers; others wait for their turn.
+# Requests in flight, over all brokers; further ones wait for their turn.
 REQUESTS_MAX = 64
-# One attempt to connect, however long the call may take: a host that is away answers nothing at all.
+# The limit of one attempt to connect, whatever that of the call: a host that is down does not answer at all.
 CONNECT_TIMEOUT_S = 10.0
 _SOFTWARE_NAME = "broker-cy-admin"
 # What Kafka allows in the version of a client's software (KIP-511).
@@ -29,14 +29,14 @@ _NOT_ALLOWED_IN_VERSION = re.compile(r"[^a-zA-Z0-9.-]")
 
 
 class VersionRange(NamedTuple):
-    """Inclusive."""
+    """The versions of an API, both inclusive."""
 
     low: int
     high: int
 
 
 class Link(NamedTuple):
-    """A connection, and what is known of the broker behind it."""
+    """A connection, and what is known about its broker."""
 
     connection: Connection
     address: Address
@@ -46,8 +46,8 @@ class Link(NamedTuple):
 
 
 class Peer(NamedTuple):
-    """A broker to talk to: `node_id` is None for a bootstrap address. `lane` tells apart connections to one broker,
-    so that a Fetch that waits for data does not hold up what else is asked.
+    """A broker to talk to: `node_id` is None for a bootstrap address. `lane` distinguishes connections to one broker,
+    so that a Fetch that waits for data does not delay other requests.
     """
 
     address: Address
@@ -68,23 +68,23 @@ class Pool:
         self._opening: dict[Peer, asyncio.Task[Link]] = {}
         self._turns = asyncio.Semaphore(REQUESTS_MAX)
         self.is_closed = False
-        # Whether any broker ever answered: whoever never reached one has a wrong address.
+        # Whether any broker ever answered: a client that never reached one probably has a wrong address.
         self.has_connected = False
 
     def open_link(self, wanted: Callable[[Peer], bool]) -> Peer | None:
-        """A peer that `wanted` approves of and that is connected now."""
+        """A connected peer that `wanted` accepts."""
         return next(
             (peer for peer, link in self._links.items() if link.connection.closed is None and wanted(peer)), None
         )
 
     def adopt(self, peer: Peer) -> None:
-        """Let the connection to a bootstrap address serve the broker that turned out to be there."""
+        """Use the connection to a bootstrap address for the broker that it leads to."""
         nameless = Peer(peer.address)
         if nameless in self._links and peer not in self._links:
             self._links[peer] = self._links.pop(nameless)._replace(name=peer.name)
 
     async def link(self, peer: Peer, deadline: Deadline) -> Link:
-        """The connection to `peer`; AdminError where there is none and none can be made."""
+        """The connection to `peer`; AdminError where it cannot be made."""
         link = self._links.get(peer)
         if link is not None and link.connection.closed is None:
             return link
@@ -172,12 +172,12 @@ class Pool:
         return _Turn(self._turns, peer.name, api, deadline)
 
     def leave(self, lane: str) -> None:
-        """Close the connections of a lane, for which nobody has a use any more."""
+        """Close the connections of a lane that is no longer used."""
         for peer in [peer for peer in self._links if peer.lane == lane]:
             self._links.pop(peer).connection.close()
 
     async def close(self) -> None:
-        """Close every connection; calls that are under way fail."""
+        """Close every connection; calls in progress fail."""
         self.is_closed = True
         tasks = list(self._opening.values())
         for task in tasks:
@@ -192,7 +192,7 @@ class Pool:
 
 
 class _Turn:
-    """One of the pool's REQUESTS_MAX turns, waited for until the deadline."""
+    """Hold one of the pool's REQUESTS_MAX slots, waiting for it until the deadline."""
 
     def __init__(self, turns: asyncio.Semaphore, broker: str, api: str, deadline: Deadline) -> None:
         self._turns, self._broker, self._api, self._deadline = turns, broker, api, deadline
@@ -219,14 +219,14 @@ def common_version(link: Link, api_key: int, api: str, at_least: int, at_most: i
     """
     offered = link.versions.get(api_key)
     if offered is None or offered.high < offered.low:
-        raise AdminError(Failure.UNSUPPORTED, f"the broker does not offer {api}", broker=link.name, api=api)
+        raise AdminError(Failure.UNSUPPORTED, f"the broker does not support {api}", broker=link.name, api=api)
     low, high = frame.api_versions(api_key)
     low, high = max(low, at_least), min(high, at_most)
     version = min(high, offered.high)
     if version < max(low, offered.low):
         raise AdminError(
             Failure.UNSUPPORTED,
-            f"version {low} to {high} is needed, and the broker offers {offered.low} to {offered.high}",
+            f"version {low} to {high} is needed, and the broker supports {offered.low} to {offered.high}",
             broker=link.name,
             api=api,
         )
@@ -238,7 +238,7 @@ def _encoded(request: Message, version: int, broker: str, api: str) -> bytes:
         return codec.encode(request, version)
     except WireError as error:
         raise AdminError(
-            Failure.INVALID, f"cannot be said in version {version}: {error}", broker=broker, api=api
+            Failure.INVALID, f"cannot be encoded in version {version}: {error}", broker=broker, api=api
         ) from None
 
 
@@ -257,7 +257,7 @@ def _timed_out(broker: str, api: str, deadline: Deadline, *, sent: bool) -> Admi
 
 
 async def _api_versions(connection: Connection, name: str, deadline: Deadline) -> messages.ApiVersionsResponse:
-    """What the broker offers. One that does not know our version says so in version 0, with what it knows (KIP-511)."""
+    """The versions that the broker supports. A broker that does not know our version answers in version 0 (KIP-511)."""
     api = "ApiVersions"
     request = messages.ApiVersionsRequest(
         client_software_name=_SOFTWARE_NAME, client_software_version=_NOT_ALLOWED_IN_VERSION.sub("-", __version__)

@@ -1,5 +1,5 @@
-"""Producing records: batches by partition, keys placed as Kafka's own clients place them, no duplicates where asked
-for.
+"""Producing records: batches by partition, keys placed as Kafka's own clients place them, without duplicates where
+asked for.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ _MASK = 0xFFFFFFFF
 
 @dataclass(frozen=True, slots=True)
 class Appended:
-    """A batch that a leader took. `base_offset` is None where the leader does not tell: acks=0, or a batch it had
-    already.
+    """A batch that a leader accepted. `base_offset` is None where the leader does not report it: acks=0, or a batch
+    that it had already.
 
     `append_time_ms` is None unless the topic stamps records with the time of their arrival.
     """
@@ -67,7 +67,7 @@ def murmur2(data: bytes) -> int:
 
 
 def partition_of(key: bytes, partitions: int) -> int:
-    """Where Kafka's default partitioner puts `key` in a topic of so many partitions."""
+    """The partition that Kafka's default partitioner chooses for `key`."""
     return (murmur2(key) & 0x7FFFFFFF) % partitions
 
 
@@ -75,8 +75,8 @@ class Producer:
     """Sends batches. Made by `client.producer`.
 
     With acks=all it is idempotent (KIP-98): a batch that is sent again, because its answer was lost, is stored once.
-    Otherwise a batch that may have arrived is not sent again. One batch per partition is under way at a time, which
-    keeps their order; partitions go at once. With `creates_topics` brokers create missing topics, where
+    Otherwise a batch that may have arrived is not sent again. One batch per partition is in flight at a time, which
+    keeps their order; partitions are independent. With `creates_topics` brokers create missing topics, where
     auto.create.topics.enable allows it; else a missing topic is an error.
     """
 
@@ -90,7 +90,7 @@ class Producer:
         creates_topics: bool = False,
     ) -> None:
         if acks not in (ACKS_ALL, ACKS_LEADER, ACKS_NONE):
-            raise AdminError(Failure.INVALID, f"acks={acks}: -1 (all), 1 (the leader) or 0 (none) is allowed")
+            raise AdminError(Failure.INVALID, f"acks={acks}: must be -1 (all), 1 (the leader) or 0 (none)")
         self._caller = caller
         self._leaders = Leaders(caller.metadata)
         self.acks = acks
@@ -209,7 +209,7 @@ class Producer:
             try:
                 appended = await self._append(partition, data, len(records), deadline)
             except BaseException:
-                # It may have been stored: whether the next sequence follows is not known. A new id starts anew.
+                # The batch may have been stored, so the next sequence is not known. A new producer id starts from 0.
                 self._identity = None
                 raise
             if self._identity == (producer_id, producer_epoch):
@@ -253,7 +253,7 @@ class Producer:
         return outcome.whole()[partition]
 
     async def _identify(self, deadline: Deadline) -> tuple[int, int]:
-        """Producer id and epoch; asked for when first needed, and after a batch whose fate is not known."""
+        """Producer id and epoch; requested when first needed, and after a batch that may have been stored."""
         async with self._starting:
             if self._identity is None:
                 request = messages.InitProducerIdRequest(

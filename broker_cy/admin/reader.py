@@ -1,4 +1,4 @@
-"""Consuming without a group: from offsets, times or the end, with transactions that were aborted left out where asked
+"""Consuming without a group: from offsets, times or the end, leaving out aborted transactions where asked
 for.
 """
 
@@ -21,40 +21,40 @@ from broker_cy.admin.pool import Peer
 from broker_cy.core.errors import ErrorCode
 from broker_cy.wire import messages
 
-# Bytes of one answer, and of one partition in it; a batch that is larger comes alone.
+# Bytes of one answer, and of one partition in it; a larger batch is returned alone.
 FETCH_BYTES_MAX: Final = 8 << 20
 PARTITION_BYTES_MAX: Final = 1 << 20
-# How long a broker keeps a Fetch that finds nothing.
+# How long a broker holds a Fetch that finds nothing.
 WAIT_MS: Final = 500
 # Partitions of one Fetch.
 PARTITIONS_MAX = 1_000
-# Chunks that were read and not taken yet: one answer's worth of memory, and then no more is asked for.
+# Chunks that were read and not taken yet, about one answer; no more is requested until some are taken.
 QUEUED_CHUNKS_MAX = 16
-# Of all readers: a broker answers the requests of one connection one after the other, so that a Fetch that waits for
-# data would hold up every other reader.
+# One connection for each reader: a broker answers the requests of a connection in order, so that a Fetch that waits for
+# data would delay every other reader.
 _lanes = itertools.count()
 _NO_SESSION_EPOCH = -1
 
 
 @dataclass(slots=True)
 class _Position:
-    """Where a partition is read next. `failing_since_s`: since when its leader has not answered, None where it does."""
+    """Where a partition is read next. `failing_since_s`: since when its leader has failed, None where it answers."""
 
     offset: int
     end: int | None
     failing_since_s: float | None = None
     attempt: int = 0
-    # From where offsets were skipped because retention had deleted them.
+    # The first offset that was skipped because retention had deleted it.
     lost_from: int | None = None
 
 
 class Reader:
-    """Chunks of records, in order within each partition: `async for chunk in reader`. To be closed, or used `async
-    with`.
+    """Chunks of records, in order within each partition: `async for chunk in reader`. Close it, or use it with
+    `async with`.
 
     `starts` says from which offset each partition is read; `ends` where it stops (the first offset that is not wanted);
-    without `ends` it goes on as records arrive. At most a few chunks are read ahead of who takes them. A leader that
-    is away is waited for as long as a call may take; then AdminError ends the reading. Records below the log start
+    without `ends` it continues as records arrive. At most a few chunks are read ahead. A leader that is away is waited
+    for as long as a call may take; then AdminError ends the reading. Records below the log start
     offset are skipped, and the chunk says so. `containing`: batches without these bytes are passed over and counted,
     which makes a search many times faster.
     """
@@ -72,7 +72,7 @@ class Reader:
     ) -> None:
         for key, start in starts.items():
             if start < 0:
-                raise AdminError(Failure.INVALID, f"offset {start}: 0 or more is allowed", what=f"partition {key}")
+                raise AdminError(Failure.INVALID, f"offset {start}: must be 0 or more", what=f"partition {key}")
         self._caller = caller
         self._offsets = OffsetCalls(caller)
         self._isolation = isolation
@@ -118,7 +118,7 @@ class Reader:
             yield chunk
 
     async def _run(self) -> None:
-        """One loop for each leader, started anew for the partitions that lost theirs, until all are at their end."""
+        """Run a loop for each leader, restarted for partitions whose leader changed, until all are at their end."""
         idle = set(self._positions)
         loops: dict[asyncio.Task[set[TopicPartition]], Peer] = {}
         try:
@@ -145,7 +145,7 @@ class Reader:
             await asyncio.gather(*loops, return_exceptions=True)
 
     async def _locate(self, keys: set[TopicPartition]) -> dict[Peer, list[TopicPartition]]:
-        """The leaders of `keys`, as far as there are any now; waits a moment where there are none."""
+        """The leaders of `keys`, where they have one now; waits a moment where they have none."""
         deadline = self._caller.deadline()
         ordered = sorted(keys)
         try:
@@ -160,7 +160,7 @@ class Reader:
         return {Peer(peer.address, peer.node_id): theirs for peer, theirs in places.items()}
 
     def _note_failure(self, key: TopicPartition, error: AdminError) -> None:
-        """Count a failure of `key`; AdminError where it will not pass, or lasted for too long."""
+        """Count a failure of `key`; AdminError where it is not retriable, or lasted too long."""
         position = self._positions[key]
         now = asyncio.get_running_loop().time()
         if position.failing_since_s is None:
@@ -172,7 +172,7 @@ class Reader:
         self._caller.metadata.forget([key.topic])
 
     async def _follow(self, peer: Peer, keys: list[TopicPartition]) -> set[TopicPartition]:
-        """Fetch `keys` from their leader until one fails for a while; then those that are not at their end."""
+        """Fetch `keys` from their leader until one fails; returns those that are not at their end."""
         peer = peer._replace(lane=f"fetch-{next(_lanes)}")
         try:
             return await self._fetch_from(peer, keys)
@@ -199,7 +199,7 @@ class Reader:
                     if key in self._positions and not await self._take(peer, key, part):
                         moved.add(key)
             order = deque(key for key in order if key in self._positions)
-            # A broker fills its answer in the order asked: another partition comes first next time.
+            # A broker fills its answer in the requested order: rotate, so that another partition comes first next time.
             order.rotate(-1)
             if moved:
                 await Deadline(self._caller.timeout_s).back_off(1)
@@ -233,7 +233,7 @@ class Reader:
         return answer, version
 
     async def _take(self, peer: Peer, key: TopicPartition, part: messages.FetchResponse.PartitionData) -> bool:
-        """Hand on what one partition brought; False where its leader has to be found again."""
+        """Pass on the records of one partition; False where its leader must be looked up again."""
         position = self._positions[key]
         if part.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
             await self._skip_deleted(peer, key, position)
@@ -256,7 +256,7 @@ class Reader:
         return True
 
     async def _skip_deleted(self, peer: Peer, key: TopicPartition, position: _Position) -> None:
-        """Go on at the log start offset where retention overtook the reader; AdminError where it is beyond the end."""
+        """Continue at the log start offset if retention overtook the reader; AdminError if it is beyond the end."""
         earliest = (await self._offsets.earliest([key])).whole()[key]
         if position.offset >= earliest:
             end = (await self._offsets.latest([key])).whole()[key]

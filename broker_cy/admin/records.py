@@ -20,14 +20,14 @@ from broker_cy.wire import messages
 from broker_cy.wire.compression import Codec
 
 _NO_SESSION_EPOCH = -1
-# One record is wanted, and a batch comes whole whatever is asked for.
+# One record is wanted; a broker returns a whole batch, however few bytes are requested.
 _ONE_BATCH_BYTES = 1
-# Transaction markers and emptied batches that are passed over in search of a record.
+# Batches without records (transaction markers, emptied batches) that are passed over in search of one.
 _BATCHES_WITHOUT_RECORDS_MAX = 16
 
 
 class StartKind(Enum):
-    """By what the first offset is found."""
+    """How the first offset is determined."""
 
     EARLIEST = "earliest"
     LATEST = "latest"
@@ -62,7 +62,7 @@ class Start:
 
     @classmethod
     def last(cls, count: int) -> Start:
-        """So many offsets before the end of each partition; fewer records where some were compacted or are markers."""
+        """This many offsets before the end of each partition: fewer records after compaction, or with markers."""
         return cls(StartKind.LAST, count)
 
 
@@ -101,7 +101,7 @@ class RecordCalls:
         """Where to start in each partition, between the log start offset and the end. Raises AdminError."""
         keys = list(dict.fromkeys(partitions))
         if start.value < 0:
-            raise AdminError(Failure.INVALID, f"{start.kind.value} {start.value}: 0 or more is allowed")
+            raise AdminError(Failure.INVALID, f"{start.kind.value} {start.value}: must be 0 or more")
         asked = [
             self._offsets.at(dict.fromkeys(keys, EARLIEST)),
             self._offsets.at(dict.fromkeys(keys, LATEST), isolation=isolation),

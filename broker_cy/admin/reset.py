@@ -1,4 +1,5 @@
-"""Resetting what a group committed: first a plan, old and new offset of each partition, then its commit."""
+"""Resetting the committed offsets of a group: first a plan with the old and new offset of each partition, then the
+commit."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ _WITHOUT_MEMBERS = frozenset({"Empty", "Dead"})
 
 
 class ResetKind(Enum):
-    """By what rule the new offsets are found."""
+    """How the new offsets are determined."""
 
     EARLIEST = "to the earliest"
     LATEST = "to the latest"
@@ -48,7 +49,7 @@ class ResetStep:
     """One partition of a plan. `old` is None where nothing was committed; `new` lies between the log's `start` and
     `end`.
 
-    `is_moved_in`: the rule said an offset outside of the log, and the nearest one in it was taken.
+    `is_moved_in`: the rule gave an offset outside of the log, and the nearest one inside was taken.
     """
 
     partition: TopicPartition
@@ -60,7 +61,7 @@ class ResetStep:
 
     @property
     def change(self) -> int | None:
-        """How far the group goes forward; negative: what it reads again. None where nothing was committed."""
+        """How far the group moves forward; negative: how much it reads again. None where nothing was committed."""
         return None if self.old is None else self.new - self.old
 
 
@@ -75,9 +76,9 @@ class ResetCalls:
     async def plan(
         self, group_id: str, rule: ResetRule, partitions: Iterable[TopicPartition] | None = None
     ) -> tuple[ResetStep, ...]:
-        """What the reset would do, by partition; `partitions` None: all that the group (or the rule) has offsets of.
+        """What the reset would do, by partition; `partitions` None: all for which the group (or the rule) has offsets.
 
-        AdminError where the group has members, no partition is meant, or one cannot be looked at.
+        AdminError where the group has members, no partition is given, or one cannot be examined.
         """
         await self._require_no_members(group_id)
         wanted_groups = [group_id, rule.group_id] if rule.kind is ResetKind.GROUP else [group_id]
@@ -90,7 +91,7 @@ class ResetCalls:
             keys = sorted(source if source is not None else old)
         if not keys:
             raise AdminError(
-                Failure.INVALID, "nothing is committed: say which topics are meant", what=f"group {group_id}"
+                Failure.INVALID, "the group has committed nothing: specify the topics", what=f"group {group_id}"
             )
         earliest, latest, found = await asyncio.gather(
             self._offsets.earliest(keys), self._offsets.latest(keys), self._at_time(rule, keys)
@@ -113,7 +114,7 @@ class ResetCalls:
         group = described.found.get(group_id)
         if group is None:
             error = described.failed[group_id]
-            # A group that does not exist is made by its first commit.
+            # A group that does not exist is created by its first commit.
             if error.code is ErrorCode.GROUP_ID_NOT_FOUND:
                 return
             raise error
@@ -128,7 +129,7 @@ class ResetCalls:
 
     @staticmethod
     def _source(rule: ResetRule, committed: Mapping[str, Committed]) -> dict[TopicPartition, int] | None:
-        """The offsets that the rule brings with it; None where it has none."""
+        """The offsets that the rule itself contains; None where it has none."""
         if rule.kind is ResetKind.LISTED:
             return dict(rule.listed)
         if rule.kind is ResetKind.GROUP:
@@ -151,7 +152,7 @@ class ResetCalls:
         source: Mapping[TopicPartition, int] | None,
         at_time: Mapping[TopicPartition, int | None],
     ) -> int:
-        """The offset the rule means, inside the log or not."""
+        """The offset that the rule gives, inside the log or not."""
         if rule.kind is ResetKind.EARLIEST:
             return start
         if rule.kind is ResetKind.LATEST:
@@ -163,7 +164,7 @@ class ResetCalls:
             return end if found is None else found
         if rule.kind is ResetKind.SHIFT:
             if old is None:
-                raise AdminError(Failure.INVALID, "nothing is committed that could be shifted", what=f"partition {key}")
+                raise AdminError(Failure.INVALID, "there is no committed offset to shift", what=f"partition {key}")
             return old + rule.value
         if source is None or key not in source:
             raise AdminError(Failure.INVALID, f"no offset is given {rule.kind.value}", what=f"partition {key}")

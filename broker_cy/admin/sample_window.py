@@ -1,4 +1,4 @@
-"""Samples of a broker's metrics, put together: what was counted in some seconds."""
+"""Samples of a broker's metrics, aggregated over some seconds."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ TOTAL = "total"
 
 
 def merged(every: Iterable[Times]) -> Times:
-    """Sums, and the quantiles of the worst sample: those of several cannot be put together."""
+    """Sums, and the quantiles of the worst sample: quantiles of several samples cannot be combined."""
     times = [each for each in every if each.count]
     return Times(
         sum(each.count for each in times),
@@ -24,7 +24,7 @@ def merged(every: Iterable[Times]) -> Times:
 
 @dataclass(slots=True)
 class ClientUse:
-    """What the connections of one client id did. `connections` are those that were busy at once, at most."""
+    """Use by the connections of one client id. `connections` is the largest number that was busy at once."""
 
     connections: int = 0
     requests: int = 0
@@ -34,7 +34,7 @@ class ClientUse:
 
 @dataclass(slots=True)
 class Window:
-    """One broker's samples, summed: `last` is the newest, which has amounts as they are (memory, connections, groups).
+    """One broker's samples, summed: `last` is the newest, which has current amounts (memory, connections, groups).
 
     `interval_ms` is the time all of them cover. Sums are of that time.
     """
@@ -64,7 +64,7 @@ class Window:
         return max(0.001, self.interval_ms / 1000)
 
     def add(self, sample: Sample) -> None:
-        """Take the next sample in."""
+        """Add the next sample."""
         self.last = sample
         self.samples += 1
         for name in _SUMS:
@@ -117,7 +117,7 @@ def _add_api(whole: Api, api: Api) -> None:
 
 
 def windows(samples: Iterable[Sample], over_ms: int) -> dict[int, Window]:
-    """By broker, the samples of the last `over_ms` before its newest one; and that one whatever its interval is."""
+    """By broker, the samples of the last `over_ms` before its newest one, and that one whatever its interval is."""
     by_broker: dict[int, list[Sample]] = {}
     for sample in samples:
         by_broker.setdefault(sample.broker, []).append(sample)

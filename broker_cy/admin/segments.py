@@ -1,5 +1,5 @@
-"""How many segments each partition of a topic has. No Kafka API tells: broker-cy does at its `/metrics`, whose address
-it gives as the setting `brokercy.metrics.listener`.
+"""How many segments each partition of a topic has. No Kafka API reports it: broker-cy does at its `/metrics`, whose
+address is the setting `brokercy.metrics.listener`.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from broker_cy.admin.configs import ConfigCalls, ConfigResource, ResourceType
 from broker_cy.admin.errors import AdminError
 
 LISTENER: Final = "brokercy.metrics.listener"
-# Of one broker: others show what they have.
+# The time limit for one broker: the others are shown without it.
 TIMEOUT_S: Final = 2.0
 ANSWER_BYTES_MAX: Final = 64 << 20
 _READ_BYTES: Final = 1 << 16
 _LINE = re.compile(rb'^broker_cy_partition_segments\{.*partition="(\d+)"\} (\d+)$', re.MULTILINE)
-# Listeners that are at every address of their host.
+# Hosts that mean every address.
 _ANY = frozenset({"", "0.0.0.0", "::"})
 
 
 async def segments_of(caller: Caller, topic: str) -> dict[int, int]:
-    """Segments by partition, as far as brokers tell: nothing of Apache Kafka, nor where the setting is empty."""
+    """Segments by partition, where brokers report them: Apache Kafka does not, nor a broker whose setting is empty."""
     nodes = dict(caller.metadata.nodes)
     resources = [ConfigResource(ResourceType.BROKER, str(node)) for node in nodes]
     try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Final
 
-# A cell of a terminal is never given more of a foreign text than this; wider ones are cut where they are shown.
+# A terminal cell never gets more of a foreign text than this; the display cuts it further.
 LINE_CHARACTERS_MAX = 2_000
 UNKNOWN: Final = "-"
 
@@ -13,12 +13,12 @@ _UNITS = ("", "k", "M", "G", "T", "P", "E")
 
 
 def _replacements() -> dict[int, str]:
-    """What stands for characters that would steer the terminal, or turn the order of what follows."""
+    """Replacements of characters that would control the terminal, or change the direction of the text."""
     table = {code: chr(0x2400 + code) for code in range(0x20)}
     table[0x7F] = "\u2421"
-    # C1 controls are as good as ESC sequences to many terminals.
+    # Many terminals treat C1 controls like ESC sequences.
     table.update(dict.fromkeys(range(128, 160), "�"))
-    # Bidirectional overrides and isolates, zero-width signs, line separators, and what is no character at all.
+    # Bidirectional overrides and isolates, zero-width signs, line separators, and code points that are no characters.
     for low, high in ((0x200B, 0x200F), (0x2028, 0x202E), (0x2060, 0x206F), (0xFFF9, 0xFFFB), (0xD800, 0xDFFF)):
         table.update(dict.fromkeys(range(low, high + 1), "�"))
     table[0xFEFF] = "\ufffd"
@@ -31,7 +31,7 @@ _CONTROLS_BUT_LINES = {code: sign for code, sign in _CONTROLS.items() if code no
 
 
 def clean(text: str) -> str:
-    """One line of foreign text: every sign that a terminal would obey is replaced by a visible one."""
+    """One line of foreign text, with every control character replaced by a visible one."""
     return text[:LINE_CHARACTERS_MAX].translate(_CONTROLS)
 
 
@@ -46,7 +46,7 @@ def count(number: int | None) -> str:
 
 
 def short(number: float | None) -> str:
-    """1.2k, 3.4M: for rates and axes, where the last digit says nothing."""
+    """1.2k, 3.4M: for rates and axes, where the last digits do not matter."""
     if number is None:
         return UNKNOWN
     sign, value = ("-", -number) if number < 0 else ("", number)
@@ -99,12 +99,15 @@ def micros(us: float | None) -> str:
 
 
 def age(seconds: float) -> str:
-    """How old something shown is: now, 7 s, 3 m 5 s."""
+    """The age of something shown: now, 7 s, 3 m 5 s."""
     return "now" if seconds < 1 else duration(int(seconds) * 1000).replace(".0 s", " s")
 
 
 def when(ms: int | None, *, utc: bool = False, date: bool = True) -> str:
-    """A time in ms since 1970, to the millisecond; local, or with a Z in UTC. Times nobody can live in stay numbers."""
+    """A time in ms since 1970, to the millisecond; local, or with a Z in UTC.
+
+    A time outside of datetime's range is shown as a number.
+    """
     if ms is None or ms < 0:
         return UNKNOWN
     try:

@@ -18,12 +18,12 @@ from broker_cy.wire import messages
 
 V = TypeVar("V")
 
-# The brokers' own number of partitions or replicas (KIP-464).
+# The brokers' default number of partitions or replicas (KIP-464).
 BROKER_DEFAULT = -1
 # Topics of one request that changes them; partitions of one DeleteRecords request.
 TOPICS_MAX = 500
 PARTITIONS_MAX = 2_000
-# Looks at the brokers after a change, about 2 s in all.
+# How often a broker is asked whether a change has arrived, about 2 s in all.
 SETTLE_ATTEMPTS = 5
 # In DeleteRecords: everything up to the high watermark.
 HIGH_WATERMARK = -1
@@ -31,7 +31,7 @@ HIGH_WATERMARK = -1
 
 @dataclass(frozen=True, slots=True)
 class NewTopic:
-    """A topic to be made. `assignments` gives the broker ids of each partition, in place of the two numbers."""
+    """A topic to create. `assignments` gives the broker ids of each partition, instead of the two numbers."""
 
     name: str
     partitions: int = BROKER_DEFAULT
@@ -42,7 +42,8 @@ class NewTopic:
 
 @dataclass(frozen=True, slots=True)
 class CreatedTopic:
-    """A topic that was made, or would be. The numbers are -1 from brokers that do not tell (before CreateTopics 5)."""
+    """A topic that was created, or would be. The numbers are -1 where the broker is too old to report them (before
+    CreateTopics 5)."""
 
     name: str
     topic_id: UUID
@@ -58,7 +59,7 @@ class TopicCalls:
         self._configs = configs
 
     async def list_all(self, *, internal: bool = True) -> tuple[TopicInfo, ...]:
-        """Every topic, by name; without Kafka's own unless `internal`. Raises AdminError."""
+        """Every topic, by name; internal topics only with `internal`. Raises AdminError."""
         found, failed = await self._refresh(None)
         for error in failed.values():
             raise error
@@ -66,13 +67,13 @@ class TopicCalls:
         return tuple(sorted(topics, key=lambda topic: topic.name))
 
     async def describe(self, names: Iterable[str]) -> Outcome[str, TopicInfo]:
-        """These topics as they are now."""
+        """Describe these topics as they are now."""
         asked = list(dict.fromkeys(names))
         found, failed = await self._refresh(asked) if asked else ({}, {})
         return Outcome({name: found[name] for name in asked if name in found}, failed)
 
     async def _refresh(self, names: list[str] | None) -> tuple[dict[str, TopicInfo], dict[str, AdminError]]:
-        """Metadata from any broker; a broker that went away is tried again."""
+        """Metadata from any broker, with retries."""
         deadline = self._caller.deadline()
         attempt = 1
         while True:
@@ -84,7 +85,7 @@ class TopicCalls:
             attempt += 1
 
     async def create(self, topics: Iterable[NewTopic], *, validate_only: bool = False) -> Outcome[str, CreatedTopic]:
-        """Make topics; with `validate_only` the broker says what it would say, and makes none."""
+        """Create topics; with `validate_only` the broker answers in the same way, but creates none."""
         wanted = {topic.name: topic for topic in topics}
 
         async def send(peer: Peer, names: list[str], deadline: Deadline) -> dict[str, CreatedTopic | Problem]:
@@ -106,9 +107,9 @@ class TopicCalls:
         return outcome
 
     async def _settle(self, names: Iterable[str], is_done: Callable[[str, TopicInfo | None], bool]) -> None:
-        """Until a broker knows what the controller did: whoever looks next should not find the topic as it was.
+        """Wait until a broker knows what the controller did, so that the next call does not see the topic as it was.
 
-        The change itself is made, so that a broker that is late or away is no error.
+        The change itself is done, so that a broker that is late or away is not an error.
         """
         waiting = list(names)
         deadline = self._caller.deadline()
@@ -124,7 +125,7 @@ class TopicCalls:
     async def clone(
         self, source: str, target: str, *, partitions: int | None = None, replication_factor: int | None = None
     ) -> CreatedTopic:
-        """Make `target` with the partitions, replicas and own settings of `source`; records are not copied. Raises
+        """Create `target` with the partitions, replicas and own settings of `source`; records are not copied. Raises
         AdminError.
         """
         new = await self.plan_clone(source, target, partitions=partitions, replication_factor=replication_factor)
@@ -133,7 +134,7 @@ class TopicCalls:
     async def plan_clone(
         self, source: str, target: str, *, partitions: int | None = None, replication_factor: int | None = None
     ) -> NewTopic:
-        """What `clone` would make. Raises AdminError."""
+        """What `clone` would create. Raises AdminError."""
         resource = ConfigResource(ResourceType.TOPIC, source)
         described, settings = await asyncio.gather(self.describe([source]), self._configs.describe([resource]))
         topic = described.whole()[source]
@@ -150,7 +151,7 @@ class TopicCalls:
         )
 
     async def add_partitions(self, counts: Mapping[str, int], *, validate_only: bool = False) -> Outcome[str, bool]:
-        """Let topics have so many partitions in all; True for each that was, or would be, changed."""
+        """Raise the number of partitions of topics to these totals; True for each that was, or would be, changed."""
 
         async def send(peer: Peer, names: list[str], deadline: Deadline) -> dict[str, bool | Problem]:
             request = messages.CreatePartitionsRequest(
@@ -205,7 +206,7 @@ class TopicCalls:
         for key, offset in before.items():
             if offset < HIGH_WATERMARK:
                 raise AdminError(
-                    Failure.INVALID, f"offset {offset}: 0 or more, or -1 for all, is allowed", what=f"partition {key}"
+                    Failure.INVALID, f"offset {offset}: must be 0 or more, or -1 for all", what=f"partition {key}"
                 )
 
         async def send(
@@ -242,7 +243,7 @@ class TopicCalls:
 
 
 def _is_in_service(name: str, topic: TopicInfo | None, partitions: int = 1) -> bool:
-    """Whether the topic has so many partitions, and each a leader."""
+    """Whether the topic has this many partitions, and each has a leader."""
     return (
         topic is not None
         and len(topic.partitions) >= partitions

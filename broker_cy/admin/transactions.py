@@ -1,4 +1,4 @@
-"""Producers and transactions: who writes, what is open, what hangs, and ending it (KIP-664)."""
+"""Producers and transactions: active producers, open and hanging transactions, and aborting them (KIP-664)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from broker_cy.wire import messages
 # Partitions, and transactional ids, of one request.
 PARTITIONS_MAX = 500
 TRANSACTIONS_MAX = 500
-# Kafka's transaction.max.timeout.ms by default: no transaction that is looked after is open for longer.
+# The default of Kafka's transaction.max.timeout.ms: a coordinator lets no transaction stay open for longer.
 MAX_TIMEOUT_MS = 900_000
 # States in which a transactional id's partitions are, or will be, without a marker.
 _ENDED = frozenset({"Empty", "CompleteCommit", "CompleteAbort", "Dead"})
@@ -25,7 +25,7 @@ _ENDED = frozenset({"Empty", "CompleteCommit", "CompleteAbort", "Dead"})
 
 @dataclass(frozen=True, slots=True)
 class ProducerState:
-    """What a partition's leader knows of a producer. `txn_start_offset`: of the transaction that is open, else None.
+    """What a partition's leader knows of a producer. `txn_start_offset` is that of its open transaction, else None.
 
     Times are ms since 1970; the coordinator epoch is -1 where the producer never had a transaction end here.
     """
@@ -64,9 +64,9 @@ class TransactionDescription:
 
 @dataclass(frozen=True, slots=True)
 class HangingTransaction:
-    """An open transaction that no coordinator will end: readers of committed records wait for it for ever.
+    """An open transaction that no coordinator will end: consumers of committed records wait for it for ever.
 
-    `idle_ms`: how long ago the producer wrote last.
+    `idle_ms`: time since the producer's last write.
     """
 
     partition: TopicPartition
@@ -149,7 +149,10 @@ class TransactionCalls:
             if answer.unknown_state_filters:
                 names = ", ".join(answer.unknown_state_filters)
                 raise AdminError(
-                    Failure.INVALID, f"the broker knows no state {names}", broker=peer.name, api="ListTransactions"
+                    Failure.INVALID,
+                    f"the broker does not know the state {names}",
+                    broker=peer.name,
+                    api="ListTransactions",
                 )
             return {
                 key: problem_of(answer.error_code)
@@ -193,8 +196,8 @@ class TransactionCalls:
     async def find_hanging(
         self, partitions: Iterable[TopicPartition], now_ms: int, *, max_timeout_ms: int = MAX_TIMEOUT_MS
     ) -> tuple[HangingTransaction, ...]:
-        """Open transactions of `partitions` whose producer has been idle for longer than any may be open, and which
-        their coordinator does not know of. Raises AdminError.
+        """Open transactions of `partitions` whose producer has been idle for longer than a transaction may be open, and
+        which their coordinator does not know. Raises AdminError.
         """
         open_ones: list[tuple[TopicPartition, ProducerState]] = [
             (key, producer)
@@ -221,9 +224,9 @@ class TransactionCalls:
         return tuple(hanging)
 
     async def abort(self, partition: TopicPartition, producer: ProducerState) -> None:
-        """End the open transaction of `producer` in `partition` with an abort marker, in its coordinator's place.
+        """End the open transaction of `producer` in `partition` with an abort marker, without its coordinator.
 
-        For a transaction that hangs: one that its coordinator still knows of would be ended behind its back. Raises
+        Only for hanging transactions: a coordinator would not learn that a transaction it knows was ended. Raises
         AdminError.
         """
         if producer.txn_start_offset is None:
@@ -244,7 +247,7 @@ class TransactionCalls:
                 producer_id=producer_id,
                 producer_epoch=producer_epoch,
                 transaction_result=False,
-                # A producer that never had a marker here has no epoch of a coordinator: any is newer.
+                # A producer that never had a marker here has no coordinator epoch: any epoch is newer.
                 coordinator_epoch=max(0, coordinator_epoch),
                 topics=[
                     messages.WriteTxnMarkersRequest.WritableTxnMarkerTopic(

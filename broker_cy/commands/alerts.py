@@ -25,11 +25,11 @@ from broker_cy.console.alerts.watch import FIRING, Alerting, Notice
 from broker_cy.console.session import Session
 from broker_cy.console.values import DURATION_HELP
 
-# What is queued for the webhook is delivered for so long when the command ends.
+# How long the command waits at its end for the delivery of queued webhook requests.
 FLUSH_S = 2.0
 EPILOG = """\b
 examples:
-  broker-cy alerts                                 judge the rules once; exit code 1 where an alert fires
+  broker-cy alerts                                 evaluate the rules once; exit code 1 if an alert fires
   broker-cy alerts --follow                        print each alert that fires or is resolved
   broker-cy alerts --follow --webhook http://127.0.0.1:8000/alerts
   broker-cy alerts --rules alerts.toml --json
@@ -44,16 +44,16 @@ examples:
     metavar="FILE",
     help="Adds, changes and silences rules.  [default: alerts.toml beside the file that names clusters]",
 )
-@click.option("--follow", "-f", is_flag=True, help="Judge the rules again and again, until interrupted.")
+@click.option("--follow", "-f", is_flag=True, help="Evaluate the rules repeatedly, until interrupted.")
 @click.option("--every", type=DURATION, default="5s", show_default=True, help=f"With --follow: {DURATION_HELP}.")
 @click.option("--webhook", metavar="URL", help="POST each alert that fires or is resolved, as JSON.")
 async def command(
     target: Target, client: AdminClient, rules: Path | None, follow: bool, every: int, webhook: str | None
 ) -> int:
-    """Judge the rules of alerts without a console: the built-in ones, and those of a file.
+    """Evaluate alert rules without a console: the built-in ones, and those of a file.
 
-    Without --follow an alert fires at once, whatever `for_s` of its rule says, and whether a group with lag stalled or
-    stopped is unknown: that takes several looks.
+    Without --follow an alert fires at once, whatever `for_s` of its rule says, and stalled and stopped groups are not
+    detected: that takes several samples.
     """
     alerting = Alerting(_settings(rules, webhook, is_once=not follow))
     session = Session(target.cluster, client_id="broker-cy-cli")

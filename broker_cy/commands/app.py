@@ -17,7 +17,7 @@ Start = Callable[[Sequence[str]], int]
 # Module (None: in this one), and what the command does.
 COMMANDS: dict[str, tuple[str | None, str]] = {
     "start": (None, "run a broker in the foreground"),
-    "cluster": ("cluster", "brokers, features, quorum, and which requests are taken"),
+    "cluster": ("cluster", "brokers, features, the metadata quorum, and supported requests"),
     "topics": ("topics", "list, describe, create, clone, grow and delete topics"),
     "configs": ("configs", "settings of topics, brokers, groups and loggers"),
     "produce": ("produce", "write records from lines, files or JSON"),
@@ -26,28 +26,28 @@ COMMANDS: dict[str, tuple[str | None, str]] = {
     "groups": ("groups", "list, describe, reset and delete groups"),
     "lag": ("lag", "how far groups are behind, in records and in time"),
     "events": ("events", "what happened: rebalances, changes and who made them, starts and stops"),
-    "metrics": ("metrics", "what brokers do now: requests and their times, topics, memory, loop lag"),
-    "alerts": ("alerts", "judge the rules of alerts: once, or with --follow; also to a webhook"),
-    "transactions": ("transactions", "open and hanging transactions, and ending them"),
-    "producers": ("producers", "who writes to a topic's partitions"),
-    "log-dirs": ("log_dirs", "log directories, and how full they are"),
+    "metrics": ("metrics", "what brokers are doing: requests and their times, topics, memory, event loop lag"),
+    "alerts": ("alerts", "evaluate alert rules: once, or with --follow; optionally notify a webhook"),
+    "transactions": ("transactions", "list and describe transactions, find hanging ones, and abort them"),
+    "producers": ("producers", "active producers of a topic's partitions"),
+    "log-dirs": ("log_dirs", "log directories and their disk usage"),
     "completion": ("completion", "shell completion for bash, zsh and fish"),
 }
 
 EPILOG = """\b
 examples:
   broker-cy start                                       a broker on 127.0.0.1:9092, data under ./data
-  broker-cy topics list --bootstrap 127.0.0.1:9092      what is there, as a table
-  broker-cy topics list --cluster production --json     the same of a named cluster, for programs
-  broker-cy consume orders --from -10 -e                the last ten of each partition, and end
+  broker-cy topics list --bootstrap 127.0.0.1:9092      all topics, as a table
+  broker-cy topics list --cluster production --json     the same for a named cluster, as JSON
+  broker-cy consume orders --from -10 -e                the last ten records of each partition
   broker-cy events --since -1h                          what happened, and who did it
-  broker-cy groups reset billing --to-time -1h          shows old and new offsets, and asks
+  broker-cy groups reset billing --to-time -1h          shows old and new offsets, and asks first
 
 \b
 exit codes:
-  0  done                          3    not reached, or too slow
-  1  refused, or failed in part    4    not confirmed: nothing was done
-  2  a value or option is wrong    130  interrupted
+  0  done                           3    broker unreachable, or timed out
+  1  refused, or failed in part     4    not confirmed; nothing was changed
+  2  invalid option or value        130  interrupted
 """
 
 
@@ -89,7 +89,7 @@ def START(start: Start, arguments: Sequence[str]) -> None:
 )
 @click.version_option(__version__, message=f"{PROGRAM} %(version)s")
 def group() -> None:
-    """A Kafka-wire-compatible event broker, and the tools to look after it and after Apache Kafka."""
+    """A Kafka-wire-compatible event broker, and tools to operate it and Apache Kafka."""
 
 
 def run(argv: Sequence[str], start: Start) -> int:

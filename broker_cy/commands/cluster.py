@@ -19,18 +19,18 @@ examples:
   broker-cy cluster quorum --cluster production
 """
 
-broker_option = click.option("--broker", type=click.IntRange(0), metavar="ID", help="Of this broker; else of any.")
+broker_option = click.option("--broker", type=click.IntRange(0), metavar="ID", help="Ask this broker.  [default: any]")
 
 
 @click.group("cluster", epilog=EPILOG)
 def command() -> None:
-    """Brokers, features, quorum, and which requests are taken."""
+    """Brokers, features, the metadata quorum, and supported requests."""
 
 
 @command.command("describe", epilog=EPILOG)
 @cluster_command
 async def describe(target: Target, client: AdminClient) -> None:
-    """The cluster's id, and its brokers."""
+    """The cluster id, and the brokers."""
     described = await client.cluster.describe()
     if target.as_json:
         print_json(described)
@@ -46,14 +46,14 @@ async def describe(target: Target, client: AdminClient) -> None:
         ]
         for broker in described.brokers
     ]
-    print_table([">BROKER", "ADDRESS", "RACK", "STATE", "TAKES CHANGES"], rows)
+    print_table([">BROKER", "ADDRESS", "RACK", "STATE", "CONTROLLER"], rows)
 
 
 @command.command("features", epilog=EPILOG)
 @cluster_command
 @broker_option
 async def features(target: Target, client: AdminClient, broker: int | None) -> None:
-    """Features a broker can do, and the level the cluster agreed upon."""
+    """Features that a broker supports, and the level that the cluster has finalized."""
     found = await client.cluster.features(broker)
     if target.as_json:
         print_json(found)
@@ -66,7 +66,7 @@ async def features(target: Target, client: AdminClient, broker: int | None) -> N
 @cluster_command
 @broker_option
 async def apis(target: Target, client: AdminClient, broker: int | None) -> None:
-    """The requests a broker takes, and in which versions."""
+    """Requests that a broker supports, with their versions."""
     found = await client.cluster.api_versions(broker)
     if target.as_json:
         print_json(found)
@@ -96,4 +96,4 @@ async def quorum(target: Target, client: AdminClient) -> None:
         return [replica.replica_id, role, number(replica.log_end_offset), number(replica.lag), duration(ago)]
 
     rows = [row("voter", each) for each in described.voters] + [row("observer", each) for each in described.observers]
-    print_table([">NODE", "ROLE", ">END", ">LAG", ">CAUGHT UP BEFORE"], rows)
+    print_table([">NODE", "ROLE", ">END", ">LAG", ">CAUGHT UP AGO"], rows)

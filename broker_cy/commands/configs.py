@@ -8,6 +8,7 @@ import click
 
 from broker_cy.admin import AdminClient
 from broker_cy.admin.configs import AlterOp, ConfigChange, ConfigEntry, ConfigResource, ResourceType
+from broker_cy.admin.text import plural
 from broker_cy.commands.context import Target, cluster_command, dry_run_option, yes_option
 from broker_cy.commands.output import Cell, confirm, print_json, print_table
 from broker_cy.commands.values import SETTING
@@ -36,11 +37,11 @@ name_argument = click.argument("name")
 
 @click.group("configs", epilog=EPILOG)
 def command() -> None:
-    """Settings of topics, brokers, groups and loggers. The broker named `default` is what holds for all brokers."""
+    """Settings of topics, brokers, groups and loggers. The broker name `default` stands for all brokers."""
 
 
 def resource_of(kind: str, name: str) -> ConfigResource:
-    """The resource that two arguments name."""
+    """The resource that the two arguments name."""
     is_default = kind == "broker" and name == DEFAULT_BROKER
     return ConfigResource(KINDS[kind], "" if is_default else name)
 
@@ -49,9 +50,9 @@ def resource_of(kind: str, name: str) -> ConfigResource:
 @cluster_command
 @kind_argument
 @name_argument
-@click.option("--all", "every", is_flag=True, help="Those at their default, too.")
-@click.option("--docs", is_flag=True, help="What each is for.")
-@click.option("--name", "names", multiple=True, metavar="SETTING", help="Only this one; may be repeated.")
+@click.option("--all", "every", is_flag=True, help="Include settings with their default value.")
+@click.option("--docs", is_flag=True, help="Show the documentation of each setting.")
+@click.option("--name", "names", multiple=True, metavar="SETTING", help="Only this setting; may be repeated.")
 async def describe(
     target: Target, client: AdminClient, kind: str, name: str, every: bool, docs: bool, names: Sequence[str]
 ) -> None:
@@ -62,7 +63,7 @@ async def describe(
     if target.as_json:
         print_json(entries)
         return
-    columns = ["SETTING", "VALUE", "SOURCE", "READ-ONLY"] + (["WHAT FOR"] if docs else [])
+    columns = ["SETTING", "VALUE", "SOURCE", "READ-ONLY"] + (["DOCUMENTATION"] if docs else [])
     rows: list[Sequence[Cell]] = [
         [each.name, shown(each), _source(each), "yes" if each.is_read_only else ""]
         + ([each.documentation or ""] if docs else [])
@@ -75,10 +76,12 @@ async def describe(
 @cluster_command
 @kind_argument
 @name_argument
-@click.option("--set", "sets", type=SETTING, multiple=True, metavar="NAME=VALUE", help="A new value.")
-@click.option("--delete", "deletes", multiple=True, metavar="NAME", help="Back to what holds without it.")
-@click.option("--append", "appends", type=SETTING, multiple=True, metavar="NAME=VALUE", help="To a list.")
-@click.option("--subtract", "subtracts", type=SETTING, multiple=True, metavar="NAME=VALUE", help="From a list.")
+@click.option("--set", "sets", type=SETTING, multiple=True, metavar="NAME=VALUE", help="Set a value.")
+@click.option(
+    "--delete", "deletes", multiple=True, metavar="NAME", help="Remove the value, so that the default applies."
+)
+@click.option("--append", "appends", type=SETTING, multiple=True, metavar="NAME=VALUE", help="Append to a list.")
+@click.option("--subtract", "subtracts", type=SETTING, multiple=True, metavar="NAME=VALUE", help="Remove from a list.")
 @dry_run_option
 @yes_option
 async def alter(
@@ -93,16 +96,16 @@ async def alter(
     dry_run: bool,
     yes: bool,
 ) -> None:
-    """Change some settings, and leave the others as they are. The four options may be repeated."""
+    """Change settings; others keep their values. --set, --delete, --append and --subtract may be repeated."""
     target.require_writable()
     changes = [ConfigChange(key, AlterOp.SET, value) for key, value in sets]
     changes += [ConfigChange(key, AlterOp.DELETE) for key in deletes]
     changes += [ConfigChange(key, AlterOp.APPEND, value) for key, value in appends]
     changes += [ConfigChange(key, AlterOp.SUBTRACT, value) for key, value in subtracts]
     if not changes:
-        raise click.UsageError("nothing to change: give --set, --delete, --append or --subtract")
+        raise click.UsageError("nothing to change: specify --set, --delete, --append or --subtract")
     resource = resource_of(kind, name)
-    # What the broker refuses is refused before anybody is asked.
+    # The broker validates the change before the user is asked to confirm it.
     (await client.configs.alter({resource: changes}, validate_only=True)).whole()
     now = await client.configs.describe([resource], names=[change.name for change in changes])
     before = {each.name: each for each in now.whole()[resource]}
@@ -112,14 +115,16 @@ async def alter(
     ]
     print_table(["SETTING", "NOW", "CHANGE", "VALUE"], rows, err=True)
     if not dry_run:
-        confirm(f"Change {len(changes)} settings of {resource}?", yes=yes)
+        confirm(f"Change {plural(len(changes), 'setting')} of {resource}?", yes=yes)
         (await client.configs.alter({resource: changes})).whole()
     if target.as_json:
         print_json({"kind": kind, "name": name, "changes": changes, "dry_run": dry_run})
+    elif not dry_run:
+        click.echo(f"changed {plural(len(changes), 'setting')} of {resource}")
 
 
 def shown(entry: ConfigEntry) -> str:
-    """The value, or why there is none to see."""
+    """The value, or why it is not shown."""
     if entry.is_sensitive:
         return "(secret)"
     return "(null)" if entry.value is None else entry.value

@@ -22,8 +22,8 @@ from broker_cy.wire.records import Record
 
 EPILOG = """\b
 examples:
-  broker-cy consume orders -e                         everything there is
-  broker-cy consume orders --from end                 what comes from now on
+  broker-cy consume orders -e                         all records
+  broker-cy consume orders --from end                 new records, as they arrive
   broker-cy consume orders -p 0,3 --from -10 -e       the last ten offsets of two partitions
   broker-cy consume orders --from @-1h --to @now -e   the last hour
   broker-cy consume orders -f '%p %o %k: %s\\n' -c 5
@@ -34,7 +34,7 @@ examples:
 @click.command("consume", epilog=EPILOG)
 @cluster_command
 @click.argument("topic", shell_complete=complete_topics)
-@click.option("--partitions", "-p", type=PARTITIONS, metavar="LIST", help="Only these, such as 0,3-5.")
+@click.option("--partitions", "-p", type=PARTITIONS, metavar="LIST", help="Only these partitions, such as 0,3-5.")
 @click.option(
     "--from",
     "-o",
@@ -45,16 +45,16 @@ examples:
     show_default=True,
     help=POSITION_HELP + ".",
 )
-@click.option("--to", "stop", type=POSITION, metavar="POSITION", help="Stop there, and end.")
-@click.option("--exit", "-e", "at_end", is_flag=True, help="End at what is the end of the partitions now.")
-@click.option("--count", "-c", type=COUNT, help="End after so many records.")
+@click.option("--to", "stop", type=POSITION, metavar="POSITION", help="Stop at this position.")
+@click.option("--exit", "-e", "at_end", is_flag=True, help="Exit at the current end of the partitions.")
+@click.option("--count", "-c", type=COUNT, help="Exit after this many records.")
 @click.option("--format", "-f", "text", metavar="FORMAT", help=FORMAT_HELP + ".")
-@click.option("--key-delimiter", "-K", type=DELIMITER, metavar="D", help="Print keys, with this behind them.")
+@click.option("--key-delimiter", "-K", type=DELIMITER, metavar="D", help="Print keys, followed by this delimiter.")
 @click.option(
-    "--delimiter", "-D", type=DELIMITER, default="\\n", metavar="D", help=r"Behind each record.  [default: \n]"
+    "--delimiter", "-D", type=DELIMITER, default="\\n", metavar="D", help=r"Printed after each record.  [default: \n]"
 )
-@click.option("--null", "-Z", type=Parsed("text", str), default="", metavar="TEXT", help="What stands for null.")
-@click.option("--committed", is_flag=True, help="Without records of open and aborted transactions.")
+@click.option("--null", "-Z", type=Parsed("text", str), default="", metavar="TEXT", help="Printed for null.")
+@click.option("--committed", is_flag=True, help="Leave out records of open and aborted transactions.")
 async def command(
     target: Target,
     client: AdminClient,
@@ -70,7 +70,7 @@ async def command(
     null: str,
     committed: bool,
 ) -> int:
-    """Read records. With --json an object a line; partitions are mixed, the order within each is kept."""
+    """Read records. With --json, one object a line. Partitions are interleaved; the order within each is kept."""
     show = printer(target.as_json, text, delimiter, key_delimiter, null.encode())
     isolation = Isolation.READ_COMMITTED if committed else Isolation.READ_UNCOMMITTED
     keys = chosen(await client.records.partitions(topic), partitions)
@@ -84,9 +84,9 @@ async def command(
 
 
 def printer(as_json: bool, text: str | None, delimiter: bytes, key_delimiter: bytes | None, null: bytes) -> Printer:
-    """How a record is printed by the options; click.UsageError where they contradict."""
+    """The printer that the options ask for; click.UsageError where they contradict each other."""
     if as_json and (text is not None or key_delimiter is not None):
-        raise click.UsageError("--json has a form of its own: leave --format and --key-delimiter out")
+        raise click.UsageError("--json cannot be combined with --format or --key-delimiter")
     if as_json:
         return json_line
     if text is None:
@@ -105,7 +105,7 @@ async def _print(
     show: Printer,
     count: int | None,
 ) -> int:
-    """Records to the standard output, what was skipped to the standard error; the exit code."""
+    """Print records to the standard output and what was skipped to the standard error; returns the exit code."""
     starts = {key: span.start for key, span in spans.items()}
     total = None if ends is None else sum(max(0, ends[key] - starts[key]) for key in starts)
     out = sys.stdout.buffer
@@ -120,7 +120,7 @@ async def _print(
                 key = chunk.partition
                 out.write(b"".join([show(key, record) for record in records]))
                 out.flush()
-                code = max(code, _tell_losses(chunk))
+                code = max(code, _report_losses(chunk))
                 advance(chunk.next_offset - at[key])
                 at[key] = chunk.next_offset
                 if left is not None:
@@ -130,13 +130,14 @@ async def _print(
     return code
 
 
-def _tell_losses(chunk: Chunk) -> int:
-    """What this chunk lacks; exit code 1 where something could not be read."""
+def _report_losses(chunk: Chunk) -> int:
+    """Report what this chunk lacks; exit code 1 where something could not be read."""
     if chunk.lost_from is not None:
         start = chunk.log_start_offset if chunk.log_start_offset >= 0 else chunk.next_offset
         click.echo(
-            f"broker-cy: {chunk.partition}: offsets {chunk.lost_from} to {start - 1} were deleted meanwhile", err=True
+            f"broker-cy: {chunk.partition}: offsets {chunk.lost_from} to {start - 1} were deleted before being read",
+            err=True,
         )
     for damage in chunk.damage:
-        click.echo(f"broker-cy: {chunk.partition}: skipped, {clean(damage)}", err=True)
+        click.echo(f"broker-cy: {chunk.partition}: skipped {clean(damage)}", err=True)
     return 1 if chunk.damage else 0

@@ -1,4 +1,5 @@
-"""What every command shares: which cluster, how long, which form of output; and running its job with a client."""
+"""What every command shares: the options for the cluster, the time limit and the form of output; and running its job
+with a client."""
 
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The cluster a command is for, and how it answers."""
+    """The cluster a command works on, and the form of its output."""
 
     cluster: ClusterEntry
     as_json: bool
@@ -39,9 +40,9 @@ class Target:
         return AdminClient(self.cluster.bootstrap, timeout_s=self.cluster.timeout_s, client_id="broker-cy-cli")
 
     def require_writable(self) -> None:
-        """AdminError where the cluster's entry says that nothing is changed there."""
+        """AdminError where the configuration file marks the cluster as readonly."""
         if self.cluster.is_readonly:
-            reason = "it is readonly in the configuration file: nothing is changed there"
+            reason = "the configuration file marks it as readonly"
             raise AdminError(Failure.REFUSED, reason, what=f"cluster {self.cluster.name}")
 
     def tell_failures(self, outcomes: Iterable[Outcome[Any, Any]]) -> int:
@@ -57,7 +58,9 @@ class Target:
 Job = Callable[Concatenate[Target, AdminClient, P], Awaitable[int | None]]
 
 COMMON_OPTIONS = (
-    click.option("--bootstrap", metavar="HOST:PORT[,..]", help=f"Where to begin.  [default: {DEFAULT_BOOTSTRAP}]"),
+    click.option(
+        "--bootstrap", metavar="HOST:PORT[,..]", help=f"Brokers to connect to first.  [default: {DEFAULT_BOOTSTRAP}]"
+    ),
     click.option(
         "--cluster",
         metavar="NAME",
@@ -68,10 +71,10 @@ COMMON_OPTIONS = (
         "--config",
         metavar="FILE",
         type=click.Path(path_type=Path, dir_okay=False),
-        help="Names clusters.  [default: $BROKER_CY_CLUSTERS, or ~/.config/broker-cy/clusters.toml]",
+        help="The file that names clusters.  [default: $BROKER_CY_CLUSTERS, or ~/.config/broker-cy/clusters.toml]",
     ),
-    click.option("--timeout", "timeout_s", metavar="SECONDS", type=float, help="How long each call may take."),
-    click.option("--json", "as_json", is_flag=True, help="JSON for programs, in place of tables."),
+    click.option("--timeout", "timeout_s", metavar="SECONDS", type=float, help="Time limit of each call."),
+    click.option("--json", "as_json", is_flag=True, help="Print JSON instead of tables."),
 )
 
 
@@ -135,9 +138,9 @@ def run_job(run: Callable[[], Awaitable[int | None]], as_json: bool) -> int:
 def find_cluster(bootstrap: str | None, name: str | None, config: Path | None, timeout_s: float | None) -> ClusterEntry:
     """The cluster that the options mean. Raises AdminError."""
     if bootstrap is not None and name is not None:
-        raise AdminError(Failure.INVALID, "--bootstrap and --cluster exclude each other")
+        raise AdminError(Failure.INVALID, "--bootstrap and --cluster cannot be used together")
     if timeout_s is not None and not 0 < timeout_s < 86_400:
-        raise AdminError(Failure.INVALID, f"--timeout {timeout_s:g}: above 0 and below 86400 s is allowed")
+        raise AdminError(Failure.INVALID, f"--timeout {timeout_s:g}: must be above 0 and below 86400 s")
     entry: ClusterEntry | None = None
     if bootstrap is None:
         path = config or default_path()
@@ -193,5 +196,5 @@ async def _group_ids(client: AdminClient) -> list[str]:
 complete_topics = completer(_topic_names)
 complete_groups = completer(_group_ids)
 
-yes_option = click.option("--yes", "-y", is_flag=True, help="Do not ask.")
-dry_run_option = click.option("--dry-run", is_flag=True, help="Show what would be done, and do nothing.")
+yes_option = click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation.")
+dry_run_option = click.option("--dry-run", is_flag=True, help="Show what would be done, without doing it.")

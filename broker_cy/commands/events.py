@@ -23,10 +23,10 @@ from broker_cy.metrics.events import EVENTS, Commits, Event, Stamped, prefix_of
 EPILOG = """\b
 examples:
   broker-cy events                                       the last 20, without commits
-  broker-cy events --follow --type rebalance             as they happen
-  broker-cy events --since -1h --group billing           why a group stood still
+  broker-cy events --follow --type rebalance             as they occur
+  broker-cy events --since -1h --group billing           why a group stopped reading
   broker-cy events --since -1d --type config_changed --type topic_deleted
-  broker-cy events --type commits --group billing -n 5   what it committed last
+  broker-cy events --type commits --group billing -n 5   its last commits
   broker-cy events --since 2026-01-31T12:00 --until 2026-01-31T13:00 --json
 """
 
@@ -36,7 +36,7 @@ TYPES = tuple(EVENTS)
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """Which events are wanted; of an empty part all are."""
+    """Which events are wanted; an empty field accepts all."""
 
     types: frozenset[str]
     groups: frozenset[str]
@@ -58,27 +58,33 @@ class Filter:
 
     @property
     def skip(self) -> bytes:
-        """How the records begin that need not be looked into."""
+        """The first bytes of records that are skipped without being decoded."""
         return prefix_of(Commits) if self.types and Commits.TYPE not in self.types else b""
 
 
 @click.command("events", epilog=EPILOG)
 @cluster_command
-@click.option("--since", type=TIME, metavar="TIME", help=f"From then on: {TIME_HELP}.")
-@click.option("--until", type=TIME, metavar="TIME", help="Up to then, and end.")
-@click.option("--limit", "-n", type=COUNT, help=f"Only the newest so many.  [default: {LIMIT}; all with --since]")
-@click.option("--follow", "-f", is_flag=True, help="Go on with what happens from now on.")
-@click.option("--count", "-c", type=COUNT, help="End after so many events.")
+@click.option("--since", type=TIME, metavar="TIME", help=f"Start time: {TIME_HELP}.")
+@click.option("--until", type=TIME, metavar="TIME", help="End time.")
+@click.option(
+    "--limit", "-n", type=COUNT, help=f"Only the newest events, this many.  [default: {LIMIT}; all with --since]"
+)
+@click.option("--follow", "-f", is_flag=True, help="Continue with new events as they occur.")
+@click.option("--count", "-c", type=COUNT, help="End after this many events.")
 @click.option(
     "--type",
     "types",
     multiple=True,
     type=click.Choice(TYPES),
     metavar="TYPE",
-    help=f"Only these; may be repeated: {', '.join(TYPES)}.  [default: all but commits]",
+    help=f"Only these types; may be repeated: {', '.join(TYPES)}.  [default: all but commits]",
 )
-@click.option("--group", "groups", multiple=True, metavar="GROUP", shell_complete=complete_groups, help="About these.")
-@click.option("--topic", "topics", multiple=True, metavar="TOPIC", shell_complete=complete_topics, help="About these.")
+@click.option(
+    "--group", "groups", multiple=True, metavar="GROUP", shell_complete=complete_groups, help="Only about these."
+)
+@click.option(
+    "--topic", "topics", multiple=True, metavar="TOPIC", shell_complete=complete_topics, help="Only about these."
+)
 async def command(
     target: Target,
     client: AdminClient,
@@ -91,12 +97,12 @@ async def command(
     groups: Sequence[str],
     topics: Sequence[str],
 ) -> None:
-    """What happened: rebalances, changes and who made them, starts and stops, commits. With --json an object a line.
+    """What happened: rebalances, changes and who made them, starts and stops, commits. With --json, one object a line.
 
-    The broker tells of it in the topic __cluster_events (docs/events.md), by default for 30 days.
+    Brokers write events to the topic __cluster_events (docs/events.md), which keeps them for 30 days by default.
     """
     if follow and until is not None:
-        raise click.UsageError("--follow goes on as events come, --until ends: give one of them")
+        raise click.UsageError("--follow and --until cannot be used together")
     chosen = frozenset(types or (name for name in TYPES if name != Commits.TYPE))
     wanted = Filter(chosen, frozenset(groups), frozenset(topics), since, until)
     show = _json_line if target.as_json else _line
@@ -112,7 +118,7 @@ async def command(
             left = None if left is None else left - 1
         return left != 0
 
-    end = await _tell_past(client, wanted, limit if limit is not None or since is not None else LIMIT, tell)
+    end = await _print_past(client, wanted, limit if limit is not None or since is not None else LIMIT, tell)
     if not follow or left == 0:
         return
     async for entries in client.events.read(end, skip=wanted.skip):
@@ -120,10 +126,10 @@ async def command(
             return
 
 
-async def _tell_past(
+async def _print_past(
     client: AdminClient, wanted: Filter, limit: int | None, tell: Callable[[Iterable[Entry[Stamped]]], bool]
 ) -> int:
-    """What happened until now, `limit` events at most; the offset behind it."""
+    """Print what happened until now, `limit` events at most; returns the offset after it."""
     topic = client.events
     span = await topic.span(Start.latest() if wanted.since_ms is None else Start.time(wanted.since_ms))
     end = span.end
@@ -132,8 +138,8 @@ async def _tell_past(
     if wanted.since_ms is None and limit is not None:
         newest = await topic.newest(limit, wanted.wants, end, span.earliest, skip=wanted.skip)
         if not newest.is_complete:
-            looked = f"the last {end - newest.start:,} records were looked through"
-            click.echo(f"broker-cy: {looked}; --since goes farther back", err=True)
+            searched = f"searched the last {end - newest.start:,} records"
+            click.echo(f"broker-cy: {searched}; use --since to search older ones", err=True)
         tell(newest.entries)
         return end
     kept: deque[Entry[Stamped]] = deque(maxlen=limit)
@@ -149,7 +155,7 @@ async def _tell_past(
 
 
 def _line(entry: Entry[Stamped]) -> str:
-    """When, what, about whom, how, and by whom."""
+    """Time, type, subject, what happened, and who caused it."""
     stamped = entry.item
     assert stamped is not None
     event: Event = stamped.event

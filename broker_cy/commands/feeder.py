@@ -1,4 +1,4 @@
-"""Input that may keep its reader waiting, read beside the event loop."""
+"""Input that may block its reader, read outside of the event loop."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from broker_cy.admin import AdminError, Failure
 T = TypeVar("T")
 
 READ_BYTES = 1 << 20
-# A record as large as a frame can be; a delimiter that never comes ends here.
+# A record as large as a frame can be. Input without any delimiter is refused here.
 RECORD_BYTES_MAX = 100 << 20
-# Pieces that were read and not taken.
+# Pieces that were read and not yet taken.
 QUEUED_MAX = 2
 
 
 def split(descriptor: int, delimiter: bytes) -> Iterator[list[bytes]]:
-    """What stands between delimiters, by reads; what is behind the last one, too, unless it is empty.
+    """The pieces between delimiters, one list for each read; the last piece is left out if it is empty.
 
-    AdminError where a record is larger than RECORD_BYTES_MAX. Reads the descriptor itself: a file object of Python
-    that a thread waits in cannot be left at the end of the process.
+    AdminError where a record is larger than RECORD_BYTES_MAX. Reads the descriptor itself: the process
+    could not exit while a thread waits in a Python file object.
     """
     held = bytearray()
     while data := os.read(descriptor, READ_BYTES):
-        # A delimiter may begin in what is held already.
+        # A delimiter may begin in the bytes that are held already.
         search_from = max(0, len(held) - len(delimiter) + 1)
         held += data
         pieces = []
@@ -47,7 +47,7 @@ def split(descriptor: int, delimiter: bytes) -> Iterator[list[bytes]]:
 
 
 async def feed(items: Iterator[T]) -> AsyncIterator[T]:
-    """`items`, made in a thread that is never waited for: a terminal may keep it for ever."""
+    """`items`, produced in a thread that is never joined: reading a terminal may block it for ever."""
     loop = asyncio.get_running_loop()
     queue: asyncio.Queue[T | Exception | None] = asyncio.Queue(QUEUED_MAX)
 
@@ -64,7 +64,7 @@ async def feed(items: Iterator[T]) -> AsyncIterator[T]:
         try:
             put(last)
         except (RuntimeError, asyncio.CancelledError):
-            # The loop has ended before the input: nobody is there to be told.
+            # The loop ended before the input did: nobody reads the queue any more.
             return
 
     threading.Thread(target=run, name="input", daemon=True).start()

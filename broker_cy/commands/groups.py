@@ -12,6 +12,7 @@ import click
 from broker_cy.admin import AdminClient, AdminError, Failure
 from broker_cy.admin.metadata import TopicPartition
 from broker_cy.admin.reset import ResetKind, ResetRule, ResetStep
+from broker_cy.admin.text import plural
 from broker_cy.commands.context import (
     Target,
     cluster_command,
@@ -36,7 +37,7 @@ examples:
   broker-cy groups delete billing-test
 """
 
-# GroupState and GroupType of Kafka, as it spells them. To others brokers answer with no group, and not with an error.
+# Kafka's GroupState and GroupType, as it spells them. Brokers answer unknown names with an empty list, not an error.
 STATE = click.Choice(
     [
         "PreparingRebalance",
@@ -115,7 +116,7 @@ async def list_groups(
 @cluster_command
 @groups_argument
 async def describe(target: Target, client: AdminClient, groups: Sequence[str]) -> int:
-    """State and members of groups, and what each member has to read."""
+    """State and members of groups, and the partitions assigned to each member."""
     outcome = await client.groups.describe(groups)
     if target.as_json:
         print_json(list(outcome.found.values()))
@@ -124,7 +125,8 @@ async def describe(target: Target, client: AdminClient, groups: Sequence[str]) -
         assignor = f", {group.assignor}" if group.assignor else ""
         place = f"coordinator {group.coordinator_id}"
         click.echo(
-            f"{group.group_id}: {group.group_type}, {group.state}{assignor}, {place}, {len(group.members)} members"
+            f"group {group.group_id}: {group.group_type}, {group.state}{assignor}, {place}, "
+            f"{plural(len(group.members), 'member')}"
         )
         rows: list[Sequence[Cell]] = [
             [
@@ -147,12 +149,16 @@ async def describe(target: Target, client: AdminClient, groups: Sequence[str]) -
 @group_argument
 @topic_option
 @click.option("--to-earliest", is_flag=True, help="To the start of the log.")
-@click.option("--to-latest", is_flag=True, help="To its end.")
+@click.option("--to-latest", is_flag=True, help="To the end of the log.")
 @click.option("--to-offset", type=OFFSET, metavar="N", help="To an offset.")
 @click.option("--to-time", type=TIME, metavar="TIME", help=f"To the first record at or after: {TIME_HELP}.")
-@click.option("--by-duration", type=DURATION, metavar="D", help=f"To so long ago, {DURATION_HELP}.")
-@click.option("--shift-by", type=int, metavar="N", help="Forward; back where negative.")
-@click.option("--from-group", metavar="GROUP", help="To what another group committed.", shell_complete=complete_groups)
+@click.option(
+    "--by-duration", type=DURATION, metavar="D", help=f"To the first record of this last time, {DURATION_HELP}."
+)
+@click.option("--shift-by", type=int, metavar="N", help="By this many offsets; backward if negative.")
+@click.option(
+    "--from-group", metavar="GROUP", help="To the committed offsets of another group.", shell_complete=complete_groups
+)
 @click.option(
     "--from-file",
     type=click.Path(path_type=Path, dir_okay=False, exists=True),
@@ -170,9 +176,9 @@ async def reset(
     yes: bool,
     **rules: object,
 ) -> int:
-    """Commit other offsets for a group without members. Shows old and new ones, and asks.
+    """Reset the committed offsets of a group without members. Shows old and new offsets, and asks for confirmation.
 
-    Without --topic all partitions the group committed for are meant.
+    Without --topic, resets all partitions for which the group has committed an offset.
     """
     target.require_writable()
     rule = rule_of(rules)
@@ -185,20 +191,20 @@ async def reset(
             err=not dry_run,
         )
     if dry_run:
-        _tell_steps(target, steps, dry_run)
+        _report_steps(target, steps, dry_run)
         return 0
-    confirm(f"Reset {len(steps)} partitions of group {group}?", yes=yes)
+    confirm(f"Reset the offsets of {plural(len(steps), 'partition')} for group {group}?", yes=yes)
     outcome = await client.reset.apply(group, steps)
-    _tell_steps(target, [step for step in steps if step.partition in outcome.found], dry_run)
+    _report_steps(target, [step for step in steps if step.partition in outcome.found], dry_run)
     return target.tell_failures([outcome])
 
 
 def rule_of(given: dict[str, object]) -> ResetRule:
-    """The one rule of the options; click.UsageError for none or several."""
+    """The rule that the options name; click.UsageError for none or several."""
     said = [name for name, value in given.items() if value is not None and value is not False]
     every = ", ".join("--" + name.replace("_", "-") for name in given)
     if len(said) != 1:
-        raise click.UsageError(f"exactly one rule is needed, {len(said)} are given; there are {every}")
+        raise click.UsageError(f"specify exactly one of {every}; {len(said)} were given")
     name, value = said[0], given[said[0]]
     if name == "to_earliest":
         return ResetRule(ResetKind.EARLIEST)
@@ -230,7 +236,7 @@ def read_offsets(path: Path) -> dict[TopicPartition, int]:
             except ValueError:
                 raise AdminError(
                     Failure.INVALID,
-                    f"line {line}, {','.join(row)!r}: topic,partition,offset is expected",
+                    f"line {line}, {','.join(row)!r}: expected topic,partition,offset",
                     what=str(path),
                 ) from None
     return found
@@ -243,7 +249,7 @@ def _row(step: ResetStep) -> Sequence[Cell]:
     return [key.topic, key.partition, number(step.old), number(step.new), change, number(step.end - step.new), note]
 
 
-def _tell_steps(target: Target, steps: Sequence[ResetStep], dry_run: bool) -> None:
+def _report_steps(target: Target, steps: Sequence[ResetStep], dry_run: bool) -> None:
     if target.as_json:
         print_json(
             [
@@ -253,7 +259,7 @@ def _tell_steps(target: Target, steps: Sequence[ResetStep], dry_run: bool) -> No
             ]
         )  # fmt: skip
     elif not dry_run:
-        click.echo(f"reset {len(steps)} partitions")
+        click.echo(f"reset the offsets of {plural(len(steps), 'partition')}")
 
 
 @command.command("delete", epilog=EPILOG)
@@ -262,7 +268,7 @@ def _tell_steps(target: Target, steps: Sequence[ResetStep], dry_run: bool) -> No
 @dry_run_option
 @yes_option
 async def delete(target: Target, client: AdminClient, groups: Sequence[str], dry_run: bool, yes: bool) -> int:
-    """Delete groups without members, with what they committed."""
+    """Delete groups that have no members, and their committed offsets."""
     target.require_writable()
     described = await client.groups.describe(groups)
     code = target.tell_failures([described])
@@ -273,7 +279,7 @@ async def delete(target: Target, client: AdminClient, groups: Sequence[str], dry
     rows: list[Sequence[Cell]] = [
         [name, group.state, len(group.members), len(committed[name])] for name, group in described.found.items()
     ]
-    click.echo("Will be deleted:", err=True)
+    click.echo("Groups to delete:", err=True)
     print_table(["GROUP", "STATE", ">MEMBERS", ">COMMITTED PARTITIONS"], rows, err=True)
     if dry_run:
         return code
@@ -283,7 +289,7 @@ async def delete(target: Target, client: AdminClient, groups: Sequence[str], dry
         print_json({"deleted": list(outcome.found)})
     else:
         for name in outcome.found:
-            click.echo(f"deleted {name}")
+            click.echo(f"deleted group {name}")
     return max(code, target.tell_failures([outcome]))
 
 
@@ -301,10 +307,10 @@ async def delete_offsets(
     dry_run: bool,
     yes: bool,
 ) -> int:
-    """Forget what a group committed for topics it is not subscribed to."""
+    """Delete a group's committed offsets for topics to which it is not subscribed."""
     target.require_writable()
     if not topics:
-        raise click.UsageError("say which: --topic TOPIC, or --topic TOPIC:0,3-5")
+        raise click.UsageError("missing option --topic TOPIC, or --topic TOPIC:0,3-5")
     committed = (await client.group_offsets.fetch([group])).whole()[group]
     wanted = dict(topics)
     keys = [
@@ -313,15 +319,15 @@ async def delete_offsets(
         if key.topic in wanted and (wanted[key.topic] is None or key.partition in (wanted[key.topic] or ()))
     ]
     if not keys:
-        raise AdminError(Failure.INVALID, "nothing is committed for these", what=f"group {group}")
+        raise AdminError(Failure.INVALID, "no offset is committed for these partitions", what=f"group {group}")
     rows: list[Sequence[Cell]] = [[key.topic, key.partition, number(committed[key].offset)] for key in keys]
     print_table(["TOPIC", ">PARTITION", ">COMMITTED"], rows, err=True)
     if dry_run:
         return 0
-    confirm(f"Forget {len(keys)} offsets of group {group}?", yes=yes)
+    confirm(f"Delete {plural(len(keys), 'committed offset')} of group {group}?", yes=yes)
     outcome = await client.group_offsets.delete(group, keys)
     if target.as_json:
         print_json([key._asdict() for key in outcome.found])
     else:
-        click.echo(f"forgot {len(outcome.found)} offsets")
+        click.echo(f"deleted {plural(len(outcome.found), 'committed offset')}")
     return target.tell_failures([outcome])

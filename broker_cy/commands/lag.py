@@ -25,14 +25,14 @@ from broker_cy.console.values import DURATION_HELP
 EPILOG = """\b
 examples:
   broker-cy lag                                      every group, in records
-  broker-cy lag billing --time --partitions          one group, by partition, in time, too
-  broker-cy lag --samples 6 --every 10s              looks for a minute, and judges every group
+  broker-cy lag billing --time --partitions          one group by partition, with the time lag
+  broker-cy lag --samples 6 --every 10s              samples for a minute, and reports each group's status
   broker-cy lag --samples 3 --json                   the same for programs
 
 \b
-what the judgement says:
-  OK it keeps up   WARN its lag grows   STALLED it is there and does not move   STOPPED it is gone
-  REWOUND its offset went back and it has not caught up   UNKNOWN it lags, and more samples are needed
+status:
+  OK keeps up   WARN lag grows   STALLED has members, but its offset does not move   STOPPED no longer commits
+  REWOUND its offset went back and has not caught up   UNKNOWN has lag; more samples are needed
 """
 
 SAMPLES_MAX = 1_000
@@ -42,10 +42,22 @@ SAMPLES_MAX = 1_000
 @cluster_command
 @click.argument("groups", nargs=-1, shell_complete=complete_groups)
 @match_option
-@click.option("--time", "in_time", is_flag=True, help="How old the first record is that waits.")
-@click.option("--partitions", is_flag=True, help="A line for each partition.")
-@click.option("--samples", type=click.IntRange(1, SAMPLES_MAX), default=1, metavar="N", help="2 or more to judge.")
-@click.option("--every", type=DURATION, default=5_000, metavar="TIME", help=f"Between them, {DURATION_HELP}; else 5s.")
+@click.option("--time", "in_time", is_flag=True, help="Show the time lag: the age of the first unread record.")
+@click.option("--partitions", is_flag=True, help="One line for each partition.")
+@click.option(
+    "--samples",
+    type=click.IntRange(1, SAMPLES_MAX),
+    default=1,
+    metavar="N",
+    help="Number of samples; with 2 or more, reports a status.",
+)
+@click.option(
+    "--every",
+    type=DURATION,
+    default=5_000,
+    metavar="TIME",
+    help=f"Time between samples, {DURATION_HELP}.  [default: 5s]",
+)
 async def command(
     target: Target,
     client: AdminClient,
@@ -56,14 +68,14 @@ async def command(
     samples: int,
     every: int,
 ) -> int:
-    """How far groups are behind. Without GROUPS: all of them.
+    """How far groups are behind; all groups without GROUPS.
 
-    The time is told by the broker's events of commits, where there are any, and else by the records.
+    The time lag comes from the broker's commit events where there are any, otherwise from the records.
     """
     names = list(groups) or [each.group_id for each in await client.groups.listed()]
     names = [name for name in names if match is None or match.fullmatch(name)]
     history = LagHistory(samples_max=max(2, samples))
-    with progress("looking at lag", samples, quiet=target.as_json or samples == 1) as advance:
+    with progress("sampling lag", samples, quiet=target.as_json or samples == 1) as advance:
         for look in range(samples):
             if look:
                 await asyncio.sleep(every / 1000)
@@ -79,18 +91,18 @@ async def command(
     times = {each.group_id: await client.lag.times(each, now_ms) for each in lags} if in_time else {}
     found_times = {group_id: each.found for group_id, each in times.items()}
     judged = {each.group_id: (history.status(each.group_id), history.trend(each.group_id)) for each in lags}
-    told = judged if samples > 1 else {}
+    reported = judged if samples > 1 else {}
     if target.as_json:
-        print_json([_fields(each, told, found_times, client.timestamps.notes.exact(each)) for each in lags])
+        print_json([_fields(each, reported, found_times, client.timestamps.notes.exact(each)) for each in lags])
     elif partitions:
         _print_partitions(lags, found_times, in_time, client.timestamps.notes)
     else:
-        _print_groups(lags, told, found_times, in_time)
+        _print_groups(lags, reported, found_times, in_time)
     return target.tell_failures([outcome, *times.values()])
 
 
 async def _check_known(client: AdminClient, named: Sequence[str], found: Mapping[str, GroupLag]) -> None:
-    """AdminError for a group that was named and is none: brokers say of one that it committed nothing."""
+    """AdminError for a named group that does not exist: brokers report it as a group that committed nothing."""
     doubtful = [name for name in named if name in found and not found[name].partitions]
     if not doubtful:
         return
@@ -101,7 +113,7 @@ async def _check_known(client: AdminClient, named: Sequence[str], found: Mapping
 
 
 async def _members(client: AdminClient, names: Sequence[str]) -> dict[str, bool]:
-    """Whether each group has members: what tells one that stalled from one that stopped."""
+    """Whether each group has members, which distinguishes a stalled group from a stopped one."""
     described = await client.groups.describe(names)
     return {name: bool(group.members) for name, group in described.found.items()}
 
@@ -120,10 +132,10 @@ def _worst_time(group: GroupLag, times: Times) -> int | None:
 def _print_groups(lags: Sequence[GroupLag], judged: Judged, times: Times, in_time: bool) -> None:
     columns = ["GROUP", ">PARTITIONS", ">LAG"] + ([">TIME LAG"] if in_time else [])
     if judged:
-        columns += ["STATUS", ">READS/S", ">WRITTEN/S", ">CAUGHT UP IN"]
+        columns += ["STATUS", ">READS/S", ">WRITTEN/S", ">CATCHES UP IN"]
     rows: list[Sequence[Cell]] = []
     for group in lags:
-        lag = number(group.total) + ("" if group.is_complete else " (in part)")
+        lag = number(group.total) + ("" if group.is_complete else " (partial)")
         row: list[Cell] = [group.group_id, len(group.partitions), lag]
         if in_time:
             row.append(duration(_worst_time(group, times)))
@@ -143,7 +155,7 @@ def _trend_cells(trend: Trend | None) -> list[Cell]:
 
 def _print_partitions(lags: Sequence[GroupLag], times: Times, in_time: bool, notes: CommitNotes) -> None:
     columns = ["GROUP", "TOPIC", ">PARTITION", ">COMMITTED", ">END", ">LAG"]
-    columns += [">TIME LAG", "TOLD BY"] if in_time else []
+    columns += [">TIME LAG", "SOURCE"] if in_time else []
     rows: list[Sequence[Cell]] = []
     for group in lags:
         exact = notes.exact(group)
@@ -158,7 +170,7 @@ def _print_partitions(lags: Sequence[GroupLag], times: Times, in_time: bool, not
 
 
 def _source(part: PartitionLag, exact: Set[TopicPartition]) -> str | None:
-    """What tells the time of a partition that lags."""
+    """Where the time lag of a partition comes from; None where it has no lag."""
     return None if not part.lag else "event" if part.partition in exact else "record"
 
 

@@ -13,7 +13,7 @@ import click
 from broker_cy.admin import AdminClient
 from broker_cy.admin.records import Start
 from broker_cy.admin.sample_window import TOTAL, Window, windows
-from broker_cy.admin.text import micros, percent
+from broker_cy.admin.text import micros, percent, plural
 from broker_cy.commands.context import Target, cluster_command, complete_topics
 from broker_cy.commands.output import Cell, clean, duration, number, plain, print_json, print_table, size
 from broker_cy.commands.values import COUNT, DURATION
@@ -23,24 +23,24 @@ from broker_cy.wire.api_keys import ApiKey
 
 EPILOG = """\b
 examples:
-  broker-cy metrics                          all of it, over the last ten seconds
+  broker-cy metrics                          everything, over the last ten seconds
   broker-cy metrics --api Produce            every phase of one kind of request
   broker-cy metrics --topic orders --over 1m
-  broker-cy metrics --clients --watch        who asks for how much, each two seconds
+  broker-cy metrics --clients --watch        usage by client, every two seconds
   broker-cy metrics --json                   the same for programs
 
 \b
 phases of a request (docs/metrics.md):
   queue until its handler starts   handler   disk write, sync or cold read   data waiting for records
-  other such as a group's members   send   total
+  other waiting, such as for a group's members   send   total
 """
 
 OVER_MS = 10_000
 OVER_MAX_MS = 3_600_000
 WATCH_MS = 2_000
-# The newest sample of each of so many brokers is found among as many records.
+# Records searched for the newest sample: enough for as many brokers.
 NEWEST_RECORDS = 50
-# A phase that takes less of the time than this is shown where an API is asked for by name.
+# A phase with a smaller share of the time is shown only for an API that was named.
 SMALL_SHARE = 0.01
 APIS = tuple("".join(word.capitalize() for word in key.name.split("_")) for key in ApiKey)
 
@@ -53,11 +53,15 @@ APIS = tuple("".join(word.capitalize() for word in key.name.split("_")) for key 
     multiple=True,
     type=click.Choice(APIS, case_sensitive=False),
     metavar="NAME",
-    help="Only these, such as Produce, with every phase.",
+    help="Only these APIs, such as Produce, with every phase; may be repeated.",
 )
-@click.option("--topic", "topics", multiple=True, metavar="NAME", shell_complete=complete_topics, help="Only these.")
-@click.option("--clients", is_flag=True, help="By client id.")
-@click.option("--over", type=DURATION, default=OVER_MS, metavar="TIME", help="Of so long, up to 1h.  [default: 10s]")
+@click.option(
+    "--topic", "topics", multiple=True, metavar="NAME", shell_complete=complete_topics, help="Only these topics."
+)
+@click.option("--clients", is_flag=True, help="Show usage by client id.")
+@click.option(
+    "--over", type=DURATION, default=OVER_MS, metavar="TIME", help="Period to summarize, up to 1h.  [default: 10s]"
+)
 @click.option(
     "--watch",
     "-w",
@@ -65,9 +69,9 @@ APIS = tuple("".join(word.capitalize() for word in key.name.split("_")) for key 
     is_flag=False,
     flag_value=str(WATCH_MS) + "ms",
     metavar="[TIME]",
-    help=f"Again and again, each 2s or {DURATION_HELP}; with --json an object a line.",
+    help=f"Repeat every 2s, or at this interval, {DURATION_HELP}; with --json, one object a line.",
 )
-@click.option("--count", "-c", type=COUNT, help="With --watch: end after so many times.")
+@click.option("--count", "-c", type=COUNT, help="With --watch: end after this many reports.")
 async def command(
     target: Target,
     client: AdminClient,
@@ -78,15 +82,15 @@ async def command(
     watch: int | None,
     count: int | None,
 ) -> None:
-    """What brokers do now: requests with their times by phase, topics, memory, loop lag.
+    """What brokers are doing: requests with their times by phase, topics, memory, event loop lag.
 
-    Brokers write a sample each second to the topic __broker_metrics (docs/events.md). Rates are means; quantiles are
-    those of the worst sample, and at most a sixteenth too high.
+    Brokers write a sample every second to the topic __broker_metrics (docs/events.md). Rates are averages. Quantiles
+    are those of the worst sample, and at most a sixteenth too high.
     """
     if not 0 < over <= OVER_MAX_MS:
-        raise click.BadParameter(f"{duration(over)}: above 0 and up to 1h is allowed", param_hint="--over")
+        raise click.BadParameter(f"{duration(over)}: must be above 0 and at most 1h", param_hint="--over")
     if count is not None and watch is None:
-        raise click.UsageError("--count goes with --watch")
+        raise click.UsageError("--count requires --watch")
     looks = 0
     while True:
         looks += 1
@@ -108,7 +112,7 @@ async def command(
 
 
 async def _look(client: AdminClient, over_ms: int) -> dict[int, Window]:
-    """The samples of the last `over_ms` by broker. By the brokers' clocks: ours may be another."""
+    """The samples of the last `over_ms`, by broker. Times are the brokers': our clock may differ."""
     topic = client.samples
     span = await topic.span(Start.last(NEWEST_RECORDS))
     newest_ms = [
@@ -136,7 +140,7 @@ def _print(window: Window, apis: Collection[str], topics: Collection[str], clien
     everything = not apis and not topics and not clients
     last = window.last
     age_ms = max(0, int(time.time() * 1000) - last.time_ms)
-    click.echo(f"broker {last.broker}, in {window.seconds:.1f} s until {duration(age_ms)} ago")
+    click.echo(f"broker {last.broker}: {window.seconds:.1f} s, until {duration(age_ms)} ago")
     if everything:
         for name, text in _facts(window):
             click.echo(f"  {name:<13} {clean(text)}")
@@ -237,7 +241,7 @@ def _print_topics(window: Window, names: Collection[str]) -> None:
     ]
     print_table(["TOPIC", ">RECORDS/S", ">IN/S", ">OUT/S"], rows)
     if not names and window.last.topics_left_out:
-        click.echo(f"and {window.last.topics_left_out:,} less busy ones")
+        click.echo(f"{plural(window.last.topics_left_out, 'less busy topic')} not shown")
 
 
 def _print_clients(window: Window) -> None:
@@ -254,7 +258,7 @@ def _print_clients(window: Window) -> None:
     ]
     print_table(["CLIENT ID", ">CONNECTIONS", ">REQ/S", ">IN/S", ">OUT/S"], rows)
     if window.last.busy_left_out:
-        click.echo(f"and {window.last.busy_left_out:,} less busy connections")
+        click.echo(f"{plural(window.last.busy_left_out, 'less busy connection')} not shown")
 
 
 def _fields(window: Window, apis: Collection[str], topics: Collection[str], clients: bool) -> dict[str, object]:

@@ -22,24 +22,24 @@ EXIT_USAGE: Final = 2
 EXIT_UNREACHED: Final = 3
 EXIT_NOT_CONFIRMED: Final = 4
 EXIT_INTERRUPTED: Final = 130
-# Wide enough for every table whose lines nobody folds: a pipe, a file.
+# Wider than any table: lines for a pipe or a file are not folded.
 _UNFOLDED_WIDTH = 10_000
 
-# As every console shows them.
+# The same form as in the other consoles.
 number, duration, size = text.count, text.duration, text.size
 
 Cell = str | int | float | None
 
 
 def exit_code_of(error: AdminError) -> int:
-    """What a failure makes of the command."""
+    """The exit code of the command that ended with this failure."""
     if error.failure is Failure.INVALID:
         return EXIT_USAGE
     return EXIT_UNREACHED if error.failure in (Failure.UNREACHABLE, Failure.TIMED_OUT) else EXIT_FAILED
 
 
 def clean(text: str) -> str:
-    """`text` without what a terminal would take for a command: control characters are shown by their number."""
+    """`text` without terminal control sequences: control characters are shown as escapes."""
     return "".join(sign if sign.isprintable() else sign.encode("unicode_escape").decode() for sign in text)
 
 
@@ -115,12 +115,15 @@ def progress(what: str, total: int | None, *, quiet: bool) -> Iterator[Callable[
 
 
 def confirm(question: str, *, yes: bool) -> None:
-    """Go on where the answer is yes; else the command ends, and nothing is done."""
+    """Return where the answer is yes; otherwise end the command with EXIT_NOT_CONFIRMED."""
     if yes:
         return
     if not sys.stdin.isatty():
-        click.echo("broker-cy: not confirmed, and nobody to ask: add --yes. Nothing was done.", err=True)
+        click.echo(
+            "broker-cy: the standard input is not a terminal to confirm this at: add --yes. Nothing was changed.",
+            err=True,
+        )
         raise SystemExit(EXIT_NOT_CONFIRMED)
     if not click.confirm(question, default=False, err=True):
-        click.echo("Nothing was done.", err=True)
+        click.echo("Nothing was changed.", err=True)
         raise SystemExit(EXIT_NOT_CONFIRMED)

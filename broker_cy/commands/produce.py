@@ -15,6 +15,7 @@ import click
 
 from broker_cy.admin import AdminClient, AdminError, Failure
 from broker_cy.admin.produce import Producer
+from broker_cy.admin.text import plural
 from broker_cy.commands.context import Target, cluster_command, complete_topics
 from broker_cy.commands.feeder import feed, split
 from broker_cy.commands.output import print_json, progress
@@ -26,7 +27,7 @@ from broker_cy.wire.records import Record
 EPILOG = """\b
 examples:
   echo hello | broker-cy produce greetings
-  broker-cy produce orders -K : < orders.txt          lines of key:value
+  broker-cy produce orders -K : < orders.txt          lines of the form key:value
   broker-cy produce orders -k order-1 -H source=shell --file order.json
   broker-cy produce orders -z zstd -D '\\0' < records.bin
   broker-cy consume orders -e --json | broker-cy produce orders-copy --json-lines
@@ -36,7 +37,7 @@ ACKS = {"all": -1, "1": 1, "0": 0}
 
 
 class Shape(NamedTuple):
-    """How input becomes records."""
+    """How to turn input into records."""
 
     key: bytes | None
     key_delimiter: bytes | None
@@ -48,26 +49,44 @@ class Shape(NamedTuple):
 @click.command("produce", epilog=EPILOG)
 @cluster_command
 @click.argument("topic", shell_complete=complete_topics)
-@click.option("--partition", "-p", type=click.IntRange(0), metavar="N", help="Else keys decide, as in Kafka's clients.")
-@click.option("--key", "-k", metavar="KEY", help="Of every record.")
-@click.option("--key-delimiter", "-K", type=DELIMITER, metavar="D", help="What is before it in a line is the key.")
-@click.option("--header", "-H", "headers", type=HEADER, multiple=True, metavar="NAME=VALUE", help="Of every record.")
-@click.option("--delimiter", "-D", type=DELIMITER, default="\\n", metavar="D", help=r"Between records.  [default: \n]")
-@click.option("--null", "-Z", metavar="TEXT", help="A key or value that is this text is null; '' for empty ones.")
-@click.option("--timestamp", type=TIME, metavar="TIME", help=f"Of every record, else now: {TIME_HELP}.")
+@click.option(
+    "--partition",
+    "-p",
+    type=click.IntRange(0),
+    metavar="N",
+    help="Write to this partition.  [default: by key, as Kafka's clients do]",
+)
+@click.option("--key", "-k", metavar="KEY", help="Key of every record.")
+@click.option("--key-delimiter", "-K", type=DELIMITER, metavar="D", help="Separates key and value of each record.")
+@click.option(
+    "--header", "-H", "headers", type=HEADER, multiple=True, metavar="NAME=VALUE", help="Added to every record."
+)
+@click.option(
+    "--delimiter", "-D", type=DELIMITER, default="\\n", metavar="D", help=r"Separates records.  [default: \n]"
+)
+@click.option(
+    "--null", "-Z", metavar="TEXT", help="Write keys and values equal to this text as null; '' for empty ones."
+)
+@click.option("--timestamp", type=TIME, metavar="TIME", help=f"Timestamp of every record, instead of now: {TIME_HELP}.")
 @click.option("--compression", "-z", type=click.Choice([codec.name.lower() for codec in Codec]), default="none")
-@click.option("--acks", type=click.Choice(list(ACKS)), default="all", show_default=True, help="Who has to store it.")
+@click.option(
+    "--acks",
+    type=click.Choice(list(ACKS)),
+    default="all",
+    show_default=True,
+    help="Replicas that must have a record before it counts as written.",
+)
 @click.option(
     "--file",
     "files",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     multiple=True,
-    help="One record of each whole file, in place of the standard input.",
+    help="Write each file as one record, instead of reading the standard input.",
 )
 @click.option(
     "--no-create", is_flag=True, help="Fail if the topic does not exist. Else the broker creates it, if it may."
 )
-@click.option("--json-lines", is_flag=True, help="Read objects as `consume --json` prints them.")
+@click.option("--json-lines", is_flag=True, help="Read JSON objects, as `consume --json` prints them.")
 async def command(
     target: Target,
     client: AdminClient,
@@ -85,12 +104,12 @@ async def command(
     no_create: bool,
     json_lines: bool,
 ) -> None:
-    """Write records: a line of the standard input each, a file each, or JSON."""
+    """Write records: one for each line of the standard input, each file, or each JSON object."""
     target.require_writable()
     if key is not None and key_delimiter is not None:
-        raise click.UsageError("--key and --key-delimiter exclude each other")
+        raise click.UsageError("--key and --key-delimiter cannot be used together")
     if json_lines and (files or key is not None or key_delimiter is not None or null is not None):
-        raise click.UsageError("--json-lines brings its own keys: leave --file, --key, --key-delimiter and --null out")
+        raise click.UsageError("--json-lines cannot be combined with --file, --key, --key-delimiter or --null")
     shape = Shape(
         None if key is None else key.encode(),
         key_delimiter,
@@ -113,7 +132,7 @@ async def command(
 
 
 class Written(NamedTuple):
-    """What went to one partition. `first_offset` is None where the broker does not tell (acks=0)."""
+    """What was written to one partition. `first_offset` is None where the broker does not report it (acks=0)."""
 
     topic: str
     partition: int
@@ -124,7 +143,7 @@ class Written(NamedTuple):
 async def _send(
     producer: Producer, topic: str, partition: int | None, chunks: Iterator[list[Record]], *, quiet: bool
 ) -> dict[int, Written]:
-    """Send what is read, as it is read."""
+    """Send records as they are read."""
     written: dict[int, Written] = {}
     try:
         with progress("producing", None, quiet=quiet) as advance:
@@ -136,7 +155,7 @@ async def _send(
                 advance(len(chunk))
     except AdminError:
         total = sum(each.records for each in written.values())
-        click.echo(f"broker-cy: {total:,} records were written before this:", err=True)
+        click.echo(f"broker-cy: {plural(total, 'record')} written before this failure:", err=True)
         raise
     return written
 
@@ -157,7 +176,7 @@ def _record(data: bytes, shape: Shape) -> Record:
     value: bytes | None = data
     if shape.key_delimiter is not None:
         before, found, behind = data.partition(shape.key_delimiter)
-        # Without a delimiter all is value, as kcat takes it.
+        # Without a delimiter the whole line is the value, as in kcat.
         if found:
             key, value = before, behind
     if shape.null is not None:
@@ -171,15 +190,15 @@ def _now(shape: Shape) -> int:
 
 
 def _from_json(line: bytes, number: int, shape: Shape) -> Record:
-    """A record of one object; topic, partition and offset in it are where it came from, and are not looked at."""
+    """A record of one object. Its topic, partition and offset say where it came from, and are ignored."""
     try:
         fields = json.loads(line)
         if not isinstance(fields, dict):
-            raise ValueError("an object is expected")
+            raise ValueError("expected an object")
         headers = [(_name(each), _bytes(each.get("value"))) for each in fields.get("headers") or []]
         timestamp = fields.get("timestamp")
         if timestamp is not None and (isinstance(timestamp, bool) or not isinstance(timestamp, int)):
-            raise ValueError(f"timestamp {timestamp!r} is no number of ms")
+            raise ValueError(f"timestamp {timestamp!r} is not a number of milliseconds")
         if timestamp is None or shape.timestamp_ms is not None:
             timestamp = _now(shape)
         key, value = _bytes(fields.get("key")), _bytes(fields.get("value"))
@@ -205,4 +224,4 @@ def _bytes(value: Any) -> bytes | None:
             return base64.b64decode(value["base64"], validate=True)
         except binascii.Error as error:
             raise ValueError(f"base64: {error}") from None
-    raise ValueError(f'{value!r}: a text, null or {{"base64": ...}} is expected')
+    raise ValueError(f'{value!r}: expected a string, null or {{"base64": ...}}')

@@ -22,9 +22,9 @@ examples:
 @click.command("producers", epilog=EPILOG)
 @cluster_command
 @click.argument("topic", shell_complete=complete_topics)
-@click.option("--partitions", "-p", type=PARTITIONS, metavar="LIST", help="Only these, such as 0,3-5.")
+@click.option("--partitions", "-p", type=PARTITIONS, metavar="LIST", help="Only these partitions, such as 0,3-5.")
 async def command(target: Target, client: AdminClient, topic: str, partitions: Sequence[int] | None) -> int:
-    """Who writes to a topic: idempotent and transactional producers, as the partitions' leaders know them."""
+    """Active producers of a topic: idempotent and transactional ones, as the partition leaders know them."""
     keys = chosen(await client.records.partitions(topic), partitions)
     outcome = await client.transactions.producers(keys)
     if target.as_json:
@@ -49,7 +49,7 @@ async def command(target: Target, client: AdminClient, topic: str, partitions: S
         for key, producers in outcome.found.items()
         for producer in producers
     ]
-    print_table([">PARTITION", ">PRODUCER", ">EPOCH", ">SEQUENCE", ">LAST WROTE BEFORE", ">OPEN SINCE OFFSET"], rows)
+    print_table([">PARTITION", ">PRODUCER", ">EPOCH", ">SEQUENCE", ">IDLE FOR", ">TRANSACTION START"], rows)
     return target.tell_failures([outcome])
 
 

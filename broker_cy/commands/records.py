@@ -8,6 +8,7 @@ import click
 
 from broker_cy.admin import AdminClient
 from broker_cy.admin.records import Start, StartKind
+from broker_cy.admin.text import plural
 from broker_cy.commands.context import Target, cluster_command, complete_topics, dry_run_option, yes_option
 from broker_cy.commands.output import Cell, confirm, number, print_json, print_table
 from broker_cy.commands.values import PARTITIONS, POSITION, chosen
@@ -29,8 +30,10 @@ def command() -> None:
 @command.command("delete", epilog=EPILOG)
 @cluster_command
 @click.argument("topic", shell_complete=complete_topics)
-@click.option("--before", type=POSITION, required=True, metavar="POSITION", help=f"Up to: {POSITION_HELP}.")
-@click.option("--partitions", "-p", type=PARTITIONS, metavar="LIST", help="Only these, such as 0,3-5.")
+@click.option(
+    "--before", type=POSITION, required=True, metavar="POSITION", help=f"The first position to keep: {POSITION_HELP}."
+)
+@click.option("--partitions", "-p", type=PARTITIONS, metavar="LIST", help="Only these partitions, such as 0,3-5.")
 @dry_run_option
 @yes_option
 async def delete(
@@ -42,14 +45,14 @@ async def delete(
     dry_run: bool,
     yes: bool,
 ) -> int:
-    """Delete the records below an offset, for ever. Shows how many offsets go in each partition, and asks.
+    """Delete the records below an offset. Shows how many offsets each partition loses, and asks for confirmation.
 
-    `-N` leaves the last N; a time deletes what is older; `beginning` deletes nothing.
+    `-N` keeps the last N offsets; a time deletes older records; `beginning` deletes nothing.
     """
     target.require_writable()
     keys = chosen(await client.records.partitions(topic), partitions)
     spans = await client.records.spans(keys, before)
-    # An offset beyond the end means something else than was typed: it is not moved into the log as for reading.
+    # An offset beyond the end is a mistake. It is refused, not moved into the log as for reading.
     too_high = [key for key in keys if before.kind is StartKind.OFFSET and before.value > spans[key].end]
     if too_high:
         end = spans[too_high[0]].end
@@ -65,12 +68,12 @@ async def delete(
         ]
         for key, span in spans.items()
     ]
-    print_table([">PARTITION", ">STARTS NOW", ">WILL START", ">OFFSETS DELETED", ">OFFSETS LEFT"], rows, err=True)
+    print_table([">PARTITION", ">LOG START", ">NEW LOG START", ">OFFSETS DELETED", ">OFFSETS LEFT"], rows, err=True)
     done: dict[str, int] = {}
     code = 0
     if doomed and not dry_run:
         total = sum(spans[key].start - spans[key].earliest for key in doomed)
-        confirm(f"Delete {total:,} offsets of {topic}?", yes=yes)
+        confirm(f"Delete {plural(total, 'offset')} of topic {topic}?", yes=yes)
         outcome = await client.topics.delete_records(doomed)
         done = {str(key): start for key, start in outcome.found.items()}
         code = target.tell_failures([outcome])
@@ -83,5 +86,5 @@ async def delete(
             ]
         )  # fmt: skip
     elif not dry_run:
-        click.echo(f"deleted records in {len(done)} partitions")
+        click.echo(f"deleted records in {plural(len(done), 'partition')}")
     return code

@@ -10,6 +10,7 @@ import click
 from broker_cy.admin import AdminClient
 from broker_cy.admin.caller import Outcome
 from broker_cy.admin.metadata import TopicInfo, TopicPartition
+from broker_cy.admin.text import plural
 from broker_cy.admin.topics import BROKER_DEFAULT, CreatedTopic, NewTopic
 from broker_cy.commands.context import Target, cluster_command, complete_topics, dry_run_option, yes_option
 from broker_cy.commands.output import confirm, number, print_json, print_table, size
@@ -37,22 +38,20 @@ topics_argument = click.argument("topics", nargs=-1, required=True, shell_comple
 
 
 def expression(ctx: click.Context, param: click.Parameter, value: str | None) -> re.Pattern[str] | None:
-    """A regular expression, of the whole name."""
+    """Compile a regular expression that must match the whole name."""
     try:
         return None if value is None else re.compile(value)
     except re.error as error:
-        raise click.BadParameter(f"{value!r} is no regular expression: {error}", ctx, param) from None
+        raise click.BadParameter(f"{value!r} is not a valid regular expression: {error}", ctx, param) from None
 
 
-match_option = click.option(
-    "--match", metavar="REGEX", callback=expression, help="Only those whose whole name matches."
-)
+match_option = click.option("--match", metavar="REGEX", callback=expression, help="Only names that match entirely.")
 
 
 @command.command("list", epilog=EPILOG)
 @cluster_command
 @match_option
-@click.option("--internal", is_flag=True, help="Kafka's own topics, too.")
+@click.option("--internal", is_flag=True, help="Include internal topics.")
 async def list_topics(target: Target, client: AdminClient, match: re.Pattern[str] | None, internal: bool) -> None:
     """Name, partitions, replicas and health of every topic."""
     topics = [
@@ -119,12 +118,14 @@ async def describe(target: Target, client: AdminClient, topics: Sequence[str]) -
 @command.command("create", epilog=EPILOG)
 @cluster_command
 @topics_argument
-@click.option("--partitions", "-p", type=COUNT, help="How many; else the broker's num.partitions.")
-@click.option("--replicas", "-r", type=COUNT, help="Of each partition; else the broker's default.")
+@click.option("--partitions", "-p", type=COUNT, help="Number of partitions.  [default: the broker's num.partitions]")
+@click.option(
+    "--replicas", "-r", type=COUNT, help="Replication factor.  [default: the broker's default.replication.factor]"
+)
 @click.option(
     "--set", "settings", type=SETTING, multiple=True, metavar="NAME=VALUE", help="A setting; may be repeated."
 )
-@click.option("--dry-run", is_flag=True, help="Let the broker check it, and make nothing.")
+@click.option("--dry-run", is_flag=True, help="Let the broker validate the request, without creating anything.")
 async def create(
     target: Target,
     client: AdminClient,
@@ -134,19 +135,19 @@ async def create(
     settings: Sequence[tuple[str, str]],
     dry_run: bool,
 ) -> int:
-    """Make topics."""
+    """Create topics."""
     target.require_writable()
     new = [NewTopic(name, partitions or BROKER_DEFAULT, replicas or BROKER_DEFAULT, dict(settings)) for name in topics]
-    return _tell_created(target, await client.topics.create(new, validate_only=dry_run), dry_run)
+    return _report_created(target, await client.topics.create(new, validate_only=dry_run), dry_run)
 
 
 @command.command("clone", epilog=EPILOG)
 @cluster_command
 @topic_argument
 @click.argument("name")
-@click.option("--partitions", "-p", type=COUNT, help="How many; else as many as TOPIC has.")
-@click.option("--replicas", "-r", type=COUNT, help="Of each partition; else as TOPIC has them.")
-@click.option("--dry-run", is_flag=True, help="Let the broker check it, and make nothing.")
+@click.option("--partitions", "-p", type=COUNT, help="Number of partitions.  [default: that of TOPIC]")
+@click.option("--replicas", "-r", type=COUNT, help="Replication factor.  [default: that of TOPIC]")
+@click.option("--dry-run", is_flag=True, help="Let the broker validate the request, without creating anything.")
 async def clone(
     target: Target,
     client: AdminClient,
@@ -156,32 +157,34 @@ async def clone(
     replicas: int | None,
     dry_run: bool,
 ) -> int:
-    """Make NAME with the partitions, replicas and own settings of TOPIC. Records are not copied."""
+    """Create topic NAME with the partitions, replicas and settings of TOPIC. Records are not copied."""
     target.require_writable()
     new = await client.topics.plan_clone(topic, name, partitions=partitions, replication_factor=replicas)
-    if not target.as_json:
+    if new.configs and not target.as_json:
         print_table(["SETTING", "VALUE"], [[key, value] for key, value in new.configs.items()])
-    return _tell_created(target, await client.topics.create([new], validate_only=dry_run), dry_run)
+    return _report_created(target, await client.topics.create([new], validate_only=dry_run), dry_run)
 
 
 @command.command("grow", epilog=EPILOG)
 @cluster_command
 @topic_argument
-@click.option("--to", "total", type=COUNT, required=True, help="How many partitions the topic shall have in all.")
+@click.option("--to", "total", type=COUNT, required=True, help="Total number of partitions.")
 @dry_run_option
 @yes_option
 async def grow(target: Target, client: AdminClient, topic: str, total: int, dry_run: bool, yes: bool) -> int:
-    """Add partitions. Keys will go to other partitions than before, and partitions are never taken away again."""
+    """Add partitions. Keys will map to other partitions than before, and partitions cannot be removed again."""
     target.require_writable()
     now = len((await client.topics.describe([topic])).whole()[topic].partitions)
-    # What the broker refuses is refused before anybody is asked.
+    # The broker validates the change before the user is asked to confirm it.
     (await client.topics.add_partitions({topic: total}, validate_only=True)).whole()
-    click.echo(f"{topic}: {now} -> {total} partitions; keys will be placed anew", err=True)
+    click.echo(f"topic {topic}: {now} -> {total} partitions; keys will map to other partitions", err=True)
     if not dry_run:
-        confirm(f"Add {total - now} partitions to {topic}?", yes=yes)
+        confirm(f"Add {plural(total - now, 'partition')} to topic {topic}?", yes=yes)
         (await client.topics.add_partitions({topic: total})).whole()
     if target.as_json:
         print_json({"topic": topic, "partitions_before": now, "partitions": total, "dry_run": dry_run})
+    elif not dry_run:
+        click.echo(f"added {plural(total - now, 'partition')} to topic {topic}")
     return 0
 
 
@@ -191,7 +194,7 @@ async def grow(target: Target, client: AdminClient, topic: str, total: int, dry_
 @dry_run_option
 @yes_option
 async def delete(target: Target, client: AdminClient, topics: Sequence[str], dry_run: bool, yes: bool) -> int:
-    """Delete topics with all their records."""
+    """Delete topics and all their records."""
     target.require_writable()
     described = await client.topics.describe(topics)
     code = target.tell_failures([described])
@@ -201,18 +204,18 @@ async def delete(target: Target, client: AdminClient, topics: Sequence[str], dry
     await _preview_deletion(client, described.found)
     if dry_run:
         return code
-    confirm(f"Delete {', '.join(names)} with all records?", yes=yes)
+    confirm(f"Delete {', '.join(names)} and all records?", yes=yes)
     outcome = await client.topics.delete(names)
     if target.as_json:
         print_json({"deleted": list(outcome.found)})
     else:
         for name in outcome.found:
-            click.echo(f"deleted {name}")
+            click.echo(f"deleted topic {name}")
     return max(code, target.tell_failures([outcome]))
 
 
 async def _preview_deletion(client: AdminClient, topics: dict[str, TopicInfo]) -> None:
-    """What will be lost."""
+    """Show what the deletion removes."""
     keys = [TopicPartition(topic.name, part.partition) for topic in topics.values() for part in topic.partitions]
     earliest, latest = await client.offsets.earliest(keys), await client.offsets.latest(keys)
     dirs = await client.log_dirs.describe(topics=topics)
@@ -226,20 +229,18 @@ async def _preview_deletion(client: AdminClient, topics: dict[str, TopicInfo]) -
         theirs = [key for key in keys if key.topic == name and key in earliest.found and key in latest.found]
         span = sum(latest.found[key] - earliest.found[key] for key in theirs)
         rows.append([name, len(topic.partitions), number(span), size(bytes_of.get(name))])
-    click.echo("Will be deleted:", err=True)
+    click.echo("Topics to delete:", err=True)
     print_table(["TOPIC", ">PARTITIONS", ">OFFSETS", ">ON DISK"], rows, err=True)
 
 
-def _tell_created(target: Target, outcome: Outcome[str, CreatedTopic], dry_run: bool) -> int:
+def _report_created(target: Target, outcome: Outcome[str, CreatedTopic], dry_run: bool) -> int:
     if target.as_json:
         print_json([{**plain_topic(each), "dry_run": dry_run} for each in outcome.found.values()])
     else:
         for each in outcome.found.values():
             said = "would create" if dry_run else "created"
-            shape = (
-                "" if each.partitions < 0 else f" ({each.partitions} partitions, {each.replication_factor} replicas)"
-            )
-            click.echo(f"{said} {each.name}{shape}")
+            shape = f" with {plural(each.partitions, 'partition')}, replication factor {each.replication_factor}"
+            click.echo(f"{said} topic {each.name}{'' if each.partitions < 0 else shape}")
     return target.tell_failures([outcome])
 
 

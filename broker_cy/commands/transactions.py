@@ -25,14 +25,16 @@ examples:
 
 @click.group("transactions", epilog=EPILOG)
 def command() -> None:
-    """Open and hanging transactions, and ending them."""
+    """List and describe transactions, find hanging ones, and abort them."""
 
 
 @command.command("list", epilog=EPILOG)
 @cluster_command
 @click.option("--state", "states", multiple=True, help="Ongoing, PrepareCommit, CompleteAbort ...; may be repeated.")
-@click.option("--longer-than", type=DURATION, metavar="TIME", help=f"Open for longer, {DURATION_HELP}.")
-@click.option("--match", metavar="REGEX", help="Only ids that match (of the broker's kind, RE2).")
+@click.option(
+    "--longer-than", type=DURATION, metavar="TIME", help=f"Only transactions open for longer, {DURATION_HELP}."
+)
+@click.option("--match", metavar="REGEX", help="Only ids that match; the broker evaluates it as RE2.")
 async def list_transactions(
     target: Target, client: AdminClient, states: Sequence[str], longer_than: int | None, match: str | None
 ) -> int:
@@ -81,7 +83,9 @@ async def describe(target: Target, client: AdminClient, ids: Sequence[str]) -> i
 
 @command.command("hanging", epilog=EPILOG)
 @cluster_command
-@click.option("--topic", "topics", multiple=True, help="Only there; else everywhere.", shell_complete=complete_topics)
+@click.option(
+    "--topic", "topics", multiple=True, help="Only these topics.  [default: all]", shell_complete=complete_topics
+)
 @click.option(
     "--max-timeout",
     type=DURATION,
@@ -90,7 +94,7 @@ async def describe(target: Target, client: AdminClient, ids: Sequence[str]) -> i
     help="The cluster's transaction.max.timeout.ms.  [default: 15m]",
 )
 async def hanging(target: Target, client: AdminClient, topics: Sequence[str], max_timeout: int) -> None:
-    """Open transactions that no coordinator will end. Readers of committed records wait for them for ever."""
+    """Open transactions that no coordinator will end. They block consumers that read committed records only."""
     names = topics or [topic.name for topic in await client.topics.list_all()]
     keys = [key for name in names for key in await client.records.partitions(name)]
     found = await client.transactions.find_hanging(keys, parse_time("now"), max_timeout_ms=max_timeout)
@@ -116,13 +120,13 @@ async def hanging(target: Target, client: AdminClient, topics: Sequence[str], ma
 @cluster_command
 @click.argument("topic", shell_complete=complete_topics)
 @click.argument("partition", type=click.IntRange(0))
-@click.option("--producer-id", type=click.IntRange(0), required=True, help="As `hanging` tells it.")
+@click.option("--producer-id", type=click.IntRange(0), required=True, help="As `hanging` shows it.")
 @dry_run_option
 @yes_option
 async def abort(
     target: Target, client: AdminClient, topic: str, partition: int, producer_id: int, dry_run: bool, yes: bool
 ) -> None:
-    """End one open transaction in one partition, in its coordinator's place."""
+    """Abort an open transaction in one partition, without its coordinator."""
     target.require_writable()
     key = TopicPartition(topic, partition)
     producers = (await client.transactions.producers([key])).whole()[key]
@@ -131,18 +135,20 @@ async def abort(
         known = ", ".join(map(str, open_ones)) or "none"
         raise AdminError(
             Failure.INVALID,
-            f"producer {producer_id} has no open transaction there; open ones are of: {known}",
+            f"producer {producer_id} has no open transaction there; producers that have one: {known}",
             what=f"partition {key}",
         )
     producer = open_ones[producer_id]
     idle = duration(max(0, parse_time("now") - producer.last_timestamp_ms))
     click.echo(
-        f"{key}: the records of producer {producer_id} from offset {producer.txn_start_offset} on will be aborted; "
-        f"it wrote last {idle} ago",
+        f"partition {key}: the transaction of producer {producer_id}, open from offset {producer.txn_start_offset} on, "
+        f"will be aborted; its last write was {idle} ago",
         err=True,
     )
     if not dry_run:
-        confirm("End the transaction behind its coordinator's back?", yes=yes)
+        confirm("Abort the transaction without its coordinator?", yes=yes)
         await client.transactions.abort(key, producer)
     if target.as_json:
         print_json({"topic": topic, "partition": partition, "producer_id": producer_id, "dry_run": dry_run})
+    elif not dry_run:
+        click.echo(f"aborted the transaction of producer {producer_id} in partition {key}")

@@ -22,7 +22,7 @@ from broker_cy.console.values import (
 
 
 class Parsed(click.ParamType[Any]):
-    """A click type of a function that raises ValueError, which says what is allowed."""
+    """A click type made of a function that raises a ValueError saying what is allowed."""
 
     def __init__(self, name: str, parse: Callable[[str], Any]) -> None:
         self.name = name

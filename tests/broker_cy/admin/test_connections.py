@@ -54,7 +54,7 @@ def test_a_wrong_address_is_told_at_once() -> None:
         with_client(f"127.0.0.1:{port}", lambda client: client.topics.list_all(), timeout_s=120)
     error = raised.value
     assert (error.failure, error.broker, error.api) == (Failure.UNREACHABLE, f"127.0.0.1:{port}", "connect")
-    assert "nothing listens there" in str(error)
+    assert "no process listens there" in str(error)
 
 
 def test_the_second_bootstrap_address_helps(ours: BrokerProcess) -> None:
@@ -163,7 +163,7 @@ def test_an_old_broker_is_spoken_to_in_its_versions(tmp_path: Path) -> None:
             with pytest.raises(AdminError) as raised:
                 await client.groups.listed(types=["classic"])
             assert raised.value.failure is Failure.UNSUPPORTED
-            assert "version 5 to 5 is needed, and the broker offers 0 to 0" in raised.value.reason
+            assert "version 5 to 5 is needed, and the broker supports 0 to 0" in raised.value.reason
             (await client.topics.delete(["old"])).whole()
             assert old.seen[ApiKey.OFFSET_FETCH, 2] == 2
             assert old.seen[ApiKey.API_VERSIONS, 0] >= 1
