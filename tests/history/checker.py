@@ -25,7 +25,9 @@ poll returned some record of it. So a transaction of which only a part is seen i
 that lies before an offset up to which records were to be deleted; for a poll that counts if it ended after that was
 asked for.
 
-Not covered: compaction, which has a model of its own (tests/broker_cy/storage/cleaning.py).
+In a compacted partition a record may be gone when there may be a newer one of its key: one of a greater offset, or one
+whose offset nobody knows; refused and aborted records do not count. So may a record of an aborted transaction.
+Tombstones, and what exactly a pass of the cleaner keeps, are checked by tests/broker_cy/storage/cleaning.py.
 """
 
 from __future__ import annotations
@@ -38,6 +40,7 @@ from enum import Enum
 
 from tests.history.operations import (
     Assign,
+    Compact,
     Crash,
     Delete,
     Fate,
@@ -50,6 +53,9 @@ from tests.history.operations import (
     Send,
     Transaction,
 )
+
+# Greater than every offset.
+NOWHERE = float("inf")
 
 
 class Anomaly(Enum):
@@ -73,15 +79,16 @@ class Finding:
 
 
 class _History:
-    """The operations by what is asked of them."""
+    """The operations of a history, indexed for the checks."""
 
     def __init__(self, operations: Iterable[Operation]) -> None:
         self.sends: dict[str, Send] = {}
         self.transactions: dict[str, Transaction] = {}
         # A poll and whether its consumer reads read_committed.
         self.polls: list[tuple[Poll, bool]] = []
-        # What was to be deleted: (time, offset) by partition.
+        # The deletions that were requested: (time, offset) by partition.
         self.deletions: dict[Place, list[tuple[int, int]]] = defaultdict(list)
+        self.compacted: set[Place] = set()
         self.by_consumer: dict[str, list[Assign | Seek | Poll | Crash]] = defaultdict(list)
         committed: dict[str, bool] = {}
         for operation in operations:
@@ -93,6 +100,8 @@ class _History:
                     self.transactions[operation.name] = operation
                 case Delete():
                     self.deletions[operation.place].append((operation.began, operation.offset))
+                case Compact():
+                    self.compacted.add(operation.place)
                 case Crash():
                     self.by_consumer[operation.who].append(operation)
                 case Assign():
@@ -114,9 +123,18 @@ class _History:
         self.seen_transactions = {
             self.sends[value].transaction for value in self.seen.get(True, ()) if value in self.sends
         }
+        # The greatest offset at which a record of a key may be, by partition and key; NOWHERE where nobody knows it.
+        self.newest: dict[tuple[Place, str | None], float] = {}
+        offsets = {read.value: read.offset for poll, _ in self.polls for read in poll.records}
+        for send in self.sends.values():
+            written = send.fate is not Fate.REFUSED and self.outcome(send) is not Outcome.ABORTED
+            if written and send.place in self.compacted:
+                offset = send.offset if send.offset is not None else offsets.get(send.value, NOWHERE)
+                of = send.place, send.key
+                self.newest[of] = max(self.newest.get(of, -1), offset)
 
     def outcome(self, send: Send) -> Outcome:
-        """Of its transaction; a record in none is committed."""
+        """The outcome of the record's transaction; a record without a transaction is committed."""
         if send.transaction is None:
             return Outcome.COMMITTED
         known = self.transactions.get(send.transaction)
@@ -125,10 +143,20 @@ class _History:
         return known.outcome
 
     def deleted_before(self, place: Place, time: int | None = None) -> int:
-        """Offset before which records may be gone at that time, or in the end."""
+        """The offset below which records may be deleted, at `time` or at the end."""
         return max((offset for began, offset in self.deletions[place] if time is None or began < time), default=0)
 
+    def superseded(self, send: Send, offset: int | None) -> bool:
+        """Whether compaction may have removed the record, which was written there."""
+        if send.place not in self.compacted:
+            return False
+        if offset is None or self.outcome(send) is not Outcome.COMMITTED:
+            return True
+        return self.newest.get((send.place, send.key), -1) > offset
+
     def must_be_there(self, send: Send, committed: bool) -> bool:
+        if self.superseded(send, send.offset):
+            return False
         return send.fate is Fate.ACKED and (not committed or self.outcome(send) is Outcome.COMMITTED)
 
     def must_see(self, committed: bool) -> dict[Place, list[int]]:
@@ -140,7 +168,8 @@ class _History:
         for poll, of_committed in self.polls:
             for read in poll.records:
                 # What one of them got is for all of them; a reader of committed records adds to the others' too.
-                if of_committed or not committed:
+                sent = self.sends.get(read.value)
+                if (of_committed or not committed) and not (sent and self.superseded(sent, read.offset)):
                     offsets[read.place].add(read.offset)
         return {place: sorted(found) for place, found in offsets.items()}
 
@@ -236,7 +265,7 @@ def _walk(
     committed = False
 
     def go(place: Place, target: int, how: str, time: int) -> None:
-        """From the position to `target`, over nothing that must be seen."""
+        """Move from the position to `target`; a finding where that skips an offset that must be seen."""
         at = position[place]
         if at is None:
             return

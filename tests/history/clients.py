@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from tests.history.workload import Workload
 
 TIMEOUT_S = 60.0
-# How long one call of a client may take before it looks whether it shall end.
+# How long one call of a client may take before the client checks whether the workload is over.
 CALL_S = 5.0
 UNANSWERED_MAX = 300
 SOON: dict[str, Any] = {
@@ -20,7 +20,7 @@ SOON: dict[str, Any] = {
     "reconnect.backoff.max.ms": 100,
     "retry.backoff.ms": 10,
     "retry.backoff.max.ms": 100,
-    # Else, where the only broker is down, librdkafka 2.16 gives its handle up and may wait for that for ever.
+    # Without this, librdkafka 2.16 closes its handle while the only broker is down, and may wait for that forever.
     "metadata.recovery.strategy": "none",
     # Refused connections are what the test is about.
     "log_level": 2,
@@ -28,7 +28,7 @@ SOON: dict[str, Any] = {
 
 
 class Client(threading.Thread):
-    """Steps at random until it is told to end; what fails in it fails the test."""
+    """Takes random steps until the workload is over; an exception in it fails the test."""
 
     def __init__(self, work: Workload, name: str) -> None:
         super().__init__(name=name, daemon=True)
@@ -50,6 +50,10 @@ class Client(threading.Thread):
     def begin(self) -> None: ...
     def step(self) -> None: ...
     def end(self) -> None: ...
+
+
+# Codes after which a record may have been written: REQUEST_TIMED_OUT, NOT_ENOUGH_REPLICAS_AFTER_APPEND.
+UNSURE = (7, 20)
 
 
 def value_of(message: Message) -> str:

@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
 
 class Reader(Client):
-    """Polls, seeks, and is killed and begun anew anywhere in what has been read so far."""
+    """Polls, seeks, and is closed and started again at any offset that was read so far."""
 
     def __init__(self, work: Workload, name: str, *, committed: bool) -> None:
         super().__init__(work, name)
         self.committed = committed
         self.reached = dict.fromkeys(work.places, 0)
-        # Where it is in partitions that it got records of since it went there.
+        # The positions in partitions of which it got records since it was assigned or moved there.
         self.at: dict[Place, int] = {}
 
     def begin(self) -> None:
@@ -45,8 +45,8 @@ class Reader(Client):
             poll(self.work, self.name, self.consumer, self.random.randint(1, 50), self.reached, self.at)
 
     def seek(self) -> None:
-        """Not where a position may be before the log start: there librdkafka asks for the start, and goes there when it
-        is told, also behind a seek.
+        """Seek in a partition whose position is known to be at or after the log start: otherwise librdkafka asks for
+        the log start, and moves there with the answer even after a seek.
         """
         with self.work.deleting:
             places = [place for place, offset in self.at.items() if offset >= self.work.deleted[place]]
@@ -57,7 +57,7 @@ class Reader(Client):
             try:
                 self.consumer.seek(TopicPartition(*place, offset))
             except KafkaException as error:
-                # The partition has not begun to be read: the client takes no seek then.
+                # The client has not started to read the partition; it refuses a seek then.
                 if error.args[0].code() != KafkaError._STATE:
                     raise
                 return
@@ -69,19 +69,17 @@ class Reader(Client):
 
 
 class Member(Client):
-    """Reads as a member of a group that others join and leave: its partitions come and go."""
+    """Reads as a member of a group that others join and leave, so that its partitions change."""
 
     def begin(self) -> None:
         self.pending: list[Read] = []
         settings = {"session_timeout_ms": 6000, "heartbeat_interval_ms": 200}
-        self.consumer = self.work.consumer(f"{self.work.topic}-group", committed=True, **settings)
-        self.consumer.subscribe(
-            [self.work.topic], on_assign=self.assigned, on_revoke=self.revoked, on_lost=self.revoked
-        )
+        self.consumer = self.work.consumer(f"{self.work.name}-group", committed=True, **settings)
+        self.consumer.subscribe(self.work.topics, on_assign=self.assigned, on_revoke=self.revoked, on_lost=self.revoked)
         self.moved({})
 
     def moved(self, positions: dict[Place, int | None]) -> None:
-        """What was read before was read with the assignment before."""
+        """Records read so far belong to the previous assignment."""
         self.note()
         self.work.recorder.add(Assign(self.name, True, positions))
 
@@ -107,10 +105,10 @@ class Member(Client):
             self.begin()
             return
         if choice < 0.1:
-            # The next owner goes on there; where that fails (a rebalance, no broker) it reads some again.
+            # The next owner continues there; if the commit fails (a rebalance, no broker) it reads some again.
             with suppress(KafkaException):
                 self.consumer.commit(asynchronous=False)
-        # One by one: between two of them there may be another assignment.
+        # One at a time, as the assignment may change between two records.
         for _ in range(self.random.randint(1, 30)):
             message = self.consumer.poll(0.02)
             if message is None:
@@ -130,14 +128,14 @@ class Member(Client):
 
 
 class Deleter(Client):
-    """Deletes old records, now and then: log starts move while others read there."""
+    """Deletes old records now and then, so that log starts move under the readers."""
 
     def begin(self) -> None:
         self.admin = AdminClient({"bootstrap.servers": self.work.broker.bootstrap, **SOON})
 
     def step(self) -> None:
         self.work.over.wait(self.random.choice((0.05, 0.2)))
-        place = self.random.choice(self.work.places)
+        place = self.random.choice(self.work.deletable)
         end = max(reader.reached[place] for reader in self.work.readers)
         deleted = self.work.deleted
         offset = deleted[place] + int((end - deleted[place]) * self.random.choice((0.1, 0.5, 1.0)))
@@ -146,7 +144,7 @@ class Deleter(Client):
         with self.work.deleting:
             deleted[place] = offset
             self.work.recorder.add(Delete(place, offset, self.work.recorder.now()))
-        # Where the broker dies meanwhile nobody knows whether it did it.
+        # If the broker dies meanwhile, it may have deleted the records or not.
         with suppress(KafkaException, TimeoutError):
             self.admin.delete_records([TopicPartition(*place, offset)], request_timeout=CALL_S)[
                 TopicPartition(*place)
@@ -159,7 +157,7 @@ class Deleter(Client):
 def poll(
     work: Workload, name: str, consumer: Consumer, count: int, reached: dict[Place, int], at: dict[Place, int]
 ) -> set[Place]:
-    """One poll, recorded; the partitions of which it saw the end, where the consumer tells it."""
+    """Record one poll; the partitions whose end it reached, where the consumer reports that."""
     reads = []
     ended = set()
     for message in consumer.consume(count, 0.1):

@@ -60,7 +60,7 @@ def copy_confluent(job: Job) -> None:
         "reconnect.backoff.max.ms": 100,
         "retry.backoff.ms": 10,
         "retry.backoff.max.ms": 100,
-        # Else, where the only broker is down, librdkafka 2.16 gives its handle up and may wait for that for ever.
+        # Without this, librdkafka 2.16 closes its handle while the only broker is down, and may wait for that forever.
         "metadata.recovery.strategy": "none",
     }
     consumer = Consumer(

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from tests.history.operations import (
     Assign,
+    Compact,
     Crash,
     Delete,
     Fate,
@@ -21,7 +22,9 @@ from tests.history.operations import (
     Transaction,
 )
 
-PLACES: list[Place] = [("t", 0), ("t", 1)]
+PLACES: list[Place] = [("t", 0), ("t", 1), ("c", 0)]
+COMPACTED: Place = ("c", 0)
+KEYS = ("k", "l", "m")
 PRODUCERS = ("x", "y")
 CONSUMERS = ("a", "b", "c", "d")
 
@@ -29,8 +32,9 @@ CONSUMERS = ("a", "b", "c", "d")
 @dataclass
 class Entry:
     value: str | None
-    """None for the marker that ends a transaction, which takes an offset too."""
+    """None for the marker that ends a transaction, which takes an offset too, and for what compaction removed."""
     transaction: str | None
+    key: str = ""
 
 
 @dataclass
@@ -40,7 +44,7 @@ class Open:
 
 
 class Model:
-    """Two partitions, two transactional producers, a plain one, and consumers that are even by isolation level."""
+    """Two partitions and a compacted one, two transactional producers, a plain one, and consumers of both levels."""
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
@@ -53,12 +57,15 @@ class Model:
         self.count = 0
 
     def history(self, steps: int) -> list[Operation]:
+        self.recorder.add(Compact(COMPACTED))
         for consumer in CONSUMERS:
             self.assign(consumer)
         actions = [self.plain, self.plain, self.transact, self.transact, self.end, self.poll, self.poll, self.move]
         for _ in range(steps):
             if self.random.random() < 0.03:
                 self.delete()
+            if self.random.random() < 0.1:
+                self.compact()
             self.random.choice(actions)()
         for producer in PRODUCERS:
             self.close(producer)
@@ -75,11 +82,12 @@ class Model:
     def append(self, place: Place, value: str, transaction: str | None) -> None:
         """Some acknowledgements are lost, before the record is written or after, and some records are refused."""
         kind = self.random.choices(["acked", "refused", "before", "after"], [20, 1, 1, 1])[0]
+        key = self.random.choice(KEYS)
         offset = len(self.logs[place])
         if kind in ("acked", "after"):
-            self.logs[place].append(Entry(value, transaction))
+            self.logs[place].append(Entry(value, transaction, key))
         fate = {"acked": Fate.ACKED, "refused": Fate.REFUSED}.get(kind, Fate.UNKNOWN)
-        self.recorder.add(Send(value, place, fate, offset if kind == "acked" else None, transaction))
+        self.recorder.add(Send(value, place, fate, offset if kind == "acked" else None, transaction, key))
 
     def plain(self) -> None:
         self.append(self.random.choice(PLACES), self.name(), None)
@@ -99,7 +107,7 @@ class Model:
         if opened is None:
             return
         commit = self.random.random() < 0.6
-        # Nobody is told how it ended, and in one case a commit was asked for that is an abort in the end.
+        # Where the outcome is not reported, a commit that was requested may end as an abort.
         told = self.random.random() < 0.8
         asked = self.recorder.now() if commit or (not told and self.random.random() < 0.5) else None
         if not commit:
@@ -112,12 +120,27 @@ class Model:
         self.recorder.add(Transaction(opened.name, outcome, asked))
 
     def delete(self) -> None:
-        """Some requests have no effect, and some reach less far than they were to."""
+        """Some requests have no effect, and some delete fewer records than requested."""
         place = self.random.choice(PLACES)
         offset = self.random.randint(0, len(self.logs[place]))
         self.recorder.add(Delete(place, offset, self.recorder.now()))
         if self.random.random() < 0.8:
             self.starts[place] = max(self.starts[place], offset)
+
+    def compact(self) -> None:
+        """Remove some of what compaction may: older records of a key, and aborted ones."""
+        newest: set[str] = set()
+        opened = {each.name for each in self.open.values()}
+        log = self.logs[COMPACTED]
+        stable = next((at for at, entry in enumerate(log) if entry.transaction in opened), len(log))
+        for entry in reversed(log[:stable]):
+            if entry.value is None:
+                continue
+            aborted = entry.transaction in self.aborted
+            if (aborted or entry.key in newest) and self.random.random() < 0.7:
+                entry.value = None
+            elif not aborted:
+                newest.add(entry.key)
 
     def assign(self, consumer: str, *, from_start: bool = False) -> None:
         if self.random.random() < 0.5:
@@ -142,13 +165,13 @@ class Model:
         self.read(self.random.choice(CONSUMERS), self.random.randint(1, 6))
 
     def read(self, consumer: str, limit: int) -> None:
-        """Up to `limit` offsets of each partition; only some polls say where the consumer stands."""
+        """Read up to `limit` offsets of each partition; only some polls report the consumer's position."""
         committed = CONSUMERS.index(consumer) % 2 == 0
         opened = {each.name for each in self.open.values()}
         records = []
         for place, position in self.positions[consumer].items():
             log = self.logs[place]
-            # A consumer whose position is gone goes on with the first record that there is.
+            # A consumer whose position was deleted continues at the log start.
             position = max(position, self.starts[place])
             end = len(log)
             if committed:

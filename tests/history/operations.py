@@ -1,4 +1,4 @@
-"""What clients did to a broker and what they were told: the history that tests/history/checker.py judges.
+"""What clients did and which answers they got: the history that tests/history/checker.py judges.
 
 Values are unique over the whole history, so that a value names its send. Times are numbers of one counter that all
 threads of the recording process share.
@@ -31,7 +31,7 @@ class Outcome(Enum):
     COMMITTED = "committed"
     ABORTED = "aborted"
     UNKNOWN = "unknown"
-    """Still open, or the one who could have been told was killed or fenced."""
+    """Still open, or its owner was killed or fenced before it got an answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +44,7 @@ class Send:
     offset: int | None = None
     """Of an acknowledged record."""
     transaction: str | None = None
+    key: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,18 +59,18 @@ class Transaction:
 
 @dataclass(frozen=True, slots=True)
 class Assign:
-    """A consumer begins anew, or its group gave it other partitions: of what it read before, nothing holds."""
+    """A consumer starts again, or its group assigns it other partitions; its earlier positions no longer apply."""
 
     consumer: str
     committed: bool
     """Whether it reads read_committed."""
     positions: Mapping[Place, int | None]
-    """None where the client goes on where its group committed, and does not tell where that is."""
+    """None where the client continues at its group's committed offset, which it does not report."""
 
 
 @dataclass(frozen=True, slots=True)
 class Seek:
-    """A consumer goes on at another offset of one partition."""
+    """A consumer moves to another offset of one partition."""
 
     consumer: str
     place: Place
@@ -87,7 +88,7 @@ class Read:
 
 @dataclass(frozen=True, slots=True)
 class Poll:
-    """What one poll returned, in its order, and where the consumer says that it stands afterwards."""
+    """The records that one poll returned, in order, and the positions that the consumer reports afterwards."""
 
     consumer: str
     ended: int
@@ -97,11 +98,18 @@ class Poll:
 
 @dataclass(frozen=True, slots=True)
 class Delete:
-    """Records of a partition before `offset` may be gone from now on: DeleteRecords is about to be asked for."""
+    """DeleteRecords is about to be sent: from now on records before `offset` may be gone."""
 
     place: Place
     offset: int
     began: int
+
+
+@dataclass(frozen=True, slots=True)
+class Compact:
+    """A partition is compacted throughout the history: a record may be gone if there is a newer one of its key."""
+
+    place: Place
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,11 +119,11 @@ class Crash:
     who: str
 
 
-Operation = Send | Transaction | Assign | Seek | Poll | Delete | Crash
+Operation = Send | Transaction | Assign | Seek | Poll | Delete | Compact | Crash
 
 
 class Recorder:
-    """Takes operations from many threads. Those of one consumer come from one thread, and so in their order."""
+    """Collects operations from many threads. All operations of one consumer come from one thread, in order."""
 
     def __init__(self) -> None:
         self.operations: list[Operation] = []
@@ -123,7 +131,7 @@ class Recorder:
         self._lock = threading.Lock()
 
     def now(self) -> int:
-        """A time that is greater than all given before."""
+        """A time that is greater than all times before."""
         with self._lock:
             return next(self._times)
 

@@ -1,38 +1,47 @@
-"""The producers of a workload: plain ones, and transactional ones that are replaced."""
+"""The producers of a workload: plain ones, transactional ones that are replaced, and one whose records are refused."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from tests.history.clients import CALL_S, SOON, TIMEOUT_S, UNANSWERED_MAX, Client, value_of
+from tests.history.clients import CALL_S, SOON, TIMEOUT_S, UNANSWERED_MAX, UNSURE, Client, value_of
 from tests.history.operations import Crash, Fate, Outcome, Place, Send, Transaction
 
 if TYPE_CHECKING:
     from tests.history.workload import Workload
 
 
+# Number of distinct keys, so that records of a compacted partition supersede each other.
+KEYS = 8
+
+
 class Sender(Client):
-    """What both kinds of producers share: values that are unique, and what became of them."""
+    """What all producers share: unique values, and the fate of each record."""
 
     producer: Producer
 
     def __init__(self, work: Workload, name: str) -> None:
         super().__init__(work, name)
         self.count = 0
-        # Sent and not answered: value to (partition, transaction).
-        self.unanswered: dict[str, tuple[Place, str | None]] = {}
+        # Records that were sent and not answered, by value.
+        self.unanswered: dict[str, Send] = {}
 
     def send(self, transaction: str | None) -> None:
+        self.send_to(self.random.choice(self.work.places), self.random.choice((0, 100, 2000)), transaction)
+
+    def send_to(self, place: Place, filling_bytes: int, transaction: str | None = None, *, keyed: bool = True) -> None:
         value = f"{self.name}-{self.count}"
         self.count += 1
-        place = self.random.choice(self.work.places)
-        self.unanswered[value] = place, transaction
-        filling = b"." * self.random.choice((0, 100, 2000))
-        self.producer.produce(place[0], value.encode() + b":" + filling, partition=place[1], on_delivery=self.delivered)
+        key = f"k{self.random.randrange(KEYS)}" if keyed else None
+        self.unanswered[value] = Send(value, place, Fate.UNKNOWN, None, transaction, key)
+        self.producer.produce(
+            place[0], value.encode() + b":" + b"." * filling_bytes, key, partition=place[1], on_delivery=self.delivered
+        )
 
     def delivered(self, error: KafkaError | None, message: Message) -> None:
         value = value_of(message)
@@ -40,19 +49,22 @@ class Sender(Client):
         if known is None:  # of a transaction that was given up; it is recorded as unknown
             return
         offset = message.offset() if error is None else None
-        fate = Fate.ACKED if error is None else Fate.UNKNOWN
-        self.work.recorder.add(Send(value, known[0], fate, offset, known[1]))
+        self.work.recorder.add(replace(known, fate=self.fate(error), offset=offset))
         self.work.acked += error is None
 
+    def fate(self, error: KafkaError | None) -> Fate:
+        """The fate that an answer means; a producer that retries may have got another answer before."""
+        return Fate.ACKED if error is None else Fate.UNKNOWN
+
     def give_up(self) -> None:
-        """Nobody will be told any more what became of the rest."""
-        for value, (place, transaction) in self.unanswered.items():
-            self.work.recorder.add(Send(value, place, Fate.UNKNOWN, None, transaction))
+        """Record everything unanswered as unknown; its answers can no longer arrive."""
+        for send in self.unanswered.values():
+            self.work.recorder.add(send)
         self.unanswered.clear()
 
 
 class PlainProducer(Sender):
-    """Idempotent, without transactions. It must never fail: it waits longer than any of our brokers is down."""
+    """Idempotent, without transactions. It must never fail, as its timeout is longer than any restart."""
 
     def begin(self) -> None:
         settings = {"enable.idempotence": True, "linger.ms": self.random.choice((0, 2, 10)), **SOON}
@@ -74,6 +86,34 @@ class PlainProducer(Sender):
         del self.producer  # else it and its threads live on with its callbacks
 
 
+class RefusedProducer(Sender):
+    """Never retries, and sends some records that the broker must refuse. An explicit error means: not written."""
+
+    def begin(self) -> None:
+        settings = {"enable.idempotence": False, "retries": 0, "linger.ms": self.random.choice((0, 2)), **SOON}
+        self.producer = Producer({"bootstrap.servers": self.work.broker.bootstrap, **settings})
+
+    def step(self) -> None:
+        for _ in range(self.random.randint(1, 10)):
+            choice = self.random.random()
+            if choice < 0.2:
+                self.send_to(self.random.choice(self.work.places), 2 * self.work.limit_bytes)
+            elif choice < 0.4:
+                self.send_to(self.random.choice(self.work.compacted), 0, keyed=False)
+            else:
+                self.send(None)
+        assert self.producer.flush(TIMEOUT_S) == 0, f"{self.name} got no answer"
+
+    def fate(self, error: KafkaError | None) -> Fate:
+        if error is not None and error.code() > 0 and error.code() not in UNSURE:
+            self.work.refused += 1
+            return Fate.REFUSED
+        return super().fate(error)
+
+    def end(self) -> None:
+        del self.producer
+
+
 class TransactionalProducer(Sender):
     """Commits, aborts, and is replaced in the middle by a successor with its transactional id."""
 
@@ -83,7 +123,7 @@ class TransactionalProducer(Sender):
         self.producer = self.successor()
 
     def successor(self) -> Producer:
-        settings = {"transactional.id": f"{self.work.topic}-{self.name}", "transaction.timeout.ms": 60_000, **SOON}
+        settings = {"transactional.id": f"{self.work.name}-{self.name}", "transaction.timeout.ms": 60_000, **SOON}
         producer = Producer({"bootstrap.servers": self.work.broker.bootstrap, **settings})
         _retry(lambda: producer.init_transactions(CALL_S), f"{self.name} to start")
         return producer
@@ -143,7 +183,7 @@ class TransactionalProducer(Sender):
         return Outcome.ABORTED
 
     def replace(self, name: str) -> None:
-        """The transaction is the successor's to abort; the zombie may try to commit it, and must fail."""
+        """Start a successor, which aborts the transaction; the zombie may try to commit it, and must fail."""
         self.producer.poll(self.random.choice((0.0, 0.02)))
         self.give_up()
         zombie, self.producer = self.producer, self.successor()
@@ -166,7 +206,7 @@ class TransactionalProducer(Sender):
 
 
 def _retry(call: Callable[[], None], what: str) -> None:
-    """Until it neither fails in a way that the client calls retriable, nor takes longer than it may."""
+    """Repeat the call while it fails with a retriable error, for TIMEOUT_S at most."""
     deadline = time.monotonic() + TIMEOUT_S
     while True:
         try:

@@ -11,17 +11,18 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from tests.history.checker import Anomaly, check
-from tests.history.model import Model
-from tests.history.operations import Assign, Delete, Fate, Operation, Outcome, Poll, Read, Send, Transaction
+from tests.history.model import COMPACTED, Model
+from tests.history.operations import Assign, Compact, Delete, Fate, Operation, Outcome, Poll, Read, Send, Transaction
 
 History = list[Operation]
+PLACE = ("t", 0)
 seeds = st.integers(0, 1 << 32)
 
 
 @given(seed=seeds, steps=st.integers(0, 150))
 @settings(max_examples=150)
 def test_clean_histories_pass(seed: int, steps: int) -> None:
-    """Else: a sound broker is accused, and nobody believes the checker any more."""
+    """If this fails, the checker reports anomalies of a correct broker."""
     assert check(Model(seed).history(steps)) == []
 
 
@@ -53,14 +54,25 @@ def _without(history: History, value: str) -> History:
     )
 
 
+def _superseded(history: History, record: Send | Read) -> bool:
+    """Whether compaction may have removed the record."""
+    if record.place != COMPACTED:
+        return False
+    sends = [each for each in history if isinstance(each, Send) and each.place == COMPACTED]
+    key = next(each.key for each in sends if each.value == record.value)
+    return any(each.key == key and each.value != record.value for each in sends)
+
+
 def _kept(history: History, record: Send | Read) -> bool:
-    """Nobody asked for its deletion."""
+    """Whether the record must still be there: neither deleted nor superseded."""
+    if _superseded(history, record):
+        return False
     ends = [each.offset for each in history if isinstance(each, Delete) and each.place == record.place]
     return record.offset is not None and all(record.offset >= end for end in ends)
 
 
 def _acked(history: History, rng: random.Random, *, last: bool) -> Send | None:
-    """An acknowledged record of no transaction that is, or is not, the last of its partition that anybody read."""
+    """An acknowledged record without a transaction that is, or is not, the last one read in its partition."""
     reads = _reads(history, True)
     found = []
     for send in history:
@@ -84,7 +96,7 @@ def unseen(history: History, rng: random.Random) -> History | None:
 
 
 def _last_poll(history: History, rng: random.Random, least: int) -> Poll | None:
-    """A poll at random with at least this many records of one partition."""
+    """A random poll with at least this many records of one partition."""
     found = []
     for each in history:
         if isinstance(each, Poll):
@@ -95,7 +107,7 @@ def _last_poll(history: History, rng: random.Random, least: int) -> Poll | None:
 
 
 def _of_one_place(poll: Poll, least: int) -> list[int]:
-    """The indexes of records of the first partition that has so many."""
+    """The indexes of the records of the first partition that has enough of them."""
     for place in {read.place for read in poll.records}:
         found = [at for at, read in enumerate(poll.records) if read.place == place]
         if len(found) >= least:
@@ -128,7 +140,7 @@ def inconsistent_offsets(history: History, rng: random.Random) -> History | None
 
 
 def poll_skip(history: History, rng: random.Random) -> History | None:
-    """The middle one of three is left out, in this poll only."""
+    """One poll leaves out the middle one of three records."""
     poll = _last_poll(history, rng, 3)
     if poll is None:
         return None
@@ -155,7 +167,7 @@ def _read_transactions(history: History) -> list[Transaction]:
 
 
 def aborted_read(history: History, rng: random.Random) -> History | None:
-    """The owner of a transaction that was read was told that it is aborted."""
+    """The owner of a transaction that was read got the answer that it is aborted."""
     found = _read_transactions(history)
     if not found:
         return None
@@ -164,7 +176,7 @@ def aborted_read(history: History, rng: random.Random) -> History | None:
 
 
 def precommitted_read(history: History, rng: random.Random) -> History | None:
-    """The commit was asked for after all polls."""
+    """The commit was requested after all polls."""
     found = _read_transactions(history)
     if not found:
         return None
@@ -173,7 +185,7 @@ def precommitted_read(history: History, rng: random.Random) -> History | None:
 
 
 def part_of_a_transaction(history: History, rng: random.Random) -> History | None:
-    """Of a transaction with an end that nobody was told, one record is there and another is not."""
+    """Of a transaction whose outcome was not reported, one record is there and another is not."""
     sends = {each.value: each for each in history if isinstance(each, Send)}
     reads = _reads(history, True)
     last = {read.place: max(other.offset for other in reads if other.place == read.place) for read in reads}
@@ -207,15 +219,41 @@ PLANTERS = [
 def test_planted_anomaly_is_found(
     plant: Callable[[History, random.Random], History | None], anomaly: Anomaly, seed: int
 ) -> None:
-    """Else: the broker does just this, and every run against it is green."""
+    """If this fails, the broker may have this defect, and every run against it passes."""
     planted = plant(Model(seed).history(120), random.Random(seed))
     assume(planted is not None)
     assert planted is not None
     assert anomaly in {finding.anomaly for finding in check(planted)}
 
 
+def test_compaction_leaves_the_newest_record_of_a_key() -> None:
+    """If this fails, compaction may lose any record, or every record that it removes is reported."""
+    keys = ("a", "b", "a")
+    sends: History = [Send(f"v{offset}", PLACE, Fate.ACKED, offset, None, key) for offset, key in enumerate(keys)]
+    read = {gone: tuple(_read(offset) for offset in range(3) if offset != gone) for gone in range(3)}
+    for compacted in (True, False):
+        for gone, anomaly in ((0, Anomaly.LOST_WRITE), (1, Anomaly.LOST_WRITE), (2, Anomaly.UNSEEN)):
+            history = [*sends, Assign("c", False, {PLACE: 0}), Poll("c", 10, read[gone])]
+            found = _anomalies([Compact(PLACE), *history] if compacted else history)
+            assert (anomaly in found) is not (compacted and gone == 0)
+            assert bool(found) is not (compacted and gone == 0)
+    # A newer record that was refused or aborted does not supersede it.
+    newer = [Send("n", PLACE, Fate.REFUSED, None, None, "a"), Send("n", PLACE, Fate.ACKED, 3, "T", "a")]
+    aborted = Transaction("T", Outcome.ABORTED, None)
+    for each in newer:
+        history = [
+            Compact(PLACE),
+            aborted,
+            *sends[:2],
+            each,
+            Assign("c", False, {PLACE: 0}),
+            Poll("c", 10, (_read(1),)),
+        ]
+        assert _anomalies(history) & {Anomaly.LOST_WRITE, Anomaly.UNSEEN}
+
+
 def test_what_was_refused_must_not_be_read() -> None:
-    """Else: a program that was told of a failure and sends again has its record twice."""
+    """If this fails, a program that got an error and sends its record again has it twice."""
     history: History = []
     for each in Model(1).history(60):
         if isinstance(each, Send) and each.transaction is None and each.offset == 0:
@@ -224,11 +262,8 @@ def test_what_was_refused_must_not_be_read() -> None:
     assert {finding.anomaly for finding in check(history)} == {Anomaly.ABORTED_READ}
 
 
-PLACE = ("t", 0)
-
-
 def _three(*between: Operation) -> History:
-    """Three records that two consumers read to the end, and what a third one does."""
+    """Three records that two consumers read to the end, and the given operations between."""
     sends: History = [Send(f"v{offset}", PLACE, Fate.ACKED, offset) for offset in range(3)]
     last: History = []
     for level in (False, True):
@@ -246,11 +281,11 @@ def _anomalies(history: History) -> set[Anomaly]:
 
 
 def test_what_may_be_deleted_may_be_gone_over() -> None:
-    """Else: each DeleteRecords is an alarm, or hides what is lost behind the deleted records."""
+    """If this fails, every DeleteRecords is reported as a loss, or hides a loss after the deleted records."""
     over: History = [Assign("c", True, {PLACE: 0}), Poll("c", 10, (_read(2),))]
     assert _anomalies(_three(Delete(PLACE, 2, 5), *over)) == set()
     assert _anomalies(_three(Delete(PLACE, 1, 5), *over)) == {Anomaly.POLL_SKIP}
-    # The deletion was asked for when the poll was over.
+    # The deletion was requested after the poll.
     assert _anomalies(_three(*over, Delete(PLACE, 2, 11))) == {Anomaly.POLL_SKIP}
     gone: History = [Send("v0", PLACE, Fate.ACKED, 0), Send("v1", PLACE, Fate.ACKED, 1)]
     gone += [Assign("c", True, {PLACE: 0}), Poll("c", 10, (_read(1),))]
@@ -259,7 +294,7 @@ def test_what_may_be_deleted_may_be_gone_over() -> None:
 
 
 def test_only_a_rebalance_lets_a_member_go_back() -> None:
-    """Else: members of groups are accused for what a rebalance does, or excused for everything."""
+    """If this fails, normal rebalances are reported, or anomalies of group members are not."""
     member: History = [Assign("m", True, {PLACE: None}), Poll("m", 10, (_read(1),))]
     again = Poll("m", 20, (_read(1), _read(2)))
     assert _anomalies(_three(*member, Assign("m", True, {}), Assign("m", True, {PLACE: None}), again)) == set()
@@ -269,7 +304,7 @@ def test_only_a_rebalance_lets_a_member_go_back() -> None:
 
 
 def test_a_record_whose_offset_has_another_value_is_lost() -> None:
-    """Else: the last record of a partition, overwritten, counts as one that nobody has come to yet."""
+    """If this fails, a last record that was overwritten counts as one that was not read yet."""
     history = _three()
     history.append(Send("other", PLACE, Fate.ACKED, 2))
     assert _anomalies(history) == {Anomaly.LOST_WRITE, Anomaly.INCONSISTENT_OFFSETS}

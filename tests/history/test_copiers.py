@@ -166,7 +166,7 @@ def copy_all(
 
 @pytest.mark.parametrize("client", ["confluent", "aiokafka"])
 def test_exactly_once(make_broker: MakeBroker, client: str) -> None:
-    """Else: a copy has records twice, not at all or in another order when the copier or the broker dies."""
+    """If this fails, a copy has records twice, not at all or in another order when the copier or the broker dies."""
     pairs = head(6000)
     copy_all(make_broker(SETTINGS), client, pairs, copier_kills=3, broker_kills=2, seed=SEED, test="test_exactly_once")
 

@@ -18,23 +18,22 @@ from confluent_kafka import Consumer
 
 from bench.launch.processes import ProcessError
 from tests.history.checker import Anomaly, check
-from tests.history.operations import Delete, Outcome, Poll, Transaction
+from tests.history.operations import Compact, Delete, Fate, Operation, Outcome, Poll, Send, Transaction
+from tests.history.powered import MEMORY, PoweredWorkload, powered_broker
 from tests.history.workload import Workload
 from tests.support.broker import Target
-from tests.support.topics import create_topic
 
 MakeBroker = Callable[..., Target]
-# Rolls segments, so that producers' state and transactions reach over files.
-SETTINGS = {"log.segment.bytes": str(1 << 20)}
-PARTITIONS = 3
+# Small segments, so that producers' state and transactions span several.
+SETTINGS = {"log.segment.bytes": str(1 << 20), "log.cleaner.backoff.ms": "50"}
 SEED = int(os.environ.get("HISTORY_SEED", "1"))
 
 
-def run(broker: Target, seed: int, kills: int, acks: int, test: str) -> None:
-    """`kills` times: work until `acks` more records are acknowledged, and kill -9."""
-    topic = f"history-{seed}"
-    create_topic(broker.bootstrap, topic, PARTITIONS)
-    work = Workload(broker, topic, PARTITIONS, seed)
+def run(
+    broker: Target, seed: int, kills: int, acks: int, test: str, workload: type[Workload] = Workload
+) -> list[Operation]:
+    """Work until `acks` more records are acknowledged and crash the broker, `kills` times. Returns the history."""
+    work = workload(broker, f"history-{seed}", seed)
     again = f"again with: HISTORY_SEED={seed} python -m pytest tests/history/test_workloads.py -k {test}"
     try:
         for _ in range(kills):
@@ -55,13 +54,34 @@ def run(broker: Target, seed: int, kills: int, acks: int, test: str) -> None:
         work.over.set()
     assert any(isinstance(each, Delete) for each in operations), "the run was idle"
     assert work.rebalances > 0, "the run was idle"
+    assert work.refused > 0, "the run was idle"
+    assert compacted_away(operations) > 0, "nothing was compacted"
     outcomes = {each.outcome for each in operations if isinstance(each, Transaction)}
     assert outcomes == set(Outcome), "the run was idle"
     assert sum(len(each.records) for each in operations if isinstance(each, Poll)) > 2 * acks, "the run was idle"
+    print(
+        f"seed {seed}: {kills} kills, {len(operations)} operations, {work.acked} acknowledged, {work.refused} refused"
+    )
+    return operations
+
+
+def compacted_away(operations: list[Operation]) -> int:
+    """The number of acknowledged records of compacted partitions that the last reader did not find."""
+    places = {each.place for each in operations if isinstance(each, Compact)}
+    sent = {
+        each.value for each in operations if isinstance(each, Send) and each.place in places and each.fate is Fate.ACKED
+    }
+    last = {
+        read.value
+        for each in operations
+        if isinstance(each, Poll) and each.consumer == "last-False"
+        for read in each.records
+    }
+    return len(sent - last)
 
 
 def keep(work: Workload, directory: Path) -> None:
-    """What is needed to find out why a run failed, in the place of what an earlier run of its name left."""
+    """Keep the history and the files of a run that failed, in place of those of an earlier run."""
     work.broker.kill()
     shutil.rmtree(directory, ignore_errors=True)
     shutil.copytree(work.broker.data_dir.parent, directory)
@@ -69,22 +89,21 @@ def keep(work: Workload, directory: Path) -> None:
 
 
 def test_no_anomaly(make_broker: MakeBroker) -> None:
-    """Else: acknowledged records are lost or doubled, or transactions are not what they promise."""
+    """If this fails, acknowledged records are lost or doubled, or transactions are not what they promise."""
     run(make_broker(SETTINGS), SEED, kills=2, acks=500, test="test_no_anomaly")
 
 
 class Careless(Workload):
-    """All its consumers read uncommitted records, whatever they say."""
+    """A workload all of whose consumers read uncommitted records, whatever isolation level they record."""
 
     def consumer(self, name: str, *, committed: bool, **settings: Any) -> Consumer:
         return super().consumer(name, committed=False, **settings)
 
 
 def test_dirty_reads_are_found(make_broker: MakeBroker) -> None:
-    """Else: what is recorded of a real run is too little to find anything in it."""
+    """If this fails, the history of a real run records too little to find anomalies."""
     broker = make_broker(SETTINGS)
-    create_topic(broker.bootstrap, "careless", PARTITIONS)
-    work = Careless(broker, "careless", PARTITIONS, SEED)
+    work = Careless(broker, "careless", SEED)
     try:
         work.go_on(300, 5)
         work.finish()
@@ -93,10 +112,30 @@ def test_dirty_reads_are_found(make_broker: MakeBroker) -> None:
     assert Anomaly.ABORTED_READ in {finding.anomaly for finding in check(work.recorder.operations)}
 
 
+needs_memory = pytest.mark.skipif(not MEMORY.is_dir(), reason="there is no directory in memory")
+
+
+@needs_memory
+def test_no_anomaly_after_power_cuts(tmp_path: Path) -> None:
+    """If this fails, with every message synced, a power cut loses acknowledged records or the ends of transactions."""
+    with powered_broker(tmp_path, SETTINGS, SEED) as broker:
+        run(broker, SEED, kills=2, acks=300, test="test_no_anomaly_after_power_cuts", workload=PoweredWorkload)
+
+
 @pytest.mark.soak
 @pytest.mark.timeout(3600)
-def test_no_anomaly_for_long(make_broker: MakeBroker) -> None:
-    """The same, for the rare moments."""
-    broker = make_broker(SETTINGS)
-    for seed in range(SEED, SEED + 30):
-        run(broker, seed, kills=8, acks=2000, test="test_no_anomaly_for_long")
+@pytest.mark.parametrize("seed", range(SEED, SEED + 5))
+def test_no_anomaly_for_long(make_broker: MakeBroker, seed: int) -> None:
+    """Repeat the test with 20 kills, for rare interleavings."""
+    run(make_broker(SETTINGS), seed, kills=20, acks=1000, test="test_no_anomaly_for_long")
+
+
+@needs_memory
+@pytest.mark.soak
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("seed", range(SEED, SEED + 5))
+def test_no_anomaly_after_many_power_cuts(tmp_path: Path, seed: int) -> None:
+    """Repeat the test with 20 power cuts."""
+    test = "test_no_anomaly_after_many_power_cuts"
+    with powered_broker(tmp_path, SETTINGS, seed) as broker:
+        run(broker, seed, kills=20, acks=500, test=test, workload=PoweredWorkload)

@@ -17,32 +17,54 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from tests.history.clients import SOON, TIMEOUT_S, Client
 from tests.history.consumers import Deleter, Member, Reader, poll
-from tests.history.operations import Assign, Crash, Place, Recorder
-from tests.history.producers import PlainProducer, TransactionalProducer
+from tests.history.operations import Assign, Compact, Crash, Place, Recorder
+from tests.history.producers import PlainProducer, RefusedProducer, TransactionalProducer
 from tests.support.broker import Target
 from tests.support.confluent import close_consumer, new_consumer
+from tests.support.topics import create_topic
 from tests.support.wait import until
+
+PARTITIONS = 2
+# The settings of each topic, by the suffix of its name.
+CONFIGS: dict[str, dict[str, str]] = {
+    "plain": {},
+    "synced": {},  # flush.messages of the workload
+    "compacted": {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01", "segment.ms": "100"},
+}
 
 
 class Workload:
-    """Clients on one topic of a broker that the caller kills; `finish` gives the history."""
+    """Clients on some topics of a broker that the caller kills; `finish` completes the history."""
 
-    def __init__(self, broker: Target, topic: str, partitions: int, seed: int) -> None:
+    def __init__(self, broker: Target, name: str, seed: int) -> None:
         self.broker = broker
-        self.topic = topic
-        self.places: list[Place] = [(topic, partition) for partition in range(partitions)]
+        self.name = name
         self.seed = seed
         self.recorder = Recorder()
+        self.topics = [f"{name}-{kind}" for kind in CONFIGS]
+        for kind, config in CONFIGS.items():
+            limits = {"max.message.bytes": str(self.limit_bytes)}
+            if kind == "synced":
+                limits["flush.messages"] = str(self.flush_messages)
+            create_topic(broker.bootstrap, f"{name}-{kind}", PARTITIONS, {**config, **limits})
+        self.places: list[Place] = [(topic, partition) for topic in self.topics for partition in range(PARTITIONS)]
+        self.compacted = [place for place in self.places if place[0] == f"{name}-compacted"]
+        # DeleteRecords is refused for topics that are only compacted.
+        self.deletable = [place for place in self.places if place not in self.compacted]
+        for place in self.compacted:
+            self.recorder.add(Compact(place))
         self.over = threading.Event()
         self.acked = 0
+        self.refused = 0
         self.kills = 0
         self.rebalances = 0
-        # Up to where deletion was asked for; with the lock nothing more is.
+        # The offset up to which deletion was requested; while the lock is held no other request is made.
         self.deleted = dict.fromkeys(self.places, 0)
         self.deleting = threading.Lock()
         self.readers = [Reader(self, f"reader{number}", committed=number > 0) for number in range(3)]
         self.clients: list[Client] = [
             *(PlainProducer(self, f"plain{number}") for number in range(2)),
+            RefusedProducer(self, "refused"),
             *(TransactionalProducer(self, f"txn{number}") for number in range(3)),
             *self.readers,
             *(Member(self, f"member{number}") for number in range(2)),
@@ -51,14 +73,19 @@ class Workload:
         for client in self.clients:
             client.start()
 
+    limit_bytes = 100_000
+    """max.message.bytes of the topics."""
+    flush_messages = 3
+    """flush.messages of the topic whose name ends with -synced."""
+
     def consumer(self, name: str, *, committed: bool, **settings: Any) -> Consumer:
         level = "read_committed" if committed else "read_uncommitted"
-        # Where a position was deleted the client goes to the log start; any other reset is a poll that goes back.
+        # A client whose position was deleted moves to the log start; the checker reports any other reset.
         soon = {key.replace(".", "_"): value for key, value in SOON.items() if "." in key}
         return new_consumer(self.broker.bootstrap, name, isolation_level=level, **soon, **settings)
 
     def go_on(self, acks: int, steps: int) -> None:
-        """Until so many more records are acknowledged and each client has made so many steps more."""
+        """Wait until `acks` more records are acknowledged and each client has made `steps` more steps."""
         acked, made = self.acked + acks, [client.steps + steps for client in self.clients]
 
         def done() -> bool:
@@ -79,11 +106,15 @@ class Workload:
             raise AssertionError(f"{error}; {self.acked - acked + acks} came; too slow: {behind}") from error
 
     def kill_broker(self) -> None:
-        """SIGKILL, and start again on the same port and data."""
+        """End the broker as a crash would, and start it again on the same port and data."""
         self.kills += 1
-        self.broker.kill()
+        self.end_broker()
         self.recorder.add(Crash("broker"))
         self.broker.restart()
+
+    def end_broker(self) -> None:
+        """SIGKILL."""
+        self.broker.kill()
 
     def raise_failure(self) -> None:
         for client in self.clients:
@@ -91,7 +122,7 @@ class Workload:
                 raise AssertionError(f"{client.name} failed: {client.failure!r}") from client.failure
 
     def finish(self) -> None:
-        """End the clients and all transactions, and read everything once more at either isolation level."""
+        """End the clients and all transactions, then read everything at each isolation level."""
         self.over.set()
         for client in self.clients:
             client.join(2 * TIMEOUT_S)
@@ -102,7 +133,7 @@ class Workload:
             self.read_all(f"last-{committed}", ends, committed=committed)
 
     def stable_ends(self) -> dict[Place, int] | None:
-        """The ends of the partitions; None while a transaction is open, or its markers are being written."""
+        """The end offsets of the partitions; None while a transaction is open or its markers are being written."""
         admin = AdminClient({"bootstrap.servers": self.broker.bootstrap})
         asked = {TopicPartition(*place): OffsetSpec.latest() for place in self.places}
         found = [
