@@ -147,8 +147,13 @@ class GroupStateMachine:
 
         def undo() -> None:
             self._restore_group_value(group_id, before)
-            if group is not None:
-                self.groups.setdefault(group_id, group)
+            if group is not None and self.groups.setdefault(group_id, group) is group:
+                # Their sessions may have ended while the deletion was being written.
+                group.pending_members &= {
+                    member_id
+                    for member_id in group.pending_members
+                    if self.timers.get(TimerKey(TimerKind.SESSION, group_id, member_id)) is not None
+                }
 
         return undo
 
