@@ -1,0 +1,25 @@
+"""Planted defects: wrong behaviours of a coordinator, each of which its simulation must find within SEEDS seeds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+Patch = pytest.MonkeyPatch
+Planter = Callable[[Patch], None]
+"""Replaces a function of the coordinator by a wrong one; its name and docstring say what is wrong."""
+
+SEEDS = 6
+
+
+def must_find(plant: Planter, run: Callable[[int], object], patch: Patch) -> None:
+    """Fail the test unless `run(seed)` fails for one of the seeds 1 to SEEDS."""
+    plant(patch)
+    for seed in range(1, SEEDS + 1):
+        try:
+            run(seed)
+        except Exception as error:
+            print(f"seed {seed}: {error!r}"[:500])
+            return
+    pytest.fail(f"{plant.__name__} was not found by {SEEDS} seeds")

@@ -1,0 +1,73 @@
+"""The clients of the group simulation, and the coordinator that they talk to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.broker_cy.coordinator.harness import Harness
+from tests.sim.real_partitions import Partitions
+
+GROUPS = ("a", "b", "c")
+LOG = ("__consumer_offsets", 0)
+MEMBERS_MAX = 4
+# Number of past memberships that are kept.
+PAST_MAX = 50
+SESSION_MS = 10_000
+REBALANCE_MS = 20_000
+DELAY_MAX_MS = 3_000
+# No request may wait for longer: each of the two phases of a rebalance ends by then.
+ANSWER_WITHIN_MS = REBALANCE_MS + DELAY_MAX_MS
+
+
+class LoggedHarness(Harness):
+    """Its log is a partition."""
+
+    def __init__(self, partitions: Partitions, **settings: Any) -> None:
+        self.partitions = partitions
+        super().__init__(**settings)
+
+    def write(self) -> None:
+        found = [record for step in self.held for record in step.records]
+        if found:
+            self.partitions.append(LOG, found, self.wall_ms)
+        super().write()
+
+    def restart(self) -> None:
+        self.partitions.crash()
+        found = self.partitions.records(LOG)
+        assert found == self.log, "the log of the coordinator lost records"
+        self.log = found
+        super().restart()
+
+
+@dataclass
+class Client:
+    """One consumer: what it believes, and the request it waits for."""
+
+    name: str
+    group_id: str
+    instance_id: str | None
+    version: int
+    member_id: str = ""
+    generation: int = -1
+    is_leader: bool = False
+    members: list[str] = field(default_factory=list)
+    waiting: object | None = None
+    waits_for: str = ""
+    since_ms: int = 0
+    alive: bool = True
+    topics: tuple[str, ...] = ("t",)
+    heard_ms: int | None = None
+    """When its last heartbeat was answered with NONE; None if something happened since that may end its membership."""
+
+
+@dataclass(frozen=True)
+class Past:
+    """A membership that is over, which a client that hung may still assume."""
+
+    group_id: str
+    incarnation: int
+    member_id: str
+    instance_id: str | None
+    generation: int

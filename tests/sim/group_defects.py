@@ -1,0 +1,301 @@
+"""Defects of the group coordinator, which its simulation must find. Each is planted by replacing one function."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from broker_cy.coordinator import admin, commit, join, membership, rebalance, sync
+from broker_cy.coordinator.group import ClassicGroup, GroupState
+from broker_cy.coordinator.member import ClassicMember
+from broker_cy.coordinator.offsets import OffsetStore
+from broker_cy.coordinator.state_machine import GroupStateMachine
+from broker_cy.coordinator.step import Step
+from broker_cy.coordinator.timers import TimerKey, TimerKind, Timers
+from broker_cy.core.errors import ErrorCode
+from tests.sim.defects import Patch, Planter
+
+Machine = GroupStateMachine
+
+
+def stale_generation_commits(patch: Patch) -> None:
+    """OffsetCommit of an older generation goes through."""
+    right = commit._validate
+
+    def validate(machine: Machine, request: Any, version: int, now: Any) -> None:
+        group = machine.groups.get(request.group_id)
+        if group is not None and request.generation_id_or_member_epoch >= 0:
+            request.generation_id_or_member_epoch = group.generation
+        right(machine, request, version, now)
+
+    patch.setattr(commit, "_validate", validate)
+
+
+def stale_generation_heartbeats(patch: Patch) -> None:
+    """A heartbeat of an older generation keeps its member."""
+    right = membership.heartbeat
+
+    def heartbeat(machine: Machine, group_id: str, member_id: str, instance_id: Any, generation: int, now: Any) -> Any:
+        group = machine.groups.get(group_id)
+        return right(machine, group_id, member_id, instance_id, group.generation if group else generation, now)
+
+    patch.setattr(membership, "heartbeat", heartbeat)
+
+
+def stale_generation_syncs(patch: Patch) -> None:
+    """SyncGroup of an older generation gets the assignment of the newest."""
+    right = sync._refusal
+
+    def refusal(group: ClassicGroup, request: Any) -> ErrorCode:
+        request.generation_id = group.generation
+        return right(group, request)
+
+    patch.setattr(sync, "_refusal", refusal)
+
+
+def fenced_static_member_commits(patch: Patch) -> None:
+    """Who was replaced by another member with its instance id goes on committing."""
+    right = commit._validate
+
+    def validate(machine: Machine, request: Any, version: int, now: Any) -> None:
+        group = machine.groups.get(request.group_id)
+        if group is not None:
+            request.member_id = group.static_members.get(request.group_instance_id, request.member_id)
+        right(machine, request, version, now)
+
+    patch.setattr(commit, "_validate", validate)
+
+
+def expired_member_is_kept(patch: Patch) -> None:
+    """A member whose session is over stays."""
+    right = rebalance.on_session_timer
+
+    def on_session_timer(machine: Machine, step: Step, group: ClassicGroup, member_id: str, now: Any) -> None:
+        if member_id in group.pending_members:
+            right(machine, step, group, member_id, now)
+
+    patch.setattr(rebalance, "on_session_timer", on_session_timer)
+
+
+def pending_member_is_kept(patch: Patch) -> None:
+    """A member id that was handed out, and that nobody joined with, stays."""
+    right = rebalance.on_session_timer
+
+    def on_session_timer(machine: Machine, step: Step, group: ClassicGroup, member_id: str, now: Any) -> None:
+        if member_id not in group.pending_members:
+            right(machine, step, group, member_id, now)
+
+    patch.setattr(rebalance, "on_session_timer", on_session_timer)
+
+
+def session_timer_is_not_set_again(patch: Patch) -> None:
+    """A heartbeat does not prolong the session."""
+    patch.setattr(membership, "set_session", lambda *_: None)
+
+
+def answered_join_sets_no_session(patch: Patch) -> None:
+    """A member that joined and is never heard of again has no session that ends."""
+    right = rebalance.set_session
+
+    def set_session(machine: Machine, group: ClassicGroup, member: ClassicMember, now: Any, *more: Any) -> None:
+        if group.state is not GroupState.COMPLETING_REBALANCE:
+            right(machine, group, member, now, *more)
+
+    patch.setattr(rebalance, "set_session", set_session)
+    patch.setattr(rebalance, "on_sync_timer", lambda *_: None)
+
+
+def _without_timer(patch: Patch, kind: TimerKind) -> None:
+    right = Timers.set
+
+    def set_timer(self: Timers[Any], key: Any, deadline_ms: int) -> None:
+        if key.kind is not kind:
+            right(self, key, deadline_ms)
+
+    patch.setattr(Timers, "set", set_timer)
+
+
+def join_phase_never_ends(patch: Patch) -> None:
+    """A rebalance waits for ever for those that do not come."""
+    _without_timer(patch, TimerKind.JOIN)
+
+
+def sync_phase_never_ends(patch: Patch) -> None:
+    """A rebalance waits for ever for the assignment of a leader that hangs, if it sends heartbeats."""
+    _without_timer(patch, TimerKind.SYNC)
+    right = rebalance.on_session_timer
+
+    def on_session_timer(machine: Machine, step: Step, group: ClassicGroup, member_id: str, now: Any) -> None:
+        if group.state is GroupState.COMPLETING_REBALANCE and member_id in group.pending_sync:
+            machine.timers.set(TimerKey(TimerKind.SESSION, group.group_id, member_id), now.mono_ms + 5_000)
+            return
+        right(machine, step, group, member_id, now)
+
+    patch.setattr(rebalance, "on_session_timer", on_session_timer)
+
+
+def two_members_own_one_partition(patch: Patch) -> None:
+    """A member gets the assignment of the leader."""
+
+    def response(group: ClassicGroup, assignment: bytes) -> Any:
+        return right(group, group.members[group.leader_id or ""].assignment)
+
+    right = sync._response
+    patch.setattr(sync, "_response", response)
+
+
+def two_leaders(patch: Patch) -> None:
+    """Each member is told that it leads."""
+    right = ClassicGroup.is_leader
+    answers = rebalance.join_response
+
+    def join_response(group: ClassicGroup, member_id: str, **how: Any) -> Any:
+        patch.setattr(ClassicGroup, "is_leader", lambda self, asked: asked in self.members)
+        try:
+            return answers(group, member_id, **{**how, "leader": member_id})
+        finally:
+            patch.setattr(ClassicGroup, "is_leader", right)
+
+    patch.setattr(rebalance, "join_response", join_response)
+
+
+def assignment_of_the_generation_before(patch: Patch) -> None:
+    """Members keep what they had in a generation whose leader did not assign anything to them."""
+    right = sync._assign
+
+    def assign(machine: Machine, step: Step, group: ClassicGroup, request: Any) -> None:
+        old = {m.member_id: m.assignment for m in group.members.values() if m.assignment}
+        for each in request.assignments:
+            each.assignment = old.get(each.member_id, each.assignment)
+        right(machine, step, group, request)
+
+    patch.setattr(sync, "_assign", assign)
+
+
+def who_leaves_takes_its_partitions_along(patch: Patch) -> None:
+    """LeaveGroup does not begin a rebalance."""
+    patch.setattr(membership, "prepare", lambda *_: None)
+
+
+def who_expires_takes_its_partitions_along(patch: Patch) -> None:
+    """The end of a session does not begin a rebalance."""
+    right = rebalance.prepare
+
+    def prepare(machine: Machine, step: Step, group: ClassicGroup, now: Any, trigger: Any) -> None:
+        if trigger.reason != "session_timeout":
+            right(machine, step, group, now, trigger)
+
+    patch.setattr(rebalance, "prepare", prepare)
+
+
+def group_grows_without_limit(patch: Patch) -> None:
+    """group.max.size is not looked at."""
+    patch.setattr(join, "_has_room", lambda machine, group, member_id: True)
+
+
+def group_is_deleted_under_its_members(patch: Patch) -> None:
+    """DeleteGroups takes a group that has members."""
+    right = admin.delete_groups
+
+    def delete_groups(machine: Machine, step: Step, group_ids: Any, token: Any) -> None:
+        group_ids = list(group_ids)
+        for group_id in group_ids:
+            if group_id in machine.groups:
+                machine.discard_group(step, machine.groups[group_id], ErrorCode.UNKNOWN_MEMBER_ID)
+        right(machine, step, group_ids, token)
+
+    patch.setattr(admin, "delete_groups", delete_groups)
+
+
+def committed_offsets_are_lost_by_a_reload(patch: Patch) -> None:
+    """A start forgets the offsets of one partition."""
+    right = OffsetStore.load_commit
+
+    def load_commit(self: OffsetStore, group_id: str, topic: str, partition: int, committed: Any) -> Any:
+        if partition != 3:
+            right(self, group_id, topic, partition, committed)
+
+    patch.setattr(OffsetStore, "load_commit", load_commit)
+
+
+def older_offset_wins_a_reload(patch: Patch) -> None:
+    """A start keeps the first offset that it finds."""
+    right = OffsetStore.load_commit
+
+    def load_commit(self: OffsetStore, group_id: str, topic: str, partition: int, committed: Any) -> Any:
+        if self.get(group_id, topic, partition) is None:
+            right(self, group_id, topic, partition, committed)
+
+    patch.setattr(OffsetStore, "load_commit", load_commit)
+
+
+def members_are_lost_by_a_reload(patch: Patch) -> None:
+    """A start does not know the groups."""
+    right = Machine.load_record
+
+    def load_record(self: Machine, offset: int, producer_id: int, key: bytes, value: bytes | None) -> None:
+        right(self, offset, producer_id, key, value)
+        self.group_values.clear()
+
+    patch.setattr(Machine, "load_record", load_record)
+
+
+def answered_before_it_is_written(patch: Patch) -> None:
+    """Answers that say what a record says leave before it is on disk."""
+    patch.setattr(Step, "reply_when_written", lambda self, token, response, failure: self.reply(token, response))
+
+
+def failed_records_are_not_undone(patch: Patch) -> None:
+    """What could not be written stays in memory."""
+    right = Machine.failed
+
+    def failed(self: Machine, steps: Any, code: Any, now: Any) -> Step:
+        for step in steps:
+            step._undo.clear()
+        return right(self, steps, code, now)
+
+    patch.setattr(Machine, "failed", failed)
+
+
+def given_up_request_is_forgotten(patch: Patch) -> None:
+    """Who joins again leaves the request before without an answer."""
+    patch.setattr(
+        join, "wait_for_join", lambda step, group, member, token: group.set_join_token(member, token) and None
+    )
+
+
+def rebalance_leaves_those_who_sync(patch: Patch) -> None:
+    """Members that wait for their assignment are not told of the next rebalance."""
+
+    def give_up(machine: Machine, step: Step, group: ClassicGroup, code: Any, now: Any) -> None:
+        for member in group.members.values():
+            member.assignment = b""
+
+    patch.setattr(rebalance, "give_up_syncs", give_up)
+
+
+DEFECTS: list[Planter] = [
+    stale_generation_commits,
+    stale_generation_heartbeats,
+    stale_generation_syncs,
+    fenced_static_member_commits,
+    expired_member_is_kept,
+    pending_member_is_kept,
+    session_timer_is_not_set_again,
+    answered_join_sets_no_session,
+    join_phase_never_ends,
+    sync_phase_never_ends,
+    two_members_own_one_partition,
+    two_leaders,
+    assignment_of_the_generation_before,
+    who_leaves_takes_its_partitions_along,
+    who_expires_takes_its_partitions_along,
+    group_grows_without_limit,
+    group_is_deleted_under_its_members,
+    committed_offsets_are_lost_by_a_reload,
+    older_offset_wins_a_reload,
+    members_are_lost_by_a_reload,
+    answered_before_it_is_written,
+    failed_records_are_not_undone,
+    given_up_request_is_forgotten,
+    rebalance_leaves_those_who_sync,
+]

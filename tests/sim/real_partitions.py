@@ -1,0 +1,102 @@
+"""Partitions of the broker itself (broker_cy.replica.partition) on logs in a directory in memory, without a server.
+
+`crash` ends the process: what was written is there afterwards, recovered as a start does it.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from uuid import UUID
+
+from broker_cy.coordinator.step import Record as CoordinatorRecord
+from broker_cy.replica.partition import FlushGroup, Partition
+from broker_cy.storage.log_config import LogConfig
+from broker_cy.wire.records import Batch, Record, decode_batches, encode_batch
+from tests.broker_cy.storage.managing import Manager, open_manager
+from tests.sim.power_run import Loop
+
+Place = tuple[str, int]
+MEMORY = Path("/dev/shm")
+# Small, so that transactions and producers reach over segments.
+CONFIG = LogConfig(segment_bytes=16_384)
+READ_BYTES = 1 << 20
+
+
+@contextmanager
+def new_directory() -> Iterator[str]:
+    """A directory in memory where there is one: these tests are not about disks."""
+    with tempfile.TemporaryDirectory(prefix="sim-", dir=MEMORY if MEMORY.is_dir() else None) as root:
+        yield root
+
+
+class Partitions:
+    """Each topic has as many partitions as `topics` says."""
+
+    def __init__(self, root: str, topics: Mapping[str, int]) -> None:
+        self.root = root
+        self.leader_epoch = 0
+        self._open()
+        for number, (topic, count) in enumerate(topics.items()):
+            for index in range(count):
+                self.manager.create(topic, index, UUID(int=number + 1), CONFIG, 0)
+        self._serve()
+
+    def _open(self) -> None:
+        self.loop = Loop()
+        self.group = FlushGroup(self.loop)  # type: ignore[arg-type]
+        # As the broker's default is: a batch needs the coordinator's word.
+        self.group.verifies = True
+        self.manager: Manager = open_manager(self.root, config=CONFIG)
+
+    def _serve(self) -> None:
+        self.leader_epoch += 1
+        self.partitions = {
+            place: Partition(self.group, *place, UUID(int=1), log, self.leader_epoch)
+            for place, log in self.manager.logs.items()
+        }
+
+    def __getitem__(self, place: Place) -> Partition:
+        return self.partitions[place]
+
+    def crash(self) -> None:
+        """End the process as kill -9 does, and start again."""
+        self.manager.crash()
+        self._open()
+        assert not self.manager.offline, self.manager.offline
+        self._serve()
+
+    def close(self) -> None:
+        self.manager.crash()
+
+    def turn(self) -> None:
+        """The end of a turn of the loop: what is staged is written."""
+        self.loop.turn()
+
+    def append(self, place: Place, new: Iterable[CoordinatorRecord], now_ms: int) -> None:
+        """Write a coordinator's records."""
+        batch = encode_batch([Record(timestamp=now_ms, key=key, value=value) for key, value in new])
+        self[place].append_records(batch, now_ms)
+        self.turn()
+
+    def batches(self, place: Place, start: int = 0) -> Iterator[Batch]:
+        """What the log holds from an offset on."""
+        log = self[place].log
+        assert log is not None
+        while start < log.written_end_offset:
+            part = log.read_slice(start, None, READ_BYTES, True)
+            assert part is not None, f"{place} has nothing at offset {start}"
+            for batch in decode_batches(part.read()):
+                yield batch
+                start = batch.last_offset + 1
+
+    def records(self, place: Place) -> list[CoordinatorRecord]:
+        """A coordinator's records, as a start finds them."""
+        found = []
+        for batch in self.batches(place):
+            for record in batch.records():
+                assert record.key is not None
+                found.append(CoordinatorRecord(record.key, record.value))
+        return found

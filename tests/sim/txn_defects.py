@@ -1,0 +1,272 @@
+"""Defects of the transaction coordinator, which its simulation must find. Each is planted by replacing one function."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from broker_cy.coordinator.step import Step
+from broker_cy.coordinator.txn import end, expiry, init, markers, partitions
+from broker_cy.coordinator.txn.state import Transaction
+from broker_cy.coordinator.txn.state_machine import TransactionStateMachine
+from broker_cy.core.errors import ErrorCode
+from tests.sim.defects import Patch, Planter
+
+Machine = TransactionStateMachine
+
+
+def zombie_epoch_adds_partitions(patch: Patch) -> None:
+    """AddPartitionsToTxn of a fenced epoch goes through."""
+    right = partitions.add
+
+    def add(machine: Machine, step: Step, transactional_id: str, producer: Any, *more: Any) -> None:
+        known = machine.transactions.get(transactional_id)
+        if known is not None and known.producer_id == producer.producer_id:
+            producer = producer._replace(epoch=known.producer_epoch)
+        right(machine, step, transactional_id, producer, *more)
+
+    patch.setattr(partitions, "add", add)
+
+
+def zombie_epoch_ends_the_transaction(patch: Patch) -> None:
+    """EndTxn of a fenced epoch goes through, with the old protocol."""
+    right = end._check
+
+    def check(transaction: Transaction, producer: Any, commit: bool, changing: bool) -> Any:
+        return right(transaction, producer._replace(epoch=transaction.producer_epoch), commit, changing)
+
+    patch.setattr(end, "_check", check)
+
+
+def init_keeps_the_epoch(patch: Patch) -> None:
+    """InitProducerId gives the epoch that its predecessor has."""
+    right = Transaction.initialized
+
+    def initialized(self: Transaction, epoch: int, *more: Any, **changes: Any) -> Transaction:
+        return right(self, max(epoch - 1, 0), *more, **changes)
+
+    patch.setattr(Transaction, "initialized", initialized)
+
+
+def init_forgets_the_open_transaction(patch: Patch) -> None:
+    """InitProducerId does not abort what its predecessor left open."""
+
+    def fence(machine: Machine, step: Step, transaction: Transaction, token: Any, now: Any) -> None:
+        init._bump(machine, step, transaction, transaction.timeout_ms, None, token, now)
+
+    patch.setattr(init, "_fence", fence)
+
+
+def ended_by_retry_of_another_decision(patch: Patch) -> None:
+    """A commit that is asked for again is answered NONE although the transaction was aborted."""
+    right = end._check
+
+    def check(transaction: Transaction, producer: Any, commit: bool, changing: bool) -> Any:
+        answer = right(transaction, producer, commit, changing)
+        if answer is not None and answer.code is ErrorCode.INVALID_TXN_STATE and transaction.state.is_complete:
+            return end.Ended(ErrorCode.NONE)
+        return answer
+
+    patch.setattr(end, "_check", check)
+
+
+def answered_before_it_is_written(patch: Patch) -> None:
+    """Answers that say what a record says leave before it is on disk."""
+    patch.setattr(Step, "reply_when_written", lambda self, token, response, failure: self.reply(token, response))
+
+
+def verified_without_a_transaction(patch: Patch) -> None:
+    """A partition is told that a transaction is open which is not."""
+
+    def verify(machine: Machine, step: Step, transactional_id: str, producer: Any, asked: Any, token: Any) -> None:
+        step.reply(token, dict.fromkeys(asked, ErrorCode.NONE))
+
+    patch.setattr(partitions, "verify", verify)
+
+
+def verified_before_it_is_written(patch: Patch) -> None:
+    """A partition is told of a transaction whose record may still fail."""
+    right = partitions.verify
+
+    def verify(machine: Machine, step: Step, *more: Any) -> None:
+        patch_unwritten = machine._unwritten
+        machine._unwritten = {}
+        try:
+            right(machine, step, *more)
+        finally:
+            machine._unwritten = patch_unwritten
+
+    patch.setattr(partitions, "verify", verify)
+
+
+def partitions_replace_those_before(patch: Patch) -> None:
+    """Of a transaction only the partitions that were added last are known."""
+    right = Transaction.with_partitions
+
+    def with_partitions(self: Transaction, added: frozenset[Any], *more: Any) -> Transaction:
+        return replace(right(self, added, *more), partitions=added)
+
+    patch.setattr(Transaction, "with_partitions", with_partitions)
+
+
+def ending_is_lost_by_a_reload(patch: Patch) -> None:
+    """Who takes over does not write the markers of what is decided."""
+    patch.setattr(Machine, "loaded", lambda self, now: Step())
+
+
+def abort_turns_into_commit_by_a_reload(patch: Patch) -> None:
+    """Who takes over commits what was to be aborted."""
+    right = Machine.start_ending
+
+    def loaded(self: Machine, now: Any) -> Step:
+        step = Step()
+        for transaction in list(self.transactions.values()):
+            if transaction.state.is_prepared:
+                right(self, step, transaction, now)
+        self.outbox = [sent._replace(commit=True) for sent in self.outbox]
+        return step
+
+    patch.setattr(Machine, "loaded", loaded)
+
+
+def commit_turns_into_abort_by_a_retry(patch: Patch) -> None:
+    """Markers that are sent again say the opposite."""
+    right = markers.go_on
+
+    def go_on(machine: Machine, step: Step, transaction: Any, ending: Any, now: Any) -> None:
+        sent = len(machine.outbox)
+        right(machine, step, transaction, ending, now)
+        if ending.failures:
+            machine.outbox[sent:] = [each._replace(commit=not each.commit) for each in machine.outbox[sent:]]
+
+    patch.setattr(markers, "go_on", go_on)
+
+
+def failed_marker_counts_as_written(patch: Patch) -> None:
+    """A partition that could not write its marker is not asked again."""
+    patch.setattr(markers, "_NOT_NEEDED", markers._NOT_NEEDED | {ErrorCode.KAFKA_STORAGE_ERROR})
+
+
+def failed_markers_are_not_sent_again(patch: Patch) -> None:
+    """The timer of another try is not set."""
+    patch.setattr(markers, "_again", lambda machine, transactional_id, ending, now: None)
+
+
+def complete_before_all_markers(patch: Patch) -> None:
+    """The last record is written when one marker is."""
+    right = markers.written
+
+    def written(machine: Machine, step: Step, sent: Any, results: Any, now: Any) -> None:
+        right(machine, step, sent, dict.fromkeys(sent.partitions, ErrorCode.NONE), now)
+
+    patch.setattr(markers, "written", written)
+
+
+def failed_records_are_not_undone(patch: Patch) -> None:
+    """What could not be written stays in memory."""
+    right = Machine.failed
+
+    def failed(self: Machine, steps: Any, code: Any, now: Any) -> Step:
+        for step in steps:
+            step._undo.clear()
+        return right(self, steps, code, now)
+
+    patch.setattr(Machine, "failed", failed)
+
+
+def last_record_failed_and_forgotten(patch: Patch) -> None:
+    """The record that all markers are written fails, and is not written again."""
+    right = markers._complete
+
+    def complete(machine: Machine, step: Step, transaction: Any, ending: Any, now: Any) -> None:
+        right(machine, step, transaction, ending, now)
+        step._failed[-1] = lambda out, at, code: None
+
+    patch.setattr(markers, "_complete", complete)
+
+
+def nothing_times_out(patch: Patch) -> None:
+    """A transaction whose producer is gone stays open for ever."""
+    patch.setattr(expiry, "_is_timed_out", lambda transaction, now: False)
+
+
+def timed_out_producer_is_not_fenced(patch: Patch) -> None:
+    """A transaction that took too long is aborted under its producer's epoch."""
+    patch.setattr(Transaction, "fenced", lambda self: self)
+
+
+def epochs_run_out(patch: Patch) -> None:
+    """The last epoch is given to a producer, and none is left to fence it with."""
+    patch.setattr(Transaction, "epoch_exhausted", property(lambda self: False))
+
+
+def producer_id_is_given_twice(patch: Patch) -> None:
+    """Two transactional ids get the same producer id."""
+    right = Machine.take_producer_id
+
+    def take(self: Machine) -> int | None:
+        found = right(self)
+        if found is not None and found % 3 == 0:
+            self.producer_ids.append(found)
+        return found
+
+    patch.setattr(Machine, "take_producer_id", take)
+
+
+def expiry_forgets_open_transactions(patch: Patch) -> None:
+    """A transactional id is forgotten while its transaction is open or being ended."""
+
+    def remove(machine: Machine, step: Step, now: Any) -> None:
+        step.atomic = False
+        for transactional_id in list(machine.transactions):
+            machine.forget(step, transactional_id)
+
+    patch.setattr(expiry, "remove_expired", remove)
+
+
+def complete_transaction_keeps_its_partitions(patch: Patch) -> None:
+    """The next transaction begins with the partitions of the one before: it ends where nothing was begun."""
+    right = Transaction.completed
+
+    def completed(self: Transaction, now_ms: int) -> Transaction:
+        return replace(right(self, now_ms), partitions=self.partitions)
+
+    patch.setattr(Transaction, "completed", completed)
+
+
+def decision_changes_while_it_is_carried_out(patch: Patch) -> None:
+    """EndTxn is taken again while the markers of another decision are being written."""
+    right = end._check
+
+    def check(transaction: Transaction, producer: Any, commit: bool, changing: bool) -> Any:
+        return None if transaction.state.is_prepared else right(transaction, producer, commit, changing)
+
+    patch.setattr(end, "_check", check)
+
+
+DEFECTS: list[Planter] = [
+    zombie_epoch_adds_partitions,
+    zombie_epoch_ends_the_transaction,
+    init_keeps_the_epoch,
+    init_forgets_the_open_transaction,
+    ended_by_retry_of_another_decision,
+    answered_before_it_is_written,
+    verified_without_a_transaction,
+    verified_before_it_is_written,
+    partitions_replace_those_before,
+    ending_is_lost_by_a_reload,
+    abort_turns_into_commit_by_a_reload,
+    commit_turns_into_abort_by_a_retry,
+    failed_marker_counts_as_written,
+    failed_markers_are_not_sent_again,
+    complete_before_all_markers,
+    failed_records_are_not_undone,
+    last_record_failed_and_forgotten,
+    nothing_times_out,
+    timed_out_producer_is_not_fenced,
+    epochs_run_out,
+    producer_id_is_given_twice,
+    expiry_forgets_open_transactions,
+    complete_transaction_keeps_its_partitions,
+    decision_changes_while_it_is_carried_out,
+]
