@@ -265,7 +265,7 @@ def test_delete_records(broker: Target, topic: str, group: str) -> None:
 
 
 def test_commit_and_go_on(broker: Target, topic: str, group: str) -> None:
-    """A restarted consumer begins elsewhere than where it stopped."""
+    """A restarted consumer does not continue where it stopped."""
 
     async def body() -> None:
         async with life(broker, group) as my:

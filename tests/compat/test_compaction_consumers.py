@@ -43,7 +43,7 @@ def cleaned_offset(broker: Target, topic: str) -> int:
 
 
 class Reader(threading.Thread):
-    """Reads a partition from its beginning to `end`, again and again until it is told to stop; then once more."""
+    """Reads a partition from its beginning to `end` repeatedly until it is stopped; then once more."""
 
     def __init__(self, broker: Target, topic: str, name: str) -> None:
         super().__init__(daemon=True)

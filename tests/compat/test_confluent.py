@@ -316,7 +316,7 @@ class TestConsumer:
         return topic
 
     def test_seek(self, ten: str, make_consumer: Callable[..., Consumer]) -> None:
-        """A consumer reads from another place than it asked for."""
+        """A consumer reads from another offset than it asked for."""
         consumer = make_consumer()
         consumer.assign([TopicPartition(ten, 0, OFFSET_BEGINNING)])
         take(consumer, 5)
@@ -349,7 +349,7 @@ class TestConsumer:
         assert values(take(consumer, 8)) == [b"%d" % n for n in range(2, 10)]
 
     def test_commit_and_fetch_offsets(self, ten: str, make_consumer: Callable[..., Consumer]) -> None:
-        """A restarted consumer begins elsewhere than where it stopped."""
+        """A restarted consumer does not continue where it stopped."""
         first = make_consumer()
         first.subscribe([ten])
         take(first, 4)

@@ -40,7 +40,7 @@ def committed(broker: Target, topic: str, count: int, group: str = "reader") -> 
 
 
 def test_committed_is_seen_and_aborted_is_not(broker: Target, topic: str) -> None:
-    """Else: the promise of transactions is not kept."""
+    """If this fails, the promise of transactions is not kept."""
     create_topic(broker.bootstrap, topic, partitions=2)
     producer = new_producer(broker, f"{topic}-id")
     producer.init_transactions(TIMEOUT_S)
@@ -60,7 +60,7 @@ def test_committed_is_seen_and_aborted_is_not(broker: Target, topic: str) -> Non
 
 
 def test_transaction_without_records(broker: Target, topic: str) -> None:
-    """Else: a program that had nothing to send fails."""
+    """If this fails, a program that had nothing to send fails."""
     create_topic(broker.bootstrap, topic)
     producer = new_producer(broker, f"{topic}-id")
     producer.init_transactions(TIMEOUT_S)
@@ -74,7 +74,7 @@ def test_transaction_without_records(broker: Target, topic: str) -> None:
 
 
 def test_second_producer_fences_the_first(broker: Target, topic: str) -> None:
-    """Else: a zombie goes on writing."""
+    """If this fails, a zombie goes on writing."""
     create_topic(broker.bootstrap, topic)
     first, second = (new_producer(broker, f"{topic}-id") for _ in range(2))
     first.init_transactions(TIMEOUT_S)
@@ -92,7 +92,7 @@ def test_second_producer_fences_the_first(broker: Target, topic: str) -> None:
 
 
 def test_transaction_that_takes_too_long_is_aborted(make_broker: MakeBroker, topic: str) -> None:
-    """Else: a program that hangs holds back all consumers."""
+    """If this fails, a program that hangs holds back all consumers."""
     broker = make_broker({"transaction.abort.timed.out.transaction.cleanup.interval.ms": "100"})
     create_topic(broker.bootstrap, topic)
     producer = new_producer(broker, f"{topic}-id", transaction_timeout_ms=1000)
@@ -121,7 +121,7 @@ def copy(consumer: Consumer, producer: Producer, target: str, count: int, *, com
 
 
 def test_consume_transform_produce(broker: Target, topic: str) -> None:
-    """Else: exactly once is at least once: offsets are committed without their records, or the other way round."""
+    """If this fails, exactly once is at least once: offsets are committed without their records, or the reverse."""
     source, target = f"{topic}-in", f"{topic}-out"
     create_topic(broker.bootstrap, source)
     create_topic(broker.bootstrap, target)
@@ -139,7 +139,7 @@ def test_consume_transform_produce(broker: Target, topic: str) -> None:
 
 @pytest.mark.parametrize("commit", [True, False])
 def test_killed_broker_keeps_what_was_decided(make_broker: MakeBroker, topic: str, commit: bool) -> None:
-    """Else: after a crash a committed transaction is lost, or one that was open is seen."""
+    """If this fails, after a crash a committed transaction is lost, or one that was open is seen."""
     broker = make_broker()
     create_topic(broker.bootstrap, topic, partitions=3)
     producer = new_producer(broker, f"{topic}-id")

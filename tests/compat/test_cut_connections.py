@@ -100,8 +100,8 @@ def test_confluent(behind_proxy: tuple[Target, CuttingProxy], topic: str, direct
 
 def test_confluent_gives_sequences_twice(behind_proxy: tuple[Target, CuttingProxy], topic: str) -> None:
     """Nothing of a broker's: librdkafka 2.16 drops what it would send again when a transaction is aborted, and gives
-    its sequence to the next record, which is then acknowledged and not there. Where this fails librdkafka is mended,
-    and tests/history/producers.py need not begin anew after a kill.
+    its sequence to the next record, which is then acknowledged and not there. When this fails librdkafka is repaired,
+    and tests/history/producers.py need not start new producers after a kill.
     """
     target, proxy = behind_proxy
     bootstrap = f"127.0.0.1:{proxy.port}"
@@ -289,7 +289,7 @@ class TestSequences:
         assert send(2).base_offset == 2
 
     def test_sequences_start_at_zero_in_a_new_epoch(self, send: Callable[..., ProducedPartition]) -> None:
-        """A producer that was fenced, or began anew, goes on as if nothing had happened."""
+        """A producer that was fenced, or started again, keeps writing with its old sequences."""
         assert send(0, 3).error == 0
         assert send(7, epoch=1).error == OUT_OF_ORDER_SEQUENCE_NUMBER
         assert send(0, epoch=1).error == 0

@@ -1,4 +1,4 @@
-"""Apache Kafka's own tools on our transactions: what lies in the coordinator's log, and what admins are shown."""
+"""Apache Kafka's own tools on our transactions: the coordinator's log, and the views of administrators."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MakeBroker = Callable[..., Target]
 
 
 def test_kafka_reads_the_coordinators_log(make_broker: MakeBroker, topic: str) -> None:
-    """Else: a data directory that goes back to Kafka loses its transactions."""
+    """If this fails, a data directory that goes back to Kafka loses its transactions."""
     broker = make_broker({"transaction.state.log.num.partitions": "1"})
     create_topic(broker.bootstrap, topic, partitions=2)
     producer = new_producer(broker, f"{topic}-id")
@@ -44,7 +44,7 @@ def test_kafka_reads_the_coordinators_log(make_broker: MakeBroker, topic: str) -
 
 
 def test_kafka_transactions_tool(make_broker: MakeBroker, topic: str) -> None:
-    """Else: hanging transactions are not found with the tool that admins know."""
+    """If this fails, hanging transactions are not found with the tool that admins know."""
     broker = make_broker()
     create_topic(broker.bootstrap, topic)
     producer = new_producer(broker, f"{topic}-id")
@@ -86,7 +86,7 @@ def plant_hanging(broker: Target, topic: str) -> int:
 
 
 def test_hanging_transactions_are_found_and_aborted(make_broker: MakeBroker, topic: str) -> None:
-    """Else: readers of a partition stand still for ever, and its administrator finds no way to free them."""
+    """If this fails, readers of a partition stand still for ever, and its administrator finds no way to free them."""
     # Without verification a partition takes what no coordinator knows, as before KIP-890.
     broker = make_broker({"transaction.partition.verification.enable": "false"})
     create_topic(broker.bootstrap, topic)
@@ -119,7 +119,7 @@ def test_hanging_transactions_are_found_and_aborted(make_broker: MakeBroker, top
 
 
 def test_kafka_features_tool(make_broker: MakeBroker, topic: str) -> None:
-    """Else: a cluster formatted for old clients never gets the new protocol, and one that has it cannot go back."""
+    """If this fails, a cluster formatted for old clients never gets the new protocol, or cannot go back from it."""
     broker = make_broker()
     create_topic(broker.bootstrap, topic)
     tool = ("org.apache.kafka.tools.FeatureCommand", "--bootstrap-server", broker.bootstrap)

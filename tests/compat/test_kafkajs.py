@@ -51,7 +51,7 @@ def test_idempotent(live: Live) -> None:
 
 
 def test_too_large(live: Live) -> None:
-    """The producer hears of success for a message that the topic does not take."""
+    """The producer gets a success for a message that the topic refuses."""
     assert live("tooLarge") == ["MESSAGE_TOO_LARGE", None]
 
 
@@ -61,7 +61,7 @@ def test_offsets(live: Live) -> None:
 
 
 def test_commit_and_go_on(live: Live) -> None:
-    """A restarted consumer begins elsewhere than where it stopped."""
+    """A restarted consumer does not continue where it stopped."""
     assert live("commitAndGoOn") == ["4", "5", "6", "7", "8", "9"]
 
 

@@ -84,7 +84,7 @@ def test_old_client_keeps_its_compression(broker: Target, topic: str) -> None:
 
 
 def test_topic_that_is_not_there(broker: Target) -> None:
-    """A typing error in a name waits for ever or makes a topic."""
+    """A mistyped name makes the client wait forever, or creates a topic."""
     done = run(["kcat", "-b", broker.bootstrap, "-C", "-e", "-t", "no/such"], check=False, timeout_s=30)
     assert done.returncode != 0
     assert b"Invalid topic" in done.stderr or b"Broker: Invalid" in done.stderr or b"Unknown topic" in done.stderr

@@ -66,7 +66,7 @@ def test_large_messages(live: Live) -> None:
 
 
 def test_too_large_messages(live: Live) -> None:
-    """The producer hears of success for a message that the topic does not take."""
+    """The producer gets a success for a message that the topic refuses."""
     assert live("tooLarge") == [MESSAGE_TOO_LARGE, 0]
 
 
@@ -90,12 +90,12 @@ def test_offsets(live: Live) -> None:
 
 
 def test_seek(live: Live) -> None:
-    """A consumer reads from another place than it asked for."""
+    """A consumer reads from another offset than it asked for."""
     assert live("seek") == ["7", "8", "9"]
 
 
 def test_commit_and_go_on(live: Live) -> None:
-    """A restarted consumer begins elsewhere than where it stopped."""
+    """A restarted consumer does not continue where it stopped."""
     assert live("commitAndGoOn") == {"committed": [4], "rest": ["4", "5", "6", "7", "8", "9"]}
 
 

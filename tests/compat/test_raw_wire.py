@@ -1,4 +1,4 @@
-"""Frames that no client sends: the connection that sent one closes, every other goes on."""
+"""Frames that no client sends: the broker closes the connection that sent one, and no other."""
 
 from __future__ import annotations
 
@@ -202,14 +202,14 @@ def test_trailing_bytes_are_ignored(broker: Target, witness: Connection) -> None
 
 @pytest.mark.parametrize("client_id_size", [-1, 0])
 def test_null_client_id(broker: Target, witness: Connection, client_id_size: int) -> None:
-    """A client without a client id is thrown out."""
+    """A client without a client id is disconnected."""
     with Connection((broker.host, broker.port)) as connection:
         connection.sock.sendall(frame(header(METADATA, 1, client_id_size, A_TOPIC)))
         assert Reader(receive_frame(connection.sock)).i32() == 7
 
 
 def test_unknown_tagged_fields_are_skipped(broker: Target, witness: Connection) -> None:
-    """A newer client that adds a tagged field is thrown out."""
+    """A newer client that adds a tagged field is disconnected."""
     unknown_tag = uvarint(1) + uvarint(77) + uvarint(2) + b"ab"
     body = uvarint(0) + b"\x01\x00\x00" + unknown_tag
     with Connection((broker.host, broker.port)) as connection:
@@ -254,7 +254,7 @@ class TestApiVersions:
 
     @pytest.mark.parametrize(("name", "version"), [("x y!", "1"), ("", ""), ("-x", "1"), ("x", "1_")])
     def test_client_software_is_checked(self, broker: Target, name: str, version: str) -> None:
-        """Names that are none get into logs and metrics."""
+        """Invalid names get into logs and metrics."""
         reader = self.ask(broker, 3, compact_string(name) + compact_string(version) + TAGS, True)
         assert reader.i16() == INVALID_REQUEST
 
@@ -297,7 +297,7 @@ def test_acks_that_do_not_exist(witness: Connection, acks: int) -> None:
 
 
 def test_many_clients_send_rubbish_while_others_work(broker: Target, witness: Connection) -> None:
-    """Under a scan or an attack the broker stops serving."""
+    """The broker stops serving during a port scan or an attack."""
     failures: list[str] = []
 
     def scan() -> None:
@@ -321,7 +321,7 @@ def test_many_clients_send_rubbish_while_others_work(broker: Target, witness: Co
 
 
 def test_hand_made_frames_are_right() -> None:
-    """The tools of these tests are wrong."""
+    """The helpers of these tests are wrong."""
     assert crc32c(b"123456789") == 0xE3069283
     assert varint(-1) == b"\x01"
     assert varint(300) == b"\xd8\x04"

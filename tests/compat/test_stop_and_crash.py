@@ -1,4 +1,4 @@
-"""Ends of the broker, wanted or not: what was acknowledged is there afterwards."""
+"""Stops and crashes of the broker: every acknowledged record is there afterwards."""
 
 from __future__ import annotations
 
@@ -259,7 +259,7 @@ def _running(pid: int) -> bool:
 
 @ours_only
 class TestRefusalToStart:
-    """One line that says what to do, exit code 1, no traceback."""
+    """A refused start prints one line that says what to do, and ends with exit code 1."""
 
     def refused(self, target: Target, *patterns: str) -> str:
         assert isinstance(target, BrokerProcess)
@@ -274,7 +274,7 @@ class TestRefusalToStart:
         return lines[0]
 
     def test_port_in_use(self, make_broker: MakeBroker) -> None:
-        """The second broker on a machine dies of a stack trace."""
+        """The second broker on a machine ends with a stack trace."""
         with socket.socket() as taken:
             taken.bind(("127.0.0.1", 0))
             taken.listen()
@@ -316,7 +316,7 @@ class TestRefusalToStart:
         ],
     )
     def test_bad_setting(self, make_broker: MakeBroker, name: str, value: str) -> None:
-        """A typing error in a setting is ignored, or its message does not name it."""
+        """A mistyped setting is ignored, or the message does not name it."""
         line = self.refused(make_broker({name: value}, start=False), re.escape(name))
         if name != "no.such.setting":
             assert value in line
@@ -342,7 +342,7 @@ class TestCommand:
         assert re.search(r"\d+(\.\d+)? ?m?s\b", line), "the line does not say how long the start took"
 
     def test_hints(self, tmp_path: Path) -> None:
-        """Who runs `make run` for the first time is not told how to look into it."""
+        """Somebody who runs `make run` for the first time gets no hint how to use it."""
         argv = [
             *broker_command(),
             "start",

@@ -1,4 +1,4 @@
-"""Half a batch, or a damaged one, at the end of a log, as a power failure leaves it."""
+"""A torn or damaged batch at the end of a log, as a power failure leaves it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _line(broker: Target, *patterns: str) -> str:
 
 
 def test_a_torn_tail_is_cut_off(make_broker: MakeBroker, topic: str) -> None:
-    """Half a batch at the end, as a power failure leaves it, keeps the broker from starting or is served."""
+    """A torn batch at the end keeps the broker from starting, or is served."""
     broker = make_broker()
     create_topic(broker.bootstrap, topic)
     send(broker, topic, [b"%d" % n for n in range(100)], **{"batch.num.messages": 10})

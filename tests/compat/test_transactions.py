@@ -208,7 +208,7 @@ def test_killed_in_mid_transaction(make_broker: MakeBroker, topic: str) -> None:
 
 
 def test_sequences_go_on_behind_deleted_records(make_broker: MakeBroker, topic: str) -> None:
-    """Else: a producer whose last records were deleted, and their marker not, fails for good after a kill -9."""
+    """If this fails, a producer of which only the marker was left fails for good after a kill -9."""
     broker = make_broker({"log.flush.start.offset.checkpoint.interval.ms": "100"})
     create_topic(broker.bootstrap, topic)
     producer = new_producer(broker, topic)

@@ -1,4 +1,4 @@
-"""kill -9 and SIGTERM at any moment: what was acknowledged is there afterwards, once, and nothing else is made up."""
+"""kill -9 and SIGTERM at any moment: afterwards every acknowledged record is there once, and nothing else."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ SETTINGS = {
 
 @dataclass
 class OtherWork:
-    """Topics created and offsets committed, one after the other, until the connection breaks."""
+    """Creates topics and commits offsets, one after the other, until the connection breaks."""
 
     address: Callable[[], Address]
     topic: str
@@ -63,7 +63,7 @@ class OtherWork:
     sent: int = -1
 
     def run(self) -> None:
-        """Until the broker is gone."""
+        """Work until the broker is gone."""
         try:
             with Connection(self.address(), 10) as connection:
                 connection.ask(FIND_COORDINATOR, 0, string(f"group-{self.topic}"))
@@ -94,7 +94,7 @@ class OtherWork:
             self.committed = self.sent
 
     def check(self) -> None:
-        """What was answered is there."""
+        """Check that everything that was acknowledged is there."""
         with Connection(self.address()) as connection:
             reader = connection.ask(METADATA, 1, array([string(name) for name in self.topics]))
             for _ in range(reader.i32()):
@@ -116,7 +116,7 @@ class OtherWork:
                 assert self.committed <= found - 1 <= self.sent
 
     def _stored(self, connection: Connection) -> int:
-        """The committed offset plus one; 0 while the group is being loaded."""
+        """The committed offset plus one; 0 while the group is loading."""
         reader = connection.ask(
             OFFSET_FETCH, 1, string(f"group-{self.topic}") + array([string(self.topic) + array([i32(0)])])
         )
@@ -127,7 +127,7 @@ class OtherWork:
 
 
 class Load:
-    """Two producers of either kind on a partition each, and other work."""
+    """Two producers of each kind, each with a partition of its own, and other work."""
 
     def __init__(self, broker: Target, topic: str = "crash") -> None:
         self.broker = broker
@@ -164,7 +164,7 @@ class Load:
         return other
 
     def check(self) -> None:
-        """While the producers are at it: what was acknowledged since the last check is read."""
+        """Check, while the producers work, what was acknowledged since the last check."""
         for partition, producer in enumerate(self.producers):
             start = self.checked[partition]
             acked = {number: offset for number, offset in producer.acked.copy().items() if offset >= start}
@@ -175,7 +175,7 @@ class Load:
         self.other.check()
 
     def finish(self) -> None:
-        """End the producers, and look at everything."""
+        """End the producers and check everything."""
         for producer in self.producers:
             producer.stop()
         for partition, producer in enumerate(self.producers):
@@ -209,7 +209,7 @@ def test_killed_again_and_again(make_broker: Callable[..., Target]) -> None:
 @pytest.mark.soak
 @pytest.mark.timeout(3600)
 def test_killed_two_hundred_times(make_broker: Callable[..., Target]) -> None:
-    """The same, for the rare moments."""
+    """Repeat the test for rare interleavings."""
     broker = make_broker(SETTINGS)
     for seed in range(40):
         crash_again_and_again(broker, f"crash-{seed}", rounds=5, seed=seed)

@@ -1,5 +1,5 @@
-"""A real broker over files that were torn, damaged or taken away while it was down: it mends what can be mended, says
-in one line what it found and where, and serves everything else."""
+"""A real broker on files that were torn, damaged or removed while it was down: it repairs what it can, reports each
+damage and its place in one line, and serves everything else."""
 
 from __future__ import annotations
 
@@ -55,11 +55,11 @@ class Data:
         return sorted(self.path(f"t-{partition}").glob("*.log"))
 
     def start(self) -> None:
-        """With the damage done."""
+        """Start the broker on the damaged files."""
         self.broker.start()
 
     def lines(self, *texts: str) -> list[str]:
-        """Lines of the broker's log that have all of the texts in them."""
+        """The lines of the broker's log that contain all of the texts."""
         return [line for line in self.broker.stderr().splitlines() if all(text in line for text in texts)]
 
     def produce(self, partition: int = 0, topic: str = "t") -> int:
@@ -72,7 +72,7 @@ class Data:
             return fetch(connection, "t", partition, offset)[0]
 
     def check(self, partition: int = 0, count: int = COUNT, topic: str = "t") -> None:
-        """The first `count` records are served, by offset and by time, and new ones are taken."""
+        """Check that the first `count` records are served, by offset and by time, and that new ones are accepted."""
         records = read_partition(self.address, topic, partition)
         assert records == [(number, value(number)) for number in range(count)]
         for number in (0, 1, count // 2, count - 1):
@@ -81,14 +81,14 @@ class Data:
         assert read_partition(self.address, topic, partition, start=count) == [(count, b"new")]
 
     def check_others(self, first: int) -> None:
-        """The partitions from `first` on, and the other topic, are served as if nothing had happened."""
+        """Check that the partitions from `first` on, and the other topic, are served without change."""
         for partition in range(first, PARTITIONS):
             assert len(read_partition(self.address, "t", partition)) == COUNT
         self.check(topic="other")
         assert not self.lines("traceback")
 
     def check_offline(self, partition: int) -> None:
-        """Nothing of the partition is served, and nothing is taken."""
+        """Check that the partition neither serves nor accepts records."""
         assert self.fetch_error(0, partition) == KAFKA_STORAGE_ERROR
         assert self.fetch_error(COUNT, partition) == KAFKA_STORAGE_ERROR
         assert self.produce(partition) == KAFKA_STORAGE_ERROR
@@ -104,7 +104,7 @@ class Data:
             return reader.i64()
 
     def refused(self) -> str:
-        """The one line of a broker that does not start."""
+        """The error line of a broker that does not start."""
         child = self.broker.launch()
         assert child.wait(20) == 1, child.stderr()
         assert child.stdout() == ""
@@ -118,7 +118,7 @@ class Data:
 
 @pytest.fixture(scope="module")
 def templates(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Data directories to copy, by how the broker that made them ended."""
+    """Data directories to copy, by the way in which their broker ended."""
     directory = tmp_path_factory.mktemp("templates")
     broker = new_target(directory)
     try:
@@ -144,7 +144,7 @@ def templates(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 @pytest.fixture
 def new_data(make_broker: Callable[..., Target], templates: dict[str, Path], tmp_path: Path) -> Callable[[str], Data]:
-    """`new_data(end)`: a copy of the data that a broker left which ended by `kill` or by `stop`."""
+    """`new_data(end)`: a copy of the data of a broker that ended by `kill` or by `stop`."""
 
     def make(end: str) -> Data:
         broker = make_broker(data_dir=shutil.copytree(templates[end], tmp_path / "data"), start=False)
@@ -160,14 +160,14 @@ def append(path: Path, content: bytes) -> None:
 
 
 def change(path: Path, position: int) -> None:
-    """Turn every bit of a byte around; a negative position counts from the end."""
+    """Invert every bit of a byte; a negative position counts from the end."""
     content = bytearray(path.read_bytes())
     content[position] ^= 0xFF
     path.write_bytes(content)
 
 
 def cut(path: Path, size: int) -> None:
-    """Take `size` bytes off the end."""
+    """Remove `size` bytes from the end."""
     os.truncate(path, path.stat().st_size - size)
 
 
@@ -187,7 +187,7 @@ TAILS: dict[str, tuple[Callable[[Path], None], int, int]] = {
 
 @ENDS
 def test_a_damaged_tail_is_cut_off(new_data: Callable[[str], Data], end: str) -> None:
-    """A torn write keeps a partition from being served, is served itself, or takes good records with it."""
+    """A torn write makes a partition unavailable, is served to consumers, or costs good records."""
     data = new_data(end)
     places = []
     for partition, (damage, _, cut_off) in enumerate(TAILS.values()):
@@ -225,7 +225,7 @@ def spoil_half(path: Path, other: Path) -> None:
 
 @ENDS
 def test_indexes_are_mended(new_data: Callable[[str], Data], end: str) -> None:
-    """A lost or wrong index hides records or keeps a partition from being served."""
+    """A lost or wrong index hides records or makes a partition unavailable."""
     data = new_data(end)
     spoils = [spoil_missing, spoil_empty, spoil_noise, spoil_other, spoil_half]
     cases = [(spoil, which) for spoil in spoils for which in (0, 4, -1)]
@@ -241,7 +241,7 @@ def test_indexes_are_mended(new_data: Callable[[str], Data], end: str) -> None:
 
 @ENDS
 def test_an_older_segment_is_damaged(new_data: Callable[[str], Data], end: str) -> None:
-    """Damaged records are served, or one damaged file takes the whole broker down."""
+    """Damaged records are served, or one damaged file stops the whole broker."""
     data = new_data(end)
     cases = [(part, place) for part in ("header", "records") for place in (0.1, 0.5, 0.95)]
     damaged = []
@@ -298,7 +298,7 @@ def test_checkpoints_are_damaged(new_data: Callable[[str], Data], end: str, cont
 
 @ENDS
 def test_other_files_are_damaged_or_gone(new_data: Callable[[str], Data], end: str) -> None:
-    """A file that is damaged, gone, unreadable or too many keeps the broker from starting, or its loss goes unsaid."""
+    """A damaged, missing, unreadable or unknown file keeps the broker from starting, or its loss is not reported."""
     data = new_data(end)
     # 0: producer snapshots are damaged.
     snapshots = list(data.path("t-0").glob("*.snapshot"))
@@ -348,7 +348,7 @@ def test_other_files_are_damaged_or_gone(new_data: Callable[[str], Data], end: s
 
 
 def test_files_of_the_cluster_are_damaged(new_data: Callable[[str], Data]) -> None:
-    """Damage to what nothing can be served without shows as a stack trace, or is taken for an empty cluster."""
+    """Damage to a file of the cluster shows as a stack trace, or is taken for an empty cluster."""
     data = new_data("stop")
     damages = {
         "__cluster_metadata-0/quorum-state": [b"", b'{"leaderId":"x"}', b"\xff\xfe", bytes(2_000_000)],
@@ -381,7 +381,7 @@ def test_a_metadata_snapshot_is_damaged(make_broker: Callable[..., Target]) -> N
 
 
 def test_a_torn_metadata_log(new_data: Callable[[str], Data]) -> None:
-    """A write to the metadata that a crash tore shows as a stack trace, or as an empty cluster."""
+    """A torn write to the metadata log shows as a stack trace, or is taken for an empty cluster."""
     data = new_data("kill")
     (path,) = data.path("__cluster_metadata-0").glob("*.log")
     append(path, b"\xa5" * 50)
@@ -393,7 +393,7 @@ def test_a_torn_metadata_log(new_data: Callable[[str], Data]) -> None:
 
 @unprivileged
 def test_files_that_cannot_be_read(new_data: Callable[[str], Data]) -> None:
-    """Wrong rights on one file of a partition take the whole broker down, or show as a stack trace."""
+    """Wrong permissions of one file stop the whole broker, or show as a stack trace."""
     data = new_data("stop")
     if os.geteuid() == 0:
         data.broker.wrapper = WITHOUT_PRIVILEGES

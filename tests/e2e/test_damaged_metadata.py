@@ -1,5 +1,5 @@
-"""A real broker whose metadata were damaged or taken away while it was down: it refuses to start, says in one line
-what is wrong, and leaves every file as it is. Only the torn end of a write that nobody was told of is cut off."""
+"""A real broker whose metadata were damaged or removed while it was down: it refuses to start, reports in one line
+what is wrong, and changes no file. Only a torn write at the end, which was never acknowledged, is cut off."""
 
 from __future__ import annotations
 
@@ -31,23 +31,23 @@ class Down:
         self.log = broker.data_dir / LOG
 
     def committed(self) -> int:
-        """Where the committed metadata end, as far as the checkpoint says; -1 where it says nothing."""
+        """The end of the committed metadata by the checkpoint; -1 where it has none."""
         return read_offsets(str(self.root / RECOVERY_POINTS)).get(("__cluster_metadata", 0), -1)
 
     def run_and_kill(self) -> None:
-        """Let the broker start, note what it has committed by that, and die."""
+        """Start the broker, let it note what it committed, and kill it."""
         before = self.committed()
         self.broker.start()
         until(lambda: self.committed() > before, "what is committed is noted")
         self.broker.kill()
 
     def files(self) -> dict[str, bytes]:
-        """Everything there is, but for the lock."""
+        """All files except the lock."""
         found = (path for path in self.root.rglob("*") if path.name != ".lock")
         return {str(path): path.read_bytes() if path.is_file() else b"" for path in found}
 
     def refused(self, *texts: str) -> None:
-        """The broker does not start, its last line has all of `texts`, and nothing on disk is changed."""
+        """Check that the broker does not start, that its last line contains all of `texts`, and no file changed."""
         before = self.files()
         child = self.broker.launch()
         assert child.wait(20) == 1, child.stderr()
@@ -80,7 +80,7 @@ def down(make_broker: Callable[..., Target]) -> Down:
 
 
 def flip(path: Path, position: int) -> None:
-    """Turn every bit of a byte around."""
+    """Invert every bit of a byte."""
     content = bytearray(path.read_bytes())
     content[position] ^= 0xFF
     path.write_bytes(content)
@@ -88,7 +88,7 @@ def flip(path: Path, position: int) -> None:
 
 @pytest.mark.parametrize("end", ["stop", "kill"])
 def test_committed_metadata_are_damaged(down: Down, end: str) -> None:
-    """One wrong byte in the metadata takes all topics away without a word."""
+    """One wrong byte in the metadata removes all topics without an error."""
     if end == "kill":
         # What the last start and stop wrote lies behind the middle, and below what was noted.
         down.run_and_kill()
@@ -102,7 +102,7 @@ def test_committed_metadata_are_damaged(down: Down, end: str) -> None:
 
 
 def test_committed_metadata_are_cut_short(down: Down) -> None:
-    """A metadata log that was copied back in part is taken for a whole one."""
+    """A metadata log that was restored in part is taken for a complete one."""
     content = down.log.read_bytes()
     length = 12 + int.from_bytes(content[8:12], "big")
     down.log.write_bytes(content[:length])
@@ -148,7 +148,7 @@ def test_the_metadata_log_is_gone(down: Down) -> None:
 
 
 def test_meta_properties_are_gone(down: Down) -> None:
-    """Logs are given a new cluster id, and clients take them for another cluster's."""
+    """Logs get a new cluster id, and clients take them for those of another cluster."""
     path = down.root / "meta.properties"
     content = path.read_bytes()
     path.unlink()

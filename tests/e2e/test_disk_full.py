@@ -1,4 +1,4 @@
-"""A real broker on a file system that fills up: what it answers, what it keeps, and that it comes back by itself."""
+"""A real broker on a file system that fills up: its answers, its data, and that it recovers without a restart."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ def test_producers_go_on_when_there_is_room_again(make_full: Callable[..., Full]
 
 
 def test_the_log_says_so_and_is_not_flooded(make_full: Callable[..., Full]) -> None:
-    """An operator does not learn that the disk is full, or the log fills the other disk."""
+    """The operator does not learn that the disk is full, or log lines fill another disk."""
     full = make_full()
     create_topic(full.broker.bootstrap, "t")
     full.disk.fill()
@@ -168,7 +168,7 @@ def test_the_log_says_so_and_is_not_flooded(make_full: Callable[..., Full]) -> N
 
 
 def test_an_idempotent_producer_keeps_its_order_from_the_first_batch_on(make_full: Callable[..., Full]) -> None:
-    """A producer's first batch finds no room and its second one does: the second is stored in front of the first."""
+    """The second batch of a producer is stored before its first one, for which there was no room."""
     full = make_full()
     create_topic(full.broker.bootstrap, "t")
     producer_id = init_producer_id(full.address())
@@ -182,7 +182,7 @@ def test_an_idempotent_producer_keeps_its_order_from_the_first_batch_on(make_ful
 
 
 def test_one_request_over_several_rolls(make_full: Callable[..., Full]) -> None:
-    """A turn of the loop that completes segments and then finds the disk full leaves pieces of itself behind."""
+    """A write that rolls segments and then finds the disk full leaves parts of itself behind."""
     full = make_full()
     # A segment holds two or three batches, whose timestamps are 10 ms apart.
     create_topic(full.broker.bootstrap, "t", config={"segment.ms": "25"})
@@ -224,7 +224,7 @@ def test_one_request_over_several_rolls(make_full: Callable[..., Full]) -> None:
 
 
 def test_topics_created_while_full(make_full: Callable[..., Full]) -> None:
-    """A topic created on a full disk can never be used, or its creation takes the broker down."""
+    """A topic created on a full disk can never be used, or its creation stops the broker."""
     full = make_full()
     create_topic(full.broker.bootstrap, "before")
     full.disk.fill()
@@ -274,7 +274,7 @@ def committed(connection: Connection) -> int:
 
 
 def test_commits_while_full(make_full: Callable[..., Full]) -> None:
-    """A consumer is told that its offsets are stored when they are not, or can never commit again."""
+    """A consumer's commit is acknowledged but not stored, or it can never commit again."""
     full = make_full()
     create_topic(full.broker.bootstrap, "t")
     with Connection(full.address()) as connection:
@@ -299,7 +299,7 @@ def test_commits_while_full(make_full: Callable[..., Full]) -> None:
 
 
 def test_groups_that_begin_while_full(make_full: Callable[..., Full]) -> None:
-    """The first consumer group on a full disk never works, although there is room later."""
+    """The first consumer group on a full disk stays unusable when there is room again."""
     full = make_full()
     create_topic(full.broker.bootstrap, "t")
     assert full.send("t", b"v") == 0
@@ -340,7 +340,7 @@ def test_a_stop_while_full(make_full: Callable[..., Full]) -> None:
 
 
 def test_a_start_while_full(make_full: Callable[..., Full]) -> None:
-    """A start on a full disk breaks what is there, or says nothing that helps."""
+    """A start on a full disk damages data, or its error message does not help."""
     full = make_full()
     create_topic(full.broker.bootstrap, "t")
     for _ in range(50):
@@ -357,7 +357,7 @@ def test_a_start_while_full(make_full: Callable[..., Full]) -> None:
 
 
 def test_partitions_that_find_no_room_at_start_come_back(make_full: Callable[..., Full]) -> None:
-    """A partition that cannot be recovered for want of room stays offline until the next restart."""
+    """A partition that could not be recovered on a full disk stays offline until the next restart."""
     full = make_full()
     create_topic(full.broker.bootstrap, "t", 3)
     for partition in range(3):

@@ -1,5 +1,5 @@
-"""What happened is told by the broker itself: each rebalance with its cause, each change with who made it, and commits
-with the time of the record that a group reads next.
+"""The events of a broker: each rebalance with its cause, each change with its client, and commits with the time of the
+record that a group reads next.
 """
 
 from __future__ import annotations
@@ -108,8 +108,8 @@ def member(broker: BrokerProcess, tmp_path: Path, group: str, topic: str, name: 
 
 
 def test_each_rebalance_of_a_scripted_group(broker: BrokerProcess, tmp_path: Path) -> None:
-    """Who asks why a group stood still is told who came, left or was lost, which partitions moved, and how long each
-    was read by nobody.
+    """Otherwise an operator cannot find out why a group stood still: which members joined, left or were lost, which
+    partitions moved, and how long each had no reader.
     """
     create_topic(broker.bootstrap, "t", 6)
     told = Told(broker)

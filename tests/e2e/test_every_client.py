@@ -1,4 +1,4 @@
-"""The main job on real input: what one client puts in, every other takes out, byte for byte, with every codec."""
+"""Real input through every client: each client reads what every other wrote, byte for byte, with every codec."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SLICE_RECORDS = 2_000
 
 @pytest.mark.parametrize(("producer", "codec"), list(itertools.product(CLIENTS, CODECS)))
 def test_every_client_reads_what_each_client_wrote(broker: Target, topic: str, producer: str, codec: str) -> None:
-    """A user who mixes clients gets other records out than went in."""
+    """A user who mixes clients reads other records than were written."""
     pairs = corpus.head(SLICE_RECORDS)
     create_topic(broker.bootstrap, topic)
     CLIENTS[producer].produce(broker.bootstrap, topic, pairs, codec)
@@ -32,7 +32,7 @@ def test_every_client_reads_what_each_client_wrote(broker: Target, topic: str, p
     ("producer", "codec"), list(itertools.product([name for name in CLIENTS if CLIENTS[name].fast], CODECS))
 )
 def test_the_whole_file_through_the_fast_clients(broker: Target, topic: str, producer: str, codec: str) -> None:
-    """A topic of more than a few fetches comes out changed, out of order, or with holes."""
+    """A topic of many fetches is read changed, out of order, or with gaps."""
     pairs = corpus.paragraphs()
     create_topic(broker.bootstrap, topic)
     CLIENTS[producer].produce(broker.bootstrap, topic, pairs, codec)

@@ -1,4 +1,4 @@
-"""The main job through a consumer group of three members, one of which is killed half-way."""
+"""Real input through a consumer group of three members, one of which is killed half-way."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Moving over from Kafka: a broker started on Kafka's data directory serves clients what Kafka stored there."""
+"""Migration from Kafka: a broker started on Kafka's data directory serves the records that Kafka stored there."""
 
 from __future__ import annotations
 
@@ -181,7 +181,7 @@ def check_cluster(broker: Target) -> None:
 
 
 def test_topics_groups_and_offsets_are_those_of_kafka(broker: Target) -> None:
-    """Consumers begin anew or skip records, or topics lose their ids and settings, after moving over."""
+    """After the migration consumers start again or skip records, or topics lose their ids and settings."""
     check_cluster(broker)
     assert len(committed_offsets()) == 2
     assert committed(AdminClient({"bootstrap.servers": broker.bootstrap})) == committed_offsets()
@@ -196,7 +196,7 @@ def commit(bootstrap: str, group: str, topic: str, offset: int) -> None:
 
 
 def test_what_is_added_outlives_a_kill_with_what_was_there(broker: Target) -> None:
-    """The first crash after moving over costs old records, or new ones."""
+    """The first crash after the migration loses old or new records."""
     new = [b"new-%d" % number for number in range(100)]
     settings: dict[str, Any] = {"enable.idempotence": True, "compression.type": "zstd"}
     send(broker, "sample", new, **settings)

@@ -1,4 +1,4 @@
-"""The main job across kill -9 and restart of the broker: nothing that was acknowledged is missing."""
+"""Real input across kill -9 and restart of the broker: no acknowledged record is missing."""
 
 from __future__ import annotations
 

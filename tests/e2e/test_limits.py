@@ -1,4 +1,4 @@
-"""Bounds of a real broker: connections, idle time, request size, descriptors. What meets one is turned away alone."""
+"""Limits of a real broker: connections, idle time, request size, descriptors. Only a client that exceeds one is cut."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def serves_another(broker: Target, source: str = "127.0.0.1") -> bool:
 
 
 def works(broker: Target) -> None:
-    """Somebody else's producing goes well."""
+    """Another client can produce."""
     with Connection((broker.host, broker.port)) as connection:
         assert produce(connection, {"t": {0: batch(b"v")}})["t", 0].error == 0
 
@@ -85,7 +85,7 @@ def set_dynamically(broker: Target, name: str, value: str) -> None:
 
 
 def test_idle_connections_are_closed(make_broker: MakeBroker) -> None:
-    """Connections of clients that are long gone are kept for ever, or those of clients at work are closed."""
+    """Connections of clients that are gone are kept forever, or those of working clients are closed."""
     broker = make_broker({"connections.max.idle.ms": "1000"})
     with connect(broker) as idle, connect(broker) as half, connect(broker) as busy:
         assert served(idle)
@@ -109,7 +109,7 @@ def test_idle_connections_are_closed(make_broker: MakeBroker) -> None:
 
 
 def test_limits_by_address(make_broker: MakeBroker) -> None:
-    """One client's flood of connections takes the places of all others."""
+    """One client opens so many connections that others get none."""
     settings = {"max.connections.per.ip": "2", "max.connections.per.ip.overrides": "127.0.0.2:4"}
     broker = make_broker(settings)
     with contextlib.ExitStack() as held:
@@ -234,7 +234,7 @@ def test_more_partitions_than_descriptors(poor_broker: BrokerProcess) -> None:
 
 
 class TestRefusals:
-    """Starts that cannot be: what tests/compat/test_stop_and_crash.py does not have."""
+    """Starts that must be refused, besides those of tests/compat/test_stop_and_crash.py."""
 
     @staticmethod
     def refused(tmp_path: Path, *arguments: str) -> str:
@@ -272,7 +272,7 @@ class TestRefusals:
         ],
     )
     def test_arguments(self, tmp_path: Path, arguments: list[str], said: str) -> None:
-        """A typing error shows as a stack trace, or is ignored."""
+        """A mistyped argument shows as a stack trace, or is ignored."""
         assert said in self.refused(tmp_path, "--data-dir", str(tmp_path / "data"), *arguments)
         assert not (tmp_path / "data" / "meta.properties").exists(), "it was formatted all the same"
 
@@ -284,7 +284,7 @@ class TestRefusals:
         assert "line 2" in line
 
     def test_an_unknown_setting(self, tmp_path: Path) -> None:
-        """A line of a hundred is wrong, and its operator has to guess which, and what to do about it."""
+        """The message does not say which line of the file is wrong, and how to correct it."""
         (tmp_path / "bad.properties").write_text("# mine\nnum.\\\n  partitons=3\nnum.io.threads=8\n")
         to_do = "unknown setting num.partitons: remove it or correct its name (did you mean num.partitions?)"
         assert self.refused(tmp_path, "--config", "bad.properties") == f"broker-cy: bad.properties: line 2: {to_do}"
@@ -310,7 +310,7 @@ def test_ipv6(make_broker: MakeBroker, tmp_path: Path) -> None:
 
 
 def test_settings_without_effect_are_said(make_broker: MakeBroker) -> None:
-    """A setting is swallowed: somebody waits for what it will never do."""
+    """A setting without effect is accepted without a warning."""
     broker = make_broker({"num.io.threads": "3", "num.network.threads": "2"})
     said = 'event="setting has no effect yet" '
     for name, value in (("num.io.threads", 3), ("num.network.threads", 2)):
@@ -335,7 +335,7 @@ def alter_configs(broker: Target, resource_type: int, name: str, settings: dict[
 
 
 def test_settings_of_groups_and_client_metrics_without_effect_are_said(make_broker: MakeBroker) -> None:
-    """A group's session timeout, or a metrics subscription, is stored and shown, and does nothing: nobody knows why."""
+    """A setting of a group or of client metrics that has no effect is stored without a warning."""
     broker = make_broker({})
     group = {name: str(setting.default_text) for name, setting in GROUP.items()}
     metrics = {"metrics": "org.apache.kafka.", "interval.ms": "1000", "match": "client_id=a"}

@@ -1,4 +1,4 @@
-"""The counters say what clients did: records, bytes, errors and times add up, over HTTP as Prometheus reads it."""
+"""The metrics count what clients did: records, bytes, errors and times add up, over HTTP as Prometheus reads them."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ PLAIN_BYTES_MAX = 1 << 20
 
 
 def fix(out: bytearray) -> None:
-    """Give a batch the length and checksum of its bytes."""
+    """Correct the length and checksum of a batch."""
     if len(out) >= HEADER_BYTES:
         struct.pack_into(">i", out, 8, len(out) - 12)
         struct.pack_into(">I", out, 17, crc32c.value(memoryview(out)[21:]))
@@ -67,7 +67,7 @@ def produced_corpus() -> list[bytes]:
 
 
 def mutate_batch(mutator: Mutator, data: bytes, other: bytes) -> bytes:
-    """Lie in the header, in the plain records, or anywhere; length and checksum are put right most of the time."""
+    """Change the header, the uncompressed records, or any byte; mostly with a correct length and checksum."""
     r = mutator.bits(16)
     if r & 3 == 0 and len(data) >= HEADER_BYTES:
         out = bytearray(data)
@@ -102,7 +102,7 @@ RULES: tuple[dict[str, Any], ...] = (
 
 
 def run_produced(data: bytes) -> None:
-    """What a leader accepts, a consumer can read: as many records, at consecutive offsets."""
+    """A batch that a leader accepts can be read by a consumer: as many records, at consecutive offsets."""
     rules = RULES[data[-1] % len(RULES) if data else 0]
     # As long as the batch, so that reading past it is seen.
     buffer = array("B", data)
@@ -159,7 +159,7 @@ def compressed_corpus() -> list[bytes]:
 
 
 def run_compressed(data: bytes) -> None:
-    """Nothing is made that is longer than allowed."""
+    """No output is longer than allowed."""
     codec = 1 + (data[0] if data else 0) % 4
     assert len(decompress(codec, memoryview(array("B", data[1:])), PLAIN_BYTES_MAX)) <= PLAIN_BYTES_MAX
 

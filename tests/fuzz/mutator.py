@@ -82,7 +82,7 @@ class Mutator:
 
     @staticmethod
     def _lie_about_length(out: bytearray, at: int, value: int) -> None:
-        """Put a number that is about the bytes that are left where a length may be."""
+        """Overwrite a possible length with a number close to the number of bytes left."""
         left = len(out) - at + (-4, -2, -1, 0, 1, 2, 4, 8)[value & 7]
         kind = value >> 3 & 3
         if kind == 0:

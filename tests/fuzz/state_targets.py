@@ -148,7 +148,7 @@ def quorum_corpus() -> list[bytes]:
 
 
 def run_quorum(data: bytes) -> None:
-    """A damaged file is an error with its name."""
+    """A damaged file is reported as an error with its name."""
     state = ElectionState.from_json(data)
     assert 0 <= state.epoch < 2**31
     assert -1 <= state.leader_id < 2**31

@@ -106,7 +106,7 @@ class Directory:
         shutil.rmtree(self.root)
 
     def restore(self) -> None:
-        """Write again what is not as it was left."""
+        """Restore the files that changed."""
         with os.scandir(self.path) as entries:
             found = {entry.name: entry.stat() for entry in entries}
         for name in found.keys() - self.files.keys():
@@ -135,7 +135,7 @@ def directory() -> Directory:
 
 
 def remove_directory() -> None:
-    """Leave nothing behind."""
+    """Remove the directory."""
     while _directories:
         _directories.pop().close()
 
@@ -282,7 +282,7 @@ def small_corpus() -> list[bytes]:
 
 
 def run_small(data: bytes) -> None:
-    """Damaged ones are refused with an error that names the file, or taken to be missing."""
+    """A damaged file is refused with an error that names it, or treated as missing."""
     kind = (data[0] if data else 0) % 5
     root = directory().root
     names = (

@@ -1,4 +1,4 @@
-"""Mutated requests to a broker process: it goes on serving everybody else, and says little about it."""
+"""Mutated requests to a broker process: it keeps serving other clients, and writes few log lines."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ A = TypeVar("A", bound=codec.Message)
 
 
 class GoodClient:
-    """Talks in whole, valid frames, and expects answers."""
+    """A client that sends valid frames and expects answers."""
 
     def __init__(self, address: tuple[str, int]) -> None:
         self.socket = socket.create_connection(address, 20)
@@ -187,7 +187,7 @@ class Attack:
                 raise AssertionError(f"{error}; {self.told()}") from error
 
     def told(self) -> str:
-        """What is needed to find what went wrong."""
+        """The mutants that were sent last, for a failure's message."""
         sent = "\n".join(data.hex() for data in self.recent)
         return f"the last payloads:\n{sent}\nstderr: {self.broker.stderr()[-6000:]}"
 
@@ -206,7 +206,7 @@ def open_sockets(pid: int) -> int:
 
 
 def attack(directory: Path, frames: int, seed: int) -> None:
-    """Start a broker, send mutants, and see that it is as it was."""
+    """Start a broker, send mutants, and check that it works as before."""
     broker = BrokerProcess(directory)
     broker.start()
     try:
@@ -247,5 +247,5 @@ def test_a_broker_outlives_mutants(part: int, tmp_path: Path) -> None:
 @pytest.mark.soak
 @pytest.mark.timeout(4 * 3600)
 def test_a_broker_outlives_many_mutants(tmp_path: Path) -> None:
-    """What a few ten thousand frames do not find."""
+    """Repeat the test with more frames."""
     attack(tmp_path, SOAK_FRAMES, SEED * 10 + 5)

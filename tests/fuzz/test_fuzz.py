@@ -63,7 +63,7 @@ def drive(scratch: Path, *arguments: str, timeout_s: float = TIMEOUT_S) -> dict[
 
 
 def check(result: dict[str, Any], count: int) -> None:
-    """All were run, some were accepted and some refused, and nothing stayed behind."""
+    """Check that all inputs ran, that some were accepted and some refused, and that nothing leaked."""
     assert result["count"] == count
     assert 0 < result["accepted"] < count, "mutants that all go one way test only the first check"
     assert "leaks" not in result, result["leaks"]
@@ -71,25 +71,25 @@ def check(result: dict[str, Any], count: int) -> None:
 
 @pytest.mark.parametrize(("target", "seed", "count"), parts(), ids=lambda value: str(value))
 def test_mutants(target: str, seed: int, count: int, tmp_path: Path) -> None:
-    """Anyone who can reach a port, or a bad disk, can stop the broker or fill its memory."""
+    """A client that can reach the port, or a bad disk, can stop the broker or fill its memory."""
     count = max(int(count * SCALE), 100)
     check(drive(tmp_path / "scratch", "run", target, str(seed), str(count)), count)
 
 
 def test_an_unknown_target_is_refused_by_name() -> None:
-    """Who mistypes a target is shown a defect of the driver instead of the names there are."""
+    """A mistyped target shows as a defect of the driver instead of the list of names."""
     with pytest.raises(KeyError, match=r"no target 'batches'; there are requests, messages, .*quorum_state"):
         load("batches")
 
 
 def test_a_million() -> None:
-    """CI runs fewer inputs than it says."""
+    """Otherwise CI may run fewer inputs than stated."""
     assert sum(load(name).iterations for name in names()) >= 1_000_000
 
 
 @pytest.mark.parametrize("target", names())
 def test_what_once_failed(target: str, tmp_path: Path) -> None:
-    """A defect that was found and fixed is back."""
+    """A defect that was fixed has returned."""
     files = sorted(str(path) for path in (REGRESSIONS / target).glob("*.hex"))
     result = drive(tmp_path / "scratch", "replay", target, *files)
     assert result["count"] == len(files)
@@ -99,7 +99,7 @@ def test_what_once_failed(target: str, tmp_path: Path) -> None:
 @pytest.mark.timeout(SOAK_TIMEOUT_S + 60)
 @pytest.mark.parametrize("target", names())
 def test_many_mutants(target: str, tmp_path: Path) -> None:
-    """What a million inputs do not find."""
+    """Repeat the test with more inputs."""
     count = load(target).iterations * SOAK_FACTOR
     seed = str(SEED * 1000 + 999)
     check(drive(tmp_path / "scratch", "run", target, seed, str(count), timeout_s=SOAK_TIMEOUT_S), count)

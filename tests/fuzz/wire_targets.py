@@ -180,7 +180,7 @@ def control_corpus() -> list[bytes]:
 
 
 def run_control(data: bytes) -> None:
-    """Types that are not known are passed over."""
+    """Unknown types are skipped."""
     size = data[0] if data else 0
     control.decode_control(Record(key=data[1 : 1 + size], value=data[1 + size :]))
 

@@ -1,4 +1,4 @@
-"""After a restart: leader epochs went up, so that older ones can be told from the newest; producers and groups are
+"""After a restart: leader epochs went up, so that older ones are recognized; producers and groups are
 known."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Produce of transactional producers: what one that is fenced, unknown, out of sequence or too late is told."""
+"""Produce of transactional producers: the answers to one that is fenced, unknown, out of sequence or too late."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Writer:
         self.run.ask(label, request, self.version, **how)
 
     def end(self, commit: bool) -> None:
-        """End the transaction and wait for its markers; the producer goes on with what it is told."""
+        """End the transaction and wait for its markers; the producer continues with the id and epoch it got."""
         producer = self.own.ended((self.id, self.epoch), commit, BUMPS if self.adds else END_VERSION)
         self.id, self.epoch = producer
 
@@ -257,7 +257,7 @@ def aborted(own: Transactions) -> None:
 
 @script(ApiKey.END_TXN, broker="transactions")
 def timed_out(run: Run, version: int) -> None:
-    """What the producer of a transaction that timed out is told, by each API that it may ask next."""
+    """The answers to the producer of a transaction that timed out, by each API that it may call next."""
     topic = run.topic(partitions=2)
     add_version = BUMPS if version >= BUMPS else ADD_VERSION
     waiting: list[tuple[str, Transactions, Producer]] = []

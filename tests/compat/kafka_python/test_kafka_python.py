@@ -55,7 +55,7 @@ class TestRecords:
         assert abs(got.timestamp - time.time() * 1000) < 60_000
 
     def test_too_large(self, broker: Target, admin: KafkaAdminClient, topic: str) -> None:
-        """The producer hears of success for a message that the topic does not take."""
+        """The producer gets a success for a message that the topic refuses."""
         create(admin, topic, 1, {"max.message.bytes": "1000"})
         with contextlib.closing(
             KafkaProducer(bootstrap_servers=broker.bootstrap, enable_idempotence=False)
@@ -106,7 +106,7 @@ class TestConsumer:
     """One consumer, and members of a group."""
 
     def test_seek_and_position(self, ten: str, make_consumer: MakeConsumer) -> None:
-        """A consumer reads from another place than it asked for."""
+        """A consumer reads from another offset than it asked for."""
         consumer = make_consumer()
         partition = TopicPartition(ten, 0)
         consumer.assign([partition])
@@ -146,7 +146,7 @@ class TestConsumer:
         assert values(take(consumer, 7)) == [b"%d" % number for number in range(3, 10)]
 
     def test_commit_and_go_on(self, ten: str, make_consumer: MakeConsumer) -> None:
-        """A restarted consumer begins elsewhere than where it stopped."""
+        """A restarted consumer does not continue where it stopped."""
         first, partition = make_consumer(ten), TopicPartition(ten, 0)
         take(first, 4)
         assert first.committed(partition) is None
