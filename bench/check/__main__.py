@@ -1,6 +1,7 @@
 """Count instructions of the hot operations and compare them with the recorded ones (see docs/bench.md).
 
-Exit code 0: none is worse; 1: one is, by more than 3 %; 2: not measured; 3: nothing to compare with on this build.
+Exit code 0: none is worse; 1: one is, by more than 3 %; 2: not measured; 3: nothing to compare with on this build
+(0 with --where-recorded).
 """
 
 import argparse
@@ -32,6 +33,9 @@ def arguments(argv: list[str] | None) -> argparse.Namespace:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("--record", action="store_true", help="keep the counts as those to compare with")
     parser.add_argument("--top", action="store_true", help=f"show the {TOP} heaviest functions of each operation")
+    parser.add_argument(
+        "--where-recorded", action="store_true", help="count only on the build that the record is of; else say so"
+    )
     parser.add_argument("--expected", type=Path, default=EXPECTED, metavar="FILE", help="recorded counts")
     parser.add_argument(
         "--set", action="append", default=[], type=_setting, metavar="NAME=VALUE", help="a setting of the broker"
@@ -70,11 +74,17 @@ def show(name: str, instructions: int) -> None:
     print(f"{name}: {instructions:,}", file=sys.stderr, flush=True)
 
 
+def not_recorded(expected: Expected | None, versions: dict[str, str]) -> list[str]:
+    """Why counts of this build cannot be compared with the record; empty where they can."""
+    if expected is None:
+        return ["none are recorded"]
+    return build.differences(expected.versions, versions, build.MACHINE)
+
+
 def verdict(expected: Expected | None, now: Expected, path: Path) -> tuple[str, int]:
     """The text under the counts, and the exit code."""
     lines = compare.rows(expected.operations if expected else {}, now.operations)
-    others = build.differences(expected.versions, now.versions, build.MACHINE) if expected else ["none are recorded"]
-    if others:
+    if others := not_recorded(expected, now.versions):
         lines = compare.rows({}, now.operations)
         text = f"NOTHING TO COMPARE WITH on this build: {', '.join(others)}\n"
         text += f"To have something, record the counts of a revision that you trust with `{RECORD}` ({path})."
@@ -101,6 +111,9 @@ def main(argv: list[str] | None = None) -> int:
     try:
         recorded = compare.load(options.expected)
         versions = build.versions()
+        if options.where_recorded and (others := not_recorded(recorded, versions)):
+            print(f"bench-check: instructions are not counted on this build: {', '.join(others)}")
+            return FINE
         counted = measure(dict(options.set))
     except subprocess.CalledProcessError as error:
         print(f"bench-check: {error}: {(error.stderr or '').strip()}", file=sys.stderr)

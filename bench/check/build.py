@@ -12,8 +12,8 @@ import sys
 import sysconfig
 from pathlib import Path
 
-# Compared in spite of a difference, which is told: Cython and uvloop are chosen by this project (requirements.lock), so
-# that a new one costs more is what the gate is for; the kernel decides only about the pieces of a large answer.
+# Compared in spite of a difference, which is printed: this project chooses Cython and uvloop (requirements.lock), and
+# the gate must show that a new version costs more; the kernel decides only about the pieces of a large answer.
 TOLD = ("cython", "uvloop", "kernel")
 # The machine's: with another of these every count is another, and there is nothing to compare with.
 MACHINE = ("python", "python_build", "gcc", "libc", "valgrind", "processor")

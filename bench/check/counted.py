@@ -4,7 +4,6 @@ What callgrind sees is the user-space code of the whole process, all threads: in
 kernel's instructions (copies, TCP, the file system) are not in it.
 """
 
-import statistics
 import subprocess
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -20,16 +19,16 @@ COMMAND_TIMEOUT_S = 60
 WARM_UP = 100  # requests before the first window: the interpreter specializes its code, callgrind translates it
 # What the broker notes of itself each second belongs to no request, and under callgrind a second has few of them.
 WITHOUT_SAMPLES = {"brokercy.metrics.sample.interval.ms": "0", "brokercy.events.enable": "false"}
-ROUNDS = 5  # windows of one operation, of which the median counts
+ROUNDS = 5  # windows of one operation, of which the least counts: whatever disturbs one adds instructions
 
 
 class Counts(NamedTuple):
     """One operation: instructions per request, and what they went into."""
 
     per_request: int
-    spread: float  # of the windows: (largest - least) / median
+    spread: float  # of the windows: (largest - least) / least
     requests: int  # in the window of `profile`
-    profile: Profile  # of the median window
+    profile: Profile  # of the window with the least
 
 
 class Counted(BrokerCy):
@@ -73,7 +72,7 @@ class Counted(BrokerCy):
 
 
 def count(broker: Counted, operation: Operation, requests: int, progress: Callable[[int], None]) -> Counts:
-    """Instructions of `operation`, from the median of some windows of `requests` requests."""
+    """Instructions of `operation`, from the least of some windows of `requests` requests."""
     for _ in range(WARM_UP):
         operation()
     windows = []
@@ -84,6 +83,6 @@ def count(broker: Counted, operation: Operation, requests: int, progress: Callab
         windows.append(broker.dump())
         progress(windows[-1].total // requests)
     windows.sort(key=lambda window: window.total)
-    middle = windows[len(windows) // 2]
-    spread = (windows[-1].total - windows[0].total) / max(middle.total, 1)
-    return Counts(round(statistics.median(window.total for window in windows) / requests), spread, requests, middle)
+    least = windows[0]
+    spread = (windows[-1].total - least.total) / max(least.total, 1)
+    return Counts(round(least.total / requests), spread, requests, least)

@@ -1,6 +1,7 @@
 """The regression gate: what callgrind wrote is read rightly, and verdicts are right."""
 
 import json
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -138,6 +139,29 @@ def test_another_build_is_not_compared(key: str) -> None:
     assert f"{key} other (recorded: 1)" in text
     assert "9,000" in text
     assert "WORSE" not in text
+
+
+def test_another_build_is_said_at_once_in_ci(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`make test` would count for half a minute what it cannot compare, or fail on every other machine."""
+    monkeypatch.setattr(gate, "measure", lambda settings: pytest.fail("it was counted"))
+    path = tmp_path / "expected.json"
+    assert gate.main(["--where-recorded", "--expected", str(path)]) == gate.FINE
+    assert capsys.readouterr().out == "bench-check: instructions are not counted on this build: none are recorded\n"
+    versions = {**build.versions(), "gcc": "2"}
+    compare.save(path, Expected(versions, {"heartbeat": 5}))
+    assert gate.main(["--where-recorded", "--expected", str(path)]) == gate.FINE
+    assert "not counted on this build: gcc " in capsys.readouterr().out
+
+
+def test_the_recorded_build_is_counted_in_ci(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A change that costs a tenth more passes `make test`."""
+    made = counted.Counts(110, 0.0, 1, profile.Profile(110, Counter()))
+    monkeypatch.setattr(gate, "measure", lambda settings: {"heartbeat": made})
+    path = tmp_path / "expected.json"
+    compare.save(path, Expected(build.versions(), {"heartbeat": 100}))
+    assert gate.main(["--where-recorded", "--expected", str(path)]) == gate.REGRESSED
 
 
 def test_what_was_never_recorded_is_no_pass() -> None:
