@@ -15,7 +15,7 @@ libasan=$(gcc -print-file-name=libasan.so)
 # Sources only: what was compiled in place is of another build. Times are kept, so that only changed files are compiled again.
 mkdir -p "$copy"
 sources() {
-    find broker_cy bench tests tools docs setup.py setup.cfg pyproject.toml README.md LICENSE Makefile -type f \
+    find broker_cy bench tests tools docs requirements setup.py setup.cfg pyproject.toml README.md LICENSE Makefile -type f \
         ! -name '*.so' ! -name '*.pyc' ! -path '*/node_modules/*' \( ! -name '*.c' -o -path '*/includes/*' \) | LC_ALL=C sort
 }
 sources > "$copy/.sources.new"
