@@ -125,6 +125,9 @@ class Console(App[int]):
         return TerminalDriver
 
     async def on_event(self, event: events.Event) -> None:
+        if isinstance(event, events.Key) and not self.screen_stack:
+            # It was typed while the console ends.
+            return
         if isinstance(event, events.Key) and not event.is_forwarded:
             self.keys.add(event)
         else:

@@ -62,7 +62,7 @@ was observed."""
         finding: Finding | None = self.grid.selected
         detail = self.query_one("#detail", Static)
         detail.border_title = Text("" if finding is None else clean(finding.rule.name))
-        detail.update(Text("" if finding is None else clean(finding.text) or "holds"))
+        detail.update(Text("" if finding is None else clean(finding.text) or "no alert"))
 
     @property
     def _watch(self) -> Watch:

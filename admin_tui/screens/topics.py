@@ -120,7 +120,7 @@ class TopicsView(ListView):
         if topics is None or not self.is_attached:
             return
         shown = [info for info in topics if self._with_internal or not is_own_topic(info)]
-        self.grid.set_rows(topic_rows(shown, self.session.log_dirs().value, list(self.session.samples.items)))
+        self.grid.set_rows(topic_rows(shown, self.session.topic_sizes(), list(self.session.samples.items)))
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         needs_row = {"messages", "settings", "describe", "partitions", "clone", "delete_records", "delete"}

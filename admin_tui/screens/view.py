@@ -21,7 +21,7 @@ from broker_cy.admin.errors import AdminError
 from broker_cy.admin.text import age, clean
 from broker_cy.console.acts.plan import Command, Plan
 from broker_cy.console.fields import Form
-from broker_cy.console.listeners import Source
+from broker_cy.console.listeners import Source, call
 from broker_cy.console.session import Session
 
 if TYPE_CHECKING:
@@ -69,6 +69,8 @@ class View(Screen[None]):
     def __init__(self) -> None:
         super().__init__()
         self._links: list[Link] = []
+        # While the screen subscribes: the links whose source had something already.
+        self._caught_up: list[Link] | None = None
 
     # What subclasses define.
 
@@ -145,10 +147,21 @@ class View(Screen[None]):
         self.on_screen_suspend()
 
     def _subscribe(self) -> None:
-        for link in self._links:
-            if not link.is_shown:
-                link.is_shown = True
-                link.source.subscribe(self._listener(link))
+        """Subscribe to every source, and show once what they have: several of them may update one panel."""
+        self._caught_up = []
+        try:
+            for link in self._links:
+                if not link.is_shown:
+                    link.is_shown = True
+                    link.source.subscribe(self._listener(link))
+        finally:
+            links, self._caught_up = self._caught_up, None
+        for update in dict.fromkeys(link.update for link in links):
+            call(update)
+        for link in links:
+            self._show_age(link)
+        if links:
+            self.refresh_bindings()
 
     def _listener(self, link: Link) -> Callable[[], None]:
         """The same object for a link each time, so that it can be unsubscribed."""
@@ -156,10 +169,14 @@ class View(Screen[None]):
         if link not in listeners:
 
             def listen() -> None:
-                if self.is_attached:
-                    link.update()
-                    self._show_age(link)
-                    self.refresh_bindings()
+                if not self.is_attached:
+                    return
+                if self._caught_up is not None:
+                    self._caught_up.append(link)
+                    return
+                link.update()
+                self._show_age(link)
+                self.refresh_bindings()
 
             listeners[link] = listen
         return cast("Callable[[], None]", listeners[link])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable, Mapping
+from operator import le
 
 from broker_cy.admin.group_lag import GroupLag
 from broker_cy.admin.lag import Sample, Status, Trend, judge, sum_of, trend, worst
@@ -45,17 +46,31 @@ class Window:
 
     def samples(self) -> list[Sample]:
         """The samples, the oldest first."""
+        return [self._sample(at) for at in range(0, len(self._numbers), _FIELDS)]
+
+    def _sample(self, at: int) -> Sample:
+        at_ms, committed, end, commit_ms, has_members = self._numbers[at : at + _FIELDS]
+        return Sample(
+            at_ms,
+            committed,
+            end,
+            None if commit_ms == _UNKNOWN else commit_ms,
+            None if has_members == _UNKNOWN else bool(has_members),
+        )
+
+    @property
+    def lag(self) -> int:
+        """That of the last sample; 0 without one."""
         numbers = self._numbers
-        return [
-            Sample(
-                numbers[at],
-                numbers[at + 1],
-                numbers[at + 2],
-                None if numbers[at + 3] == _UNKNOWN else numbers[at + 3],
-                None if numbers[at + 4] == _UNKNOWN else bool(numbers[at + 4]),
-            )
-            for at in range(0, len(numbers), _FIELDS)
-        ]
+        return max(0, numbers[-_FIELDS + 2] - numbers[-_FIELDS + 1]) if numbers else 0
+
+    def trend(self) -> Trend | None:
+        """As `trend` of the samples, which without a rewind is that of the first and the last one."""
+        numbers = self._numbers
+        committed = numbers[1::_FIELDS]
+        if len(committed) > 1 and all(map(le, committed, committed[1:])):
+            return trend([self._sample(0), self._sample(len(numbers) - _FIELDS)])
+        return trend(self.samples())
 
     def status(self) -> Status:
         """As `judge`, without decoding the samples of a group that keeps up, which most groups do."""
@@ -131,14 +146,13 @@ class LagHistory:
         trends: list[Trend | None] = []
         lag = 0
         for window in list(windows.values()):
-            samples = window.samples()
-            statuses.add(Status.OK if samples and not samples[-1].lag else judge(samples))
-            trends.append(trend(samples))
-            lag += samples[-1].lag if samples else 0
+            statuses.add(window.status())
+            trends.append(window.trend())
+            lag += window.lag
             await turns.pause()
         return worst(statuses), sum_of(trends, lag)
 
     def trend(self, group_id: str) -> Trend | None:
         """Velocity of the group and its time to catch up; None where there are too few samples."""
-        every = [window.samples() for window in self._groups.get(group_id, {}).values()]
-        return sum_of([trend(samples) for samples in every], sum(samples[-1].lag for samples in every if samples))
+        windows = self._groups.get(group_id, {}).values()
+        return sum_of([window.trend() for window in windows], sum(window.lag for window in windows))

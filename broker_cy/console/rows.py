@@ -92,13 +92,10 @@ def is_own_topic(info: TopicInfo) -> bool:
     return info.is_internal or info.name.startswith("__")
 
 
-def topic_rows(topics: Iterable[TopicInfo], dirs: LogDirs | None, samples: Sequence[Sample]) -> list[TopicRow]:
-    """Each of `topics`; its size counts all replicas."""
-    sizes: dict[str, int] = {}
-    for directories in () if dirs is None else dirs.found.values():
-        for directory in directories:
-            for replica in directory.replicas:
-                sizes[replica.topic] = sizes.get(replica.topic, 0) + replica.size_bytes
+def topic_rows(
+    topics: Iterable[TopicInfo], sizes: Mapping[str, int] | None, samples: Sequence[Sample]
+) -> list[TopicRow]:
+    """Each of `topics`. `sizes` is Session.topic_sizes."""
     rates = {each.name: each for each in busiest(samples[-RATE_SAMPLES:])}
     rows = []
     for info in topics:
@@ -107,7 +104,7 @@ def topic_rows(topics: Iterable[TopicInfo], dirs: LogDirs | None, samples: Seque
         rows.append(
             TopicRow(
                 info,
-                None if dirs is None else sizes.get(info.name, 0),
+                None if sizes is None else sizes.get(info.name, 0),
                 idle if rate is None else rate.records_per_s,
                 idle if rate is None else rate.in_per_s,
             )

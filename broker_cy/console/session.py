@@ -103,6 +103,9 @@ class Session:
         self.samples = Samples(self.client, self._owner)
         self.events = Events(self.client, self._owner)
         self.lag_history = LagHistory()
+        # The answer that the sizes of topics were summed up of, and they.
+        self._sizes_of: Outcome[int, tuple[LogDir, ...]] | None = None
+        self._sizes: Mapping[str, int] = {}
 
     def start(self) -> None:
         self.samples.start()
@@ -126,6 +129,18 @@ class Session:
 
     def log_dirs(self) -> Feed[Outcome[int, tuple[LogDir, ...]]]:
         return self._feeds.get("log_dirs", self._quick.log_dirs.describe, 10.0)
+
+    def topic_sizes(self) -> Mapping[str, int] | None:
+        """Bytes of each topic over all replicas, of the newest answer of `log_dirs`; None before the first one."""
+        outcome = self.log_dirs().value
+        if outcome is not self._sizes_of:
+            sizes: dict[str, int] = {}
+            for directories in () if outcome is None else outcome.found.values():
+                for directory in directories:
+                    for replica in directory.replicas:
+                        sizes[replica.topic] = sizes.get(replica.topic, 0) + replica.size_bytes
+            self._sizes_of, self._sizes = outcome, sizes
+        return None if outcome is None else self._sizes
 
     def groups(self) -> Feed[tuple[GroupListing, ...]]:
         return self._feeds.get("groups", self._quick.groups.listed, 5.0)

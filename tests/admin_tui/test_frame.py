@@ -198,7 +198,7 @@ def test_every_binding_has_an_id() -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--bootstrap", "nowhere:port"], "is no address"),
+        (["--bootstrap", "nowhere:port"], "is not an address"),
         (["--cluster", "absent", "--config", "CONFIG"], "there is no cluster 'absent'; there are: one"),
         (["--config", "absent.toml"], "cannot be read"),
         (["--timeout", "0"], "--timeout 0"),

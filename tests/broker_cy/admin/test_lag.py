@@ -131,6 +131,10 @@ def test_judging_in_turns_gives_the_same() -> None:
             if at < len(each)
         ]
         history.note(lags, 1_000 * (at + 1))
+    for group in looks:
+        samples = [history.samples(group, TopicPartition("t", n)) for n in range(3)]
+        assert history.trend(group) == sum_of([trend(each) for each in samples], sum(each[-1].lag for each in samples))
+        assert history.status(group) is worst(judge(each) for each in samples)
     for group in (*looks, "absent"):
         assert asyncio.run(history.judged(group)) == (history.status(group), history.trend(group))
     assert history.status("warn") is Status.WARN
