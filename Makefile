@@ -8,7 +8,7 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 # Tests run in parallel over this many workers; those marked `serial` run alone afterwards.
 WORKERS ?= 2
 
-.PHONY: run demo test build lint types unit serial system-packages soak bench bench-check asan clean lock protocol-doc
+.PHONY: run demo test build lint types unit serial instructions system-packages soak bench bench-check asan clean lock protocol-doc
 
 run: build
 	exec $(BIN)/broker-cy start --hints --set brokercy.metrics.listener=127.0.0.1:9404 $(ARGS)
@@ -32,7 +32,7 @@ $(VENV)/.installed: $(VENV)/.requirements setup.cfg pyproject.toml setup.py $(wi
 	BROKER_CY_NO_EXTENSIONS=1 $(BIN)/pip install -q --disable-pip-version-check --no-build-isolation --no-deps -e .
 	touch $@
 
-test: build system-packages lint types unit serial
+test: build system-packages lint types unit serial instructions
 
 system-packages:
 	sh tools/system_packages.sh
@@ -52,11 +52,16 @@ unit:
 serial:
 	$(BIN)/pytest -q -m "serial and not soak" tests
 
+# The instructions of the hot operations, where the build is the recorded one; elsewhere one line says that it is not.
+instructions:
+	@$(BIN)/python -m bench.check --where-recorded
+
 soak: build system-packages
 	$(BIN)/pytest -q -m soak tests
 
+# The tables of docs/performance.md, measured beside Apache Kafka; ARGS: --only, --budget, --out (docs/bench.md).
 bench: build
-	$(BIN)/python -m bench.datapath $(ARGS)
+	$(BIN)/broker-bench record $(ARGS)
 
 # Instructions of the hot operations against bench/check/expected.json; ARGS: --top, --record.
 bench-check: build

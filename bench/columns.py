@@ -14,9 +14,9 @@ from rich.table import Table
 from bench.drivers.base import DriverResult, Sample
 from bench.histogram import Histogram
 from bench.measured import NS_PER_MS
-from bench.metrics import describe, text
+from bench.metrics import describe, sides, text
 from bench.perf import TOP
-from bench.result import Pair, Profile, ProfileRow, Run, title
+from bench.result import Pair, Profile, ProfileRow, Run, WarmUp, title
 
 MIB = 1 << 20
 INTERVAL_S = 5.0  # of kafka-producer-perf-test
@@ -122,7 +122,7 @@ def pairs_table(pairs: Sequence[Pair]) -> Table:
     table = Table(title="Ratios, pair by pair", title_justify="left")
     for column in ("", "ratio"):
         table.add_column(column)
-    for column in ("median", "interval", "pairs"):
+    for column in ("median", "interval", "absolute (medians)", "pairs"):
         table.add_column(column, justify="right")
     for pair in pairs:
         label = describe(pair.metric).label + (f", {pair.label}" if pair.label else "")
@@ -131,6 +131,7 @@ def pairs_table(pairs: Sequence[Pair]) -> Table:
             f"{pair.a} / {pair.b}",
             f"{pair.median:.3f}",
             interval_text(pair),
+            sides(pair.metric, pair.a_value, pair.b_value),
             "  ".join(f"{ratio:.3f}" for ratio in pair.ratios),
         )
     notes = dict.fromkeys(pair.note for pair in pairs if pair.note)
@@ -176,8 +177,17 @@ def heaviest(profiles: Sequence[Profile], modules: bool = False) -> list[tuple[s
     return sorted(highest, key=lambda key: -highest[key])
 
 
+def warm_up_line(warm_up: WarmUp) -> str:
+    """How long a target was warmed up, and what that came to."""
+    shown = describe(warm_up.metric)
+    last = f"{text(warm_up.metric, warm_up.values[-1])} {shown.unit}".rstrip() if warm_up.values else "nothing"
+    end = "steady" if warm_up.steady else f"not steady within the {warm_up.bound_s:g} s it may take"
+    name = f"{warm_up.target} {warm_up.label}".rstrip()
+    return f"{name}: warmed up for {warm_up.seconds:.1f} s, {end}; {shown.label} of the last window: {last}"
+
+
 def interval_text(pair: Pair) -> str:
-    """`0.412 to 0.455 (95%)`, or that there is none."""
+    """`0.412 to 0.455 (95%)`, or `none`."""
     if pair.interval is None:
         return "none"
     return f"{pair.interval[0]:.3f} to {pair.interval[1]:.3f} ({pair.confidence:.0%})"

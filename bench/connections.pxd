@@ -12,7 +12,7 @@ cdef enum:
     INBOX_MIN = 1 << 10         # it grows with what comes: to INBOX_STEP, and beyond for a response that is larger
     INBOX_STEP = 64 << 10
     FRAME_MAX = 65 << 20        # bytes of one response
-    IOV_MAX_USED = 192          # four per frame at the most
+    IOV_MAX_USED = 192          # at most four per frame
     EVENTS = 256                # of one epoll call
     CORRELATION_AT = 8
     HEAD = 12                   # size, api key, version, correlation id: written per request

@@ -3,7 +3,7 @@
 A request in flight is a ring slot, and a frame leaves by writev straight from its template: only the twelve bytes up to the
 correlation id are written per request.
 
-Memory of a connection: its ring (RING_MIN slots of 24 bytes at first, grown where more is in flight, RING_MAX at the most and
+Memory of a connection: its ring (RING_MIN slots of 24 bytes at first, grown where more is in flight, at most RING_MAX and
 FLIGHTS_MAX of all connections), its inbox (INBOX_MIN, grown to what comes at once: INBOX_STEP, or one response up to
 FRAME_MAX), and 80 bytes for each of its templates. With a producer id, each slot of the ring has a batch's header besides.
 """
@@ -41,7 +41,7 @@ cdef class Connections:
     starts at offset 0 of each partition (see `seek`) and goes round at `wrap_at[partition]`; without it, it follows the end.
     `committed`: these Fetch requests ask with read_committed. `unanswered`: Produce with acks=0. `producers`: one (producer id, epoch) for each connection, that stamps each batch with it
     and with the sequence of its partition, from 0 on; templates then need their payload apart. Raises OSError where a connection cannot be made. A connection that is lost later is
-    counted in `errors`, with what it owed, and told in `first_error`.
+    counted in `errors`, with what it owed, and named in `first_error`.
     """
 
     def __cinit__(self, address, connections not None, **options):
@@ -195,7 +195,7 @@ cdef class Connections:
         self.epoll.close()
 
     def reconnect(self):
-        """Make the connections that were lost anew; raises OSError."""
+        """Make the connections that were lost again; raises OSError."""
         cdef int i
         for i in range(self.count):
             if self.conns[i].dead:
@@ -405,7 +405,7 @@ def _wait_for_answer(sock):
 
 
 def _exactly(sock, int size):
-    """`size` bytes, FRAME_MAX at the most."""
+    """`size` bytes, at most FRAME_MAX."""
     if not 0 <= size <= FRAME_MAX:
         raise OSError(f"response of {size} bytes")
     data = bytearray()

@@ -97,7 +97,7 @@ class Presser:
         self.worst = sorted([*self.worst, (took_ms, what)], reverse=True)[:8]
 
     def opened(self, keys: bytes, pattern: str) -> None:
-        """A key right behind the opening of a list, whose numbers are on their way: counted apart."""
+        """A key press right after a list is opened, while its numbers are loading: counted separately."""
         self.terminal.idle(self.random.uniform(0.02, 0.25))
         self.loading_ms.append(self.terminal.took(keys, pattern) * 1000)
         self.terminal.idle(1.0)
@@ -176,7 +176,7 @@ async def fill_topic(bootstrap: str, topic: str, records: int) -> None:
 
 
 def measure_search(target: BrokerCy, directory: Path, records: int, seed: int) -> dict[str, float]:
-    """From the key that starts the search until the screen tells its end; a key is pressed now and then meanwhile."""
+    """From the key that starts the search until the screen shows its end; other keys are pressed in between."""
     asyncio.run(fill_topic(bootstrap_of(target), "haystack", records))
     terminal = console(target, directory)
     try:
@@ -202,7 +202,7 @@ def measure_search(target: BrokerCy, directory: Path, records: int, seed: int) -
             seen = terminal.text()
             pressed = time.perf_counter()
             terminal.drawn = b""
-            # Another format of the values, which is told in a corner.
+            # Another format of the values, which a corner of the screen names.
             terminal.press(b"v")
             terminal.shows("shown as")
             took_ms.append((time.perf_counter() - pressed) * 1000)

@@ -16,7 +16,7 @@ cdef enum:
     STAMP = 8                   # bytes of a value: the time its record was due, int64 in this host's byte order
     PARTITION_EOF = -191        # librdkafka's RD_KAFKA_RESP_ERR__PARTITION_EOF: an event, not a failure
 
-STAMP_BYTES = STAMP             # for those who make values
+STAMP_BYTES = STAMP             # for makers of values
 
 
 cdef inline int64_t now_ns() noexcept nogil:
@@ -63,7 +63,7 @@ cdef class Delivery:
 
 cdef bytes stamped(bytes value, int64_t due_ns):
     cdef bytes made = PyBytes_FromStringAndSize(PyBytes_AS_STRING(value), PyBytes_GET_SIZE(value))
-    memcpy(PyBytes_AS_STRING(made), &due_ns, STAMP)    # nobody else has seen these bytes yet
+    memcpy(PyBytes_AS_STRING(made), &due_ns, STAMP)    # these bytes are not shared yet
     return made
 
 
@@ -111,7 +111,7 @@ cdef class Arrivals:
     def take(self, list messages):
         """Count what one poll gave. Returns the partitions of which the end was reached.
 
-        A record whose value holds no due time counts as an error: somebody else's records are in the topic.
+        A record whose value holds no due time counts as an error: the topic contains records of another program.
         """
         cdef int64_t due, now = now_ns()
         cdef bytes value

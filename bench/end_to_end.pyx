@@ -1,4 +1,4 @@
-"""From due to be produced until consumed: the producing thread tells, the consuming thread matches, both without a lock.
+"""End-to-end latency, from the due time of the produce request until the record is consumed: the producing thread writes, the consuming thread matches, both without a lock.
 
 A batch is known by its partition and base offset. Its arrival may be seen before the producing thread has read the
 answer that tells the base offset; it then waits, with its time, until that is known.
@@ -11,7 +11,7 @@ from bench.histogram cimport Histogram
 from bench.system cimport load_acquire, store_release
 
 
-cdef int64_t PATIENCE_NS = 2 * <int64_t> 1000000000      # an arrival nobody tells the due time of is given up then
+cdef int64_t PATIENCE_NS = 2 * <int64_t> 1000000000      # an arrival without a due time is dropped after it
 
 
 cdef class DueTimes:
@@ -59,7 +59,7 @@ cdef class DueTimes:
 
 
 cdef class Arrivals:
-    """What the consuming thread saw: `latency` (ns, one value for each batch), `unmatched` where no due time was told."""
+    """What the consuming thread saw: `latency` (ns, one value for each batch), `unmatched` where no due time is known."""
 
     def __cinit__(self, DueTimes due_times not None):
         self.due_times = due_times
@@ -85,7 +85,7 @@ cdef class Arrivals:
         self.count += 1
 
     cdef void match(self, int64_t most, int64_t now) noexcept nogil:
-        """Look again for the due times of the `most` that wait longest; who has none yet goes to the end of the queue."""
+        """Look again for the due times of the `most` that wait longest; those that still have none go to the end of the queue."""
         cdef Arrival arrival
         cdef int64_t left = min(most, self.count)
         while left > 0:

@@ -1,7 +1,8 @@
 """One measured window: a workload on a target that runs, with what the broker spent meanwhile.
 
-The order is always: a topic of its own, clients prepared, warm-up, warm memory, window, topic deleted. Where the load
-is as fast as possible, the window is cut into pieces of PIECE_S, each after warming the memory (bench.window says why).
+The order is always: a topic of its own, clients prepared, warm-up, warm memory, window, topic deleted. A load that is
+as fast as possible is measured in pieces of PIECE_S, each after warming the memory: the host of a virtual machine takes
+back pages that are free for two seconds, so that memory is warm only for a window that follows its warming at once.
 """
 
 import contextlib
@@ -26,11 +27,11 @@ from bench.spec.target import TargetSpec
 from bench.spec.workload import READ_COMMITTED, TRANSACTIONS, Workload
 from bench.targets import Attached, BrokerCy, Floor, Kafka, Target, TargetError
 
-FILL_BYTES = 1 << 30  # for consumers, who go round and round in it
+FILL_BYTES = 1 << 30  # for consumers, which read it again and again
 FILL_TRANSACTIONS_BYTES = 128 << 20  # the same of transactions, of which one after the other is written
 PIECE_S = 0.75  # warmed and measured well within the two seconds after which a host takes free pages back
 WARM_BYTES_MAX = 4 << 30
-BATCH_HEADER = 70  # about what a batch of one record has besides: writes of less than that there are none
+BATCH_HEADER = 70  # about what a batch of one record adds to it; no write is smaller
 FAILURES = (DriverError, ProtocolError, TargetError, OSError)  # of a run; others are defects of the tool
 _ILLEGAL = re.compile(r"[^a-zA-Z0-9._-]")  # in a topic's name
 _numbers = itertools.count(1)
@@ -51,6 +52,7 @@ class Measured:
     extra: dict[str, Number] = dataclasses.field(default_factory=dict)  # start_s, recovery_s, ...
     fault: Freeze | None = None
     empty: bool = False  # stopped before anything was measured: no run, and none that failed
+    verdicts: tuple[str, ...] = ()  # what the mode has to say beside those of the figures
 
     @classmethod
     def begin(cls, target: str, label: str = "", pair: int = 0, consuming: bool = False) -> "Measured":
@@ -72,9 +74,10 @@ class Measured:
             failed=self.failed,
             extra=self.extra,
         )
-        if self.fault is not None:
-            run = dataclasses.replace(run, verdicts=(f"a fault was put into the target: {self.fault}", *run.verdicts))
-        return run
+        own = (
+            self.verdicts if self.fault is None else (f"a fault was put into the target: {self.fault}", *self.verdicts)
+        )
+        return run if self.failed else dataclasses.replace(run, verdicts=(*own, *run.verdicts))
 
 
 class Stopped(Exception):
@@ -83,7 +86,7 @@ class Stopped(Exception):
 
 @dataclasses.dataclass
 class Session:
-    """What every mode works with: where, whom to tell, and whether to stop."""
+    """What every mode works with: its directory, its listeners, and whether to stop."""
 
     root: Path
     stop: Event = dataclasses.field(default_factory=Event)
@@ -95,7 +98,7 @@ class Session:
     observe: Callable[[int], contextlib.AbstractContextManager[None]] = lambda pid: contextlib.nullcontext()
 
     def go_on(self) -> None:
-        """Raises Stopped where somebody wants an end."""
+        """Raises Stopped after a request to stop."""
         if self.stop.is_set():
             raise Stopped
 
@@ -114,11 +117,7 @@ class Session:
 
 def make_driver(target: Target, topic: str, workload: Workload) -> LoadDriver:
     """The driver that the workload asks for. Raises DriverError where what it needs is not there."""
-    if isinstance(target, Floor) and workload.driver != "raw":
-        raise DriverError(f'{target.name} answers the driver "raw" alone, not "{workload.driver}"')
-    needs_ids = workload.idempotent or workload.transactions or workload.isolation == READ_COMMITTED
-    if isinstance(target, Floor) and needs_ids:
-        raise DriverError(f"{target.name} knows neither producer ids nor transactions")
+    refuse(target, workload)
     if workload.transactions is not None and workload.producers:
         one_by_one = TransactionDriver if workload.transactions.measure == TRANSACTIONS else StartDriver
         return one_by_one(target.address, topic, workload)
@@ -133,6 +132,15 @@ def make_driver(target: Target, topic: str, workload: Workload) -> LoadDriver:
     return KafkaToolsDriver(target.address, topic, workload)
 
 
+def refuse(target: Target, workload: Workload) -> None:
+    """Raises DriverError for what the target cannot be asked for."""
+    if isinstance(target, Floor) and workload.driver != "raw":
+        raise DriverError(f'{target.name} answers the driver "raw" only, not "{workload.driver}"')
+    needs_ids = workload.idempotent or workload.transactions or workload.isolation == READ_COMMITTED
+    if isinstance(target, Floor) and needs_ids:
+        raise DriverError(f"{target.name} supports neither producer ids nor transactions")
+
+
 def measure(
     session: Session,
     name: str,
@@ -143,10 +151,12 @@ def measure(
     *,
     topic: str | None = None,
     keep_topic: bool = False,
+    window: "WindowFunction | None" = None,
 ) -> Measured:
-    """Run `workload` once on `target`, which is up. Whatever goes wrong is told in `failed`.
+    """Run `workload` once on `target`, which is up. Whatever goes wrong is reported in `failed`.
 
-    `topic` is one that is there already, with what consumers are to read; else there is a new one, deleted afterwards.
+    `topic` is an existing one, with what consumers are to read; without it there is a new one, deleted afterwards.
+    `window` measures in place of `_window`.
     """
     measured = Measured.begin(name, label, pair, consuming=workload.producers == 0)
     own = topic is None
@@ -159,13 +169,10 @@ def measure(
             session.on_phase(f"{name}: topic")
             target.create_topic(topic, workload.partitions)
         if own and workload.producers == 0:
-            if workload.transactions is None:
-                fill(session, target, topic, workload, FILL_BYTES)
-            else:
-                fill_transactions(session, target, topic, workload, FILL_TRANSACTIONS_BYTES)
+            fill_for_consumers(session, target, topic, workload)
         session.go_on()
         driver.prepare()
-        _window(session, name, target, workload, driver, measured)
+        (window or _window)(session, name, target, workload, driver, measured)
         measured.failed = failure(measured.result, measured.spent)
     except Stopped:
         measured.empty = True
@@ -179,13 +186,23 @@ def measure(
             target.delete_topic(topic)
         except FAILURES as error:  # what went wrong first says more
             measured.failed = measured.failed or f"{type(error).__name__}: {error}"
-    session.on_window()
+    if window is None:
+        session.on_window()
     return measured
 
 
 def new_topic(name: str) -> str:
     """A topic's name that was not there before, with what of `name` a topic may be called."""
     return f"bench-{_ILLEGAL.sub('_', name)[:80]}-{next(_numbers)}"
+
+
+def fill_for_consumers(session: Session, target: Target, topic: str, workload: Workload) -> None:
+    """Write what a workload without producers is to read. Raises DriverError, Stopped."""
+    refuse(target, workload)
+    if workload.transactions is None:
+        fill(session, target, topic, workload, FILL_BYTES)
+    else:
+        fill_transactions(session, target, topic, workload, FILL_TRANSACTIONS_BYTES)
 
 
 def fill(session: Session, target: Target, topic: str, workload: Workload, wanted: int) -> dict[int, int]:
@@ -200,7 +217,7 @@ def fill(session: Session, target: Target, topic: str, workload: Workload, wante
         written = 0
         while written < wanted:
             session.go_on()
-            result = _sound(driver.run(0.25, stop=session.stop), f"filling {topic}")
+            result = sound(driver.run(0.25, stop=session.stop), f"filling {topic}")
             written += result.bytes
         return list_offsets(target.address, topic, workload.partitions, LATEST)
     finally:
@@ -216,24 +233,46 @@ def fill_transactions(session: Session, target: Target, topic: str, workload: Wo
         written = 0
         while written < wanted:
             session.go_on()
-            written += _sound(driver.run(0.25, stop=session.stop), f"filling {topic}").bytes
+            written += sound(driver.run(0.25, stop=session.stop), f"filling {topic}").bytes
     finally:
         driver.close()
+
+
+WindowFunction = Callable[[Session, str, Target, Workload, LoadDriver, Measured], None]
 
 
 def _window(
     session: Session, name: str, target: Target, workload: Workload, driver: LoadDriver, measured: Measured
 ) -> None:
-    """Warm up, then measure in pieces where the load is as fast as possible; else in one."""
+    """A short warm-up of the clients and the topic, then the measured window."""
     session.on_phase(f"{name}: warm-up")
     rate = _warm_up(session, workload, driver, measured)
     session.go_on()
     measured.fault = session.fault
-    cut = workload.driver == "raw" and workload.rate.unlimited and workload.producers > 0 and session.fault is None
+    session.on_phase(f"{name}: measuring")
+    pieces(session, name, target, workload, driver, measured, workload.duration_s, rate, session.fault)
+    if not (measured.result.records or measured.result.starts or measured.result.errors):
+        session.go_on()
+
+
+def pieces(
+    session: Session,
+    name: str,
+    target: Target,
+    workload: Workload,
+    driver: LoadDriver,
+    measured: Measured,
+    left: float,
+    rate: float,
+    fault: Freeze | None = None,
+) -> float:
+    """Measure for `left` seconds, in pieces where the load is as fast as possible; the highest bytes a second.
+
+    `rate`: bytes a second that are expected, so that so much memory is warmed; 0 where nothing is known.
+    """
+    cut = workload.driver == "raw" and workload.rate.unlimited and workload.producers > 0 and fault is None
     cut = cut and workload.transactions is None  # one request at a time writes little
     spending = Spending(target.pid) if target.pid else None
-    left = workload.duration_s
-    session.on_phase(f"{name}: measuring")
     while left > 0 and not session.stop.is_set():
         seconds = min(left, PIECE_S) if cut else left
         if workload.producers and rate and target.pid:
@@ -245,32 +284,31 @@ def _window(
             if spending is not None:
                 stack.enter_context(session.observe(target.pid))
                 stack.enter_context(spending.piece(measured.result.seconds))
-            if session.fault is not None:
-                stack.enter_context(session.fault.put_into(target.pid))
+            if fault is not None:
+                stack.enter_context(fault.put_into(target.pid))
             piece = driver.run(seconds, tell, session.stop)
         measured.result.append(piece)
         rate = max(piece.bytes / max(piece.seconds, 1e-3), rate)
         left -= seconds
         if piece.errors:
             break
-    if not (measured.result.records or measured.result.starts or measured.result.errors):
-        session.go_on()
     if spending is not None:
         measured.spent = spending.spent()
+    return rate
 
 
 def _warm_up(session: Session, workload: Workload, driver: LoadDriver, measured: Measured) -> float:
-    """Bytes a second. Raises DriverError where there are errors already, which are told as those of the window."""
+    """Bytes a second. Raises DriverError where there are errors already, which are reported as those of the window."""
     if not workload.warm_up_s:
         return 0.0
     result = driver.run(workload.warm_up_s, stop=session.stop)
     if result.errors:
         measured.result = result
-    _sound(result, "in the warm-up")
+    sound(result, "in the warm-up")
     return result.bytes / max(result.seconds, 1e-3)
 
 
-def _sound(result: DriverResult, where: str) -> DriverResult:
+def sound(result: DriverResult, where: str) -> DriverResult:
     """The result of what is not measured; raises DriverError where there were errors."""
     if result.errors:
         raise DriverError(f"{where}: {failure(result)}")

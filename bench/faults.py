@@ -52,5 +52,5 @@ def parse(text: str) -> Freeze:
     """ "freeze 1 s at 3 s"; raises ValueError."""
     match = _TEXT.match(text)
     if match is None:
-        raise ValueError(f"{text!r} is no fault ({ALLOWED})")
+        raise ValueError(f"{text!r} is not a fault ({ALLOWED})")
     return Freeze(units.duration(0.01, 600)(match.group(1)), units.duration(0, 86400)(match.group(2)))

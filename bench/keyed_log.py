@@ -111,7 +111,7 @@ class Leftover:
         self.offset = -1
 
     def take(self, offset: int, key: bytes | None, value: bytes | None) -> None:
-        """One record. Raises KeyedLogError where it is none of the log's, or comes out of order."""
+        """One record. Raises KeyedLogError for a record that the log does not contain, or out of order."""
         if offset <= self.offset:
             raise KeyedLogError(f"offset {offset} after {self.offset}")
         self.offset = offset

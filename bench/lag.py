@@ -92,7 +92,7 @@ async def measure(bootstrap: str, groups: int, topics: int, partitions: int, rep
 
 
 async def measure_times(bootstrap: str, groups: int) -> dict[str, float]:
-    """Seconds for the time lag of all groups of `measure`, each partition's told by an event; and by the records."""
+    """Seconds for the time lag of all groups of `measure`, for each partition by an event, and by the records."""
     names = [f"bench-group-{number:05}" for number in range(groups)]
     figures = {}
     while True:
@@ -104,7 +104,7 @@ async def measure_times(bootstrap: str, groups: int) -> dict[str, float]:
             if not missing:
                 figures["time_by_records_s"] = await _times(client.lag.using(RecordTimestamps(client.records)), lags)
                 return figures
-            print(f"{missing:,} commits are not told of yet", file=sys.stderr)
+            print(f"{missing:,} commits have no event yet", file=sys.stderr)
         await asyncio.sleep(min(10.0, 1.0 + missing / COMMITS_TOLD_PER_S))
 
 

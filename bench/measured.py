@@ -4,6 +4,7 @@ A run with lost or failed records gets the reason, and nothing else: no figure o
 """
 
 import math
+import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -110,6 +111,8 @@ def figures(result: DriverResult, spent: Spent | None, consuming: bool = False) 
         consumed_s = result.consumed_s or seconds
         found["consumed_records_per_s"] = result.consumed_records / consumed_s
         found["consumed_mb_per_s"] = result.consumed_bytes / consumed_s / MB
+    if typical := [sample.latency.percentile(99) for sample in result.samples if sample.latency.count]:
+        found["p99_typical_ms"] = statistics.median(typical) / NS_PER_MS
     if result.lateness.count:
         found["late_p99_ms"] = result.lateness.percentile(99) / NS_PER_MS
     if result.end_to_end is not None:
@@ -118,7 +121,7 @@ def figures(result: DriverResult, spent: Spent | None, consuming: bool = False) 
 
 
 def percentile_figures(histogram: Histogram, prefix: str = "") -> dict[str, Number]:
-    """p50_ms ... max_ms and avg_ms; only percentiles that are `told`, and nothing for an empty histogram."""
+    """p50_ms ... max_ms and avg_ms; only percentiles that enough values support, and nothing for an empty histogram."""
     if histogram.count == 0:
         return {}
     found: dict[str, Number] = {
@@ -135,7 +138,7 @@ def spent_figures(result: DriverResult, spent: Spent, consuming: bool = False) -
     through, records = result.bytes, result.records
     if not consuming:
         through, records = through + result.consumed_bytes, records + result.consumed_records
-    ticks = usage.user_s + usage.system_s  # ticks of 10 ms tell the shares, the nanosecond clock tells the sum
+    ticks = usage.user_s + usage.system_s  # ticks of 10 ms give the shares, the nanosecond clock gives the sum
     user = usage.user_s / ticks if ticks else 0.5
     found: dict[str, Number] = {
         "broker_cpu_s": usage.cpu_s,
@@ -194,7 +197,7 @@ def verdicts(result: DriverResult, spent: Spent | None, consuming: bool = False)
 
 
 def latencies(histogram: Histogram | None) -> Latencies | None:
-    """A histogram for the document; None for one that is empty, unless it has negative values to tell."""
+    """A histogram for the document; None for one that is empty, unless it has negative values."""
     if histogram is None or not (histogram.count or histogram.negative):
         return None
     curve = [(percent, histogram.percentile(percent) / NS_PER_MS) for percent in ladder(histogram.count)]
@@ -281,9 +284,21 @@ def _sides(
             if metric in left[pair].figures and right[pair].figures.get(metric)
         ]
         if values:
-            ratio = stats.pair_ratio([a for a, _ in values], [b for _, b in values])
+            ours, theirs = [a for a, _ in values], [b for _, b in values]
+            ratio = stats.pair_ratio(ours, theirs)
             found.append(
-                Pair(metric, *names, ratio.ratios, ratio.median, ratio.interval, ratio.confidence, label, ratio.note)
+                Pair(
+                    metric,
+                    *names,
+                    ratio.ratios,
+                    ratio.median,
+                    ratio.interval,
+                    ratio.confidence,
+                    label,
+                    ratio.note,
+                    statistics.median(ours),
+                    statistics.median(theirs),
+                )
             )
     return found
 

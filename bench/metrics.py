@@ -27,6 +27,7 @@ METRICS: dict[str, Metric] = {
     "consumed_records_per_s": Metric("Records consumed", "/s", 0, True),
     "consumed_mb_per_s": Metric("Throughput consumed", "MB/s", 1, True),
     **{f"{name}_ms": Metric(f"Latency {text}", "ms", 3) for name, text in LATENCIES.items()},
+    "p99_typical_ms": Metric("Latency p99 of the median quarter of a second", "ms", 3),
     "late_p99_ms": Metric("Sent late, p99", "ms", 3),
     **{f"e2e_{name}_ms": Metric(f"End to end {text}", "ms", 3) for name, text in LATENCIES.items()},
     **{f"commit_{name}_ms": Metric(f"End of transaction {text}", "ms", 3) for name, text in LATENCIES.items()},
@@ -49,6 +50,12 @@ METRICS: dict[str, Metric] = {
     "file_descriptors": Metric("File descriptors", "", 0),
     "generator_share": Metric("Load generator, share of a core", "", 2, None),
     "start_s": Metric("Start to first answer", "s", 3),
+    "start_cpu_s": Metric("CPU until then", "s", 3),
+    "idle_connection_kb": Metric("Memory of an idle connection", "KB", 2),
+    "idle_mb": Metric("Resident memory at rest", "MB", 1),
+    "through_mb": Metric("Resident memory after the log went through", "MB", 1),
+    "committed_offsets": Metric("Committed offsets", "", 0, None),
+    "offsets_loaded_s": Metric("All committed offsets known again", "s", 3),
     "recovery_s": Metric("Recovery to first answer", "s", 3),
     "first_write_s": Metric("Recovery to first acknowledged write", "s", 3),
     "first_fetch_s": Metric("Recovery to first fetched record", "s", 3),
@@ -60,7 +67,7 @@ METRICS: dict[str, Metric] = {
     "input_gb": Metric("Input of the compaction", "GB", 2, None),
     "left_mb": Metric("Left, with the active segment", "MB", 1),
     "left_records": Metric("Records left", "", 0),
-    "p99_to_alone": Metric("p99 beside the compaction, to p99 alone", "x", 2),
+    "p99_to_alone": Metric("p99 beside other work, to p99 alone", "x", 2),
     "producers": Metric("Open producers", "", 0, None),
     "bytes_per_producer": Metric("Memory of an open producer", "bytes", 0),
     "depth": Metric("Requests in flight on a connection", "", 0, None),
@@ -77,11 +84,26 @@ METRICS: dict[str, Metric] = {
 }
 
 
+# Of figures that a program of its own measured; the longer suffix first.
+UNITS = {"_per_s": ("/s", 0), "_ms": ("ms", 1), "_mb": ("MB", 1), "_s": ("s", 2)}
+
+
 def describe(name: str) -> Metric:
     """Of a figure; one that a mode added itself is shown by its own name."""
     if (number := name.removeprefix(PARTITION_STALL)) != name:
         return Metric(f"Stall of partition {number}", "ms", 0)
-    return METRICS.get(name) or Metric(name.replace("_", " "), "", 3, None)
+    if known := METRICS.get(name):
+        return known
+    suffix = next((each for each in UNITS if name.endswith(each)), "")
+    label = name.removesuffix(suffix).replace("_", " ")
+    return Metric(label, *UNITS.get(suffix, ("", 3)), higher_is_better=None)
+
+
+def sides(name: str, a: float | None, b: float | None) -> str:
+    """The two absolute values behind a ratio, `612,000 : 98,000 /s`; nothing where they are not known."""
+    if a is None or b is None:
+        return ""
+    return f"{text(name, a)} : {text(name, b)} {describe(name).unit}".rstrip()
 
 
 def text(name: str, value: float) -> str:

@@ -27,7 +27,8 @@ __all__ = ["ResultError", "report", "tell"]
 RATIOS = (
     "transactions_per_s", "starts_per_s", "records_per_s", "mb_per_s", "consumed_mb_per_s",
     "cpu_s_per_gb", "cpu_us_per_request", "cpu_s_per_k_transactions",
-    "p50_ms", "p99_ms", "p999_ms", "e2e_p99_ms", "commit_p99_ms", "rss_mb", "start_s", "recovery_s",
+    "p50_ms", "p99_ms", "p999_ms", "e2e_p99_ms", "commit_p99_ms", "rss_mb", "start_s", "start_cpu_s", "recovery_s",
+    "idle_connection_kb", "idle_mb", "through_mb", "offsets_loaded_s",
     "first_write_s", "first_fetch_s", "all_partitions_s",
     "stall_max_ms", "stall_p50_ms", "drain_s",
     "input_mb_per_s", "compaction_cpu_s_per_gb", "p99_to_alone", "left_mb", "syncs_per_s", "records_per_sync",
@@ -74,6 +75,8 @@ def tell(
             console.print(f"{result.title(run)}: {told}")
         for verdict in run.verdicts:
             console.print(f"{result.title(run)}: {verdict}")
+    for warm_up in document.warm_ups:
+        console.print(columns.warm_up_line(warm_up))
     for note in outcome.notes:
         console.print(note)
     for failure in document.failures:
@@ -109,6 +112,8 @@ def lines(console: Console, measured: Measured) -> None:
 
 def workload_info(files: Sequence[str], workloads: Sequence[Workload]) -> WorkloadInfo:
     """One workload; or several, whose settings are then by name."""
+    if not workloads:
+        return WorkloadInfo("no workload", "")
     if len(workloads) == 1:
         return WorkloadInfo(workloads[0].name, files[0], workloads[0].settings())
     settings = {workload.name: workload.settings() for workload in workloads}
@@ -132,6 +137,8 @@ def document_of(mode: str, workload: WorkloadInfo, specs: Sequence[TargetSpec], 
         pairs,
         outcome.error or (None if runs else "nothing was measured"),
         [profile_of(name, counted, seconds, runs) for name, (counted, seconds) in outcome.profiles.items()],
+        [warming.result() for warming in outcome.warm_ups],
+        outcome.notes,
     )
 
 

@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 FREQUENCY = 499  # Hz; not a divisor of the kernel's tick, whose work would else be seen always or never
-TOP = 40  # functions that are told each by itself; what is below them is summed
-WINDOW_MOST_S = 10.0  # a longer window tells no more: 5,000 samples of each core are within 1.4 points of every share
+TOP = 40  # functions that are listed one by one; the others are summed
+WINDOW_MOST_S = 10.0  # a longer window adds nothing: 5,000 samples of each core are within 1.4 points of every share
 MOST_DATA = "256M"  # that perf writes
 MOST_TEXT_BYTES = 16 << 20  # of its report
 MOST_NAME = 160  # of a C++ signature
@@ -192,7 +192,7 @@ UNNAMED = re.compile(r"\[JIT\] tid \d+|perf-\d+\.map|//anon|\[anon.*|anon_inode.
 def parse(text: str) -> Counted:
     """`perf report --stdio -F period,sample,dso,symbol -t TAB`; several events (two kinds of core) are summed.
 
-    Raises PerfError for a line that is none of perf's, and for a report without a sample.
+    Raises PerfError for a line that perf does not print, and for a report without a sample.
     """
     lines = text.splitlines()
     events = dict.fromkeys(match[1].split(":")[0] for line in lines if (match := HEAD.match(line)))

@@ -100,20 +100,20 @@ def sampled(pid: int) -> Sampled:
     if resident == 0:  # a process that ended and that its parent did not wait for; a live one has some page
         raise ProcessLookupError(f"process {pid} ended")
     files = Path(f"/proc/{pid}/fd")
-    # Linux 6.2 and later tell the number as the size of the directory, older ones only by listing it.
+    # Linux 6.2 and later report the number as the size of the directory, older versions only by listing it.
     return Sampled(time.monotonic(), cpu_s, resident, files.stat().st_size or len(os.listdir(files)))
 
 
 class Sampler:
     """A thread that looks at a process each `interval_s`, from `with` to its end, without asking the broker anything.
 
-    After the end `samples` are what it saw (the first and the last at the very ends), and `died` tells that the process
+    After the end `samples` are what it saw (the first and the last at the very ends), and `died` says that the process
     was gone before. The constructor raises OSError where there is no such process.
     """
 
     def __init__(self, pid: int, interval_s: float = SAMPLE_S, most: int = MOST_SAMPLES) -> None:
         if interval_s <= 0 or most < 4:
-            raise ValueError(f"a sample each {interval_s} s, {most} at the most (allowed: above 0 s, at least 4)")
+            raise ValueError(f"a sample every {interval_s} s, at most {most} (allowed: above 0 s, at least 4)")
         self.pid = pid
         self.interval_s = interval_s
         self.most = most

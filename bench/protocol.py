@@ -330,7 +330,7 @@ class Client:
             reader.take(8)
             found[partition] = reader.number(8)
         if len(found) != partitions:
-            raise ProtocolError(f"ListOffsets told of {len(found)} of {partitions} partitions")
+            raise ProtocolError(f"ListOffsets answered for {len(found)} of {partitions} partitions")
         return found
 
     def fetch(self, topic: str, partition: int, offset: int, max_bytes: int) -> tuple[bytes, int]:

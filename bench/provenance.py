@@ -36,7 +36,7 @@ def processor() -> str:
 
 
 def now() -> str:
-    """This moment, as documents tell it (ISO 8601, UTC)."""
+    """This moment, as documents have it (ISO 8601, UTC)."""
     return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 

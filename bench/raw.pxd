@@ -16,7 +16,7 @@ cdef class Driver(Connections):
     cdef bint check_crc
     cdef int depth
     cdef int64_t start_ns, deadline_ns, last_answer_ns, ended_ns, look_ns, scan_ns, polled_ns, stop_ns
-    # told to and by other threads
+    # shared with other threads
     cdef int64_t stopping
     cdef DueTimes due_times
     cdef Arrivals arrivals

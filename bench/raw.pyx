@@ -5,7 +5,7 @@ requests in flight on each connection; an open loop (`Schedule`) takes each late
 computed from its number alone, so that a stalled target is charged for the requests it kept waiting, sent or not.
 
 `loop` holds no GIL. Another thread takes the samples meanwhile: latency is recorded to one of two histograms, and every
-SAMPLE_NS the loop hands over the other, if the one before was taken. It never waits for anybody.
+SAMPLE_NS the loop hands over the other, if the one before was taken. It never waits for another thread.
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
@@ -65,7 +65,7 @@ def due_time_s(double number, double start, double end, double ramp_s):
 cdef class Driver(Connections):
     """The load on `Connections`: closed or open loops, one after the other.
 
-    `due_times` is told when each acknowledged batch was due, `arrivals` what was fetched.
+    `due_times` receives when each acknowledged batch was due, `arrivals` what was fetched.
     """
 
     def __init__(
@@ -140,7 +140,7 @@ cdef class Driver(Connections):
             conn.heard_ns = self.start_ns
 
     def loop(self, seconds=None):
-        """Run what was started, for `seconds` at the most; True when it is over. Raises what a signal handler raises."""
+        """Run what was started, for at most `seconds`; True when it is over. Raises what a signal handler raises."""
         cdef int64_t began, polled, until = (1 << 62) if seconds is None else now_ns() + <int64_t> (seconds * 1e9)
         cdef int result = 1
         if self.open_loop and prctl(PR_SET_TIMERSLACK, 1, 0, 0, 0) < 0:     # the default lets each sleep end 50 us late
@@ -364,7 +364,7 @@ cdef class Driver(Connections):
         cdef Template* template = &conn.templates[flight.template_index]
         cdef Verdict verdict
         if conn.answered == conn.flushed:
-            return self._lose(conn, "%sa response (correlation id %lld) nobody asked for", "", get32(p))
+            return self._lose(conn, "%sa response (correlation id %lld) without a request", "", get32(p))
         if get32(p) != <int32_t> (conn.answered & 0x7FFFFFFF):
             return self._lose(conn, "%scorrelation id %lld is not the oldest in flight", "", get32(p))
         if conn.answered < conn.counted_from:

@@ -133,7 +133,7 @@ cdef inline Fetched take_fetched(View* view, Verdict* verdict) noexcept nogil:
     take(view, 4)                                           # preferred replica
     fetched.size = max(0, uvarint(view) - 1)                # null is the same as empty
     fetched.batches = take(view, fetched.size)
-    skip_tags(view)                                         # where there is an error: who leads
+    skip_tags(view)                                         # where there is an error: the current leader
     if fetched.batches is not NULL and code_at(p + 4):
         refuse(verdict, b"Fetch error %lld on partition %lld", code_at(p + 4), fetched.partition)
         fetched.batches = NULL
@@ -143,7 +143,7 @@ cdef inline Fetched take_fetched(View* view, Verdict* verdict) noexcept nogil:
 cdef inline void check_batches(
     const Fetched* fetched, Verdict* verdict, int64_t offset, bint committed, bint crc, Arrivals arrivals, int64_t now,
 ) noexcept nogil:
-    """Whole batches from `offset` on without a gap; with `crc`, their checksums too; each told to `arrivals`.
+    """Whole batches from `offset` on without a gap; with `crc`, their checksums too; each passed to `arrivals`.
 
     `committed`: it was asked with read_committed, so each transaction whose abort is among them must be named.
     """

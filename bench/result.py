@@ -64,7 +64,7 @@ class Series:
     p99_ms: Sequence[float | None] = ()
     broker_cores: Sequence[float | None] = ()
     rss_mb: Sequence[float | None] = ()
-    consumed_records_per_s: Sequence[float | None] = ()  # beside producers, whose are the rates above
+    consumed_records_per_s: Sequence[float | None] = ()  # beside producers, to which the rates above belong
     consumed_mb_per_s: Sequence[float | None] = ()
 
 
@@ -83,7 +83,7 @@ class Run:
     target: str
     started: str
     pair: int = 0
-    label: str = ""  # what tells runs of one target apart: a matrix' cell, a number of connections, ...
+    label: str = ""  # what distinguishes runs of one target: a matrix' cell, a number of connections, ...
     failed: str | None = None
     figures: Mapping[str, Number] = field(default_factory=dict)
     series: Series = field(default_factory=Series)
@@ -108,6 +108,8 @@ class Pair:
     confidence: float = 0.95
     label: str = ""
     note: str | None = None
+    a_value: float | None = None  # medians of the two sides over these pairs, in the metric's unit
+    b_value: float | None = None  # None in the first files of this format
 
 
 @dataclass(frozen=True)
@@ -130,8 +132,21 @@ class Profile:
     seconds: float
     functions: Sequence[ProfileRow]  # the heaviest, descending
     modules: Sequence[ProfileRow]
-    rest: float  # share of the functions that are not told
+    rest: float  # share of the functions that are not listed
     notes: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class WarmUp:
+    """How one target was warmed up before its first window; bench.steady says when that ends."""
+
+    target: str
+    label: str
+    metric: str  # what had to become steady
+    steady: bool  # False: the bound ended the warm-up
+    bound_s: float
+    seconds: float
+    values: Sequence[float]  # of the metric, one for each window
 
 
 @dataclass(frozen=True)
@@ -146,6 +161,8 @@ class Document:
     pairs: Sequence[Pair] = ()
     failed: str | None = None
     profiles: Sequence[Profile] = ()
+    warm_ups: Sequence[WarmUp] = ()
+    notes: Sequence[str] = ()  # what the mode found, in words
 
     @property
     def failures(self) -> list[str]:
@@ -153,9 +170,9 @@ class Document:
         own = [self.failed] if self.failed else []
         return own + [f"{title(run)}: {run.failed}" for run in self.runs if run.failed]
 
-    def text(self) -> str:
+    def text(self, indent: int | None = 1) -> str:
         """As JSON. Raises ValueError for a number that JSON has not (infinite, not a number)."""
-        return json.dumps({"format": FORMAT, **asdict(self)}, indent=1, allow_nan=False) + "\n"
+        return json.dumps({"format": FORMAT, **asdict(self)}, indent=indent, allow_nan=False) + "\n"
 
 
 def title(run: Run) -> str:
@@ -163,9 +180,9 @@ def title(run: Run) -> str:
     return f"{run.target}{' ' + run.label if run.label else ''}, pair {run.pair + 1}"
 
 
-def write(document: Document, path: Path) -> None:
-    """Write as JSON; whoever reads finds the old file or the whole new one. Raises OSError, ValueError."""
-    text = document.text()
+def write(document: Document, path: Path, indent: int | None = 1) -> None:
+    """Write as JSON; a reader finds the old file or the complete new one. Raises OSError, ValueError."""
+    text = document.text(indent)
     path.parent.mkdir(parents=True, exist_ok=True)
     making = path.with_name(f".{path.name}.{os.getpid()}.making")
     try:
@@ -198,7 +215,7 @@ def _no_constant(name: str) -> None:
 
 
 class _Node:
-    """A value of the file that knows its key, so that what is wrong with it can be told."""
+    """A value of the file that knows its key, so that an error can name it."""
 
     def __init__(self, file: str, key: str, value: Any) -> None:
         self.file, self.key, self.value = file, key, value
@@ -227,6 +244,10 @@ class _Node:
             raise self.wrong("a list")
         return [_Node(self.file, f"{self.key}[{index}]", value) for index, value in enumerate(self.value)]
 
+    def later(self, name: str) -> list["_Node"]:
+        """A list below a name that files of earlier revisions do not have."""
+        return self.at(name).each() if name in self.table() else []
+
     def named(self) -> dict[str, "_Node"]:
         return {name: self.at(name) for name in self.table()}
 
@@ -238,6 +259,11 @@ class _Node:
     def number(self) -> Number:
         if isinstance(self.value, bool) or not isinstance(self.value, int | float) or not _finite(self.value):
             raise self.wrong("a number")
+        return self.value
+
+    def truth(self) -> bool:
+        if not isinstance(self.value, bool):
+            raise self.wrong("true or false")
         return self.value
 
     def count(self) -> int:
@@ -275,7 +301,10 @@ def _document(top: _Node) -> Document:
         runs=tuple(_run(node) for node in top.at("runs").each()),
         pairs=tuple(_pair(node) for node in top.at("pairs").each()),
         failed=top.at("failed").maybe(_Node.text),
-        profiles=tuple(_profile(node) for node in top.at("profiles").each()) if "profiles" in top.table() else (),
+        # The first files of this format have none of these.
+        profiles=tuple(_profile(node) for node in top.later("profiles")),
+        warm_ups=tuple(_warm_up(node) for node in top.later("warm_ups")),
+        notes=tuple(node.text() for node in top.later("notes")),
     )
     named = {f"runs[{index}]": run.target for index, run in enumerate(document.runs)}
     named |= {f"profiles[{index}]": profile.target for index, profile in enumerate(document.profiles)}
@@ -348,6 +377,18 @@ def _profile(node: _Node) -> Profile:
     )
 
 
+def _warm_up(node: _Node) -> WarmUp:
+    return WarmUp(
+        node.at("target").text(),
+        node.at("label").text(),
+        node.at("metric").text(),
+        node.at("steady").truth(),
+        node.at("bound_s").number(),
+        node.at("seconds").number(),
+        tuple(value.number() for value in node.at("values").each()),
+    )
+
+
 def _profile_row(node: _Node) -> ProfileRow:
     return ProfileRow(
         node.at("function").text(),
@@ -368,4 +409,6 @@ def _pair(node: _Node) -> Pair:
         confidence=node.at("confidence").number(),
         label=node.at("label").text() if "label" in node.table() else "",
         note=node.at("note").maybe(_Node.text) if "note" in node.table() else None,
+        a_value=node.at("a_value").maybe(_Node.number) if "a_value" in node.table() else None,
+        b_value=node.at("b_value").maybe(_Node.number) if "b_value" in node.table() else None,
     )

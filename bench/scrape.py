@@ -8,6 +8,7 @@ scrape stands beside that of the windows with one, since a shared machine has pa
 import argparse
 import asyncio
 import http.client
+import json
 import statistics
 import sys
 import tempfile
@@ -93,7 +94,7 @@ def measure(target: BrokerCy, port: int, partitions: int, repeats: int) -> dict[
     finally:
         asker.is_stopped.set()
         asker.join()
-    # Without the asker, whose requests are the broker's time, too.
+    # Without the asker, because its requests cost the broker time, too.
     for _ in range(repeats):
         before = proc.usage(target.pid)
         scrape(port)
@@ -113,6 +114,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.scrape", description=__doc__)
     parser.add_argument("--partitions", type=int, default=10_000)
     parser.add_argument("--repeats", type=int, default=20)
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there, too")
     given = parser.parse_args()
     if given.partitions < PARTITIONS_A_TOPIC or given.partitions % PARTITIONS_A_TOPIC:
         parser.error(f"--partitions {given.partitions}: a multiple of {PARTITIONS_A_TOPIC} is expected")
@@ -127,6 +129,8 @@ def main() -> int:
     for name, value in figures.items():
         print(f"{name:>24} {value:12,.2f}")
     print(f"scrape_ms {'reached' if figures['scrape_ms'] <= REACH_MS else 'missed'}: {REACH_MS:g}")
+    if given.json:
+        given.json.write_text(json.dumps(figures))
     return 0
 
 

@@ -37,7 +37,7 @@ def pair_ratio(a: Sequence[float], b: Sequence[float], confidence: float = CONFI
     a below 0).
     """
     if len(a) != len(b) or not 1 <= len(a) <= MOST_PAIRS:
-        raise ValueError(f"{len(a)} and {len(b)} values are no pairs (as many of a as of b, 1 to {MOST_PAIRS})")
+        raise ValueError(f"{len(a)} and {len(b)} values do not form pairs (as many of a as of b, 1 to {MOST_PAIRS})")
     for left, right in zip(a, b, strict=True):
         if not (math.isfinite(left) and math.isfinite(right) and left >= 0 and right > 0):
             raise ValueError(f"{left} / {right} is not a ratio (finite, a at least 0, b above 0)")

@@ -38,7 +38,6 @@ class Target:
         self.address: Address = ("", 0)
         self.pid = 0
         self.first_answer_s = 0.0
-        self.warmed: set[str] = set()  # workloads whose code paths this process has run before
 
     def version(self) -> str:
         """What to print as the target's version."""
@@ -53,7 +52,7 @@ class Target:
 
     def kill(self) -> None:
         """End the process with SIGKILL; the data stay."""
-        raise TargetError(f"{self.name}: a process that was not started here is not killed")
+        raise TargetError(f"{self.name}: a process that this tool did not start is not killed")
 
     def alive(self) -> bool:
         """Whether it may answer: only of a process of this host is known that it ended."""
@@ -93,13 +92,13 @@ class Target:
 
 
 class Attached(Target):
-    """A broker that somebody else started: `--target HOST:PORT --pid PID`."""
+    """A broker that already runs: `--target HOST:PORT --pid PID`."""
 
     name = "target"
 
     def __init__(self, address: Address, pid: int | None) -> None:
         super().__init__(Path(os.environ.get("TMPDIR", "/tmp")))
-        self.address, self.pid = address, pid or 0  # 0: on another host, or nobody said
+        self.address, self.pid = address, pid or 0  # 0: on another host, or not given
 
     def start(self) -> None:
         host, port = self.address
@@ -128,7 +127,6 @@ class Spawned(Target):
 
     def start(self) -> None:
         self.directory.mkdir(parents=True, exist_ok=True)
-        self.warmed.clear()
         recovering = any(self.directory.glob("*/*.log"))
         self.node.ready_timeout_s = RECOVERY_TIMEOUT_S if recovering else START_TIMEOUT_S
         begun = time.monotonic()
@@ -242,9 +240,7 @@ class Floor(Spawned):
     def delete_topic(self, topic: str) -> None:
         self.kill()
         shutil.rmtree(self.directory, ignore_errors=True)
-        warmed = set(self.warmed)
         self.start()
-        self.warmed = warmed
 
 
 def raise_file_limit(wanted: int) -> int:

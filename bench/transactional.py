@@ -73,7 +73,7 @@ def coordinator(address: tuple[str, int], transactional_id: str) -> tuple[str, i
 
 
 def init_body(transactional_id: str | None) -> bytes:
-    """The body of InitProducerId for somebody who has no producer id yet."""
+    """The body of InitProducerId for a client without a producer id."""
     name = b"\0" if transactional_id is None else compact(transactional_id.encode())
     return name + struct.pack(">iqh", TRANSACTION_TIMEOUT_MS, *NOBODY) + b"\0"
 
@@ -197,7 +197,7 @@ class ProduceFrame:
         self._sound = (b"\1\0\0",) * len(parts)
 
     def stamp(self, producer: Producer) -> None:
-        """For a transaction of this producer, whose epoch has just begun: sequences are counted from 0 again."""
+        """Begin a transaction with a new epoch: sequences count from 0 again."""
         for place, part in zip(self.places, self.parts, strict=True):
             stamp(self.frame, place, len(part.data), producer, 0)
 

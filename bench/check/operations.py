@@ -15,7 +15,8 @@ from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
-from bench import offsets, protocol
+from bench import protocol
+from bench.modes import offsets
 from bench.protocol import Client, ProtocolError, Template, check, compact
 from bench.targets import Address
 

@@ -35,7 +35,7 @@ class Profile(NamedTuple):
 
 def parse(lines: Iterable[str]) -> Profile:
     """Read one dump. Raises ProfileError with the number of the line that is not understood, and where the functions'
-    instructions are not the total that the dump itself tells."""
+    instructions are not the total that the dump itself states."""
     names: dict[tuple[str, str], str] = {}
     functions: Counter[Function] = Counter()
     object_name, function = UNKNOWN, Function(UNKNOWN, UNKNOWN)

@@ -11,7 +11,7 @@ from typing import Protocol
 
 from bench.histogram import Histogram
 
-SAMPLE_S = 0.25  # about how often a driver tells how far it is
+SAMPLE_S = 0.25  # about how often a driver reports its progress
 GENERATOR_LIMIT = 0.95  # share of a core per generator process: above it the generator was the limit
 
 
@@ -29,7 +29,7 @@ class Sample:
     requests: int
     errors: int
     latency: Histogram  # of this interval alone
-    consumed_records: int = 0  # beside producers, whose records and bytes are those above
+    consumed_records: int = 0  # beside producers, to which the records and bytes above belong
     consumed_bytes: int = 0
 
 
@@ -103,7 +103,7 @@ class DriverResult:
 
 
 def _merge_told(ours: DriverResult, other: DriverResult) -> dict[str, float]:
-    """Of two that were told only what can be had from both: percentiles of percentiles would be made up."""
+    """Of two printed summaries, only what can be combined: there are no percentiles of percentiles."""
     if not (ours.told and other.told):
         return {**ours.told, **other.told}
     merged = {}
@@ -148,7 +148,7 @@ class LoadDriver(Protocol):
     def run(
         self, seconds: float, on_sample: Callable[[Sample], None] | None = None, stop: Event | None = None
     ) -> DriverResult:
-        """Make the workload's load for `seconds`, or until `stop` is set; a fault of the target is told as `errors`."""
+        """Make the workload's load for `seconds`, or until `stop` is set; faults of the target are in `errors`."""
 
     def close(self) -> None:
         """Leave no process and no connection."""

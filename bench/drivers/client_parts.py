@@ -1,4 +1,4 @@
-"""What client processes share: what they are told, what they tell, and the watch on both while they work.
+"""What client processes share: their orders, their reports, and the watch on both while they work.
 
 Messages are pickled tuples over a socket pair, the first word says which. To a client: ("run", start_ns, seconds),
 ("finish",) once no more records will come, ("stop",) at once. From a client: ("ready", partitions of the topic),
@@ -21,7 +21,7 @@ from bench.spec.workload import Workload
 
 METADATA_TIMEOUT_S = 30.0
 LOOK_S = 0.02  # how often a busy client looks for a message from its parent
-STATISTICS_MS = 100  # how often librdkafka tells how many requests it sent
+STATISTICS_MS = 100  # how often librdkafka reports how many requests it sent
 NS = 1e9
 
 
@@ -103,7 +103,7 @@ class Requests:
     def _statistics(self, text: str) -> None:
         for name, broker in json.loads(text)["brokers"].items():
             count = broker.get("req", {}).get(self.kind, 0)
-            self._sent[name] = max(count, self._sent.get(name, 0))  # also of a broker that is not told of any more
+            self._sent[name] = max(count, self._sent.get(name, 0))  # also of a broker that is no longer listed
         self.reports += 1
 
     def _error(self, error: KafkaError) -> None:

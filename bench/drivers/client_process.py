@@ -54,7 +54,7 @@ def main() -> None:
     with contextlib.suppress(EOFError, OSError):
         serve(Connection(int(sys.argv[1])))
     sys.stderr.flush()
-    os._exit(0)  # librdkafka would wait for what it has under way; nobody is there to hear of it
+    os._exit(0)  # librdkafka would wait for what it has under way; no process is left to receive it
 
 
 if __name__ == "__main__":

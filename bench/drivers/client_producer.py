@@ -214,7 +214,7 @@ class _Run:
         self.handed += count
         if count < len(messages):
             errors = [message["_error"] for message in messages if message.get("_error") is not None]
-            self._refuse(len(messages) - count, f"refused by librdkafka: {errors[0] if errors else 'no reason told'}")
+            self._refuse(len(messages) - count, f"refused by librdkafka: {errors[0] if errors else 'no reason given'}")
 
     def _refuse(self, count: int, why: str) -> None:
         self.refused += count
@@ -230,7 +230,7 @@ class _Run:
                 deadline = min(deadline, time.monotonic() + STOP_FLUSH_S)
 
     def _purge(self) -> None:
-        """What is not acknowledged by now never counts in a later run. It is an error, unless nobody waited for it."""
+        """What is not acknowledged by now never counts in a later run. It is an error, unless the run was stopped."""
         if not self.outstanding:
             return
         before = self.deliveries.errors
@@ -243,7 +243,7 @@ class _Run:
             self._refuse(lost, f"not acknowledged within {self.client.spec.flush_s:g} s after the window{because}")
 
     def _await_statistics(self) -> None:
-        """Until librdkafka has told how many requests it sent."""
+        """Until librdkafka has reported how many requests it sent."""
         if self.control.stop:
             return
         reports, deadline = self.requests.reports, time.monotonic() + 0.3

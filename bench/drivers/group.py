@@ -1,4 +1,4 @@
-"""The members of one consumer group, each a process of confluent-kafka, who join, leave and are killed."""
+"""The members of one consumer group, each a process of confluent-kafka, which join, leave and are killed."""
 
 import contextlib
 import json
@@ -14,7 +14,7 @@ from pathlib import Path
 from bench.drivers.base import DriverError
 from bench.stalls import Took
 
-READY_TIMEOUT_S = 60.0  # for a group to share out its partitions: it waits for the session of who was killed
+READY_TIMEOUT_S = 60.0  # for a group to share out its partitions: it waits for the session of the killed member
 SETTLE_S = 0.3  # an assignment that did not change for so long stays
 LEAVE_TIMEOUT_S = 10.0
 POLL_S = 0.02
@@ -49,7 +49,7 @@ class Member:
         for line in self.process.stdout:
             word, _, rest = line.strip().partition(" ")
             if word == "took":
-                with contextlib.suppress(ValueError, TypeError):  # the last line of who was killed may be cut
+                with contextlib.suppress(ValueError, TypeError):  # the last line of a killed member may be cut
                     self._taken.append(Took(*map(int, rest.split())))
             elif word == "assigned":
                 self.partitions = int(rest)
@@ -57,7 +57,7 @@ class Member:
                 self.failed = rest
 
     def check(self) -> None:
-        """Raises DriverError where it failed or ended by itself."""
+        """Raises DriverError where it failed or ended without being asked to."""
         if self.failed is None and not self.ending and self.process.poll() is not None:
             self.failed = f"the process ended with {self.process.returncode}"
         if self.failed is not None:
@@ -98,7 +98,7 @@ class Group:
         host, port = address
         self.topic, self.partitions = topic, partitions
         self.taken: list[Took] = []
-        self.members: list[Member] = []  # who is in, the newest last
+        self.members: list[Member] = []  # the current members, the newest last
         self._gone: list[Member] = []
         self._settings: dict[str, object] = {
             "bootstrap.servers": f"[{host}]:{port}" if ":" in host else f"{host}:{port}",
@@ -107,7 +107,7 @@ class Group:
             "auto.commit.interval.ms": COMMIT_MS,
             "partition.assignment.strategy": assignor,
             "session.timeout.ms": round(session_timeout_s * 1000),
-            # A third of it, as Kafka's documentation has it: who heartbeats sees a rebalance no later.
+            # A third of it, as Kafka's documentation recommends: a heartbeat is what shows a rebalance to a member.
             "heartbeat.interval.ms": round(min(3.0, session_timeout_s / 3) * 1000),
             "log_level": 2,
         }

@@ -89,7 +89,7 @@ class _Client:
         return f"{self.name}: the client process ended with {self.process.poll()}" + (f": {tail}" if tail else "")
 
     def close(self) -> None:
-        """Let it end by itself for a moment, then make it."""
+        """Give it a moment to end, then kill it."""
         self.connection.close()
         try:
             self.process.wait(CLOSE_S)

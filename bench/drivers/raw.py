@@ -4,7 +4,7 @@ Producing: a closed loop with `in_flight` requests per connection, or the worklo
 connections in turn. Partitions are spread over the connections; with more connections than partitions, several share
 one. There is no limit of requests in flight on a schedule but the ring of a connection (8,192, less with thousands of
 connections): what is due and has no room waits with its due time. With acks=0 a request counts when it was written to
-the socket, and there is no end-to-end latency because nobody tells the base offsets.
+the socket, and there is no end-to-end latency because no answer has the base offsets.
 
 Consuming beside producers follows the end of the log from where it is when a run begins; without producers, each run
 reads from the log's start to the end it found, round and round. Consumers beyond the number of partitions read a
@@ -100,6 +100,10 @@ class RawDriver:
             answer_timeout_s=self.answer_timeout_s,
         )
 
+    def acknowledged(self) -> dict[int, int]:
+        """The next offset behind what was acknowledged, by partition; of producers that were prepared."""
+        return {} if self.producer is None else self.producer.next_offsets(self.workload.partitions)
+
     def close(self) -> None:
         """Close the connections."""
         for driver in (self.producer, self.consumer):
@@ -110,7 +114,7 @@ class RawDriver:
     def run(
         self, seconds: float, on_sample: Callable[[Sample], None] | None = None, stop: Event | None = None
     ) -> DriverResult:
-        """See LoadDriver. Connections that were lost in a run before are made anew."""
+        """See LoadDriver. Connections that a previous run lost are made again."""
         main = self.producer or self.consumer
         if main is None:
             raise DriverError("prepare was not called")
@@ -145,7 +149,7 @@ class RawDriver:
             else:
                 starts = list_offsets(self.address, self.topic, workload.partitions, protocol.EARLIEST)
                 if empty := [partition for partition in ends if starts[partition] == ends[partition]]:
-                    raise LoadError(f"partition {empty[0]} of {self.topic} has nothing to be consumed")
+                    raise LoadError(f"partition {empty[0]} of {self.topic} is empty")
                 consumer.seek(starts, ends)
                 consumer.start_closed(depth=1, requests=NO_LIMIT, seconds=seconds)
         if (producer := self.producer) is not None:
@@ -159,9 +163,9 @@ class RawDriver:
             self.arrivals.clear()
 
     def _catch_up(self, producer: Driver, consumer: Driver, thread: threading.Thread, stop: Event | None) -> int:
-        """Let the consumer get what the producers were told is written, for as long as anything comes.
+        """Let the consumer read up to what was acknowledged to the producers, as long as anything arrives.
 
-        Returns how many of these records it never got; 0 where nobody waited for them.
+        Returns how many of these records it never got; 0 where the run was stopped.
         """
         ends = producer.next_offsets(self.workload.partitions)
         records, since = consumer.records, time.monotonic()

@@ -6,7 +6,7 @@ from bench.drivers.base import SAMPLE_S, Sample, merge_samples
 
 
 class Series:
-    """A sample is told once every process that still runs has come as far."""
+    """A sample is complete when every process that still runs has come as far."""
 
     def __init__(self, processes: int, on_sample: Callable[[Sample], None] | None) -> None:
         self._slots: dict[int, float] = dict.fromkeys(range(processes), -1.0)  # of each process: how far it is
@@ -15,7 +15,7 @@ class Series:
         self._told: list[Sample] = []
 
     def add(self, process: int, sample: Sample) -> None:
-        """One more of `process` (0, 1, ...), and what is whole by it is told."""
+        """One more of `process` (0, 1, ...), and report the samples that it completes."""
         self._waiting.append(sample)
         self._slots[process] = round(sample.t_s / SAMPLE_S)
         self._tell()
@@ -26,7 +26,7 @@ class Series:
         self._tell()
 
     def samples(self) -> list[Sample]:
-        """All that were told."""
+        """All samples that are complete."""
         return merge_samples([], self._told)
 
     def _tell(self) -> None:

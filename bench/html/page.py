@@ -37,7 +37,7 @@ def names(paths: Sequence[Path]) -> list[str]:
 
 
 def render(documents: Named) -> str:
-    """The page as text; the names are those the documents are told apart by."""
+    """The page as text; the names distinguish the documents."""
     found = entities(documents)
     drawn: list[Chart] = []
     body = [_head(documents), *_compared(documents, drawn), *_charts(found, drawn), *_tables(documents, found)]
@@ -79,6 +79,7 @@ def _head(documents: Named) -> str:
         tables.state(documents),
         tables.verdicts(documents),
         tables.provenance(documents),
+        tables.warm_ups(documents),
         "</header>",
     ])  # fmt: skip
 

@@ -91,7 +91,7 @@ def _length(row: ProfileRow | None, per_gb: bool) -> float | None:
 
 
 def table(known: Profiled) -> str:
-    """Every function that is told, a column for each target."""
+    """Every function that is listed, a column for each target."""
     if not known:
         return ""
     profiles = [profile for _, profile in known]
@@ -104,9 +104,9 @@ def table(known: Profiled) -> str:
         for module, function in heaviest(profiles)
     ]
     rest = "".join(f'<td class="number">{profile.rest:.1%}</td>' for profile in profiles)
-    rows.append(f"<tr><td>functions that are not told</td><td></td>{rest}</tr>")
+    rows.append(f"<tr><td>functions that are not listed</td><td></td>{rest}</tr>")
     return (
-        '<details><summary>Every function that is told</summary><div class="card scroll"><table>'
+        '<details><summary>Every listed function</summary><div class="card scroll"><table>'
         f"<tr><th>Function (share, CPU-s/GB)</th><th>Module</th>{head}</tr>{''.join(rows)}</table></div></details>"
     )
 

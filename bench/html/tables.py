@@ -9,7 +9,7 @@ from typing import Any
 from bench.columns import interval_text
 from bench.html.charts import pair_text
 from bench.html.entities import Entity
-from bench.metrics import METRICS, describe, text
+from bench.metrics import METRICS, describe, sides, text
 from bench.result import Document
 
 Named = Sequence[tuple[str, Document]]
@@ -46,6 +46,7 @@ def verdicts(documents: Named) -> str:
             if not run.failed:
                 where = _prefix(documents, name) + run.target + (f" {run.label}" if run.label else "")
                 counted.update((where, verdict) for verdict in run.verdicts)
+        counted.update((_prefix(documents, name) + document.mode, note) for note in document.notes)
     if not counted:
         return ""
     items = "".join(
@@ -70,6 +71,27 @@ def provenance(documents: Named) -> str:
     )
 
 
+def warm_ups(documents: Named) -> str:
+    """How each target was warmed up before its first window, window by window; nothing where none was."""
+    rows = []
+    for name, document in documents:
+        for warm_up in document.warm_ups:
+            shown = describe(warm_up.metric)
+            values = "&ensp;".join(text(warm_up.metric, value) for value in warm_up.values)
+            end = "steady" if warm_up.steady else f"not steady within {warm_up.bound_s:g} s"
+            who = _prefix(documents, name) + f"{warm_up.target} {warm_up.label}".rstrip()
+            rows.append(
+                f'<tr><th>{escape(who)}</th><td>{end}</td><td class="number">{warm_up.seconds:.1f} s</td>'
+                f"<td>{escape(shown.label)} {escape(shown.unit)}</td><td>{values}</td></tr>"
+            )
+    if not rows:
+        return ""
+    return (
+        '<details><summary>Warm-up, window by window</summary><div class="card scroll"><table>'
+        f"{''.join(rows)}</table></div></details>"
+    )
+
+
 def _value(value: Any) -> str:
     if value is None:
         return '<span class="muted">none</span>'
@@ -90,13 +112,16 @@ def pairs(documents: Named) -> str:
             rows.append(
                 f"<tr><td>{escape(pair_text(pair, name if len(documents) > 1 else ''))}</td>"
                 f'<td class="number"><strong>{pair.median:.3f}</strong></td>'
-                f'<td class="number">{escape(interval_text(pair))}</td><td class="number">{each}</td></tr>'
+                f'<td class="number">{escape(interval_text(pair))}</td>'
+                f'<td class="number">{escape(sides(pair.metric, pair.a_value, pair.b_value))}</td>'
+                f'<td class="number">{each}</td></tr>'
             )
             notes.append(pair.note)
     told = "".join(f'<p class="muted">{escape(note)}</p>' for note in dict.fromkeys(notes) if note)
     return (
         '<div class="card scroll" style="margin-top:16px"><table><tr><th>Ratio</th><th class="number">Median</th>'
-        f'<th class="number">Interval</th><th class="number">Pairs</th></tr>{"".join(rows)}</table>{told}</div>'
+        '<th class="number">Interval</th><th class="number">Absolute (medians)</th><th class="number">Pairs</th></tr>'
+        f"{''.join(rows)}</table>{told}</div>"
     )
 
 

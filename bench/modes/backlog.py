@@ -7,15 +7,16 @@ from concurrent.futures import wait as wait_for
 from threading import Event
 
 from bench import proc
-from bench.cold import evict
 from bench.drivers.base import Sample
 from bench.engine import Measured, Session, fill, measure
-from bench.modes.base import Outcome, up
+from bench.modes.base import Outcome, up, warm_up
+from bench.page_cache import evict
 from bench.spec.target import TargetSpec
 from bench.spec.workload import DURATION_MAX_S, Workload
 from bench.targets import Target
 
 TOPIC = "bench-backlog"
+COLD_SHARE_MIN = 0.9  # of the bytes that were drained: with less from the disk, the run says nothing
 LOOK_S = 0.1  # for Ctrl-C, while only the drain goes on
 SampleFunction = Callable[[str, Sample, proc.Sampled | None], None]
 
@@ -30,16 +31,21 @@ def backlog(
             target.create_topic(TOPIC, 1)
             fill(session, target, TOPIC, dataclasses.replace(workload, partitions=1), size)
             evict(target.directory / f"{TOPIC}-0")  # else one's dirty pages are written while the other is measured
+        verdicts = {name: warm_up(session, name, target, producing, outcome) for name, target in targets.items()}
         for pair in range(pairs):
             for name, target in targets.items():
                 if session.stop.is_set() or outcome.failed:
                     return
                 alone = measure(session, name, target, producing, "producers alone", pair)
+                alone.verdicts = verdicts[name]
                 outcome.runs.append(alone)
                 if session.stop.is_set() or alone.failed:
                     return
                 evict(target.directory / f"{TOPIC}-0")
                 both = _beside(session, name, target, producing, size, pair)
+                if not both[0].failed and (p99 := alone.result.latency.percentile(99)):
+                    both[0].extra["p99_to_alone"] = both[0].result.latency.percentile(99) / p99
+                both[0].verdicts = verdicts[name]
                 outcome.runs.extend(both)
                 outcome.notes += _notes(*both)
 
@@ -68,6 +74,14 @@ def _beside(
         drain = future.result()
     if not drain.failed and drain.result.bytes >= size:
         drain.extra["drain_s"] = drain.result.seconds * size / drain.result.bytes
+    # A drain that ends between two samples has begun a second round, which the page cache answers.
+    wanted = min(size, drain.result.bytes)
+    share = drain.spent.usage.read_bytes / wanted if drain.spent is not None and wanted else None
+    if not drain.failed and not session.stop.is_set() and share is not None and share < COLD_SHARE_MIN:
+        drain.failed = (
+            f"only {share:.0%} of what was drained came from the disk: {target.directory} is in memory, or its pages "
+            "are in use"
+        )
     return while_drained, drain
 
 
@@ -93,5 +107,5 @@ def _notes(producers: Measured, drain: Measured) -> list[str]:
         return []
     return [
         f"{drain.target}: the log was drained in {drain_s:.1f} s of the {window_s:.1f} s in which producers were "
-        "measured beside it: a larger --size, or a shorter --duration, tells more of what it costs them"
+        "measured beside it: a larger --size, or a shorter --duration, shows more of what it costs them"
     ]

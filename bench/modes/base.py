@@ -4,11 +4,13 @@ import contextlib
 import dataclasses
 from collections.abc import Iterator, Sequence
 
-from bench.engine import Measured, Session, measure
+from bench.engine import FAILURES, Measured, Session, Stopped, fill_for_consumers, measure, new_topic
 from bench.perf import Counted
 from bench.spec.target import TargetSpec
 from bench.spec.workload import Rate, Workload
+from bench.steady import Warming
 from bench.targets import Target
+from bench.warm import warm
 
 
 @dataclasses.dataclass
@@ -19,6 +21,7 @@ class Outcome:
     versions: dict[str, str] = dataclasses.field(default_factory=dict)
     profiles: dict[str, tuple[Counted, float]] = dataclasses.field(default_factory=dict)  # of a target; seconds
     notes: list[str] = dataclasses.field(default_factory=list)  # what the mode found, in words
+    warm_ups: list[Warming] = dataclasses.field(default_factory=list)
     workloads: int = 1  # that took turns: then they are the runs' labels
     error: str | None = None  # what ended the mode, apart from its runs
 
@@ -64,13 +67,70 @@ def take_turns(
     outcome: Outcome,
     pairs: int,
 ) -> None:
-    """`in_turn` with several workloads, each with its label: all of them on one target, then on the next."""
+    """`in_turn` with several workloads, each with its label: all of them on one target, then on the next.
+
+    Before the first pair each target is warmed up with each workload until it is steady.
+    """
     sides = [(name, target, *each) for name, target in targets.items() for each in workloads]
-    for pair in range(pairs):
-        for name, target, workload, label in sides[:: -1 if pair % 2 else 1]:
-            if session.stop.is_set():
+    told = {}
+    with contextlib.ExitStack() as stack:
+        # The floor has one set of partitions: what one workload filled is not there for another.
+        shared = len(workloads) == 1 and workloads[0][0].producers == 0
+        topics = {name: _filled(session, stack, targets[name], workloads[0][0], outcome) for name in targets if shared}
+        for name, target, workload, label in sides:
+            if session.stop.is_set() or outcome.failed:
                 return
-            run = measure(session, name, target, workload, label, pair)
-            outcome.runs.append(run)
-            if run.failed:
-                return
+            told[name, label] = warm_up(session, name, target, workload, outcome, label, topics.get(name))
+        for pair in range(pairs):
+            for name, target, workload, label in sides[:: -1 if pair % 2 else 1]:
+                if session.stop.is_set() or outcome.failed:
+                    return
+                run = measure(session, name, target, workload, label, pair, topic=topics.get(name))
+                run.verdicts = told[name, label]
+                outcome.runs.append(run)
+
+
+def _filled(
+    session: Session, stack: contextlib.ExitStack, target: Target, workload: Workload, outcome: Outcome
+) -> str | None:
+    """A topic with what consumers are to read, until the stack ends; None where the session stopped or it failed."""
+    if session.stop.is_set() or outcome.failed:
+        return None
+    topic = new_topic(workload.name)
+    try:
+        target.create_topic(topic, workload.partitions)
+        stack.callback(_deleted, target, topic)
+        fill_for_consumers(session, target, topic, workload)
+    except Stopped:
+        return None
+    except FAILURES as error:
+        outcome.error = f"{target.name}: {type(error).__name__}: {error}"
+        return None
+    return topic
+
+
+def _deleted(target: Target, topic: str) -> None:
+    """Delete a topic of a target that may have ended: what went wrong first says more."""
+    with contextlib.suppress(*FAILURES):
+        if target.alive():
+            target.delete_topic(topic)
+
+
+def warm_up(
+    session: Session,
+    name: str,
+    target: Target,
+    workload: Workload,
+    outcome: Outcome,
+    label: str = "",
+    topic: str | None = None,
+) -> tuple[str, ...]:
+    """Warm one target until it is steady; what has to be said of every figure that is measured after it."""
+    warming, failed = warm(session, name, target, workload, label, topic)
+    if failed:
+        outcome.error = f"warm-up of {name}{' ' + label if label else ''}: {failed}"
+    if warming is None:
+        return ()
+    outcome.warm_ups.append(warming)
+    verdict = warming.verdict()
+    return (verdict,) if verdict else ()

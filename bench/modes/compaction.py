@@ -1,9 +1,9 @@
 """`compaction`: what cleaning a log costs a broker, and its producers.
 
-A log of many records and few keys is written while min.compaction.lag.ms holds the cleaner back; lifting that begins a
-compaction, and cleaner-offset-checkpoint tells that it is over. One such log is compacted with nothing beside it (input
-a second, CPU for it), one beside producers on a schedule, who were measured alone before. All that is left is read, and
-the latest value of every key must be there.
+A log of many records and few keys is written while min.compaction.lag.ms holds the cleaner back. Removing that setting
+begins a compaction, and cleaner-offset-checkpoint shows its end. One such log is compacted with nothing beside it
+(input per second, CPU for it), a second one beside producers on a schedule, which are measured alone before. Everything
+that is left is read, and the latest value of every key must be there.
 """
 
 import contextlib
@@ -19,7 +19,7 @@ from threading import Event
 from bench import proc, protocol
 from bench.engine import FAILURES, Measured, Session, Stopped, measure, new_topic
 from bench.keyed_log import KeyedLog, KeyedLogError, Leftover
-from bench.modes.base import Outcome, up
+from bench.modes.base import Outcome, up, warm_up
 from bench.raw import Driver, LoadError
 from bench.spec.target import TargetSpec
 from bench.spec.toml_file import SpecError
@@ -83,11 +83,14 @@ def compaction(
     if (free := shutil.disk_usage(session.root).free) < need:
         raise TargetError(f"{need / GB:.1f} GB must be free in {session.root}, there are {free / GB:.1f}")
     with up(session, specs, outcome) as targets:
+        verdicts = {name: warm_up(session, name, target, workload, outcome) for name, target in targets.items()}
         for pair in range(pairs):
             for name, target in list(targets.items())[:: -1 if pair % 2 else 1]:
                 if session.stop.is_set() or outcome.failed:
                     return
                 _round(session, name, target, workload, outcome, plan, pair)
+        for run in outcome.runs:
+            run.verdicts = verdicts[run.target]
 
 
 def _round(
@@ -128,7 +131,7 @@ def _round(
 
 
 def _with(log: "_Log", work: "Callable[[_Log], None]") -> None:
-    """Write the log, do `work` with it, and delete it; what goes wrong is told in its run."""
+    """Write the log, do `work` with it, and delete it; a failure is reported in its run."""
     try:
         log.write()
         work(log)
@@ -211,7 +214,7 @@ class _Log:
         self.run.extra["compaction_cpu_s_per_gb"] = cpu_s / (self.input_bytes / GB)
 
     def beside(self, workload: Workload) -> Measured:
-        """Producers for as long as the compaction takes, and for their own time at the most."""
+        """Producers for as long as the compaction takes, and at most for their own time."""
         stop = Event()
 
         @contextlib.contextmanager

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from bench.engine import FAILURES, Measured, Session, measure, new_topic
-from bench.modes.base import Outcome, up
+from bench.modes.base import Outcome, up, warm_up
 from bench.spec.target import TargetSpec
 from bench.spec.toml_file import SpecError
 from bench.spec.workload import Workload
@@ -37,17 +37,21 @@ def flush(
             '(needed: driver = "raw", producers, acks = "all" and rate = "max")'
         )
     if others := [spec.name for spec in specs if spec.kind == "floor"]:
-        raise SpecError(f"target {others[0]}: never syncs (allowed: ours, kafka and addresses)")
+        raise SpecError(f"target {others[0]}: never flushes to the disk (allowed: ours, kafka and addresses)")
     producing = replace(workload, consumers=0)
     with up(session, specs, outcome) as targets:
+        first = replace(producing, in_flight=depths[0])
+        verdicts = {name: warm_up(session, name, target, first, outcome) for name, target in targets.items()}
         for depth in depths:
             for pair in range(pairs):
                 for name, target in list(targets.items())[:: -1 if pair % 2 else 1]:
                     if session.stop.is_set() or outcome.failed:
                         return
-                    outcome.runs.append(_measure(session, name, target, replace(producing, in_flight=depth), pair))
+                    run = _measure(session, name, target, replace(producing, in_flight=depth), pair)
+                    run.verdicts = verdicts[name]
+                    outcome.runs.append(run)
     if any("syncs_per_s" not in run.extra for run in outcome.runs if not run.failed):
-        outcome.notes.append("how often the disk was flushed is not known: it is none that the kernel counts it for")
+        outcome.notes.append("the number of flushes is unknown: the kernel does not count them for this disk")
 
 
 def _measure(session: Session, name: str, target: Target, workload: Workload, pair: int) -> Measured:
@@ -94,7 +98,7 @@ class _Counted:
 
 
 def disk_flushes(path: Path) -> int | None:
-    """Flush requests so far of the disk that holds `path`; None where it is none for which they are counted."""
+    """Flush requests so far of the disk that holds `path`; None where the kernel does not count them."""
     device = os.stat(path).st_dev
     block = Path(f"/sys/dev/block/{os.major(device)}:{os.minor(device)}")
     if (block / "partition").exists():  # they are counted for the whole disk alone

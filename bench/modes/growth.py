@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from bench import proc
 from bench.engine import Session, measure
-from bench.modes.base import Outcome, up
+from bench.modes.base import Outcome, up, warm_up
 from bench.spec.target import TargetSpec
 from bench.spec.workload import Workload
 from bench.targets import FILES_PER_PARTITION, raise_file_limit
@@ -20,6 +20,8 @@ def connections(
     """The workload's whole rate over more and more connections; resident memory beside it."""
     raise_file_limit(2 * max(counts) + 1000)
     with up(session, specs, outcome) as targets:
+        first = over(workload, counts[0])
+        verdicts = {name: warm_up(session, name, target, first, outcome) for name, target in targets.items()}
         for count in counts:
             for name, target in targets.items():
                 if session.stop.is_set() or outcome.failed:
@@ -27,11 +29,12 @@ def connections(
                 spread = over(workload, count)
                 run = measure(session, name, target, spread, f"{count:,} connections")
                 run.extra["connections"] = count
+                run.verdicts = verdicts[name]
                 outcome.runs.append(run)
 
 
 def over(workload: Workload, count: int) -> Workload:
-    """The same with `count` clients: producers, or consumers where there is nobody else."""
+    """The same with `count` clients: producers, or consumers in a workload without producers."""
     if workload.producers:
         return dataclasses.replace(workload, producers=count)
     return dataclasses.replace(workload, consumers=count)
@@ -49,7 +52,10 @@ def partitions(
             with up(session, [spec], outcome) as targets:
                 target = targets[spec.name]
                 many = dataclasses.replace(workload, partitions=count)
-                run = measure(session, spec.name, target, many, f"{count:,} partitions", keep_topic=True)
+                label = f"{count:,} partitions"
+                verdicts = warm_up(session, spec.name, target, workload, outcome, label)
+                run = measure(session, spec.name, target, many, label, keep_topic=True)
+                run.verdicts = verdicts
                 run.extra["partitions"] = count
                 outcome.runs.append(run)
                 if target.pid and not run.failed and spec.kind != "address":

@@ -31,10 +31,10 @@ _TOTAL = re.compile(r"^Total\s+\d+\s+(\d+)\s*$", re.MULTILINE)
 def producers(
     session: Session, specs: Sequence[TargetSpec], workload: Workload, outcome: Outcome, count: int, pairs: int
 ) -> None:
-    """Each target in turn, `pairs` times, started anew each time. Raises SpecError."""
+    """Each target in turn, `pairs` times, started again each time. Raises SpecError."""
     for spec in specs:
         if spec.kind not in ("ours", "kafka"):
-            raise SpecError(f"target {spec.name}: its memory cannot be told (allowed: ours and kafka)")
+            raise SpecError(f"target {spec.name}: its memory cannot be measured (allowed: ours and kafka)")
     for pair in range(pairs):
         for spec in list(specs)[:: -1 if pair % 2 else 1]:
             if session.stop.is_set() or outcome.failed:
@@ -91,5 +91,5 @@ def memory_bytes(pid: int) -> int:
     )
     found = _TOTAL.search(told.stdout)
     if found is None:
-        raise TargetError(f"jcmd told no total: {told.stdout[-200:]!r}")
+        raise TargetError(f"jcmd printed no total: {told.stdout[-200:]!r}")
     return int(found[1])

@@ -14,14 +14,14 @@ from bench.drivers.group import Group
 from bench.drivers.raw import list_offsets
 from bench.engine import FAILURES, Measured, Session, Stopped, measure, new_topic
 from bench.metrics import PARTITION_STALL
-from bench.modes.base import Outcome, up
+from bench.modes.base import Outcome, up, warm_up
 from bench.protocol import LATEST
 from bench.spec.target import TargetSpec
 from bench.spec.toml_file import SpecError
 from bench.spec.workload import Workload
 from bench.targets import Target
 
-# What is done, and which share of the window is looked at from then on: only the session's end tells of a kill.
+# What is done, and which share of the window is looked at from then on: only the session's end reveals a kill.
 STEPS = (("steady", 0.15), ("a member joins", 0.2), ("a member leaves", 0.2), ("a member is killed", 0.45))
 SPARE_S = 1.0  # of the last step, beyond the session's timeout
 CATCH_UP_S = 30.0  # for the group to consume what there is, after the producers' end
@@ -45,11 +45,15 @@ def rebalance(
     check(workload, plan)
     producing = dataclasses.replace(workload, consumers=0)
     with up(session, specs, outcome) as targets:
+        verdicts = {name: warm_up(session, name, target, producing, outcome) for name, target in targets.items()}
         for pair in range(pairs):
             for name, target in list(targets.items())[:: -1 if pair % 2 else 1]:
                 if session.stop.is_set() or outcome.failed:
                     return
-                outcome.runs += _measure(session, name, target, producing, plan, pair)
+                runs = _measure(session, name, target, producing, plan, pair)
+                for run in runs:
+                    run.verdicts = verdicts[name]
+                outcome.runs += runs
 
 
 def check(workload: Workload, plan: Plan) -> None:
@@ -120,7 +124,7 @@ def _act(
     that ended early."""
     while not flowing.wait(LOOK_S) and not producers.done():
         group.check()
-    at = time.monotonic() - SAMPLE_S  # the first sample tells of that long
+    at = time.monotonic() - SAMPLE_S  # the first sample covers that time
     begins = []
     for label, share in STEPS:
         session.on_phase(f"{name}: {label}")

@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from bench import protocol
 from bench.engine import FAILURES, Measured, Session, Stopped, fill
 from bench.modes.base import Outcome, up
-from bench.raw import Driver, LoadError
+from bench.raw import LoadError
+from bench.read_back import read_tail
 from bench.spec.target import TargetSpec
 from bench.spec.toml_file import SpecError
 from bench.spec.workload import Workload
@@ -23,8 +23,6 @@ from bench.targets import FILES_PER_PARTITION, Target, TargetError, raise_file_l
 SIZES = (10**9, 4 * 10**9, 10**10)
 TOPIC = "bench-recovery"
 SPARE_SHARE, SPARE_BYTES = 0.05, 10**9  # that the disk must have beyond the log: indexes, the system
-READ_BYTES = 1 << 20
-READ_S = 600.0
 MB = 1e6
 
 
@@ -80,8 +78,7 @@ def _measure(session: Session, name: str, target: Target, workload: Workload, si
         run.extra["recovery_s"] = target.first_answer_s
         first = target.probe(TOPIC, 1)
         run.extra["first_write_s"] = time.monotonic() - begun
-        # What a consumer at the end of the log waits for: the record that was acknowledged last in this partition.
-        read_last(target, {0: ends.get(0, 0)})
+        read_tail(target, TOPIC, {0: ends[0]}, 1)
         run.extra["first_fetch_s"] = time.monotonic() - begun
         first |= {partition: at for partition, at in target.probe(TOPIC, partitions).items() if partition}
         run.extra["all_partitions_s"] = time.monotonic() - begun
@@ -90,26 +87,12 @@ def _measure(session: Session, name: str, target: Target, workload: Workload, si
             return run
         session.go_on()
         session.on_phase(f"{name}: reading the last record of each partition")
-        read_last(target, ends)
+        read_tail(target, TOPIC, ends, 1)
     except Stopped:
         run.empty = True
     except (LoadError, *FAILURES) as error:
         run.failed = f"{type(error).__name__}: {error}"
     return run
-
-
-def read_last(target: Target, ends: dict[int, int]) -> None:
-    """The last batch before each partition's end is there, with a right checksum. Raises LoadError, OSError."""
-    there = {partition: end for partition, end in ends.items() if end > 0}
-    if not there:
-        return
-    templates = [protocol.fetch_request(TOPIC, partition, READ_BYTES) for partition in there]
-    driver = Driver(target.address, [templates], fetching=True)
-    try:
-        driver.seek({partition: end - 1 for partition, end in there.items()}, there)
-        driver.run_closed(depth=1, requests=len(templates), seconds=READ_S, check_crc=True)
-    finally:
-        driver.close()
 
 
 def unsynced_bytes() -> int:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from bench.drivers.base import GENERATOR_LIMIT
 from bench.engine import Measured, Session, measure
-from bench.modes.base import Outcome, at_rate, up
+from bench.modes.base import Outcome, at_rate, up, warm_up
 from bench.spec.target import TargetSpec
 from bench.spec.workload import Workload
 from bench.targets import Target
@@ -51,12 +51,14 @@ def search(
     unit = "requests" if workload.driver == "raw" else "records"
     low, high, rate = 0.0, 0.0, start
     runs: list[Measured] = []
+    verdicts = warm_up(session, name, target, at_rate(workload, rate, unit), outcome)
     for _ in range(STEPS_MAX):
-        if session.stop.is_set():
+        if session.stop.is_set() or outcome.failed:
             return
         for attempt in range(2):
             label = f"{rate:,.0f} {unit}/s" + (", again" if attempt else "")
             runs.append(measure(session, name, target, at_rate(workload, rate, unit), label))
+            runs[-1].verdicts = verdicts
             outcome.runs.append(runs[-1])
             if runs[-1].failed:
                 return

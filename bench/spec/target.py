@@ -20,7 +20,7 @@ class TargetSpec:
     name: str
     kind: str
     bootstrap: tuple[str, int] | None = None  # of an address
-    pid: int | None = None  # of an address on this host: without it nothing is told of what the broker spent
+    pid: int | None = None  # of an address on this host: without it the cost of the broker is not reported
     settings: Mapping[str, str] = field(default_factory=dict)  # by Kafka's names, of a broker that is started here
     jvm: tuple[str, ...] = ()  # flags in addition to those of Kafka's own script
 
@@ -58,7 +58,7 @@ def parse(top: Table, name: str) -> TargetSpec:
     if spec.pid is not None and kind != "address":
         raise top.error("pid", 'only for kind = "address"')
     if settings and kind not in ("ours", "kafka"):
-        raise top.error("settings", f'kind = "{kind}" takes none')
+        raise top.error("settings", f'kind = "{kind}" has no settings')
     if spec.jvm and kind != "kafka":
         raise top.error("jvm", 'only for kind = "kafka"')
     return spec

@@ -1,4 +1,4 @@
-"""Reading a TOML file key by key, so that what is wrong with one is told with file, line, key and what is allowed."""
+"""Reading a TOML file key by key; an error names the file, the line, the key and the allowed values."""
 
 import difflib
 import re
@@ -18,7 +18,7 @@ class SpecError(Exception):
 
 
 class Table:
-    """One table of a file: `take` its keys, then `finish`, which refuses those that nobody took."""
+    """One table of a file: `take` its keys, then `finish`, which refuses the keys that were not taken."""
 
     def __init__(self, file: str, values: Mapping[str, Any], lines: Mapping[str, int], path: str = "") -> None:
         self.file = file
@@ -55,7 +55,7 @@ class Table:
         return Table(self.file, values, self.lines, self._full(key))
 
     def finish(self) -> None:
-        """Refuse a key that nobody took."""
+        """Refuse a key that was not taken."""
         for key in self.values:
             if key not in self.known:
                 close = difflib.get_close_matches(key, self.known, 1)

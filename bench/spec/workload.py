@@ -23,11 +23,12 @@ READ_UNCOMMITTED, READ_COMMITTED = "read_uncommitted", "read_committed"
 TRANSACTIONS, NEW_IDS, KNOWN_IDS = "transactions", "new-ids", "known-ids"
 IN_FLIGHT_IDEMPOTENT = 5  # a broker remembers so many batches of each producer
 DURATION_MAX_S = 24 * 3600.0
+STEADY_S = 60.0
 
 
 @dataclass(frozen=True)
 class Size:
-    """Bytes of a record's value: fixed where least == most, else drawn anew for each record of the encoded batches."""
+    """Bytes of a record's value: fixed where least == most, else drawn for each record of the encoded batches."""
 
     least: int
     most: int
@@ -84,6 +85,7 @@ class Workload:
     fetch_bytes: int
     warm_up_s: float
     duration_s: float
+    steady_s: float  # at most so long is a target warmed up before its first window; 0: not at all
     idempotent: bool = False
     isolation: str = READ_UNCOMMITTED
     transactions: Transactions | None = None
@@ -120,8 +122,9 @@ def parse(top: Table, name: str) -> Workload:
         rate=producers.take("rate", _rate, Rate()),
         consumers=consumers.take("count", units.integer(0, 1000), 0),
         fetch_bytes=consumers.take("fetch", units.size(1, 64 << 20), 1 << 20),
-        warm_up_s=times.take("warm_up", units.duration(0, DURATION_MAX_S), 2.0),
+        warm_up_s=times.take("warm_up", units.duration(0, DURATION_MAX_S), 1.0),
         duration_s=times.take("duration", units.duration(0.1, DURATION_MAX_S), 10.0),
+        steady_s=times.take("steady", units.duration(0, DURATION_MAX_S), STEADY_S),
         idempotent=producers.take("idempotent", units.boolean, False),
         isolation=consumers.take("isolation", units.one_of(READ_UNCOMMITTED, READ_COMMITTED), READ_UNCOMMITTED),
         transactions=_transactions(transactions) if transactional else None,
@@ -145,7 +148,7 @@ def _transactions(table: Table) -> Transactions:
 
 
 def _check(workload: Workload, top: Table, producers: Table, consumers: Table) -> None:
-    """What single keys cannot tell."""
+    """Rules that concern more than one key."""
     if workload.producers == 0 and workload.consumers == 0:
         raise producers.error("count", "0 producers and 0 consumers: nothing to measure")
     if workload.driver == "kafka" and workload.producers and workload.consumers:
@@ -157,11 +160,11 @@ def _check(workload: Workload, top: Table, producers: Table, consumers: Table) -
 def _check_transactions(
     workload: Workload, top: Table, producers: Table, consumers: Table, transactions: Table
 ) -> None:
-    """The same of idempotent and transactional producers, and of those who read what they wrote."""
+    """The same for idempotent and transactional producers, and for consumers of their records."""
     if workload.idempotent and workload.driver == "kafka":
         raise producers.error("idempotent", "Kafka's own tools are idempotent wherever acks and in_flight allow it")
     if workload.idempotent and (workload.acks != "all" or workload.in_flight > IN_FLIGHT_IDEMPOTENT):
-        raise producers.error("idempotent", f'needs acks = "all" and in_flight of {IN_FLIGHT_IDEMPOTENT} at the most')
+        raise producers.error("idempotent", f'needs acks = "all" and in_flight of at most {IN_FLIGHT_IDEMPOTENT}')
     if workload.isolation != READ_UNCOMMITTED and workload.driver == "kafka":
         raise consumers.error("isolation", f"Kafka's own tools read with {READ_UNCOMMITTED}")
     if (asked := workload.transactions) is None:
@@ -169,10 +172,10 @@ def _check_transactions(
     if workload.driver != "raw":
         raise top.error("transactions", 'only with driver = "raw"')
     if workload.producers > 1 or (workload.producers and workload.consumers):
-        raise producers.error("count", "1 producer alone makes transactions, or 0 where consumers read them")
+        raise producers.error("count", "transactions have exactly 1 producer, or 0 where consumers read them")
     for key in ("acks", "batch", "idempotent", "in_flight", "linger", "rate"):
         if key in producers.values:
-            raise producers.error(key, "says nothing of transactions: one producer waits for each of its answers")
+            raise producers.error(key, "has no effect on transactions: one producer waits for each of its answers")
     if asked.measure != TRANSACTIONS and workload.consumers:
         raise transactions.error("measure", f"{asked.measure!r} writes nothing to be read (allowed: {TRANSACTIONS})")
     if asked.records < workload.partitions:
@@ -180,7 +183,7 @@ def _check_transactions(
     others: dict[str, tuple[str, ...]] = {NEW_IDS: ("ids", "records", "aborted"), KNOWN_IDS: ("records", "aborted")}
     for key in others.get(asked.measure, ()):
         if key in transactions.values:
-            raise transactions.error(key, f"says nothing of {asked.measure!r}")
+            raise transactions.error(key, f"has no effect on {asked.measure!r}")
 
 
 def _record_size(value: Any) -> Size:

@@ -35,7 +35,7 @@ def test_the_inverse_of_due_is_how_many_are_due(start: float, end: float, ramp_s
 
 
 def test_a_ramp_sends_the_area_under_its_line() -> None:
-    """A ramp that is steeper or flatter than it was told."""
+    """A ramp that is steeper or flatter than the workload says."""
     schedule = Schedule.of(Rate(1000, 3000, "records", 10.0), 100, producers=2, index=0)
     assert schedule.due_by(10.0) == 10_000  # of one of two producers: (1000 + 3000) / 2 * 10 / 2
     assert schedule.due_by(5.0) == 3750

@@ -65,6 +65,7 @@ def test_tables_tell_spending_pairs_and_failures() -> None:
     assert "kafka, pair 2 failed: the target died" in " ".join(text.split())
     text = shown(columns.pairs_table(known.pairs))
     assert re.search(r"Latency p99.*ours / kafka.*0\.500.*0\.500 to 0\.500 \(95%\)", text)
+    assert re.search(r"Latency p99.*│\s*4\.060 : 8\.120 ms │", text)
     few = [replace(pair, interval=None, note="1 pair: no interval") for pair in known.pairs[:1]]
     text = shown(columns.pairs_table(few))
     assert "none" in text
@@ -72,7 +73,7 @@ def test_tables_tell_spending_pairs_and_failures() -> None:
 
 
 def test_texts_are_those_of_the_real_tools() -> None:
-    """Whoever parses Kafka's output must be able to parse ours: the formats are taken from its own classes here."""
+    """A program that parses Kafka's output must be able to parse ours: the formats come from its own classes."""
     jar = Path(kafka_dist.kafka_classpath()).parent / f"kafka-tools-{kafka_dist.VERSION}.jar"
     with zipfile.ZipFile(jar) as classes:
         stats = classes.read("org/apache/kafka/tools/ProducerPerformance$Stats.class")

@@ -1,4 +1,4 @@
-"""The load driver: it must believe nothing, and charge a stall to whoever caused it."""
+"""The load driver: it checks every answer, and charges a stall to the side that caused it."""
 
 import contextlib
 import socket

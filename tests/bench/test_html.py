@@ -80,6 +80,17 @@ def test_every_chart_is_drawn_without_a_complaint_or_a_request(browser: Browser,
     opened.context.close()
 
 
+def test_absolute_figures_and_the_warm_up_stand_beside_the_ratios() -> None:
+    """A ratio of 5 may be one of two slow brokers, or one to a peer that was still compiling."""
+    text = page.render([("a", document())])
+    assert "10,000 : 10,000 /s" in text
+    assert "<th>kafka</th><td>not steady within 60 s</td>" in text
+    assert "1,000&ensp;4,000&ensp;5,000" in text
+    assert "<th>ours</th><td>steady</td>" in text
+    noted = page.render([("a", replace(document(), notes=("the disk was slow",)))])
+    assert "<li>compare: the disk was slow</li>" in noted
+
+
 def test_documents_stand_side_by_side(browser: Browser, tmp_path: Path) -> None:
     """`report a.json b.json`: each target of each document has its colour and its column."""
     other = replace(document(), mode="run", pairs=())

@@ -32,7 +32,18 @@ def modules(node: ast.AST) -> list[str]:
 def test_the_installed_command_measures(tmp_path: Path) -> None:
     """The README's own command fails in a fresh checkout, outside of which there is no package `tests`."""
     command = Path(sys.executable).parent / "broker-bench"
-    argv: list[str | Path] = [command, "compare", "ours", "floor", "-w", "produce-1kb", "--pairs", "1"]
+    argv: list[str | Path] = [
+        command,
+        "compare",
+        "ours",
+        "floor",
+        "-w",
+        "produce-1kb",
+        "--pairs",
+        "1",
+        "--steady",
+        "0 s",
+    ]
     argv += ["--duration", "0.2 s", "--warm-up", "0.1 s", "--dir", tmp_path / "data"]
     done = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stdout + done.stderr

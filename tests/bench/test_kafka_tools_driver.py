@@ -1,4 +1,4 @@
-"""Kafka's own perf classes against our broker: what they print is what the driver tells."""
+"""Kafka's own perf classes against our broker: what they print is what the driver reports."""
 
 import dataclasses
 import shutil
@@ -129,5 +129,5 @@ def test_what_the_tools_cannot_do_is_refused(changed: dict[str, Any], words: str
 def test_a_missing_java_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """A stack trace of Python would not say what to install."""
     monkeypatch.setenv("PATH", "/nonexistent")
-    with pytest.raises(DriverError, match=r"need java .*apt-get install"):
+    with pytest.raises(DriverError, match=r"needs java .*apt-get install"):
         KafkaToolsDriver(("127.0.0.1", 1), "t", workload()).prepare()

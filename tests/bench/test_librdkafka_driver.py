@@ -44,7 +44,7 @@ def is_client(process: psutil.Process) -> bool:
 
 
 def workload(**changed: Any) -> Workload:
-    """One producer of 100 B records, unless told otherwise."""
+    """One producer of 100 B records by default."""
     made = parse(Table("test.toml", {}, {}), "test")
     settings: dict[str, Any] = {"driver": "librdkafka", "partitions": PARTITIONS, "producers": 1, "linger_s": 0.001}
     return dataclasses.replace(made, **{**settings, **changed})
@@ -94,7 +94,7 @@ def test_counts_what_the_broker_has(broker: Target, topic: str, codec: str) -> N
 
 
 def test_an_open_loop_hands_over_what_its_rate_says(broker: Target, topic: str) -> None:
-    """A generator that does less than it was told would make the target look better than it is."""
+    """A generator that does less than the workload says would make the target look better than it is."""
     create_topic(broker.bootstrap, topic, PARTITIONS)
     result = run(broker, topic, workload(producers=2, rate=Rate(2000, 2000, "records")), seconds=1.0, runs=2)
     assert result.errors == 0, result.first_error

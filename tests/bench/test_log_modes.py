@@ -13,6 +13,7 @@ from bench.keyed_log import KeyedLog, KeyedLogError, Leftover
 from bench.modes import recovery
 from bench.modes.flush import disk_flushes
 from bench.raw import LoadError
+from bench.read_back import read_tail
 from bench.targets import BrokerCy, Kafka, Target
 from tests.bench.test_modes import labels, measure
 
@@ -22,6 +23,7 @@ batch = "1 B"
 rate = "1000 requests/s"
 [time]
 warm_up = "100 ms"
+steady = "0 s"
 duration = "300 ms"
 """
 QUICK = '[settings]\n"log.segment.delete.delay.ms" = 0\n'
@@ -90,8 +92,8 @@ def test_producers_tells_what_an_open_one_costs(files: Path) -> None:
         ("compaction", "scheduled", ["-t", "floor"], "target floor: what its cleaner did"),
         ("compaction", "scheduled", ["-t", "127.0.0.1:1"], "allowed: ours, kafka"),
         ("flush", "scheduled", [], 'acks = "all" and rate = "max"'),
-        ("flush", "synced", ["-t", "floor"], "target floor: never syncs"),
-        ("producers", "synced", ["-t", "floor"], "target floor: its memory cannot be told"),
+        ("flush", "synced", ["-t", "floor"], "target floor: never flushes to the disk"),
+        ("producers", "synced", ["-t", "floor"], "target floor: its memory cannot be measured"),
         ("recovery", "synced", ["-t", "127.0.0.1:1"], "cannot be killed and started with its log"),
     ],
 )
@@ -128,7 +130,7 @@ def test_unknown_and_impossible_options_are_refused(files: Path, mode: str, opti
 
 
 def test_too_much_for_the_disk_is_refused(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Before a broker fills the disk of whoever else works on it."""
+    """It is refused before a broker fills the disk that others use, too."""
     for mode, workload, size in (
         ("recovery", "synced", ["--sizes", "17000 GB"]),
         ("compaction", "scheduled", ["--records", "1000000000", "--keys", "10"]),
@@ -209,6 +211,6 @@ def test_a_missing_last_record_is_found_by_recovery(tmp_path: Path) -> None:
     """What was acknowledged and cannot be read any more fails the run."""
     with BrokerCy(tmp_path / "broker").running() as target:
         target.create_topic(recovery.TOPIC, 2)
-        recovery.read_last(target, {0: 1, 1: 1})
+        read_tail(target, recovery.TOPIC, {0: 1, 1: 1}, 1)
         with pytest.raises(LoadError):
-            recovery.read_last(target, {0: 1, 1: 5})
+            read_tail(target, recovery.TOPIC, {0: 1, 1: 5}, 1)

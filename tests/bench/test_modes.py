@@ -22,6 +22,7 @@ size = "1 KB"
 batch = "16 KiB"
 [time]
 warm_up = "100 ms"
+steady = "0 s"
 duration = "400 ms"
 """
 ON_SCHEDULE = WORKLOAD.replace('"16 KiB"', '"1 B"\nrate = "2000 requests/s"').replace(
@@ -89,7 +90,7 @@ def test_a_frozen_target_shows_it_in_the_tail(files: Path) -> None:
 @pytest.mark.parametrize(
     ("fault", "target", "told"),
     [
-        ("freeze 1 s at 3 s", "ours", "is not over at the end of 0.4 s"),
+        ("freeze 1 s at 3 s", "ours", "does not end within the window of 0.4 s"),
         ("freeze 100 ms at 100 ms", "127.0.0.1:1", "was not started by the tool"),
     ],
 )
@@ -133,6 +134,32 @@ def test_compare_takes_turns_and_tells_ratios(files: Path) -> None:
     assert ratios["cpu_s_per_gb"]["ratios"][0] == pytest.approx(first)
 
 
+@pytest.mark.parametrize(
+    ("workload", "metric"),
+    [("fast", "records_per_s"), ("producing", "cpu_us_per_request"), ("reading", "records_per_s")],
+)
+def test_each_target_is_warmed_up_once(
+    files: Path, capsys: pytest.CaptureFixture[str], workload: str, metric: str
+) -> None:
+    """What was warmed, by which figure and for how long stands in the document; what never became steady is said."""
+    (files / "reading.toml").write_text(
+        WORKLOAD.replace("[producers]", "[consumers]\ncount = 1\n[producers]\ncount = 0")
+    )
+    document = measure(files, "compare", workload, "ours", "floor", "--pairs", "2", "--steady", "600 ms")
+    assert [(each["target"], each["metric"], each["steady"]) for each in document["warm_ups"]] == [
+        ("ours", metric, False),
+        ("floor", metric, False),
+    ]
+    for each in document["warm_ups"]:
+        (value,) = each["values"]  # one window is as long as all the time there is, and one is not steady
+        assert value > 0
+        assert 0.5 < each["seconds"] < 5
+    assert len(document["runs"]) == 4
+    for run in document["runs"]:
+        assert run["verdicts"][0].startswith("not steady after ")
+    assert "ours: warmed up for 0.6 s, not steady within the 0.6 s it may take" in capsys.readouterr().out
+
+
 def test_ceiling_ends_with_a_rate(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A bound that nothing keeps and one that all keep both end in words."""
     document = measure(files, "ceiling", "fast", "-t", "ours", "--p99", "1us", "--start", "500")
@@ -150,7 +177,7 @@ def test_backlog_tells_producers_alone_and_beside_the_drain(files: Path) -> None
 
 
 def test_connections_and_partitions_grow(files: Path) -> None:
-    """Each count is a run of its own; partitions also tell the start after them."""
+    """Each count is a run of its own; `partitions` also measures the next start."""
     found = measure(files, "connections", "scheduled", "-t", "ours", "--counts", "1,50")
     assert [run["figures"]["connections"] for run in found["runs"]] == [1, 50]
     found = measure(files, "partitions", "fast", "-t", "ours", "--counts", "1,20")
@@ -168,7 +195,7 @@ def test_rebalance_tells_what_each_partition_stood_still(files: Path) -> None:
     assert labels(document) == ["producers", "steady", "a member joins", "a member leaves", "a member is killed"]
     _, steady, _, _, killed = (run["figures"] for run in document["runs"])
     assert steady["stall_p50_ms"] < killed["stall_max_ms"]
-    # The last heartbeat of who was killed was a third of the session ago at the most.
+    # The killed member's last heartbeat was at most a third of the session ago.
     assert killed["stall_max_ms"] > 500
     assert sum(f"stall_ms_partition_{partition}" in killed for partition in range(5)) == 4
 
@@ -282,8 +309,8 @@ def test_a_workload_may_have_any_name(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["compare", "ours"], "one cannot be compared (allowed: 2 or more, or 2 workloads)"),
-        (["compare", "ours", "ours"], "each once"),
+        (["compare", "ours"], "nothing to compare (needed: two targets, or two workloads)"),
+        (["compare", "ours", "ours"], "name each target once"),
         (["run", "-t", "ours", "--json", "{}/fast.toml/out.json"], "fast.toml"),
         (["run", "-t", "ours", "--html", "{}"], "Is a directory"),
     ],
@@ -310,11 +337,11 @@ def test_the_floor_says_what_it_cannot(files: Path, capsys: pytest.CaptureFixtur
     """A client that dies of an answer it does not know says nothing to anybody."""
     argv = ["run", "-t", "floor", "-w", "client-produce-1kb", "--dir", str(files / "data")]
     assert cli.main(argv) == 1
-    assert 'floor answers the driver "raw" alone, not "librdkafka"' in capsys.readouterr().err
+    assert 'floor answers the driver "raw" only, not "librdkafka"' in capsys.readouterr().err
 
 
 def test_a_target_that_dies_fails_the_run(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """No figure of a run with failed requests; the first error's text and the exit code tell it."""
+    """No figure of a run with failed requests; the first error's text and the exit code say so."""
     from bench.targets import BrokerCy
 
     with BrokerCy(files / "broker").running() as target:

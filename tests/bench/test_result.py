@@ -35,6 +35,19 @@ def test_what_was_written_is_read_back(tmp_path: Path) -> None:
     assert [each.name for each in path.parent.iterdir()] == ["r.json"]
 
 
+def test_a_file_from_before_warm_ups_were_recorded_is_read(tmp_path: Path) -> None:
+    """Reports that people kept cannot be opened any more."""
+    known = json.loads(document().text())
+    del known["warm_ups"], known["notes"]
+    for pair in known["pairs"]:
+        del pair["a_value"], pair["b_value"]
+    path = tmp_path / "r.json"
+    path.write_text(json.dumps(known))
+    found = result.read(path)
+    assert found.warm_ups == ()
+    assert found.pairs[0].a_value is None
+
+
 def test_a_file_from_before_consumers_had_a_series_is_read(tmp_path: Path) -> None:
     """Results that were kept must stay comparable."""
 
@@ -64,7 +77,7 @@ def test_a_file_from_before_consumers_had_a_series_is_read(tmp_path: Path) -> No
     ],
 )
 def test_a_document_that_is_not_ours_is_refused(tmp_path: Path, change: Callable[[Any], None], words: str) -> None:
-    """File and key must be told: whoever has forty of these needs to know which one."""
+    """The error names file and key: with forty such files, the reader needs to know which one."""
     with pytest.raises(ResultError, match=words):
         result.read(changed(tmp_path, change))
 
@@ -239,7 +252,7 @@ def test_driver_without_samples_shows_the_process() -> None:
 
 
 def test_processor_time_outside_of_the_samples_is_not_known() -> None:
-    """A broker must not look idle where nobody looked."""
+    """A broker must not look idle in a time that no sample covers."""
     samples = [Sample(end, 1, 1, 1, 0, Histogram()) for end in (0.5, 1.0, 1.5, 2.0)]
     series = measured.series(replace_result(samples=samples), spent())
     assert list(series.broker_cores) == [pytest.approx(0.5), pytest.approx(0.5), None, None]

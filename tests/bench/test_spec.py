@@ -1,4 +1,4 @@
-"""Workload and target files: what is in them counts; what is wrong is told with file, line, key and what is allowed."""
+"""Workload and target files: every key counts; an error names file, line, key and the allowed values."""
 
 from pathlib import Path
 
@@ -31,6 +31,7 @@ count = 2
 fetch = "2 MiB"
 [time]
 warm_up = "500 ms"
+steady = "45 s"
 duration = "1 min"
 """
 
@@ -49,7 +50,7 @@ def test_every_key_of_a_workload_arrives(tmp_path: Path) -> None:
     """A key that is read and forgotten measures something else than what the file says."""
     assert read_workload(tmp_path, WHOLE) == Workload(
         "w", "librdkafka", 8, Size(10, 1000, "lognormal"), 1000, 16, 0.25, 3, "1", "zstd", 32768, 0.02, 7,
-        Rate(1000, 2000, "records", 10), 2, 2 << 20, 0.5, 60.0,
+        Rate(1000, 2000, "records", 10), 2, 2 << 20, 0.5, 60.0, 45.0,
     )  # fmt: skip
 
 
@@ -74,8 +75,8 @@ def test_every_key_of_a_workload_arrives(tmp_path: Path) -> None:
         (WHOLE.replace("keys = 1000", "keys = -1"), "w.toml:5: records.keys: -1 is out of range (allowed: 0 to"),
         (WHOLE.replace("0.25", "nan"), "w.toml:7: records.entropy: nan is not a number from 0 to 1"),
         (WHOLE.replace("0.25", "inf"), "w.toml:7: records.entropy: inf is not a number from 0 to 1"),
-        (WHOLE.replace('"1 min"', "inf"), "w.toml:21: time.duration: inf is not a duration (a number and one of us"),
-        (WHOLE.replace('"1 min"', '"0 s"'), "w.toml:21: time.duration: '0 s' is out of range (allowed: 0.1 s to"),
+        (WHOLE.replace('"1 min"', "inf"), "w.toml:22: time.duration: inf is not a duration (a number and one of us"),
+        (WHOLE.replace('"1 min"', '"0 s"'), "w.toml:22: time.duration: '0 s' is out of range (allowed: 0.1 s to"),
         (WHOLE.replace('"32 KiB"', '"-1 KiB"'), "w.toml:12: producers.batch: '-1 KiB' is not a size"),
         (WHOLE.replace('"32 KiB"', f'"{"9" * 400} B"'), "w.toml:12: producers.batch: '99999999999999999999"),
         (WHOLE.replace('"32 KiB"', f'"{"9" * 308} GiB"'), "w.toml:12: producers.batch: '99999999999999999999"),
@@ -171,8 +172,8 @@ def test_keys_of_transactions_arrive(tmp_path: Path) -> None:
     ("wrong", "told"),
     [
         ("[producers]\nidempotent = 1\n", "w.toml:2: producers.idempotent: 1 is not allowed (allowed: true, false)"),
-        ("[producers]\nidempotent = true\nacks = 1\n", 'needs acks = "all" and in_flight of 5 at the most'),
-        ("[producers]\nidempotent = true\nin_flight = 6\n", 'needs acks = "all" and in_flight of 5 at the most'),
+        ("[producers]\nidempotent = true\nacks = 1\n", 'needs acks = "all" and in_flight of at most 5'),
+        ("[producers]\nidempotent = true\nin_flight = 6\n", 'needs acks = "all" and in_flight of at most 5'),
         ('driver = "kafka"\n[producers]\nidempotent = true\n', "Kafka's own tools are idempotent wherever"),
         (
             TRANSACTIONAL.replace("read_", "reed_"),
@@ -182,12 +183,12 @@ def test_keys_of_transactions_arrive(tmp_path: Path) -> None:
         (TRANSACTIONAL.replace("aborted", "abort"), "transactions.abort: unknown key; did you mean 'aborted'?"),
         (TRANSACTIONAL.replace("0.1", "1.1"), "w.toml:8: transactions.aborted: 1.1 is not a number from 0 to 1"),
         (TRANSACTIONAL.replace("400", "3"), "w.toml:7: transactions.records: 3 are too few for 4 partitions"),
-        (TRANSACTIONAL.replace("count = 0", "count = 1"), "1 producer alone makes transactions, or 0 where consumers"),
-        ("[producers]\ncount = 2\n[transactions]\n", "1 producer alone makes transactions"),
+        (TRANSACTIONAL.replace("count = 0", "count = 1"), "transactions have exactly 1 producer, or 0 where consumers"),
+        ("[producers]\ncount = 2\n[transactions]\n", "transactions have exactly 1 producer"),
         ('driver = "librdkafka"\n[transactions]\n', 'transactions: only with driver = "raw"'),
-        ('[producers]\nbatch = "1 KB"\n[transactions]\n', "producers.batch: says nothing of transactions"),
+        ('[producers]\nbatch = "1 KB"\n[transactions]\n', "producers.batch: has no effect on transactions"),
         (TRANSACTIONAL + 'measure = "new-ids"\n', "writes nothing to be read"),
-        ('[transactions]\nmeasure = "new-ids"\nids = 3\n', "transactions.ids: says nothing of 'new-ids'"),
+        ('[transactions]\nmeasure = "new-ids"\nids = 3\n', "transactions.ids: has no effect on 'new-ids'"),
         ('[transactions]\nmeasure = "ids"\n', "'ids' is not allowed (allowed: transactions, new-ids, known-ids)"),
     ],
 )

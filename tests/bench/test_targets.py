@@ -1,4 +1,4 @@
-"""Targets that do not come up: told in time, and nothing stays behind."""
+"""Targets that do not start: reported in time, with nothing left behind."""
 
 import sys
 from pathlib import Path
@@ -41,7 +41,7 @@ class OddTarget(Spawned):
 def test_a_target_that_does_not_come_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: str, told: str
 ) -> None:
-    """Who waits for a broker that never answers learns it, with its last words; the process is gone."""
+    """A broker that never answers is reported with its last output; its process is ended."""
     monkeypatch.setattr(Odd, "program", program)
     # One that ends does so at once: only the others are to be given up on soon.
     monkeypatch.setattr(targets, "START_TIMEOUT_S", 0.5 if "within" in told else 30.0)

@@ -15,6 +15,7 @@ from tests.bench.test_modes import labels, measure
 TIME = """\
 [time]
 warm_up = "100 ms"
+steady = "0 s"
 duration = "400 ms"
 """
 TRANSACTIONS = "[transactions]\nrecords = 20\n"
@@ -95,15 +96,18 @@ def test_every_workload_of_transactions_beside_apache_kafka(files: Path) -> None
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["matrix", "-t", "ours", "-w", "{}/transactions.toml"], "no transactions in matrix (allowed: run, compare)"),
+        (
+            ["matrix", "-t", "ours", "-w", "{}/transactions.toml"],
+            "matrix does not support transactions (allowed: run, compare)",
+        ),
         (
             ["matrix", "-t", "ours", "-w", "{}/idempotent.toml"],
             "acks or depths of matrix are not for idempotent producers",
         ),
-        (["compare", "ours", "-w", "{}/plain.toml", "-w", "{}/plain.toml"], "each once"),
-        (["compare", "ours", "-w", "{}/plain.toml"], "one cannot be compared"),
-        (["run", "-t", "floor", "-w", "{}/transactions.toml"], "floor knows neither producer ids nor transactions"),
-        (["run", "-t", "floor", "-w", "{}/committed.toml"], "floor knows neither producer ids nor transactions"),
+        (["compare", "ours", "-w", "{}/plain.toml", "-w", "{}/plain.toml"], "name each workload once"),
+        (["compare", "ours", "-w", "{}/plain.toml"], "nothing to compare"),
+        (["run", "-t", "floor", "-w", "{}/transactions.toml"], "floor supports neither producer ids nor transactions"),
+        (["run", "-t", "floor", "-w", "{}/committed.toml"], "floor supports neither producer ids nor transactions"),
     ],
 )
 def test_what_has_no_transactions_is_refused(

@@ -177,7 +177,7 @@ def test_transactional_ids_are_started_new_and_known(broker: BrokerCy, topic: st
 
 
 def test_a_target_that_gives_no_new_epoch_fails_the_run(broker: BrokerCy, topic: str) -> None:
-    """Whoever answers twice with the same epoch has not ended a transaction of version 2."""
+    """A broker that answers twice with the same epoch has not ended a transaction of version 2."""
     driver = TransactionDriver(broker.address, topic, transactions(records=10))
     driver.prepare()
     assert driver.connection is not None

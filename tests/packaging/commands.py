@@ -104,6 +104,8 @@ def run_broker_bench(program: Path, directory: Path) -> None:
             "300 ms",
             "--warm-up",
             "100 ms",
+            "--steady",
+            "0 s",
         ]
         argv += ["--json", result, "--html", directory / f"{name}.html", "--dir", directory / "bench"]
         run(argv, cwd=directory, env=env, timeout_s=240)

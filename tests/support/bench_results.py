@@ -3,7 +3,7 @@
 from bench import measured, proc
 from bench.drivers.base import DriverResult, Sample
 from bench.histogram import Histogram
-from bench.result import Document, Run, TargetInfo, WorkloadInfo
+from bench.result import Document, Run, TargetInfo, WarmUp, WorkloadInfo
 
 MS = 1_000_000
 
@@ -60,4 +60,8 @@ def document(repeats: int = 4, labels: tuple[str, ...] = ("",)) -> Document:
         },
         runs=tuple(runs),
         pairs=tuple(measured.pairs_of(runs, "ours", "kafka", ["p99_ms", "cpu_s_per_gb", "records_per_s"])),
+        warm_ups=(
+            WarmUp("ours", "", "records_per_s", True, 60.0, 4.5, (10_000.0, 10_100.0, 10_050.0)),
+            WarmUp("kafka", "", "records_per_s", False, 60.0, 60.0, (1_000.0, 4_000.0, 5_000.0)),
+        ),
     )

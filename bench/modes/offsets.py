@@ -1,16 +1,21 @@
-"""How long a group coordinator takes to know its committed offsets again after kill -9.
+"""`offsets`: how long a group coordinator takes to know its committed offsets again after kill -9.
 
 OffsetCommit 2, OffsetFetch 2 and FindCoordinator 1, by hand as in bench.protocol; groups that commit without members.
 """
 
 import struct
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
+from bench.engine import Measured, Session
+from bench.modes.base import Outcome
+from bench.modes.lifecycle import each
 from bench.protocol import Client, ProtocolError, Reader, check
+from bench.spec.target import TargetSpec
 from bench.targets import Target
-from bench.window import Metrics
+
+COUNT = 100_000
 
 OFFSET_COMMIT, OFFSET_FETCH, FIND_COORDINATOR = 8, 9, 10
 TOPIC = "bench-offsets"
@@ -20,16 +25,20 @@ NOT_YET = {14, 15, 16}
 PATIENCE_S = 60.0
 
 
-def measure(target: Target, offsets: int) -> Metrics:
-    """Commit `offsets` offsets, kill the target, start it: seconds from its first answer until each group is answered,
+def offsets(session: Session, specs: Sequence[TargetSpec], outcome: Outcome, count: int, pairs: int) -> None:
+    """Commit `count` offsets, kill the target, start it: seconds from its first answer until each group is answered,
     less what the asking takes."""
-    groups = [f"bench-group-{number}" for number in range(offsets // PARTITIONS)]
-    with target.running():
+    groups = [f"bench-group-{number}" for number in range(count // PARTITIONS)]
+
+    def work(session: Session, target: Target, run: Measured) -> None:
+        session.on_phase(f"{target.name}: committing")
         target.create_topic(TOPIC, PARTITIONS)
         with Client(target.address) as client:
             until_ready(partial(find, client, groups[0]))
             for group in groups:
+                session.go_on()
                 until_ready(partial(commit, client, group))
+        session.on_phase(f"{target.name}: kill -9, start")
         target.kill()
         target.start()
         with Client(target.address) as client:
@@ -41,7 +50,13 @@ def measure(target: Target, offsets: int) -> Metrics:
             for group in groups:
                 fetch(client, group)
             asking = time.monotonic() - begun
-    return {"offsets": len(groups) * PARTITIONS, "load_s": took - asking, "first_answer_s": target.first_answer_s}
+        run.extra |= {
+            "committed_offsets": len(groups) * PARTITIONS,
+            "offsets_loaded_s": max(0.0, took - asking),
+            "recovery_s": target.first_answer_s,
+        }
+
+    each(session, specs, outcome, pairs, f"{len(groups) * PARTITIONS:,} committed offsets", work)
 
 
 def until_ready(ask: Callable[[], int]) -> None:

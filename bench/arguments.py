@@ -1,0 +1,185 @@
+"""The command line of `broker-bench`: modes, their options, and the bounds of each."""
+
+import argparse
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from bench import faults
+from bench.drivers.group import ASSIGNORS
+from bench.keyed_log import KEYS_MAX
+from bench.modes import compaction, flush, growth, lifecycle, offsets, producers, recovery, run
+from bench.spec import units
+
+PAIRS_MAX = 1000
+
+
+def value(parse: Callable[[Any], object]) -> Callable[[str], object]:
+    """A parser of bench.spec.units as an argparse type."""
+
+    def convert(text: str) -> object:
+        try:
+            return parse(int(text) if text.isdigit() else text)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+
+    return convert
+
+
+def parse(argv: Sequence[str] | None) -> argparse.Namespace:
+    """The command line; exits with a message where it is wrong."""
+    parser = argparse.ArgumentParser(prog="broker-bench", description="Benchmark a Kafka-compatible broker.")
+    modes = parser.add_subparsers(dest="mode", required=True, metavar="MODE")
+    common = argparse.ArgumentParser(add_help=False)
+    common.add_argument("--duration", type=value(units.duration(0.1, 86400)), help="instead of the workload's")
+    common.add_argument("--warm-up", type=value(units.duration(0, 86400)), help="instead of the workload's")
+    common.add_argument(
+        "--steady",
+        type=value(units.duration(0, 86400)),
+        metavar="TIME",
+        help="instead of the workload's: the longest warm-up of a target before its first window",
+    )
+    common.add_argument("--json", type=Path, metavar="FILE", help="write the results, with their provenance")
+    common.add_argument("--html", type=Path, metavar="FILE", help="write the report, one file that needs no network")
+    common.add_argument("--dir", type=Path, help="where brokers that are started keep their data (a disk, not a tmpfs)")
+    named = "a workload file, or the name of one of the tool's"
+    single = argparse.ArgumentParser(add_help=False, parents=[common])
+    single.add_argument("-w", "--workload", nargs=1, required=True, help=named)
+    many = argparse.ArgumentParser(add_help=False, parents=[common])
+    many.add_argument("-w", "--workload", action="append", required=True, help=f"{named}; again for more of them")
+    several = argparse.ArgumentParser(add_help=False)
+    several.add_argument("-t", "--target", action="append", required=True, metavar="TARGET",
+                         help="a target file, ours, kafka, floor or HOST:PORT; again for more of them")  # fmt: skip
+    pairs = argparse.ArgumentParser(add_help=False)
+    pairs.add_argument("--pairs", type=value(units.integer(1, PAIRS_MAX)), default=1, help="how often each is measured")
+    profiled = argparse.ArgumentParser(add_help=False)
+    profiled.add_argument("--profile", action="store_true", help="one more window of each target, recorded by perf")
+    counts = argparse.ArgumentParser(add_help=False)
+    counts.add_argument("--counts", type=numbers, default=growth.COUNTS, help="numbers with commas between them")
+
+    faulty = argparse.ArgumentParser(add_help=False)
+    faulty.add_argument("--fault", type=value(faults.parse), help='put into each target: "freeze 1 s at 3 s"')
+
+    modes.add_parser("run", parents=[single, several, pairs, faulty, profiled], help="one workload")
+    compared = modes.add_parser(
+        "compare", parents=[many, faulty, profiled], help="A B A B ...: ratios with their interval"
+    )
+    compared.add_argument(
+        "targets", nargs="+", metavar="TARGET", help="the first is compared with each of the others; so are workloads"
+    )
+    # With fewer than six pairs there is no interval of 95 %.
+    compared.add_argument("--pairs", type=value(units.integer(1, PAIRS_MAX)), default=6)
+    for name, words in (("start", "start to first answer"), ("idle", "memory of idle connections"),
+                        ("offsets", "kill -9, until all committed offsets are known")):  # fmt: skip
+        alone = modes.add_parser(name, parents=[common, several, pairs], help=words)
+        alone.set_defaults(workload=[])
+        if name == "idle":
+            alone.add_argument(
+                "--connections", type=value(units.integer(1, 100_000)), default=lifecycle.IDLE_CONNECTIONS
+            )
+        if name == "offsets":
+            alone.add_argument("--count", type=value(units.integer(offsets.PARTITIONS, 10**7)), default=offsets.COUNT)
+    passed = modes.add_parser("through", parents=[single, several, pairs], help="memory after a log, then kill -9")
+    passed.add_argument("--size", type=value(units.size(1 << 20, 1 << 44)), default=lifecycle.THROUGH_BYTES)
+    ceiling = modes.add_parser("ceiling", parents=[single, several], help="the highest rate with p99 under a bound")
+    ceiling.add_argument("--p99", type=value(units.duration(1e-6, 60)), default=0.005, help='"5 ms" where not given')
+    ceiling.add_argument(
+        "--start",
+        type=value(units.integer(1, 10_000_000)),
+        default=1000,
+        metavar="RATE",
+        help="requests/s to begin with",
+    )
+    cells = modes.add_parser("matrix", parents=[single, several, pairs], help="record size x codec x acks")
+    cells.add_argument("--sizes", type=sizes(1, 1 << 30), default=run.MATRIX_SIZES, help='such as "100 B,1 KB"')
+    for name, allowed in (("--codecs", run.MATRIX_CODECS), ("--acks", run.MATRIX_ACKS)):
+        cells.add_argument(name, type=some_of(allowed), default=allowed, help=f"some of {','.join(allowed)}")
+    drained = modes.add_parser("backlog", parents=[single, several, pairs], help="drain a cold log beside producers")
+    drained.add_argument("--size", type=value(units.size(1 << 20, 1 << 44)), default=10_000_000_000)
+    modes.add_parser("connections", parents=[single, several, counts], help="1 to 10,000 connections")
+    modes.add_parser("partitions", parents=[single, several, counts], help="1 to 10,000 partitions in one broker")
+    killed = modes.add_parser(
+        "recovery", parents=[single, several, pairs], help="kill -9, and the time to the first answer"
+    )
+    killed.add_argument("--sizes", type=sizes(1 << 20, 1 << 44), default=recovery.SIZES, help='such as "1 GB,10 GB"')
+    killed.add_argument("--partitions", type=numbers, default=(), help="numbers with commas; else the workload's")
+    cleaned = modes.add_parser(
+        "compaction", parents=[single, several, pairs], help="what cleaning a log costs the broker, and its producers"
+    )
+    cleaned.add_argument("--records", type=value(units.integer(1000, 10**9)), default=compaction.RECORDS)
+    cleaned.add_argument("--keys", type=value(units.integer(1, KEYS_MAX)), default=compaction.KEYS)
+    cleaned.add_argument("--batch", type=value(units.size(1000, 1_000_000)), default=compaction.BATCH_BYTES)
+    synced = modes.add_parser("flush", parents=[single, several, pairs], help="a sync before each acknowledgement")
+    synced.add_argument("--depths", type=depths, default=flush.DEPTHS, help="requests in flight, with commas")
+    opened = modes.add_parser("producers", parents=[single, several, pairs], help="memory of an open producer's state")
+    opened.add_argument("--count", type=value(units.integer(1000, 10**7)), default=producers.COUNT)
+    moved = modes.add_parser("rebalance", parents=[single, several, pairs], help="stalls while members join and leave")
+    moved.add_argument("--members", type=value(units.integer(2, 50)), default=2, help="of the group at first")
+    moved.add_argument(
+        "--session-timeout", type=value(units.duration(0.1, 300)), default=6.0, help='"6 s" if not given'
+    )
+    moved.add_argument("--assignor", choices=ASSIGNORS, default=ASSIGNORS[0])
+    modes.add_parser("floor", parents=[single, pairs, profiled], help="what bare system calls cost for the same bytes")
+    told = modes.add_parser("report", help="results side by side, as one HTML file")
+    told.add_argument("files", nargs="+", type=Path, metavar="FILE.json")
+    told.add_argument("-o", "--html", type=Path, default=Path("report.html"))
+    add_record(modes.add_parser("record", help="measure the tables of docs/performance.md, and fill them in"))
+    check = modes.add_parser("check", help="say what is wrong with workload and target files")
+    check.add_argument("-w", "--workload", action="append", default=[])
+    check.add_argument("-t", "--target", action="append", default=[])
+    return parser.parse_args(argv)
+
+
+def add_record(parser: argparse.ArgumentParser) -> None:
+    """The options of `record`."""
+    add = parser.add_argument
+    add("--only", type=lambda text: tuple(text.split(",")), metavar="NAME,...", help="measurements, or tables")
+    add("--budget", type=value(units.duration(1, 86400)), default=86400.0, metavar="TIME",
+        help='"25 min": what would not end within it is left out')  # fmt: skip
+    add("--out", type=Path, default=Path("docs/measurements"), metavar="DIR", help="where the JSON is kept")
+    add("--doc", type=Path, default=Path("docs/performance.md"), metavar="FILE", help="whose tables are filled")
+    add("--again", action="store_true", help="measure again what is recorded already")
+    add("--list", action="store_true", help="show what there is, and what it takes")
+    add("--fill", action="store_true", help="measure nothing: fill the tables from what is recorded")
+
+
+def numbers(text: str, most: int = 10_000) -> tuple[int, ...]:
+    """Whole numbers from 1 to `most`."""
+    try:
+        return tuple(units.integer(1, most)(int(each)) for each in text.split(","))
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{text!r}: {error}") from None
+
+
+def depths(text: str) -> tuple[int, ...]:
+    """Numbers of requests in flight: those that a workload may have."""
+    return numbers(text, 1000)
+
+
+def sizes(least: int, most: int) -> Callable[[str], tuple[int, ...]]:
+    """Sizes with their units, and commas between them."""
+
+    def convert(text: str) -> tuple[int, ...]:
+        try:
+            return tuple(units.size(least, most)(each) for each in text.split(","))
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+
+    return convert
+
+
+def some_of(allowed: Sequence[str]) -> Callable[[str], tuple[str, ...]]:
+    """Words with commas between them."""
+
+    def convert(text: str) -> tuple[str, ...]:
+        found = tuple(text.split(","))
+        if wrong := [each for each in found if each not in allowed]:
+            raise argparse.ArgumentTypeError(f"{wrong[0]!r} is not allowed (allowed: {', '.join(allowed)})")
+        return found
+
+    return convert
+
+
+def cells_of(options: argparse.Namespace) -> run.Cells:
+    """What the matrix is made of."""
+    return run.Cells(options.sizes, options.codecs, options.acks)

@@ -1,0 +1,15 @@
+"""Reads that are cold on purpose: files are brought to the disk, and leave the page cache."""
+
+import os
+from pathlib import Path
+
+
+def evict(directory: Path) -> None:
+    """Bring every file below `directory` to disk and drop it from the page cache; raises OSError."""
+    for path in sorted(path for path in directory.rglob("*") if path.is_file()):
+        fd = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(fd)
+            os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+        finally:
+            os.close(fd)

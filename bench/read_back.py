@@ -1,0 +1,38 @@
+"""Reading back what was acknowledged: an answer alone is not a write."""
+
+from collections.abc import Mapping
+
+from bench import protocol
+from bench.raw import Driver
+from bench.targets import Target, TargetError
+
+FETCH_BYTES = 1 << 20
+SECONDS_MAX = 600.0  # of one round
+
+
+def read_tail(target: Target, topic: str, ends: Mapping[int, int], records: int) -> None:
+    """Fetch the last `records` records before the end of each partition, and check every checksum.
+
+    `ends` is the next offset of each partition. Raises LoadError where an answer or a checksum is wrong, TargetError
+    where records are missing, OSError.
+    """
+    starts = {partition: max(0, end - records) for partition, end in ends.items() if end > 0}
+    if not starts:
+        return
+    templates = [protocol.fetch_request(topic, partition, FETCH_BYTES, max_wait_ms=0) for partition in starts]
+    driver = Driver(target.address, [templates], fetching=True)
+    try:
+        driver.seek(starts, {})
+        reached = dict(starts)
+        while short := [partition for partition, offset in reached.items() if offset < ends[partition]]:
+            driver.run_closed(depth=1, requests=len(templates), seconds=SECONDS_MAX, check_crc=True)
+            found = driver.next_offsets(max(starts) + 1)
+            if all(found[partition] == reached[partition] for partition in short):
+                first = short[0]
+                raise TargetError(
+                    f"{target.name}: {topic}-{first} ends at {reached[first]}, "
+                    f"but records up to {ends[first]} were acknowledged"
+                )
+            reached = {partition: found[partition] for partition in starts}
+    finally:
+        driver.close()

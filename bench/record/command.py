@@ -1,0 +1,54 @@
+"""`broker-bench record`: measure what is not recorded yet, and fill the tables of a document from what is."""
+
+import argparse
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from bench.record import plan as plans
+from bench.record import tables
+from bench.record.plan import Measurement, Plan, PlanError
+from bench.record.runner import is_recorded, record
+
+STOPPED = 130
+
+
+def main(options: argparse.Namespace) -> int:
+    """Exit code 0: everything that was asked for is recorded; 1: something failed, or was left out; 130: Ctrl-C.
+
+    Raises PlanError, ResultError and OSError.
+    """
+    plan = plans.load()
+    wanted = chosen(plan, options.only)
+    if options.list:
+        for measurement in wanted:
+            state = "recorded" if is_recorded(options.out, measurement) else f"{measurement.seconds:.0f} s"
+            print(f"{measurement.name:<28} {state:>9}  {measurement.text}")
+        print(f"{sum(measurement.seconds for measurement in wanted):.0f} s in all")
+        return 0
+    try:
+        code = 0 if options.fill or record(wanted, options.out, options.budget, options.again) else 1
+    except KeyboardInterrupt:
+        code = STOPPED
+    fill(plan, options.out, options.doc)
+    return code
+
+
+def chosen(plan: Plan, names: Sequence[str] | None) -> list[Measurement]:
+    """The measurements that are named, or that a table of this name is made of; all where none is. Raises PlanError."""
+    if names is None:
+        return list(plan.measurements)
+    of_tables = {table.name: {row.measurement for row in table.rows} for table in plan.tables}
+    known = {each.name for each in plan.measurements} | of_tables.keys()
+    if unknown := [name for name in names if name not in known]:
+        raise PlanError(f"--only {unknown[0]}: no such measurement or table (allowed: {', '.join(sorted(known))})")
+    wanted = set(names).union(*(of_tables.get(name, set()) for name in names))
+    return [each for each in plan.measurements if each.name in wanted]
+
+
+def fill(plan: Plan, directory: Path, document: Path) -> None:
+    """Replace the tables of `document` by what is recorded."""
+    prose = document.read_text(encoding="utf-8")
+    link = os.path.relpath(directory.resolve(), document.resolve().parent)
+    document.write_text(tables.fill(prose, plan, tables.documents(plan, directory), link), encoding="utf-8")
+    print(document)

@@ -1,0 +1,141 @@
+"""`bench/record/tables.toml`: the measurements, most important first, and the tables that are made of them."""
+
+import re
+import shlex
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+FILE = Path(__file__).with_name("tables.toml")
+PROGRAMS = ("bench.console", "bench.lag", "bench.scrape")  # that write {figure: number} as JSON
+_REACH = re.compile(r"(>=|<=) ([0-9.]+)")
+
+
+class PlanError(Exception):
+    """The plan is wrong; the text says where."""
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """One command, whose JSON is kept as `name`.json."""
+
+    name: str
+    command: tuple[str, ...]  # `broker-bench MODE ...` or `python -m MODULE ...`
+    seconds: float  # about what it takes on two cores
+
+    @property
+    def text(self) -> str:
+        """The command as it is typed."""
+        return shlex.join(self.command)
+
+
+@dataclass(frozen=True)
+class Reach:
+    """What a figure is to reach."""
+
+    at_least: bool
+    bound: float
+
+    def met(self, value: float) -> bool:
+        """Whether `value` is on the right side of the bound."""
+        return value >= self.bound if self.at_least else value <= self.bound
+
+    def __str__(self) -> str:
+        return f"{'≥' if self.at_least else '≤'} {self.bound:,g}"
+
+
+@dataclass(frozen=True)
+class Column:
+    """A figure of one target (`b` is empty), the ratio of two, or both absolute values of a ratio."""
+
+    title: str
+    kind: str  # value, ratio or sides
+    metric: str
+    a: str
+    b: str = ""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line: the figures of a measurement's runs with one label."""
+
+    title: str
+    measurement: str
+    label: str = ""
+    reach: Mapping[str, Reach] = field(default_factory=dict)  # by the column's title
+    metric: str = ""  # in place of the columns'
+
+
+@dataclass(frozen=True)
+class Table:
+    """One table of the document."""
+
+    name: str
+    columns: Sequence[Column]
+    rows: Sequence[Row]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All of the file."""
+
+    measurements: Sequence[Measurement]
+    tables: Sequence[Table]
+
+
+def load(path: Path = FILE) -> Plan:
+    """Read the plan. Raises PlanError."""
+    try:
+        found = tomllib.loads(path.read_text())
+        plan = Plan(
+            tuple(
+                Measurement(each["name"], tuple(shlex.split(each["command"])), float(each["seconds"]))
+                for each in found["measurement"]
+            ),
+            tuple(_table(each) for each in found["table"]),
+        )
+    except (KeyError, ValueError, TypeError) as error:
+        raise PlanError(f"{path}: {type(error).__name__}: {error}") from None
+    names = [each.name for each in plan.measurements]
+    wrong = [each for table in plan.tables for each in table.rows if each.measurement not in names]
+    if wrong or len(set(names)) < len(names):
+        raise PlanError(f"{path}: {wrong[0].measurement if wrong else names}: no such measurement, or two of one name")
+    return plan
+
+
+def _table(found: Mapping[str, Any]) -> Table:
+    columns = tuple(_column(each) for each in found["columns"])
+    titles = {column.title for column in columns}
+    rows = tuple(
+        Row(
+            each["title"],
+            each["measurement"],
+            each.get("label", ""),
+            {title: _reach(text) for title, text in each.get("reach", {}).items()},
+            each.get("metric", ""),
+        )
+        for each in found["rows"]
+    )
+    for row in rows:
+        if unknown := row.reach.keys() - titles:
+            raise ValueError(f"table {found['name']}, row {row.title}: no column {unknown}")
+    return Table(found["name"], columns, rows)
+
+
+def _column(found: Mapping[str, str]) -> Column:
+    (kind,) = found.keys() - {"title"}
+    if kind not in ("value", "ratio", "sides"):
+        raise ValueError(f"column {found['title']}: {kind!r} (allowed: value, ratio, sides)")
+    who, _, metric = found[kind].partition(" ")
+    a, _, b = who.partition("/")
+    if (kind == "value") == bool(b):
+        raise ValueError(f"column {found['title']}: {found[kind]!r} (a value is of one target, a ratio of two)")
+    return Column(found["title"], kind, metric, a, b)
+
+
+def _reach(text: str) -> Reach:
+    if (found := _REACH.fullmatch(text)) is None:
+        raise ValueError(f"{text!r} is not a reach (such as '>= 2' or '<= 0.5')")
+    return Reach(found[1] == ">=", float(found[2]))

@@ -1,0 +1,126 @@
+"""Measuring what the plan names, one command after the other, as long as there is time."""
+
+import dataclasses
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from bench import provenance, result
+from bench.launch.processes import die_with_parent
+from bench.record.plan import PROGRAMS, Measurement
+from bench.result import Document, Run, Series, TargetInfo, WorkloadInfo
+
+OVERDUE = 6  # times what a measurement should take: then it hangs
+DIGITS = 6  # that figures are kept with
+
+
+def path_of(directory: Path, measurement: Measurement) -> Path:
+    """Where the result of a measurement is kept."""
+    return directory / f"{measurement.name}.json"
+
+
+def is_recorded(directory: Path, measurement: Measurement) -> bool:
+    """Whether there is a result of this revision and this command, none of whose runs failed."""
+    try:
+        found = result.read(path_of(directory, measurement))
+    except result.ResultError:
+        return False
+    known = found.provenance.get("revision"), found.provenance.get("command")
+    return known == (provenance.machine()["revision"], measurement.text) and not found.failures
+
+
+def record(measurements: Sequence[Measurement], directory: Path, budget_s: float, again: bool) -> bool:
+    """Measure what is not recorded yet; what would not end within the budget is left out, and that is printed.
+
+    Returns whether everything is recorded now.
+    """
+    begun = time.monotonic()
+    complete = True
+    for measurement in measurements:
+        left_s = budget_s - (time.monotonic() - begun)
+        if not again and is_recorded(directory, measurement):
+            print(f"{measurement.name}: is recorded", flush=True)
+            continue
+        if measurement.seconds > left_s:
+            print(f"{measurement.name}: left out, takes {measurement.seconds:.0f} s of {left_s:.0f} s", flush=True)
+            complete = False
+            continue
+        started = time.monotonic()
+        failed = measure(measurement, directory)
+        took_s = time.monotonic() - started
+        print(f"{measurement.name}: {failed or 'recorded'} after {took_s:.0f} s", flush=True)
+        complete = complete and failed is None
+    return complete
+
+
+def measure(measurement: Measurement, directory: Path) -> str | None:
+    """Run one command and keep its result; why it failed, or None."""
+    with tempfile.TemporaryDirectory(prefix="broker-bench-record-") as name:
+        out = Path(name) / "out.json"
+        try:
+            done = subprocess.run(
+                [*die_with_parent(argv(measurement)), "--json", str(out)],
+                capture_output=True,
+                text=True,
+                timeout=measurement.seconds * OVERDUE + 60,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            return "failed: it did not end"
+        if not out.exists() or done.returncode:
+            return f"failed: exit code {done.returncode}: {' | '.join(done.stderr.splitlines()[-3:])}"
+        found = figures(measurement, out) if measurement.command[0] == "python" else result.read(out)
+    kept = dataclasses.replace(found, provenance={**found.provenance, "command": measurement.text})
+    directory.mkdir(parents=True, exist_ok=True)
+    result.write(slim(kept), path_of(directory, measurement), indent=None)
+    return None
+
+
+def argv(measurement: Measurement) -> list[str]:
+    """The command with this interpreter."""
+    program, *rest = measurement.command
+    if program == "broker-bench":
+        return [sys.executable, "-m", "bench.cli", *rest]
+    assert rest[1] in PROGRAMS, rest
+    return [sys.executable, *rest]
+
+
+def figures(measurement: Measurement, path: Path) -> Document:
+    """The figures of a program that is not a mode of broker-bench, as a document with one run."""
+    found = {name: float(value) for name, value in json.loads(path.read_text()).items()}
+    origin = provenance.collect(measurement.command, {})
+    return Document(
+        measurement.command[2],
+        origin,
+        WorkloadInfo(measurement.command[2], ""),
+        {"ours": TargetInfo("ours", "")},
+        [Run("ours", origin["started"], figures=found)],
+    )
+
+
+def slim(document: Document) -> Document:
+    """Without series and histograms: what tables are made of, small enough for a repository."""
+    runs = [
+        dataclasses.replace(
+            run,
+            figures={name: _short(value) for name, value in run.figures.items()},
+            series=Series(),
+            latency=None,
+            lateness=None,
+            end_to_end=None,
+            commit=None,
+        )
+        for run in document.runs
+    ]
+    warm_ups = [
+        dataclasses.replace(each, values=[_short(value) for value in each.values]) for each in document.warm_ups
+    ]
+    return dataclasses.replace(document, runs=runs, warm_ups=warm_ups, profiles=())
+
+
+def _short(value: float) -> float:
+    return float(f"{value:.{DIGITS}g}")

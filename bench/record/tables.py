@@ -1,0 +1,127 @@
+"""Tables in Markdown, from recorded documents; and their places in a document of prose.
+
+A table stands between `<!-- table NAME -->` and `<!-- end of table -->`; what is between is replaced as a whole, so
+that no number in it is typed by hand.
+"""
+
+import re
+import statistics
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from bench import result, stats
+from bench.metrics import describe, sides, text
+from bench.record.plan import Column, Plan, Row, Table
+from bench.result import Document, Pair, Run
+
+END = "<!-- end of table -->"
+_PLACE = re.compile(r"<!-- table (?P<name>[\w-]+) -->\n.*?" + END, re.DOTALL)
+NOT_MEASURED = "not measured"
+
+
+def documents(plan: Plan, directory: Path) -> dict[str, Document]:
+    """What is recorded, by the measurement's name. Raises ResultError for a file that is not a result."""
+    paths = {each.name: directory / f"{each.name}.json" for each in plan.measurements}
+    return {name: result.read(path) for name, path in paths.items() if path.exists()}
+
+
+def fill(prose: str, plan: Plan, found: Mapping[str, Document], link: str) -> str:
+    """`prose` with every table that has a place in it; `link` is the directory of the JSON files as seen from there.
+
+    Raises KeyError for a place whose table is not in the plan.
+    """
+    tables = {table.name: table for table in plan.tables}
+
+    def one(place: re.Match[str]) -> str:
+        table = tables[place["name"]]
+        return f"<!-- table {table.name} -->\n{markdown(table, found, link)}\n{END}"
+
+    return _PLACE.sub(one, prose)
+
+
+def places(prose: str) -> list[str]:
+    """The names of the tables that have a place."""
+    return [place["name"] for place in _PLACE.finditer(prose)]
+
+
+def markdown(table: Table, found: Mapping[str, Document], link: str) -> str:
+    """The table, and below it where its numbers came from."""
+    lines = [
+        "| | " + " | ".join(column.title for column in table.columns) + " |",
+        "|---" * (len(table.columns) + 1) + "|",
+    ]
+    for row in table.rows:
+        document = found.get(row.measurement)
+        cells = [NOT_MEASURED if document is None else cell(document, row, column) for column in table.columns]
+        lines.append(f"| {row.title} | " + " | ".join(cells) + " |")
+    names = dict.fromkeys(row.measurement for row in table.rows)
+    origins = [origin(name, found[name], link) for name in names if name in found]
+    return "\n".join([*lines, "", *origins]).rstrip() + "\n"
+
+
+def origin(name: str, document: Document, link: str) -> str:
+    """Command, date, revision and the JSON of one measurement, as an item of a list."""
+    told = document.provenance
+    shown = f"- `{told['command']}`: {str(told['started'])[:10]}, revision {told['revision']}, {told['cpu']}"
+    unsteady = [f"{each.target} {each.label}".rstrip() for each in document.warm_ups if not each.steady]
+    if unsteady:
+        shown += f"; not steady when its warm-up ended: {', '.join(unsteady)}"
+    return f"{shown} ([JSON]({link}/{name}.json))"
+
+
+def cell(document: Document, row: Row, column: Column) -> str:
+    """One figure, with its interval, and with its reach where it has one; a miss is called a miss."""
+    metric = row.metric or column.metric
+    value, shown = (of_pair if column.b else of_target)(document, row, column, metric)
+    if value is None:
+        return shown
+    reach = row.reach.get(column.title)
+    if reach is None:
+        return shown
+    return f"{shown}, reaches {reach}" if reach.met(value) else f"{shown}, **missed** {reach}"
+
+
+def of_target(document: Document, row: Row, column: Column, metric: str) -> tuple[float | None, str]:
+    """The median of one target's runs, with its interval or its range."""
+    values = [
+        run.figures[metric]
+        for run in document.runs
+        if (run.target, run.label) == (column.a, row.label) and metric in run.figures
+    ]
+    if not values:
+        return None, _why_not(document, column.a, row.label)
+    middle = statistics.median(values)
+    unit = describe(metric).unit
+    return middle, f"{text(metric, middle)} {unit}".rstrip() + _spread(metric, values)
+
+
+def _spread(metric: str, values: Sequence[float]) -> str:
+    if len(values) == 1:
+        return ""
+    interval = stats.median_interval(values)
+    low, high = interval or (min(values), max(values))
+    name = "" if interval else "range "
+    return f" ({name}{text(metric, low)} to {text(metric, high)})"
+
+
+def of_pair(document: Document, row: Row, column: Column, metric: str) -> tuple[float | None, str]:
+    """The median of the ratios with its interval, or the absolute medians of both sides."""
+    found = [pair for pair in document.pairs if _is(pair, row, column, metric)]
+    if not found:
+        return None, _why_not(document, column.a, row.label)
+    (pair,) = found
+    if column.kind == "sides":
+        return None, sides(metric, pair.a_value, pair.b_value)
+    if pair.interval is None:
+        return pair.median, f"{pair.median:.2f} ({len(pair.ratios)} pair{'s' if len(pair.ratios) > 1 else ''})"
+    return pair.median, f"{pair.median:.2f} ({pair.interval[0]:.2f} to {pair.interval[1]:.2f})"
+
+
+def _is(pair: Pair, row: Row, column: Column, metric: str) -> bool:
+    return (pair.a, pair.b, pair.label, pair.metric) == (column.a, column.b, row.label, metric)
+
+
+def _why_not(document: Document, target: str, label: str) -> str:
+    """Why there is no figure: a failure is said, and what this workload does not have is left empty."""
+    failed: list[Run] = [run for run in document.runs if run.failed and (run.target, run.label) == (target, label)]
+    return f"failed: {failed[0].failed}" if failed else ""

@@ -1,0 +1,61 @@
+"""When a target is warm: what its warm-up measured, window by window, and whether that has become steady.
+
+A Java virtual machine compiles what it runs often, for half a minute and more: until then each window is faster than
+the one before, and a ratio to it falls from pair to pair.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from bench.result import WarmUp
+
+WINDOW_S = 1.5
+WINDOWS = 3  # in a row
+WITHIN = 0.05  # of their median: how far the lowest and the highest of these windows may be apart
+
+
+def spread(values: Sequence[float], windows: int = WINDOWS) -> float | None:
+    """(highest - lowest) / median of the last `windows` values; None while there are fewer, or where all are 0."""
+    last = sorted(values[-windows:])
+    middle = last[len(last) // 2] if last else 0.0
+    return (last[-1] - last[0]) / middle if len(last) == windows and middle > 0 else None
+
+
+@dataclass
+class Warming:
+    """The warm-up of one target with one workload, while it goes on."""
+
+    target: str
+    label: str
+    metric: str  # of bench.metrics: what has to become steady
+    bound_s: float
+    seconds: float = 0.0  # of all windows, without what lay between them
+    values: list[float] = field(default_factory=list)
+
+    def add(self, seconds: float, value: float) -> None:
+        """One more window."""
+        self.seconds += seconds
+        self.values.append(value)
+
+    @property
+    def steady(self) -> bool:
+        """Whether the last windows agree."""
+        found = spread(self.values)
+        return found is not None and found <= WITHIN
+
+    @property
+    def over(self) -> bool:
+        """Whether the warm-up ends: the target is steady, or the bound is reached."""
+        return self.steady or self.seconds >= 0.99 * self.bound_s
+
+    def verdict(self) -> str | None:
+        """What a reader of the figures has to know; None for a target that became steady."""
+        if self.steady:
+            return None
+        apart = spread(self.values)
+        seen = f"its last {WINDOWS} windows differ by {apart:.0%}" if apart is not None else "too few windows to know"
+        return f"not steady after {self.seconds:.0f} s of warm-up ({seen}; at most {WITHIN:.0%} is steady)"
+
+    def result(self) -> WarmUp:
+        """For the document."""
+        return WarmUp(self.target, self.label, self.metric, self.steady, self.bound_s, self.seconds, tuple(self.values))

@@ -1,0 +1,82 @@
+"""The warm-up of a target before its first window: the workload's own load, until it is steady (bench.steady)."""
+
+from functools import partial
+
+from bench.drivers.base import DriverError, DriverResult, LoadDriver
+from bench.drivers.raw import RawDriver, list_offsets
+from bench.engine import Measured, Session, measure, pieces, sound
+from bench.measured import figures
+from bench.protocol import LATEST
+from bench.raw import LoadError
+from bench.read_back import read_tail
+from bench.spec.workload import TRANSACTIONS, Workload
+from bench.steady import WINDOW_S, Warming
+from bench.targets import Floor, Target, TargetError
+
+READ_BACK_BYTES = 64 << 20
+
+
+def warm(
+    session: Session, name: str, target: Target, workload: Workload, label: str = "", topic: str | None = None
+) -> tuple[Warming | None, str | None]:
+    """Run `workload` until the target is steady, or until the workload's bound; what was seen, and what failed.
+
+    None where the workload wants no such warm-up, or the session was stopped.
+    """
+    if not workload.steady_s:
+        return None, None
+    warming = Warming(name, label, _steady_metric(target, workload), workload.steady_s)
+    measured = measure(session, name, target, workload, label, topic=topic, window=partial(_until_steady, warming))
+    return (warming if warming.values else None), measured.failed
+
+
+def _steady_metric(target: Target, workload: Workload) -> str:
+    """The figure that has to become steady: the rate or, on a schedule, the target's CPU per request."""
+    if workload.transactions is not None and workload.producers:
+        return "transactions_per_s" if workload.transactions.measure == TRANSACTIONS else "starts_per_s"
+    if workload.producers == 0 or workload.rate.unlimited:
+        return "records_per_s"
+    if not target.pid:
+        return "avg_ms"
+    return "cpu_us_per_request" if workload.driver == "raw" else "cpu_s_per_m_records"
+
+
+def _until_steady(
+    warming: Warming,
+    session: Session,
+    name: str,
+    target: Target,
+    workload: Workload,
+    driver: LoadDriver,
+    measured: Measured,
+) -> None:
+    """Windows of WINDOW_S, the last of which is left in `measured`; then the end of the log is read back."""
+    rate = 0.0
+    while not warming.over:
+        session.go_on()
+        session.on_phase(f"{name}: warm-up, {warming.seconds:.0f} s")
+        measured.result, measured.spent = DriverResult(), None
+        rate = pieces(session, name, target, workload, driver, measured, min(WINDOW_S, workload.steady_s), rate)
+        sound(measured.result, "in the warm-up")
+        session.go_on()
+        found = figures(measured.result, measured.spent, measured.consuming)
+        if warming.metric not in found:  # Kafka's own tools on a schedule, a target of another host: nothing to go by
+            return
+        warming.add(measured.result.seconds, found[warming.metric])
+    # Without acknowledgements nothing is promised; the floor has one set of partitions for everybody.
+    promised = workload.producers > 0 and workload.acks != "0"
+    if promised and isinstance(driver, RawDriver) and not isinstance(target, Floor):
+        read_back(session, target, driver, workload, measured.result)
+
+
+def read_back(session: Session, target: Target, driver: RawDriver, workload: Workload, result: DriverResult) -> None:
+    """Check the checksums of the last READ_BACK_BYTES that were acknowledged. Raises DriverError, TargetError."""
+    session.on_phase(f"{target.name}: reading back")
+    ends = list_offsets(target.address, driver.topic, workload.partitions, LATEST)
+    records = int(READ_BACK_BYTES * result.records / max(result.bytes, 1) / workload.partitions)
+    if lost := {p: end for p, end in driver.acknowledged().items() if end > ends[p]}:
+        raise TargetError(f"{target.name}: acknowledged up to {lost}, but the log ends at {ends}")
+    try:
+        read_tail(target, driver.topic, ends, max(1, records))
+    except LoadError as error:
+        raise DriverError(f"reading back what was acknowledged: {error}") from error

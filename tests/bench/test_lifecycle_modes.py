@@ -1,0 +1,89 @@
+"""The modes that start and stop a target for each run: what they measure, and what they refuse."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bench import cli
+from bench.modes import lifecycle
+from bench.targets import Target
+
+PRODUCING = """\
+[records]
+size = "1 KB"
+[producers]
+batch = "64 KiB"
+"""
+
+
+def measure(directory: Path, *arguments: str) -> list[dict[str, Any]]:
+    """A mode on our broker; the runs of its document."""
+    out = directory / "out.json"
+    assert cli.main([*arguments, "-t", "ours", "--json", str(out), "--dir", str(directory / "data")]) == 0
+    runs: list[dict[str, Any]] = json.loads(out.read_text())["runs"]
+    return runs
+
+
+def test_start_is_measured_each_time(tmp_path: Path) -> None:
+    """A start that is measured once shows nothing about its spread."""
+    runs = measure(tmp_path, "start", "--pairs", "2")
+    assert [run["pair"] for run in runs] == [0, 1]
+    for run in runs:
+        assert 0 < run["figures"]["start_cpu_s"] < run["figures"]["start_s"] * 4
+        assert run["figures"]["start_s"] > 0.05
+
+
+def test_idle_connections_cost_memory(tmp_path: Path) -> None:
+    """The memory of a connection is what is left after that of the broker itself."""
+    (run,) = measure(tmp_path, "idle", "--connections", "300")
+    assert run["figures"]["connections"] == 300
+    assert 0 <= run["figures"]["idle_connection_kb"] < 100
+
+
+def test_a_log_goes_through_and_survives_kill_9(tmp_path: Path) -> None:
+    """Memory before and after, then a start that has lost nothing."""
+    (tmp_path / "w.toml").write_text(PRODUCING)
+    (run,) = measure(tmp_path, "through", "-w", str(tmp_path / "w.toml"), "--size", "30 MB")
+    found = run["figures"]
+    assert 10 < found["idle_mb"] < found["through_mb"] < 500
+    assert 0 < found["recovery_s"] < found["first_write_s"]
+
+
+def test_a_log_that_lost_its_end_fails_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broker that forgets what it acknowledged has a fast start, and must not have a figure."""
+    whole = Target.probe
+    monkeypatch.setattr(Target, "probe", lambda *args: dict.fromkeys(whole(*args), 0))
+    (tmp_path / "w.toml").write_text(PRODUCING)
+    argv = ["through", "-w", str(tmp_path / "w.toml"), "-t", "ours", "--size", "20 MB", "--dir", str(tmp_path / "data")]
+    out = tmp_path / "out.json"
+    assert cli.main([*argv, "--json", str(out)]) == 1
+    (run,) = json.loads(out.read_text())["runs"]
+    assert "acknowledged records are missing" in run["failed"]
+    assert not run["figures"]
+
+
+def test_committed_offsets_are_known_again(tmp_path: Path) -> None:
+    """Every group is answered with what it committed, and that is timed."""
+    (run,) = measure(tmp_path, "offsets", "--count", "2000")
+    assert run["figures"]["committed_offsets"] == 2000
+    assert run["figures"]["offsets_loaded_s"] >= 0
+
+
+@pytest.mark.parametrize("mode", ["start", "idle", "offsets"])
+def test_a_target_that_runs_already_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str], mode: str) -> None:
+    """It would have to be stopped."""
+    assert cli.main([mode, "-t", "127.0.0.1:1", "--dir", str(tmp_path)]) == 1
+    assert "allowed: ours, kafka" in capsys.readouterr().err
+
+
+def test_a_disk_without_room_is_said_before_anything_is_written(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A full disk ends the run after an hour."""
+    (tmp_path / "w.toml").write_text(PRODUCING)
+    argv = ["through", "-w", str(tmp_path / "w.toml"), "-t", "ours", "--size", "16000 GB", "--dir", str(tmp_path)]
+    assert cli.main(argv) == 1
+    assert "must be free" in capsys.readouterr().err
+    assert lifecycle.THROUGH_BYTES == 10_000_000_000

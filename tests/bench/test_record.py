@@ -1,0 +1,184 @@
+"""The recorded tables: what measures them can be run, and no number in the document differs from the measurements."""
+
+import json
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from bench import arguments, cli, result
+from bench.record import plan as plans
+from bench.record import runner, tables
+from bench.record.plan import Column, Measurement, Plan, PlanError, Reach, Row, Table
+from bench.result import Document, Pair
+from tests.support.bench_results import document as compared
+
+ROOT = Path(__file__).resolve().parents[2]
+RATE = Column("rate", "ratio", "records_per_s", "ours", "kafka")
+P99 = Column("p99", "value", "p99_ms", "ours")
+
+
+def recorded(repeats: int = 6) -> Document:
+    made = compared(repeats)
+    origin = {"command": "broker-bench compare", "started": "2026-01-02T03:04:05", "revision": "abc", "cpu": "2 x"}
+    return replace(made, provenance={**made.provenance, **origin})
+
+
+def test_every_command_of_the_plan_is_one_that_broker_bench_takes() -> None:
+    """Half an hour of measuring ends with a mistyped option."""
+    for measurement in plans.load().measurements:
+        program, *rest = measurement.command
+        if program == "python":
+            assert rest[:1] == ["-m"]
+            assert rest[1] in plans.PROGRAMS
+            continue
+        assert program == "broker-bench"
+        options = arguments.parse([*rest, "--json", "x"])
+        for name in options.workload:
+            cli.find("workloads", name)
+        for name in getattr(options, "targets", None) or options.target:
+            cli.find_target(name)
+
+
+def test_the_document_shows_what_was_measured() -> None:
+    """A number that is typed by hand, or left from an earlier measurement, stands beside others that are not."""
+    path = ROOT / "docs" / "performance.md"
+    prose, plan = path.read_text(), plans.load()
+    assert sorted(tables.places(prose)) == sorted(table.name for table in plan.tables)
+    found = tables.documents(plan, ROOT / "docs" / "measurements")
+    assert tables.fill(prose, plan, found, "measurements") == prose, "make bench ARGS=--fill"
+
+
+@pytest.mark.parametrize(
+    ("reach", "shown"),
+    [
+        (None, "0.98 (0.98 to 0.98)"),
+        (Reach(True, 0.5), "0.98 (0.98 to 0.98), reaches ≥ 0.5"),
+        (Reach(True, 2.0), "0.98 (0.98 to 0.98), **missed** ≥ 2"),
+        (Reach(False, 0.25), "0.98 (0.98 to 0.98), **missed** ≤ 0.25"),
+    ],
+)
+def test_a_miss_is_called_a_miss(reach: Reach | None, shown: str) -> None:
+    """A reach that stands beside a number which does not reach it is read as reached."""
+    pair = Pair("records_per_s", "ours", "kafka", (0.98,) * 6, 0.98, (0.976, 0.984))
+    document = replace(recorded(), pairs=(pair,))
+    row = Row("r", "m", reach={"rate": reach} if reach else {})
+    assert tables.cell(document, row, RATE) == shown
+
+
+def test_cells_say_where_there_is_no_interval_or_no_figure() -> None:
+    """One pair looks as certain as six; a run that failed looks like one that was never asked for."""
+    row = Row("r", "m")
+    one = recorded(1)
+    assert tables.cell(one, row, RATE) == "1.00 (1 pair)"
+    assert tables.cell(one, row, P99) == "4.000 ms"
+    assert "(range 4.000 to" in tables.cell(recorded(2), row, P99)
+    assert " ms (4." in tables.cell(recorded(6), row, P99)
+    assert tables.cell(one, row, replace(P99, metric="drain_s")) == ""
+    failed = replace(one, runs=[replace(run, failed="it died", figures={}) for run in one.runs], pairs=())
+    assert tables.cell(failed, row, P99) == "failed: it died"
+    sides = replace(RATE, kind="sides")
+    assert tables.cell(one, row, sides) == "10,000 : 10,000 /s"
+
+
+def test_tables_are_filled_in_place_and_name_their_origin() -> None:
+    """Text around a table is lost, or a table grows with each filling."""
+    plan = Plan((), (Table("t", (RATE, P99), (Row("a row", "m"), Row("another", "n"))),))
+    prose = "before\n<!-- table t -->\nold 1.23\n<!-- end of table -->\nafter\n"
+    filled = tables.fill(prose, plan, {"m": recorded()}, "measurements")
+    assert filled.startswith("before\n<!-- table t -->\n| | rate | p99 |\n|---|---|---|\n| a row | ")
+    assert filled.endswith("<!-- end of table -->\nafter\n")
+    assert "old 1.23" not in filled
+    assert "| another | not measured | not measured |" in filled
+    told = "- `broker-bench compare`: 2026-01-02, revision abc, 2 x; not steady when its warm-up ended: kafka"
+    assert f"{told} ([JSON](measurements/m.json))" in filled
+    assert tables.fill(filled, plan, {"m": recorded()}, "measurements") == filled
+
+
+def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    """What every measurement runs in place of its command."""
+    path = tmp_path / "program.py"
+    path.write_text(text)
+    monkeypatch.setattr(runner, "argv", lambda measurement: [sys.executable, str(path), measurement.name])
+
+
+WRITES = "import json, sys; json.dump({'lag_s': 1.23456789}, open(sys.argv[3], 'w'))"
+
+
+def named(name: str, seconds: float = 1.0) -> Measurement:
+    return Measurement(name, ("python", "-m", "bench.lag"), seconds)
+
+
+def test_recording_goes_on_where_it_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What is recorded at this revision is not measured again, and what does not fit into the time is named."""
+    program(tmp_path, monkeypatch, WRITES)
+    both = [named("first"), named("second", 500.0)]
+    assert not runner.record(both, tmp_path / "out", 60.0, again=False)
+    told = capsys.readouterr().out
+    assert "first: recorded after" in told
+    assert "second: left out, takes 500 s of" in told
+    kept = result.read(tmp_path / "out" / "first.json")
+    assert kept.runs[0].figures == {"lag_s": 1.23457}
+    assert kept.provenance["command"] == "python -m bench.lag"
+    assert runner.record(both, tmp_path / "out", 1000.0, again=False)
+    told = capsys.readouterr().out
+    assert "first: is recorded" in told
+    assert "second: recorded after" in told
+    path = tmp_path / "out" / "first.json"
+    known = json.loads(path.read_text())
+    known["provenance"]["revision"] = "an older one"
+    path.write_text(json.dumps(known))
+    assert not runner.is_recorded(tmp_path / "out", both[0])
+
+
+def test_a_measurement_that_fails_is_named_and_keeps_the_older_result(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The rest is measured all the same; the failed one is not passed off as measured."""
+    program(tmp_path, monkeypatch, "import sys; print('no disk', file=sys.stderr); sys.exit(1)")
+    assert not runner.record([named("first")], tmp_path / "out", 60.0, again=False)
+    assert "first: failed: exit code 1: no disk after" in capsys.readouterr().out
+    assert not (tmp_path / "out").exists()
+
+
+def test_what_is_kept_is_small() -> None:
+    """Series and histograms of every run would fill the repository."""
+    whole = recorded()
+    slim = runner.slim(whole)
+    assert slim.runs[0].figures.keys() == whole.runs[0].figures.keys()
+    assert slim.pairs == whole.pairs
+    assert len(slim.text(None)) < len(whole.text()) / 3
+
+
+ONE = '[[measurement]]\nname = "a"\ncommand = "x"\nseconds = 1\n'
+TABLE = ONE + '[[table]]\nname = "t"\ncolumns = [{ title = "c", value = "ours p99_ms" }]\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "KeyError"),
+        (ONE + ONE + '[[table]]\nname = "t"\ncolumns = []\nrows = []', "two of one name"),
+        (ONE + '[[table]]\nname = "t"\ncolumns = []\nrows = [{ title = "r", measurement = "b" }]', "b: no such"),
+        (ONE + '[[table]]\nname = "t"\nrows = []\ncolumns = [{ title = "c", ratio = "ours p99_ms" }]', "of two"),
+        (TABLE + 'rows = [{ title = "r", measurement = "a", reach = { c = "about 5" } }]', "not a reach"),
+        (TABLE + 'rows = [{ title = "r", measurement = "a", reach = { d = ">= 5" } }]', "no column"),
+    ],
+)  # fmt: skip
+def test_a_wrong_plan_is_refused(tmp_path: Path, text: str, words: str) -> None:
+    """A reach for a column that is not there would never be held against anything."""
+    path = tmp_path / "tables.toml"
+    path.write_text(text)
+    with pytest.raises(PlanError, match=words):
+        plans.load(path)
+
+
+def test_names_that_are_not_known_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    """Who mistypes a table's name is not given all of them."""
+    assert cli.main(["record", "--list", "--only", "lag"]) == 0
+    assert "python -m bench.lag --time" in capsys.readouterr().out
+    assert cli.main(["record", "--list", "--only", "lagg"]) == 1
+    assert "--only lagg: no such measurement or table (allowed: " in capsys.readouterr().err
