@@ -6,7 +6,7 @@ from contextlib import suppress
 
 
 def sync_directory(path: str) -> None:
-    """Make names created, renamed or removed in directory `path` survive a power loss; raises OSError."""
+    """Sync directory `path`, so that created, renamed and removed names survive a power loss; raises OSError."""
     fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(fd)
@@ -15,11 +15,12 @@ def sync_directory(path: str) -> None:
 
 
 def write_atomically(path: str, data: bytes | Callable[[int], bytes], *, sync: bool, dir_fd: int | None = None) -> None:
-    """Replace the file by `data`: a reader, and a start after this process crashed, finds the old or the new one whole.
+    """Replace the file by `data`. A reader, or a start after a crash of this process, finds the old or the new file,
+    complete.
 
-    With `sync` that also holds after a power loss; it blocks for the disk, so it belongs into a worker thread. With
-    `dir_fd`, a descriptor of a directory, `path` is a name in that. `data` may be a function that makes it of a
-    descriptor of the new file. Raises OSError.
+    With `sync` that also holds after a power loss; the call then blocks for the disk: use a worker thread.
+    With `dir_fd`, a descriptor of a directory, `path` is a name in it. `data` may be a function that makes the content
+    from a descriptor of the new file. Raises OSError.
     """
     temporary = path + ".tmp"
     try:

@@ -1,12 +1,12 @@
-"""The note of damage in a partition's directory: what is known to be wrong there is not forgotten with the process.
+"""The damage note in a partition's directory: known damage is remembered over restarts.
 
-A partition whose files turn out to be damaged goes offline. Were that only in memory, it would be served again after
-the next start, which reads what lies behind the recovery point and no more, and producers would write behind the
-damage. So `damage-note` is put into the directory at once, and the next start reads all of the log from the disk. Where
-everything is whole (the file was restored, or a cable was at fault) the note is removed and the partition is served.
-Else it stays offline: nothing of what was known to be there is cut off. An operator who accepts the loss removes the
-note, and the next start treats the log as after any unclean stop; or deletes the topic. Kafka ignores the file; it
-knows no such state, and serves what is damaged.
+A partition whose files turn out to be damaged goes offline. If that were only in memory, it would be served again
+after the next start, which reads only what lies after the recovery point, and producers would write after the damage.
+So `damage-note` is written to the directory at once, and the next start reads the whole log from the disk. If
+everything is intact (the file was restored, or a cable was at fault), the note is removed and the partition is served.
+Otherwise it stays offline, and no known record is truncated. An operator who accepts the loss removes the note, and
+the next start treats the log as after any unclean stop; or deletes the topic. Kafka ignores the file; it has no such
+state, and serves the damaged log.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def read(directory: str) -> Note | None:
 
 
 def remove(directory: str) -> None:
-    """The log was read as a whole and is sound."""
+    """Remove the note: the whole log was read and is intact."""
     with suppress(FileNotFoundError):
         os.unlink(f"{directory}/{FILE_NAME}")
 

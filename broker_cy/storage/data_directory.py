@@ -49,7 +49,7 @@ def mark_of(name: str) -> str | None:
 
 
 class DataDirectory:
-    """A data directory that this process has locked. `close` lets it go."""
+    """A data directory that this process has locked. `close` releases it."""
 
     def __init__(self, path: str) -> None:
         self.path = os.path.abspath(path)
@@ -69,7 +69,8 @@ class DataDirectory:
             fd = os.open(f"{self.path}/{LOCK}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         except OSError as error:
             raise DataDirectoryError(
-                f"data directory {self.path} cannot be written ({error.strerror}): mend its rights or choose another"
+                f"data directory {self.path} cannot be written ({error.strerror}): "
+                "correct its permissions or choose another"
             ) from error
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -88,7 +89,7 @@ class DataDirectory:
         self._lock_fd = fd
 
     def close(self) -> None:
-        """Let another process have the directory."""
+        """Release the lock."""
         if self._lock_fd >= 0:
             os.close(self._lock_fd)
             self._lock_fd = -1
@@ -129,7 +130,7 @@ class DataDirectory:
         except KeyError as error:
             raise DataDirectoryError(f"{path} has no {error.args[0]}: restore it, or remove the directory") from None
         except (OSError, ValueError) as error:
-            # Nobody should remove a directory that only has the wrong rights.
+            # Do not suggest removing a directory that only has wrong permissions.
             remedy = rights_advice(error) or ": restore it, or remove the directory"
             raise DataDirectoryError(f"{path} cannot be read ({error}){remedy}") from error
 
@@ -153,7 +154,7 @@ class DataDirectory:
     # --- clean stop
 
     def clean_broker_epoch(self) -> int | None:
-        """Broker epoch written by a clean stop, -1 where it is not told; None after an unclean one."""
+        """The broker epoch that a clean stop wrote, -1 where it wrote none; None after an unclean stop."""
         try:
             data = read_whole(f"{self.path}/{CLEAN_SHUTDOWN}", SMALL_FILE_MAX_BYTES)
         except (OSError, ValueError):
@@ -164,7 +165,7 @@ class DataDirectory:
             return -1
 
     def mark_clean(self, broker_epoch: int) -> None:
-        """Note that everything is on disk; the last thing a stop does. Raises OSError."""
+        """Record that everything is on disk, as the last step of a stop. Raises OSError."""
         content = json.dumps({"version": 0, "brokerEpoch": broker_epoch}, separators=(",", ":"))
         write_atomically(f"{self.path}/{CLEAN_SHUTDOWN}", content.encode(), sync=True)
 

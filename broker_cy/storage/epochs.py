@@ -32,7 +32,7 @@ class LeaderEpochs:
         return cls(directory, decode_pairs(data, f"{directory}/{FILE_NAME}"))
 
     def write(self, *, sync: bool = False) -> None:
-        """Replace the checkpoint file; raises OSError. Batches carry their epoch, so a lost file can be made again."""
+        """Replace the checkpoint file; raises OSError. Batches contain their epoch, so a lost file can be rebuilt."""
         write_atomically(f"{self.directory}/{FILE_NAME}", encode_pairs(self.entries), sync=sync)
 
     @property
@@ -46,9 +46,9 @@ class LeaderEpochs:
         return self.epochs[-1] if self.epochs else NO_EPOCH
 
     def assign(self, epoch: int, start_offset: int) -> bool:
-        """Note that `epoch` begins at `start_offset`; says whether that was new.
+        """Record that `epoch` begins at `start_offset`; returns whether that was new.
 
-        Entries that contradict it (a later offset or epoch) go, as they do in Kafka.
+        Entries that contradict it (a later offset or epoch) are removed, as in Kafka.
         """
         if epoch < 0 or start_offset < 0:
             raise ValueError(f"epoch {epoch} at offset {start_offset}: both must be at least 0")
@@ -61,14 +61,15 @@ class LeaderEpochs:
         return True
 
     def truncate_from_end(self, end_offset: int) -> bool:
-        """Drop epochs that begin at or after `end_offset`; says whether there were any."""
+        """Drop epochs that begin at or after `end_offset`; returns whether there were any."""
         keep = bisect_left(self.starts, end_offset)
         changed = keep < len(self.starts)
         del self.epochs[keep:], self.starts[keep:]
         return changed
 
     def truncate_from_start(self, start_offset: int) -> bool:
-        """Drop epochs that end at or before `start_offset`; the one around it then begins there; if any did."""
+        """Drop epochs that end at or before `start_offset`; the epoch that contains it then begins there. Returns
+        whether anything changed."""
         before = bisect_right(self.starts, start_offset)
         if before == 0 or (before == 1 and self.starts[0] == start_offset):
             return False

@@ -1,4 +1,4 @@
-"""Bringing what a log has written onto the disk, or only out of this process, in a worker thread.
+"""Flushing a log to disk, or only out of this process, in a worker thread.
 
 A job writes by a descriptor of the log's directory: while it waits for a worker the topic may be deleted and another
 one created under its name, whose epochs and producers are others.
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class FlushJob:
-    """What one log has to bring to disk, copied from it on the loop (Log.begin_flush).
+    """The data of one log to flush, copied from it on the loop (Log.begin_flush).
 
     `run` (or `note`) blocks, and touches files only, none where the log was closed meanwhile; then
     `maintenance.complete_flush` (`complete_note`) takes the result on the loop.
@@ -59,7 +59,7 @@ class FlushJob:
             os.close(fd)
 
     def sync(self) -> None:
-        """Bring to disk what `run` has written and what the log had before. An OSError is kept in `error`."""
+        """Sync what `run` has written and what the log had before. An OSError is kept in `error`."""
         try:
             for path in self.paths:
                 if not self.log.closed:

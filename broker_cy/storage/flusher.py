@@ -1,4 +1,4 @@
-"""Bringing the logs of a broker to disk: in a worker while it runs, and all of it when it stops.
+"""Flushing the logs of a broker to disk: in a worker while it runs, and completely when it stops.
 
 How much a crash makes the next start read is bounded. The page cache outlives the process, so a killed broker loses
 nothing: once NOTE_BYTES were written a note is made of how far the logs are whole, which costs no sync

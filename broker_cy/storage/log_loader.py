@@ -156,7 +156,7 @@ class LogFiles:
         for name in os.listdir(self.directory):
             found = base_offset_of(name)
             if found is not None and not name.endswith(".swap") and lowest <= found < highest:
-                logger.info("file replaced by compaction removed", extra=facts(path=f"{self.directory}/{name}"))
+                logger.info("removed a file that compaction replaced", extra=facts(path=f"{self.directory}/{name}"))
                 _unlink(f"{self.directory}/{name}")
         for name in swaps:
             os.replace(f"{self.directory}/{name}", f"{self.directory}/{name.removesuffix('.swap')}")
@@ -196,7 +196,7 @@ def load_log(
     """
     if syncs.has_failed(directory):
         syncs.write_again(directory, recovery_point)
-        # What had left the page cache before is lost, as with the power.
+        # What was evicted from the page cache before is lost, as in a power loss.
         context = replace(context, clean=False, power_lost=True)
         written_point = 0
     if written_point > 0 and not noted_state.has(directory, written_point):
@@ -243,7 +243,7 @@ def load_log(
         context.cuts[f"{topic}-{partition}"] = cut_bytes
     if end_offset < log_start_offset:
         logger.warning(
-            "log ends below its start offset: begun anew there",
+            "log ends below its start offset: recreated it there, empty",
             extra=facts(path=directory, log_end_offset=end_offset, log_start_offset=log_start_offset),
         )
         for segment in segments:
@@ -288,14 +288,14 @@ def load_log(
         noted = 0 if context.clean else written_point
         maintenance.reload_producers(log, context.now_ms, context.producer_expiration_ms, files.snapshots, noted)
     if note is not None:
-        logger.warning("log was found damaged, and is whole now", extra=facts(path=directory))
+        logger.warning("log was marked as damaged, and is intact now", extra=facts(path=directory))
         damage.remove(directory)
     return log
 
 
 def _mend_txn_indexes(log: Log, files: LogFiles) -> None:
-    """Make transaction indexes anew that are torn or damaged: readers of committed records would be refused, or given
-    what was aborted. Reads the log from the snapshot before the first of them. Raises CorruptSegment, StorageError,
+    """Rebuild torn or damaged transaction indexes: readers of committed records would be refused, or would receive
+    aborted records. Reads the log from the snapshot before the first of them. Raises CorruptSegment, StorageError,
     OSError.
     """
     damaged = []
@@ -303,7 +303,7 @@ def _mend_txn_indexes(log: Log, files: LogFiles) -> None:
     for segment, end in zip(log.segments, ends, strict=True):
         base = segment.base_offset
         if base in files.txn_indexes and (problem := txn_index.problem_of(log.directory, base, end)):
-            logger.warning("damaged transaction index rebuilt from the log", extra=facts(reason=problem))
+            logger.warning("rebuilt a damaged transaction index from the log", extra=facts(reason=problem))
             os.unlink(txn_index.path_of(log.directory, base))
             damaged.append(base)
     if not damaged:
@@ -329,7 +329,7 @@ def _load_epochs(directory: str, may_be_lost: bool) -> tuple[LeaderEpochs, bool]
         epochs = LeaderEpochs.load(directory)
         return epochs, not may_be_lost or bool(epochs.epochs)
     except ValueError as error:
-        logger.warning("damaged leader epochs found again from the batches", extra=facts(reason=error))
+        logger.warning("rebuilt damaged leader epochs from the batches", extra=facts(reason=error))
         return LeaderEpochs(directory), False
 
 
@@ -343,11 +343,11 @@ def _recover(
     may_have_gaps: bool,
     may_cut: MayCut,
 ) -> int:
-    """Check what lies at or after `check_from`, mend the indexes; the offset at which the log ends.
+    """Check what lies at or after `check_from`, and repair the indexes; returns the offset at which the log ends.
 
-    Empty segments behind the one that the log turns out to end in are removed from `segments`; where the power was
-    lost, all behind the first that is damaged are, as in Kafka: nothing of them was synced. So are those behind one
-    that ends too early, or is not there, unless compaction may have left that gap (Kafka keeps them).
+    Empty segments after the one in which the log ends are removed from `segments`. After a power loss, all segments
+    after the first damaged one are removed, as in Kafka: nothing of them was synced. So are segments after one that
+    ends too early, or is missing, unless compaction may have left that gap (Kafka keeps them).
     """
     last = max((i for i, segment in enumerate(segments) if segment.size > 0), default=0)
     for number, segment in enumerate(segments):
@@ -357,7 +357,7 @@ def _recover(
             if was_cut or (not may_have_gaps and end < following < NEVER):
                 if not was_cut:
                     logger.warning(
-                        "what follows on a hole in a log removed: the power was lost before it was on disk",
+                        "removed the segments after a gap in the log: the power was lost before the gap was on disk",
                         extra=facts(path=segment.path, log_end_offset=end, next_offset=following),
                     )
                 _remove_for_good(segments[number + 1 :])
@@ -368,7 +368,7 @@ def _recover(
             level = logging.INFO if problem == EMPTY else logging.WARNING
             logger.log(level, "index rebuilt", extra=facts(path=segment.path, reason=problem))
             if number == last:
-                # As in Kafka, a torn tail is cut here, too, although the stop was clean.
+                # As in Kafka, a torn tail is truncated even after a clean stop.
                 _check(segment, True, segment.base_offset, config, epochs, may_cut)
                 continue
             result = recovery.rebuild_indexes(segment, 0, NEVER, config.index_interval_bytes)
@@ -393,8 +393,9 @@ def _recover(
 def _check(
     segment: Segment, is_last: bool, check_from: int, config: LogConfig, epochs: LeaderEpochs, may_cut: MayCut
 ) -> tuple[bool, int]:
-    """Check one segment from offset `check_from` on: whether its end had to be cut off, and the offset at which it
-    ends. Raises CorruptSegment where that is not allowed: other segments with data follow, or see LoadContext.may_cut.
+    """Check one segment from offset `check_from` on; returns whether its end was truncated, and the offset at which it
+    ends. Raises CorruptSegment where that is not allowed: other segments with data follow, or see
+    LoadContext.may_cut.
     """
     size = segment.size
     result = recovery.rebuild_indexes(segment, check_from, check_from, config.index_interval_bytes, epochs)
@@ -403,7 +404,7 @@ def _check(
     if not is_last or not may_cut(segment, result):
         raise CorruptSegment(segment.path, result.position, result.problem)
     logger.warning(
-        "damaged end of a log cut off",
+        "truncated the damaged end of a log",
         extra=facts(
             path=segment.path,
             cut_bytes=size - result.position,
@@ -413,7 +414,7 @@ def _check(
         ),
     )
     recovery.cut(segment, result.position)
-    # Else the next power cut may bring back what is cut off here, behind records that were written since.
+    # Otherwise the next power loss could bring back what is truncated here, after records that were written since.
     disk.sync_file(segment.path)
     return True, result.next_offset
 

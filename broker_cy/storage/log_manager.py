@@ -47,7 +47,7 @@ METADATA_CHECKPOINT_MS = 10_000
 # Why a log cannot be loaded now and may be a moment later.
 SHORTAGES = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 NO_TOPIC_ID = UUID(int=0)
-# In place of what keeps a partition from being loaded: it is none of this broker's.
+# Returned instead of a reason why a partition cannot be loaded: the directory belongs to no topic.
 STRAY = Exception("stray")
 # Kafka's delay of the first look at retention after a start.
 FIRST_RETENTION_CHECK_MS = 30_000
@@ -209,7 +209,7 @@ class LogManager:
                 if mark == "delete":
                     self.removal.directory(path, 0)
                 elif mark is not None:
-                    logger.warning("copy of a partition left alone", extra=facts(path=path, kind=mark))
+                    logger.warning("ignored a copy of a partition", extra=facts(path=path, kind=mark))
                 key = parse_partition(name)
                 if key is None or key[0] == METADATA_TOPIC or not os.path.isdir(path):
                     continue
@@ -241,8 +241,8 @@ class LogManager:
     def _identify(
         self, key: TopicPartition, path: str, topic_id_of: Callable[[str], UUID | None] | None
     ) -> Exception | None:
-        """Find out which topic the directory of a partition belongs to, and take over what the checkpoints say of that;
-        STRAY where it is not the topic of that name (see `load`), or what keeps us from knowing.
+        """Determine which topic the directory of a partition belongs to, and accept its checkpoint entries. Returns
+        STRAY where it is not the topic of that name (see `load`), or the reason why that is not known.
 
         A directory without a topic id is a stray, too, as in Kafka: the process ended, or the power was lost, before
         the first sync of a log that was new, perhaps of a deleted topic of this name. Raises StorageError where a stray
@@ -255,7 +255,7 @@ class LogManager:
         except (OSError, ValueError) as error:
             topic_id, problem = expected, error
         if topic_id_of is not None and (expected is None or topic_id != expected):
-            logger.warning("directory that belongs to no topic renamed to -stray", extra=facts(path=path))
+            logger.warning("renamed a directory that belongs to no topic to -stray", extra=facts(path=path))
             self._rename_away(path, "stray", topic_id or NO_TOPIC_ID, -1)
             return STRAY
         if topic_id is not None:
@@ -293,7 +293,7 @@ class LogManager:
         )
 
     def reopen(self, topic: str, partition: int, config: LogConfig, now_ms: int) -> Log | None:
-        """Try again to load a partition that is offline for want of room, descriptors or memory. None where that fails
+        """Try again to load a partition that is offline for lack of space, descriptors or memory. None where that fails
         again, or where it is offline for another reason.
         """
         key = (topic, partition)
@@ -317,7 +317,7 @@ class LogManager:
     # --- partitions come and go
 
     def create(self, topic: str, partition: int, topic_id: UUID, config: LogConfig, now_ms: int) -> Log:
-        """Make a new, empty log in the data directory that holds the fewest; raises StorageError, or ValueError where
+        """Create a new, empty log in the data directory that holds the fewest; raises StorageError, or ValueError where
         it exists.
         """
         key = (topic, partition)
@@ -339,8 +339,8 @@ class LogManager:
         return log
 
     def delete(self, topic: str, partition: int) -> None:
-        """Take a partition away: its directory is renamed at once and removed after file.delete.delay.ms. Nothing
-        happens where there is none. Raises StorageError.
+        """Delete a partition: its directory is renamed at once and removed after file.delete.delay.ms. Does nothing
+        where there is none. Raises StorageError.
         """
         key = (topic, partition)
         log = self.logs.pop(key, None)
@@ -424,7 +424,7 @@ class LogManager:
     # --- periodic work
 
     def tick(self, now_ms: int, high_watermark_of: Callable[[str, int], int]) -> None:
-        """What is due: flush, checkpoints, producer expiry, retention. Cheap when nothing is; to be called about once a
+        """Do what is due: flush, checkpoints, producer expiry, retention. Cheap when nothing is; call it about once a
         second.
         """
         settings = self.settings

@@ -95,7 +95,7 @@ def load(producers: ProducerState, directory: str, offset: int, now_ms: int, exp
     try:
         producers.load(data, offset, now_ms, expiration_ms)
     except (WireError, ValueError) as error:
-        logger.warning("damaged producer state ignored", extra=facts(path=path_of(directory, slot), reason=error))
+        logger.warning("ignored damaged producer state", extra=facts(path=path_of(directory, slot), reason=error))
         return -1
     return slot
 

@@ -1,5 +1,5 @@
-"""The offset checkpoints of all data directories, Kafka's three and the written points: what they said at start, and
-what they have to say now.
+"""The offset checkpoints of all data directories, Kafka's three and the written points: their content at the start,
+and the content to write now.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ ALL = (RECOVERY_POINTS, LOG_START_OFFSETS, HIGH_WATERMARKS, WRITTEN_POINTS)
 
 
 class Content(NamedTuple):
-    """What a checkpoint file has to hold. Of two for the same path the one with the higher `sequence` is newer."""
+    """The content to write to a checkpoint file. Of two for the same path, the higher `sequence` is the newer one."""
 
     sequence: int
     path: str
@@ -72,7 +72,7 @@ class OffsetCheckpoints:
                     self._read[root][name] = read(f"{root}/{name}")
                 except ValueError as error:
                     # As in Kafka: every log of this directory is then recovered from its start.
-                    logger.warning("damaged checkpoint taken to be empty", extra=facts(reason=error))
+                    logger.warning("treated a damaged checkpoint as empty", extra=facts(reason=error))
             self.accept(root, (METADATA_TOPIC, 0), None)
 
     def accept(self, root: str, key: TopicPartition, topic_id: UUID | None) -> None:
@@ -85,12 +85,12 @@ class OffsetCheckpoints:
                 self._by_name[name][key] = offset
 
     def loaded(self) -> None:
-        """Every partition that was there at start is accepted: let go of what the files said."""
+        """Drop the content that was read at the start: every partition of that time is accepted."""
         for entries in self._read.values():
             entries.clear()
 
     def forget(self, key: TopicPartition) -> None:
-        """Drop what was said of a partition that is gone."""
+        """Drop the entries of a partition that was deleted."""
         for offsets in self._by_name.values():
             offsets.pop(key, None)
 

@@ -1,7 +1,7 @@
-"""Removing files that nothing uses any more: in a worker, a part at a time.
+"""Removing files that are no longer used: in a worker, a limited number at a time.
 
-A topic of 10,000 segments is 40,000 files. Whoever removes them at once keeps a worker for seconds, and flushes and
-checkpoints behind them; so one part is removed at a time, and what others have asked for meanwhile goes between.
+A topic of 10,000 segments is 40,000 files. Removing them at once would occupy a worker for seconds, and delay flushes
+and checkpoints; so a limited number is removed at a time, and other jobs run in between.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Part = Callable[[], bool]
 
 
 class Removal:
-    """What waits to be removed is kept in order; one job at a time is run by `jobs`. All of it on the loop."""
+    """A queue of files to remove, in order; `jobs` runs one job at a time. All methods are called on the loop."""
 
     def __init__(self, jobs: Jobs) -> None:
         self._jobs = jobs

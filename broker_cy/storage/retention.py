@@ -1,8 +1,8 @@
 """Old records: retention.ms and retention.bytes, and segments that lie before the log start offset (Kafka's
 deleteOldSegments).
 
-The offset moves at once, and nobody reads before it any more. The loop renames the files of a few segments in a turn,
-so that the deletion of thousands stalls nobody; they are removed after file.delete.delay.ms.
+The offset moves at once, and readers no longer see records before it. The loop renames the files of a few segments in
+each turn, so that deleting thousands delays no client; they are removed after file.delete.delay.ms.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ SEGMENTS_PER_TURN = 64
 class Retention:
     """Deletes from the logs in `logs` (the log manager's, by partition). Everything is called on the loop.
 
-    `before_deletion(key)` is told each time a log is about to lose segments, `moved()` that a log start offset moved.
+    `before_deletion(key)` is called each time before a log loses segments, `moved()` that a log start offset moved.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class Retention:
         try:
             self._dropped(log, maintenance.drop_old_segments(log, SEGMENTS_PER_TURN))
         except OSError as error:
-            logger.warning("old segments stay for now", extra=facts(path=log.directory, reason=error))
+            logger.warning("cannot delete old segments now", extra=facts(path=log.directory, reason=error))
 
     def apply(
         self,

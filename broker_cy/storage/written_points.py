@@ -1,4 +1,4 @@
-"""Written points: how far each log is whole as long as this machine runs, whatever becomes of the broker's process.
+"""Written points: up to where each log is complete while this machine runs, even if the broker's process is killed.
 
 What a process wrote lies in the page cache, which a killed process leaves behind and a power loss does not. So a note
 of how far a log was written, with its indexes and its producer state, says after a kill what a recovery point says
@@ -57,7 +57,7 @@ def read_points(path: str) -> Entries:
     try:
         return decode_entries(rest, path)
     except ValueError as error:
-        logger.warning("damaged written points ignored", extra=facts(reason=error))
+        logger.warning("ignored damaged written points", extra=facts(reason=error))
         return Entries({}, {})
 
 

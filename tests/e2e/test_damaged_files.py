@@ -415,7 +415,7 @@ def test_files_that_cannot_be_read(new_data: Callable[[str], Data]) -> None:
         assert str(data.broker.data_dir if name == ".lock" else path) in line
         assert re.search("Permission denied", line), line
         assert line.endswith(
-            (": mend its rights or choose another", ": make it readable and writable for the broker's user")
+            (": correct its permissions or choose another", ": make it readable and writable for the broker's user")
         )
     path = data.segments()[-1]
     path.chmod(0)

@@ -2,7 +2,7 @@
 
 All of this runs on the loop: it asks the policy which log is next, gives workers one group of segments after the other
 to write (job), and puts what they wrote in place (swap). A cleaning that fails leaves the old segments;
-unless room or descriptors were short, its partition is left alone until the next start, and the others go on.
+unless space or descriptors were short, its partition is not cleaned until the next start. Others continue.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ class LogCleaner:
                         self._topic_ids[key] = entries.topic_ids[key[0]]
             except ValueError as error:
                 # As in Kafka: every log of this directory is then cleaned from its start.
-                logger.warning("damaged checkpoint taken to be empty", extra=facts(reason=error))
+                logger.warning("treated a damaged checkpoint as empty", extra=facts(reason=error))
 
     @property
     def running(self) -> set[TopicPartition]:
@@ -239,7 +239,7 @@ class LogCleaner:
             # Once until a cleaning succeeds: the others most likely fail for the same reason.
             if not self._short_of_room:
                 logger.warning(
-                    "log not cleaned for want of room, tried again: free some, or lower log.cleaner.dedupe.buffer.size",
+                    "log not cleaned yet for lack of space: free some, or lower log.cleaner.dedupe.buffer.size",
                     extra=facts(path=log.directory, reason=error, retry_ms=self.policy.backoff_ms),
                 )
             self._short_of_room = True
@@ -249,7 +249,7 @@ class LogCleaner:
     def _give_up(self, key: TopicPartition, log: Log, error: BaseException) -> None:
         if key not in self.policy.uncleanable:
             logger.error(
-                "log is not cleaned any more: mend or delete it, and start the broker again",
+                "log is no longer cleaned: repair or delete it, and restart the broker",
                 extra=facts(path=log.directory, reason=error),
             )
         self.policy.mark_uncleanable(key)
@@ -272,7 +272,7 @@ class LogCleaner:
         )
         if stats.records_without_key:
             logger.warning(
-                "records without a key dropped", extra=facts(path=log.directory, records=stats.records_without_key)
+                "dropped records without a key", extra=facts(path=log.directory, records=stats.records_without_key)
             )
 
     # --- what happens to logs meanwhile
@@ -286,8 +286,8 @@ class LogCleaner:
             cleaning.aborted = True
 
     def accept(self, key: TopicPartition, topic_id: UUID | None) -> None:
-        """A partition was loaded or created, of the topic `topic_id` (None where nobody knows): what the checkpoint
-        said of a partition of another topic with this name does not hold for it.
+        """A partition of the topic `topic_id` (None: not known) was loaded or created. A checkpoint entry for another
+        topic with this name does not apply to it.
         """
         if topic_id is None:
             return
@@ -302,14 +302,14 @@ class LogCleaner:
             self.write_checkpoint()
 
     def forget(self, key: TopicPartition) -> None:
-        """The partition is gone, or made anew."""
+        """The partition was deleted or re-created."""
         self.abort(key)
         self._topic_ids.pop(key, None)
         if self.policy.forget(key):
             self.write_checkpoint()
 
     def stop(self) -> None:
-        """End all cleanings; workers notice within moments, and what they do then is not put in place."""
+        """End all cleanings; workers notice soon, and their results are discarded."""
         self._stopped = True
         for key in list(self._running):
             self.abort(key)

@@ -78,7 +78,7 @@ def test_a_full_disk_is_told_once_and_waited_for(tmp_path: Path, caplog: pytest.
     with caplog.at_level(logging.WARNING):
         for now_ms in (2_000_000, 2_000_050, 2_000_100, 2_000_200):
             cleaner.tick(now_ms, lambda topic, partition: log.written_end_offset)
-    assert [record.message for record in caplog.records if "want of room" in record.message] != []
+    assert [record.message for record in caplog.records if "lack of space" in record.message] != []
     assert len(caplog.records) == 1
     assert stored(log.directory) == before
     assert not list(Path(log.directory).glob("*.cleaned"))
@@ -100,7 +100,7 @@ def test_a_damaged_batch_is_never_given_a_good_checksum(tmp_path: Path, caplog: 
     assert cleaner.policy.uncleanable == {KEY}
     assert path.read_bytes() == bytes(data)
     assert [record.message for record in caplog.records if record.levelno >= logging.ERROR] == [
-        "log is not cleaned any more: mend or delete it, and start the broker again"
+        "log is no longer cleaned: repair or delete it, and restart the broker"
     ]
 
 

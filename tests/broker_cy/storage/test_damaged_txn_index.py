@@ -22,7 +22,7 @@ from .test_open_transactions import marker, transactional
 CONFIG = LogConfig(segment_bytes=1_000, index_interval_bytes=200)
 # Transactions of three producers, which end in a later segment than they begin in.
 COUNT = 60
-LINE = "damaged transaction index rebuilt from the log"
+LINE = "rebuilt a damaged transaction index from the log"
 
 
 def fill(directory: Path) -> tuple[list[tuple[int, int]], int]:
@@ -94,7 +94,7 @@ def test_damaged_indexes_are_rebuilt(
         assert {path: path.read_bytes() for path in files} == good
         close(log)
         lines = [record for record in caplog.records if record.levelno >= logging.WARNING]
-        assert [line.getMessage() for line in lines] == ["damaged transaction index rebuilt from the log"] * len(
+        assert [line.getMessage() for line in lines] == ["rebuilt a damaged transaction index from the log"] * len(
             damaged
         )
 
