@@ -31,6 +31,7 @@ HOT = {
     "broker_cy.storage.log",
     "broker_cy.storage.cleaner.offset_map",
     "broker_cy.wire.batch",
+    "broker_cy.wire.batch_check",
     "broker_cy.wire.decoder",
     "broker_cy.wire.encoder",
     "broker_cy.wire.record",

@@ -5,6 +5,7 @@ from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
 from broker_cy.replica.verification cimport Verification, Verifications
 from broker_cy.storage.log cimport Log, LogSlice
 from broker_cy.wire.batch cimport BatchHeader, ValidationRules
+from broker_cy.wire.batch_check cimport BatchCheck
 
 cdef struct AppendResult:
     int16_t error                   # Kafka error code, 0 where the batch was staged or is a duplicate
@@ -23,6 +24,8 @@ cdef class FlushGroup:
     cdef bint flush_scheduled
     cdef readonly Py_ssize_t staged_bytes
     cdef readonly int64_t flushes       # done so far
+    cdef readonly int64_t checked_bytes  # decompressed by this turn of the loop for validation; see BatchCheck.spent
+    cdef bint recodes                   # some topic's compression.type is, or was, a codec
     cdef public bint verifies           # transaction.partition.verification.enable
     cdef public object commit           # replica.group_commit.GroupCommit
     cdef bint sync_wanted               # some partition waits for the next round
@@ -80,12 +83,15 @@ cdef class Partition:
     cdef readonly object last_error     # (message, [(record index, reason)]) of the last refused append
 
     cdef int append_produced(self, uint8_t* data, Py_ssize_t size, object owner, int64_t now_ms, int16_t acks,
-                             int16_t version, Verification verification, AppendResult* out) except -1
+                             int16_t version, Verification verification, BatchCheck check, AppendResult* out) except -1
+    cdef bint needs_check(self, const uint8_t* data, Py_ssize_t size) noexcept
+    cdef BatchCheck new_check(self, uint8_t* data, Py_ssize_t size, object owner, int64_t now_ms, int16_t version)
     cdef object start_verification(self, int64_t producer_id, int16_t epoch, int32_t sequence, bint adds)
     cdef object append_own(self, bytes batch, int64_t now_ms)
     cdef int64_t stage_own(self, bytes batch, int64_t now_ms) except -1
     cdef int refill(self) except -1
-    cdef int stage_rebuilt(self, uint8_t* data, Py_ssize_t size, int64_t now_ms, AppendResult* out) except -1
+    cdef bytes close_gaps(self, uint8_t* data, Py_ssize_t size, int64_t now_ms)
+    cdef int stage_rebuilt(self, bytes rebuilt, int64_t now_ms, AppendResult* out) except -1
     cdef int stage(self, uint8_t* data, Py_ssize_t size, BatchHeader* header, object owner, int64_t now_ms,
                    AppendResult* out) except -1
     cdef int refuse(self, AppendResult* out, int16_t error, str message) except -1

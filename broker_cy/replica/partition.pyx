@@ -12,7 +12,8 @@ from broker_cy.storage.producer_state cimport (
     PRODUCER_DUPLICATE, PRODUCER_INVALID_EPOCH, PRODUCER_OK, PRODUCER_OUT_OF_ORDER, Producer,
 )
 from broker_cy.wire.batch cimport (
-    ATTRIBUTE_TRANSACTIONAL, BATCH_SECOND, BatchHeader, BatchVerdict, parse_header, rejection, stamp_offset_epoch, validate_batch,
+    ATTRIBUTE_CODEC_MASK, ATTRIBUTE_TRANSACTIONAL, BATCH_HEADER_BYTES, BATCH_SECOND, BatchHeader, BatchVerdict, parse_header,
+    rejection, stamp_offset_epoch, validate_batch,
 )
 from broker_cy.wire.marker cimport marker_batch
 
@@ -22,16 +23,18 @@ from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.storage.errors import StorageError, errno_of
 from broker_cy.storage.jobs import InlineJobs
 from broker_cy.storage.resends import refill_producers
-from broker_cy.wire.compression import Codec
 from broker_cy.wire.records import rebuild_batch
 
 cdef int16_t KAFKA_STORAGE_ERROR = ErrorCode.KAFKA_STORAGE_ERROR
+cdef int16_t NOT_LEADER_OR_FOLLOWER = ErrorCode.NOT_LEADER_OR_FOLLOWER
 cdef int16_t NOT_ENOUGH_REPLICAS = ErrorCode.NOT_ENOUGH_REPLICAS
 cdef int16_t CORRUPT_MESSAGE = ErrorCode.CORRUPT_MESSAGE
 cdef int16_t MESSAGE_TOO_LARGE = ErrorCode.MESSAGE_TOO_LARGE
 cdef enum:
     ACKS_ALL = -1
     NO_EPOCH = -1
+    MAGIC_AT = 16                   # in a batch
+    ATTRIBUTES_AT = 22              # their low byte
     CREATE_TIME = 0
     LOG_APPEND_TIME = 1
 
@@ -60,8 +63,12 @@ cdef class FlushGroup:
         """Flush once this turn's sockets are read: the loop runs call_soon callbacks after its poll."""
         if not self.flush_scheduled:
             self.flush_scheduled = True
-            self.loop.call_soon(self.flush)
+            self.loop.call_soon(self.end_turn)
         return 0
+
+    def end_turn(self):
+        self.checked_bytes = 0
+        self.flush()
 
     cdef int add_dirty(self, Partition partition, Py_ssize_t staged_bytes) except -1:
         self.staged_bytes += staged_bytes
@@ -141,6 +148,8 @@ cdef class Partition:
         self.rules.timestamp_type = LOG_APPEND_TIME if settings["message.timestamp.type"] == "LogAppendTime" else CREATE_TIME
         codec = settings["compression.type"]
         self.rules.target_codec = CODECS[codec]
+        if self.rules.target_codec > 0:
+            self.group.recodes = True
         self.compression_level = settings.get(LEVELS.get(codec))
         self.rules.before_max_ms = settings["message.timestamp.before.max.ms"]
         self.rules.after_max_ms = settings["message.timestamp.after.max.ms"]
@@ -152,11 +161,12 @@ cdef class Partition:
     # ---- append ----
 
     cdef int append_produced(self, uint8_t* data, Py_ssize_t size, object owner, int64_t now_ms, int16_t acks,
-                             int16_t version, Verification verification, AppendResult* out) except -1:
-        """Check, stamp and stage one batch from a client, with what start_verification gave for it, where it is transactional.
-        `out.error` is Kafka's code; `last_error` then explains it."""
+                             int16_t version, Verification verification, BatchCheck check, AppendResult* out) except -1:
+        """Check, stamp and stage one batch from a client, with what start_verification gave for it, where it is transactional, and
+        the finished `check` where needs_check says so. `out.error` is Kafka's code; `last_error` then explains it."""
         cdef BatchHeader header
         cdef BatchVerdict verdict
+        cdef object refused
         cdef int64_t base_offset, timestamp
         cdef int status
         out.base_offset = -1
@@ -168,9 +178,19 @@ cdef class Partition:
         if acks == ACKS_ALL and self.min_insync_replicas > 1:
             return self.refuse(out, NOT_ENOUGH_REPLICAS,
                                f"1 replica is in sync, min.insync.replicas is {self.min_insync_replicas}")
-        self.rules.produce_version = version
-        if validate_batch(data, size, &header, &self.rules, now_ms, &verdict):
-            refused = rejection(data, size, &self.rules, now_ms, &verdict, f"{self.topic}-{self.index}")
+        if check is not None and check.partition is self:
+            header = check.header
+            verdict = check.verdict
+            refused = check.refusal
+        elif self.needs_check(data, size):
+            # The topic was created again, came online, or changed its compression.type while a worker checked the request.
+            return self.refuse(out, NOT_LEADER_OR_FOLLOWER, f"{self.topic}-{self.index} changed while the batch was checked")
+        else:
+            refused = None
+            self.rules.produce_version = version
+            if validate_batch(data, size, &header, &self.rules, now_ms, &verdict, None):
+                refused = rejection(data, size, &self.rules, now_ms, &verdict, f"{self.topic}-{self.index}")
+        if refused is not None:
             self.refuse(out, verdict.error, refused.message)
             if verdict.fault <= BATCH_SECOND:
                 # Kafka refuses these before it looks at the log.
@@ -196,8 +216,27 @@ cdef class Partition:
                 return self.refuse(out, status, f"producer {header.producer_id} epoch {header.producer_epoch} sequence "
                                                 f"{header.base_sequence} of {self.topic}-{self.index}")
         if verdict.rebuild:
-            return self.stage_rebuilt(data, size, now_ms, out)
+            return self.stage_rebuilt(self.close_gaps(data, size, now_ms) if check is None else check.stored, now_ms, out)
         return self.stage(data, size, &header, owner, now_ms, out)
+
+    cdef bint needs_check(self, const uint8_t* data, Py_ssize_t size) noexcept:
+        """Whether a produced batch is checked with a BatchCheck, apart from its append: it is compressed, or will be."""
+        if size < BATCH_HEADER_BYTES or data[MAGIC_AT] != 2:
+            return False
+        return data[ATTRIBUTES_AT] & ATTRIBUTE_CODEC_MASK != 0 or self.rules.target_codec > 0
+
+    cdef BatchCheck new_check(self, uint8_t* data, Py_ssize_t size, object owner, int64_t now_ms, int16_t version):
+        cdef BatchCheck check = BatchCheck.__new__(BatchCheck)
+        check.partition = self
+        check.owner = owner
+        check.data = data
+        check.size = size
+        check.now_ms = now_ms
+        check.rules = self.rules
+        check.rules.produce_version = version
+        check.level = self.compression_level
+        check.topic_partition = (self.topic, self.index)
+        return check
 
     cdef object start_verification(self, int64_t producer_id, int16_t epoch, int32_t sequence, bint adds):
         """Verifications.start, or the ErrorCode of a partition that is offline."""
@@ -214,17 +253,18 @@ cdef class Partition:
             self.group.failed(self, "read", error)
         return 0
 
-    cdef int stage_rebuilt(self, uint8_t* data, Py_ssize_t size, int64_t now_ms, AppendResult* out) except -1:
-        """Stage what the batch is to be stored as: with the topic's codec, or with its offset deltas closed up."""
-        cdef BatchHeader header
-        cdef bytes rebuilt
-        codec = None if self.rules.target_codec < 0 else Codec(self.rules.target_codec)
+    cdef bytes close_gaps(self, uint8_t* data, Py_ssize_t size, int64_t now_ms):
+        """The uncompressed batch with offset deltas that have no gaps; None where that exceeds max.message.bytes."""
         append_time_ms = now_ms if self.rules.timestamp_type == LOG_APPEND_TIME else None
-        rebuilt = rebuild_batch(PyBytes_FromStringAndSize(<char*>data, size), codec=codec, level=self.compression_level,
-                                log_append_time_ms=append_time_ms)
-        if len(rebuilt) > self.rules.max_message_bytes:
-            return self.refuse(out, MESSAGE_TOO_LARGE, f"{self.topic}-{self.index}: the batch has {len(rebuilt)} bytes with the "
-                               f"topic's compression.type; max.message.bytes is {self.rules.max_message_bytes}")
+        stored = rebuild_batch(PyBytes_FromStringAndSize(<char*>data, size), log_append_time_ms=append_time_ms)
+        return stored if len(stored) <= self.rules.max_message_bytes else None
+
+    cdef int stage_rebuilt(self, bytes rebuilt, int64_t now_ms, AppendResult* out) except -1:
+        """Stage what is stored in place of a batch."""
+        cdef BatchHeader header
+        if rebuilt is None:
+            return self.refuse(out, MESSAGE_TOO_LARGE, f"{self.topic}-{self.index}: with the topic's compression.type the batch has "
+                               f"more bytes than max.message.bytes, which is {self.rules.max_message_bytes}")
         parse_header(<uint8_t*>PyBytes_AS_STRING(rebuilt), len(rebuilt), &header)
         # Nobody else has a reference to these bytes, so they may be stamped in place.
         return self.stage(<uint8_t*>PyBytes_AS_STRING(rebuilt), len(rebuilt), &header, rebuilt, now_ms, out)

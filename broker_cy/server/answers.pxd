@@ -71,6 +71,7 @@ cdef class ServerCore(FlushGroup):
     cdef public Py_ssize_t fetch_bytes_max
     cdef public object fetch_sessions   # SessionCache, put there by the Fetch handler
     cdef public object cold_reader      # executor of reads that left the page cache
+    cdef public object check_jobs       # storage.jobs.Jobs with one thread, which checks large compressed batches
 
     cdef int release(self, list replies) except -1
     cdef int set_hot(self, int16_t key, HotHandler function) except -1

@@ -10,6 +10,7 @@ from broker_cy.server.broker import Broker
 from broker_cy.server.buffers import BufferPool
 from broker_cy.server.connection import Connection
 from broker_cy.server.registry import Registration
+from broker_cy.storage.jobs import Jobs
 
 class ServerCore(FlushGroup):
     """What all connections of a broker share."""
@@ -24,6 +25,7 @@ class ServerCore(FlushGroup):
     request_bytes_max: int
     fetch_bytes_max: int
     cold_reader: Executor | None
+    check_jobs: Jobs
     fetch_sessions: Any
     stopping: bool
     tasks: set[asyncio.Task[Any]]

@@ -15,6 +15,7 @@ from broker_cy.metrics.requests cimport SEND, TOTAL, count_time
 import os
 
 from broker_cy.server import log_events
+from broker_cy.storage.jobs import InlineJobs
 from broker_cy.wire import frame
 
 DEFAULT_REQUEST_BYTES_MAX = 104857600
@@ -89,6 +90,8 @@ cdef class ServerCore(FlushGroup):
         self.unflushed = []
         self.held = []
         self.tasks = set()
+        # It does everything at once; the server puts one with a thread in its place.
+        self.check_jobs = InlineJobs()
         self.registrations = [None] * API_KEYS
         self.request_classes = [None] * API_KEYS
         memset(self.hot, 0, sizeof(self.hot))

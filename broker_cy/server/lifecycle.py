@@ -98,6 +98,9 @@ class BrokerServer:
         self._note_jobs = LoopJobs(loop, self._note_pool)
         self._sync_pool = ThreadPoolExecutor(SYNC_THREADS, thread_name_prefix="sync")
         self._sync_jobs = LoopJobs(loop, self._sync_pool)
+        # One thread: no two large batches are decompressed, and in memory, at the same time.
+        self._check_pool = ThreadPoolExecutor(1, thread_name_prefix="check")
+        self._check_jobs = LoopJobs(loop, self._check_pool)
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._watch = LoopWatch(loop)
         self.metrics_server: MetricsServer | None = None
@@ -126,6 +129,7 @@ class BrokerServer:
             lambda connection: self._on_closed(admission, connection),
         )
         self._core.commit = GroupCommit(self._core, self._sync_jobs, SYNC_THREADS)
+        self._core.check_jobs = self._check_jobs
         self._install_hot_handlers()
         self._open_storage()
         for listener, bound in zip(self.config.listeners, sockets, strict=True):
@@ -413,10 +417,11 @@ class BrokerServer:
         if self.broker.log_manager.cleaner is not None:
             self.broker.log_manager.cleaner.stop()
         self._cleaner_pool.shutdown(wait=True, cancel_futures=True)
-        for jobs in (self._jobs, self._note_jobs, self._sync_jobs):
+        for jobs in (self._jobs, self._note_jobs, self._sync_jobs, self._check_jobs):
             jobs.stop()
         self._note_pool.shutdown(wait=True, cancel_futures=True)
         self._sync_pool.shutdown(wait=True, cancel_futures=True)
         self._executor.shutdown(wait=True, cancel_futures=True)
         self._cold_reader.shutdown(wait=False, cancel_futures=True)
+        self._check_pool.shutdown(wait=False, cancel_futures=True)
         self.broker.log_manager.close(self._partitions.high_watermark_of, self.broker.controller.broker_epoch)

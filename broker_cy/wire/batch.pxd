@@ -77,6 +77,7 @@ cdef enum BatchFault:
     BATCH_RECORD_BOUNDS = 19        # a record's structure, see `walk`
     BATCH_OFFSET_DELTAS = 20        # compressed, and the offset deltas are not 0, 1, 2, ...
     BATCH_RECORDS = 21              # records that are sound but not allowed: see rejection()
+    BATCH_UNFINISHED = 22           # decompresses to more than Inflation.bytes_max: not judged yet
 
 cdef struct BatchVerdict:
     int16_t error                   # Kafka's code; 0: accepted
@@ -84,8 +85,15 @@ cdef struct BatchVerdict:
     int32_t size                    # bytes of the batch: what follows it in the field (less than a batch) is to be ignored
     int64_t detail                  # the value at fault, where one number says it
     int64_t max_timestamp           # of the batch as it is to be stored; now_ms for LogAppendTime
-    bint rebuild                    # to be stored as rebuild_batch() makes it: target codec differs, or offset deltas have gaps
+    bint rebuild                    # to be stored in another form: the target codec differs, or the offset deltas have gaps
     WalkResult walk
+
+# How much one validation may decompress, and what it decompressed.
+cdef class Inflation:
+    cdef int64_t bytes_max              # a batch that decompresses to more gets BATCH_UNFINISHED
+    cdef bint in_worker                 # walk the records without the interpreter lock
+    cdef object plain                   # the decompressed records; None where they are not compressed
+    cdef int64_t plain_bytes
 
 # Reads the header at `p`, of which `n` bytes may be looked at. Returns 0, or -1 when n < 61, or `length` does not fit in n or is
 # too small for a header. The magic and everything else is the caller's to judge: for magic 0 and 1 the fields after it mean
@@ -96,9 +104,9 @@ cdef int parse_header(const uint8_t* p, Py_ssize_t n, BatchHeader* out) noexcept
 # accepted, 1 when it is refused (verdict.error and .fault say why; rejection() says it in words). An accepted batch whose max
 # timestamp is not its records' (or whose topic has LogAppendTime) is corrected in place, with a new checksum, in `p` and in `h`.
 # Uncompressed batches make no Python object; compressed ones are decompressed into one buffer (compression.decompressed_limit).
-# Raises MemoryError only.
+# Where `inflation` is not None, its bound applies as well, and it keeps that buffer. Raises MemoryError only.
 cdef int validate_batch(
-    uint8_t* p, Py_ssize_t n, BatchHeader* h, const ValidationRules* rules, int64_t now_ms, BatchVerdict* verdict
+    uint8_t* p, Py_ssize_t n, BatchHeader* h, const ValidationRules* rules, int64_t now_ms, BatchVerdict* verdict, Inflation inflation
 ) except -1
 
 # The Rejection (wire/rejection.py) of a batch that validate_batch has just refused with the same arguments.

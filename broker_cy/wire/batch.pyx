@@ -103,6 +103,10 @@ cdef void stamp_timestamp(
     store_u32(p + 17, h.crc)
 
 
+cdef class Inflation:
+    pass
+
+
 cdef int refuse(BatchVerdict* verdict, int16_t error, int16_t fault, int64_t detail) noexcept nogil:
     verdict.error = error
     verdict.fault = fault
@@ -199,19 +203,30 @@ cdef void set_walk_rules(
 
 
 cdef int walk_compressed(
-    const uint8_t* p, Py_ssize_t n, const BatchHeader* h, const WalkRules* walk, WalkResult* result
+    const uint8_t* p, Py_ssize_t n, const BatchHeader* h, const WalkRules* walk, WalkResult* result, Inflation inflation
 ) except -1:
     # Raises CorruptPayload or PayloadTooLarge.
-    cdef Py_buffer plain
+    cdef Py_buffer view
+    cdef int64_t limit = decompressed_limit(n)
+    if inflation is not None and inflation.bytes_max < limit:
+        limit = inflation.bytes_max
     payload = PyMemoryView_FromMemory(<char*>p, n, PyBUF_READ)
-    PyObject_GetBuffer(decompress(h.attributes & ATTRIBUTE_CODEC_MASK, payload, decompressed_limit(n)), &plain, PyBUF_SIMPLE)
-    walk_records(<const uint8_t*>plain.buf, plain.len, h.count, walk, result)
-    PyBuffer_Release(&plain)
+    plain = decompress(h.attributes & ATTRIBUTE_CODEC_MASK, payload, limit)
+    PyObject_GetBuffer(plain, &view, PyBUF_SIMPLE)
+    if inflation is not None and inflation.in_worker:
+        with nogil:
+            walk_records(<const uint8_t*>view.buf, view.len, h.count, walk, result)
+    else:
+        walk_records(<const uint8_t*>view.buf, view.len, h.count, walk, result)
+    if inflation is not None:
+        inflation.plain_bytes = view.len
+        inflation.plain = plain
+    PyBuffer_Release(&view)
     return 0
 
 
 cdef int check_records(
-    const uint8_t* p, const BatchHeader* h, const WalkRules* walk, BatchVerdict* verdict
+    const uint8_t* p, const BatchHeader* h, const WalkRules* walk, BatchVerdict* verdict, Inflation inflation
 ) except -1:
     cdef const uint8_t* records = p + BATCH_HEADER_BYTES
     cdef Py_ssize_t n = verdict.size - BATCH_HEADER_BYTES
@@ -220,10 +235,12 @@ cdef int check_records(
         walk_records(records, n, h.count, walk, &verdict.walk)
     else:
         try:
-            walk_compressed(records, n, h, walk, &verdict.walk)
+            walk_compressed(records, n, h, walk, &verdict.walk, inflation)
         except CorruptPayload:
             return refuse(verdict, UNKNOWN_SERVER_ERROR, BATCH_PAYLOAD, n)
         except PayloadTooLarge:
+            if inflation is not None and inflation.bytes_max < decompressed_limit(n):
+                return refuse(verdict, 0, BATCH_UNFINISHED, 0)
             return refuse(verdict, MESSAGE_TOO_LARGE, BATCH_PAYLOAD_TOO_LARGE, decompressed_limit(n))
     if verdict.walk.status != 0:
         return refuse(verdict, INVALID_RECORD, BATCH_RECORD_BOUNDS, verdict.walk.records)
@@ -239,14 +256,14 @@ cdef int check_records(
 
 
 cdef int validate_batch(
-    uint8_t* p, Py_ssize_t n, BatchHeader* h, const ValidationRules* rules, int64_t now_ms, BatchVerdict* verdict
+    uint8_t* p, Py_ssize_t n, BatchHeader* h, const ValidationRules* rules, int64_t now_ms, BatchVerdict* verdict, Inflation inflation
 ) except -1:
     cdef WalkRules walk
     memset(verdict, 0, sizeof(BatchVerdict))
     if check_frame(p, n, rules, verdict) or check_header(p, h, rules, verdict):
         return 1
     set_walk_rules(&walk, h, rules, now_ms, NULL, 0)
-    if check_records(p, h, &walk, verdict):
+    if check_records(p, h, &walk, verdict, inflation):
         return 1
     if rules.target_codec >= 0 and rules.target_codec != h.attributes & ATTRIBUTE_CODEC_MASK:
         verdict.rebuild = True
@@ -266,7 +283,7 @@ cdef list record_faults(
     again.size = verdict.size
     parse_header(p, verdict.size, &h)
     set_walk_rules(&walk, &h, rules, now_ms, faults, room)
-    check_records(p, &h, &walk, &again)
+    check_records(p, &h, &walk, &again, None)
     compressed = h.attributes & ATTRIBUTE_CODEC_MASK != 0
     return [
         words.RecordFault(
@@ -325,7 +342,7 @@ def validate(
     rules.produce_version = produce_version
     PyObject_GetBuffer(data, &view, PyBUF_SIMPLE | 1)    # 1: PyBUF_WRITABLE
     try:
-        if validate_batch(<uint8_t*>view.buf, view.len, &h, &rules, now_ms, &verdict) != 0:
+        if validate_batch(<uint8_t*>view.buf, view.len, &h, &rules, now_ms, &verdict, None) != 0:
             return rejection(<uint8_t*>view.buf, view.len, &rules, now_ms, &verdict, topic_partition)
         return words.Accepted(verdict.size, verdict.max_timestamp, bool(verdict.rebuild), h.attributes & ATTRIBUTE_TRANSACTIONAL != 0)
     finally:

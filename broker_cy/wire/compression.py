@@ -15,6 +15,7 @@ Nothing is allocated for a size that was only claimed: before decoding, an upper
 structure that is really there, and `limit` caps it.
 """
 
+import mmap
 import struct
 import zlib
 from collections.abc import Callable
@@ -25,7 +26,7 @@ import cramjam
 from cramjam import lz4, snappy, zstd
 from zlib_ng import zlib_ng
 
-Buffer = bytes | bytearray | memoryview
+Buffer = bytes | bytearray | memoryview | mmap.mmap
 # The library's types call it a variable of type Exception.
 _InflateError = cast("type[Exception]", zlib_ng.error)
 
@@ -48,6 +49,7 @@ class PayloadTooLarge(ValueError):
     """The payload decompresses to more bytes than the caller allows."""
 
 
+_MAPPED_BYTES_MIN = 8 << 20
 _FLOOR_BYTES = 128 << 20
 _RATIO = 32
 
@@ -96,6 +98,15 @@ def _check_level(name: str, level: int, lowest: int, highest: int) -> int:
 
 def _too_large(limit: int) -> PayloadTooLarge:
     return PayloadTooLarge(f"the batch decompresses to more than {limit} bytes")
+
+
+def _room(size: int) -> bytearray | mmap.mmap:
+    """Where a decoder writes `size` bytes. A large bytearray would be zeroed while the thread holds the interpreter
+    lock; pages of a mapping are zeroed when the decoder, which holds no lock, touches them.
+    """
+    if size < _MAPPED_BYTES_MIN:
+        return bytearray(size)
+    return mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
 
 
 def _read_none(view: memoryview, limit: int) -> memoryview:
@@ -157,13 +168,13 @@ _XERIAL_BLOCK_BYTES = 32 * 1024
 _SNAPPY_RATIO_MAX = 22
 
 
-def _read_snappy_block(block: memoryview, room: int, limit: int) -> bytearray:
+def _read_snappy_block(block: memoryview, room: int, limit: int) -> bytearray | mmap.mmap:
     size = snappy.decompress_raw_len(block)
     if size > _SNAPPY_RATIO_MAX * len(block):
         raise CorruptPayload(f"snappy block of {len(block)} bytes claims to hold {size}")
     if size > room:
         raise _too_large(limit)
-    out = bytearray(size)
+    out = _room(size)
     if size and snappy.decompress_raw_into(block, out) != size:
         raise CorruptPayload(f"snappy block of {len(block)} bytes holds fewer than the {size} it claims")
     return out
@@ -325,7 +336,7 @@ _ROOM_IS_FULL = "failed to write whole buffer"
 
 def _decode_into(decoder: Callable[[Buffer, Buffer], int], view: memoryview, bound: int, limit: int) -> memoryview:
     # One byte more than allowed, so that "exactly the limit" and "more" can be told apart.
-    room = bytearray(min(bound, limit + 1))
+    room = _room(min(bound, limit + 1))
     try:
         size = decoder(view, room)
     except cramjam.DecompressionError as error:

@@ -338,3 +338,27 @@ def rebuild_batch(data not None, *, codec=None, level=None, log_append_time_ms=N
         producer_epoch=batch.producer_epoch, base_sequence=batch.base_sequence, transactional=batch.is_transactional,
         control=batch.is_control, leader_epoch=batch.leader_epoch, log_append_time_ms=log_append_time_ms,
     )
+
+
+def recoded_batch(data not None, plain not None, int codec, level=None, *, Py_ssize_t size_max=INT32_MAX):
+    """The one batch in `data` with its records, which `plain` has uncompressed, stored with another codec: no record is read.
+
+    None where the result has more than `size_max` bytes. Raises WireError where `data` does not hold a whole batch.
+    """
+    cdef Batch batch = next(_Reader(data), None)
+    cdef BatchHeader header
+    cdef Writer out
+    if batch is None:
+        raise Truncated("there is no whole record batch to store with another codec")
+    payload = compress(codec, plain, level) if codec else plain
+    if len(payload) > size_max - BATCH_HEADER_BYTES:
+        return None
+    header = batch.header
+    header.attributes = (header.attributes & (ATTRIBUTE_LOG_APPEND_TIME | ATTRIBUTE_TRANSACTIONAL)) | codec
+    header.length = <int32_t>len(payload) + BATCH_HEADER_BYTES - BATCH_OVERHEAD_BYTES
+    out = Writer()
+    out.reserve(BATCH_HEADER_BYTES + len(payload))
+    out.pos = BATCH_HEADER_BYTES
+    out.put_bytes(payload)
+    put_header(out.buf, &header)
+    return out.take_value()

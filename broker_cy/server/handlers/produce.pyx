@@ -6,7 +6,10 @@ error closes the connection, as in Kafka. acks=1 and acks=all are the same while
 
 The first transactional batch of a producer in a partition waits until the transaction coordinator says that the partition is in
 the transaction; from version 12 on the coordinator adds it (KIP-890), which `TransactionService.verify` tries again while the
-transaction before is being ended. Meanwhile the connection handles no further request.
+transaction before is being ended.
+
+Compressed batches, and those that the topic stores with another codec, are checked apart from the append: by the loop, up to
+CHECKED_TURN_BYTES in a turn, or by a worker. While a request waits for either, its connection handles no further one.
 """
 
 cimport cython
@@ -18,8 +21,11 @@ from broker_cy.replica.verification cimport Verification
 from broker_cy.server.buffers cimport RecvBuffer
 from broker_cy.server.answers cimport AnswerQueue, ServerCore
 from broker_cy.server.produce_answer cimport ProduceReply, Result
-from broker_cy.wire.batch cimport ATTRIBUTE_TRANSACTIONAL, BATCH_HEADER_BYTES, BatchHeader, batch_bytes, parse_header
-from broker_cy.wire.produce cimport ProducePartition, ProduceView, TopicSpan, topic_key
+from broker_cy.wire.batch cimport (
+    ATTRIBUTE_CODEC_MASK, ATTRIBUTE_TRANSACTIONAL, BATCH_HEADER_BYTES, BatchHeader, batch_bytes, parse_header,
+)
+from broker_cy.wire.batch_check cimport BatchCheck
+from broker_cy.wire.produce cimport FIRST_ID_VERSION, ProducePartition, ProduceView, TopicSpan, topic_key
 
 from broker_cy.core.errors import ErrorCode
 from broker_cy.core.text import java_text
@@ -31,9 +37,14 @@ cdef enum:
     ACKS_NONE = 0
     MAGIC_POSITION = 16             # in a batch; the attributes' low byte is the second one
     ATTRIBUTES_POSITION = 22
+    # Decompressed for validation by one turn of the loop, which takes about 5 ms; a worker does the rest, in jobs of CHECKED_JOB_BYTES,
+    # which one batch may exceed (compression.decompressed_limit bounds it).
+    CHECKED_TURN_BYTES = 4 << 20
+    CHECKED_JOB_BYTES = 16 << 20
     FIRST_ABORTABLE_VERSION = 11    # knows TRANSACTION_ABORTABLE
     FIRST_ADDING_VERSION = 12       # of producers with transaction.version 2
 
+cdef int64_t UNBOUNDED = (1 << 63) - 1
 cdef int64_t FLUSH_NEVER = (1 << 63) - 1    # flush.messages by default
 
 cdef int16_t UNKNOWN_TOPIC_OR_PARTITION = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -54,15 +65,38 @@ cdef int handle_produce(AnswerQueue connection, int32_t correlation_id, int16_t 
                         RecvBuffer owner) except -1:
     """Parse the whole request first, so that a malformed one changes nothing; then append partition by partition."""
     cdef ProduceReply reply
+    cdef HeldProduce work
+    cdef ProducePartition* part
     cdef int32_t k
+    cdef uint8_t attributes = 0         # of any of the batches
+    cdef dict checks = None             # place in the request -> BatchCheck
+    cdef list unfinished = None         # those of them that a worker does
     _view.parse(Cursor.over(p, n, owner), version)
     reply = ProduceReply.__new__(ProduceReply)
     reply.correlation_id = correlation_id
     reply.version = version
     for k in range(_view.partition_count):
-        if is_transactional(&_view.partitions[k]):
-            return handle_transactional(connection, reply, p, n, owner)
-    return append_all(connection, reply, owner, None)
+        part = &_view.partitions[k]
+        if part.size >= BATCH_HEADER_BYTES and part.records[MAGIC_POSITION] == 2:
+            attributes |= part.records[ATTRIBUTES_POSITION]
+    if attributes & ATTRIBUTE_CODEC_MASK or connection.server.recodes:
+        checks = {}
+        unfinished = check_batches(connection.server, version, owner, checks)
+    if unfinished is None and not attributes & ATTRIBUTE_TRANSACTIONAL:
+        return append_all(connection, reply, owner, checks, None)
+    work = HeldProduce.__new__(HeldProduce)
+    work.connection = connection
+    work.reply = reply
+    work.body = p
+    work.size = n
+    work.owner = owner
+    work.checks = checks
+    work.transactional = attributes & ATTRIBUTE_TRANSACTIONAL != 0
+    if _view.acks != ACKS_NONE:
+        connection.add_reply(reply)
+    if unfinished is not None:
+        return work.check(unfinished)
+    return work.checked()
 
 
 cdef inline bint is_transactional(const ProducePartition* part) noexcept nogil:
@@ -70,9 +104,45 @@ cdef inline bint is_transactional(const ProducePartition* part) noexcept nogil:
             and part.records[ATTRIBUTES_POSITION] & ATTRIBUTE_TRANSACTIONAL)
 
 
-cdef int append_all(AnswerQueue connection, ProduceReply reply, RecvBuffer owner, TransactionalProduce work) except -1:
-    """Append what `_view` holds, batch by batch, and answer after the write. `work` is None for a request without
-    transactional batches; else its reply has its place already."""
+cdef list check_batches(ServerCore server, int16_t version, RecvBuffer owner, dict checks):
+    """Check the batches of `_view` whose cost is not bounded by their size, as far as this turn of the loop may; the others are
+    returned, in order, None where there are none."""
+    cdef TopicSpan* topic
+    cdef ProducePartition* part
+    cdef Partition partition
+    cdef BatchCheck check
+    cdef list places, unfinished = None
+    cdef int64_t room
+    cdef int32_t i, k
+    for i in range(_view.topic_count):
+        topic = &_view.topics[i]
+        places = (server.topics_by_id if version >= FIRST_ID_VERSION else server.topics_by_name).get(topic_key(topic, version))
+        if places is None:
+            continue
+        for k in range(topic.first, topic.first + topic.count):
+            part = &_view.partitions[k]
+            if not 0 <= part.index < len(places) or places[part.index] is None:
+                continue
+            partition = <Partition>places[part.index]
+            if partition.internal or partition.offline is not None or not partition.needs_check(part.records, part.size):
+                continue
+            check = partition.new_check(<uint8_t*>part.records, part.size, owner, server.wall_ms(), version)
+            checks[k] = check
+            room = CHECKED_TURN_BYTES - server.checked_bytes
+            if unfinished is None and room > part.size:
+                if check.run(room, False):
+                    server.checked_bytes += check.spent
+                    continue
+                server.checked_bytes += check.spent
+            if unfinished is None:
+                unfinished = []
+            unfinished.append(check)
+    return unfinished
+
+
+cdef int append_all(AnswerQueue connection, ProduceReply reply, RecvBuffer owner, dict checks, HeldProduce work) except -1:
+    """Append what `_view` holds, batch by batch, and answer after the write. `checks` has the finished BatchChecks by place in the
+    request, or is None; `work` is None for a request that never waited, else its reply has its place already."""
     cdef ServerCore server = connection.server
     cdef TopicSpan* topic
     cdef int32_t i, k
@@ -90,7 +160,7 @@ cdef int append_all(AnswerQueue connection, ProduceReply reply, RecvBuffer owner
         reply.topics.append((name, topic.count))
         places = (server.topics_by_id if reply.version >= 13 else server.topics_by_name).get(name)
         for k in range(topic.first, topic.first + topic.count):
-            if append_one(connection, reply, places, k, owner, work):
+            if append_one(connection, reply, places, k, owner, checks, work):
                 waits = True
     if waits:
         connection.staged_at = server.flushes
@@ -105,7 +175,7 @@ cdef int append_all(AnswerQueue connection, ProduceReply reply, RecvBuffer owner
 
 
 cdef bint append_one(AnswerQueue connection, ProduceReply reply, list places, int32_t k, RecvBuffer owner,
-                     TransactionalProduce work) except *:
+                     dict checks, HeldProduce work) except *:
     """Append the request's k-th batch; whether its answer must wait for the write."""
     cdef ServerCore server = connection.server
     cdef ProducePartition* part = &_view.partitions[k]
@@ -130,7 +200,8 @@ cdef bint append_one(AnswerQueue connection, ProduceReply reply, list places, in
         result.append.error = INVALID_TOPIC_EXCEPTION
     else:
         partition.append_produced(<uint8_t*>part.records, part.size, owner, server.wall_ms(), _view.acks, reply.version,
-                                  None if work is None else work.verification_of(partition), &result.append)
+                                  None if work is None else work.verification_of(partition),
+                                  None if checks is None else <BatchCheck>checks.get(k), &result.append)
         if result.append.error:
             message, records = partition.last_error
             reply.note(k, message, records)
@@ -152,43 +223,82 @@ cdef int refuse_unacked(AnswerQueue connection, ProduceReply reply, int16_t vers
     return 0
 
 
-# ---- transactional batches (KIP-890) ----
-
-cdef int handle_transactional(AnswerQueue connection, ProduceReply reply, const uint8_t* p, Py_ssize_t n,
-                              RecvBuffer owner) except -1:
-    cdef TransactionalProduce work = TransactionalProduce.__new__(TransactionalProduce)
-    work.connection = connection
-    work.reply = reply
-    work.body = p
-    work.size = n
-    work.owner = owner
-    work.adds = reply.version >= FIRST_ADDING_VERSION
-    if _view.acks != ACKS_NONE:
-        connection.add_reply(reply)
-    if _view.transactional_id_size < 0:
-        return work.refuse(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, None)
-    work.transactional_id = java_text(_view.transactional_id[:_view.transactional_id_size])
-    return work.start()
-
+# ---- requests that wait: for a worker, for the transaction coordinator (KIP-890) ----
 
 @cython.final
-cdef class TransactionalProduce:
-    """A Produce request that waits until the transaction coordinator knows its partitions; `_view` is read again then."""
+cdef class HeldProduce:
+    """A Produce request that waits until a worker has checked its batches, and then until the transaction coordinator knows its
+    partitions. Meanwhile the connection handles no other; `_view` is read again after each."""
     cdef AnswerQueue connection
     cdef ProduceReply reply
     cdef RecvBuffer owner               # keeps `body` alive
     cdef const uint8_t* body
     cdef Py_ssize_t size
+    cdef dict checks                    # as append_all takes them
+    cdef list unfinished                # those that a worker has not done yet, the next one last
+    cdef bint transactional
+    cdef bint held                      # waited at least once
     cdef str transactional_id
     cdef bint adds                      # the coordinator adds partitions that it does not know yet
-    cdef bint waiting                   # the connection handles nothing else meanwhile
     cdef int64_t producer_id
     cdef int16_t epoch
     cdef dict verifications             # Partition -> Verification
     cdef dict errors                    # Partition -> (code, message), of the verification
     cdef object refused                 # (code, message) for every partition of the request; None where there is none
 
-    cdef int start(self) except -1:
+    cdef int hold(self) except -1:
+        self.held = True
+        self.connection.running = True
+        return 0
+
+    cdef int resume(self) except -1:
+        self.connection.running = False
+        return _view.parse(Cursor.over(self.body, self.size, self.owner), self.reply.version)
+
+    # ---- the worker ----
+
+    cdef int check(self, list unfinished) except -1:
+        self.hold()
+        unfinished.reverse()
+        self.unfinished = unfinished
+        self.connection.server.check_jobs.run(self.check_some, self.on_checked)
+        return 0
+
+    def check_some(self):
+        """In a worker: a part of the work, so that requests of several connections advance side by side."""
+        cdef BatchCheck check
+        cdef int64_t spent = 0
+        while self.unfinished and spent < CHECKED_JOB_BYTES:
+            check = self.unfinished.pop()
+            check.run(UNBOUNDED, True)
+            spent += check.spent
+
+    def on_checked(self, result, error):
+        try:
+            if error is not None:
+                raise error
+            if self.unfinished:
+                self.connection.server.check_jobs.run(self.check_some, self.on_checked)
+            else:
+                self.resume()
+                self.checked()
+        except Exception as failure:
+            self.connection.running = False
+            self.connection.broken(failure)
+
+    cdef int checked(self) except -1:
+        if not self.transactional:
+            self.verifications = self.errors = {}
+            return self.finish()
+        if _view.transactional_id_size < 0:
+            return self.refuse(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, None)
+        self.adds = self.reply.version >= FIRST_ADDING_VERSION
+        self.transactional_id = java_text(_view.transactional_id[:_view.transactional_id_size])
+        return self.verify()
+
+    # ---- the transaction coordinator ----
+
+    cdef int verify(self) except -1:
         """Ask the coordinator about the partitions of `_view` in which the producer's transaction is not open."""
         cdef dict batches = {}          # Partition -> base sequence
         cdef Partition partition
@@ -245,13 +355,13 @@ cdef class TransactionalProduce:
             [(partition.topic, partition.index) for partition in self.verifications], add=self.adds)
         if future.done():
             return self.on_verified(future)
-        self.waiting = True
-        self.connection.running = True
+        self.hold()
         future.add_done_callback(self.on_answer)
         return 0
 
     def on_answer(self, future):
         try:
+            self.resume()
             self.on_verified(future)
         except Exception as error:
             self.connection.running = False
@@ -273,12 +383,9 @@ cdef class TransactionalProduce:
     cdef int finish(self) except -1:
         """Append what may be appended. The client may be gone by now, as in Kafka."""
         cdef AnswerQueue connection = self.connection
-        if not self.waiting:
-            return append_all(connection, self.reply, self.owner, self)
-        self.waiting = False
-        connection.running = False
-        _view.parse(Cursor.over(self.body, self.size, self.owner), self.reply.version)
-        append_all(connection, self.reply, self.owner, self)
+        append_all(connection, self.reply, self.owner, self.checks, self)
+        if not self.held:
+            return 0
         self.owner = None
         return 0 if connection.closed else connection.output_free()
 

@@ -89,7 +89,10 @@ class CoreHarness:
 
         return asyncio.run_coroutine_threadsafe(call(), self.loop).result(DEADLINE_S)
 
-    def topic(self, name: str, partitions: int = 1, config: LogConfig | None = None) -> uuid.UUID:
+    def topic(
+        self, name: str, partitions: int = 1, config: LogConfig | None = None, settings: dict[str, Any] | None = None
+    ) -> uuid.UUID:
+        """`settings` are those that differ from SETTINGS."""
         topic_id = uuid.uuid4()
 
         def make() -> None:
@@ -98,7 +101,7 @@ class CoreHarness:
                 path.mkdir()
                 log = Log.create(str(path), name, index, config or LogConfig(), int(time.time() * 1000))
                 partition = Partition(self.core, name, index, topic_id, log, 0)
-                partition.configure(SETTINGS)
+                partition.configure(SETTINGS | (settings or {}))
                 self.table.add(partition)
 
         self.on_loop(make)

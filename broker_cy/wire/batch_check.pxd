@@ -1,0 +1,25 @@
+"""The validation of a produced batch whose cost is not bounded by its size."""
+
+from libc.stdint cimport int64_t, uint8_t
+
+from broker_cy.wire.batch cimport BatchHeader, BatchVerdict, Inflation, ValidationRules
+
+cdef class BatchCheck(Inflation):
+    """The validation of one batch that is compressed, or is stored with another codec than it was sent with."""
+    cdef object partition               # the Partition it is for
+    cdef object owner                   # keeps `data` alive
+    cdef uint8_t* data
+    cdef Py_ssize_t size
+    cdef int64_t now_ms
+    cdef ValidationRules rules
+    cdef object level                   # of the topic's compression.type; None: the codec's default
+    cdef object topic_partition         # (topic, index), for messages
+    cdef int64_t spent                  # bytes that the last call of `run` counted against its bound
+    # The outcome, once `run` has returned True.
+    cdef BatchHeader header
+    cdef BatchVerdict verdict
+    cdef object refusal                 # Rejection; None where the batch is accepted
+    cdef bytes stored                   # verdict.rebuild: what is stored in its place; None where that exceeds max.message.bytes
+
+    cdef bint run(self, int64_t bytes_max, bint in_worker) except *
+    cdef bytes rebuild(self)

@@ -1,0 +1,63 @@
+"""The validation of a produced batch whose cost is not bounded by its size: what is compressed can be of any length, and what is
+stored with another codec is compressed. The loop does as much of this in a turn as it can afford; a worker does the rest.
+"""
+
+from cpython.memoryview cimport PyMemoryView_FromMemory
+from libc.stdint cimport int8_t, int64_t
+
+from broker_cy.wire.batch cimport (
+    ATTRIBUTE_LOG_APPEND_TIME, BATCH_HEADER_BYTES, BATCH_UNFINISHED, rejection, validate_batch,
+)
+
+from broker_cy.wire.compression import Codec
+from broker_cy.wire.records import rebuild_batch, recoded_batch
+
+
+cdef extern from "Python.h":
+    int PyBUF_READ
+
+cdef enum:
+    # Compression takes about this many times as long as decompression, and counts as that many bytes.
+    COMPRESSION_WEIGHT = 8
+
+
+cdef class BatchCheck(Inflation):
+    cdef bint run(self, int64_t bytes_max, bint in_worker) except *:
+        """Judge the batch, and make what is stored in its place where that has another form.
+
+        False where this takes more than `bytes_max` bytes of decompression: nothing is decided then, and the caller runs it again,
+        in a worker, with a bound that is never reached. Raises MemoryError.
+        """
+        self.bytes_max = bytes_max
+        self.in_worker = in_worker
+        self.plain_bytes = 0
+        try:
+            if validate_batch(self.data, self.size, &self.header, &self.rules, self.now_ms, &self.verdict, self):
+                if self.verdict.fault == BATCH_UNFINISHED:
+                    self.spent = bytes_max
+                    return False
+                topic, index = self.topic_partition
+                self.refusal = rejection(self.data, self.size, &self.rules, self.now_ms, &self.verdict, f"{topic}-{index}")
+            elif self.verdict.rebuild:
+                if self.plain is None:
+                    self.plain_bytes = self.verdict.size
+                self.plain_bytes *= COMPRESSION_WEIGHT
+                if self.plain_bytes > bytes_max:
+                    self.spent = bytes_max
+                    return False
+                self.stored = self.rebuild()
+            self.spent = self.plain_bytes
+            return True
+        finally:
+            self.plain = None
+
+    cdef bytes rebuild(self):
+        """The batch with the topic's codec and with offset deltas that have no gaps."""
+        cdef int8_t codec = self.rules.target_codec
+        data = PyMemoryView_FromMemory(<char*>self.data, self.verdict.size, PyBUF_READ)
+        if self.verdict.walk.consecutive:
+            plain = data[BATCH_HEADER_BYTES:] if self.plain is None else self.plain
+            return recoded_batch(data, plain, codec, self.level, size_max=self.rules.max_message_bytes)
+        append_time_ms = self.header.max_timestamp if self.header.attributes & ATTRIBUTE_LOG_APPEND_TIME else None
+        stored = rebuild_batch(data, codec=None if codec < 0 else Codec(codec), level=self.level, log_append_time_ms=append_time_ms)
+        return stored if len(stored) <= self.rules.max_message_bytes else None
