@@ -1,9 +1,13 @@
 """`/metrics`, `/healthz` and `/readyz` over HTTP/1.1, on a port of their own.
 
-healthz is 200 while the loop runs. readyz is 200 once the broker accepts clients and its coordinators are loaded, and
-503 before that and while it stops; the body says what is missing. `/metrics?topic=NAME` (again for more) tells of the
-partitions of these topics only. GET and HEAD only. Bounds: CONNECTIONS_MAX peers, of
-which each has IDLE_S to send its next request, and request heads of what h11 takes (16 KiB).
+`/healthz` answers 200 while the loop runs. `/readyz` answers 200 once the broker accepts clients and its coordinators
+are loaded, and 503 before that and during the stop; the body lists what is missing. `/metrics?topic=NAME`, which may
+be repeated, restricts the partition metrics to these topics. Only GET and HEAD are served.
+
+Bounds: CONNECTIONS_MAX connections; a request of at most 16 KiB before its body (h11), which must be complete REQUEST_S
+after its first byte; IDLE_S between two requests and for the peer to read an answer. When all connections are taken, a
+new one replaces one that waits for its peer: of the host with the most connections, the one that has waited longest.
+So neither silent nor slow peers can keep a monitoring system out.
 """
 
 from __future__ import annotations
@@ -12,7 +16,10 @@ import asyncio
 import gzip
 import logging
 import socket
-from collections.abc import Awaitable, Callable
+from collections import Counter
+from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any, TypeVar
 from urllib.parse import parse_qs
 
 import h11
@@ -22,6 +29,7 @@ from broker_cy.metrics.exposition import CONTENT_TYPE
 LOGGER = logging.getLogger("broker_cy.server.metrics")
 
 CONNECTIONS_MAX = 32
+REQUEST_S = 5.0
 IDLE_S = 60.0
 READ_BYTES = 65_536
 TEXT = "text/plain; charset=utf-8"
@@ -29,6 +37,18 @@ TEXT = "text/plain; charset=utf-8"
 GZIP_BYTES_MIN = 4_096
 
 Answer = tuple[int, str, bytes]
+T = TypeVar("T")
+
+
+@dataclass(slots=True, eq=False)
+class _Peer:
+    """A connection. `waits_since` is the loop's time at which it began to wait for its peer, None while it does not."""
+
+    task: asyncio.Task[None]
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+    host: str
+    waits_since: float | None
 
 
 class MetricsServer:
@@ -46,7 +66,7 @@ class MetricsServer:
         self._page = page
         self._missing = missing
         self._server: asyncio.Server | None = None
-        self._peers: set[asyncio.Task[None]] = set()
+        self._peers: set[_Peer] = set()
         self._starting: asyncio.Task[None] | None = None
         host, port = bound.getsockname()[:2]
         self.address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
@@ -59,50 +79,80 @@ class MetricsServer:
         self._server = await asyncio.start_server(self._accept, sock=self._socket)
 
     async def stop(self) -> None:
-        """Accept no more, and leave those that are being served."""
+        """Accept no more connections, and close those that are open."""
         if self._starting is not None:
             await self._starting
         if self._server is not None:
             self._server.close()
-        for peer in list(self._peers):
-            peer.cancel()
-        await asyncio.gather(*self._peers, return_exceptions=True)
+        tasks = [peer.task for peer in self._peers]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
-        if len(self._peers) >= CONNECTIONS_MAX:
+        if len(self._peers) >= CONNECTIONS_MAX and not self._make_room():
             writer.close()
             return
-        self._peers.add(task)
+        host = writer.get_extra_info("peername")[0]
+        peer = _Peer(task, reader, writer, host, self._loop.time())
+        self._peers.add(peer)
         try:
-            await self._serve(reader, writer)
+            await self._serve(peer)
         except (OSError, h11.RemoteProtocolError, TimeoutError):
             pass  # the peer is gone, slow, or speaks no HTTP
         except Exception:
             LOGGER.exception("serving metrics failed")
         finally:
-            self._peers.discard(task)
+            self._peers.discard(peer)
             writer.close()
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def _make_room(self) -> bool:
+        """Close a connection that waits for its peer, if there is one; whether one was closed."""
+        waiting = [(peer.waits_since, peer) for peer in self._peers if peer.waits_since is not None]
+        if not waiting:
+            return False
+        by_host = Counter(peer.host for peer in self._peers)
+        _, longest = min(waiting, key=lambda entry: (-by_host[entry[1].host], entry[0]))
+        self._peers.discard(longest)
+        longest.writer.transport.abort()
+        longest.task.cancel()
+        return True
+
+    async def _serve(self, peer: _Peer) -> None:
         http = h11.Connection(h11.SERVER)
+        # A fresh connection has no reason to wait with its request.
+        deadline = self._loop.time() + REQUEST_S
         while True:
             event = http.next_event()
             if event is h11.NEED_DATA:
-                data = await asyncio.wait_for(reader.read(READ_BYTES), IDLE_S)
+                data = await self._wait(peer, peer.reader.read(READ_BYTES), deadline)
+                if http.their_state is h11.IDLE and not http.trailing_data[0]:
+                    deadline = self._loop.time() + REQUEST_S
                 http.receive_data(data)
             elif isinstance(event, h11.Request):
                 request = event
             elif isinstance(event, h11.EndOfMessage):
-                await self._answer(http, writer, request)
+                await self._answer(http, peer, request)
                 if http.our_state is h11.MUST_CLOSE:
                     return
                 http.start_next_cycle()
+                peer.waits_since = self._loop.time()
+                deadline = self._loop.time() + (REQUEST_S if http.trailing_data[0] else IDLE_S)
             elif not isinstance(event, h11.Data):
                 return
 
-    async def _answer(self, http: h11.Connection, writer: asyncio.StreamWriter, request: h11.Request) -> None:
+    async def _wait(self, peer: _Peer, what: Coroutine[Any, Any, T], deadline: float) -> T:
+        """Wait for the peer until `deadline`, on the loop's clock. Raises TimeoutError."""
+        if peer.waits_since is None:
+            peer.waits_since = self._loop.time()
+        async with asyncio.timeout_at(deadline):
+            return await what
+
+    async def _answer(self, http: h11.Connection, peer: _Peer, request: h11.Request) -> None:
+        peer.waits_since = None
+        writer = peer.writer
         status, content_type, body = await self.respond(request.method.decode(), request.target.decode())
         headers = [("Content-Type", content_type), ("Connection", "keep-alive")]
         accepted = dict(request.headers).get(b"accept-encoding", b"")
@@ -116,7 +166,7 @@ class MetricsServer:
         if request.method != b"HEAD":
             writer.write(http.send(h11.Data(data=body)) or b"")
         writer.write(http.send(h11.EndOfMessage()) or b"")
-        await asyncio.wait_for(writer.drain(), IDLE_S)
+        await self._wait(peer, writer.drain(), self._loop.time() + IDLE_S)
 
     async def respond(self, method: str, target: str) -> Answer:
         """(status, content type, body) of a request."""
