@@ -25,6 +25,7 @@ from broker_cy.metadata.records import MetadataLogError
 from broker_cy.quorum.election_state import QuorumError
 from broker_cy.server.lifecycle import BrokerServer
 from broker_cy.server.listener import ListenError
+from broker_cy.server.service_manager import ServiceManager
 from broker_cy.storage.data_directory import DataDirectoryError
 from broker_cy.storage.errors import rights_advice
 
@@ -64,7 +65,8 @@ def run(
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     loop = uvloop.new_event_loop()
     asyncio.set_event_loop(loop)
-    server = BrokerServer(config, SystemClock(), loop)
+    manager = ServiceManager(os.environ)
+    server = BrokerServer(config, SystemClock(), loop, manager.loading)
     try:
         server.start()
     except (ListenError, DataDirectoryError, MetadataLogError, QuorumError, ConfigError) as error:
@@ -77,11 +79,11 @@ def run(
     gc.collect()
     gc.freeze()
     gc.set_threshold(*GC_THRESHOLDS)
-    return serve(loop, server, hints)
+    return serve(loop, server, manager, hints)
 
 
-def serve(loop: asyncio.AbstractEventLoop, server: BrokerServer, hints: bool = False) -> int:
-    """Say that the broker is ready, run the loop until a signal, then stop in order."""
+def serve(loop: asyncio.AbstractEventLoop, server: BrokerServer, manager: ServiceManager, hints: bool = False) -> int:
+    """Report that the broker is ready, run the loop until a signal, then stop in order."""
     stopping = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.set)
@@ -94,8 +96,10 @@ def serve(loop: asyncio.AbstractEventLoop, server: BrokerServer, hints: bool = F
         print(f"broker-cy {__version__} ready on {addresses} in {since_process_start_s():.2f} s{also}", flush=True)
         if hints and server.listeners:
             print(f"to look into it, in another terminal: {console_command(server.listeners[0].local)}", flush=True)
+        manager.ready(loop, f"ready on {addresses}")
         await stopping.wait()
         started = time.monotonic()
+        manager.stopping()
         LOGGER.info("stopping")
         await server.stop()
         LOGGER.info("stopped", extra=logs.facts(seconds=f"{time.monotonic() - started:.2f}"))

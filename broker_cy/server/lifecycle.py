@@ -81,8 +81,16 @@ METRICS_BACKLOG = 16
 class BrokerServer:
     """Builds the services, and starts and stops them in order."""
 
-    def __init__(self, config: BrokerConfig, clock: Clock, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self,
+        config: BrokerConfig,
+        clock: Clock,
+        loop: asyncio.AbstractEventLoop,
+        on_progress: Callable[[int], None] | None = None,
+    ) -> None:
+        """`on_progress` is called during the start with the number of partitions that are loaded."""
         self.config = config
+        self._on_progress = on_progress
         self.clock = clock
         self.loop = loop
         self.broker = Broker(config, clock, loop)
@@ -243,6 +251,7 @@ class BrokerServer:
             LoopJobs(self.loop, self._cleaner_pool),
             logs.removal.files,
         )
+        logs.on_progress = self._on_progress
         self.broker.log_manager = logs
         self.broker.cluster_id = directories[0].cluster_id
 

@@ -111,6 +111,8 @@ class LogManager:
             self._before_deletion,
             lambda: self.flusher.write_checkpoints(checkpoints.LOG_START_OFFSETS),
         )
+        # Called by `load` before each log with the number of logs that are loaded.
+        self.on_progress: Callable[[int], None] | None = None
         # Compacts logs where there is one; hears of logs that change or go.
         self.cleaner: LogCleaner | None = None
         # How many partitions each data directory holds: a new one goes where the fewest are.
@@ -226,6 +228,8 @@ class LogManager:
                     continue
                 if key[0] not in configs:
                     configs[key[0]] = config_of(key[0])
+                if self.on_progress is not None:
+                    self.on_progress(len(self.logs))
                 self._load_one(key, path, configs[key[0]], context)
             data_directory.unmark_clean()
         self.checkpoints.loaded()

@@ -1,0 +1,78 @@
+"""A real broker process under a service manager: a datagram socket stands for systemd."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.broker import BrokerProcess, target_is_kafka
+
+pytestmark = pytest.mark.skipif(target_is_kafka(), reason="Kafka does not notify systemd")
+DEADLINE_S = 30.0
+
+
+@pytest.fixture
+def notifications(monkeypatch: pytest.MonkeyPatch) -> Iterator[socket.socket]:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as found:
+        address = f"@broker-cy-e2e-{os.getpid()}"
+        found.bind("\0" + address[1:])
+        found.settimeout(DEADLINE_S)
+        monkeypatch.setenv("NOTIFY_SOCKET", address)
+        monkeypatch.setenv("WATCHDOG_USEC", "200000")
+        monkeypatch.delenv("WATCHDOG_PID", raising=False)
+        yield found
+
+
+def next_of(notifications: socket.socket, name: str) -> dict[str, str]:
+    """The next notification with this variable."""
+    while True:
+        fields = dict(line.split("=", 1) for line in notifications.recv(4096).decode().splitlines())
+        if name in fields:
+            return fields
+
+
+def test_from_start_to_stop(notifications: socket.socket, tmp_path: Path) -> None:
+    broker = BrokerProcess(tmp_path).start()
+    try:
+        ready = next_of(notifications, "READY")
+        assert ready["STATUS"] == f"ready on {broker.bootstrap}"
+        for _ in range(3):
+            assert next_of(notifications, "WATCHDOG") == {"WATCHDOG": "1"}
+        # A process that does not run sends nothing.
+        os.kill(broker.pid, signal.SIGSTOP)
+        notifications.setblocking(False)
+        while True:
+            try:
+                notifications.recv(4096)
+            except BlockingIOError:
+                break
+        notifications.settimeout(0.6)
+        with pytest.raises(TimeoutError):
+            notifications.recv(4096)
+        os.kill(broker.pid, signal.SIGCONT)
+        notifications.settimeout(DEADLINE_S)
+        next_of(notifications, "WATCHDOG")
+        assert broker.stop() == 0
+        assert "EXTEND_TIMEOUT_USEC" in next_of(notifications, "STOPPING")
+    finally:
+        broker.close()
+
+
+def test_a_recovery_extends_the_start_timeout(notifications: socket.socket, tmp_path: Path) -> None:
+    """Else systemd kills a broker that recovers, again and again."""
+    broker = BrokerProcess(tmp_path).start()
+    try:
+        (broker.data_dir / "t-0").mkdir()
+        broker.kill()
+        next_of(notifications, "READY")
+        broker.restart()
+        loading = next_of(notifications, "EXTEND_TIMEOUT_USEC")
+        assert loading["STATUS"] == "loading logs: 0 partitions so far"
+        next_of(notifications, "READY")
+    finally:
+        broker.close()
