@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 
 import pytest
 from hypothesis import given
@@ -46,6 +48,9 @@ def test_matches_as_re_does(pattern: str, text: str) -> None:
         (".", "x", "\n"),
         ("(?s).", "\n", ""),
         ("", "", "x"),
+        ("\\p{Greek}+", "αβγ", "abc"),
+        ("\\\\C", "\\C", "x"),
+        ("é.", "é€", "é"),
     ],
 )
 def test_syntax(pattern: str, fits: str, fits_not: str) -> None:
@@ -58,7 +63,7 @@ def test_syntax(pattern: str, fits: str, fits_not: str) -> None:
     "pattern",
     [
         *("(", ")", "a)", "[a", "[b-a]", "*", "a**", "{2}", "a{1001}", "a{2,1}", "\\", "\\q", "(?x)", "[[:odd:]]"),
-        *("\\p{Q}", "\\xzz", "(?P<>a)", "((a{1000}){1000}){1000}", "(" * 200 + ")" * 200),
+        *("\\p{Q}", "\\xzz", "(?P<>a)", "((a{1000}){1000}){1000}", "\\C", "a\\\\\\C"),
     ],
 )
 def test_what_is_no_pattern(pattern: str) -> None:
@@ -67,6 +72,19 @@ def test_what_is_no_pattern(pattern: str) -> None:
         Pattern(pattern)
 
 
+def test_text_that_is_no_unicode() -> None:
+    """A transactional id may hold what Java allows in a string; it must not fail the whole request."""
+    assert Pattern("a.*").matches("a\ud800")
+    assert not Pattern("b\ud800").matches("a")
+
+
 def test_no_pattern_takes_long() -> None:
     """Else: one request holds up the broker: with backtracking this takes longer than there is time."""
     assert not Pattern("(a*)*b|(a|a?)+c|(.*){20}d").matches("a" * 249)
+    assert not Pattern("(?:" + "(a|b|ab)*" * 100 + ")c").matches("ab" * 10_000)
+
+
+def test_the_library_is_loaded_with_the_first_pattern() -> None:
+    """An idle broker has no use for its memory."""
+    code = "import sys, broker_cy.main; assert 're2' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)
