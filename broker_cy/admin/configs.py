@@ -12,6 +12,7 @@ from broker_cy.admin.deadline import Deadline
 from broker_cy.admin.errors import AdminError, Failure, Problem, problem_of
 from broker_cy.admin.metadata import Metadata
 from broker_cy.admin.pool import Peer
+from broker_cy.core.configs import ConfigSource, ConfigType
 from broker_cy.wire import messages
 
 # Resources of one request; a broker answers some 40 settings of each.
@@ -26,35 +27,6 @@ class ResourceType(IntEnum):
     BROKER_LOGGER = 8
     CLIENT_METRICS = 16
     GROUP = 32
-
-
-class ConfigSource(IntEnum):
-    """Where a value comes from, with Kafka's numbers."""
-
-    UNKNOWN = 0
-    DYNAMIC_TOPIC_CONFIG = 1
-    DYNAMIC_BROKER_CONFIG = 2
-    DYNAMIC_DEFAULT_BROKER_CONFIG = 3
-    STATIC_BROKER_CONFIG = 4
-    DEFAULT_CONFIG = 5
-    DYNAMIC_BROKER_LOGGER_CONFIG = 6
-    DYNAMIC_CLIENT_METRICS_CONFIG = 7
-    DYNAMIC_GROUP_CONFIG = 8
-
-
-class ConfigType(IntEnum):
-    """The type of a value, with Kafka's numbers."""
-
-    UNKNOWN = 0
-    BOOLEAN = 1
-    STRING = 2
-    INT = 3
-    SHORT = 4
-    LONG = 5
-    DOUBLE = 6
-    LIST = 7
-    CLASS = 8
-    PASSWORD = 9
 
 
 class ConfigResource(NamedTuple):

@@ -9,11 +9,12 @@ from typing import TypeVar
 from uuid import UUID
 
 from broker_cy.admin.caller import Caller, Controller, Leaders, Outcome, Send
-from broker_cy.admin.configs import ConfigCalls, ConfigResource, ConfigSource, ResourceType
+from broker_cy.admin.configs import ConfigCalls, ConfigResource, ResourceType
 from broker_cy.admin.deadline import Deadline
 from broker_cy.admin.errors import AdminError, Failure, Problem, problem_of
 from broker_cy.admin.metadata import TopicInfo, TopicPartition
 from broker_cy.admin.pool import Peer
+from broker_cy.core.configs import ConfigSource
 from broker_cy.wire import messages
 
 V = TypeVar("V")

@@ -14,12 +14,11 @@ from broker_cy.config.topic import (
     validate_topic_setting,
     validate_topic_settings,
 )
-from broker_cy.config.types import ConfigError, ConfigType, Password
+from broker_cy.config.types import ConfigError, Password
 
 __all__ = [
     "BrokerConfig",
     "ConfigError",
-    "ConfigType",
     "Listener",
     "NoEffectReporter",
     "Password",

@@ -81,7 +81,7 @@ class BrokerConfig(Mapping[str, Any]):
 
     @property
     def log_dirs(self) -> tuple[Path, ...]:
-        """Data directories; exactly one is served."""
+        """The data directories (log.dirs, else log.dir); all of them are served."""
         return tuple(Path(text) for text in startup.data_directories(self._values))
 
     @property

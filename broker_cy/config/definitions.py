@@ -19,8 +19,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from broker_cy.config.types import ConfigError, ConfigType, invalid, parse, to_text
+from broker_cy.config.types import ConfigError, invalid, parse, to_text
 from broker_cy.config.validators import Validator, from_column
+from broker_cy.core.configs import ConfigType
 
 
 class Support(Enum):

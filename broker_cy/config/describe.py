@@ -5,7 +5,6 @@ ConfigHelper).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from enum import IntEnum
 from typing import NamedTuple
 
 from broker_cy.config import dynamic, startup
@@ -22,26 +21,14 @@ from broker_cy.config.definitions import (
 )
 from broker_cy.config.group import CLIENT_METRICS_TYPES, client_metrics_settings, group_settings
 from broker_cy.config.topic import topic_settings
-from broker_cy.config.types import ConfigType, to_text
-
-
-class Source(IntEnum):
-    """DescribeConfigsResponse.ConfigSource."""
-
-    TOPIC = 1
-    DYNAMIC_BROKER = 2
-    DYNAMIC_DEFAULT_BROKER = 3
-    STATIC_BROKER = 4
-    DEFAULT = 5
-    DYNAMIC_BROKER_LOGGER = 6
-    CLIENT_METRICS = 7
-    GROUP = 8
+from broker_cy.config.types import to_text
+from broker_cy.core.configs import ConfigSource, ConfigType
 
 
 class SynonymEntry(NamedTuple):
     name: str
     value: str | None
-    source: Source
+    source: ConfigSource
 
 
 class Entry(NamedTuple):
@@ -49,7 +36,7 @@ class Entry(NamedTuple):
 
     name: str
     value: str | None
-    source: Source
+    source: ConfigSource
     is_sensitive: bool
     read_only: bool
     type: ConfigType
@@ -73,7 +60,9 @@ def broker_default_entries(config: BrokerConfig) -> list[Entry]:
     """What is set for all brokers of the cluster at once."""
     entries = []
     for name, text in config.dynamic_default.items():
-        level = [found for found in _synonyms_of(name, config) if found.source is Source.DYNAMIC_DEFAULT_BROKER]
+        level = [
+            found for found in _synonyms_of(name, config) if found.source is ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG
+        ]
         entries.append(_broker_entry(name, text, startup.setting_of(name), level))
     return entries
 
@@ -86,7 +75,7 @@ def topic_entries(overrides: Mapping[str, str], config: BrokerConfig) -> list[En
         text = to_text(values[name], setting.type)
         synonyms = _synonyms_of(TOPIC_SYNONYMS[name][0].name, config) if TOPIC_SYNONYMS[name] else []
         if name in overrides:
-            synonyms.insert(0, SynonymEntry(name, text, Source.TOPIC))
+            synonyms.insert(0, SynonymEntry(name, text, ConfigSource.DYNAMIC_TOPIC_CONFIG))
         entries.append(_entry(setting, text, synonyms))
     return entries
 
@@ -101,9 +90,9 @@ def group_entries(overrides: Mapping[str, str], config: BrokerConfig) -> list[En
         if bounds.default:
             synonyms = _synonyms_of(bounds.default, config)
         else:
-            synonyms = [SynonymEntry(name, setting.default_text, Source.DEFAULT)]
+            synonyms = [SynonymEntry(name, setting.default_text, ConfigSource.DEFAULT_CONFIG)]
         if name in overrides:
-            synonyms.insert(0, SynonymEntry(name, text, Source.GROUP))
+            synonyms.insert(0, SynonymEntry(name, text, ConfigSource.DYNAMIC_GROUP_CONFIG))
         entries.append(_entry(setting, text, synonyms))
     return entries
 
@@ -114,14 +103,14 @@ def client_metrics_entries(overrides: Mapping[str, str]) -> list[Entry]:
     for name, value in client_metrics_settings(overrides).items():
         config_type = CLIENT_METRICS_TYPES[name]
         text = to_text(value, config_type)
-        synonyms = (SynonymEntry(name, text, Source.CLIENT_METRICS),) if name in overrides else ()
-        source = Source.CLIENT_METRICS if synonyms else Source.DEFAULT
+        synonyms = (SynonymEntry(name, text, ConfigSource.DYNAMIC_CLIENT_METRICS_CONFIG),) if name in overrides else ()
+        source = ConfigSource.DYNAMIC_CLIENT_METRICS_CONFIG if synonyms else ConfigSource.DEFAULT_CONFIG
         entries.append(Entry(name, text, source, False, False, config_type, synonyms, None))
     return entries
 
 
 def _entry(setting: Setting, text: str | None, synonyms: list[SynonymEntry]) -> Entry:
-    source = synonyms[0].source if synonyms else Source.DEFAULT
+    source = synonyms[0].source if synonyms else ConfigSource.DEFAULT_CONFIG
     return Entry(
         setting.name,
         None if setting.is_sensitive else text,
@@ -141,7 +130,7 @@ def _broker_entry(name: str, text: str | None, setting: Setting | None, synonyms
     return Entry(
         name,
         None if sensitive else text,
-        synonyms[0].source if synonyms else Source.DEFAULT,
+        synonyms[0].source if synonyms else ConfigSource.DEFAULT_CONFIG,
         sensitive,
         known is None or known.update is UpdateMode.READ_ONLY,
         ConfigType.UNKNOWN if setting is None else setting.type,
@@ -156,9 +145,9 @@ def _synonyms_of(name: str, config: BrokerConfig) -> list[SynonymEntry]:
     sensitive = setting is None or setting.is_sensitive
     names = dynamic.synonyms(name)
     levels = (
-        (config.dynamic_broker, Source.DYNAMIC_BROKER),
-        (config.dynamic_default, Source.DYNAMIC_DEFAULT_BROKER),
-        (config.static, Source.STATIC_BROKER),
+        (config.dynamic_broker, ConfigSource.DYNAMIC_BROKER_CONFIG),
+        (config.dynamic_default, ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG),
+        (config.static, ConfigSource.STATIC_BROKER_CONFIG),
     )
     found = [
         SynonymEntry(other, None if sensitive else level[other], source)
@@ -169,7 +158,7 @@ def _synonyms_of(name: str, config: BrokerConfig) -> list[SynonymEntry]:
     for other in names:
         default = _default_text(other, config)
         if default is not None:
-            found.append(SynonymEntry(other, None if sensitive else default, Source.DEFAULT))
+            found.append(SynonymEntry(other, None if sensitive else default, ConfigSource.DEFAULT_CONFIG))
     for start, synonym in enumerate(found):
         if synonym.name == name:
             return found[start:]

@@ -10,7 +10,8 @@ from typing import Any
 
 from broker_cy.config.broker import BrokerConfig
 from broker_cy.config.definitions import GROUP, GROUP_BOUNDS, Support
-from broker_cy.config.types import ConfigError, ConfigType, parse
+from broker_cy.config.types import ConfigError, parse
+from broker_cy.core.configs import ConfigType
 
 _KINDS = ("consumer", "share", "streams")
 

@@ -13,27 +13,13 @@
 from __future__ import annotations
 
 import re
-from enum import IntEnum
 from typing import Any
+
+from broker_cy.core.configs import ConfigType
 
 
 class ConfigError(ValueError):
     """A setting that cannot be used. The message is Kafka's where Kafka has one, and one line in any case."""
-
-
-class ConfigType(IntEnum):
-    """The numbers are those of DescribeConfigs' ConfigType."""
-
-    UNKNOWN = 0
-    BOOLEAN = 1
-    STRING = 2
-    INT = 3
-    SHORT = 4
-    LONG = 5
-    DOUBLE = 6
-    LIST = 7
-    CLASS = 8
-    PASSWORD = 9
 
 
 class Password:

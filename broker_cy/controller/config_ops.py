@@ -14,7 +14,6 @@ from typing import NamedTuple
 from broker_cy.config import (
     BrokerConfig,
     ConfigError,
-    ConfigType,
     validate_client_metrics,
     validate_group_settings,
     validate_topic_settings,
@@ -22,6 +21,7 @@ from broker_cy.config import (
 from broker_cy.config.definitions import BROKER, GROUP, TOPIC
 from broker_cy.config.group import InvalidSubscriptionError
 from broker_cy.controller.operation import Operation, OperationContext, Step
+from broker_cy.core.configs import ConfigType
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.metadata import topic_names
 from broker_cy.metadata.image import (

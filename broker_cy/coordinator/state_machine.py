@@ -15,6 +15,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from uuid import UUID
 
 from broker_cy.coordinator import admin, commit, expiry, fetch, join, membership, rebalance, records, sync
+from broker_cy.coordinator.base import StateMachine
 from broker_cy.coordinator.group import ClassicGroup, GroupState
 from broker_cy.coordinator.journal import trigger_of
 from broker_cy.coordinator.offset_record import decode_offset_key, decode_offset_value
@@ -31,10 +32,11 @@ from broker_cy.wire import messages
 _OFFSET_KEY_MAX = int(KeyType.OFFSET_COMMIT)
 
 
-class GroupStateMachine:
+class GroupStateMachine(StateMachine):
     """Invariant: `groups` and `other_groups` are disjoint; each id in `group_values` is in `groups` once loaded."""
 
     def __init__(self, settings: GroupSettings) -> None:
+        super().__init__()
         self.settings = settings
         self.offsets = OffsetStore()
         self.group_values: dict[str, bytes] = {}
@@ -42,8 +44,6 @@ class GroupStateMachine:
         self.other_groups = OtherGroups()
         self.groups: dict[str, ClassicGroup] = {}
         self.timers: Timers[TimerKey] = Timers()
-        self.next_offset = 0
-        """The offset that the next record appended will have."""
         self.unknown_records = 0
         """Records whose key type a newer Kafka may know; they stay in the log."""
 
@@ -172,30 +172,6 @@ class GroupStateMachine:
             return False
         self.groups[group_id] = ClassicGroup(group_id, wall_ms)
         return True
-
-    # ---- fate of records ----
-
-    def written(self, steps: Iterable[Step], now: Now) -> Step:
-        """The records of these steps are on disk; what follows."""
-        out = Step()
-        for step in steps:
-            for follow in step._written:
-                follow(out, now)
-            step.settle()
-        return out
-
-    def failed(self, steps: Sequence[Step], code: ErrorCode, now: Now) -> Step:
-        """The records of these steps, which must be the youngest there are, could not be written: undo them."""
-        for step in reversed(steps):
-            for undo in reversed(step._undo):
-                undo()
-            self.next_offset -= len(step.records)
-        out = Step()
-        for step in steps:
-            for follow in step._failed:
-                follow(out, now, code)
-            step.settle()
-        return out
 
     # ---- time ----
 

@@ -44,6 +44,8 @@ cdef class Writer:
     cdef int _grow(self, Py_ssize_t n) except -1
     cdef int patch_i32(self, Py_ssize_t at, int32_t v) except -1
     cdef int put_bytes(self, object data) except -1
+    cdef int nullable_string(self, object text) except -1
+    cdef int compact_nullable_string(self, object text) except -1
     cdef bytes take_value(self)
 
     cdef inline int reserve(self, Py_ssize_t n) except -1:

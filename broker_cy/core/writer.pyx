@@ -9,6 +9,9 @@ from broker_cy.core.errors import WireError
 # A frame's size is an int32, so nothing longer can be sent.
 cdef Py_ssize_t BYTES_MAX = 0x7FFFFFFF
 cdef Py_ssize_t CAPACITY_MIN = 64
+# What a STRING can hold; a longer text is cut.
+cdef enum:
+    STRING_BYTES_MAX = 32767
 
 
 cdef class Writer:
@@ -58,6 +61,22 @@ cdef class Writer:
         finally:
             PyBuffer_Release(&view)
         return 0
+
+    cdef int nullable_string(self, object text) except -1:
+        """NULLABLE_STRING: `text` is None or a str, of which at most STRING_BYTES_MAX bytes are written."""
+        if text is None:
+            return self.i16(-1)
+        data = text.encode()[:STRING_BYTES_MAX]
+        self.i16(len(data))
+        return self.put_bytes(data)
+
+    cdef int compact_nullable_string(self, object text) except -1:
+        """COMPACT_NULLABLE_STRING, of the same."""
+        if text is None:
+            return self.i8(0)
+        data = text.encode()[:STRING_BYTES_MAX]
+        self.uvarint(len(data) + 1)
+        return self.put_bytes(data)
 
     cdef bytes take_value(self):
         return PyBytes_FromStringAndSize(<const char*>self.buf, self.pos)

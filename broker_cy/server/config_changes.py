@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
-from broker_cy.config import ConfigError, ConfigType, RequirementError
+from broker_cy.config import ConfigError, RequirementError
 from broker_cy.config.definitions import BROKER, TOPIC_SYNONYMS
 from broker_cy.config.dynamic import usable
 from broker_cy.controller.config_ops import (
@@ -23,6 +23,7 @@ from broker_cy.controller.config_ops import (
     SettingChange,
     apply_changes,
 )
+from broker_cy.core.configs import ConfigType
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.metadata.image import (
     RESOURCE_BROKER,

@@ -161,23 +161,14 @@ cdef int put_leaders(Writer out, dict leaders) except -1:
     field.uvarint(len(leaders) + 1)
     for node_id, (host, port, rack) in leaders.items():
         field.i32(node_id)
-        put_compact_string(field, host)
+        field.compact_nullable_string(host)
         field.i32(port)
-        put_compact_string(field, rack)
+        field.compact_nullable_string(rack)
         field.i8(0)
     out.i8(1)
     out.i8(0)
     out.uvarint(field.pos)
     return out.raw(field.buf, field.pos)
-
-
-cdef int put_compact_string(Writer out, object text) except -1:
-    """COMPACT_NULLABLE_STRING."""
-    if text is None:
-        return out.i8(0)
-    data = text.encode()
-    out.uvarint(len(data) + 1)
-    return out.put_bytes(data)
 
 
 cdef int put_partition_tags(Writer out, FetchPartition target, object leader) except -1:

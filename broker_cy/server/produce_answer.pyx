@@ -129,8 +129,8 @@ cdef class ProduceReply(Reply):
         out.i32(len(records))
         for index, reason in records:
             out.i32(index)
-            put_string(out, reason)
-        return put_string(out, message)
+            out.nullable_string(reason)
+        return out.nullable_string(message)
 
     cdef int emit_details_compact(self, Writer out, object detail) except -1:
         """record_errors and error_message from version 9 on."""
@@ -141,22 +141,6 @@ cdef class ProduceReply(Reply):
         out.uvarint(len(records) + 1)
         for index, reason in records:
             out.i32(index)
-            put_compact_string(out, reason)
+            out.compact_nullable_string(reason)
             out.i8(0)
-        return put_compact_string(out, message)
-
-
-cdef int put_string(Writer out, object text) except -1:
-    if text is None:
-        return out.i16(-1)
-    data = text.encode()[:32767]
-    out.i16(len(data))
-    return out.put_bytes(data)
-
-
-cdef int put_compact_string(Writer out, object text) except -1:
-    if text is None:
-        return out.i8(0)
-    data = text.encode()[:32767]
-    out.uvarint(len(data) + 1)
-    return out.put_bytes(data)
+        return out.compact_nullable_string(message)

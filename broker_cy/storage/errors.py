@@ -4,6 +4,9 @@ import errno
 
 from broker_cy.core.errors import ErrorCode, KafkaError
 
+# Errors that may be gone a moment later: the disk is full, or descriptors or memory are used up.
+SHORTAGES = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM})
+
 
 class OffsetOutOfRange(KafkaError):
     """A read below the log start offset or above the log end offset."""

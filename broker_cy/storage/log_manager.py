@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import logging
 import os
 import resource
@@ -24,7 +23,7 @@ from broker_cy.storage.data_directory import (
     read_topic_id,
     write_topic_id,
 )
-from broker_cy.storage.errors import StorageError, errno_of
+from broker_cy.storage.errors import SHORTAGES, StorageError, errno_of
 from broker_cy.storage.flusher import FLUSH_BYTES, NOTE_BYTES, Flusher
 from broker_cy.storage.jobs import Jobs
 from broker_cy.storage.log import Log
@@ -44,8 +43,6 @@ OPEN_FILES_MIN = 16
 FLUSH_RETRY_MS = 5_000
 # How long at most committed metadata may not be noted as such; with many partitions the file is long.
 METADATA_CHECKPOINT_MS = 10_000
-# Why a log cannot be loaded now and may be a moment later.
-SHORTAGES = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 NO_TOPIC_ID = UUID(int=0)
 # Returned instead of a reason why a partition cannot be loaded: the directory belongs to no topic.
 STRAY = Exception("stray")

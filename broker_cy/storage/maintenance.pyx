@@ -18,6 +18,7 @@ from broker_cy.storage.checkpoints import encode_pairs
 from broker_cy.storage.data_directory import PARTITION_METADATA
 from broker_cy.storage.errors import OffsetOutOfRange, StorageError
 from broker_cy.storage.flush_job import FlushJob
+from broker_cy.storage.segment_files import DATA_SUFFIXES, SEGMENT_SUFFIXES
 from broker_cy.storage.sync_job import SyncJob
 
 logger = logging.getLogger(__name__)
@@ -25,7 +26,6 @@ logger = logging.getLogger(__name__)
 DELETED = ".deleted"
 # More than a log can have.
 SEGMENTS_ANY = 1 << 60
-SEGMENT_SUFFIXES = (".log", ".index", ".timeindex", ".txnindex", ".snapshot")
 
 
 cdef int refuse_staged(Log log) except -1:
@@ -175,7 +175,7 @@ cdef int end_at(Log log, int64_t offset) except -1:
 
 def remove_segment(directory, int64_t base_offset):
     """Remove a segment's files, except the producer state taken where it begins; raises OSError."""
-    for suffix in SEGMENT_SUFFIXES[:4]:
+    for suffix in DATA_SUFFIXES:
         try:
             os.unlink(f"{directory}/{base_offset:020d}{suffix}")
         except FileNotFoundError:

@@ -15,6 +15,7 @@ from broker_cy.wire.batch cimport BATCH_HEADER_BYTES, BatchHeader, batch_bytes, 
 
 from broker_cy.core.crc32c import value as crc32c_value
 from broker_cy.storage.errors import ColdRead, CorruptSegment, StorageError
+from broker_cy.storage.segment_files import SEGMENT_SUFFIXES
 
 logger = logging.getLogger(__name__)
 
@@ -181,7 +182,7 @@ cdef class Segment:
     def discard(self):
         """Remove the files of a segment that was begun and is not wanted, and the producer state taken for it; those that cannot
         be removed stay, to be found at start."""
-        for suffix in (".log", ".index", ".timeindex", ".txnindex", ".snapshot"):
+        for suffix in SEGMENT_SUFFIXES:
             try:
                 os.unlink(f"{self.directory}/{self.base_offset:020d}{suffix}")
             except OSError:

@@ -4,8 +4,9 @@ import os
 from contextlib import suppress
 
 from broker_cy.storage.atomic import write_atomically
+from broker_cy.storage.segment_files import SNAPSHOT_SUFFIX
 
-SUFFIX = ".snapshot"
+SUFFIX = SNAPSHOT_SUFFIX
 # 46 bytes a producer: two million.
 SIZE_MAX_BYTES = 100 << 20
 

@@ -23,6 +23,7 @@ from typing import ParamSpec
 from broker_cy.core.logs import facts
 from broker_cy.storage import disk
 from broker_cy.storage.atomic import sync_directory
+from broker_cy.storage.segment_files import SEGMENT_SUFFIXES
 
 logger = logging.getLogger(__name__)
 
@@ -32,7 +33,6 @@ FAILED_MARK = "sync-failed"
 BLOCK_BYTES = 1 << 20
 # Of opening the file or directory: no sync was tried, and nothing is lost.
 _NOT_TRIED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOENT})
-_SEGMENT_SUFFIXES = (".log", ".index", ".timeindex", ".txnindex", ".snapshot")
 
 
 class LogSyncs:
@@ -96,7 +96,7 @@ def write_again(directory: str, recovery_point: int) -> None:
     first = max((base for base in bases if base <= recovery_point), default=0)
     for name in names:
         stem, suffix = os.path.splitext(name)
-        is_old = suffix in _SEGMENT_SUFFIXES and stem.isdigit() and int(stem) < first
+        is_old = suffix in SEGMENT_SUFFIXES and stem.isdigit() and int(stem) < first
         if not is_old and name != FAILED_MARK:
             with suppress(FileNotFoundError):
                 _write_again(f"{directory}/{name}")

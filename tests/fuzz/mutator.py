@@ -7,6 +7,8 @@ makes depends on the seed only.
 import random
 import struct
 
+from tests.support.raw_wire import uvarint, varint
+
 INTEGERS = (
     0, 1, -1, 2, 7, 8, 16, 60, 61, 62, 63, 64, 100, 127, 128, 129, 255, 256, 1000, 4095, 4096, 32767, 32768, 65535,
     65536, 2**24 - 1, 2**24, 2**30, 2**31 - 13, 2**31 - 12, 2**31 - 2, 2**31 - 1, 2**31, 2**32 - 1, 2**40, 2**62,
@@ -18,23 +20,14 @@ CHUNK_BYTES_MAX = 64
 SIZE_BYTES_MAX = 1 << 16
 
 
-def _uvarint(value: int) -> bytes:
-    out = bytearray()
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
-
-
 def _interesting() -> list[bytes]:
     """Encodings of the integers in every width they have some bits in, and varints that are too long."""
     found: dict[int, set[bytes]] = {width: set() for width in (1, 2, 4, 8, 0)}
     for value in INTEGERS:
         for width in (1, 2, 4, 8):
             found[width].add((value & (1 << 8 * width) - 1).to_bytes(width))
-        found[0].add(_uvarint(value & 2**64 - 1))
-        found[0].add(_uvarint(((value << 1) ^ (value >> 63)) & 2**64 - 1))
+        found[0].add(uvarint(value & 2**64 - 1))
+        found[0].add(varint(value))
     found[0] |= {b"\x80\x00", b"\xff" * 5, b"\xff" * 10, b"\x80" * 9 + b"\x02", b"\xff\xff\xff\xff\x1f"}
     return [data for width in (1, 2, 4, 8, 0) for data in sorted(found[width])]
 
@@ -90,7 +83,7 @@ class Mutator:
         elif kind == 1:
             out[at : at + 2] = struct.pack(">H", left & 0xFFFF)
         else:
-            new = _uvarint(max(left, 0) << (kind - 2))  # as a compact length, or zigzag
+            new = uvarint(max(left, 0) << (kind - 2))  # as a compact length, or zigzag
             out[at : at + len(new)] = new
 
     @staticmethod

@@ -227,10 +227,6 @@ def records_of(data: bytes) -> list[tuple[int, bytes]]:
 
 
 class _Records(Reader):
-    def varint(self) -> int:
-        raw = self.uvarint()
-        return (raw >> 1) ^ -(raw & 1)
-
     def record(self) -> tuple[int, bytes]:
         """(offset delta, value), headers skipped."""
         size = self.varint()

@@ -166,6 +166,11 @@ class Reader:
                 return value
             shift += 7
 
+    def varint(self) -> int:
+        """Zigzag."""
+        raw = self.uvarint()
+        return (raw >> 1) ^ -(raw & 1)
+
     def string(self) -> str | None:
         size = self.i16()
         return None if size < 0 else self.take(size).decode()

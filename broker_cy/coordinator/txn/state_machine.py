@@ -12,8 +12,9 @@ markers it finds in `outbox` and tells the outcome with `markers_written`; it ca
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 
+from broker_cy.coordinator.base import StateMachine
 from broker_cy.coordinator.step import Now, Record, Step, Token
 from broker_cy.coordinator.timers import Timers
 from broker_cy.coordinator.txn import admin, end, expiry, init, markers, partitions, records
@@ -24,12 +25,13 @@ from broker_cy.core.errors import ErrorCode
 from broker_cy.wire import messages
 
 
-class TransactionStateMachine:
+class TransactionStateMachine(StateMachine):
     """Invariants: `ending` has exactly the ids whose transaction is prepared and whose record of that is on disk;
     `ongoing` those whose state is ONGOING.
     """
 
     def __init__(self, settings: TxnSettings) -> None:
+        super().__init__()
         self.settings = settings
         self.transaction_version = 0
         """The finalized level of the feature `transaction.version`."""
@@ -48,8 +50,6 @@ class TransactionStateMachine:
         """Something waits for a producer id; the caller adds one and, for what has a deadline, calls `expire`."""
         self.timers: Timers[str] = Timers()
         """When to go on with a transaction that is being ended, by transactional id."""
-        self.next_offset = 0
-        """The offset that the next record appended will have."""
         self.unknown_records = 0
         """Records that a newer Kafka may know; they stay in the log."""
         # The steps whose records of a transactional id are not on disk yet, the oldest first.
@@ -156,30 +156,6 @@ class TransactionStateMachine:
             return self.producer_ids.pop()
         self.wants_producer_id = True
         return None
-
-    # ---- fate of records ----
-
-    def written(self, steps: Iterable[Step], now: Now) -> Step:
-        """The records of these steps are on disk; what follows."""
-        out = Step()
-        for step in steps:
-            for follow in step._written:
-                follow(out, now)
-            step.settle()
-        return out
-
-    def failed(self, steps: Sequence[Step], code: ErrorCode, now: Now) -> Step:
-        """The records of these steps, which must be the youngest there are, could not be written: undo them."""
-        for step in reversed(steps):
-            for undo in reversed(step._undo):
-                undo()
-            self.next_offset -= len(step.records)
-        out = Step()
-        for step in steps:
-            for follow in step._failed:
-                follow(out, now, code)
-            step.settle()
-        return out
 
     # ---- markers ----
 

@@ -10,8 +10,8 @@ from collections.abc import Callable
 
 from broker_cy.config import ConfigError
 from broker_cy.config import describe as settings
-from broker_cy.config.describe import Entry, Source
-from broker_cy.config.types import ConfigType
+from broker_cy.config.describe import Entry
+from broker_cy.core.configs import ConfigSource, ConfigType
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.metadata import image, topic_names
 from broker_cy.server import log_levels
@@ -92,7 +92,7 @@ def _loggers(broker: Broker, name: str) -> list[Entry]:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Broker id must not be empty")
     _check_id(broker, name, "Unexpected broker id, expected {expected} but received {name}")
     return [
-        Entry(logger, level, Source.DYNAMIC_BROKER_LOGGER, False, False, ConfigType.UNKNOWN, (), None)
+        Entry(logger, level, ConfigSource.DYNAMIC_BROKER_LOGGER_CONFIG, False, False, ConfigType.UNKNOWN, (), None)
         for logger, level in log_levels.levels().items()
     ]
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 
-# What a segment is made of, and what its files are called while they are written, and once they are whole.
-SUFFIXES = (".log", ".index", ".timeindex", ".txnindex")
+from broker_cy.storage.segment_files import DATA_SUFFIXES
+
+# What is appended to the name of a file while it is written, once it is whole, and before it is deleted.
 CLEANED, SWAP, DELETED = ".cleaned", ".swap", ".deleted"
 
 
@@ -72,7 +73,7 @@ class DirectoryFiles:
     def rename_segment(self, base_offset: int, old_mark: str, new_mark: str) -> list[str]:
         """Rename those of a segment's files that there are; their new names."""
         renamed = []
-        for suffix in SUFFIXES:
+        for suffix in DATA_SUFFIXES:
             name = file_name(base_offset, suffix)
             try:
                 self.rename(name + old_mark, name + new_mark)
@@ -86,6 +87,6 @@ class DirectoryFiles:
         start.
         """
         # The log file last: indexes alone would be put in place by the next start.
-        for suffix in reversed(SUFFIXES):
+        for suffix in reversed(DATA_SUFFIXES):
             with suppress(OSError):
                 self.unlink(file_name(base_offset, suffix) + mark)

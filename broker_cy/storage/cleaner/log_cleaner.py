@@ -7,7 +7,6 @@ unless space or descriptors were short, its partition is not cleaned until the n
 
 from __future__ import annotations
 
-import errno
 import logging
 import os
 from collections.abc import Callable, Iterator, Mapping
@@ -22,14 +21,12 @@ from broker_cy.storage.cleaner.files import SWAP, DirectoryFiles
 from broker_cy.storage.cleaner.job import Cleaning, CleaningAborted, Replacement
 from broker_cy.storage.cleaner.policy import Choice, CleanerPolicy
 from broker_cy.storage.cleaner.throttle import Throttle
-from broker_cy.storage.errors import StorageError, errno_of
+from broker_cy.storage.errors import SHORTAGES, StorageError, errno_of
 from broker_cy.storage.jobs import Jobs
 from broker_cy.storage.log import Log
 
 logger = logging.getLogger(__name__)
 
-# Why a cleaning cannot be done now and may be a moment later.
-SHORTAGES = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 # A map larger than this is of no use: Kafka does not make one either.
 MAP_BYTES_MAX = 2**31 - 1
 

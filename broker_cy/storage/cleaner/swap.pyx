@@ -6,7 +6,8 @@ from broker_cy.storage.log cimport Log
 from broker_cy.storage.log_config cimport LogConfig
 from broker_cy.storage.segment cimport Segment
 
-from broker_cy.storage.cleaner.files import DELETED, SUFFIXES, SWAP, file_name
+from broker_cy.storage.cleaner.files import DELETED, SWAP, file_name
+from broker_cy.storage.segment_files import DATA_SUFFIXES, SNAPSHOT_SUFFIX
 from broker_cy.storage.cleaner.job import CleaningAborted, CleaningPlan, SourceSegment
 
 
@@ -83,12 +84,12 @@ def install(Log log not None, files, replacement):
         raise CleaningAborted
     try:
         for segment in old:
-            rename_files(files, segment.base_offset, SUFFIXES, "", DELETED, renamed)
+            rename_files(files, segment.base_offset, DATA_SUFFIXES, "", DELETED, renamed)
             if segment.base_offset != replacement.base_offset:
                 # Producer state is kept where segments begin: none begins there any more.
-                rename_files(files, segment.base_offset, (".snapshot",), "", DELETED, renamed)
+                rename_files(files, segment.base_offset, (SNAPSHOT_SUFFIX,), "", DELETED, renamed)
         names = [name for _, name in renamed]
-        rename_files(files, replacement.base_offset, SUFFIXES, SWAP, "", renamed)
+        rename_files(files, replacement.base_offset, DATA_SUFFIXES, SWAP, "", renamed)
     except OSError:
         if give_names_back(log, files, renamed):
             files.discard(replacement.base_offset, SWAP)

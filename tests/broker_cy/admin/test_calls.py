@@ -12,12 +12,11 @@ from broker_cy.admin.configs import (
     ConfigChange,
     ConfigEntry,
     ConfigResource,
-    ConfigSource,
-    ConfigType,
     ResourceType,
 )
 from broker_cy.admin.metadata import TopicPartition
 from broker_cy.admin.topics import HIGH_WATERMARK, NewTopic
+from broker_cy.core.configs import ConfigSource, ConfigType
 from broker_cy.core.errors import ErrorCode
 from tests.broker_cy.admin.conftest import Run
 from tests.support.broker import BrokerProcess

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker_cy.config.properties import parse_properties
-from broker_cy.config.types import ConfigError, ConfigType, java_double_text, parse, to_text
+from broker_cy.config.types import ConfigError, java_double_text, parse, to_text
+from broker_cy.core.configs import ConfigType
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from cramjam import lz4, snappy, zstd
 
 from broker_cy.core import crc32c
 from broker_cy.wire.records import Record, encode_batch
+from tests.support.raw_wire import varint
 
 # Topics, by the settings that differ from the defaults.
 TOPICS: dict[str, dict[str, str]] = {
@@ -63,16 +64,6 @@ def with_field(data: bytes, field: str, layout: str, value: int) -> bytes:
 
 def with_payload(data: bytes, payload: bytes, codec: int) -> bytes:
     return with_field(data[: AT["records"]] + payload, "attributes", "h", codec)
-
-
-def varint(value: int) -> bytes:
-    value = (value << 1) ^ (value >> 31)
-    out = bytearray()
-    while value >= 0x80:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
 
 
 def raw_record(body: bytes, length: int | None = None) -> bytes:
