@@ -17,7 +17,7 @@ from broker_cy.wire import messages
 if TYPE_CHECKING:
     from broker_cy.coordinator.state_machine import GroupStateMachine
 
-# From this version of DescribeGroups on, a group that is not there is an error and not just dead.
+# From this version of DescribeGroups on, a group that does not exist is an error instead of being reported as dead.
 VERSION_GROUP_ID_NOT_FOUND = 6
 
 
@@ -35,7 +35,7 @@ def describe(machine: GroupStateMachine, group_id: str, version: int) -> message
             error_code=ErrorCode.GROUP_ID_NOT_FOUND,
             error_message=reason,
         )
-    # Until everybody has the assignment of one generation, there is no protocol that all members speak.
+    # Only a stable group has a protocol that all of its members use.
     protocol = group.protocol_name if group.state is GroupState.STABLE else None
     return messages.DescribeGroupsResponse.DescribedGroup(
         group_id=group_id,
@@ -60,7 +60,9 @@ def _described(member: ClassicMember, protocol: str | None) -> messages.Describe
 def list_groups(
     machine: GroupStateMachine, states: Iterable[str], types: Iterable[str]
 ) -> list[messages.ListGroupsResponse.ListedGroup]:
-    """All groups of any type; empty filters let everything pass, and names in them are compared without case."""
+    """The groups of every type that match both filters. An empty filter matches all; names are compared
+    case-insensitively.
+    """
     wanted_states = {state.strip().lower() for state in states}
     wanted_types = {group_type.lower() for group_type in types}
     listed = [
@@ -90,10 +92,10 @@ def list_groups(
 
 
 def delete_groups(machine: GroupStateMachine, step: Step, group_ids: Iterable[str], token: Token) -> None:
-    """Delete groups without members, with their offsets. Each is answered for itself.
+    """Delete groups without members, with their offsets. Each group gets its own error code.
 
-    The records of a group with many offsets fill more than one batch; its own tombstone comes last, so that what a
-    crash leaves can be deleted again.
+    The records of a group with many offsets fill more than one batch. The tombstone of the group itself comes last, so
+    that a client can repeat a deletion that a crash interrupted.
     """
     step.atomic = False
     codes: dict[str, ErrorCode] = {}

@@ -22,7 +22,7 @@ VERSION_GROUP_ID_NOT_FOUND = 9
 # The request's RetentionTimeMs that stands for the broker's own retention.
 DEFAULT_RETENTION_MS = -1
 INT64_MAX = (1 << 63) - 1
-# What a string of a record can hold, whatever `offset.metadata.max.bytes` allows.
+# The longest string of a record, whatever `offset.metadata.max.bytes` allows.
 STRING_BYTES_MAX = 0x7FFF
 
 
@@ -160,7 +160,7 @@ def txn_commit_error(request: messages.TxnOffsetCommitRequest, code: ErrorCode) 
 def commit_transactional(
     machine: GroupStateMachine, step: Step, request: messages.TxnOffsetCommitRequest, token: Token, now: Now
 ) -> None:
-    """Commit offsets that nobody sees before the producer's transaction is committed. Topics and partitions exist."""
+    """Commit offsets that become visible when the producer's transaction is committed. Topics and partitions exist."""
     try:
         _validate_transactional(machine, request)
     except KafkaError as error:
@@ -196,8 +196,8 @@ def _txn_result(index: int, code: ErrorCode) -> messages.TxnOffsetCommitResponse
 
 
 def _validate_transactional(machine: GroupStateMachine, request: messages.TxnOffsetCommitRequest) -> None:
-    """Raises KafkaError where this sender may not commit. Before version 3 (KIP-447) nothing is known of it, and then
-    nothing is asked; a rebalance that goes on does not matter.
+    """Raises KafkaError where this sender may not commit. Before version 3 (KIP-447) the request does not identify the
+    member, and nothing is checked. A rebalance in progress is no reason to refuse.
     """
     told_member = request.generation_id >= 0 or bool(request.member_id) or request.group_instance_id is not None
     other = machine.other_groups.get(request.group_id)
@@ -254,12 +254,12 @@ def delete_offsets(machine: GroupStateMachine, step: Step, request: messages.Off
 
 
 def _deletable(machine: GroupStateMachine, group_id: str) -> Callable[[str], bool]:
-    """Which topics the group reads; KafkaError where nothing of it may be deleted."""
+    """The topics that the group reads. Raises KafkaError if none of its offsets may be deleted."""
     other = machine.other_groups.get(group_id)
     if other is not None:
         if other.group_type is GroupType.SHARE:
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND)
-        # What its members read is not looked into: as long as there are any, all of it counts as read.
+        # The subscriptions of its members are not decoded: while it has members, all of its topics count as read.
         has_members = other.has_members
         return lambda topic: has_members
     group = machine.groups.get(group_id)

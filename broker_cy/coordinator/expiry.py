@@ -1,4 +1,4 @@
-"""What deletes offsets without being asked: the retention of groups that nobody uses, and the end of a topic."""
+"""Deletion of offsets that no client asked for: the retention of unused groups, and the deletion of a topic."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def _is_over(offset: CommittedOffset, begin: Callable[[CommittedOffset], int], r
 
 
 def topics_deleted(machine: GroupStateMachine, step: Step, topics: Collection[tuple[str, UUID]]) -> None:
-    """Delete the offsets committed in topics, given as (name, id), that are gone."""
+    """Delete the offsets committed in deleted topics, given as (name, id)."""
     step.atomic = False
     keys: dict[bytes, None] = {}
     for name, topic_id in topics:

@@ -95,9 +95,9 @@ def _partition(
 
 
 def _is_visible(machine: GroupStateMachine, request: messages.OffsetFetchRequest.OffsetFetchRequestGroup) -> bool:
-    """Whether the group's offsets may be told; KafkaError where the sender is refused.
+    """Whether the group's offsets may be returned. Raises KafkaError if the sender is refused.
 
-    Only groups that are not classic look at the member (version 9 on), and nobody can be a live member of one here.
+    Only groups of the other types check the member (from version 9 on), and those have no live members on this broker.
     """
     other = machine.other_groups.get(request.group_id)
     if other is None:

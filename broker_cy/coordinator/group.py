@@ -16,7 +16,7 @@ CONSUMER_PROTOCOL_TYPE = "consumer"
 
 
 class GroupState(Enum):
-    """Kafka's states, by the names that clients are told."""
+    """Kafka's states. The values are their names in responses."""
 
     EMPTY = "Empty"
     PREPARING_REBALANCE = "PreparingRebalance"
@@ -36,7 +36,7 @@ PREDECESSORS: dict[GroupState, frozenset[GroupState]] = {
 
 
 class ClassicGroup:
-    """Invariants: `leader_id` names a member, or is None while there is none. `static_members` maps the instance id of
+    """Invariants: `leader_id` names a member, or is None in an empty group. `static_members` maps the instance id of
     each static member to its member id. `pending_members` (ids handed out by KIP-394, not joined yet) and `members` are
     disjoint. `pending_sync` (members of this generation whose SyncGroup has not come) is a subset of `members`.
     `waiting_joins` counts the members whose JoinGroup waits.
@@ -128,7 +128,7 @@ class ClassicGroup:
         return ErrorCode.NONE if member_id in self.members else ErrorCode.UNKNOWN_MEMBER_ID
 
     def supports(self, protocol_type: str, protocols: Protocols) -> bool:
-        """Whether a member that speaks `protocols` fits in: at least one of them is spoken by all who are there."""
+        """Whether a member with these `protocols` can join: all current members support at least one of them."""
         if self.state is GroupState.EMPTY:
             return bool(protocol_type) and bool(protocols)
         everyone = len(self.members)
@@ -199,7 +199,7 @@ class ClassicGroup:
     def update(
         self, member: ClassicMember, protocols: Protocols, rebalance_timeout_ms: int, session_timeout_ms: int
     ) -> None:
-        """Take over what a member told when it joined again."""
+        """Take over the protocols and timeouts of a member that joined again."""
         self._count_protocols(member.protocols, -1)
         member.protocols = protocols
         self._count_protocols(protocols, 1)

@@ -31,8 +31,8 @@ from broker_cy.wire import messages
 if TYPE_CHECKING:
     from broker_cy.coordinator.state_machine import GroupStateMachine
 
-# From these versions of JoinGroup on: a member asks with the id it was given; the answer can tell the leader not to
-# assign.
+# From these versions of JoinGroup on, a member must join with the id it was given (KIP-394), and the answer can ask the
+# leader to skip the assignment (KIP-814).
 VERSION_MEMBER_ID_REQUIRED = 4
 VERSION_SKIP_ASSIGNMENT = 9
 
@@ -74,7 +74,9 @@ def join(
 
 
 def _persist_new_group(machine: GroupStateMachine, step: Step, group: ClassicGroup, now: Now) -> None:
-    """A group exists once it is in the log; where it cannot be written, whoever is in it already is sent away."""
+    """A group exists once its record is in the log. If it cannot be written, the members that joined meanwhile are
+    removed.
+    """
     machine.append(step, [records.new_group_record(group)])
 
     def failed(out: Step, later: Now, code: ErrorCode) -> None:
@@ -208,8 +210,8 @@ def _join_known(
     elif (group.state is GroupState.COMPLETING_REBALANCE and same) or (
         group.state is GroupState.STABLE and same and not group.is_leader(member_id)
     ):
-        # It may have missed the answer to its last join: the generation it asks for is there. The leader of a stable
-        # group, on the other hand, joins to have the partitions assigned anew.
+        # The member may have missed the answer to its last join, and the current generation answers it. The leader of a
+        # stable group, on the other hand, joins to start a new assignment.
         step.reply(token, join_response(group, member_id))
     else:
         group.update(member, protocols, request.rebalance_timeout_ms, request.session_timeout_ms)
@@ -272,15 +274,15 @@ def _persist_replacement(
     before: tuple[Protocols, int, int],
     now: Now,
 ) -> None:
-    """Write the group with the new member id, then answer with the generation as it is; on failure put the old id
-    back.
+    """Write the group with the new member id, then answer with the current generation. If the write fails, restore the
+    old id.
     """
     new_id = member.member_id
     assignment = {other.member_id: other.assignment for other in group.members.values()}
     machine.append(step, [records.group_record(group, assignment)])
 
     def written(out: Step, later: Now) -> None:
-        # Where a rebalance has begun meanwhile, the join waits for its end like any other.
+        # If a rebalance has started meanwhile, this join waits for its end like the others.
         if group.state is not GroupState.STABLE or group.members.get(new_id) is not member:
             return
         out.events.append(
@@ -298,7 +300,8 @@ def _persist_replacement(
             is_leader = group.is_leader(new_id)
             answer_join(out, group, member, join_response(group, new_id, skip_assignment=is_leader))
         else:
-            # Told its own id as the leader's, an older client would assign anew. It is told the one before instead.
+            # An older client that finds its own id as the leader's would compute a new assignment, so it gets its
+            # previous id.
             answer_join(out, group, member, join_response(group, new_id, leader=old_leader))
 
     def failed(out: Step, later: Now, code: ErrorCode) -> None:

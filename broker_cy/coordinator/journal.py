@@ -1,10 +1,10 @@
-"""The journal of one group's rebalances: why each began, how long its phases took, which partitions moved and how long
-they stood still.
+"""The journal of one group's rebalances: why each started, how long its phases took, which partitions moved, and for
+how long no member read them.
 
-It follows what the group does and decides nothing. Who owns what is read from the assignments of the consumer protocol
-(ConsumerProtocolAssignment); for other protocols there are no moves. A partition stops when its owner is seen to have
-given it up: it joins without naming it among those it owns (an eager consumer names none, a cooperative one, KIP-429,
-all it keeps), it leaves, or its session ends, which counts from when it was last heard of.
+It observes the group and decides nothing. It takes the owners of partitions from the assignments of the consumer
+protocol (ConsumerProtocolAssignment); other protocols have no moves. A partition is stalled from the moment its owner
+gives it up: the owner joins without listing it among its partitions (an eager consumer lists none, a cooperative one,
+KIP-429, all that it keeps), it leaves, or its session ends, which counts from its last request.
 """
 
 from __future__ import annotations
@@ -26,26 +26,26 @@ TRIGGERS_MAX = 100
 
 
 class Journal:
-    """Invariant: a partition in `_stopped` is read by nobody since that moment (monotonic ms)."""
+    """Invariant: no member reads a partition in `_stopped`; the value is since when (monotonic ms)."""
 
     __slots__ = ("_began", "_joined_ms", "_members", "_owners", "_stopped", "_triggers")
 
     def __init__(self) -> None:
-        # None until the assignments of the group are looked at for the first time.
+        # None until the assignments of the group are first decoded.
         self._owners: dict[TopicPartition, str] | None = None
         self._stopped: dict[TopicPartition, int] = {}
         self._began: Now | None = None
         self._joined_ms = 0
-        # Members when it was last settled; None where it was not since the coordinator was loaded.
+        # The members when the group was last stable; None if it has not been since the coordinator was loaded.
         self._members: int | None = None
         self._triggers: list[Trigger] = []
 
     def began(self, group: ClassicGroup, trigger: Trigger, now: Now) -> None:
-        """A rebalance begins, or the one that goes on has to begin anew."""
+        """A rebalance starts, or the current one starts over."""
         if self._began is None:
             self._began = now
             if self._members is None:
-                # The first one since the group was loaded or made; who joins is a member by now.
+                # The first rebalance since the group was loaded or created; the joining member is already part of it.
                 self._members = len(group.members) - (trigger.reason == "join")
         if len(self._triggers) < TRIGGERS_MAX:
             self._triggers.append(trigger)
@@ -65,7 +65,7 @@ class Journal:
                 self._stopped.setdefault(place, last_heard_ms)
 
     def renamed(self, group: ClassicGroup, old_id: str, new_id: str) -> None:
-        """A static member goes on under another member id."""
+        """A static member continues under another member id."""
         owners = self._learn(group)
         for place, owner in owners.items():
             if owner == old_id:
@@ -75,7 +75,7 @@ class Journal:
         self._joined_ms = now.mono_ms
 
     def settled(self, group: ClassicGroup, step: Step, now: Now) -> None:
-        """The group is stable, or nobody is left: the rebalance is told."""
+        """The group is stable or empty: report the rebalance."""
         before = self._learn(group)
         after = assigned(group)
         began, triggers = self._began or now, self._triggers
@@ -111,7 +111,8 @@ class Journal:
             return
         if target is None:
             if source is not None:
-                # It was taken from a member that may not know yet; a cooperative one gives it up when it is told.
+                # It was taken from a member that may not know yet; a cooperative member gives it up when it learns of
+                # it.
                 self._stopped.setdefault(place, now.mono_ms)
         else:
             self._stopped.pop(place, None)

@@ -11,10 +11,10 @@ Protocols = tuple[tuple[str, bytes], ...]
 
 
 class ClassicMember:
-    """What a member told when it joined, and which of its requests are waiting.
+    """The data with which a member joined, and which of its requests are waiting.
 
-    `join_token` and `sync_token` name a waiting JoinGroup and SyncGroup, None where none waits; only the group sets
-    them, as it counts them. `is_new` holds from the first join until that join is answered.
+    `join_token` and `sync_token` identify the waiting JoinGroup and SyncGroup, or are None. Only the group sets them,
+    because it counts them. `is_new` holds from the first join until that join is answered.
     """
 
     __slots__ = (
@@ -63,13 +63,13 @@ class ClassicMember:
 
     @property
     def has_satisfied_heartbeat(self) -> bool:
-        """Whether the member need not be heard of: it waits for an answer of ours. A new one may still be given up, as
-        it could not have sent a heartbeat and its connection may be gone.
+        """Whether the session of the member cannot expire because the member waits for our answer. This does not hold
+        for a new member: it cannot have sent a heartbeat, and its connection may be closed.
         """
         return not self.is_new and (self.join_token is not None or self.sync_token is not None)
 
     def metadata(self, protocol: str) -> bytes:
-        """What the member told for `protocol`; KeyError where it does not speak it."""
+        """The member's metadata for `protocol`. Raises KeyError if the member does not support it."""
         for name, metadata in self.protocols:
             if name == protocol:
                 return metadata

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def heartbeat(
     machine: GroupStateMachine, group_id: str, member_id: str, instance_id: str | None, generation: int, now: Now
 ) -> ErrorCode:
-    """Prolong a session; REBALANCE_IN_PROGRESS tells the member to join again."""
+    """Extend a session. REBALANCE_IN_PROGRESS makes the member join again."""
     group = machine.groups.get(group_id)
     if group is None:
         return ErrorCode.UNKNOWN_MEMBER_ID

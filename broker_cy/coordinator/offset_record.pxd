@@ -1,4 +1,4 @@
-"""Committed offsets as they lie in `__consumer_offsets` (OffsetCommitKey and OffsetCommitValue)."""
+"""Committed offsets in the format of `__consumer_offsets` (OffsetCommitKey and OffsetCommitValue)."""
 
 cimport cython
 from libc.stdint cimport int32_t, int64_t, uint8_t
@@ -12,7 +12,7 @@ cdef class CommittedOffset:
     cdef readonly int64_t committed_offset
     cdef readonly int64_t commit_timestamp_ms
     cdef readonly int64_t expire_timestamp_ms       # -1: by the broker's retention
-    cdef readonly int64_t record_offset             # of the record in the log; -1 where it is not known
-    cdef readonly int32_t leader_epoch              # -1: not told
+    cdef readonly int64_t record_offset             # of the record in the log; -1: unknown
+    cdef readonly int32_t leader_epoch              # -1: not given
     cdef readonly str metadata
-    cdef uint8_t _topic_id[16]                      # all zero: not told
+    cdef uint8_t _topic_id[16]                      # all zero: not given

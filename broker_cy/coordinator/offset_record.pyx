@@ -62,11 +62,13 @@ cdef class CommittedOffset:
 
     @property
     def topic_id(self):
-        """The topic's id as a UUID, all zero where it was not told."""
+        """The topic's id as a UUID; all zero if the commit did not have it."""
         return UUID(bytes=(<char*>self._topic_id)[:16])
 
     def is_of_topic(self, bytes topic_id not None):
-        """Whether this may be an offset of the topic with that id (16 bytes): an id that was not told fits every other."""
+        """Whether this may be an offset of the topic with that id (16 bytes). An offset without an id matches every
+        topic.
+        """
         cdef const char* other = PyBytes_AS_STRING(topic_id)
         if PyBytes_GET_SIZE(topic_id) != 16:
             raise ValueError("a topic id is 16 bytes")
@@ -90,7 +92,7 @@ cdef inline int _end(Cursor cursor) except -1:
 
 
 def decode_offset_key(bytes key not None):
-    """(group, topic, partition) of a key of type 0 or 1; WireError where it is malformed."""
+    """(group, topic, partition) of a key of type 0 or 1. Raises WireError if it is malformed."""
     cdef Cursor cursor = Cursor.over(<const uint8_t*>PyBytes_AS_STRING(key), PyBytes_GET_SIZE(key), key)
     cdef int16_t kind = cursor.i16()
     cdef int32_t partition
@@ -104,7 +106,7 @@ def decode_offset_key(bytes key not None):
 
 
 def decode_offset_value(bytes value not None, int64_t record_offset=-1):
-    """The CommittedOffset in a record's value; WireError where it is malformed or of a version after 4."""
+    """The CommittedOffset in a record's value. Raises WireError if it is malformed or of a version after 4."""
     cdef Cursor cursor = Cursor.over(<const uint8_t*>PyBytes_AS_STRING(value), PyBytes_GET_SIZE(value), value)
     cdef CommittedOffset out = CommittedOffset.__new__(CommittedOffset)
     cdef int16_t version = cursor.i16()
@@ -167,7 +169,9 @@ def encode_offset_key(str group not None, str topic not None, int32_t partition)
 
 def encode_offset_value(int64_t committed_offset, int32_t leader_epoch, str metadata not None, int64_t commit_timestamp_ms,
                         int64_t expire_timestamp_ms, bytes topic_id not None):
-    """The value as Kafka 4.3 writes it: version 1 where the commit has its own expiry (not -1), else 4. `topic_id` is 16 bytes."""
+    """The value as Kafka 4.3 writes it: version 1 where the commit has its own expiry (not -1), else 4. `topic_id` is
+    16 bytes.
+    """
     cdef Writer writer = Writer(64)
     cdef bytes raw
     if expire_timestamp_ms != -1:

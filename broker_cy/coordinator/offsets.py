@@ -30,7 +30,7 @@ class OffsetStore:
         self.count = 0
         # Offsets committed since the partition was loaded: a counter, which a write that failed does not take back.
         self.commits = 0
-        # (group, topic, partition) of what was committed since somebody last took this; at most CHANGED_MAX.
+        # (group, topic, partition) of the commits since the commit sampler last took this; at most CHANGED_MAX.
         self.changed: dict[tuple[str, str, int], None] = {}
         self._pending: dict[int, dict[tuple[str, str, int], CommittedOffset]] = {}
         # Producer ids with a pending offset, by group and then (topic, partition): the index over _pending.

@@ -1,7 +1,7 @@
 """Groups of types this broker does not serve yet: consumer (KIP-848), share (KIP-932) and streams (KIP-1071).
 
-Their records are kept as they are and never written anew. Of their content only what listing needs is read. Such a
-group is no classic group: joining it is refused, its committed offsets can be fetched, and they do not expire.
+Their records stay in the log and are never rewritten. Only the fields that ListGroups needs are read. Such a group is
+not a classic group: clients cannot join it. Its committed offsets can be fetched, and they do not expire.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from broker_cy.wire import codec, messages
 
 
 class GroupType(Enum):
-    """Kafka's group types, by the names that clients are told."""
+    """Kafka's group types. The values are their names in responses."""
 
     CLASSIC = "classic"
     CONSUMER = "consumer"
@@ -76,7 +76,7 @@ class OtherGroup:
 
     @property
     def protocol_type(self) -> str:
-        """What ListGroups tells: Kafka gives each type's own name."""
+        """The protocol type in ListGroups. As in Kafka, it is the name of the group's type."""
         return self.group_type.value
 
     def state(self) -> str:

@@ -1,10 +1,10 @@
 """The phases of a rebalance: wait for the joins, name a leader and a protocol, wait for the syncs.
 
-EMPTY -> PREPARING_REBALANCE   a member joined; the initial delay runs and is prolonged while more come
-STABLE, COMPLETING_REBALANCE -> PREPARING_REBALANCE   somebody came, left, was lost or changed
+EMPTY -> PREPARING_REBALANCE   a member joined; the initial delay starts and is extended while others join
+STABLE, COMPLETING_REBALANCE -> PREPARING_REBALANCE   a member joined, left, expired or changed
 PREPARING_REBALANCE -> COMPLETING_REBALANCE   all have joined or the rebalance timeout is over; joins are answered
 COMPLETING_REBALANCE -> STABLE   the leader's assignment is on disk; syncs are answered (sync.py)
-PREPARING_REBALANCE -> EMPTY   nobody is left
+PREPARING_REBALANCE -> EMPTY                 no member is left
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from broker_cy.wire import messages
 if TYPE_CHECKING:
     from broker_cy.coordinator.state_machine import GroupStateMachine
 
-# A member whose first JoinGroup waits cannot send heartbeats, and its connection may be gone: it is given up after
+# A member whose first JoinGroup waits cannot send heartbeats, and its connection may be closed: it is removed after
 # this. Kafka's `group.new.member.join.timeout`, which cannot be set.
 NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60 * 1000
 
@@ -40,8 +40,8 @@ def sync_error(code: ErrorCode) -> messages.SyncGroupResponse:
 def join_response(
     group: ClassicGroup, member_id: str, *, leader: str | None = None, skip_assignment: bool = False
 ) -> messages.JoinGroupResponse:
-    """The current generation, for one member; the leader is told all members. `leader` is told in place of the true
-    one.
+    """The current generation, for one member. The leader gets the list of all members. `leader` replaces the id of the
+    true one.
     """
     members = []
     told_leader = group.leader_id if leader is None else leader
@@ -87,8 +87,8 @@ def answer_sync(step: Step, member: ClassicMember, response: messages.SyncGroupR
 
 
 def wait_for_join(step: Step, group: ClassicGroup, member: ClassicMember, token: object) -> None:
-    """Let a JoinGroup wait. One of the same member that waited before was given up by its client: it is told to
-    retry.
+    """Let a JoinGroup wait. The client has given up an earlier one of the same member: answer that one with a retriable
+    error.
     """
     before = group.set_join_token(member, token)
     if before is not None:
@@ -108,8 +108,8 @@ def set_session(
 def drop_member(
     machine: GroupStateMachine, step: Step, group: ClassicGroup, member_id: str, last_heard_ms: int | None = None
 ) -> None:
-    """Remove a member, or a member id that was handed out, and answer what it waits for with UNKNOWN_MEMBER_ID.
-    `last_heard_ms` is when it was heard of (monotonic), where its session does not tell that.
+    """Remove a member, or a member id without a member, and answer its waiting requests with UNKNOWN_MEMBER_ID.
+    `last_heard_ms` is the time of its last request (monotonic), where its session does not have it.
     """
     member = group.members.get(member_id)
     if member is not None:
@@ -140,7 +140,7 @@ def rebalance_or_complete(
 
 
 def prepare(machine: GroupStateMachine, step: Step, group: ClassicGroup, now: Now, trigger: Trigger) -> None:
-    """Begin a rebalance. Members that wait for their assignment are told to join again."""
+    """Start a rebalance. Members that wait for their assignment get REBALANCE_IN_PROGRESS."""
     group.journal.began(group, trigger, now)
     if group.state is GroupState.COMPLETING_REBALANCE:
         give_up_syncs(machine, step, group, ErrorCode.REBALANCE_IN_PROGRESS, now)
@@ -169,7 +169,8 @@ def maybe_complete_join(machine: GroupStateMachine, step: Step, group: ClassicGr
 
 
 def complete_join(machine: GroupStateMachine, step: Step, group: ClassicGroup, now: Now) -> None:
-    """End the join phase: dynamic members that did not come are removed, the others are told the next generation."""
+    """End the join phase: remove dynamic members that did not join again, and send the next generation to the others.
+    """
     machine.timers.cancel(TimerKey(TimerKind.JOIN, group.group_id))
     group.initial_delay = None
     for member in list(group.members.values()):
@@ -224,7 +225,7 @@ def _set_join_timer(machine: GroupStateMachine, group: ClassicGroup, now: Now, d
 
 
 def give_up_syncs(machine: GroupStateMachine, step: Step, group: ClassicGroup, code: ErrorCode, now: Now) -> None:
-    """Take the assignments of this generation back and answer `code` to all who wait for theirs."""
+    """Discard the assignments of this generation and answer `code` to the members that wait for theirs."""
     for member in group.members.values():
         member.assignment = b""
         if answer_sync(step, member, sync_error(code)):

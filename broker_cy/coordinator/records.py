@@ -40,7 +40,7 @@ def group_key(group_id: str) -> bytes:
 
 
 def group_of_key(key: bytes) -> str:
-    """The group of a key of any known type: each begins with it. WireError where it is malformed."""
+    """The group of a key of any known type: each key starts with it. Raises WireError if it is malformed."""
     cursor = Cursor(key)
     cursor.read_i16()
     return _text(cursor)
@@ -79,7 +79,7 @@ def group_record(group: ClassicGroup, assignment: dict[str, bytes]) -> Record:
 
 
 def new_group_record(group: ClassicGroup) -> Record:
-    """The record of a group that nobody has joined yet, whatever is going on in it."""
+    """The record of a group without members, whatever state it is in."""
     value = messages.GroupMetadataValue(
         protocol_type="",
         generation=0,
@@ -96,8 +96,7 @@ def group_tombstone(group_id: str) -> Record:
 
 
 def load_group(group_id: str, value: bytes, wall_ms: int) -> ClassicGroup:
-    """The group that a record's value describes: STABLE with members, EMPTY without. WireError where it is
-    malformed.
+    """The group in a record's value: STABLE with members, EMPTY without. Raises WireError if it is malformed.
     """
     data, version = codec.decode_versioned(messages.GroupMetadataValue, value)
     if version > GROUP_METADATA_VERSION_MAX:

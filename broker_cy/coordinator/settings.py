@@ -15,7 +15,7 @@ class GroupSettings:
     """`group.max.size`: members of one group; further joins get GROUP_MAX_SIZE_REACHED."""
     min_session_timeout_ms: int = 6_000
     max_session_timeout_ms: int = 1_800_000
-    """`group.min.session.timeout.ms`, `group.max.session.timeout.ms`: what a JoinGroup may ask for."""
+    """`group.min.session.timeout.ms`, `group.max.session.timeout.ms`: the allowed range of a JoinGroup."""
     initial_rebalance_delay_ms: int = 3_000
     """`group.initial.rebalance.delay.ms`: how long an empty group waits for more members; each new one prolongs it."""
     offsets_retention_ms: int = 7 * 24 * 3600 * 1000

@@ -1,12 +1,12 @@
 """The coordinator of the groups in one partition of `__consumer_offsets`: a state machine without socket, file or
 clock.
 
-Durable state is what the partition's records say: `offsets`, `group_values`, `other_groups`. Only `replay` changes it,
-both for records read from the log and for those an operation has just made. Everything else (`groups` with their
-members' waiting requests, `timers`) is live state, which `loaded` rebuilds from the durable one.
+Durable state is the content of the partition's records: `offsets`, `group_values`, `other_groups`. Only replay changes
+it, both for records read from the log and for those that an operation has just created. Everything else (`groups` with
+their members' waiting requests, `timers`) is live state, which `loaded` rebuilds from the durable one.
 
-The caller appends the records of each `Step` in order and tells their fate with `written` or `failed`; it calls
-`expire` no later than `next_wake_ms`.
+The caller appends the records of each `Step` in order, and calls `written` or `failed` when their outcome is known. It
+calls `expire` no later than `next_wake_ms`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ from broker_cy.coordinator.timers import TimerKey, TimerKind, Timers
 from broker_cy.core.errors import ErrorCode
 from broker_cy.wire import messages
 
-# Keys of committed offsets have the types up to this one; a plain number, as it is compared once per record of a log.
+# Keys of committed offsets have the types up to this one. A plain number, because it is compared for each record of a
+# log.
 _OFFSET_KEY_MAX = int(KeyType.OFFSET_COMMIT)
 
 
@@ -167,7 +168,7 @@ class GroupStateMachine(StateMachine):
         self.other_groups.replay(key, before)
 
     def _ensure_simple_group(self, group_id: str, wall_ms: int) -> bool:
-        """Offsets make a group of their own where there is none; whether they did."""
+        """Create a simple group for committed offsets if there is no group of that id; whether it was created."""
         if group_id in self.groups or self.other_groups.get(group_id) is not None:
             return False
         self.groups[group_id] = ClassicGroup(group_id, wall_ms)
@@ -201,7 +202,7 @@ class GroupStateMachine(StateMachine):
         return step
 
     def topics_deleted(self, topics: Collection[tuple[str, UUID]]) -> Step:
-        """Topics, given as (name, id), are gone: so are the offsets committed in them."""
+        """Delete the offsets committed in deleted topics, given as (name, id)."""
         step = Step()
         expiry.topics_deleted(self, step, topics)
         return step
@@ -214,7 +215,7 @@ class GroupStateMachine(StateMachine):
         return step
 
     def discard_group(self, step: Step, group: ClassicGroup, code: ErrorCode) -> None:
-        """Forget the live state of a group and answer `code` to all who wait in it."""
+        """Drop the live state of a group and answer `code` to all of its waiting requests."""
         for member in group.members.values():
             rebalance.answer_join(step, group, member, rebalance.join_error(member.member_id, code))
             rebalance.answer_sync(step, member, rebalance.sync_error(code))

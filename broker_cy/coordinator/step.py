@@ -1,7 +1,7 @@
-"""What an operation of the coordinator takes and gives back.
+"""The arguments and results of a coordinator's operations.
 
 An operation changes the durable state only by records, which the state machine replays at once, so that the next
-operation sees them; they are on disk later. `Step` says what must be on disk before which answer leaves: `replies`
+operation sees them; they are on disk later. `Step` defines what must be on disk before which answer leaves: `replies`
 depend on nothing, and the replies that `written` of the state machine returns depend on the records of the step. If the
 records cannot be written, `failed` undoes them.
 """
@@ -55,9 +55,9 @@ Failed = Callable[["Step", Now, ErrorCode], None]
 
 @dataclass(slots=True)
 class Step:
-    """Records to append, answers to give, and what happened that is to be told in `__cluster_events`.
+    """Records to append, answers to give, and events for `__cluster_events`.
 
-    `atomic` records go into one batch: all of them are there after a crash, or none; only deletions are not atomic. The
+    `atomic` records go into one batch, so that a crash leaves all of them or none; only deletions are not atomic. The
     underscored fields are for the state machine, whose `written` or `failed` the caller calls with the outcome.
     """
 
@@ -79,18 +79,18 @@ class Step:
         self._failed.append(failed)
 
     def settle(self) -> None:
-        """The fate of the records is known, and what followed from it is done.
+        """The outcome of the records is known, and everything that depended on it is done.
 
-        What was to follow mostly refers to its own step: such circles are broken here, so that the step is freed at
-        once. The collector looks seldom, and for the longer the more of them there are.
+        Most callbacks refer to their own step. These reference cycles are broken here, so that the step is freed at
+        once: the garbage collector runs rarely, and takes longer the more cycles it finds.
         """
         self._undo.clear()
         self._written.clear()
         self._failed.clear()
 
     def reply_when_written(self, token: Token, response: Any, failure: Callable[[ErrorCode], Any]) -> None:
-        """Answer `response` once the records are on disk, `failure(code)` if they cannot be; at once if there are
-        none.
+        """Answer `response` once the records are on disk, or `failure(code)` if they cannot be written. A step without
+        records answers at once.
         """
         if not self.records:
             self.reply(token, response)
@@ -101,7 +101,7 @@ class Step:
         )
 
 
-# The code a client of a group API is told for an append that failed, as Kafka maps them; others are told as they are.
+# The error code of the group APIs for each error of an append, as Kafka maps them; other codes are returned unchanged.
 _APPEND_ERRORS: dict[ErrorCode, ErrorCode] = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,

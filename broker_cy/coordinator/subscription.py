@@ -45,8 +45,8 @@ def assigned_partitions(assignment: bytes) -> list[tuple[str, int]]:
 
 
 def owned_partitions(protocols: Iterable[tuple[str, bytes]]) -> frozenset[tuple[str, int]]:
-    """What a member says it still owns, in any of its subscriptions: ConsumerProtocolSubscription has it from version 1
-    on, behind the user data.
+    """The partitions that a member still owns, from any of its subscriptions: ConsumerProtocolSubscription has them
+    from version 1 on, after the user data.
     """
     found: set[tuple[str, int]] = set()
     for _, metadata in protocols:

@@ -69,7 +69,9 @@ def _response(group: ClassicGroup, assignment: bytes) -> messages.SyncGroupRespo
 
 
 def _assign(machine: GroupStateMachine, step: Step, group: ClassicGroup, request: messages.SyncGroupRequest) -> None:
-    """Write the generation with its assignment; when that is on disk the group is stable and everybody is told."""
+    """Write the generation with its assignment. Once that is on disk, the group is stable and all members get their
+    answers.
+    """
     assignment = {item.member_id: bytes(item.assignment) for item in request.assignments}
     generation = group.generation
     machine.append(step, [records.group_record(group, assignment)])

@@ -31,7 +31,7 @@ class TimerKey(NamedTuple):
     member_id: str = ""
 
 
-# Heap entries of cancelled timers are thrown out when there are this many more of them than live ones.
+# Heap entries of cancelled timers are removed when they outnumber the live ones by this many.
 STALE_ENTRIES_MAX = 1024
 
 
@@ -59,7 +59,7 @@ class Timers(Generic[K]):
             self._push(key, deadline_ms)
 
     def cancel(self, key: K) -> None:
-        """Forget a deadline; nothing happens if there is none."""
+        """Cancel a deadline, if it is set."""
         if (
             self._deadlines.pop(key, None) is not None
             and len(self._heap) > 2 * len(self._deadlines) + STALE_ENTRIES_MAX
@@ -70,7 +70,7 @@ class Timers(Generic[K]):
         return self._deadlines.get(key)
 
     def next_wake_ms(self) -> int | None:
-        """When to call `due` next: the earliest deadline or some time before it. None while there is none."""
+        """When to call `due` next: at the earliest deadline or some time before it. None without a deadline."""
         return self._heap[0][0] if self._heap else None
 
     def due(self, mono_ms: int) -> Iterator[K]:

@@ -28,7 +28,7 @@ class Filter:
 
     @classmethod
     def of(cls, request: messages.ListTransactionsRequest) -> tuple[Filter, list[str]]:
-        """The filter of a request, and the names of states that there are not. Raises PatternError."""
+        """The filter of a request, and the names in it that are no states. Raises PatternError."""
         known = frozenset(BY_LABEL[name] for name in request.state_filters if name in BY_LABEL)
         wanted = Filter(
             known if request.state_filters else None,

@@ -1,7 +1,7 @@
-"""EndTxn, and the aborts that no client asked for: the end of a transaction is decided.
+"""EndTxn, and the aborts that the coordinator starts itself: the decision to end a transaction.
 
-With transaction.version 2 (EndTxn 5) each end bumps the epoch, so the epoch tells a retry from a new request; an abort
-is then allowed where nothing was begun, as the producer cannot know.
+With transaction.version 2 (EndTxn 5) each end bumps the epoch, so the epoch distinguishes a retry from a new request.
+An abort is then allowed although no transaction was started, because the producer cannot know that.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Ended(NamedTuple):
-    """The answer; id and epoch are what the producer goes on with, -1 where it is not told."""
+    """The answer. The producer continues with this id and epoch; they are -1 where the answer does not have them."""
 
     code: ErrorCode
     producer_id: int = NO_PRODUCER_ID
@@ -74,8 +74,8 @@ def decide(machine: TransactionStateMachine, step: Step, decided: Transaction) -
 
 
 def abort_fenced(machine: TransactionStateMachine, step: Step, transaction: Transaction, now: Now) -> bool:
-    """Abort an ongoing transaction and fence its producer by a bumped epoch. False where a producer id is wanted first
-    (see `TransactionStateMachine.take_producer_id`).
+    """Abort an ongoing transaction and fence its producer with a bumped epoch. False if that needs a new producer id
+    first (see `TransactionStateMachine.take_producer_id`).
     """
     version = machine.transaction_version
     if version < VERSION_EPOCH_BUMP:
@@ -90,7 +90,8 @@ def abort_fenced(machine: TransactionStateMachine, step: Step, transaction: Tran
 
 
 def _next_producer_id(machine: TransactionStateMachine, transaction: Transaction) -> int | None:
-    """The producer id that a bumped end brings: -1 while there are epochs left, None where one is wanted first."""
+    """The producer id after an end that bumps the epoch: -1 to keep the current one, None if a new one is needed first.
+    """
     return machine.take_producer_id() if transaction.epoch_exhausted else NO_PRODUCER_ID
 
 
@@ -111,8 +112,8 @@ def _check(transaction: Transaction, producer: ProducerIdAndEpoch, commit: bool,
 def _check_bumping(
     transaction: Transaction, producer: ProducerIdAndEpoch, commit: bool, changing: bool
 ) -> Ended | None:
-    """The same for EndTxn 5. What is being changed is looked at first: where epochs were exhausted the producer may
-    know its new id already.
+    """The same for EndTxn 5. A pending change is checked first: after the epochs were exhausted the producer may
+    already know its new id.
     """
     if changing:
         return Ended(ErrorCode.CONCURRENT_TRANSACTIONS)
@@ -133,5 +134,5 @@ def _check_bumping(
         if same:
             return Ended(ErrorCode.NONE, transaction.producer_id, current)
         return Ended(ErrorCode.INVALID_TXN_STATE)
-    # Nothing was begun: there is nothing to commit, and an abort only bumps the epoch.
+    # No transaction was started: there is nothing to commit, and an abort only bumps the epoch.
     return Ended(ErrorCode.INVALID_TXN_STATE) if commit else None

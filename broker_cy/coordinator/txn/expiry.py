@@ -1,4 +1,4 @@
-"""What time ends: transactions that are open for too long, and transactional ids that nobody uses."""
+"""Timeouts of open transactions, and the expiration of unused transactional ids."""
 
 from __future__ import annotations
 

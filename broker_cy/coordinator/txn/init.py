@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class ProducerIdAndEpoch(NamedTuple):
-    """What a producer says it is."""
+    """The identity that a producer claims."""
 
     producer_id: int
     epoch: int
@@ -66,8 +66,8 @@ def init_producer_id(
 
 
 def _may_be(transaction: Transaction, expected: ProducerIdAndEpoch) -> bool:
-    """Whether the producer id that a producer says it has is one the coordinator gave: the one before counts where its
-    epochs were exhausted, as the answer that told the new one may have been lost.
+    """Whether the coordinator gave the producer the id that it claims. The previous id is valid after its epochs were
+    exhausted, because the answer with the new one may have been lost.
     """
     return (
         transaction.producer_epoch == NO_PRODUCER_EPOCH
@@ -77,7 +77,7 @@ def _may_be(transaction: Transaction, expected: ProducerIdAndEpoch) -> bool:
 
 
 def _fence(machine: TransactionStateMachine, step: Step, transaction: Transaction, token: Token, now: Now) -> None:
-    """Abort the transaction of the producer before; the new one is told to come again."""
+    """Abort the transaction of the previous producer; the new one gets CONCURRENT_TRANSACTIONS and retries."""
     if not end.abort_fenced(machine, step, transaction, now):
         step.reply(token, None)
         return
@@ -121,7 +121,7 @@ def _bump(
 ) -> None:
     epoch = transaction.producer_epoch
     if transaction.epoch_exhausted:
-        # A producer that says an older epoch; Kafka fails with an internal error.
+        # A producer with an older epoch; Kafka fails with an internal error here.
         step.reply(token, Initialized(ErrorCode.UNKNOWN_SERVER_ERROR))
         return
     if expected is None:

@@ -1,7 +1,8 @@
-"""Ending a transaction whose end is decided and on disk: markers in all its partitions, then the record that says so.
+"""Completing a transaction whose end is decided and on disk: markers in all of its partitions, then the record that
+completes it.
 
-Partitions that fail for a while are tried again, without end, as in Kafka: until its markers are written a transaction
-holds back read_committed consumers, and nothing else can be told them.
+Partitions that fail are retried without limit, as in Kafka: until the markers are written, a transaction holds back
+read_committed consumers.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ if TYPE_CHECKING:
 BACKOFF_MS: Final = 20
 BACKOFF_MAX_MS: Final = 1_000
 
-# What a partition says that has no use for the marker: nothing was ever written there.
+# Errors of partitions that need no marker, because the producer never wrote to them.
 _NOT_NEEDED: Final = frozenset({ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, ErrorCode.UNSUPPORTED_VERSION})
-# Another coordinator, or an admin, has gone on with this producer.
+# Another coordinator, or an administrator, has ended the producer's transaction.
 _FENCED: Final = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED})
 
 
@@ -51,11 +52,11 @@ class Ending:
     under_way: bool = False
     """Markers, or the last record, are being written."""
     fenced: bool = False
-    """Another has gone on with the producer: nothing is tried any more."""
+    """Another coordinator is responsible for the producer: there are no more retries."""
 
 
 def go_on(machine: TransactionStateMachine, step: Step, transaction: Transaction, ending: Ending, now: Now) -> None:
-    """Ask for the markers that are missing; where there are none, write the last record."""
+    """Send the missing markers; if none is missing, write the last record."""
     if ending.under_way or ending.fenced:
         return
     ending.under_way = True
@@ -101,7 +102,7 @@ def written(
 
 
 def _complete(machine: TransactionStateMachine, step: Step, transaction: Transaction, ending: Ending, now: Now) -> None:
-    """All markers are written: so says the last record, behind which the next transaction may begin at once."""
+    """All markers are written: append the last record. The next transaction may start right behind it."""
     transactional_id = transaction.transactional_id
     # What comes next sees the transaction complete. If this record fails, that is undone with it.
     del machine.ending[transactional_id]

@@ -82,7 +82,7 @@ def verify(
 
 
 def _reply_after(step: Step, unwritten: Step | None, token: Token, code: ErrorCode) -> None:
-    """Answer once what is being written is on disk, as it says what the answer says."""
+    """Answer once the pending record is on disk, because the answer depends on it."""
     if unwritten is None:
         step.reply(token, code)
         return

@@ -1,7 +1,7 @@
 """Regular expressions of clients, matched in a time that is linear in the text.
 
 The syntax is RE2's, as in Kafka, which takes its Java port (re2j); Python's own `re` backtracks, so one pattern could
-hold up the broker for years. A pattern must match the whole text.
+block the broker for years. A pattern must match the whole text.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ SINGLE_BYTE: Final = "\\C"
 
 
 class PatternError(ValueError):
-    """Not a regular expression of RE2's syntax; says why."""
+    """The text is not a regular expression in RE2's syntax; the message gives the reason."""
 
 
 class Pattern:

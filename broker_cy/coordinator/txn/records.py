@@ -23,7 +23,7 @@ def key_type(key: bytes) -> int:
 
 
 def id_of_key(key: bytes) -> str:
-    """The transactional id of a key of KEY_TYPE. WireError where it is malformed."""
+    """The transactional id of a key of KEY_TYPE. Raises WireError if it is malformed."""
     return codec.decode(messages.TransactionLogKey, 0, memoryview(key)[2:]).transactional_id
 
 
@@ -32,7 +32,8 @@ def tombstone(transactional_id: str) -> Record:
 
 
 def record(transaction: Transaction, transaction_version: int) -> Record:
-    """The record of a transaction; `transaction_version` is the cluster's: from 1 on there are tagged fields."""
+    """The record of a transaction. `transaction_version` is that of the cluster: from 1 on the value has tagged fields.
+    """
     value = messages.TransactionLogValue(
         producer_id=transaction.producer_id,
         producer_epoch=transaction.producer_epoch,
@@ -51,8 +52,8 @@ def record(transaction: Transaction, transaction_version: int) -> Record:
 
 
 def decode_value(transactional_id: str, value: bytes) -> Transaction | None:
-    """The transaction of a record's value; None where its version is of a newer Kafka. WireError where it is malformed
-    or names a state that no record has.
+    """The transaction in a record's value; None if its version belongs to a newer Kafka. Raises WireError if it is
+    malformed or has a state that no record can have.
     """
     if len(value) < 2:
         raise WireError(f"a value of {len(value)} bytes for transactional id {transactional_id!r}")

@@ -12,7 +12,7 @@ class TxnSettings:
     """Defaults are Kafka's. Each field names the broker setting it stands for."""
 
     max_timeout_ms: int = 900_000
-    """`transaction.max.timeout.ms`: what a producer may ask for."""
+    """`transaction.max.timeout.ms`: the longest timeout that a producer may request."""
     id_expiration_ms: int = 604_800_000
     """`transactional.id.expiration.ms`: how long an id without a transaction is kept after its last one."""
     abort_interval_ms: int = 10_000
@@ -33,6 +33,6 @@ class TxnSettings:
             abort_interval_ms=config["transaction.abort.timed.out.transaction.cleanup.interval.ms"],
             expiration_interval_ms=config["transaction.remove.expired.transaction.cleanup.interval.ms"],
             add_backoff_ms=config["add.partitions.to.txn.retry.backoff.ms"],
-            # As in Kafka, not beyond what a request of brokers may take.
+            # As in Kafka, at most the timeout of requests between brokers.
             add_backoff_max_ms=min(config["add.partitions.to.txn.retry.backoff.max.ms"], config["request.timeout.ms"]),
         )

@@ -1,6 +1,6 @@
-"""What the coordinator knows of one transactional id, and which changes of it Kafka makes.
+"""The state of one transactional id, and its transitions, which are Kafka's.
 
-A `Transaction` never changes; each change is another one, and one record of `__transaction_state`.
+A `Transaction` is immutable; each transition creates another one, and one record of `__transaction_state`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any, Final
 
 NO_PRODUCER_ID: Final = -1
 NO_PRODUCER_EPOCH: Final = -1
-# No producer is ever told this epoch: it is what the coordinator fences the last one with.
+# No producer ever gets this epoch: the coordinator uses it to fence the last one.
 EPOCH_MAX: Final = 32767
 # transaction.version from which on each end of a transaction bumps the epoch (KIP-890).
 VERSION_EPOCH_BUMP: Final = 2
@@ -78,12 +78,12 @@ class Transaction:
 
     @property
     def epoch_exhausted(self) -> bool:
-        """Whether the next bump must take another producer id, so that there is always an epoch left to fence with."""
+        """Whether the next bump must use another producer id, so that an epoch for fencing always remains."""
         return self.producer_epoch >= EPOCH_MAX - 1
 
     def to(self, state: TxnState, now_ms: int, **changes: Any) -> Transaction:
         """The transaction after a change. Each notes the producer id before it, as Kafka does."""
-        # As dataclasses.replace, which looks at the fields anew each time; a request makes one or two of these.
+        # As dataclasses.replace, which inspects the fields at each call; a request creates one or two of these.
         values = {name: getattr(self, name) for name in _FIELDS}
         values["previous_producer_id"] = self.producer_id
         values["state"], values["last_update_ms"] = state, now_ms
@@ -106,7 +106,7 @@ class Transaction:
         )
 
     def with_partitions(self, added: frozenset[TopicPartition], client_version: int, now_ms: int) -> Transaction:
-        """The transaction begins with these partitions, or goes on with them besides those it has."""
+        """The transaction starts with these partitions, or continues with them in addition to its own."""
         return self.to(
             TxnState.ONGOING,
             now_ms,
@@ -124,7 +124,7 @@ class Transaction:
         """
         changes: dict[str, Any] = {}
         if client_version >= VERSION_EPOCH_BUMP:
-            # Kafka lets an abort go through where a defect has used up all epochs.
+            # Kafka allows an abort even after a defect has used up all epochs.
             changes["producer_epoch"] = min(self.producer_epoch + 1, EPOCH_MAX)
             changes["last_producer_epoch"] = self.producer_epoch
         return self.to(
@@ -137,7 +137,7 @@ class Transaction:
         )
 
     def fenced(self) -> Transaction:
-        """With the next epoch, of which no producer is told; for `ended` with a transaction.version below 2."""
+        """With the next epoch, which no producer gets; for `ended` with a transaction.version below 2."""
         return replace(
             self,
             producer_epoch=min(self.producer_epoch + 1, EPOCH_MAX),

@@ -1,13 +1,13 @@
 """The coordinator of the transactional ids in one partition of `__transaction_state`: a state machine without socket,
 file or clock.
 
-Durable state is `transactions`, which only `_set` changes, both for records read from the log and for those an
-operation has just made. Everything else is live state, which `loaded` rebuilds: transactions that are being ended, and
-which of them wait for another try.
+Durable state is `transactions`, which only `_set` changes, both for records read from the log and for those that an
+operation has just created. Everything else is live state, which `loaded` rebuilds: the transactions that are being
+completed, and which of them wait for a retry.
 
-The caller appends the records of each `Step` in order and tells their fate with `written` or `failed`; it writes the
-markers it finds in `outbox` and tells the outcome with `markers_written`; it calls `expire` no later than
-`next_wake_ms`, and gives producer ids where `wants_producer_id` says so.
+The caller appends the records of each `Step` in order, and calls `written` or `failed` when their outcome is known. It
+writes the markers in `outbox` and reports the results to `markers_written`. It calls `expire` no later than
+`next_wake_ms`, and adds a producer id when `wants_producer_id` is set.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ class TransactionStateMachine(StateMachine):
         self.settled: list[str] = []
         """Transactional ids that can be asked again, after CONCURRENT_TRANSACTIONS; the caller takes them out."""
         self.producer_ids: list[int] = []
-        """Producer ids that nobody has; see `take_producer_id`."""
+        """Unused producer ids; see `take_producer_id`."""
         self.wants_producer_id = False
-        """Something waits for a producer id; the caller adds one and, for what has a deadline, calls `expire`."""
+        """An operation needs a producer id: the caller adds one to `producer_ids` and runs the operation again."""
         self.timers: Timers[str] = Timers()
-        """When to go on with a transaction that is being ended, by transactional id."""
+        """When to retry the markers of a transaction that is being completed, by transactional id."""
         self.unknown_records = 0
         """Records that a newer Kafka may know; they stay in the log."""
         # The steps whose records of a transactional id are not on disk yet, the oldest first.
@@ -69,7 +69,7 @@ class TransactionStateMachine(StateMachine):
         if value is not None:
             found = records.decode_value(transactional_id, value)
             if found is None:
-                # As in Kafka, what was known before stays.
+                # As in Kafka, the previous value stays.
                 self.unknown_records += 1
                 return
         self._set(transactional_id, found)
@@ -141,9 +141,9 @@ class TransactionStateMachine(StateMachine):
         return waiting[-1] if waiting else None
 
     def is_changing(self, transactional_id: str) -> bool:
-        """Whether what is asked of this id has to wait, with CONCURRENT_TRANSACTIONS: a record of it is being written,
-        or its transaction is being ended. The record that all markers are written holds up nothing: the end is decided
-        and on disk, and what comes next is written behind it.
+        """Whether requests for this id get CONCURRENT_TRANSACTIONS: one of its records is being written, or its
+        transaction is being completed. The record that completes a transaction delays nothing: the end is already on
+        disk, and the next record is written behind it.
         """
         transaction = self.transactions.get(transactional_id)
         if transaction is not None and transaction.state.is_prepared:
@@ -151,7 +151,7 @@ class TransactionStateMachine(StateMachine):
         return transactional_id in self._unwritten and (transaction is None or not transaction.state.is_complete)
 
     def take_producer_id(self) -> int | None:
-        """A producer id that nobody has; where there is none, None, and `wants_producer_id` is set."""
+        """An unused producer id. Without one, None, and `wants_producer_id` is set."""
         if self.producer_ids:
             return self.producer_ids.pop()
         self.wants_producer_id = True
@@ -188,8 +188,8 @@ class TransactionStateMachine(StateMachine):
         return step
 
     def abort_timed_out(self, now: Now) -> Step:
-        """Abort transactions that are open for longer than their producer allowed. One for which there is no producer
-        id (see `wants_producer_id`) stays for the next call.
+        """Abort transactions that are open for longer than their producer's timeout. One that needs a producer id when
+        there is none (see `wants_producer_id`) is left to the next call.
         """
         step = Step()
         expiry.abort_timed_out(self, step, now)
@@ -212,7 +212,7 @@ class TransactionStateMachine(StateMachine):
     def init_producer_id(
         self, transactional_id: str, timeout_ms: int, expected: init.ProducerIdAndEpoch | None, token: Token, now: Now
     ) -> Step:
-        """Answers `init.Initialized`; None where a producer id is wanted first."""
+        """Answers `init.Initialized`, or None if the operation needs a producer id first."""
         step = Step()
         init.init_producer_id(self, step, transactional_id, timeout_ms, expected, token, now)
         return step
@@ -253,7 +253,7 @@ class TransactionStateMachine(StateMachine):
         token: Token,
         now: Now,
     ) -> Step:
-        """Answers `end.Ended`; None where a producer id is wanted first."""
+        """Answers `end.Ended`, or None if the operation needs a producer id first."""
         step = Step()
         end.end(self, step, transactional_id, producer, commit, client_version, token, now)
         return step
