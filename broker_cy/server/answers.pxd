@@ -1,7 +1,7 @@
 """The answers of a connection, in the order of its requests, and what all connections of a broker share.
 
-Bounds: requests are left unread while anything waits for the socket or PENDING_MAX answers are due; what is ready goes to the
-socket once it passes SCRATCH_BYTES.
+Bounds: requests are left unread while anything waits for the socket or PENDING_MAX answers are due; what is ready goes
+to the socket once it passes SCRATCH_BYTES.
 """
 
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
@@ -16,8 +16,9 @@ from broker_cy.storage.log cimport LogSlice
 cdef enum:
     SCRATCH_BYTES = 65536           # answers are gathered up to this before they go to the socket
     PENDING_MAX = 2048              # answers due on one connection
-    # Staged batches over all partitions before they are written without waiting for the turn's end: what is larger than a
-    # part of the second-level cache is cheaper to write while it is there, and the buffer is free for the next.
+    # Staged batches over all partitions before they are written without waiting for the turn's end: data that fills
+    # part of the second-level cache is cheaper to write while it is cached, and the buffer becomes free for the next
+    # request.
     STAGED_BYTES_MAX = 524288
     API_KEYS = 128
 
@@ -30,9 +31,9 @@ cdef class Reply:
     cdef int32_t correlation_id
     cdef bint ready
     cdef object payload             # the whole frame (bytes), or a list of bytes and LogSlice
-    cdef object task                # the asyncio.Task that will answer, where there is one
+    cdef object task                # the asyncio.Task that will answer, or None
     cdef int16_t key                # of its API
-    cdef int wait_phase             # phase: what it waits for where it is not ready
+    cdef int wait_phase             # phase: what it waits for while it is not ready
     cdef int64_t received_ns
     cdef int64_t mark_ns            # when the phase it is in began; 0 until the handler returned
 

@@ -1,7 +1,8 @@
 """The answers of a connection, in the order of its requests, and what all connections of a broker share.
 
-An answer is ready at once, after the write that ends a turn of the loop, or when its handler is done; it leaves when all before
-it have. What the socket does not take is queued, and the connection reads no more requests until it did.
+An answer is ready at once, after the write that ends a turn of the loop, or when its handler is done; it is sent when
+all before it have been. What the socket does not take is queued, and the connection reads no more requests until the
+queue is empty.
 """
 
 cimport cython
@@ -42,7 +43,7 @@ cdef class Reply:
         return 0
 
     cdef int emit(self, Writer out) except -1:
-        """Append this answer to `out`, or hand its pieces to the connection in order."""
+        """Append this answer to `out`, or pass its pieces to the connection in order."""
         cdef object piece
         if type(self.payload) is bytes:
             out.raw(<const uint8_t*>PyBytes_AS_STRING(self.payload), PyBytes_GET_SIZE(self.payload))
@@ -64,11 +65,11 @@ cdef class Reply:
         return 0
 
     cdef int hurry(self) except -1:
-        """The broker stops: answer now with what there is, if that is possible."""
+        """The broker stops: answer now with what is available, if possible."""
         return 0
 
     cdef int cancel(self) except -1:
-        """The connection went away. A task goes on to its end: what it changes is not the connection's."""
+        """The connection is closed. A task runs to its end: its changes do not belong to the connection."""
         return 0
 
 
@@ -90,7 +91,7 @@ cdef class ServerCore(FlushGroup):
         self.unflushed = []
         self.held = []
         self.tasks = set()
-        # It does everything at once; the server puts one with a thread in its place.
+        # These run at once; the server replaces them by jobs with a thread.
         self.check_jobs = InlineJobs()
         self.registrations = [None] * API_KEYS
         self.request_classes = [None] * API_KEYS
@@ -190,7 +191,7 @@ cdef class ServerCore(FlushGroup):
         return len(idle)
 
     def stop_reading(self):
-        """First step of an orderly stop: nothing more is read; what was read goes on to be answered."""
+        """First step of an orderly stop: no more requests are read; those that were read are still answered."""
         cdef AnswerQueue connection
         self.stopping = True
         for connection in list(self.connections):
@@ -210,7 +211,7 @@ cdef class AnswerQueue(Outbox):
     """The sending half of a connection; `Connection` is the other."""
 
     cdef int output_free(self) except -1:
-        """Nothing waits for the socket: the receiving half may go on."""
+        """Nothing waits for the socket: the receiving half may continue."""
         return 0
 
     cdef bint has_whole_request(self) noexcept:
@@ -218,7 +219,7 @@ cdef class AnswerQueue(Outbox):
         return False
 
     cdef int release_input(self) except -1:
-        """The connection is closed: the receiving half lets go of what it holds."""
+        """The connection is closed: the receiving half releases its buffers."""
         return 0
 
     cdef int add_reply(self, Reply reply) except -1:
@@ -328,12 +329,12 @@ cdef class AnswerQueue(Outbox):
     # ---- the end ----
 
     cdef int fail(self, str api, str reason) except -1:
-        """Close this connection for what the peer sent; one log line, rate-limited."""
+        """Close this connection because of what the peer sent; one rate-limited log line."""
         log_events.bad_request(self.client_host, self.client_port, api, reason)
         return self.close()
 
     def broken(self, error):
-        """Close this connection after an error of ours; the traceback is logged."""
+        """Close this connection after an internal error; the traceback is logged."""
         log_events.internal_error(self.client_host, self.client_port, error)
         self.close()
 
@@ -356,7 +357,7 @@ cdef class AnswerQueue(Outbox):
             self.close()
 
     cpdef int close(self) except -1:
-        """End the connection at once; handlers that still run for it are cancelled."""
+        """Close the connection at once. Replies that still wait are cancelled."""
         cdef Reply reply
         if self.closed:
             return 0

@@ -1,5 +1,4 @@
-"""The bits of AclOperation a client may use on a resource (KIP-430). Without an authorizer that is every one there
-is.
+"""The AclOperations that a client is allowed on a resource, as bits (KIP-430). Without an authorizer all of them are.
 """
 
 from __future__ import annotations

@@ -16,9 +16,10 @@ if TYPE_CHECKING:
 
 
 class AutoTopics:
-    """Creates topics in the background; whoever asked for one asks again until it is there.
+    """Creates topics in the background; a client that asked for one retries until it exists.
 
-    `submit` is the controller's, `config` the broker's. What is under way is bounded by what the controller lets wait.
+    `submit` is the controller's, `config` the broker's. The controller's queue bounds the number of creations in
+    progress.
     """
 
     def __init__(self, config: Mapping[str, Any], submit: Callable[[CreateTopics], asyncio.Future[Any]]) -> None:
@@ -27,8 +28,8 @@ class AutoTopics:
         self._under_way: set[str] = set()
 
     def create(self, names: Iterable[str]) -> None:
-        """Begin to create those of the topics that may be and are not under way. Why one could not be created is
-        logged: no client is told, as in Kafka.
+        """Start to create the topics that may be created and are not in progress yet. Failures are logged; as in Kafka,
+        no client gets the reason.
         """
         wanted = [name for name in names if is_creatable(name) and name not in self._under_way]
         if not wanted:

@@ -1,7 +1,7 @@
 """Receive buffers, pooled: an idle connection holds none.
 
-A connection borrows a buffer while it has unparsed bytes; a staged batch holds a reference to the buffer it lies in until
-it is written. Blocks come in classes of BUFFER_BYTES << k, so that a block fits the next request of that class.
+A connection borrows a buffer while it has unparsed bytes; a staged batch holds a reference to its buffer until it is
+written. Blocks come in size classes of BUFFER_BYTES << k, so that a block fits the next request of that class.
 """
 
 cimport cython
@@ -26,7 +26,7 @@ cdef class BufferPool:
                 free(block)
 
     cdef RecvBuffer acquire(self, Py_ssize_t at_least):
-        """A buffer of at least that many bytes; MemoryError where there is none."""
+        """A buffer of at least that many bytes. Raises MemoryError."""
         cdef int k = 0
         cdef Py_ssize_t capacity = BUFFER_BYTES
         cdef void* block

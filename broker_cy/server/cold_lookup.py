@@ -17,10 +17,10 @@ T = TypeVar("T")
 
 
 async def look_up(broker: Broker, function: Callable[..., T], *arguments: object) -> T:
-    """What `function(*arguments)` gives, called again after each part of a file that had to be read first.
+    """Return `function(*arguments)`, which is called again after each part of a file that had to be read first.
 
-    The function may be called any number of times, with anything else happening in between. A part that is gone again
-    although it was just read is waited for: memory is then so short that nothing else would come to an end.
+    The function may be called any number of times, with other work in between. If a part was evicted right after it was
+    read, the caller waits before the next attempt: memory is so short that nothing else would finish.
     """
     read: set[tuple[str, int]] = set()
     while True:

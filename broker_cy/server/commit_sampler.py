@@ -35,7 +35,7 @@ class CommitSampler:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._task: asyncio.Task[None] | None = None
-        # Left over of the last period: at most what was committed to in one.
+        # Left over from the last period: at most the partitions of one.
         self._due: dict[tuple[str, str, int], GroupStateMachine] = {}
 
     def start(self) -> None:
@@ -56,7 +56,7 @@ class CommitSampler:
                     LOGGER.warning("commits not sampled", exc_info=error)
 
     async def sample(self) -> None:
-        """Tell what was committed since the last call."""
+        """Report the commits since the last call."""
         due, self._due = self._due, {}
         for machine in self._broker.groups.machines_now():
             changed, machine.offsets.changed = machine.offsets.changed, {}
@@ -75,7 +75,7 @@ class CommitSampler:
             self._broker.events.note(Commits(group, offsets))
 
     async def _look_at(self, machine: GroupStateMachine, group: str, topic: str, index: int) -> Committed | None:
-        """The offset as it is by now; None where it, the partition or its log is gone."""
+        """The current offset; None if it, the partition or its log no longer exists."""
         partition = self._broker.partitions.get(topic, index)
         committed = machine.offsets.get(group, topic, index)
         if committed is None or partition is None or partition.offline is not None:

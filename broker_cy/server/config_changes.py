@@ -1,4 +1,4 @@
-"""AlterConfigs and IncrementalAlterConfigs: what the broker checks itself before the controller is asked (Kafka's
+"""AlterConfigs and IncrementalAlterConfigs: the checks of the broker before it asks the controller (Kafka's
 ConfigAdminManager).
 """
 
@@ -50,7 +50,7 @@ RawResource = tuple[int, str, Sequence[RawChange]]
 
 
 def parse_node_id(text: str) -> int | None:
-    """The number, or None for what is no 32-bit integer in Java's eyes."""
+    """The number, or None if Java would not parse the text as a 32-bit integer."""
     if not _INT32.fullmatch(text) or not -(2**31) <= int(text) < 2**31:
         return None
     return int(text)

@@ -1,8 +1,8 @@
 """The receiving half of a client connection: it owns its socket, reads requests and hands them to their handlers.
 
-What one connection can make the broker hold: one buffer of BUFFER_BYTES, or of at most twice the bytes really received of a
-larger request, or than it sent before (socket.request.max.bytes caps that); with less than CARRY_BYTES unparsed just those
-bytes; and the answers, whose bounds are in answers.pxd.
+What one connection can make the broker hold: one buffer of BUFFER_BYTES, or of at most twice the bytes really received
+of a larger request, or than it sent before (socket.request.max.bytes caps that); with less than CARRY_BYTES unparsed
+just those bytes; and the answers, whose bounds are in answers.pxd.
 """
 
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
@@ -17,9 +17,9 @@ cdef enum:
     CARRY_BYTES = 4096              # an unparsed rest below this is copied out of the pooled buffer
     READ_TURN_BYTES = 1048576       # read from one socket in one turn of the loop, before others get theirs
     READ_AHEAD_BYTES = 32768        # read at most this far past the end of a large request, to keep copies small
-    # The kernel wakes the loop for the rest of a request when that is there, or this much of it: each wake-up for a piece
-    # costs a poll, a recv, and the window update that has the peer's next packets handled at our expense. It is far less
-    # than what a slow peer sends within connections.max.idle.ms.
+    # The kernel wakes the loop for the rest of a request when that is there, or this much of it: each wake-up for a
+    # piece costs a poll, a recv, and a window update that makes the peer send its next packets. A slow peer sends far
+    # more than this within connections.max.idle.ms.
     WAKE_BYTES_MAX = 524288
     WAKE_BYTES_MIN = 65536          # a rest below this is not worth two system calls
 
@@ -30,7 +30,7 @@ cdef class Connection(AnswerQueue):
     cdef Py_ssize_t in_start
     cdef Py_ssize_t in_end
     cdef Py_ssize_t proven_bytes    # largest request that really arrived: the buffer taken for the next large one
-    cdef int wake_bytes             # SO_RCVLOWAT as it is set
+    cdef int wake_bytes             # the current SO_RCVLOWAT
     cdef bint resume_scheduled
 
     cdef int read(self) except -1

@@ -1,7 +1,7 @@
 """The receiving half of a client connection: it owns its socket, reads requests and hands them to their handlers.
 
-The loop only tells readiness (add_reader, add_writer); recv is called here, send and sendfile in `answers`. Bounds are in the
-.pxd.
+The loop only reports readiness (add_reader, add_writer); recv is called here, send and sendfile in `answers`. Bounds
+are in the .pxd.
 """
 
 cimport cython
@@ -104,8 +104,8 @@ cdef class Connection(AnswerQueue):
         cdef Py_ssize_t want
         cdef ssize_t n
         if self.must_wait():
-            # A handler is not done, or answers are held back by a slow reader: leave the rest in the kernel's buffer, which
-            # stops the peer.
+            # A handler is not done, or answers are held back by a slow reader: leave the rest in the kernel's buffer,
+            # which stops the peer.
             self.server.loop.remove_reader(self.fd)
             self.reading = False
             return 0
@@ -132,7 +132,9 @@ cdef class Connection(AnswerQueue):
         return 0
 
     cdef int peer_gone(self) except -1:
-        """Nothing more will come. That a request was cut off is told; that a client leaves is not."""
+        """The peer sends nothing more. A request that was cut off is logged; a client that leaves between requests is
+        not.
+        """
         cdef Py_ssize_t got = self.in_end - self.in_start
         cdef const uint8_t* p = self.buffer.data + self.in_start
         if got == 0:
@@ -162,7 +164,8 @@ cdef class Connection(AnswerQueue):
         room = self.buffer.capacity - self.in_end
         target = BUFFER_BYTES
         if frame_bytes + READ_AHEAD_BYTES > BUFFER_BYTES:
-            # Never more than twice what arrived, or than what this connection has sent before: a length is only a claim.
+            # Never more than twice what arrived, or than what this connection has sent before: a length is only a
+            # claim.
             target = min(frame_bytes + READ_AHEAD_BYTES, max(2 * unparsed, self.proven_bytes + READ_AHEAD_BYTES))
             target = max(target, BUFFER_BYTES)
         if room == 0 or (target > self.buffer.capacity - self.in_start and target > self.buffer.capacity) or (
@@ -181,7 +184,7 @@ cdef class Connection(AnswerQueue):
         return room
 
     cdef int settle(self) except -1:
-        """Give the buffer back where nothing of it is left to parse; keep a short rest in an object of its size."""
+        """Return the buffer if all of it is parsed; keep a short rest in an object of its size."""
         cdef Py_ssize_t unparsed
         if self.buffer is None:
             return 0
@@ -195,7 +198,9 @@ cdef class Connection(AnswerQueue):
         return 0
 
     cdef int wake_when_worth_it(self, Py_ssize_t unparsed) noexcept:
-        """Have the socket readable when the rest of a large request is there, or as much of it as is worth a wake-up."""
+        """Make the socket readable only when the rest of a large request has arrived, or enough of it to be worth a
+        wake-up.
+        """
         cdef Py_ssize_t missing = 0
         cdef int wanted = 1
         if unparsed >= 4:
@@ -212,8 +217,9 @@ cdef class Connection(AnswerQueue):
         return self.running or self.held or len(self.queue) > 0 or self.pending >= PENDING_MAX
 
     cdef bint waits_for_sync(self) except *:
-        """Whether what this connection produced is not on disk yet (flush.messages). Kafka handles its requests one by one: the next
-        that is no Produce finds it there."""
+        """Whether what this connection produced is not on disk yet (flush.messages). Kafka handles its requests one by
+        one: the next that is no Produce finds it there.
+        """
         if self.staged_at == self.server.flushes:
             self.server.flush()
         if self.closed:
@@ -234,7 +240,7 @@ cdef class Connection(AnswerQueue):
         self.parsing = True
         self.received_ns = 0
         try:
-            # Sending what is ready, or the write of what is staged, may end this connection: then its buffer is gone.
+            # Sending ready answers, or writing staged batches, may close this connection, which releases its buffer.
             while not self.closed and self.in_end - self.in_start >= 4 and not self.must_wait():
                 p = self.buffer.data + self.in_start
                 size = be32(p)
@@ -269,7 +275,7 @@ cdef class Connection(AnswerQueue):
         return 0
 
     cdef int64_t count_handled(self, RequestMetrics metrics, Py_ssize_t size, int64_t started) except -1:
-        """A request that came to its handler at `started` is handled, or waits for something by now; the time."""
+        """A request that reached its handler at `started` is handled, or waits for something. Returns the time."""
         cdef int64_t now = now_ns()
         cdef Reply reply = self.tail
         if self.key < 0:
@@ -349,7 +355,7 @@ cdef class Connection(AnswerQueue):
 
     cdef int call_handler(self, int16_t key, int16_t version, int32_t correlation_id, object client_id,
                           const uint8_t* body, Py_ssize_t n) except -1:
-        """Run a handler written in Python, at once or as a task."""
+        """Run a handler written in Python, directly or as a task."""
         cdef object entry = self.server.registrations[key]
         cdef object request = None
         cdef Cursor cursor
@@ -436,7 +442,7 @@ cdef class _Completion:
         self.version = version
 
     cdef int over(self) except -1:
-        """The task is done: the connection goes on."""
+        """The task is done: the connection continues."""
         cdef AnswerQueue connection = self.reply.connection
         connection.server.tasks.discard(self.reply.task)
         connection.running = False
@@ -463,7 +469,7 @@ cdef class _Completion:
 
 
 async def _serve(handling, _Completion completion):
-    """Await a handler and answer at once, without another turn of the loop."""
+    """Await a handler and answer without another turn of the loop."""
     response = error = None
     try:
         response = await handling

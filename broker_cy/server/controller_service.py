@@ -1,8 +1,9 @@
-"""The controller at work: operations in, records into `__cluster_metadata-0`, committed changes out to the broker.
+"""Runs the controller: takes operations, writes their records to `__cluster_metadata-0`, and publishes committed
+changes.
 
 An operation is validated and applied to the controller's uncommitted state as soon as it is submitted. The records of
-all operations of a loop turn are written with one append and synced in a worker thread; operations that come in
-meanwhile share the next sync. Then the image moves, listeners hear of the change, and the replies go out, in this
+all operations of a loop turn are written with one append and synced in a worker thread; operations that arrive
+meanwhile share the next sync. Then the image advances, subscribers get the change, and the replies are sent, in this
 order.
 
 If the records cannot be written (disk full), every operation that was not committed fails, the state returns to the
@@ -50,8 +51,8 @@ LOGGER = logging.getLogger("broker_cy.server.metadata")
 
 Listener = Callable[[ImageDelta, MetadataImage], None]
 
-# Operations that wait for a sync. A client has at most one unanswered on a connection that it sees answered in order;
-# beyond this, something asks faster than the disk syncs, and is told to come again.
+# Operations that wait for a sync. A connection has at most one of them; beyond this bound, clients send faster than the
+# disk syncs, and get a retriable error.
 WAITING_MAX = 10_000
 
 
@@ -68,7 +69,7 @@ PRODUCER_IDS_LOW = 200
 
 
 def _seen(task: asyncio.Task[None]) -> None:
-    """Whoever finds no producer id left asks again, and is told."""
+    """A request that finds no producer id left asks for another block, and gets the error."""
     if not task.cancelled():
         task.exception()
 
@@ -89,7 +90,8 @@ class ControllerService:
         on_committed: Callable[[int], None] = lambda end_offset: None,
     ) -> None:
         """`directory_ids` are those of the data directories, the one of the metadata log first; `executor` runs what
-        blocks for the disk, None: the loop's default one; `on_committed(end_offset)` hears of every commit. See `open`.
+        blocks for the disk, None: the loop's default one; `on_committed(end_offset)` is called for each commit. See
+        `open`.
         """
         self.config = config
         self.node_id = config.node_id
@@ -112,7 +114,7 @@ class ControllerService:
         self._flush_scheduled = False
         self._syncing: asyncio.Future[None] | None = None
         self._refusal: str | None = "the controller has not started"
-        self._producer_ids: deque[int] = deque()  # allocated, and nobody's yet
+        self._producer_ids: deque[int] = deque()  # allocated, and not yet handed out
         self._producer_block: asyncio.Task[None] | None = None
 
     # --- life
@@ -151,8 +153,8 @@ class ControllerService:
         )
 
     def start(self, listeners: dict[str, Endpoint], rack: str | None = None) -> None:
-        """Load the metadata, begin a new epoch as leader, register this broker with `listeners` (advertised addresses
-        by listener name), and tell everything to the subscribers. Blocks for the disk, so it belongs before the first
+        """Load the metadata, start a new epoch as leader, register this broker with `listeners` (advertised addresses
+        by listener name), and publish the image to the subscribers. Blocks on the disk, so it runs before the first
         connection.
 
         Raises MetadataLogError, QuorumError, StorageError, OSError, and what a subscriber raises.
@@ -203,12 +205,12 @@ class ControllerService:
             listener(delta, self.image)
 
     async def stop(self) -> None:
-        """Fence the broker, wait for what is under way, and resign. Later operations are refused."""
+        """Fence the broker, wait for pending operations, and resign. Later operations are refused."""
         if self._refusal is None:
             try:
                 await self.submit(StopBroker(self.node_id))
             except KafkaError as error:
-                # A full disk must not keep the broker from stopping: it registers anew at its next start anyway.
+                # A full disk must not keep the broker from stopping: it registers again at its next start anyway.
                 LOGGER.warning("the broker could not be fenced before it stops", extra=facts(reason=error))
             await self._snapshots.stop()
         if self._refusal is None:
@@ -270,10 +272,10 @@ class ControllerService:
         return future
 
     async def next_producer_id(self) -> int:
-        """A producer id that nobody had before. Raises KafkaError."""
+        """A producer id that was never used before. Raises KafkaError."""
         while True:
             if len(self._producer_ids) <= PRODUCER_IDS_LOW and self._producer_block is None:
-                # Early, so that nobody waits for the disk while some are left.
+                # Early, so that no request waits for the disk while some are left.
                 self._producer_block = self._loop.create_task(self._allocate_producer_ids())
                 self._producer_block.add_done_callback(_seen)
             if self._producer_ids:
@@ -310,8 +312,8 @@ class ControllerService:
         return framing.control_batch([message], self._next_offset, elected.epoch, self._clock.wall_ms())
 
     def _write_pending(self) -> int:
-        """Append what is pending and seal the state it belongs to; returns its bytes. Raises StorageError, and then
-        nothing was appended.
+        """Append the pending records and seal the state that they lead to. Returns their size in bytes. Raises
+        StorageError, and then nothing was appended.
         """
         content = b"".join(self._pending)
         self._pending.clear()
@@ -374,8 +376,7 @@ class ControllerService:
             try:
                 listener(delta, self.image)
             except Exception:
-                # The change is committed whatever a listener makes of it: the others and the clients are told all the
-                # same.
+                # The change is committed even if a subscriber fails: the others and the clients still get it.
                 LOGGER.exception("a listener failed on a metadata change", extra=facts(offset=self.image.offset))
 
 

@@ -19,8 +19,8 @@ T = TypeVar("T")
 
 @dataclass(slots=True)
 class Counts:
-    """By state, under the names that admins are told. `commits` counts on from when the groups were loaded;
-    `oldest_start_ms` is -1 where no transaction is open.
+    """Numbers by state, with the state names of the protocol. `commits` counts since the groups were loaded;
+    `oldest_start_ms` is -1 if no transaction is open.
     """
 
     groups: dict[str, int] = field(default_factory=dict)
@@ -31,7 +31,7 @@ class Counts:
 
 
 async def count(broker: Broker) -> Counts:
-    """What there is about now: it may change while this counts."""
+    """Approximate counts: the coordinators go on while this runs."""
     counts = Counts()
     groups: Counter[str] = Counter()
     for coordinator in broker.groups.machines_now():

@@ -2,7 +2,8 @@
 operations, and runs its timers.
 
 Records of all operations that come in while a write is under way share the next batch. Answers that depend on a record
-leave when the batch is written; if it cannot be, everything since is undone and the clients are told to try again.
+leave when the batch is written; if it cannot be written, it and everything after it are undone, and the clients get a
+retriable error.
 """
 
 from __future__ import annotations
@@ -104,7 +105,7 @@ class CoordinatorRuntime(Generic[M]):
         return Now(self._clock.wall_ms(), int(self._clock.monotonic() * 1000))
 
     def check(self) -> ErrorCode:
-        """NONE where operations may run, else what clients are told."""
+        """NONE if operations may run, else the error code for clients."""
         if self.state is LoadState.ACTIVE:
             return ErrorCode.NONE
         return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if self.state is LoadState.LOADING else ErrorCode.NOT_COORDINATOR
@@ -144,7 +145,7 @@ class CoordinatorRuntime(Generic[M]):
             )
 
     def loaded_facts(self) -> dict[str, object]:
-        """What there is to say of the state after loading."""
+        """Facts about the loaded state, for the log line."""
         return {}
 
     async def _replay_log(self) -> int:
@@ -174,7 +175,7 @@ class CoordinatorRuntime(Generic[M]):
         return count
 
     def _replay_batch(self, batch: wire_records.Batch) -> int:
-        """Replay the records of one batch; how many there were. WireError where it is damaged."""
+        """Replay the records of one batch and return their number. Raises WireError if it is damaged."""
         if not batch.is_valid():
             raise WireError(f"the batch at offset {batch.base_offset} has a wrong checksum")
         found = batch.records()
@@ -228,14 +229,14 @@ class CoordinatorRuntime(Generic[M]):
             self.partition.before_flush(self._flush)
 
     def _flush(self) -> None:
-        """Append what is pending; the partition writes it at the end of this turn of the loop."""
+        """Append the pending records; the partition writes them at the end of this turn of the loop."""
         self._flush_scheduled = False
         if not self._in_flight and self._pending and self.state is LoadState.ACTIVE:
             self._stage_pending()
 
     def _stage_pending(self) -> None:
-        """Stage what is pending, behind what is in flight, which is not written yet: they are written or fail together,
-        and the last one's fate is that of all.
+        """Stage the pending records, behind the batches in flight, which are not written yet. All of them are written
+        or fail together: the outcome of the last one is that of all.
         """
         steps, self._pending = self._pending, []
         mark = object()
@@ -262,7 +263,7 @@ class CoordinatorRuntime(Generic[M]):
             self._completed(written, written.exception())
 
     def _make_way(self) -> None:
-        """Stage everything that was accepted so far, so that what is appended now lies behind it."""
+        """Stage everything that was accepted so far, so that the next append comes after it."""
         if isinstance(self._last, asyncio.Future) and self._last.done():
             self._settled(self._last)
         if self._pending:
@@ -332,7 +333,7 @@ class CoordinatorRuntime(Generic[M]):
             self.accept(self.machine.expire(self.now()))
 
     def close(self) -> None:
-        """Answer everything that waits with NOT_COORDINATOR. What is being written is written, but nobody is told."""
+        """Answer all waiting requests with NOT_COORDINATOR. Records in flight are still written, without an answer."""
         if self.state is LoadState.ACTIVE:
             self.state = LoadState.CLOSED
             steps, self._in_flight, self._last = self._in_flight, [], None
@@ -349,7 +350,7 @@ def _wait_for_the_last(_: BaseException | None) -> None:
 
 
 def ignore(_: Event) -> None:
-    """Where nobody wants to know what happens."""
+    """The default of `on_event`."""
 
 
 def code_of(error: BaseException) -> ErrorCode:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from broker_cy.replica.partition import Partition
     from broker_cy.replica.partition_table import PartitionTable
 
-# A write takes a turn or two of the loop; a disk that hangs must not hold up the stop.
+# A write takes a turn or two of the loop; a disk that hangs must not delay the stop.
 STOP_WRITES_S = 0.5
 
 Submit = Callable[[Any], Awaitable[Any]]
@@ -77,7 +77,7 @@ class Sweeper(Generic[S]):
 
 
 class CoordinatorService(Generic[S]):
-    """`apply` follows the metadata (subscribe it behind whatever opens the partitions); `stop` ends it."""
+    """`apply` follows the metadata: subscribe it after the service that opens the partitions. `stop` ends it."""
 
     topic = ""
     """The internal topic; each of its partitions gets a runtime."""
@@ -121,7 +121,7 @@ class CoordinatorService(Generic[S]):
     # ---- following the metadata ----
 
     def apply(self, delta: ImageDelta, image: MetadataImage) -> None:
-        """Open runtimes for new partitions of the topic, close them where it is gone."""
+        """Open runtimes for new partitions of the topic; close all of them if it was deleted."""
         if self._stopped:
             return
         gone = [
@@ -158,7 +158,7 @@ class CoordinatorService(Generic[S]):
             sweeper.start()
 
     def partition_online(self, topic: str, index: int) -> None:
-        """A partition is served that was offline before: coordinate what is in it."""
+        """A partition that was offline is served again: load its runtime."""
         runtime = self.runtimes.get(index)
         if topic == self.topic and runtime is not None and runtime.state is LoadState.FAILED and not self._stopped:
             del self.runtimes[index]
@@ -185,7 +185,9 @@ class CoordinatorService(Generic[S]):
         self.partition_count = 0
 
     async def stop(self) -> None:
-        """Write what was accepted, answer all that waits on with NOT_COORDINATOR, and end every timer and task."""
+        """Write the accepted records, answer the remaining requests with NOT_COORDINATOR, and cancel every timer and
+        task.
+        """
         self._stopped = True
         for sweeper in self._sweepers:
             sweeper.stop()
@@ -201,7 +203,7 @@ class CoordinatorService(Generic[S]):
     # ---- the topic ----
 
     async def ensure_topic(self) -> ErrorCode:
-        """Create the topic if it does not exist; NONE where it does, in the end."""
+        """Create the topic if it does not exist. Returns NONE if it exists afterwards."""
         if self.partition_count:
             return ErrorCode.NONE
         if self._creating is None or self._creating.done():

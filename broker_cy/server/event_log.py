@@ -1,7 +1,7 @@
-"""What happens on this broker, written to `__cluster_events` (metrics.events has the types).
+"""Writes the events of this broker to `__cluster_events` (metrics.events has the types).
 
-Changes of topics and settings are read from the committed metadata; who asked for them is what the handler said with
-`acting` while it waited for the change. Changes that no client asked for have the broker itself as `by`.
+Changes of topics and settings come from the committed metadata. Their author is the one that the handler named with
+`acting` while it waited for the change; changes that no client asked for have the broker itself as `by`.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class EventLog:
         self._clock = clock
         self._topic = OwnTopic(CLUSTER_EVENTS, config, clock, loop, partitions, submit)
         self._started_ms = clock.wall_ms()
-        # The settings as they were, by resource; None until the metadata are there.
+        # The previous settings, by resource; None until the metadata is loaded.
         self._settings: dict[Resource, dict[str, str]] | None = None
         self._actors: dict[Resource, Client] = {}
 
@@ -98,7 +98,7 @@ class EventLog:
         self.note(BrokerStopped(uptime_ms=self._clock.wall_ms() - self._started_ms))
         await self._topic.stop()
 
-    # ---- who did it ----
+    # ---- authors of changes ----
 
     @contextmanager
     def acting(self, ctx: RequestContext, resource_type: int, names: Iterable[str]) -> Iterator[None]:
@@ -120,7 +120,7 @@ class EventLog:
     # ---- the metadata ----
 
     def apply(self, delta: ImageDelta, image: MetadataImage) -> None:
-        """Tell what a commit changed; the first image is what was there already."""
+        """Report the changes of a commit. The first image is the state at the start, and reports nothing."""
         if self._settings is None:
             self._settings = {key: image.configs.resource(*key) for key in image.configs.resources()}
             return
@@ -134,7 +134,7 @@ class EventLog:
             if after:
                 self._settings[resource_type, name] = after
             if resource_type == RESOURCE_TOPIC and (name in fresh or name in gone):
-                continue  # told with the topic
+                continue  # part of the topic's event
             changes = config_changes(before, after)
             if changes:
                 self.note(
@@ -167,7 +167,7 @@ def client_of(ctx: RequestContext) -> Client:
 
 
 def config_changes(before: dict[str, str], after: dict[str, str]) -> list[ConfigChange]:
-    """What is set otherwise; the value of a secret is told as `[hidden]`."""
+    """The settings that changed; the value of a secret is `[hidden]`."""
     changes = []
     for name in sorted({*before, *after}):
         old, new = before.get(name), after.get(name)

@@ -15,7 +15,7 @@ cdef enum:
     FETCH_KEY = 1
     INLINE_BYTES_MAX = 32768        # a record set of up to this is copied into the answer: one writev for all
     INLINE_TOTAL_MAX = 262144       # ... and at most this much per answer, the rest goes by sendfile
-    FIRST_LEADER_VERSION = 16       # from here on some errors say who leads (KIP-951)
+    FIRST_LEADER_VERSION = 16       # from here on some errors carry the current leader (KIP-951)
 
 cdef int16_t NOT_LEADER_OR_FOLLOWER = ErrorCode.NOT_LEADER_OR_FOLLOWER
 cdef int16_t FENCED_LEADER_EPOCH = ErrorCode.FENCED_LEADER_EPOCH
@@ -96,7 +96,7 @@ cdef int put_length(Writer out, Py_ssize_t n, bint flexible) except -1:
 
 
 cdef int patch_length(bytes first, Py_ssize_t size) except -1:
-    """Write the frame's length into its first piece, which nobody else has seen yet."""
+    """Write the frame's length into its first piece, to which no other reference exists yet."""
     cdef uint8_t* p = <uint8_t*>PyBytes_AS_STRING(first)
     if size > 0x7fffffff:
         raise ValueError(f"a Fetch answer of {size} bytes does not fit a frame")
@@ -140,7 +140,9 @@ def is_unknown(FetchPartition target):
 
 
 cdef object told_leader(AnswerQueue connection, int16_t version, FetchPartition target, dict leaders):
-    """(leader, leader epoch) for the errors that tell them (KIP-951), whose address goes to `leaders`; else None."""
+    """(leader, leader epoch) for the errors that carry them (KIP-951), and the leader's address added to `leaders`;
+    else None.
+    """
     if version < FIRST_LEADER_VERSION or target.error not in (NOT_LEADER_OR_FOLLOWER, FENCED_LEADER_EPOCH):
         return None
     image = connection.server.broker.image
@@ -153,7 +155,7 @@ cdef object told_leader(AnswerQueue connection, int16_t version, FetchPartition 
 
 
 cdef int put_leaders(Writer out, dict leaders) except -1:
-    """The tagged fields of the whole answer: tag 0, NodeEndpoints, where there are any."""
+    """The tagged fields of the whole answer: tag 0, NodeEndpoints, if `leaders` is not empty."""
     cdef Writer field
     if not leaders:
         return out.i8(0)
@@ -172,8 +174,9 @@ cdef int put_leaders(Writer out, dict leaders) except -1:
 
 
 cdef int put_partition_tags(Writer out, FetchPartition target, object leader) except -1:
-    """Tag 0, DivergingEpoch {epoch i32, end_offset i64}, where the client's log left ours (KIP-595); tag 1, CurrentLeader
-    {leader_id i32, leader_epoch i32}, where `leader` is not None."""
+    """Tag 0, DivergingEpoch {epoch i32, end_offset i64}, if the client's log diverged from ours (KIP-595); tag 1,
+    CurrentLeader {leader_id i32, leader_epoch i32}, where `leader` is not None.
+    """
     out.i8((target.diverging_epoch >= 0) + (leader is not None))
     if target.diverging_epoch >= 0:
         out.i8(0)
@@ -202,7 +205,9 @@ cdef bint inline_records(Writer out, LogSlice part) except *:
 
 
 cdef int remember(FetchSession session, FetchPartition target) except -1:
-    """Note what the client is told; one that got records goes to the end of the order, so that all get their turn."""
+    """Record what the client gets. A partition that returned records moves to the end of the order, so that all get
+    their turn.
+    """
     target.told_high_watermark = target.high_watermark
     target.told_log_start_offset = target.log_start_offset
     if target.error:

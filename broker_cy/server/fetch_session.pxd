@@ -1,4 +1,4 @@
-"""Incremental fetch sessions (KIP-227): what a client fetches is kept here, so that it sends only changes."""
+"""Incremental fetch sessions (KIP-227): the partitions of a client are kept here, so that it sends only changes."""
 
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t
 
@@ -7,7 +7,7 @@ from broker_cy.storage.log cimport LogSlice
 from broker_cy.wire.fetch cimport FetchTarget, FetchView
 
 cdef class FetchPartition:
-    """One partition of a fetch: what is asked, what the client was told last, and what the last read gave."""
+    """One partition of a fetch: what the client asks for, what it was sent last, and the result of the last read."""
     cdef bytes topic                    # name up to version 12, 16 bytes of id from 13 on
     cdef int32_t index
     cdef int32_t current_leader_epoch
@@ -15,11 +15,11 @@ cdef class FetchPartition:
     cdef int32_t last_fetched_epoch
     cdef int32_t max_bytes
     cdef Partition partition            # looked up again once it is closed
-    cdef str known_name                 # what the topic's id stood for when it was last found, from 13 on
+    cdef str known_name                 # the name of the topic's id when it was last found, from version 13 on
     cdef int64_t told_high_watermark    # -1 before the first answer
     cdef int64_t told_log_start_offset
     # The last read.
-    cdef bint unknown                   # there is no such topic or partition
+    cdef bint unknown                   # the topic or partition does not exist
     cdef int16_t error
     cdef int64_t high_watermark
     cdef int64_t last_stable_offset
@@ -27,7 +27,7 @@ cdef class FetchPartition:
     cdef int32_t diverging_epoch        # -1 where the logs do not diverge
     cdef int64_t diverging_end_offset
     cdef LogSlice records               # None where there are none
-    cdef list aborted                   # [(producer id, first offset)]; None where it is not told
+    cdef list aborted                   # [(producer id, first offset)]; None if it is not sent
 
     cdef int ask(self, FetchTarget* target) except -1
     cdef bint is_news(self) noexcept
@@ -43,8 +43,8 @@ cdef class FetchSession:
 
 cdef class FetchContext:
     """One Fetch request after its session was looked up."""
-    cdef int16_t error                  # of the session; then there are no targets
-    cdef int32_t session_id             # told to the client; 0 where there is no session
+    cdef int16_t error                  # of the session; then `targets` is empty
+    cdef int32_t session_id             # sent to the client; 0 without a session
     cdef bint incremental               # answer only partitions with news
     cdef FetchSession session
     cdef list targets                   # of FetchPartition

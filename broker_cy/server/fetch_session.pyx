@@ -1,7 +1,7 @@
-"""Incremental fetch sessions (KIP-227): what a client fetches is kept here, so that it sends only changes.
+"""Incremental fetch sessions (KIP-227): the partitions of a client are kept here, so that it sends only changes.
 
-Epoch 0 asks for a new session with a full answer, -1 for a full answer without one, n > 0 goes on with a session and sends
-what changed. The cache is bounded by max.incremental.fetch.session.cache.slots; a session that was not used for
+Epoch 0 asks for a new session with a full answer, -1 for a full answer without a session; n > 0 continues a session and
+carries only changes. The cache is bounded by max.incremental.fetch.session.cache.slots; a session that was not used for
 `eviction_ms` makes room for a new one, else the new client is served without a session.
 """
 
@@ -41,7 +41,7 @@ cdef class FetchPartition:
 
 
 cdef dict requested(FetchView view):
-    """The partitions a request names, in its order, by (topic, index). What is said last of one is what counts."""
+    """The partitions of a request, in its order, by (topic, index). The last entry of a partition counts."""
     cdef dict found = {}
     cdef FetchPartition part
     cdef TopicSpan* topic
@@ -112,7 +112,7 @@ cdef class SessionCache:
         self.random_id = random_id
 
     cdef FetchContext context(self, FetchView view, int64_t now_ms):
-        """What a request asks for, by its session id and epoch; the error to answer where the session is not as it says."""
+        """The kind of fetch, by session id and epoch; the error to answer if the session does not match."""
         cdef FetchContext found = FetchContext.__new__(FetchContext)
         cdef FetchSession session
         cdef dict partitions

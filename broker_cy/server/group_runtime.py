@@ -65,7 +65,7 @@ class GroupRuntime(CoordinatorRuntime[GroupStateMachine]):
             codec=self.codec,
             producer_id=request.producer_id,
             producer_epoch=request.producer_epoch,
-            # As Kafka's coordinators: each batch claims to be the first, and nobody compares.
+            # As in Kafka's coordinators: each batch claims to be the first, and no reader checks it.
             base_sequence=0,
             transactional=True,
         )

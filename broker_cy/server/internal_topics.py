@@ -1,5 +1,4 @@
-"""How a topic that nobody created by hand is created: Kafka's defaults, and the special settings of its internal
-topics.
+"""How topics are created automatically: Kafka's defaults, and the special settings of its internal topics.
 """
 
 from __future__ import annotations
@@ -14,13 +13,13 @@ from broker_cy.wire import messages
 _NOT_SERVED: Final = frozenset({topic_names.SHARE_GROUP_STATE})
 
 _DAY_MS: Final = 24 * 60 * 60 * 1000
-# This broker's own topics, and how long they keep what is in them.
+# This broker's own topics, and their retention.
 OWN_TOPICS: Final = {topic_names.CLUSTER_EVENTS: 30 * _DAY_MS, topic_names.BROKER_METRICS: 7 * _DAY_MS}
 OWN_SEGMENT_BYTES: Final = 64 << 20
 
 
 def is_creatable(name: str) -> bool:
-    """Whether the topic may be created because somebody asked for it."""
+    """Whether the topic may be created because a client asked for it."""
     return topic_names.invalid_reason(name) is None and name not in _NOT_SERVED
 
 
@@ -45,7 +44,7 @@ def creatable_topic(name: str, config: Mapping[str, Any]) -> messages.CreateTopi
             "compression.type": "producer",
             "retention.ms": str(OWN_TOPICS[name]),
             "cleanup.policy": "delete",
-            # Small segments, so that what is too old goes soon.
+            # Small segments, so that expired records are deleted soon.
             "segment.bytes": str(OWN_SEGMENT_BYTES),
             "segment.ms": str(_DAY_MS),
         }

@@ -1,4 +1,4 @@
-"""Worker threads and timers for whatever must not run on the loop (storage.jobs.Jobs)."""
+"""Worker threads and timers for work that must not run on the loop (storage.jobs.Jobs)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class LoopJobs:
     def run(self, work: Callable[[], T], done: Callable[[T | None, BaseException | None], None]) -> None:
         """Call `work` in a worker thread, then `done(result, None)` or `done(None, error)` on the loop.
 
-        Nothing is begun, and no result told, once the broker has stopped: whoever stops it waits for the workers and
+        Once the broker has stopped, no work is started and no result is delivered: the stop waits for the workers and
         does the rest itself.
         """
         if self._stopped:
@@ -58,7 +58,9 @@ class LoopJobs:
         self._timers.add(timer)
 
     def stop(self) -> None:
-        """Forget what was to come later, and the results of what runs. What a deletion left goes at the next start."""
+        """Cancel the timers, and drop the results of running work. The next start removes what an unfinished deletion
+        left.
+        """
         self._stopped = True
         for timer in self._timers:
             timer.cancel()

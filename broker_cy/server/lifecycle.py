@@ -1,8 +1,8 @@
 """One broker from start to stop.
 
-Start: bind the listeners (so that a port in use is told before anything is touched), lock the data directory, load the
-metadata, open the partitions, load the coordinators, accept. Stop: read nothing more, finish what was read, flush,
-write the clean-shutdown mark; STOP_ANSWERS_S bounds the waiting, so that all of it takes at most two seconds.
+Start: bind the listeners (so that a port in use is reported before any file changes), lock the data directory, load the
+metadata, open the partitions, load the coordinators, accept. Stop: read no more requests, finish those that were read,
+flush, write the clean-shutdown mark. STOP_ANSWERS_S bounds the wait, so that the stop takes at most two seconds.
 """
 
 from __future__ import annotations
@@ -55,13 +55,13 @@ LOGGER = logging.getLogger("broker_cy.server")
 # An orderly stop waits this long for answers that are due; those that still wait for data or members are given up.
 STOP_ANSWERS_S = 0.8
 STOP_POLL_S = 0.005
-# Cold reads under way at once; each is one consumer's, the others queue.
+# Concurrent cold reads, each for one consumer; further ones queue.
 COLD_READERS = 4
 # Kafka's MIN_INCREMENTAL_FETCH_SESSION_EVICTION_MS: a fetch session unused for this long makes room for a new one.
 FETCH_SESSION_EVICTION_MS = 120_000
 # For fsync, removals and snapshots.
 BACKGROUND_WORKERS = 2
-# Of a round of group commit: a disk brings several files to rest at once, and their journal commits are shared.
+# Threads of one round of group commit: a disk syncs several files at the same time, and they share a journal commit.
 SYNC_THREADS = 8
 # Cleaner threads beyond this wait for each other: more than a machine has use for.
 CLEANER_THREADS_MAX = 256
@@ -72,7 +72,7 @@ IDLE_SWEEPS = 10
 IDLE_SWEEP_S_MAX = 10.0
 # How often storage is asked whether a flush or checkpoint is due; at 2 GB/s that is 512 MB on top of its own bound.
 STORAGE_TICK_S = 0.25
-# Kafka's way to say that something is not done at intervals.
+# Kafka's value for intervals that mean never.
 NEVER_MS = 2**63 - 1
 PORT_MAX = 65_535
 METRICS_BACKLOG = 16
@@ -96,7 +96,7 @@ class BrokerServer:
         self.broker = Broker(config, clock, loop)
         self.listeners: list[Listener] = []
         self._executor = ThreadPoolExecutor(BACKGROUND_WORKERS, thread_name_prefix="background")
-        # As many as log.cleaner.threads says are in use; it may be raised while the broker runs.
+        # log.cleaner.threads of them are in use; that setting may be raised while the broker runs.
         self._cleaner_pool = ThreadPoolExecutor(CLEANER_THREADS_MAX, thread_name_prefix="cleaner")
         self._cold_reader = ThreadPoolExecutor(COLD_READERS, thread_name_prefix="cold-read")
         self.broker.cold_reader = self._cold_reader
@@ -267,7 +267,7 @@ class BrokerServer:
         )
 
     def _endpoints(self) -> dict[str, Endpoint]:
-        """Addresses that clients are told, by listener; the port that was picked where 0 was asked for."""
+        """The advertised addresses by listener. Port 0 is replaced by the port that the system chose."""
         ports = {listener.name: listener.port for listener in self.listeners}
         return {
             told.name: Endpoint(told.host or socket.getfqdn(), told.port or ports[told.name], told.protocol_id)

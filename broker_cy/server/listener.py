@@ -1,8 +1,9 @@
 """Listening sockets: accept, admit, and hand over to connections.
 
-Bounds: `max.connections` over all listeners, or fewer where the process may not have so many descriptors (beyond it
-nothing is accepted until one ends: new peers wait in the kernel's backlog), `max.connections.per.ip` with overrides
-(beyond it a new connection is closed at once, as in Kafka), and ACCEPTS_PER_TURN accepts in one turn of the loop.
+Bounds: `max.connections` over all listeners, or fewer if the process may not open as many descriptors (beyond it
+nothing is accepted until a connection ends: new peers wait in the kernel's backlog); `max.connections.per.ip` with
+overrides (beyond it a new connection is closed at once, as in Kafka); and ACCEPTS_PER_TURN accepts in one turn of the
+loop.
 """
 
 from __future__ import annotations
@@ -25,12 +26,13 @@ if TYPE_CHECKING:
 LOGGER = logging.getLogger("broker_cy.server.listener")
 
 ACCEPTS_PER_TURN = 64
-# socket.receive.buffer.bytes in Kafka's defaults and in its example file. With a buffer fixed at that, a request of 1
-# MB comes in eight wake-ups: twice the CPU, half the rate. So the kernel sizes it (it grows with what is read, up to
-# net.ipv4.tcp_rmem), and only another value is set.
+# socket.receive.buffer.bytes in Kafka's defaults and in its example file. With a buffer of this fixed size, a request
+# of 1 MB takes eight wake-ups: twice the CPU, half the rate. So the kernel sizes the buffer (it grows up to
+# net.ipv4.tcp_rmem), and only other values are set.
 DEFAULT_RECEIVE_BUFFER_BYTES = 102_400
-# Kafka's default of socket.send.buffer.bytes, and what is set then: the sendfile of 1 MB is woken half as often, a
-# tenth of its CPU. Much larger ones cost more again: the reader finds nothing of it in the processor's cache.
+# Kafka's default of socket.send.buffer.bytes, and the size that replaces it: sendfile of 1 MB then wakes up half as
+# often, which saves a tenth of its CPU. Much larger buffers cost more, because the data is no longer in the processor's
+# cache when the reader gets it.
 DEFAULT_SEND_BUFFER_BYTES, SEND_BUFFER_BYTES = 102_400, 204_800
 # How an IPv4 peer of an IPv6 socket is written.
 MAPPED_IPV4 = "::ffff:"
@@ -39,7 +41,7 @@ DESCRIPTOR_PAUSE_S = 0.1
 
 
 class ListenError(Exception):
-    """An address cannot be listened on; the text says which and what to do."""
+    """The broker cannot listen on an address; the message says on which, and what to do."""
 
 
 class Admission:
@@ -60,7 +62,7 @@ class Admission:
         return self.per_ip_overrides.get(host, self.per_ip_max)
 
     def admit(self, host: str) -> bool:
-        """Count one connection of `host`; False where it has as many as it may."""
+        """Count one connection of `host`. False if the host has reached its limit."""
         if self.by_ip[host] >= self.limit_of(host):
             return False
         self.by_ip[host] += 1

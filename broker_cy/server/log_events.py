@@ -9,7 +9,7 @@ from broker_cy.core.logs import facts
 
 LOGGER = logging.getLogger("broker_cy.server")
 
-# At most this many lines of one kind in one window; the rest is counted and told with the next line.
+# At most this many lines of one kind in one window; further ones are counted, and the next line reports their number.
 LINES_PER_WINDOW = 10
 WINDOW_S = 1.0
 
@@ -34,7 +34,7 @@ class RateLimit:
         return left_out
 
     def log(self, level: int, event: str, *, error: BaseException | None = None, **fields: object) -> None:
-        """Log the event where it is let through, with the traceback of `error`."""
+        """Log the event, unless the rate limit suppresses it, with the traceback of `error`."""
         left_out = self.allow(time.monotonic())
         if left_out is not None:
             LOGGER.log(level, event, exc_info=error, extra=facts(**fields, left_out=left_out))
@@ -49,7 +49,7 @@ _offline = RateLimit()
 _not_created = RateLimit()
 _markers = RateLimit()
 
-# Of a list that a client made, this many are told.
+# This many elements of a client's list are logged.
 NAMES_TOLD_MAX = 10
 
 
@@ -72,30 +72,31 @@ def connections_full(listener: str, connections: int) -> None:
 
 
 def internal_error(host: str, port: int, error: BaseException) -> None:
-    """A defect of ours met while serving a connection, with its traceback."""
+    """An internal error while serving a connection, with its traceback."""
     _internal_errors.log(logging.ERROR, "connection closed: internal error", error=error, peer=f"{host}:{port}")
 
 
 def disk_error(partition: str, what: str, error: BaseException) -> None:
-    """A log file could not be written or read; producers were told KAFKA_STORAGE_ERROR."""
+    """A log file could not be written or read; producers got KAFKA_STORAGE_ERROR."""
     _disk_errors.log(logging.ERROR, "disk error", partition=partition, what=what, reason=str(error))
 
 
 def partition_offline(partition: str, reason: str, retry_s: float) -> None:
-    """A partition has no log for now; its clients are told KAFKA_STORAGE_ERROR."""
+    """A partition is offline; its clients get KAFKA_STORAGE_ERROR."""
     _offline.log(logging.ERROR, "partition offline", partition=partition, reason=reason, retry_s=retry_s)
 
 
 def topics_not_created(names: list[str], reason: str) -> None:
-    """Topics that a client asked for and that could not be created on the side; it was told that they do not exist."""
+    """Topics that a client asked for and that could not be created automatically; the client got
+    UNKNOWN_TOPIC_OR_PARTITION.
+    """
     more = [f"and {len(names) - NAMES_TOLD_MAX}"] if len(names) > NAMES_TOLD_MAX else []
     told = ",".join(names[:NAMES_TOLD_MAX] + more)
     _not_created.log(logging.WARNING, "topics not created", topics=told, reason=reason)
 
 
 def markers_not_written(transactional_id: str, producer_id: int, epoch: int, reason: str, *, fenced: bool) -> None:
-    """Partitions refused the end of a transaction. It is tried again, unless they say that somebody else has gone on
-    with its producer.
+    """Partitions refused the markers of a transaction. They are retried, unless the producer was fenced.
     """
     level, remedy = logging.WARNING, "tried again"
     if fenced:

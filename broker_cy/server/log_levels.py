@@ -32,13 +32,13 @@ def _logger(name: str) -> logging.Logger | None:
 
 
 def levels() -> dict[str, str]:
-    """The level in force of every logger there is."""
+    """The effective level of every logger."""
     names = [ROOT, *sorted(logging.root.manager.loggerDict)]
     return {name: _name_of(logger.getEffectiveLevel()) for name in names if (logger := _logger(name)) is not None}
 
 
 def _name_of(level: int) -> str:
-    """The coarsest of Kafka's levels that lets through what this level does."""
+    """The coarsest of Kafka's levels that logs everything that this level does."""
     for name, at_least in _LEVELS.items():
         if level <= at_least:
             return name
