@@ -1,7 +1,7 @@
 """The files of `__cluster_metadata-0`: the log, `quorum-state` and the snapshots.
 
-Whatever blocks for the disk says so; on a running broker those calls are made in a worker thread and touch nothing
-that the loop changes.
+Functions that block on the disk say so. On a running broker a worker thread calls them; they touch nothing that the
+loop changes.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ PART_SUFFIX = ".part"
 
 
 class MetadataLog:
-    """Reads and writes the files; knows nothing of what the records mean."""
+    """Reads and writes the files; does not interpret the records."""
 
     def __init__(self, log: Log, root: str) -> None:
-        """`root` is the data directory that the log lies in."""
+        """`root` is the data directory of the log."""
         self.log = log
         self.root = root
         self.directory = str(log.directory)
@@ -87,7 +87,7 @@ class MetadataLog:
             return records
 
     def last_epoch(self, loader: Loader) -> int:
-        """Epoch of the newest entry there is; 0 where there is none."""
+        """Epoch of the newest entry; 0 if the log is empty."""
         return max(self.log.leader_epoch, loader.image.epoch, 0)
 
     def begin_sync(self) -> Callable[[], None]:
@@ -102,7 +102,8 @@ class MetadataLog:
         return partial(_sync, self.log.syncs, paths, self.directory if is_new else None)
 
     def delete_log_before(self, offset: int, now_ms: int) -> Callable[[], None]:
-        """Let the log begin at `offset`, which a snapshot covers; what is returned deletes the files, in any thread.
+        """Let the log start at `offset`, which a snapshot covers. Returns a function that deletes the files, in any
+        thread.
 
         Raises StorageError, OSError.
         """
@@ -178,7 +179,7 @@ def _sync(syncs: LogSyncs, paths: list[str], directory: str | None) -> None:
     for path in paths:
         syncs.file(path)
     if directory is not None:
-        # The name of a new segment is as important as what is in it.
+        # The name of a new segment must reach the disk as well as its content.
         syncs.names(directory)
 
 

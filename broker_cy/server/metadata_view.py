@@ -33,7 +33,7 @@ def leader_error(image: MetadataImage, partition: PartitionImage, listener: str)
 
 
 def told_leader(image: MetadataImage, partition: PartitionImage, listener: str) -> int:
-    """The leader's id, NO_LEADER where it cannot be reached over the listener."""
+    """The leader's id; NO_LEADER if it has no address on the listener."""
     return partition.leader if leader_error(image, partition, listener) is ErrorCode.NONE else NO_LEADER
 
 
@@ -49,7 +49,7 @@ def offline_replicas(image: MetadataImage, partition: PartitionImage, listener: 
 
 
 def absent_topic_error(name: str) -> ErrorCode:
-    """What is said of a topic that does not exist: that, or that no topic can have the name."""
+    """The error of a topic that does not exist: UNKNOWN_TOPIC_OR_PARTITION, or that the name is invalid."""
     if topic_names.invalid_reason(name) is not None:
         return ErrorCode.INVALID_TOPIC_EXCEPTION
     return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

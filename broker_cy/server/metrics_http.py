@@ -33,7 +33,7 @@ REQUEST_S = 5.0
 IDLE_S = 60.0
 READ_BYTES = 65_536
 TEXT = "text/plain; charset=utf-8"
-# Below this a page is sent as it is.
+# Smaller pages are sent uncompressed.
 GZIP_BYTES_MIN = 4_096
 
 Answer = tuple[int, str, bytes]
@@ -52,7 +52,7 @@ class _Peer:
 
 
 class MetricsServer:
-    """Serves `page()` at /metrics and `missing()`, what a broker that is not ready lacks, at /readyz."""
+    """Serves `page()` at /metrics, and at /readyz `missing()`: what keeps the broker from being ready."""
 
     def __init__(
         self,
@@ -101,7 +101,7 @@ class MetricsServer:
         try:
             await self._serve(peer)
         except (OSError, h11.RemoteProtocolError, TimeoutError):
-            pass  # the peer is gone, slow, or speaks no HTTP
+            pass  # the peer closed the connection, is too slow, or does not speak HTTP
         except Exception:
             LOGGER.exception("serving metrics failed")
         finally:

@@ -1,7 +1,7 @@
-"""One scrape: everything in metrics.definitions, read from the broker as it runs.
+"""One scrape: everything in metrics.definitions, read from the running broker.
 
-Written in slices with the loop going on in between, so that ten thousand partitions delay nobody: a slice is at most
-PARTITIONS_PER_SLICE lines, or what the groups of one coordinator partition are.
+Written in slices between which the loop runs, so that ten thousand partitions delay no client: a slice has at most
+PARTITIONS_PER_SLICE lines, or the groups of one coordinator partition.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from broker_cy.server.loop_watch import LoopWatch
 
 PARTITIONS_PER_SLICE = 2_000
-# Client ids told by name; the connections of others count as OTHER_CLIENTS.
+# Client ids with a line of their own; the connections of others count as OTHER_CLIENTS.
 CLIENT_IDS_MAX = 1_000
 OTHER_CLIENTS = "(others)"
 
@@ -165,7 +165,7 @@ def _storage(page: Page, broker: Broker, core: ServerCore) -> None:
         try:
             found = os.statvfs(directory)
         except OSError:
-            continue  # it is offline: what is not known is not told
+            continue  # it is offline: unknown values are left out
         rooms[directory] = (found.f_bavail * found.f_frsize, found.f_blocks * found.f_frsize)
     for place, name in enumerate(("broker_cy_log_directory_free_bytes", "broker_cy_log_directory_total_bytes")):
         page.family(name)

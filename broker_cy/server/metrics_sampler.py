@@ -1,7 +1,7 @@
 """Writes a sample of the metrics to `__broker_metrics` at intervals: the history that consoles and jobs read.
 
-The cost is that of reading the counters: APIs and connections that did nothing are passed over. Bounds: TOPICS_MAX
-topics and CONNECTIONS_MAX connections, the busiest, are told by name, and how many others there were.
+The cost is that of reading the counters: idle APIs and connections are skipped. Bounds: the busiest TOPICS_MAX topics
+and CONNECTIONS_MAX connections have entries of their own; of the others there is only the number.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ LOGGER = logging.getLogger("broker_cy.server.metrics")
 
 TOPICS_MAX = 500
 CONNECTIONS_MAX = 200
-# Partitions looked at before the loop gets its turn.
+# Partitions that are read before the loop gets a turn.
 PARTITIONS_PER_TURN = 5_000
 
 
 def times_of(values: Snapshot) -> Times:
-    """What of a histogram is told."""
+    """The quantiles of a histogram that a sample has."""
     return Times(
         values.count,
         values.sum_ns // 1000,
@@ -122,7 +122,7 @@ class MetricsSampler:
             try:
                 room = os.statvfs(directory)
             except OSError:
-                continue  # it is offline: what is not known is not told
+                continue  # it is offline: unknown values are left out
             sample.disks[directory] = (room.f_bavail * room.f_frsize, room.f_blocks * room.f_frsize)
         return sample
 
@@ -142,7 +142,7 @@ class MetricsSampler:
         for key in metrics.keys():  # noqa: SIM118 - it is no mapping
             counts = metrics.read(key)
             before = self._apis.get(key, (0, 0, 0))
-            # A request that waits is counted before it ends: then there are times without new requests.
+            # A waiting request is counted before it ends, so there can be times without new requests.
             api = Api(counts[0] - before[0], {}, counts[1] - before[1], counts[2] - before[2])
             self._apis[key] = counts
             for phase, name in PHASE_NAMES.items():
@@ -195,7 +195,7 @@ class MetricsSampler:
             totals = now[name] = topic_totals(places)
             before = self._topics.get(name, (0, 0, 0))
             if totals != before:
-                # Smaller than before where the topic was deleted and made anew.
+                # Smaller than before if the topic was deleted and created again.
                 change = (max(0, after - earlier) for after, earlier in zip(totals, before, strict=True))
                 grown.append((name.decode(), Topic(*change)))
             sample.partitions += len(places)

@@ -1,5 +1,5 @@
-"""What goes to one socket, in order: bytes, and parts of segment files by sendfile. What the socket does not take is queued and
-goes when there is room.
+"""The output of one socket, in order: bytes, and parts of segment files with sendfile. Output that the socket does not take is
+queued until it can be written.
 """
 
 cimport cython
@@ -28,14 +28,14 @@ cdef class OutSlice:
 
 
 cdef class Outbox:
-    """Subclassed by the connection, which says what happens when the queue is empty again, and when the socket fails."""
+    """Subclassed by the connection, which defines what happens when the queue is empty again, and when the socket fails."""
 
     cdef int emptied(self) except -1:
         """All that was queued is with the socket."""
         return 0
 
     cdef int fail(self, str api, str reason) except -1:
-        """End the connection for a reason that is told."""
+        """Close the connection and log the reason."""
         raise NotImplementedError("an Outbox without fail")
 
     cpdef int close(self) except -1:
@@ -43,11 +43,11 @@ cdef class Outbox:
         raise NotImplementedError("an Outbox without close")
 
     def broken(self, error):
-        """End the connection after an error of ours."""
+        """Close the connection after an internal error."""
         raise NotImplementedError("an Outbox without broken")
 
     cdef int push_bytes(self, Writer out, bint more) except -1:
-        """Send what `out` gathered, or queue what the socket does not take; empties `out`."""
+        """Send the content of `out`, and queue what the socket does not take; empties `out`."""
         cdef Py_ssize_t done = 0
         cdef ssize_t n
         if self.closed:

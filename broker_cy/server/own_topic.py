@@ -1,6 +1,6 @@
-"""A topic that this broker itself writes: created when there is something for it, and never in anybody's way.
+"""A topic that this broker itself writes. It is created with the first record, and never delays a client.
 
-What cannot be written is dropped, and one log line says so: clients do not wait for what is only told.
+Records that cannot be written are dropped, with one log line: no client waits for them.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class OwnTopic:
             self._loop.call_soon(self.flush)
 
     def flush(self) -> None:
-        """Append what waits, if the topic is there; else have it created."""
+        """Append the waiting records if the topic exists; otherwise have it created."""
         self._scheduled = False
         if not self._waiting or self._stopped:
             return

@@ -1,6 +1,6 @@
-"""The lines of a scrape that there are for each partition: with ten thousand partitions they are nearly all of it.
+"""The lines of a scrape for each partition: with ten thousand partitions they are nearly all of it.
 
-One call writes one family for a part of the partitions, so that the loop can go on in between.
+One call writes one family for a part of the partitions, so that the loop can run in between.
 """
 
 from libc.stdint cimport int64_t, uint64_t
@@ -97,7 +97,8 @@ def topic_totals(list places not None):
 
 def lines(bytes name not None, int family, list partitions not None, list labels not None, Py_ssize_t start, Py_ssize_t end):
     """Lines `name labels value` of partitions[start:end], whose labels are `labels` (bytes, with braces). A partition without a
-    log has none."""
+    log has none.
+    """
     cdef Writer out = Writer()
     cdef Partition partition
     cdef Py_ssize_t i

@@ -31,7 +31,8 @@ LOGGER = logging.getLogger("broker_cy.server.partitions")
 # Resources whose settings are reported where they have no effect; BrokerConfig reports the broker's.
 REPORTED = {RESOURCE_TOPIC: "topic", RESOURCE_GROUP: "group", RESOURCE_CLIENT_METRICS: "client_metrics"}
 
-# A log that could not be created or loaded for want of room is tried again this often.
+# How often to retry a log that could not be created or loaded because of a full disk or a lack of descriptors or
+# memory.
 RETRY_S = 1.0
 
 
@@ -47,7 +48,7 @@ class PartitionService:
         group: FlushGroup,
         on_online: Callable[[str, int], None] | None = None,
     ) -> None:
-        """`on_online(topic, index)` hears of partitions that could not be served at first and now are."""
+        """`on_online(topic, index)` is called for partitions that were offline at first and are served now."""
         self._config = config
         self._clock = clock
         self._table = table
@@ -128,7 +129,8 @@ class PartitionService:
                 partition.log.reconfigure(config)
 
     def _open(self, topic: TopicImage) -> None:
-        """Open the topic's partitions that are ours and not open yet; a log that cannot be served stays offline."""
+        """Open this broker's partitions of the topic that are not open yet; a log that cannot be served stays offline.
+        """
         fresh = []
         for index, image in topic.partitions.items():
             if self._config.node_id not in image.replicas or self._table.get(topic.name, index) is not None:
@@ -153,7 +155,7 @@ class PartitionService:
             self._configure(topic.name, fresh)
 
     def _open_log(self, topic: TopicImage, index: int, leader_epoch: int) -> tuple[Log | None, str | None]:
-        """The partition's log, made where there is none; or why it cannot be had."""
+        """The partition's log, created if it does not exist, or the reason why it is offline."""
         offline = self._logs.offline.get((topic.name, index))
         if offline is not None:
             return None, offline
@@ -178,7 +180,8 @@ class PartitionService:
         return self._logs.create(topic, index, topic_id, config, self._clock.wall_ms())
 
     def retry(self) -> None:
-        """Try again to get logs for which there was no room. Cheap where there are none; to be called often."""
+        """Try again to open logs that are offline because of a shortage. Cheap without such logs; to be called often.
+        """
         now_s = self._clock.monotonic()
         if not self._offline or now_s - self._last_retry_s < RETRY_S:
             return
@@ -210,7 +213,7 @@ class PartitionService:
             try:
                 self._logs.delete(topic.name, partition.index)
             except StorageError as error:
-                # The topic is gone all the same; the next start sets the directory aside.
+                # The topic is deleted all the same; the next start renames the directory.
                 LOGGER.error("a deleted partition's directory stays", extra=facts(reason=str(error)))
 
     @property

@@ -62,7 +62,7 @@ cdef class ProduceReply(Reply):
         return 0
 
     cdef int note(self, int32_t k, object message, list records) except -1:
-        """What is told with the error of the k-th partition: a message or None, and [(record index, reason)]."""
+        """Set the details of the k-th partition's error: a message or None, and [(record index, reason)]."""
         if self.details is None:
             self.details = {}
         self.details[k] = (message, records)

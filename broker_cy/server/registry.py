@@ -1,10 +1,10 @@
-"""Which API is answered by which function, over which versions.
+"""The registry of handlers: which function serves which API, in which versions.
 
-A handler file registers itself on import. ApiVersions and docs/protocol.md are derived from what is registered here,
-so nothing can be advertised that is not served. An ordinary handler takes `(ctx, request)` and returns the response; an
-`async def` handler answers later, and the connection keeps the order of answers. Where an error stands in a response
-differs from API to API, so handlers build their error responses themselves; what they raise is a defect, and closes the
-connection with one log line.
+A handler file registers itself on import. ApiVersions and docs/protocol.md are derived from the registry, so that only
+served APIs can be advertised. An ordinary handler takes `(ctx, request)` and returns the response; an `async def`
+handler answers later, and the connection keeps the order of answers. The place of an error in a response differs from
+API to API, so handlers build their error responses themselves. An exception from a handler is a defect: it closes the
+connection and is logged.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ HandlerFunction = Callable[["RequestContext", Any], Any]
 
 @dataclass(frozen=True, slots=True)
 class Registration:
-    """One API as it is served: versions `min_version..max_version`; clients are told `advertised_min` as the first."""
+    """One served API: versions `min_version..max_version`; ApiVersions advertises `advertised_min` as the first."""
 
     api_key: ApiKey
     min_version: int
@@ -67,8 +67,8 @@ def handler(
 ) -> Callable[[HandlerFunction], HandlerFunction]:
     """Register the decorated function for `api_key` over the inclusive range `versions`.
 
-    `advertise_from` is told in ApiVersions in place of the lower bound (Produce, KAFKA-18659). `omissions` says in one
-    sentence what of the API is not served; it goes to docs/protocol.md.
+    ApiVersions advertises `advertise_from` in place of the lower bound (Produce, KAFKA-18659). `omissions` is one
+    sentence about the parts of the API that are not served, for docs/protocol.md.
     """
 
     def register(function: HandlerFunction) -> HandlerFunction:

@@ -1,4 +1,4 @@
-"""The error codes in a response, wherever its structure has them: what the counters of errors count, as Kafka's do."""
+"""The error codes in a response, wherever its structure has them, for the error counters, which count as Kafka's do."""
 
 from libc.stdint cimport int16_t
 
@@ -6,7 +6,7 @@ from broker_cy.metrics.requests cimport RequestMetrics
 
 from broker_cy.schemas import tables
 
-# By class of response: its plan, or None where it cannot have any error.
+# By class of response: its plan, or None if it has no error codes.
 cdef dict _plans = {}
 
 
@@ -38,7 +38,7 @@ cdef int walk(RequestMetrics metrics, int16_t key, object value, tuple plan) exc
 
 
 def plan_of(spec, struct):
-    """(attributes that are error codes, [(attribute, the plan of the structures there)]), or None where there are none."""
+    """(attributes that are error codes, [(attribute, the plan of the structures there)]), or None if there are none."""
     codes = tuple(each.attribute for each in struct.fields if each.name == "ErrorCode" and not each.is_array)
     below = []
     for each in struct.fields:

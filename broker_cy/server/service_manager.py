@@ -33,7 +33,7 @@ PINGS = 2
 
 
 class ServiceManager:
-    """Sends notifications; does nothing where nobody listens. `environment` is the process's."""
+    """Sends notifications; does nothing without NOTIFY_SOCKET. `environment` is the process's."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         self._socket: socket.socket | None = None
@@ -106,7 +106,7 @@ def _extension() -> str:
 
 
 def _watchdog_s(environment: Mapping[str, str]) -> float:
-    """The watchdog interval of this process; 0 where there is none, or where it is another process's (WATCHDOG_PID)."""
+    """The watchdog interval of this process; 0 without one, or if it is meant for another process (WATCHDOG_PID)."""
     interval_us = environment.get("WATCHDOG_USEC", "")
     pid = environment.get("WATCHDOG_PID", "")
     if not interval_us.isdecimal() or (pid and pid != str(os.getpid())):

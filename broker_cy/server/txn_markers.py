@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from broker_cy.replica.partition_table import PartitionTable
     from broker_cy.server.group_service import GroupService
 
-# As in Kafka, the transaction coordinator is told of a group coordinator that is not ready in a partition's words.
+# As in Kafka, the transaction coordinator gets the error codes of a partition for a group coordinator that is not
+# ready.
 _NOT_READY = (
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
@@ -94,7 +95,7 @@ class TxnMarkers:
         topic, index = place
         partition = self._partitions.get(topic, index)
         if producer_id < 0 or producer_epoch < 0:
-            # Kafka fails on making such a marker, before it looks where it belongs.
+            # Kafka fails when it creates such a marker, before it looks up the partition.
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
         if partition is None or partition.offline is not None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)

@@ -61,7 +61,7 @@ class TransactionRuntime(CoordinatorRuntime[TransactionStateMachine]):
         exists: Callable[[TopicPartition], bool],
         next_producer_id: Callable[[], Awaitable[int]],
     ) -> None:
-        """`exists` says whether the metadata knows a partition; see `CoordinatorRuntime` for the others."""
+        """`exists` returns whether a partition exists in the metadata; see `CoordinatorRuntime` for the others."""
         super().__init__(partition, TransactionStateMachine(settings), clock, loop, max_batch_bytes, executor)
         self.machine.coordinator_epoch = partition.leader_epoch
         self._markers = markers
@@ -140,7 +140,7 @@ class TransactionRuntime(CoordinatorRuntime[TransactionStateMachine]):
     # ---- waiting ----
 
     def settled(self, transactional_id: str) -> asyncio.Future[None]:
-        """Done when what was refused with CONCURRENT_TRANSACTIONS may be asked again, or the runtime is closed."""
+        """Done when a request that got CONCURRENT_TRANSACTIONS can be retried, or when the runtime is closed."""
         future: asyncio.Future[None] = self._loop.create_future()
         self._waiting.setdefault(transactional_id, []).append(future)
         return future
@@ -180,7 +180,7 @@ class TransactionRuntime(CoordinatorRuntime[TransactionStateMachine]):
             self.abort_timed_out()
 
     async def add_producer_id(self) -> None:
-        """Give the machine a producer id that nobody has. Raises KafkaError."""
+        """Give the state machine an unused producer id. Raises KafkaError."""
         producer_id = await self._next_producer_id()
         self.machine.producer_ids.append(producer_id)
         self.machine.wants_producer_id = False

@@ -55,7 +55,7 @@ class TransactionService(CoordinatorService[TransactionRuntime]):
         markers: MarkerWriter,
         next_producer_id: Callable[[], Awaitable[int]],
     ) -> None:
-        """`next_producer_id` gives a producer id that nobody had before; it raises KafkaError."""
+        """`next_producer_id` returns a producer id that was never used before; it raises KafkaError."""
         super().__init__(config, clock, loop, partitions, submit, topic_settings, executor)
         self.settings = TxnSettings.from_config(config)
         self._markers = markers
@@ -105,7 +105,7 @@ class TransactionService(CoordinatorService[TransactionRuntime]):
     async def init_producer_id(
         self, transactional_id: str, timeout_ms: int, expected: ProducerIdAndEpoch | None
     ) -> Initialized:
-        """InitProducerId of a transactional id; `expected` is what the producer says it has."""
+        """InitProducerId of a transactional id; `expected` is the producer id and epoch that the producer claims."""
         if not transactional_id:
             return Initialized(ErrorCode.INVALID_REQUEST)
         if not 0 < timeout_ms <= self.settings.max_timeout_ms:
@@ -176,11 +176,11 @@ class TransactionService(CoordinatorService[TransactionRuntime]):
         *,
         add: bool,
     ) -> asyncio.Future[Results]:
-        """Whether the partitions are part of the producer's transaction, a code for each: for what AddPartitionsToTxn
-        adds with `verify_only`, and the producers that write without having asked.
+        """Whether the partitions are part of the producer's transaction, as one error code for each: for
+        AddPartitionsToTxn with `verify_only`, and for Produce requests with transactional batches.
 
-        With `add` they become part of it (KIP-890 part 2), and NONE says that this is on disk. While the transaction
-        before is being ended this waits for that, up to `add.partitions.to.txn.retry.backoff.max.ms`. The partitions
+        With `add` they become part of it (KIP-890 part 2), and NONE means that this is on disk. While the previous
+        transaction is being completed, this waits, up to `add.partitions.to.txn.retry.backoff.max.ms`. The partitions
         exist. Codes are the coordinator's: INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS,
         TRANSACTION_ABORTABLE (not part of it), INVALID_REQUEST, NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS,
         COORDINATOR_NOT_AVAILABLE, UNKNOWN_SERVER_ERROR.

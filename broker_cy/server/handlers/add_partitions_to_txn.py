@@ -1,7 +1,7 @@
 """AddPartitionsToTxn (24), versions 0-5: partitions become part of a producer's transaction.
 
 2 has PRODUCER_FENCED, which is INVALID_PRODUCER_EPOCH before. From version 4 on it is a request of brokers, for several
-transactions at once, that may only ask whether the partitions are in there (`verify_only`, KIP-890); 5 knows
+transactions at once, and may only verify that the partitions are part of them (`verify_only`, KIP-890); 5 knows
 TRANSACTION_ABORTABLE. Either all partitions of a transaction are added or none.
 """
 
@@ -63,7 +63,7 @@ async def _one(ctx: RequestContext, transaction: Transaction) -> list[TopicResul
     version = VERSION_IMPLICIT if ctx.version >= VERSION_BATCHED else VERSION_OLD
     code = await transactions.add_partitions(transaction.transactional_id, producer, frozenset(partitions), version)
     code = fenced_before(VERSION_FENCED, ctx.version, code)
-    # As in Kafka, one code for all is told for each entry of the request, also where a topic is in there twice.
+    # As in Kafka, each entry of the request gets the same code, also if it names a topic twice.
     return [
         TopicResult(
             name=topic.name,

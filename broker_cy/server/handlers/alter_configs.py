@@ -1,7 +1,7 @@
-"""AlterConfigs (33), versions 0-2: replaces all settings of each resource; what is not named is removed.
+"""AlterConfigs (33), versions 0-2: replaces all settings of each resource; settings that are not named are removed.
 
 Topics, this broker (or "" for all), groups and client metrics subscriptions; not loggers (use IncrementalAlterConfigs).
-Where one resource is named twice Kafka 4.3.1 fails to answer; here both get INVALID_REQUEST.
+If a resource is named twice, Kafka 4.3.1 fails to answer; here both entries get INVALID_REQUEST.
 """
 
 from __future__ import annotations

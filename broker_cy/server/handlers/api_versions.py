@@ -1,8 +1,8 @@
-"""ApiVersions, versions 0 to 4: what is served, derived from the registry.
+"""ApiVersions, versions 0 to 4: the served APIs, derived from the registry.
 
 A version beyond these is answered in version 0 (KIP-511).
 
-Features: what the metadata log has finalized, and what this broker supports. Omissions: none.
+Features: the levels finalized in the metadata log, and those that this broker supports. Omissions: none.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from broker_cy.server.registry import RequestContext, handler, registrations
 from broker_cy.wire import messages
 from broker_cy.wire.frame import ApiKey
 
-# KIP-511: what a client may call itself.
+# KIP-511: the allowed form of a client's software name and version.
 SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 

@@ -29,7 +29,7 @@ def delete_records(ctx: RequestContext, request: messages.DeleteRecordsRequest) 
 
 
 def delete_before(ctx: RequestContext, topic: str, index: int, offset: int) -> Result:
-    """Delete what lies before `offset` in one partition; the answer's low watermark is the new log start offset."""
+    """Delete the records before `offset` in one partition; the answer's low watermark is the new log start offset."""
     partition = ctx.broker.partitions.get(topic, index)
     if partition is None:
         return Result(partition_index=index, low_watermark=-1, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)

@@ -32,7 +32,7 @@ async def delete_topics(ctx: RequestContext, request: messages.DeleteTopicsReque
 
 
 def _names(ctx: RequestContext, choices: list[TopicChoice]) -> list[str]:
-    """Of the topics that there are."""
+    """Of the existing topics."""
     topics = ctx.broker.image.topics
     found = [topics.by_name(choice.name) if choice.name else topics.by_id(choice.topic_id) for choice in choices]
     return [topic.name for topic in found if topic is not None]

@@ -1,7 +1,7 @@
 """DescribeCluster (60), versions 0-2.
 
-Brokers with the address of the listener the request came in on; fenced ones if version 2 asks for them. Controllers are
-described only on a controller listener, which there is none of yet.
+Brokers with their address on the listener of the request, and fenced ones if version 2 asks for them. Controllers are
+described only on a controller listener, which this broker does not have yet.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """DescribeConfigs (32), versions 1-4.
 
-Topics, brokers (by id, or "" for what is set for all of them), levels of loggers, groups (KIP-848) and client metrics
-subscriptions (KIP-714). Secrets are never shown. Documentation is one line, for settings that have an effect.
+Topics, brokers (by id, or "" for the cluster-wide default), levels of loggers, groups (KIP-848) and client metrics
+subscriptions (KIP-714). Secrets are never returned. Documentation is one line, for settings that have an effect.
 """
 
 from __future__ import annotations

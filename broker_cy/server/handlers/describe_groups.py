@@ -1,7 +1,7 @@
 """DescribeGroups, versions 0 to 6: classic groups, their state and members.
 
-3 can ask what the client may do with the group, 4 has static members, 6 tells a group that is not there as an error.
-Groups of other types are described by APIs of their own.
+3 can ask for the authorized operations, 4 has static members, 6 reports a group that does not exist as an error. Groups
+of other types have APIs of their own.
 """
 
 from __future__ import annotations

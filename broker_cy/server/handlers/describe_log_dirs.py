@@ -44,7 +44,7 @@ def wanted(ctx: RequestContext, request: messages.DescribeLogDirsRequest) -> lis
 
 
 def describe(path: str, topics: dict[str, list[Partition]]) -> messages.DescribeLogDirsResponse.DescribeLogDirsResult:
-    """One directory; its error where it cannot be asked."""
+    """One directory, or its error."""
     try:
         room = os.statvfs(path)
     except OSError:

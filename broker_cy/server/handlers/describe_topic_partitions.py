@@ -1,7 +1,7 @@
 """DescribeTopicPartitions (75), version 0 (KIP-966): topics in the order of their names, page by page.
 
 An empty list of topics means all. The page ends at `response_partition_limit` partitions (at most
-`max.request.partition.size.limit`, at least one), and `next_cursor` says where the next begins.
+`max.request.partition.size.limit`, at least one), and `next_cursor` is the start of the next.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""EndTxn (26), versions 0-5: a transaction is committed or aborted. It is answered when that is decided and on disk;
-the markers follow.
+"""EndTxn (26), versions 0-5: commits or aborts a transaction. The answer is sent when the decision is on disk; the
+markers follow.
 
 2 has PRODUCER_FENCED, which is INVALID_PRODUCER_EPOCH before. 5 is for producers of transaction.version 2 (KIP-890):
-each end bumps the epoch, and the answer says what the producer goes on with.
+each end bumps the epoch, and the answer has the producer's next id and epoch.
 """
 
 from __future__ import annotations

@@ -1,13 +1,12 @@
 """Fetch, versions 4 to 18: sessions (KIP-227), long polling by min_bytes and max_wait_ms, leader epochs (KIP-320, KIP-595).
 
-Answers are pieces: small record sets are read from the page cache into the answer itself, large ones go out by sendfile. What
-left the page cache - records, but also index entries and batch headers that lead to them - is read by a worker thread first and
-looked up again then, so that a cold read stalls nobody else; and a segment that was
-there when the broker started has its checksums looked at, also by a worker, before anything of it is sent for the first time.
-A fetch that finds less than min_bytes waits at its partitions and is tried again when enough was written, or answered with
-what there is after max_wait_ms.
-A replica (replica_id >= 0) is told that it is none of this partition's, since there are no others.
-Omissions: rack-aware replica selection (one replica); snapshots (SnapshotId is the metadata quorum's).
+Answers are pieces: small record sets are read from the page cache into the answer itself, large ones are sent with sendfile. Data
+that left the page cache - records, but also the index entries and batch headers that lead to them - is read by a worker thread, and
+then the lookup is repeated, so that a cold read stalls no other client. A worker also checks the checksums of a segment that
+existed when the broker started, before any of its records is sent for the first time. A fetch that finds less than min_bytes waits
+at its partitions and is repeated when enough was written, or answered with the available records after max_wait_ms. A replica
+(replica_id >= 0) gets the error that it is not a replica of the partition, since there are no others. Omissions: rack-aware replica
+selection (one replica); snapshots (SnapshotId is the metadata quorum's).
 """
 
 cimport cython
@@ -39,12 +38,12 @@ from broker_cy.wire.frame import ApiKey
 
 cdef enum:
     FETCH_KEY = 1
-    # Times that a fetch is looked up anew after a worker read what was missing; then it is read with waiting. One or two are
-    # usual; what is missing again and again is evicted as fast as it comes.
+    # Times that a lookup is repeated after a worker read the missing data; after that, the loop waits for the disk. One or two are
+    # usual; data that is missing again and again is evicted as fast as it is read.
     COLD_LOOKUPS_MAX = 16
-    AHEAD_FROM_BYTES = 262144       # who asks for that much at once will likely ask for what follows
-    # What is checked at least of a segment that was there at the start, before a fetch of it is answered: some milliseconds, and
-    # a consumer that reads on does not wait for a worker with each request.
+    AHEAD_FROM_BYTES = 262144       # a client that fetches this much at once will likely fetch the following records, too
+    # The least that is checked of a segment that existed at the start, before a fetch of it is answered: it takes some
+    # milliseconds, and a consumer that continues does not wait for a worker with each request.
     VERIFY_BYTES = 4194304
     READ_UNCOMMITTED = 0
     READ_COMMITTED = 1
@@ -105,7 +104,7 @@ cdef class FetchReply(Reply):
         return 0
 
     cdef int64_t read_all(self) except -1:
-        """Read every target within max_bytes; how many bytes of records were found, or INT64_MAX to answer at once."""
+        """Read every target within max_bytes. Returns the number of bytes of records, or INT64_MAX to answer at once."""
         cdef FetchPartition target
         cdef Py_ssize_t left = self.max_bytes
         cdef int64_t found = 0
@@ -154,7 +153,7 @@ cdef class FetchReply(Reply):
         return 0
 
     def looked_up(self, future):
-        """The worker read what the lookup had missed, or failed: then the lookup meets the same error."""
+        """The worker read the missing data, or failed: then the lookup meets the same error."""
         if future.cancelled() or self.answered or self.connection.closed:
             return
         future.exception()
@@ -164,7 +163,7 @@ cdef class FetchReply(Reply):
             self.connection.broken(error)
 
     cdef int answer(self) except -1:
-        """Build the answer of what was read last, and send it once its records are checked and in memory."""
+        """Build the answer from the last read, and send it once its records are checked and in memory."""
         cdef list cold, unchecked
         cdef object part
         self.answered = True
@@ -200,8 +199,9 @@ cdef class FetchReply(Reply):
         return 0
 
     cdef list unchecked_parts(self):
-        """(log, segment, start, stop, end) of what was read and nobody has checked since the broker started: to be checked from `start`
-        to `stop` at least, and to `end` at most."""
+        """(log, segment, start, stop, end) of the parts that were read and not checked since the broker started: to be checked from
+        `start` to `stop` at least, and to `end` at most.
+        """
         cdef FetchPartition target
         cdef Segment segment
         cdef int64_t position
@@ -242,12 +242,12 @@ cdef class FetchReply(Reply):
                 self.connection.broken(error)
 
     def expire(self):
-        """max_wait_ms is over: answer with what there is."""
+        """max_wait_ms is over: answer with the available records."""
         self.timer = None
         self.try_again()
 
     cdef int read_again(self) except -1:
-        """Read once more and answer with what there is."""
+        """Read once more and answer with the available records."""
         self.leave()
         self.answered = False
         self.max_wait_ms = 0
@@ -288,13 +288,13 @@ def warm_paths(list parts):
 
 
 def verify_all(list parts):
-    """In a worker thread: [(log, segment, start, end of what is sound, None or what is wrong)]."""
+    """In a worker thread: [(log, segment, start, end of the valid part, error or None)]."""
     found = []
     for log, segment, start, stop, end in parts:
         try:
             sound, damage = verify_part(segment.path, segment.base_offset, start, stop, end)
         except FileNotFoundError as error:
-            # Deleted or replaced meanwhile: then it is read no more, and `verified` looks at that.
+            # Deleted or replaced meanwhile: then it is no longer read, which `verified` checks.
             sound, damage = start, error
         found.append((log, segment, start, sound, damage))
     return found
@@ -307,7 +307,7 @@ cdef class FetchWait(DelayedFetch):
 
     cdef int on_advance(self, Partition partition, Py_ssize_t written_bytes) except -1:
         if self.reply.read_committed and partition.undecided and written_bytes >= 0:
-            # What was written, and what may be read by now, are different things.
+            # The bytes written and the bytes that may be read now differ.
             return self.reply.look_again() if partition.stable_moved else 0
         self.reply.missing_bytes -= written_bytes
         if self.reply.missing_bytes <= 0 or written_bytes < 0:
@@ -354,7 +354,7 @@ cdef int read_one(FetchReply reply, FetchPartition target, Py_ssize_t left, bint
         try:
             target.records = partition.log.read(target.fetch_offset, bound, max(limit, 0), at_least_one or limit < 0)
             if limit < 0 and target.records is not None:
-                # Kafka fails on a negative limit once there is something to read.
+                # Kafka fails on a negative limit as soon as a record is available.
                 target.records = None
                 target.error = UNKNOWN_SERVER_ERROR
                 return 0
@@ -385,7 +385,9 @@ cdef int read_one(FetchReply reply, FetchPartition target, Py_ssize_t left, bint
 
 
 cdef int wait_for_disk(FetchReply reply, FetchPartition target, object missing, int64_t wanted) except -1:
-    """Have a worker read what a lookup needs; together with the records that likely follow, of which `wanted` bytes are asked for."""
+    """Have a worker read the data that a lookup needs, together with the records that likely follow, of which the client asked for
+    `wanted` bytes.
+    """
     target.records = None
     if reply.cold is None:
         reply.cold = []
@@ -404,7 +406,7 @@ cdef int look_up(FetchReply reply, FetchPartition target) except -1:
             target.known_name = target.partition.topic
         return 0
     if places is None and target.known_name is not None and target.known_name.encode() in server.topics_by_name:
-        # The session's topic was deleted, and there is another of its name.
+        # The session's topic was deleted, and another topic has its name.
         target.error = INCONSISTENT_TOPIC_ID
         return 0
     target.error = (UNKNOWN_TOPIC_ID if places is None and reply.version >= 13 and target.known_name is None

@@ -1,6 +1,6 @@
-"""FindCoordinator, versions 0 to 6: which broker coordinates a group or a transactional id.
+"""FindCoordinator, versions 0 to 6: the broker that coordinates a group or a transactional id.
 
-1 names the type of the key, 4 asks for several keys, 6 has share coordinators. The first one asked for creates the
+1 names the type of the key, 4 asks for several keys, 6 has share coordinators. The first request creates the
 coordinator's topic. Omissions: there is no coordinator for the state of share groups yet.
 """
 

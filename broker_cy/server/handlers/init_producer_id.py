@@ -1,10 +1,10 @@
 """InitProducerId (22), versions 0-5.
 
-An idempotent producer gets a producer id that nobody had before, with epoch 0. One that names the id and epoch it has
-(KIP-360, version 3) gets a new id too, as in Kafka where no transactional id is given.
+An idempotent producer gets a new producer id, with epoch 0. One that sends its current id and epoch (KIP-360, version
+3) gets a new id as well, as in Kafka without a transactional id.
 
-A transactional producer gets the id and epoch of its transactional id, which fences all that had it before, from the
-coordinator of that id. Before version 4 clients do not know PRODUCER_FENCED: they are told INVALID_PRODUCER_EPOCH.
+A transactional producer gets the id and epoch of its transactional id, which fences its previous producers, from the
+coordinator of that id. Before version 4 clients do not know PRODUCER_FENCED: they get INVALID_PRODUCER_EPOCH.
 
 Omissions: version 6, which is not stable in Kafka 4.3 either, has two-phase commit (KIP-939).
 """

@@ -1,8 +1,8 @@
 """JoinGroup, versions 0 to 9.
 
-0 has no rebalance timeout (the session timeout stands for it). From 4 a member without an id is given one and asked to
-join again with it (KIP-394), 5 has static members (KIP-345), 7 the protocol type and a protocol that may be null, 8 the
-reason, 9 tells the leader where the assignment may be kept. The answer comes when the join phase ends.
+0 has no rebalance timeout (the session timeout stands for it). From 4 on a member without an id gets one and has to
+join again with it (KIP-394), 5 has static members (KIP-345), 7 the protocol type and a nullable protocol, 8 the reason,
+9 lets the leader skip the assignment (KIP-814). The answer is sent when the join phase ends.
 """
 
 from __future__ import annotations

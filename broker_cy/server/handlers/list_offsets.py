@@ -30,7 +30,7 @@ EARLIEST_PENDING_UPLOAD = -6
 SINCE = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
 READ_UNCOMMITTED = 0
 READ_COMMITTED = 1
-# First version that is told the leader epoch of the record found.
+# First version whose answer has the leader epoch of the record found.
 LEADER_EPOCH_SINCE = 4
 
 Answer = messages.ListOffsetsResponse.ListOffsetsPartitionResponse
@@ -104,7 +104,7 @@ async def answer_for(
 
 
 def find(partition: Partition, timestamp: int, read_committed: bool) -> tuple[int, int, int]:
-    """(timestamp, offset, leader epoch); -1 for each that there is none of."""
+    """(timestamp, offset, leader epoch); -1 for each missing value."""
     log = partition.log
     bound = partition.last_stable_offset if read_committed else partition.high_watermark
     if timestamp in (EARLIEST, EARLIEST_LOCAL):

@@ -1,10 +1,10 @@
 """Metadata (3), versions 0-13.
 
-Which topics: in version 0 an empty list means all, from version 1 on a null one does and an empty one means none.
-From version 12 on topics may be named by id; where one is, names are not looked at. Topics that do not exist are
-created if the request (from version 4 on) and `auto.create.topics.enable` allow it, in the background: this answer
-says UNKNOWN_TOPIC_OR_PARTITION, and the client asks again. Brokers are told with the address of the listener the
-request came in on.
+Topics: in version 0 an empty list means all; from version 1 on a null list means all and an empty one none. From
+version 12 on topics may be named by id; if one is, names are ignored. Topics that do not exist are created if the
+request (from version 4 on) and `auto.create.topics.enable` allow it, in the background: this answer has
+UNKNOWN_TOPIC_OR_PARTITION, and the client retries. Brokers are returned with their address on the listener of the
+request.
 """
 
 from __future__ import annotations
@@ -59,7 +59,8 @@ def metadata(ctx: RequestContext, request: messages.MetadataRequest) -> messages
     response = Response(
         brokers=brokers,
         cluster_id=ctx.broker.cluster_id,
-        # Clients send what is for the controller to this broker, which passes it on: any that is up will do (KIP-590).
+        # Clients send requests for the controller to this broker, which forwards them: any running broker will do
+        # (KIP-590).
         controller_id=brokers[0].node_id if brokers else -1,
         topics=topics,
     )
@@ -83,7 +84,7 @@ def _by_name(image: MetadataImage, names: list[str], listener: str, version: int
 
 
 def _by_id(image: MetadataImage, asked: list[Any], listener: str, version: int) -> list[Any]:
-    """Unknown ids first, as Kafka answers them; names beside ids are not looked at."""
+    """Unknown ids first, as Kafka answers them; names beside ids are ignored."""
     known, unknown = [], []
     for topic_id in dict.fromkeys(topic.topic_id for topic in asked):
         if topic_id == uuids.ZERO:

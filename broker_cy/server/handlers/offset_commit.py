@@ -1,7 +1,7 @@
 """OffsetCommit, versions 2 to 10.
 
-2 to 4 may name their own retention, 6 has the leader epoch, 7 static members, 9 tells an unknown group apart (KIP-848),
-10 names topics by id (KIP-516). Topics and partitions that do not exist are answered for themselves; the rest is
+2 to 4 may have their own retention, 6 has the leader epoch, 7 static members, 9 an error for an unknown group
+(KIP-848), 10 names topics by id (KIP-516). Topics and partitions that do not exist get their own errors; the rest is
 committed.
 """
 
@@ -88,7 +88,7 @@ def _merge(
     topics: list[messages.OffsetCommitResponse.OffsetCommitResponseTopic],
     refused: list[messages.OffsetCommitResponse.OffsetCommitResponseTopic],
 ) -> None:
-    """Add the answers for what does not exist, to the same topic where there is one."""
+    """Add the answers for topics and partitions that do not exist, to the entry of the same topic if there is one."""
     by_topic = {(topic.name, topic.topic_id): topic for topic in topics}
     for topic in refused:
         found = by_topic.get((topic.name, topic.topic_id))

@@ -113,7 +113,7 @@ def _failed(
 def _group_error(
     version: int, group: messages.OffsetFetchRequest.OffsetFetchRequestGroup, code: ErrorCode
 ) -> messages.OffsetFetchResponse.OffsetFetchResponseGroup:
-    """An error of the whole group; version 1 can only tell it with each partition."""
+    """An error of the whole group; version 1 can only report it with each partition."""
     if version >= VERSION_GROUP_ERROR:
         return messages.OffsetFetchResponse.OffsetFetchResponseGroup(group_id=group.group_id, error_code=code)
     return messages.OffsetFetchResponse.OffsetFetchResponseGroup(

@@ -29,7 +29,7 @@ def offset_for_leader_epoch(
 
 
 def end_offset(ctx: RequestContext, topic: str, asked: Asked) -> Answer:
-    """Largest epoch at or below the one asked, and the first offset after it; -1 for both where it is unknown."""
+    """The largest epoch at or below the requested one, and the first offset after it; -1 for both if it is unknown."""
     partition = ctx.broker.partitions.get(topic, asked.partition)
     if partition is None:
         return Answer(partition=asked.partition, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)

@@ -1,12 +1,12 @@
 """Produce, versions 3 to 13 (advertised from 0, KAFKA-18659: librdkafka before 2.6 drops compression otherwise).
 
-A batch is checked and stamped in the receive buffer, staged in its partition's log, and answered after the write that ends
-this turn of the loop. One partition's fault is that partition's error code; the others succeed. acks=0 is not answered: an
-error closes the connection, as in Kafka. acks=1 and acks=all are the same while a partition has one replica.
+A batch is checked and stamped in the receive buffer, staged in its partition's log, and answered after the write that ends this
+turn of the loop. An error in one partition is that partition's error code; the others succeed. acks=0 gets no answer: an error
+closes the connection, as in Kafka. acks=1 and acks=all are the same while a partition has one replica.
 
-The first transactional batch of a producer in a partition waits until the transaction coordinator says that the partition is in
-the transaction; from version 12 on the coordinator adds it (KIP-890), which `TransactionService.verify` tries again while the
-transaction before is being ended.
+The first transactional batch of a producer in a partition waits until the transaction coordinator confirms that the partition is in
+the transaction. From version 12 on the coordinator adds it (KIP-890), which `TransactionService.verify` retries while the previous
+transaction is being completed.
 
 Compressed batches, and those that the topic stores with another codec, are checked apart from the append: by the loop, up to
 CHECKED_TURN_BYTES in a turn, or by a worker. While a request waits for either, its connection handles no further one.
@@ -37,8 +37,8 @@ cdef enum:
     ACKS_NONE = 0
     MAGIC_POSITION = 16             # in a batch; the attributes' low byte is the second one
     ATTRIBUTES_POSITION = 22
-    # Decompressed for validation by one turn of the loop, which takes about 5 ms; a worker does the rest, in jobs of CHECKED_JOB_BYTES,
-    # which one batch may exceed (compression.decompressed_limit bounds it).
+    # Decompressed for validation by one turn of the loop, which takes about 5 ms; a worker does the rest, in jobs of
+    # CHECKED_JOB_BYTES, which one batch may exceed (compression.decompressed_limit bounds it).
     CHECKED_TURN_BYTES = 4 << 20
     CHECKED_JOB_BYTES = 16 << 20
     FIRST_ABORTABLE_VERSION = 11    # knows TRANSACTION_ABORTABLE
@@ -105,8 +105,9 @@ cdef inline bint is_transactional(const ProducePartition* part) noexcept nogil:
 
 
 cdef list check_batches(ServerCore server, int16_t version, RecvBuffer owner, dict checks):
-    """Check the batches of `_view` whose cost is not bounded by their size, as far as this turn of the loop may; the others are
-    returned, in order, None where there are none."""
+    """Check the batches of `_view` whose cost is not bounded by their size, within the bound of this turn of the loop. Returns
+    those that are left for a worker, in order, or None.
+    """
     cdef TopicSpan* topic
     cdef ProducePartition* part
     cdef Partition partition
@@ -142,7 +143,8 @@ cdef list check_batches(ServerCore server, int16_t version, RecvBuffer owner, di
 
 cdef int append_all(AnswerQueue connection, ProduceReply reply, RecvBuffer owner, dict checks, HeldProduce work) except -1:
     """Append what `_view` holds, batch by batch, and answer after the write. `checks` has the finished BatchChecks by place in the
-    request, or is None; `work` is None for a request that never waited, else its reply has its place already."""
+    request, or is None; `work` is None for a request that never waited, else its reply has its place already.
+    """
     cdef ServerCore server = connection.server
     cdef TopicSpan* topic
     cdef int32_t i, k
@@ -214,7 +216,7 @@ cdef bint append_one(AnswerQueue connection, ProduceReply reply, list places, in
 
 
 cdef int refuse_unacked(AnswerQueue connection, ProduceReply reply, int16_t version) except -1:
-    """acks=0: there is no answer to carry an error, so the connection is closed, which clients take for one."""
+    """acks=0: there is no answer to carry an error, so the connection is closed, which clients treat as an error."""
     cdef int32_t i
     for i in range(reply.count):
         if reply.results[i].append.error:
@@ -228,7 +230,8 @@ cdef int refuse_unacked(AnswerQueue connection, ProduceReply reply, int16_t vers
 @cython.final
 cdef class HeldProduce:
     """A Produce request that waits until a worker has checked its batches, and then until the transaction coordinator knows its
-    partitions. Meanwhile the connection handles no other; `_view` is read again after each."""
+    partitions. Meanwhile the connection handles no other; `_view` is read again after each.
+    """
     cdef AnswerQueue connection
     cdef ProduceReply reply
     cdef RecvBuffer owner               # keeps `body` alive
@@ -244,7 +247,7 @@ cdef class HeldProduce:
     cdef int16_t epoch
     cdef dict verifications             # Partition -> Verification
     cdef dict errors                    # Partition -> (code, message), of the verification
-    cdef object refused                 # (code, message) for every partition of the request; None where there is none
+    cdef object refused                 # (code, message) for every partition of the request, or None
 
     cdef int hold(self) except -1:
         self.held = True
@@ -319,7 +322,7 @@ cdef class HeldProduce:
         return self.ask()
 
     cdef bint collect(self, dict batches) except *:
-        """Find the transactional batches with a producer id; False where there are two producers."""
+        """Find the transactional batches with a producer id. False if they belong to two producers."""
         cdef ServerCore server = self.connection.server
         cdef BatchHeader header
         cdef ProducePartition* part
@@ -381,7 +384,8 @@ cdef class HeldProduce:
         return self.finish()
 
     cdef int finish(self) except -1:
-        """Append what may be appended. The client may be gone by now, as in Kafka."""
+        """Append the batches that are not refused. The client may have disconnected; as in Kafka, they are appended all the same.
+        """
         cdef AnswerQueue connection = self.connection
         append_all(connection, self.reply, self.owner, self.checks, self)
         if not self.held:
@@ -390,7 +394,7 @@ cdef class HeldProduce:
         return 0 if connection.closed else connection.output_free()
 
     cdef bint error_of(self, Partition partition, int32_t k, int16_t* error) except *:
-        """Whether the request's k-th batch, for `partition`, is refused before it is looked at."""
+        """Whether the request's k-th batch, for `partition`, is refused without being checked."""
         cdef object found = self.refused
         if found is None and partition is not None:
             found = self.errors.get(partition)
@@ -406,7 +410,9 @@ cdef class HeldProduce:
 
 
 cdef tuple verification_error(code, int16_t version):
-    """(code, message) that a producer is told for the coordinator's error, so that clients of its time do the right thing."""
+    """(code, message) for a producer in place of the coordinator's error, so that clients of this request version handle it
+    correctly.
+    """
     if code == ErrorCode.PRODUCER_FENCED:
         return ErrorCode.INVALID_PRODUCER_EPOCH, None
     if code == ErrorCode.TRANSACTION_ABORTABLE and version < FIRST_ABORTABLE_VERSION:

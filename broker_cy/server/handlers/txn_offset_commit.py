@@ -60,7 +60,7 @@ async def _commit(ctx: RequestContext, request: messages.TxnOffsetCommitRequest)
         raise KafkaError(ErrorCode.INVALID_GROUP_ID)
     runtime = ctx.broker.groups.runtime_for(request.group_id)
     verification = await _verify(ctx, request, runtime.partition)
-    # It may have changed hands meanwhile.
+    # The coordinator may have changed meanwhile.
     runtime = ctx.broker.groups.runtime_for(request.group_id)
     response: messages.TxnOffsetCommitResponse = await runtime.commit_transactional(request, verification)
     return response
@@ -69,7 +69,7 @@ async def _commit(ctx: RequestContext, request: messages.TxnOffsetCommitRequest)
 async def _verify(
     ctx: RequestContext, request: messages.TxnOffsetCommitRequest, partition: Partition
 ) -> Verification | None:
-    """What lets the offsets into the log. Raises KafkaError where the transaction coordinator says no."""
+    """The verification that the append needs. Raises KafkaError if the transaction coordinator refuses."""
     adds = ctx.version >= VERSION_ADDS
     verification = partition.verify_producer(request.producer_id, request.producer_epoch, adds=adds)
     if verification is None:

@@ -1,7 +1,7 @@
 """UpdateFeatures (57), versions 0-2: levels of features, all of a request or none (KIP-584).
 
 transaction.version can be set to 0, 1 and 2. Kafka ignores AllowDowngrade of version 0, so that version cannot
-downgrade. Before version 2 success is told for each feature; errors never are.
+downgrade. Before version 2 success is reported for each feature; errors never are.
 
 Omissions: see `controller.feature_ops`.
 """

@@ -37,7 +37,7 @@ async def write_txn_markers(
     for producer_id, written in writes:
         by_producer.setdefault(producer_id, {}).update(await written)
     return messages.WriteTxnMarkersResponse(
-        # A marker for no partition is not told of.
+        # A marker without partitions has no entry in the answer.
         markers=[_result(producer_id, codes) for producer_id, codes in by_producer.items() if codes]
     )
 
