@@ -37,7 +37,7 @@ class BrokerConfig(Mapping[str, Any]):
         self.dynamic_broker: Mapping[str, str] = _NONE
         self.dynamic_default: Mapping[str, str] = _NONE
         self._values = _typed(static)
-        # To be logged once at the start; each says that a setting has no effect yet.
+        # To be logged once at the start: settings that have no effect yet.
         self.warnings: list[Event] = []
         self._change_listeners: list[tuple[ChangeListener, frozenset[str]]] = []
         # Derived values that hold until the next change, by a key of their user's (see `topic`).
@@ -46,8 +46,8 @@ class BrokerConfig(Mapping[str, Any]):
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str]) -> BrokerConfig:
-        """Settings by Kafka's names, as in server.properties. Raises ConfigError, one line, for what is unknown,
-        invalid or not served; `warnings` has an event for each that has no effect yet.
+        """Settings by Kafka's names, as in server.properties. Raises ConfigError, with one line, for unknown, invalid
+        and unsupported settings; `warnings` has an event for each setting that has no effect yet.
         """
         static = startup.complete(properties)
         warnings = startup.report(static)
@@ -91,8 +91,8 @@ class BrokerConfig(Mapping[str, Any]):
 
     @property
     def advertised_listeners(self) -> tuple[Listener, ...]:
-        """What clients are told, one for each of `listeners` or fewer. An empty host stands for this machine's name; a
-        port of 0 for the one that was bound.
+        """The advertised listeners, at most one for each of `listeners`. An empty host stands for this machine's name;
+        port 0 for the port that was bound.
         """
         return self.network.advertised
 
@@ -108,8 +108,8 @@ class BrokerConfig(Mapping[str, Any]):
         self._change_listeners.append((listener, frozenset(names)))
 
     def effective(self, dynamic_broker: Mapping[str, str], dynamic_default: Mapping[str, str]) -> BrokerConfig:
-        """A new configuration with these dynamic settings and the same file; this one stays as it is. Raises
-        ConfigError where a text is invalid or settings contradict each other.
+        """A new configuration with these dynamic settings and the same file; this one does not change. Raises
+        ConfigError if a value is invalid or settings contradict each other.
         """
         found = BrokerConfig(self.static)
         found._set(dynamic_broker, dynamic_default)
@@ -117,9 +117,9 @@ class BrokerConfig(Mapping[str, Any]):
         return found
 
     def apply_dynamic(self, dynamic_broker: Mapping[str, str], dynamic_default: Mapping[str, str]) -> frozenset[str]:
-        """Take over what the metadata log says; returns the names whose values changed, whose listeners were called.
+        """Apply the settings of the metadata log. Returns the names whose values changed, whose listeners were called.
 
-        What was stored and cannot be used is logged and left out. Where the rest contradicts itself nothing changes.
+        Stored settings that cannot be used are logged and left out. If the rest contradicts itself, nothing changes.
         """
         broker, events = dynamic.usable(dynamic_broker, per_broker=True)
         default, more = dynamic.usable(dynamic_default, per_broker=False)

@@ -99,7 +99,7 @@ def connections_per_ip_overrides(text: str) -> dict[str, int]:
 
 
 def _check_groups(values: Mapping[str, Any]) -> None:
-    """A default that groups get lies within the limits that groups may ask for."""
+    """The default of a group setting is within its limits."""
     for bounds in GROUP_BOUNDS.values():
         if not bounds.default:
             continue

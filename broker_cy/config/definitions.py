@@ -1,14 +1,14 @@
-"""What settings there are: the three tables beside this file, loaded once.
+"""The definitions of all settings: the three tables beside this file, loaded once.
 
 `broker_configs.tsv`, `topic_configs.tsv` and `group_configs.tsv` give name, type, default and valid values as Kafka
-4.3.1 has them, and what Kafka allows to change at run time. Their column `support` is the honest account of this
-broker:
+4.3.1 has them, and what Kafka allows to change at run time. Their column `support` states what this broker does with a
+setting:
 
-- `effective`: setting it changes what the broker does;
-- `inert`: accepted, and reported with one line that says it has no effect yet;
-- `refused`: any value but the default stops the start, because to ignore it would be dangerous or mislead.
+- `effective`: it changes the behaviour of the broker; - `inert`: accepted, and reported with one log line because it
+  has no effect yet; - `refused`: any value but the default stops the start, because ignoring it would be dangerous or
+  misleading.
 
-What is decided in code beyond that (a second voter, an SSL listener) is in `startup`.
+Further decisions in code (a second voter, an SSL listener) are in `startup`.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class UpdateMode(Enum):
 
 @dataclass(frozen=True)
 class Setting:
-    """One row. `default` is the typed value, None where there is none; `required` says that Kafka has no default."""
+    """One row. `default` is the typed value or None; `required` is True if Kafka has no default."""
 
     name: str
     type: ConfigType
@@ -85,7 +85,7 @@ class Synonym:
 
 @dataclass(frozen=True)
 class GroupBounds:
-    """The broker settings that give a group setting its default and its limits; empty where there is none."""
+    """The broker settings that are a group setting's default and limits; empty if there are none."""
 
     default: str
     minimum: str
@@ -206,7 +206,7 @@ REMOVED = frozenset(
 
 
 class UnknownSettingError(ConfigError):
-    """A broker setting nobody knows. `name` is what was written."""
+    """An unknown broker setting. `name` is the name as written."""
 
     def __init__(self, name: str, message: str) -> None:
         super().__init__(message)
@@ -214,7 +214,7 @@ class UnknownSettingError(ConfigError):
 
 
 def unknown(name: str) -> UnknownSettingError:
-    """The error for a broker setting nobody knows: says what to do, and names the nearest one that exists."""
+    """The error for an unknown broker setting, with advice and the most similar name that exists."""
     if name in REMOVED or name.startswith(REMOVED_PREFIXES):
         return UnknownSettingError(name, f"setting {name} was removed in Kafka 4.0: delete it")
     what_to_do = f"unknown setting {name}: remove it or correct its name"

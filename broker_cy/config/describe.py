@@ -1,4 +1,4 @@
-"""Settings as DescribeConfigs shows them: value, where it comes from, and what it would be otherwise (Kafka's
+"""Settings as DescribeConfigs returns them: the value, its source, and the values that it overrides (Kafka's
 ConfigHelper).
 """
 
@@ -32,7 +32,7 @@ class SynonymEntry(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """One setting. `synonyms` begins with what is in force; `value` is None for a secret, or where there is none."""
+    """One setting. The first of `synonyms` is in effect; `value` is None for a secret, or if it is not set."""
 
     name: str
     value: str | None
@@ -57,7 +57,7 @@ def broker_entries(config: BrokerConfig) -> list[Entry]:
 
 
 def broker_default_entries(config: BrokerConfig) -> list[Entry]:
-    """What is set for all brokers of the cluster at once."""
+    """The settings of the cluster-wide default."""
     entries = []
     for name, text in config.dynamic_default.items():
         level = [
@@ -124,7 +124,7 @@ def _entry(setting: Setting, text: str | None, synonyms: list[SynonymEntry]) -> 
 
 
 def _broker_entry(name: str, text: str | None, setting: Setting | None, synonyms: list[SynonymEntry]) -> Entry:
-    # A setting nobody knows may be a secret.
+    # An unknown setting may be a secret.
     sensitive = setting is None or setting.is_sensitive
     known = BROKER.get(name) or BROKER_QUOTAS.get(name)
     return Entry(
@@ -140,7 +140,7 @@ def _broker_entry(name: str, text: str | None, setting: Setting | None, synonyms
 
 
 def _synonyms_of(name: str, config: BrokerConfig) -> list[SynonymEntry]:
-    """What says something about a broker setting, strongest first, from the first that has the very name on."""
+    """The sources of a broker setting, in the order of precedence, from the first with exactly this name on."""
     setting = startup.setting_of(name)
     sensitive = setting is None or setting.is_sensitive
     names = dynamic.synonyms(name)

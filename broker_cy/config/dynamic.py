@@ -1,7 +1,7 @@
 """Broker settings that change while the broker runs (KIP-226; Kafka's DynamicBrokerConfig).
 
-Three levels, the first that has a name wins: set for this broker, set for all brokers, the file. A name takes away what
-lower levels say of its synonyms: log.roll.ms for one broker beats log.roll.hours of the file.
+Three levels, of which the first that has a name wins: this broker, all brokers, the file. A name also overrides its
+synonyms at lower levels: log.roll.ms of one broker takes precedence over log.roll.hours of the file.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _SYNONYMS: dict[str, tuple[str, ...]] = {name: family for family in _FAMILIES fo
 # One way only: the scheduler's interval is the default of the other.
 _SYNONYMS["log.flush.interval.ms"] = ("log.flush.interval.ms", "log.flush.scheduler.interval.ms")
 
-# Settings of a listener that may be set for all brokers at once.
+# Settings of a listener that may be part of the cluster-wide default.
 _CLUSTER_LEVEL_OF_LISTENER = frozenset({"max.connections", "max.connection.creation.rate", "num.network.threads"})
 _THREADS = (
     "background.threads",
@@ -42,7 +42,7 @@ SECURITY = frozenset(
 
 
 def synonyms(name: str) -> tuple[str, ...]:
-    """The names whose values count for `name`, in the order they are looked at."""
+    """The names that determine the value of `name`, in the order of precedence."""
     found = _SYNONYMS.get(name)
     if found is None and name.startswith(LISTENER_PREFIX):
         setting = setting_of(name)
@@ -89,8 +89,8 @@ def check_type(name: str, text: str) -> None:
 
 
 def usable(properties: Mapping[str, str], *, per_broker: bool) -> tuple[dict[str, str], list[Event]]:
-    """What of stored settings can be applied, and an event for each that cannot: a broker starts whatever the log
-    has.
+    """The stored settings that can be applied, and an event for each that cannot: a broker starts with any content of
+    the log.
     """
     kept, events = {}, []
     for name, text in properties.items():

@@ -17,8 +17,8 @@ PORT_MAX = 65535
 
 @dataclass(frozen=True, slots=True)
 class Listener:
-    """One address. An empty host stands for every address where it is listened on, and for this machine's name where it
-    is told to clients; port 0 for a free port.
+    """One address. An empty host stands for every address when listening, and for this machine's name when advertised;
+    port 0 for a free port.
     """
 
     name: str
@@ -64,7 +64,7 @@ def parse_protocol_map(text: str) -> dict[str, str]:
 def with_controller_defaults(
     protocols: Mapping[str, str], controller_names: Collection[str], listener_names: Collection[str]
 ) -> dict[str, str]:
-    """The map where it is not set in the file: controller listeners are PLAINTEXT, unless security is used anywhere."""
+    """The default of the map: controller listeners are PLAINTEXT, unless any listener uses security."""
     secured = {"SSL", "SASL_SSL", "SASL_PLAINTEXT"}
     if secured & {name.upper() for name in (*controller_names, *listener_names)}:
         return dict(protocols)

@@ -1,4 +1,4 @@
-"""What is said of settings of topics, groups and client metrics subscriptions that are stored and do nothing yet."""
+"""Reports settings of topics, groups and client metrics subscriptions that are stored but have no effect yet."""
 
 from __future__ import annotations
 

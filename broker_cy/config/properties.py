@@ -6,7 +6,7 @@ from pathlib import Path
 
 from broker_cy.config.types import ConfigError
 
-# A settings file is a page of text; what is larger is something else.
+# A settings file is a page of text; a larger file is something else.
 FILE_BYTES_MAX = 1 << 20
 
 _BLANKS = " \t\f"

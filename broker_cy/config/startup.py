@@ -1,5 +1,5 @@
-"""From a file, a command line and our own defaults to settings that this broker can run with, or one line that says why
-not.
+"""Combines a file, a command line and our own defaults into settings that this broker can run with, or reports why not
+in one line.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def sources(
         if not colon or not port.isdecimal():
             raise ConfigError(f"--listener {listener}: write --listener HOST:PORT")
         found["listeners"] = f"{name}://{host}:{port}"
-        # The file's would tell clients another address than the one asked for.
+        # Those of the file would advertise another address than the requested one.
         found.pop("advertised.listeners", None)
     for text in overrides:
         key, value = parse_override(text)
@@ -78,7 +78,7 @@ def sources(
 
 
 def written_at(name: str, file: str | Path | None, overrides: Iterable[str]) -> str:
-    """Where the setting `name` of `sources` is written: `--set name`, or the file and the line; empty where it is in
+    """Where the setting `name` of `sources` is written: `--set name`, or the file and the line; empty if it is in
     neither. Raises ConfigError.
     """
     if any(parse_override(text)[0] == name for text in overrides):

@@ -22,7 +22,7 @@ _DEFAULTS = "topic defaults"
 
 
 class TopicSettings(Mapping[str, Any]):
-    """The settings of one topic, typed, by Kafka's topic setting names; units as the names say. Never changes."""
+    """The settings of one topic, typed, by Kafka's topic setting names, in the units of the names. Immutable."""
 
     __slots__ = ("_values", "overrides")
 

@@ -1,1 +1,1 @@
-"""What the broker counts of itself. Counting is C structs; reading them is nobody's request path."""
+"""The broker's own metrics. Counters are C structs; they are never read on the path of a request."""

@@ -1,7 +1,7 @@
-"""Every metric that a broker tells, with its type, labels and meaning. docs/metrics.md is made from this table.
+"""Every metric of a broker, with its type, labels and meaning. docs/metrics.md is generated from this table.
 
-Names and units follow the Prometheus conventions (base units, `_total` for counters); what every process has is named
-as the Prometheus client libraries name it.
+Names and units follow the Prometheus conventions (base units, `_total` for counters); the metrics of a process have the
+names of the Prometheus client libraries.
 """
 
 from __future__ import annotations

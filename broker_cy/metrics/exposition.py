@@ -12,7 +12,7 @@ _BOUNDS = [f"{bound:.9g}" for bound in BOUNDS_S]
 
 
 def labels_text(names: tuple[str, ...], values: tuple[str, ...]) -> str:
-    """`{a="b",c="d"}`, or nothing where there are no labels."""
+    """`{a="b",c="d"}`, or nothing without labels."""
     if not names:
         return ""
     pairs = (f'{name}="{value.translate(_ESCAPES)}"' for name, value in zip(names, values, strict=True))
@@ -20,7 +20,7 @@ def labels_text(names: tuple[str, ...], values: tuple[str, ...]) -> str:
 
 
 class Page:
-    """What one scrape is told, family by family. Each family of METRICS is written at most once, and in one piece."""
+    """The text of one scrape, family by family. Each family of METRICS is written at most once, and in one piece."""
 
     def __init__(self) -> None:
         self.parts: list[str | bytes] = []
@@ -30,12 +30,12 @@ class Page:
         """Begin a family; raises KeyError for one that is not defined, ValueError for one that was there already."""
         metric = METRICS[name]
         if name in self._written:
-            raise ValueError(f"{name} is told twice")
+            raise ValueError(f"{name} is written twice")
         self._written.add(name)
         self.parts.append(f"# HELP {name} {metric.help}\n# TYPE {name} {metric.kind}\n")
 
     def sample(self, name: str, value: float, *label_values: str) -> None:
-        """One line of the family that was begun last."""
+        """One line of the current family."""
         self.parts.append(f"{name}{labels_text(METRICS[name].labels, label_values)} {number(value)}\n")
 
     def one(self, name: str, value: float, *label_values: str) -> None:
@@ -44,7 +44,7 @@ class Page:
         self.sample(name, value, *label_values)
 
     def histogram(self, name: str, snapshot: Snapshot, *label_values: str) -> None:
-        """The lines of one histogram of the family that was begun last."""
+        """The lines of one histogram of the current family."""
         names = METRICS[name].labels
         inner = labels_text(names, label_values)[1:-1]
         comma = "," if inner else ""
@@ -64,5 +64,5 @@ class Page:
 
 
 def number(value: float) -> str:
-    """An integer as it is, exactly; anything else with up to 17 digits."""
+    """An integer exactly; any other number with up to 17 digits."""
     return str(value) if isinstance(value, int) else repr(float(value))

@@ -1,7 +1,7 @@
 """Latency histograms that cost a few instructions per value, in C structs.
 
 Log-linear buckets, as in HdrHistogram: SUB_BUCKETS to each power of two, so that a quantile is at most 1/SUB_BUCKETS too high.
-The unit is 64 ns, the largest value about 137 s; what is longer is counted in the last bucket, and exactly in `sum_ns` and `max_ns`.
+The unit is 64 ns, the largest value about 137 s; larger values count in the last bucket, and exactly in `sum_ns` and `max_ns`.
 """
 
 from libc.stdint cimport int64_t, uint64_t
@@ -50,7 +50,7 @@ cdef inline void observe(LatencyHistogram* histogram, int64_t ns) noexcept nogil
     histogram.counts[bucket_of(<uint64_t>ns >> UNIT_SHIFT)] += 1
 
 cdef class Histogram:
-    """One histogram as a Python object, for what is not on the data path."""
+    """One histogram as a Python object, for use outside the data path."""
     cdef LatencyHistogram values
 
 cdef object snapshot_of(const LatencyHistogram* histogram)

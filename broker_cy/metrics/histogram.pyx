@@ -1,10 +1,10 @@
-"""Reading the histograms of the .pxd: quantiles, differences and the cumulative counts that Prometheus wants."""
+"""Reading the histograms of the .pxd: quantiles, differences and the cumulative counts of Prometheus."""
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.string cimport memcpy, memset
 
-# Upper bounds of the buckets told to Prometheus, in units: 16.384 us, 32.768 us ... 68.7 s. Powers of two, which are edges of ours:
-# cumulative counts are exact.
+# Upper bounds of the buckets for Prometheus, in units: 16.384 us, 32.768 us ... 68.7 s. They are powers of two, at which our
+# buckets end, so the cumulative counts are exact.
 FIRST_TOLD_EXPONENT = 8
 LAST_TOLD_EXPONENT = 30
 BOUNDS_S = tuple((1 << (exponent + 6)) / 1e9 for exponent in range(FIRST_TOLD_EXPONENT, LAST_TOLD_EXPONENT + 1))
@@ -24,7 +24,7 @@ cdef object snapshot_of(const LatencyHistogram* histogram):
 
 
 cdef class Snapshot:
-    """The counts of a histogram at one moment. `later - earlier` is what was counted between them."""
+    """The counts of a histogram at one moment. `later - earlier` has the counts between the two."""
     cdef LatencyHistogram values
 
     def __init__(self, bytes raw=None):
@@ -48,7 +48,7 @@ cdef class Snapshot:
         return self.values.max_ns
 
     def quantile_ns(self, double quantile):
-        """A value that at least this part (0 to 1) of all values does not pass; 0 where there are none."""
+        """The quantile `q` (0 to 1): at least this part of all values is not larger. 0 without values."""
         cdef uint64_t rank, seen = 0
         cdef int bucket
         if not 0 <= quantile <= 1:

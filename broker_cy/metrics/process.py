@@ -14,7 +14,7 @@ _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 @dataclass(frozen=True, slots=True)
 class ProcessStats:
-    """Counted since the process started, or as it is now; times in seconds."""
+    """Counters since the start of the process, and current values; times in seconds."""
 
     cpu_s: float
     resident_bytes: int

@@ -1,8 +1,8 @@
-"""What is counted per API: requests, errors, bytes, and time by phase.
+"""The counters of each API: requests, errors, bytes, and time by phase.
 
-A request's life: received (its last bytes were read) -> QUEUE -> its handler starts -> HANDLER -> the handler returned; then, where
-the answer is not ready, it waits for the write or sync (DISK), for records (DATA), or for what a task of ours waits for, such as
-the members of a group (OTHER); -> ready -> SEND -> the socket took all of it. TOTAL is from received to sent.
+The phases of a request: received (its last bytes were read) -> QUEUE -> its handler starts -> HANDLER -> the handler returned. An
+answer that is not ready then waits for the write or sync (DISK), for records (DATA), or for something else, such as the members of
+a group (OTHER). -> ready -> SEND -> the socket took all of it. TOTAL is from received to sent.
 """
 
 from libc.stdint cimport int16_t, int64_t, uint64_t
@@ -13,7 +13,7 @@ cdef enum:
     METRIC_APIS = 128
 
 cdef enum:
-    OTHER = 0                       # what a Reply waits for unless it says otherwise
+    OTHER = 0                       # the default phase in which a Reply waits
     QUEUE = 1
     HANDLER = 2
     DISK = 3

@@ -31,7 +31,7 @@ cdef class RequestMetrics:
         return histogram
 
     cdef int error(self, int16_t key, int16_t code) except -1:
-        """Count an error that a client was told. Bounded: codes that are no 16-bit error of Kafka's never get here."""
+        """Count an error in a response. Bounded: only Kafka's 16-bit error codes reach this function."""
         cdef tuple place = (key, code)
         self.errors[place] = self.errors.get(place, 0) + 1
         return 0

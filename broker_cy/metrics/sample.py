@@ -1,7 +1,7 @@
-"""One sample of a broker's metrics, as the topic `__broker_metrics` has it: what was counted in one interval.
+"""One sample of a broker's metrics, as in the topic `__broker_metrics`: the counts of one interval.
 
 The value of a record is JSON with the fields of `Sample`; the key is the node id as text. Fields are only ever added; a
-change of meaning raises `version`. What was 0 or empty is left out, and read as that.
+change of meaning raises `version`. Fields that are 0 or empty are left out, and read as such.
 """
 
 from __future__ import annotations
@@ -114,7 +114,8 @@ def _without_zeros(value: Any) -> Any:
 
 
 def decode(value: bytes) -> Sample | None:
-    """The sample of a record; None for a version that this code does not know. ValueError for what is no sample."""
+    """The sample of a record; None for a version that this code does not know. Raises ValueError if it is not a sample.
+    """
     try:
         found = json.loads(value)
         if found["version"] != VERSION:

@@ -1,8 +1,8 @@
 """Group commit: partitions whose flush.messages is reached share rounds of fdatasync in worker threads.
 
-A round takes every partition that came to it until it starts; while it runs the next one gathers. What a round brings to disk may
-be read, and is acknowledged, when all of it is done. So the loop never waits for the disk, and the more producers wait the more of
-them one sync serves. Bounded by the partitions there are: each is in a round at most once.
+A round takes every partition that reached flush.messages before it starts; while it runs, the next one collects partitions. When
+the whole round is done, the synced records can be read and are acknowledged. So the loop never waits for the disk, and one sync
+serves more producers the more of them wait. Bounded by the number of partitions: each is in a round at most once.
 """
 
 from libc.stdint cimport int64_t
@@ -29,7 +29,7 @@ cdef class GroupCommit:
     cdef Py_ssize_t parts_left
     cdef int64_t covered            # FlushGroup.flushes when it began
     cdef int64_t settled            # the same of the last one that is done
-    cdef readonly int64_t rounds    # begun so far
+    cdef readonly int64_t rounds    # started so far
     cdef readonly int64_t syncs     # files and directories in them
     cdef readonly Histogram round_times
     cdef int64_t began_ns
@@ -53,7 +53,7 @@ cdef class GroupCommit:
         (self.due_answers if due else self.answers).append(answer)
 
     def unsettled(self, int64_t staged_at):
-        """Whether what was staged before the flush of that number (FlushGroup.flushes) may still wait for a sync."""
+        """Whether batches staged before the flush of that number (FlushGroup.flushes) may still wait for a sync."""
         return bool(self.round or self.due) and staged_at >= self.settled
 
     def start(self):
@@ -71,7 +71,7 @@ cdef class GroupCommit:
         for job in jobs:
             self.syncs += len(job.paths) + len(job.directories)
         parts = [jobs[at::self.threads] for at in range(min(self.threads, len(jobs)))]
-        # A round of partitions that were deleted meanwhile has nothing to sync, and is done.
+        # A round whose partitions were all deleted meanwhile has nothing to sync, and is done.
         parts = parts or [[]]
         self.parts_left = len(parts)
         for part in parts:
@@ -107,7 +107,7 @@ def sync_all(jobs):
 
 
 cdef object join(Partition partition):
-    """Take what the partition has written into the round that starts: a SyncJob, or None where there is nothing to sync."""
+    """Add the partition's unsynced data to the round that starts. Returns a SyncJob, or None if there is nothing to sync."""
     partition.sync_due = False
     partition.syncing = True
     partition.round_bytes = partition.unsettled_bytes

@@ -46,15 +46,15 @@ cdef class Partition:
     cdef readonly Log log               # None while the partition is offline
     cdef readonly str offline_reason
     cdef readonly int32_t leader_epoch
-    # Invariant: log_start_offset <= high_watermark <= log.written_end_offset <= log.log_end_offset. It is behind what is written
+    # Invariant: log_start_offset <= high_watermark <= log.written_end_offset <= log.log_end_offset. It is below the written end
     # while that waits for a sync (flush.messages).
     cdef readonly int64_t high_watermark
-    cdef readonly int flush_errno       # of the last write; 0 where it succeeded
+    cdef readonly int flush_errno       # of the last write; 0 if it succeeded
     cdef bint sync_due                  # waits for the next round of group commit
     cdef bint syncing                   # is in the round that runs
-    cdef int64_t synced_to              # end of what the round that runs brings to disk
+    cdef int64_t synced_to              # end of the data that the running round syncs
     cdef int64_t settles_to             # the high watermark when that is done
-    cdef Py_ssize_t unsettled_bytes     # written, of which waiting fetches were not told
+    cdef Py_ssize_t unsettled_bytes     # written, but not yet reported to waiting fetches
     cdef Py_ssize_t round_bytes         # the same, in the round that runs
     cdef ValidationRules rules
     cdef readonly object compression_level  # of compression.type; None: the codec's default

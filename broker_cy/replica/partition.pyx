@@ -1,7 +1,7 @@
-"""A partition as clients see it: what is appended, what may be read, who waits for more.
+"""A partition as clients see it: appends, the readable end of the log, and the fetches that wait for more.
 
-This broker holds the only replica, so the high watermark is what is written (and synced, where flush.messages asks for that): it
-moves with each flush. The group that flushes is here too, since each knows the other.
+This broker holds the only replica, so the high watermark is the written end (synced, if flush.messages asks for that) and moves
+with each flush. The group that flushes the partitions is in this module, too, because the two depend on each other.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
@@ -45,7 +45,7 @@ LEVELS = {"gzip": "compression.gzip.level", "lz4": "compression.lz4.level", "zst
 
 cdef class DelayedFetch:
     cdef int on_advance(self, Partition partition, Py_ssize_t written_bytes) except -1:
-        """More may be read from `partition`: `written_bytes` more, or -1 where it is gone."""
+        """`written_bytes` more can be read from `partition`; -1: it no longer exists."""
         raise NotImplementedError("a DelayedFetch without on_advance")
 
 
@@ -56,7 +56,7 @@ cdef class FlushGroup:
         self.verifies = True
         self.stagers = []
         from broker_cy.replica.group_commit import GroupCommit
-        # It syncs at once; the server puts one with threads in its place.
+        # This one syncs at once; the server replaces it by one with threads.
         self.commit = GroupCommit(self, InlineJobs(), 1)
 
     cdef int schedule_flush(self) except -1:
@@ -125,7 +125,7 @@ cdef class FlushGroup:
 cdef class Partition:
     def __init__(self, FlushGroup group, str topic, int32_t index, topic_id, Log log, int32_t leader_epoch,
                  *, bint internal=False, str offline_reason=None, int replication_factor=1):
-        """`log` is None for a partition whose log cannot be served; `offline_reason` says why."""
+        """`log` is None for a partition whose log cannot be served; `offline_reason` is the reason."""
         self.group = group
         self.topic = topic
         self.index = index
@@ -155,15 +155,16 @@ cdef class Partition:
         self.rules.after_max_ms = settings["message.timestamp.after.max.ms"]
         self.rules.max_message_bytes = settings["max.message.bytes"]
         self.rules.compacted = "compact" in settings["cleanup.policy"]
-        # More replicas than there are cannot be asked for.
+        # At most the number of replicas, as in Kafka.
         self.min_insync_replicas = min(settings["min.insync.replicas"], self.replication_factor)
 
     # ---- append ----
 
     cdef int append_produced(self, uint8_t* data, Py_ssize_t size, object owner, int64_t now_ms, int16_t acks,
                              int16_t version, Verification verification, BatchCheck check, AppendResult* out) except -1:
-        """Check, stamp and stage one batch from a client, with what start_verification gave for it, where it is transactional, and
-        the finished `check` where needs_check says so. `out.error` is Kafka's code; `last_error` then explains it."""
+        """Check, stamp and stage one batch from a client. A transactional batch comes with the result of start_verification, and
+        one for which needs_check is True with its finished `check`. `out.error` is Kafka's code; `last_error` then explains it.
+        """
         cdef BatchHeader header
         cdef BatchVerdict verdict
         cdef object refused
@@ -193,7 +194,7 @@ cdef class Partition:
         if refused is not None:
             self.refuse(out, verdict.error, refused.message)
             if verdict.fault <= BATCH_SECOND:
-                # Kafka refuses these before it looks at the log.
+                # Kafka refuses these before it reads the log.
                 out.log_start_offset = -1
             self.last_error = (refused.message, refused.record_errors)
             return 0
@@ -206,7 +207,7 @@ cdef class Partition:
                 status = self.log.producers.check(&header, &base_offset, &timestamp)
             if status == PRODUCER_DUPLICATE:
                 out.base_offset = base_offset
-                # Kafka tells the time of a duplicate under CreateTime as well.
+                # Kafka returns the time of a duplicate under CreateTime as well.
                 out.log_append_time_ms = timestamp
                 out.log_start_offset = self.log.log_start_offset
                 return 0
@@ -260,7 +261,7 @@ cdef class Partition:
         return stored if len(stored) <= self.rules.max_message_bytes else None
 
     cdef int stage_rebuilt(self, bytes rebuilt, int64_t now_ms, AppendResult* out) except -1:
-        """Stage what is stored in place of a batch."""
+        """Stage the rebuilt form of a batch."""
         cdef BatchHeader header
         if rebuilt is None:
             return self.refuse(out, MESSAGE_TOO_LARGE, f"{self.topic}-{self.index}: with the topic's compression.type the batch has "
@@ -315,7 +316,8 @@ cdef class Partition:
 
     def append_then(self, bytes batch, int64_t now_ms, done):
         """As append_records, but `done(None)` or `done(KafkaError)` is called as soon as its fate is known, without a turn of the
-        loop in between; what it raises is only logged. Nobody else may have a reference to `batch`, which is stamped in place."""
+        loop in between; what it raises is only logged. Nobody else may have a reference to `batch`, which is stamped in place.
+        """
         if self.offline is not None:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self.offline)
         self.waiting_appends.append((None, done, self.stage_own(batch, now_ms)))
@@ -344,7 +346,7 @@ cdef class Partition:
 
     def append_marker(self, int64_t producer_id, int16_t producer_epoch, int32_t coordinator_epoch, bint commit, int64_t now_ms,
                       int transaction_version=2):
-        """Append the marker that ends the producer's transaction; a future of its offset, done after this turn's write.
+        """Append the marker that ends the producer's transaction. Returns a future of its offset, done after this turn's write.
 
         Raises KafkaError: INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED, NOT_LEADER_OR_FOLLOWER (the topic is deleted),
         KAFKA_STORAGE_ERROR, which is also what the future gets if the write fails.
@@ -369,7 +371,7 @@ cdef class Partition:
         return future
 
     cdef int64_t stage_own(self, bytes batch, int64_t now_ms) except -1:
-        """Stage a batch in bytes that nobody else has, and so may be stamped; its base offset."""
+        """Stage a batch in bytes without another reference, which can be stamped in place. Returns its base offset."""
         cdef BatchHeader header
         cdef AppendResult out
         cdef uint8_t* data = <uint8_t*>PyBytes_AS_STRING(batch)
@@ -382,8 +384,9 @@ cdef class Partition:
         return out.base_offset
 
     def verify_producer(self, int64_t producer_id, int16_t epoch, *, bint adds):
-        """start_verification for a batch of this broker's own: what append_transactional takes, or None where nobody needs to be
-        asked. Raises KafkaError: INVALID_PRODUCER_EPOCH, KAFKA_STORAGE_ERROR."""
+        """start_verification for a batch of this broker's own. Returns the verification for append_transactional, or None if no
+        verification is needed. Raises KafkaError: INVALID_PRODUCER_EPOCH, KAFKA_STORAGE_ERROR.
+        """
         if not adds and not self.group.verifies:
             return None
         found = self.start_verification(producer_id, epoch, 0, adds)
@@ -394,11 +397,11 @@ cdef class Partition:
     # ---- write ----
 
     cdef int write_staged(self) except -1:
-        """Write what is staged; on failure it is undone and `flush_errno` says why."""
+        """Write the staged batches; on failure they are undone and `flush_errno` is set."""
         try:
             self.flush_errno = self.log.flush_staged()
         except Exception as error:
-            # A defect, or no memory. What the log holds now is not known; the other partitions and the answers go on.
+            # A defect, or no memory. The content of the log is unknown now; the other partitions and the answers continue.
             self.flush_errno = errno_of(error)
             self.log.mark_offline(f"writing failed: {error!r}")
         if self.sync_lost() and self.flush_errno == 0:
@@ -429,8 +432,9 @@ cdef class Partition:
         return 0
 
     cdef int complete_appends(self, bint undone) except -1:
-        """What lies below the high watermark succeeded; what may not be on disk failed, and with `undone` what is not written;
-        others wait, among them what was staged since the last write."""
+        """Settle the waiting appends: those below the high watermark succeeded; those that may not be on disk failed, and with
+        `undone` also those that are not written; the others keep waiting, among them batches staged since the last write.
+        """
         appends, self.waiting_appends = self.waiting_appends, []
         for entry in appends:
             future, done, base_offset = entry
@@ -445,7 +449,7 @@ cdef class Partition:
                 try:
                     done(error)
                 except Exception as failure:
-                    # A defect; the other appends and partitions are told all the same.
+                    # A defect; the other appends and partitions still get their results.
                     self.group.loop.call_exception_handler({"message": "after an append", "exception": failure})
             elif not future.done():
                 if error is None:
@@ -455,7 +459,7 @@ cdef class Partition:
         return 0
 
     cdef bint sync_lost(self) noexcept:
-        """Whether a sync failed: what was written may not be on disk, and the partition is offline for good."""
+        """Whether a sync failed: written data may not be on disk, and the partition stays offline until the next start."""
         return self.log is not None and self.log.sync_failed
 
     cdef int await_sync(self) except -1:
@@ -471,7 +475,7 @@ cdef class Partition:
         return 0
 
     cdef int wake(self, Py_ssize_t written_bytes) except -1:
-        """Tell waiting fetches that the high watermark moved (or, with -1, that this partition is gone)."""
+        """Notify waiting fetches that the high watermark moved, or, with -1, that this partition no longer exists."""
         cdef DelayedFetch waiting
         cdef bint was_open = self.told_open
         cdef int64_t before = self.told_stable
@@ -491,7 +495,7 @@ cdef class Partition:
     # ---- read ----
 
     def check_leader_epoch(self, int32_t epoch):
-        """None where a client's leader epoch is ours or not told (-1), else the error that says which of us is behind."""
+        """None if a client's leader epoch is ours or not given (-1), else the error that tells which side is behind."""
         if epoch == NO_EPOCH or epoch == self.leader_epoch:
             return None
         return ErrorCode.FENCED_LEADER_EPOCH if epoch < self.leader_epoch else ErrorCode.UNKNOWN_LEADER_EPOCH

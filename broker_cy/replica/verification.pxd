@@ -7,7 +7,7 @@ from broker_cy.storage.producer_state cimport ProducerState
 from broker_cy.wire.batch cimport BatchHeader
 
 cdef enum:
-    # Producers of one partition whose verification was begun and not followed by a batch; the oldest goes first.
+    # Producers of one partition whose verification was started and not followed by a batch; the oldest is evicted first.
     VERIFICATIONS_MAX = 10000
 
 

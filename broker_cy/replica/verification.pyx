@@ -1,7 +1,7 @@
-"""Verification of transactional batches (KIP-890): none gets into a log that the transaction coordinator does not know of.
+"""Verification of transactional batches (KIP-890): no batch enters a log unless the transaction coordinator knows of it.
 
-Otherwise a batch that comes late, when its transaction is over, would open one that nobody ends. The rules, and the order of
-errors, are those of Kafka's UnifiedLog and ProducerAppendInfo.
+Otherwise a late batch, which arrives after its transaction has ended, would open a transaction that never ends. The rules, and the
+order of errors, are those of Kafka's UnifiedLog and ProducerAppendInfo.
 """
 
 from libc.stdint cimport int16_t, int32_t, int64_t
@@ -23,8 +23,10 @@ cdef class Verifications:
         self.entries = {}
 
     cdef object start(self, ProducerState producers, int64_t producer_id, int16_t epoch, int32_t sequence, bint adds):
-        """Begin to verify a producer's transaction: a Verification; None where it is open, so that nobody needs to be asked; or
-        ErrorCode.INVALID_PRODUCER_EPOCH. `sequence` is that of the batch's first record, 0 for a coordinator's."""
+        """Start to verify a producer's transaction. Returns a Verification; None if the transaction is open, so that no
+        verification is needed; or ErrorCode.INVALID_PRODUCER_EPOCH. `sequence` is that of the batch's first record, 0 for a
+        coordinator's.
+        """
         cdef Producer* producer = producers.find(producer_id)
         cdef Verification entry
         if producer != NULL:
@@ -46,9 +48,10 @@ cdef class Verifications:
         return entry
 
     cdef int end(self, BatchHeader* header) except -1:
-        """A transactional batch was staged: what was verified before holds no more.
+        """A transactional batch was staged: earlier verifications are no longer valid.
 
-        But not by the marker of the transaction before: from transaction.version 2 on it has the epoch that the next one uses.
+        A marker of the previous transaction does not end them: from transaction.version 2 on it has the epoch that the next
+        transaction uses.
         """
         cdef Verification entry = self.entries.get(header.producer_id)
         if entry is None or (entry.adds and header.attributes & ATTRIBUTE_CONTROL and header.producer_epoch == entry.epoch):
@@ -59,7 +62,7 @@ cdef class Verifications:
 
 cdef int16_t judge(Verifications verifications, ProducerState producers, BatchHeader* header, Verification verification,
                    int16_t status, bint required) except? -1:
-    """`status` of ProducerState.check together with what is known of the transaction; `verification` came with the batch."""
+    """The status of ProducerState.check combined with the state of the transaction; `verification` came with the batch."""
     cdef Verification entry = None
     cdef Producer* producer
     if status == PRODUCER_INVALID_EPOCH:

@@ -83,8 +83,8 @@ cdef struct BatchVerdict:
     int16_t error                   # Kafka's code; 0: accepted
     int16_t fault                   # a BatchFault
     int32_t size                    # bytes of the batch: what follows it in the field (less than a batch) is to be ignored
-    int64_t detail                  # the value at fault, where one number says it
-    int64_t max_timestamp           # of the batch as it is to be stored; now_ms for LogAppendTime
+    int64_t detail                  # the invalid value, if it is one number
+    int64_t max_timestamp           # of the batch as stored; now_ms for LogAppendTime
     bint rebuild                    # to be stored in another form: the target codec differs, or the offset deltas have gaps
     WalkResult walk
 
@@ -95,13 +95,12 @@ cdef class Inflation:
     cdef object plain                   # the decompressed records; None where they are not compressed
     cdef int64_t plain_bytes
 
-# Reads the header at `p`, of which `n` bytes may be looked at. Returns 0, or -1 when n < 61, or `length` does not fit in n or is
-# too small for a header. The magic and everything else is the caller's to judge: for magic 0 and 1 the fields after it mean
-# nothing.
+# Reads the header at `p`, which has `n` readable bytes. Returns 0, or -1 if n < 61, or if `length` does not fit in n or is too
+# small for a header. The caller checks the magic and everything else: for magic 0 and 1 the fields after it have no meaning.
 cdef int parse_header(const uint8_t* p, Py_ssize_t n, BatchHeader* out) noexcept nogil
 
 # Judges the n bytes of one partition's `records` field as a Kafka 4.3 leader does. Returns 0 and fills `h` when the batch is
-# accepted, 1 when it is refused (verdict.error and .fault say why; rejection() says it in words). An accepted batch whose max
+# accepted, 1 when it is refused (verdict.error and .fault are the reason; rejection() describes it). An accepted batch whose max
 # timestamp is not its records' (or whose topic has LogAppendTime) is corrected in place, with a new checksum, in `p` and in `h`.
 # Uncompressed batches make no Python object; compressed ones are decompressed into one buffer (compression.decompressed_limit).
 # Where `inflation` is not None, its bound applies as well, and it keeps that buffer. Raises MemoryError only.

@@ -19,7 +19,7 @@ cdef class BatchCheck(Inflation):
     cdef BatchHeader header
     cdef BatchVerdict verdict
     cdef object refusal                 # Rejection; None where the batch is accepted
-    cdef bytes stored                   # verdict.rebuild: what is stored in its place; None where that exceeds max.message.bytes
+    cdef bytes stored                   # verdict.rebuild: stored in its place; None if that exceeds max.message.bytes
 
     cdef bint run(self, int64_t bytes_max, bint in_worker) except *
     cdef bytes rebuild(self)

@@ -66,7 +66,7 @@ def encode_into(Writer writer not None, message, int version):
 
 
 def decode(type cls, int version, buffer):
-    """The message of class `cls` that `buffer` holds, all of it; WireError, which names the field, where it does not."""
+    """The message of class `cls` that `buffer` holds, exactly. Raises WireError, which names the field."""
     cdef Cursor cursor = Cursor.__new__(Cursor, buffer)
     message = decode_at(cls, version, cursor)
     if cursor.remaining() > 0:

@@ -330,7 +330,7 @@ def _write_zstd(view: memoryview, level: int | None) -> bytes:
     return bytes(zstd.compress(view, level=3 if level is None else _check_level("zstd", level, -131072, 22)))
 
 
-# What cramjam says when the output does not fit (the text of Rust's io::ErrorKind::WriteZero in write_all).
+# cramjam's error if the output does not fit (the text of Rust's io::ErrorKind::WriteZero in write_all).
 _ROOM_IS_FULL = "failed to write whole buffer"
 
 

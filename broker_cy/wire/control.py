@@ -21,7 +21,7 @@ _NO_DIRECTORY = uuid.UUID(int=0)
 
 
 class ControlType(IntEnum):
-    """What a control record says."""
+    """The types of control records."""
 
     ABORT = 0
     COMMIT = 1
@@ -34,7 +34,7 @@ class ControlType(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class EndTxnMarker:
-    """The end of a producer's transaction in one partition; the record's type says whether it commits."""
+    """The end of a producer's transaction in one partition; the type of the record is commit or abort."""
 
     commit: bool
     coordinator_epoch: int
@@ -211,7 +211,7 @@ def _put_count(out: Writer, count: int) -> None:
 
 def _take_count(cursor: Cursor) -> int:
     count = cursor.read_uvarint() - 1
-    # An element takes at least one byte, so a larger count is a lie that need not be followed.
+    # An element takes at least one byte, so a larger count is invalid and nothing is allocated for it.
     if not 0 <= count <= cursor.left:
         raise WireError(f"an array of {count} elements in {cursor.left} bytes")
     return count

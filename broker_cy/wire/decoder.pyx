@@ -1,8 +1,8 @@
 """From bytes to messages.
 
-What is allocated is bounded by the bytes that are there: every length is compared with the bytes that are left before
-anything is made, and an array must have at least the smallest possible element's bytes for each element it claims. The
-recursion is one call per level of the table, and a table has at most `tables.DEPTH_MAX` levels.
+Allocations are bounded by the received bytes: every length is compared with the remaining bytes before anything is allocated, and
+an array must have at least the bytes of the smallest possible element for each element that it claims. The recursion is one call
+per level of the table, and a table has at most `tables.DEPTH_MAX` levels.
 """
 
 from cpython.bytes cimport PyBytes_FromStringAndSize

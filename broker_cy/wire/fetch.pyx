@@ -1,6 +1,6 @@
 """Fetch requests as a view over the received bytes, versions 4 to 18: nothing is copied.
 
-Layout: protocol table 01_Fetch. Of the tagged fields only ReplicaState (version 15, KIP-903) is looked at; the cluster id, the
+Layout: protocol table 01_Fetch. Of the tagged fields only ReplicaState (version 15, KIP-903) is read; the cluster id, the
 replica directory and a follower's high watermark are of no use to a leader that has no followers. The spec-driven codec is
 the oracle.
 """

@@ -1,8 +1,8 @@
-"""Headers of requests and responses, and which message belongs to which API.
+"""Headers of requests and responses, and the messages of each API.
 
-A request header is api key int16, api version int16, correlation id int32, client id (an int16 length and UTF-8, -1 for null,
-in every header version: KIP-482 left it as it was) and, in header version 2, tagged fields. What the tables say of an API is
-read when the API is first used.
+A request header is api key int16, api version int16, correlation id int32, client id (an int16 length and UTF-8, -1 for null, in
+every header version: KIP-482 did not change it) and, in header version 2, tagged fields. The tables of an API are read when the API
+is first used.
 """
 
 from libc.stdint cimport int64_t
@@ -51,7 +51,8 @@ cdef int read_flexible(int api_key) except -1:
 
 cpdef int request_header_version(int api_key, int version) except -1:
     """1, or 2 from the API's first flexible version on; also for versions that do not exist, as in Kafka, so that an
-    ApiVersions request from the future can be answered. WireError for an unknown API."""
+    ApiVersions request from the future can be answered. WireError for an unknown API.
+    """
     if not 0 <= api_key < API_COUNT or flexible_from[api_key] == UNREAD:
         read_flexible(api_key)
     return 2 if version >= flexible_from[api_key] else 1
@@ -63,7 +64,7 @@ cpdef int response_header_version(int api_key, int version) except -1:
 
 
 cdef int read_request_header(Cursor cursor, RequestHeader* header) except -1:
-    """Read a header and leave the cursor at the body; WireError where it is malformed or the API is unknown."""
+    """Read a header and leave the cursor at the body. Raises WireError if it is malformed or the API is unknown."""
     cdef int64_t count, size
     header.api_key = cursor.i16()
     header.api_version = cursor.i16()
@@ -80,7 +81,7 @@ cdef int read_request_header(Cursor cursor, RequestHeader* header) except -1:
         if count > cursor.remaining() // 2:
             raise Truncated(f"{count} tagged fields are claimed, {cursor.remaining()} bytes left", "RequestHeader")
         while count > 0:
-            # No tag of the header is known, and what a newer client says in one has no effect on an older broker.
+            # No tag of the header is known, and those of newer clients have no effect on an older broker.
             cursor.uvarint()
             size = cursor.uvarint()
             cursor.take(size)
@@ -103,8 +104,9 @@ def parse_request_header(frame):
 
 
 def api_versions(api_key):
-    """The lowest and highest version Kafka 4.3 knows, (0, -1) for an API it removed; the highest of InitProducerId is
-    unstable, and not told to clients by default. WireError for an unknown API."""
+    """The lowest and highest version in Kafka 4.3, (0, -1) for an API that it removed; the highest of InitProducerId is unstable
+    and not advertised by default. Raises WireError for an unknown API.
+    """
     versions = tables.load_api_header(name_of(api_key) + "Request").versions
     return versions.low, versions.high
 

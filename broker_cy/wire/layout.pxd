@@ -18,7 +18,7 @@ cdef struct Op:
     int field                # index into the layout's lists
     Py_ssize_t offset        # of the slot in the object
     Py_ssize_t element_size  # the fewest bytes one element can take; at least 1
-    PyObject* constant       # the default; NULL where it is a list or a message, made anew each time; borrowed from Layout
+    PyObject* constant       # the default; NULL for a list or a message, of which each object gets its own; borrowed from Layout
     PyObject* child          # the structure's Node; borrowed from Node.children
 
 
@@ -31,7 +31,7 @@ cdef class Layout:
     cdef readonly object spec            # MessageSpec the structure belongs to
     cdef readonly str name               # as it stands in errors: `FetchRequest`, or the structure's own name
     cdef readonly list attributes        # of str: the slots in wire order
-    cdef list defaults                   # what each field is when nobody set it; immutable, or a list or message to copy
+    cdef list defaults                   # the default of each field; immutable, or a list or message to copy
     cdef list ignorable                  # of bool: left out silently where a version lacks the field
     cdef list child_layouts              # of Layout or None
     cdef dict index                      # attribute -> index

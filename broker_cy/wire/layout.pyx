@@ -24,7 +24,7 @@ cdef object ZERO_UUID = PyUUID(int=0)
 
 
 cdef Py_ssize_t slot_offset(type cls, str attribute) except -1:
-    """Where in an object of `cls` the slot lies, from its member descriptor."""
+    """The position of the slot in an object of `cls`, from its member descriptor."""
     descriptor = cls.__dict__[attribute]
     if type(descriptor).__name__ != "member_descriptor":
         raise TypeError(f"{cls.__name__}.{attribute} is not a slot")
@@ -84,7 +84,7 @@ def restore(cls, fields):
 
 
 cdef class Layout:
-    """One structure: its class, where the slots lie, what the defaults are. Made by `make_class`."""
+    """One structure: its class, the positions of its slots, its defaults. Made by `make_class`."""
 
     def __dealloc__(self):
         free(self.offsets)
@@ -96,7 +96,7 @@ cdef class Layout:
         return type(default)()
 
     cdef bint is_constant(self, Py_ssize_t field) except -1:
-        """Whether the default cannot be changed, and so need not be made anew for each message."""
+        """Whether the default is immutable, and so can be shared by all messages."""
         return not isinstance(self.defaults[field], (list, Message))
 
     cdef bint is_default(self, Py_ssize_t field, object value) except -1:
@@ -121,7 +121,7 @@ cdef class Layout:
 
 
 cdef object default_of(object field, Layout child):
-    """The Python value of a field that nobody set; a list or a message stands for a new one each time."""
+    """The Python default of a field; a list or a message stands for a new one each time."""
     text = field.default
     if text == "null":
         return None
@@ -145,7 +145,7 @@ cdef object default_of(object field, Layout child):
 
 
 cdef Layout make_layout(object spec, object struct, dict made, str module):
-    """The class for `struct`, and first those of the structures inside; `made` has what is there already, by name."""
+    """The class for `struct`, and first those of the structures inside; `made` has the existing ones, by name."""
     cdef Layout layout = Layout.__new__(Layout)
     cdef list children = []
     cdef Py_ssize_t i

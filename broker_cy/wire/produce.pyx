@@ -71,7 +71,7 @@ cdef int read_key(Cursor cursor, TopicSpan* topic, int16_t version, bint flexibl
 
 
 cdef bytes topic_key(TopicSpan* topic, int16_t version):
-    """A topic's name or id, as the tables of topics have it and answers say it. WireError where that cannot be said."""
+    """A topic's name or id, in the form of the topic tables and of answers. Raises WireError if it has no such form."""
     cdef bytes key = topic.name[:topic.name_size]
     cdef uint8_t bits = 0
     cdef int32_t i
@@ -79,7 +79,7 @@ cdef bytes topic_key(TopicSpan* topic, int16_t version):
         for i in range(topic.name_size):
             bits |= topic.name[i]
         if bits & 0x80:
-            # No topic can be called so; Kafka says in its answer what it read.
+            # No topic can have this name; Kafka's answer repeats the name as it decoded it.
             return (<str>java_text(key)).encode()
     return key
 

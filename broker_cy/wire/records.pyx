@@ -34,7 +34,7 @@ cdef enum:
     MAGIC_AT = 16
     INT32_MAX = 0x7FFFFFFF
 
-# What a batch that is already in a log may expand to: what a length can say.
+# The largest size of the records of a batch that is already in a log: the range of a length.
 MAX_PAYLOAD_BYTES = INT32_MAX
 
 
@@ -149,7 +149,7 @@ cdef class Batch:
         return self.computed_crc() == self.header.crc
 
     def records(self, max_payload_bytes=MAX_PAYLOAD_BYTES, bytes containing=None):
-        """A new list of the batch's records, of which there is at least none.
+        """A new list of the batch's records.
 
         `containing`: None instead, where these bytes are nowhere in the records, which are not looked at one by one then.
         Raises WireError where they are malformed, do not decompress, or decompress to more than `max_payload_bytes`. The checksum
@@ -281,9 +281,9 @@ def encode_batch(
 ):
     """One batch of `records` (at least one Record), at consecutive offsets from `base_offset`; the records' own are not looked at.
 
-    `codec` is a Codec, its number, or None; `level` as in compression.compress. Timestamps are the records' own (CreateTime), unless
-    `log_append_time_ms` is given, which then counts for all (LogAppendTime). Raises ValueError for no records, an unknown codec or a
-    level out of range; TypeError for something that is not a Record; WireError for more than a batch can hold.
+    `codec` is a Codec, its number, or None; `level` as in compression.compress. Timestamps are the records' own (CreateTime),
+    unless `log_append_time_ms` is given, which then counts for all (LogAppendTime). Raises ValueError for no records, an unknown
+    codec or a level out of range; TypeError for something that is not a Record; WireError for more than a batch can hold.
     """
     cdef Writer out = Writer()
     cdef BatchHeader header

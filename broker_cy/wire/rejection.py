@@ -1,8 +1,8 @@
-"""What a producer is told about a refused batch: Kafka's error code, a message, and the records at fault.
+"""The answer for a refused batch: Kafka's error code, a message, and the invalid records.
 
-Kafka sends a message only with errors of single records, in the words used here; its refusals of whole batches carry
-the code alone, and here the value and what is allowed besides. The numbers of `fault`, `kind` and walk status are the
-enums BatchFault (batch.pxd), FaultKind and WalkStatus (walk.pxd).
+Kafka sends a message only with errors of single records, with the text used here. Its refusals of whole batches have
+the code alone; here the message adds the invalid value and the allowed ones. The numbers of `fault`, `kind` and walk
+status are the enums BatchFault (batch.pxd), FaultKind and WalkStatus (walk.pxd).
 """
 
 from typing import NamedTuple
@@ -114,7 +114,7 @@ def _reason(fault: RecordFault, allowed_ms: tuple[int, int], topic_partition: st
 def explain_records(
     code: int, total: int, faults: list[RecordFault], allowed_ms: tuple[int, int], topic_partition: str
 ) -> Rejection:
-    """The refusal of a batch because of `total` of its records, of which `faults` are told."""
+    """The refusal of a batch because of `total` of its records, of which `faults` are reported."""
     errors = [(fault.place, _reason(fault, allowed_ms, topic_partition)) for fault in faults]
     if code == ErrorCode.INVALID_TIMESTAMP:
         message = "One or more records have been rejected due to invalid timestamp"

@@ -64,7 +64,7 @@ cdef enum FaultKind:
     FAULT_TIMESTAMP = 2         # outside the limits before and after now
     FAULT_TIMESTAMP_TYPE = 3    # the producer marked the batch as LogAppendTime
 
-# One record's fields that rules look at.
+# The fields of one record that the rules check.
 cdef struct RecordFields:
     int64_t timestamp_delta
     int32_t offset_delta, key_size, value_size
