@@ -4,9 +4,9 @@
 4.3.1 has them, and what Kafka allows to change at run time. Their column `support` states what this broker does with a
 setting:
 
-- `effective`: it changes the behaviour of the broker; - `inert`: accepted, and reported with one log line because it
-  has no effect yet; - `refused`: any value but the default stops the start, because ignoring it would be dangerous or
-  misleading.
+- `effective`: it changes the behaviour of the broker;
+- `inert`: accepted, and reported with one log line because it has no effect yet;
+- `refused`: any value but the default stops the start, because ignoring it would be dangerous or misleading.
 
 Further decisions in code (a second voter, an SSL listener) are in `startup`.
 """

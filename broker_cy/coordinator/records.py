@@ -96,8 +96,7 @@ def group_tombstone(group_id: str) -> Record:
 
 
 def load_group(group_id: str, value: bytes, wall_ms: int) -> ClassicGroup:
-    """The group in a record's value: STABLE with members, EMPTY without. Raises WireError if it is malformed.
-    """
+    """The group in a record's value: STABLE with members, EMPTY without. Raises WireError if it is malformed."""
     data, version = codec.decode_versioned(messages.GroupMetadataValue, value)
     if version > GROUP_METADATA_VERSION_MAX:
         raise WireError(f"group metadata of version {version}, 0 to {GROUP_METADATA_VERSION_MAX} are known")

@@ -1,5 +1,4 @@
-"""How topics are created automatically: Kafka's defaults, and the special settings of its internal topics.
-"""
+"""How topics are created automatically: Kafka's defaults, and the special settings of its internal topics."""
 
 from __future__ import annotations
 

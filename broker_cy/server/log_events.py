@@ -96,8 +96,7 @@ def topics_not_created(names: list[str], reason: str) -> None:
 
 
 def markers_not_written(transactional_id: str, producer_id: int, epoch: int, reason: str, *, fenced: bool) -> None:
-    """Partitions refused the markers of a transaction. They are retried, unless the producer was fenced.
-    """
+    """Partitions refused the markers of a transaction. They are retried, unless the producer was fenced."""
     level, remedy = logging.WARNING, "tried again"
     if fenced:
         level, remedy = logging.ERROR, "given up; a restart of the broker tries again"
