@@ -169,7 +169,9 @@ def maybe_complete_join(machine: GroupStateMachine, step: Step, group: ClassicGr
 
 
 def complete_join(machine: GroupStateMachine, step: Step, group: ClassicGroup, now: Now) -> None:
-    """End the join phase: remove dynamic members that did not join again, and send the next generation to the others."""
+    """End the join phase: remove dynamic members that did not join again, and send the next generation to the
+    others.
+    """
     machine.timers.cancel(TimerKey(TimerKind.JOIN, group.group_id))
     group.initial_delay = None
     for member in list(group.members.values()):

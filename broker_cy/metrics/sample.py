@@ -114,7 +114,9 @@ def _without_zeros(value: Any) -> Any:
 
 
 def decode(value: bytes) -> Sample | None:
-    """The sample of a record; None for a version that this code does not know. Raises ValueError if it is not a sample."""
+    """The sample of a record; None for a version that this code does not know. Raises ValueError if it is not a
+    sample.
+    """
     try:
         found = json.loads(value)
         if found["version"] != VERSION:

@@ -1,4 +1,6 @@
-"""The AclOperations that a client is allowed on a resource, as bits (KIP-430). Without an authorizer all of them are."""
+"""The AclOperations that a client is allowed on a resource, as bits (KIP-430). Without an authorizer all of them
+are.
+"""
 
 from __future__ import annotations
 

@@ -129,7 +129,9 @@ class PartitionService:
                 partition.log.reconfigure(config)
 
     def _open(self, topic: TopicImage) -> None:
-        """Open this broker's partitions of the topic that are not open yet; a log that cannot be served stays offline."""
+        """Open this broker's partitions of the topic that are not open yet; a log that cannot be served stays
+        offline.
+        """
         fresh = []
         for index, image in topic.partitions.items():
             if self._config.node_id not in image.replicas or self._table.get(topic.name, index) is not None:
@@ -179,7 +181,9 @@ class PartitionService:
         return self._logs.create(topic, index, topic_id, config, self._clock.wall_ms())
 
     def retry(self) -> None:
-        """Try again to open logs that are offline because of a shortage. Cheap without such logs; to be called often."""
+        """Try again to open logs that are offline because of a shortage. Cheap without such logs; to be called
+        often.
+        """
         now_s = self._clock.monotonic()
         if not self._offline or now_s - self._last_retry_s < RETRY_S:
             return

@@ -90,7 +90,9 @@ def abort_fenced(machine: TransactionStateMachine, step: Step, transaction: Tran
 
 
 def _next_producer_id(machine: TransactionStateMachine, transaction: Transaction) -> int | None:
-    """The producer id after an end that bumps the epoch: -1 to keep the current one, None if a new one is needed first."""
+    """The producer id after an end that bumps the epoch: -1 to keep the current one, None if a new one is needed
+    first.
+    """
     return machine.take_producer_id() if transaction.epoch_exhausted else NO_PRODUCER_ID
 
 

@@ -32,7 +32,9 @@ def tombstone(transactional_id: str) -> Record:
 
 
 def record(transaction: Transaction, transaction_version: int) -> Record:
-    """The record of a transaction. `transaction_version` is that of the cluster: from 1 on the value has tagged fields."""
+    """The record of a transaction. `transaction_version` is that of the cluster: from 1 on the value has tagged
+    fields.
+    """
     value = messages.TransactionLogValue(
         producer_id=transaction.producer_id,
         producer_epoch=transaction.producer_epoch,
