@@ -40,7 +40,7 @@ def parser() -> argparse.ArgumentParser:
     start.add_argument(
         "--set", metavar="NAME=VALUE", action="append", default=[], dest="settings", help="one setting; may be repeated"
     )
-    start.add_argument("--hints", action="store_true", help="when ready, say how to open the console")
+    start.add_argument("--hints", action="store_true", help="when ready, print how to open the console")
     return top
 
 

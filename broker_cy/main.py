@@ -31,8 +31,8 @@ from broker_cy.storage.errors import rights_advice
 
 LOGGER = logging.getLogger("broker_cy")
 
-# Objects made while starting live as long as the process; the collector need not look at them again, and what is made
-# later on the request path has no cycles, so it may look seldom.
+# Objects created during the start live as long as the process, so the garbage collector can skip them. Objects of the
+# request path have no reference cycles, so it can run rarely.
 GC_THRESHOLDS = (50_000, 20, 50)
 
 # How long a worker thread may keep the loop from running; Python's 5 ms would be the producers' p99.
@@ -40,14 +40,14 @@ SWITCH_INTERVAL_S = 0.0005
 
 
 class StartError(Exception):
-    """The broker cannot start; the text is one line that says what to do."""
+    """The broker cannot start; the message is one line that says what to do."""
 
 
 def run(
     config_file: str | None, data_dir: str | None, listener: str | None, settings: Sequence[str], hints: bool = False
 ) -> int:
-    """Run a broker until SIGTERM or SIGINT; the exit code. With `hints` it says how to open the console. Raises
-    StartError.
+    """Run a broker until SIGTERM or SIGINT and return the exit code. With `hints` it prints how to open the console.
+    Raises StartError.
     """
     logs.configure()
     try:
@@ -89,7 +89,7 @@ def serve(loop: asyncio.AbstractEventLoop, server: BrokerServer, manager: Servic
         loop.add_signal_handler(number, stopping.set)
 
     async def until_stopped() -> None:
-        # Here, where a signal that follows the line at once is heard.
+        # Here, where the loop already handles a signal that follows the line.
         addresses = ", ".join(each.local for each in server.listeners)
         metrics = server.metrics_server
         also = f", metrics on http://{metrics.address}/metrics" if metrics is not None else ""
@@ -112,7 +112,9 @@ def serve(loop: asyncio.AbstractEventLoop, server: BrokerServer, manager: Servic
 
 
 def console_command(address: str) -> str:
-    """What to type to open the console: the command beside this interpreter, as it is found from here."""
+    """The command line that opens the console: the program beside this interpreter, with a path that works from
+    here.
+    """
     beside = Path(sys.executable).with_name("broker-tui")
     command = str(beside.relative_to(Path.cwd())) if beside.is_relative_to(Path.cwd()) else str(beside)
     host, _, port = address.rpartition(":")

@@ -17,7 +17,7 @@ HEAD = """\
 # Events and samples
 
 Generated from `broker_cy/metrics/events.py` and `broker_cy/metrics/sample.py` by `python tools/events_doc.py`; a test
-keeps it in step. Both topics have one partition and any Kafka consumer can read them; no client can write to them.
+keeps it up to date. Both topics have one partition and any Kafka consumer can read them; no client can write to them.
 `broker_cy.metrics.events.decode` and `broker_cy.metrics.sample.decode` give typed objects.
 
 | topic | one record | kept | off with |
@@ -37,7 +37,7 @@ def table(kind: type) -> str:
 
 
 def text_of(annotation: object) -> str:
-    """A type as it is written."""
+    """The text of a type."""
     return str(annotation).replace("|", "or")
 
 
@@ -61,9 +61,9 @@ def page() -> str:
     from broker_cy.metrics import events, sample
 
     text = HEAD + (events.__doc__ or "").partition("\n\n")[2] + "\n"
-    told = {kind: f"### `{kind.TYPE}`, version {kind.VERSION}" for kind in events.EVENTS.values()}
+    titles = {kind: f"### `{kind.TYPE}`, version {kind.VERSION}" for kind in events.EVENTS.values()}
     for kind in parts_of(events, {"Event", "Stamped"}):
-        title = told.get(kind) or f"### Part: {kind.__name__}"
+        title = titles.get(kind) or f"### Part: {kind.__name__}"
         own = kind.__doc__ if not (kind.__doc__ or "").startswith(kind.__name__ + "(") else ""
         text += f"{title}\n\n" + (f"{words(own)}\n\n" if own else "") + table(kind)
     text += "## `__broker_metrics`\n\n" + (sample.__doc__ or "").partition("\n\n")[2] + "\n"
@@ -75,12 +75,12 @@ def page() -> str:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--check", action="store_true", help="only say whether the page is in step")
+    parser.add_argument("--check", action="store_true", help="only check whether the page is up to date")
     arguments = parser.parse_args()
     text = page()
     if arguments.check:
         if not PAGE.exists() or PAGE.read_text() != text:
-            print("docs/events.md is not in step: run python tools/events_doc.py", file=sys.stderr)
+            print("docs/events.md is out of date: run python tools/events_doc.py", file=sys.stderr)
             return 1
         return 0
     PAGE.write_text(text)

@@ -36,12 +36,12 @@ def page() -> str:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--check", action="store_true", help="only say whether the page is in step")
+    parser.add_argument("--check", action="store_true", help="only check whether the page is up to date")
     arguments = parser.parse_args()
     text = page()
     if arguments.check:
         if not PAGE.exists() or PAGE.read_text() != text:
-            print("docs/protocol.md is not in step: run python tools/protocol_doc.py", file=sys.stderr)
+            print("docs/protocol.md is out of date: run python tools/protocol_doc.py", file=sys.stderr)
             return 1
         return 0
     PAGE.write_text(text)

@@ -18,11 +18,11 @@ from pathlib import Path
 
 from playwright.sync_api import Page, sync_playwright
 
-# Two frames: what was laid out is on the screen then.
+# After two frames the layout is on the screen.
 DRAWN = "() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(true))))"
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 HEIGHT = 900  # of the window; the picture is as high as what it shows
-# Leaves only what was asked for: sections by their heading, charts by their id.
+# Keeps only the requested parts: sections by their heading, charts by their id.
 SHOW = """([sections, charts]) => {
   const named = (section) => section.querySelector("h2")?.textContent;
   const missing = sections.filter((name) => name !== "head" &&
@@ -50,7 +50,7 @@ SHOW = """([sections, charts]) => {
 
 
 class PictureError(Exception):
-    """There is no picture; the text says why."""
+    """No picture was made; the message is the reason."""
 
 
 def picture(
@@ -100,7 +100,7 @@ def known(page: Page) -> list[str]:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Draw what the command line asks for; returns the exit code."""
+    """Make the requested picture; returns the exit code."""
     parser = argparse.ArgumentParser(prog="python -m tools.report_picture", description="A report as a picture.")
     parser.add_argument("report", type=Path, metavar="REPORT.html")
     parser.add_argument("out", type=Path, metavar="OUT.png")

@@ -65,8 +65,8 @@ def topic_settings(overrides: Mapping[str, str], config: BrokerConfig) -> TopicS
     """The effective settings of a topic that sets `overrides` (Kafka's names and texts). Cached until the broker's
     settings change.
 
-    What is stored and cannot be used, because another version wrote it, is logged and replaced by the default: a topic
-    is served whatever the log holds. New settings go through `validate_topic_settings` first.
+    Stored settings that cannot be used, because another version wrote them, are logged and replaced by the default, so
+    that the topic can be served. New settings go through `validate_topic_settings` first.
     """
     cache: dict[frozenset[tuple[str, str]], TopicSettings] = config.derived.setdefault(_CACHE, {})
     key = frozenset(overrides.items())
@@ -136,5 +136,5 @@ def without_effect(overrides: Mapping[str, str]) -> dict[str, str]:
 
 
 def _is_what_happens(name: str, text: str) -> bool:
-    """An inert switch that is off describes what the broker does anyway."""
+    """An inert switch that is off has the effect that it describes."""
     return TOPIC[name].type is ConfigType.BOOLEAN and text.strip().lower() == "false"

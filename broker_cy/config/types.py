@@ -49,7 +49,7 @@ _BLANKS = "".join(map(chr, range(33)))
 
 _BITS = {ConfigType.INT: 32, ConfigType.SHORT: 16, ConfigType.LONG: 64}
 
-# The longest text of a setting that is looked at; Kafka's string fields end at 32767 bytes.
+# The longest accepted text of a setting; Kafka's string fields end at 32767 bytes.
 TEXT_LENGTH_MAX = 32767
 
 
@@ -84,7 +84,7 @@ def parse(name: str, text: str, config_type: ConfigType) -> Any:
 
 
 def _parse_integer(name: str, text: str, trimmed: str, config_type: ConfigType) -> int:
-    # 20 characters hold every 64-bit number; leading zeros beyond that are nobody's intention.
+    # 20 characters hold every 64-bit number; more can only be leading zeros.
     if len(trimmed) <= 40 and _INTEGER.fullmatch(trimmed):
         value = int(trimmed)
         limit = 1 << (_BITS[config_type] - 1)

@@ -1,7 +1,7 @@
 """The `valid` column of the tables as functions that raise Kafka's messages.
 
-The column is what Kafka's own documentation shows (`[1,...]`, `[compact, delete]`), and for lists two words of ours
-where Kafka shows nothing: `any non-empty value`, and `non-empty` behind the allowed values.
+The column has the text of Kafka's own documentation (`[1,...]`, `[compact, delete]`), and for lists two texts of ours
+where Kafka has none: `any non-empty value`, and `non-empty` behind the allowed values.
 """
 
 from __future__ import annotations

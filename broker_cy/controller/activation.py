@@ -28,8 +28,8 @@ def default_bootstrap() -> list[VersionedRecord]:
 
 @dataclass(frozen=True, slots=True)
 class Activate(Operation[None]):
-    """Must be the first operation. `bootstrap` is only used where the log is empty; `in_transaction` says that the
-    log ends inside of a metadata transaction (KIP-868), whose records were not applied.
+    """Must be the first operation. `bootstrap` is only used if the log is empty; `in_transaction` is True if the log
+    ends inside a metadata transaction (KIP-868), whose records were not applied.
     """
 
     bootstrap: list[VersionedRecord]

@@ -19,9 +19,10 @@ PRODUCER_ID_MAX = 2**63 - 1
 
 @dataclass(frozen=True, slots=True)
 class StartBroker(Operation[int]):
-    """Register this broker under a new epoch, unfence it and let it lead what it may; the reply is the broker epoch.
+    """Register this broker under a new epoch, unfence it and let it lead the partitions that it may lead. The reply is
+    the broker epoch.
 
-    Every partition it leads begins a new leader epoch. Kafka's controller does the same by fencing and unfencing a
+    Every partition that it leads starts a new leader epoch. Kafka's controller does the same by fencing and unfencing a
     broker that restarts, and consumers rely on it: entries that a crash took from the end of a log and new ones at
     the same offsets never carry the same epoch (KIP-320). Other brokers that the log knows are fenced: only this node
     runs. The step is as long as the broker has partitions, so it is not atomic; a crash in the middle is repaired by
@@ -89,7 +90,7 @@ def _lead(
     if not in_sync and (partition.isr or broker_id not in partition.elr):
         if partition.leader == NO_LEADER or partition.leader == broker_id:
             return None
-        # Its leader was just fenced, and nobody that runs may follow it.
+        # Its leader was just fenced, and no running broker may take over.
         return messages.PartitionChangeRecord(partition_id=index, topic_id=topic.topic_id, leader=NO_LEADER)
     change = messages.PartitionChangeRecord(partition_id=index, topic_id=topic.topic_id, leader=broker_id)
     if partition.isr != (broker_id,):
@@ -115,7 +116,7 @@ class StopBroker(Operation[None]):
 
 
 class ProducerIdBlock(NamedTuple):
-    """Producer ids `first` to `first + size - 1`, given to one broker and to nobody else, ever."""
+    """Producer ids `first` to `first + size - 1`, given to one broker and never to another one."""
 
     first: int
     size: int

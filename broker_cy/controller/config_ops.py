@@ -1,7 +1,7 @@
-"""Changes of configurations: from what a client asks for to ConfigRecords (Kafka's ConfigurationControlManager).
+"""Changes of configurations: from a client's request to ConfigRecords (Kafka's ConfigurationControlManager).
 
-Each resource succeeds or fails alone; all records of a request are one atomic step. What only a broker can know (are
-these dynamic broker settings valid here, does a logger exist) was checked before by the handler.
+Each resource succeeds or fails alone; all records of a request are one atomic step. The handler has made the checks
+that only a broker can make (whether dynamic broker settings are valid here, whether a logger exists).
 """
 
 from __future__ import annotations
@@ -148,7 +148,9 @@ class AlterConfigs(Operation[list[Outcome]]):
 def _validate_broker(
     state: MetadataImage, resource: ResourceChange, after: Mapping[str, str], current: Mapping[str, str]
 ) -> None:
-    """With KIP-966 all brokers have one min.insync.replicas: else they could disagree on who may lead."""
+    """With KIP-966 all brokers share one min.insync.replicas: otherwise they could disagree on which replicas may
+    lead.
+    """
     name = "min.insync.replicas"
     if state.features.level(ELIGIBLE_LEADER_REPLICAS) == 0:
         return
@@ -159,7 +161,9 @@ def _validate_broker(
 
 
 def apply_changes(resource: ResourceChange, current: Mapping[str, str]) -> dict[str, str]:
-    """The settings of the resource after the changes. Raises KafkaError for a list operation on what is no list."""
+    """The settings of the resource after the changes. Raises KafkaError for a list operation on a setting that is not a
+    list.
+    """
     after = {} if resource.replace else dict(current)
     for change in resource.changes:
         if change.op is OpType.DELETE:

@@ -1,8 +1,8 @@
 """The controller as a state machine: operations in, records out; it holds no file, socket or clock.
 
-Three layers of state stand on each other: `image` is committed; above it the changes that are being synced, if any;
-above them those that were made since. Operations are validated against the top. `seal` says that the top goes to
-disk, `commit` that it is there, and `abandon` forgets everything that is not committed.
+There are three layers of state: `image` is committed; above it are the changes that are being synced, if any; above
+them those that came later. Operations are validated against the top. `seal` marks the top as being written to disk,
+`commit` as being on disk, and `abandon` drops everything that is not committed.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from broker_cy.metadata.replay import replay
 
 R = TypeVar("R")
 
-# These bound a transaction; what lies between them is applied when it ends. Here they come only from `Activate`,
-# whose whole step is one batch, so that between them nothing can fail.
+# These start and end a transaction; the records between them are applied at its end. Here they come only from
+# `Activate`, whose whole step is one batch, so that nothing between them can fail.
 _TRANSACTION_MARKS = frozenset({"BeginTransactionRecord", "EndTransactionRecord", "AbortTransactionRecord"})
 
 

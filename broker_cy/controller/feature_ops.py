@@ -1,7 +1,7 @@
-"""Changes of feature levels: what Kafka's FeatureControlManager allows, with its texts.
+"""Changes of feature levels, with the rules and messages of Kafka's FeatureControlManager.
 
-Omissions: metadata.version, kraft.version and eligible.leader.replicas.version keep the level that the log has, as
-others need brokers with replicas; a request for the level that there is succeeds.
+Omissions: metadata.version, kraft.version and eligible.leader.replicas.version keep the level of the log, because other
+levels need brokers with replicas; a request for the current level succeeds.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class UpdateFeatures(Operation[None]):
 
 
 def _problem(update: FeatureUpdate, current: int, node_id: int) -> str | None:
-    """Why a feature may not be set, in Kafka's order; None where it may."""
+    """The reason why a feature may not be set, in the order of Kafka's checks; None if it may."""
     name, level, upgrade_type = update
     if upgrade_type not in (UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE):
         return "The controller does not support the given upgrade type."

@@ -1,7 +1,7 @@
-"""What an operation of the controller is: a request and the state in, records and a reply out.
+"""The operations of the controller: they take a request and the state, and return records and a reply.
 
-An operation validates against the state it is shown (which holds everything before it, committed or not), changes
-nothing, and returns a `Step`. The controller replays the records at once and the reply goes out when they are
+An operation validates against the state that it gets (which includes every operation before it, committed or not),
+changes nothing, and returns a `Step`. The controller replays the records at once and the reply goes out when they are
 committed. Time and randomness come in through the context.
 """
 
@@ -27,10 +27,10 @@ RECORDS_PER_STEP_MAX = 10_000
 
 @dataclass(slots=True)
 class Step(Generic[R]):
-    """Records to append, and what to answer once all of them are committed (at once where there are none).
+    """Records to append, and the answer once all of them are committed (at once without records).
 
-    An atomic step is one batch of the log, so of at most RECORDS_PER_STEP_MAX records: all of it is there after a
-    crash, or none. One that is not atomic is cut into such batches.
+    An atomic step is one batch of the log, so of at most RECORDS_PER_STEP_MAX records: after a crash either all of it
+    or nothing is in the log. Other steps are split into such batches.
     """
 
     records: list[VersionedRecord]
@@ -52,7 +52,7 @@ class OperationContext:
 
 
 class Operation(ABC, Generic[R]):
-    """A change somebody asks for; subclasses are dataclasses around a request."""
+    """A requested change; subclasses are dataclasses around a request."""
 
     __slots__ = ()
 

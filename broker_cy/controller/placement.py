@@ -1,7 +1,7 @@
-"""Which brokers get the replicas of new partitions.
+"""The placement of the replicas of new partitions on brokers.
 
 Replicas are striped over the active brokers from a random start, so that leaders spread evenly; fenced brokers come
-last and never lead. Racks are not looked at: that comes with replication between brokers.
+last and never lead. Racks are ignored: they come with replication between brokers.
 """
 
 from __future__ import annotations
@@ -91,6 +91,8 @@ def new_partition(
 
 
 def _default_directory(state: MetadataImage, broker_id: int) -> UUID:
-    """The log directory a broker with only one must use; with several it says later which one it took (KIP-858)."""
+    """The log directory of a broker that has only one; a broker with several reports later which one it uses
+    (KIP-858).
+    """
     directories = state.brokers[broker_id].log_dirs
     return directories[0] if len(directories) == 1 else UNASSIGNED_DIRECTORY

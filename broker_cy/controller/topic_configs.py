@@ -25,7 +25,7 @@ def effective(overrides: dict[str, str], config: BrokerConfig) -> list[Any]:
     for name in sorted(TOPIC):
         setting = TOPIC[name]
         sensitive = setting.is_sensitive
-        # What was set is told as it was written.
+        # Set values are returned as they were written.
         value = overrides[name] if name in overrides else to_text(values[name], setting.type)
         found.append(
             messages.CreateTopicsResponse.CreatableTopicConfigs(

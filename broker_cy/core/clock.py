@@ -1,4 +1,4 @@
-"""Time as an argument: whatever needs the time is given a Clock, so a test can hold the hands."""
+"""Time as an argument: code that needs the time gets a Clock, so that a test controls it."""
 
 import time
 from typing import Protocol

@@ -1,4 +1,4 @@
-"""What DescribeConfigs says of a setting, with the numbers of its protocol (KIP-226, KIP-569)."""
+"""Types and sources of settings, with the numbers of DescribeConfigs (KIP-226, KIP-569)."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ cdef inline uint64_t load_u64(const uint8_t* p) noexcept nogil:
 
 
 cdef inline int get_uvarint(const uint8_t** p, const uint8_t* end, uint32_t* out) noexcept nogil:
-    """Read an unsigned LEB128 number of at most 5 bytes and move `p[0]` behind it; on failure `p[0]` stays where it was."""
+    """Read an unsigned LEB128 number of at most 5 bytes and move `p[0]` behind it; on failure `p[0]` does not change."""
     cdef const uint8_t* at = p[0]
     cdef uint32_t value = 0
     cdef uint8_t byte
@@ -103,9 +103,9 @@ cdef class Cursor:
     cdef const uint8_t* end        # one behind the last byte
     cdef const uint8_t* begin
     cdef object owner              # keeps the bytes alive
-    cdef Py_buffer view            # held until the cursor dies, where it was made from a Python buffer
+    cdef Py_buffer view            # held while the cursor lives, if it was made from a Python buffer
     cdef bint has_view
-    cdef bint lenient_text         # what is not UTF-8 is read as Kafka reads requests (core.text), not refused
+    cdef bint lenient_text         # invalid UTF-8 is decoded as Kafka does for requests (core.text), not refused
 
     @staticmethod
     cdef Cursor over(const uint8_t* ptr, Py_ssize_t n, object owner)

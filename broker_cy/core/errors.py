@@ -4,9 +4,9 @@ from enum import IntEnum
 
 
 class WireError(ValueError):
-    """Bytes that are not what the protocol says, or a message that the protocol cannot carry.
+    """Bytes that violate the protocol, or a message that the protocol cannot carry.
 
-    `field` names the place (`FetchRequest.topics[2].partitions`), empty where it is not known.
+    `field` is the place (`FetchRequest.topics[2].partitions`), empty if it is not known.
     """
 
     def __init__(self, reason: str, field: str = "") -> None:
@@ -206,7 +206,7 @@ RETRIABLE: frozenset[ErrorCode] = frozenset(
 
 
 class KafkaError(Exception):
-    """An operation failed with an error a client is told. `message` names the value and what is allowed."""
+    """An operation failed with an error for the client. `message` has the invalid value and the allowed ones."""
 
     def __init__(self, code: ErrorCode, message: str = "") -> None:
         super().__init__(code, message)

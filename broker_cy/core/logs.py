@@ -15,7 +15,7 @@ PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ012345678
 
 
 class Event(NamedTuple):
-    """What is to be logged once somebody has a logger for it."""
+    """A log event that the caller logs later, with its own logger."""
 
     text: str
     fields: dict[str, object]
@@ -30,7 +30,7 @@ def facts(**fields: object) -> dict[str, object]:
 
 
 def value_text(value: object) -> str:
-    """A value as it stands after `key=`: quoted as JSON where it holds spaces, quotes or control characters."""
+    """The text of a value after `key=`: quoted as JSON if it has spaces, quotes or control characters."""
     text = str(value)
     if text and PLAIN.issuperset(text):
         return text

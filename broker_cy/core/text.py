@@ -7,7 +7,7 @@ from typing import Final
 
 from broker_cy.core.errors import WireError
 
-# A string on the wire has at most as many bytes as an int16 can say.
+# A string on the wire has at most as many bytes as an int16 allows.
 STRING_BYTES_MAX: Final = 32767
 
 # Java takes a surrogate, whole or cut off, for one fault; Python counts a fault for each of its bytes.
@@ -15,9 +15,9 @@ _SURROGATE = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
 
 
 def java_text(data: bytes) -> str:
-    """`data` as Java's decoder reads it: what is not UTF-8 becomes U+FFFD.
+    """`data` as Java's decoder reads it: invalid UTF-8 becomes U+FFFD.
 
-    Raises WireError where that makes a string too long to be sent again.
+    Raises WireError if that makes the string too long to be sent again.
     """
     try:
         return data.decode()

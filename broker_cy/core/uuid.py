@@ -10,9 +10,9 @@ ZERO: Final = UUID(int=0)
 METADATA_TOPIC_ID: Final = UUID(int=1)
 """The id of `__cluster_metadata`."""
 LOST_DIRECTORY: Final = UUID(int=1)
-"""KIP-858: the replica lies in a log directory that is offline."""
+"""KIP-858: the replica is in a log directory that is offline."""
 UNASSIGNED_DIRECTORY: Final = ZERO
-"""KIP-858: the broker has not told yet which log directory holds the replica."""
+"""KIP-858: the broker has not reported yet which log directory holds the replica."""
 MIGRATING_DIRECTORY: Final = UUID(int=2)
 """KIP-858: the replica comes from a cluster that did not track directories."""
 RESERVED_MAX: Final = 99
@@ -27,7 +27,7 @@ def to_text(value: UUID) -> str:
 
 
 def from_text(text: str) -> UUID:
-    """The UUID Kafka prints as `text`; ValueError where it is not 22 characters of URL-safe base64."""
+    """The UUID that Kafka prints as `text`. Raises ValueError if it is not 22 characters of URL-safe base64."""
     if _TEXT.fullmatch(text) is None:
         raise ValueError(f"not a Kafka uuid: {text!r} (22 characters of URL-safe base64 are expected)")
     return UUID(bytes=base64.urlsafe_b64decode(text + "=="))

@@ -125,7 +125,7 @@ cdef class Writer:
         self.pos = size
 
     def getvalue(self):
-        """A copy of what was written."""
+        """A copy of the written bytes."""
         return self.take_value()
 
     def __len__(self):

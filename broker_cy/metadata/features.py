@@ -23,8 +23,8 @@ MV_LATEST: Final = 30
 # (KIP-890).
 TV_LATEST: Final = 2
 
-# What this broker can do, lowest and highest level. A feature whose protocol is not served yet stops at level 0,
-# whatever a log written by Apache Kafka has finalized: clients then use what is served.
+# The supported levels of this broker, lowest and highest. A feature whose protocol is not served yet stays at level 0,
+# whichever level a log of Apache Kafka has finalized: clients then use the served protocols.
 SUPPORTED: Final[dict[str, tuple[int, int]]] = {
     METADATA_VERSION: (MV_MIN, MV_LATEST),
     KRAFT_VERSION: (0, 1),

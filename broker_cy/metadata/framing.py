@@ -52,7 +52,7 @@ _API_KEYS: Final = {name: key for key, name in RECORD_TYPES.items()}
 
 
 def frame(record: VersionedRecord) -> bytes:
-    """The value of the record as it lies in the log."""
+    """The value of the record as stored in the log."""
     key = _API_KEYS[type(record.message).__name__]
     # All three fit in one uvarint byte: keys end at 28, versions at 4.
     return bytes((FRAME_VERSION, key, record.version)) + codec.encode(record.message, record.version)
@@ -101,9 +101,7 @@ def control_batch(control_messages: list[ControlMessage], base_offset: int, epoc
 
 
 def batches(content: bytes) -> Iterator[Batch]:
-    """The batches in `content`. Raises MetadataLogError where it holds anything but whole batches with a right
-    checksum.
-    """
+    """The batches in `content`. Raises MetadataLogError unless it consists of whole batches with correct checksums."""
     end = 0
     try:
         for batch in decode_batches(content):

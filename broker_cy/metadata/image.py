@@ -1,4 +1,4 @@
-"""What the cluster is, as the metadata log says: topics, partitions, configurations, brokers, features, producer ids.
+"""The state of the cluster from the metadata log: topics, partitions, configurations, brokers, features, producer ids.
 
 The same class serves twice. The committed image has plain dicts for tables and is what a broker and its handlers
 read; it changes only by `absorb`, between two turns of the loop, in time proportional to the change. A `branch` has
@@ -69,7 +69,7 @@ class Endpoint(NamedTuple):
 
 
 class BrokerImage(NamedTuple):
-    """One registered broker. A fenced broker leads nothing and is not told to clients."""
+    """One registered broker. A fenced broker leads no partition and is not returned to clients."""
 
     broker_id: int
     epoch: int
@@ -224,8 +224,8 @@ class FeaturesImage:
 
     @property
     def finalized(self) -> dict[str, int]:
-        """What clients are told: no higher than what this broker serves, whatever a log of Apache Kafka has
-        finalized.
+        """The levels for clients: no higher than those that this broker serves, whichever level a log of Apache Kafka
+        has finalized.
         """
         told = {name: min(level, features.SUPPORTED.get(name, (0, 0))[1]) for name, level in self._levels.items()}
         return {name: level for name, level in told.items() if level > 0}
@@ -321,13 +321,13 @@ class MetadataImage:
         )
 
     def absorb(self, above: MetadataImage) -> ImageDelta:
-        """Take over the changes of `above`, a branch of this image, and say what changed. O(changes)."""
+        """Take over the changes of `above`, a branch of this image, and return them. O(changes)."""
         delta = ImageDelta.of_branch(self, above)
         self.merge(above)
         return delta
 
     def merge(self, above: MetadataImage) -> None:
-        """`absorb` for who does not ask what changed; this image may itself be a branch."""
+        """`absorb` without the list of changes; this image may itself be a branch."""
         for mine, theirs in zip(self._tables(), above._tables(), strict=True):
             merge(mine, theirs)
         self.offset = above.offset
@@ -385,7 +385,7 @@ class ImageDelta(NamedTuple):
 
     @classmethod
     def initial(cls, image: MetadataImage) -> ImageDelta:
-        """Everything in `image`, as new: what a listener gets at start."""
+        """Everything in `image` as a new entry: the first delta of a subscriber."""
         return cls(
             [TopicDelta(None, topic) for topic in image.topics],
             image.configs.resources(),

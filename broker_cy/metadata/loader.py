@@ -13,13 +13,13 @@ from broker_cy.wire.records import Batch
 
 class Loader:
     """Applies batches to `image` in order. A metadata transaction (KIP-868) is applied when it ends; `in_transaction`
-    says that one was begun and neither ended nor aborted.
+    is True between the start of one and its end or abort.
     """
 
     def __init__(self) -> None:
         self.image = MetadataImage()
         self.kraft = KRaftState()
-        self.log_bytes = 0  # of the log, without what the snapshot covered
+        self.log_bytes = 0  # of the log, without the part that the snapshot covers
         self._transaction: MetadataImage | None = None
 
     @property
@@ -34,7 +34,7 @@ class Loader:
         self._reached(snapshot_id.end_offset - 1, snapshot_id.epoch)
 
     def load_log(self, content: bytes) -> None:
-        """Apply whole batches of the log, except for what a snapshot has covered already."""
+        """Apply whole batches of the log, except for records that a snapshot already covers."""
         for batch in framing.batches(content):
             if batch.last_offset <= self.image.offset:
                 continue

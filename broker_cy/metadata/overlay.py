@@ -1,8 +1,8 @@
-"""A mapping that records changes over another one, so that undoing them is forgetting them.
+"""A mapping that keeps changes on top of another one, so that they can be undone by dropping it.
 
 The controller validates an operation against state that is not committed yet. That state is the committed tables seen
-through overlays: reading falls through to what lies below, writing stays in the overlay, and commit moves the changes
-down in time proportional to what changed.
+through overlays: reads fall through to the table below, writes stay in the overlay, and a commit moves the changes down
+in time proportional to their number.
 """
 
 from __future__ import annotations

@@ -6,7 +6,9 @@ from typing import Any, NamedTuple
 
 
 class MetadataLogError(Exception):
-    """The metadata log or a snapshot holds something that this broker cannot apply. The message says what and where."""
+    """The metadata log or a snapshot has a record that this broker cannot apply. The message describes it and its
+    place.
+    """
 
 
 class VersionedRecord(NamedTuple):

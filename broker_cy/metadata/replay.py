@@ -84,7 +84,7 @@ def _unfence_broker(image: MetadataImage, record: Any) -> None:
 def _change_broker(image: MetadataImage, record: Any) -> None:
     broker = _broker(image, record.broker_id, record.broker_epoch, record)
     changes: dict[str, Any] = {}
-    if record.fenced:  # 1 fences, -1 unfences, 0 leaves as it is
+    if record.fenced:  # 1 fences, -1 unfences, 0 changes nothing
         changes["fenced"] = record.fenced > 0
     if record.in_controlled_shutdown:
         changes["in_controlled_shutdown"] = True
@@ -116,7 +116,7 @@ def _partitions(image: MetadataImage, record: Any) -> dict[int, PartitionImage]:
 
 def _partition(image: MetadataImage, record: Any) -> None:
     replicas = _shared(record.replicas)
-    # Before directory ids (metadata.version 17) nothing says where a replica lies: no ids then.
+    # Before directory ids (metadata.version 17) the directory of a replica is unknown: no ids then.
     _partitions(image, record)[record.partition_id] = PartitionImage(
         replicas,
         _shared(record.isr),
@@ -141,7 +141,7 @@ def _change_partition(image: MetadataImage, record: Any) -> None:
         )
     leader, leader_epoch = old.leader, old.leader_epoch
     if record.leader != NO_LEADER_CHANGE:
-        # Also where the leader named is the one there is: that is how a new leader epoch is begun.
+        # Also if the record names the current leader: that is how a new leader epoch starts.
         leader, leader_epoch = record.leader, old.leader_epoch + 1
     partitions[record.partition_id] = PartitionImage(
         old.replicas if record.replicas is None else _shared(record.replicas),

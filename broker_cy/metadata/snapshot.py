@@ -52,13 +52,13 @@ class SnapshotId(NamedTuple):
 
 @dataclass(slots=True)
 class KRaftState:
-    """What control records say of the quorum. `voters` is None while the voters are static (KIP-853)."""
+    """The state of the quorum from control records. `voters` is None while the voters are static (KIP-853)."""
 
     kraft_version: int = 0
     voters: KraftVoters | None = None
 
     def voter_ids(self) -> tuple[int, ...] | None:
-        """None while the log says nothing of voters."""
+        """None while the log has no voters."""
         return None if self.voters is None else tuple(sorted(v.voter_id for v in self.voters.voters))
 
 
@@ -66,7 +66,7 @@ def records_of(image: MetadataImage) -> Iterator[VersionedRecord]:
     """The records whose replay into an empty image gives `image`."""
     level = image.features.metadata_version
     finalized = image.features.levels()
-    # metadata.version comes first: it says how the rest is to be read.
+    # metadata.version comes first: the format of the other records depends on it.
     for name in sorted(finalized, key=lambda n: (n != features.METADATA_VERSION, n)):
         yield VersionedRecord(messages.FeatureLevelRecord(name=name, feature_level=finalized[name]))
     for broker in image.brokers.values():
@@ -143,7 +143,7 @@ def _topic_records(topic: TopicImage, level: int) -> Iterator[VersionedRecord]:
         )
         if version >= 1:
             record.directories = list(partition.directories)
-        # Null, not empty, where there is none: so Kafka writes them.
+        # Null, not empty, if there is none, as Kafka writes it.
         if version >= 2 and partition.elr:
             record.eligible_leader_replicas = list(partition.elr)
         if version >= 2 and partition.last_known_elr:

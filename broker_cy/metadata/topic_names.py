@@ -22,7 +22,7 @@ _LEGAL = re.compile(r"[a-zA-Z0-9._-]+\Z")
 
 
 def is_internal(name: str) -> bool:
-    """True for the topics that hold Kafka's own state, and ours; Metadata flags them, and no client writes to them."""
+    """True for the topics with Kafka's own state, and with ours. Metadata flags them, and no client writes to them."""
     return name in INTERNAL_TOPICS
 
 

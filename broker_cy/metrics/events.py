@@ -1,7 +1,8 @@
-"""What happens in a cluster, as typed records of the topic `__cluster_events`. docs/events.md is made from this.
+"""The events of a cluster, as typed records of the topic `__cluster_events`. docs/events.md is generated from this
+module.
 
 A record's value is JSON: `type` and `version` of the event, `time_ms` (wall clock, since 1970), `broker` (node id), and
-the fields of its class. Its key is what the event is about (a group, a topic, a transactional id), as text. Fields are
+the fields of its class. Its key is the subject of the event (a group, a topic, a transactional id), as text. Fields are
 only ever added; a change of meaning raises the version, and readers skip versions and fields they do not know.
 """
 
@@ -26,8 +27,8 @@ class Client:
 
 @dataclass(slots=True)
 class Trigger:
-    """Why a rebalance began or had to begin anew: `reason` is join, rejoin, leave, session_timeout, join_timeout,
-    sync_timeout, static_replacement, metadata, write_failed or group_too_large; the member it was about.
+    """Why a rebalance started or had to start over: `reason` is join, rejoin, leave, session_timeout, join_timeout,
+    sync_timeout, static_replacement, metadata, write_failed or group_too_large; and the member concerned.
     """
 
     reason: str
@@ -39,9 +40,9 @@ class Trigger:
 
 @dataclass(slots=True)
 class Move:
-    """One partition that changed hands, or was without an owner. `stall_ms`: from when its last owner stopped (as far
-    as the coordinator knows: it joined again without it, left, or was last heard of) until the new one was told; -1
-    where it had no owner before.
+    """One partition that changed its owner, or had none for a while. `stall_ms` is the time from when its last owner
+    stopped reading (as far as the coordinator knows: it joined again without the partition, left, or sent its last
+    request) until the new one got its assignment; -1 if it had no owner before.
     """
 
     topic: str
@@ -66,9 +67,9 @@ class Event:
 
 @dataclass(slots=True)
 class Rebalance(Event):
-    """A classic group shared its partitions anew. `join_ms` is the wait for its members, `sync_ms` the wait for the
-    leader's assignment and its write; `result` is stable, or empty where nobody was left. `moves` names every
-    partition whose owner changed or that stood still; `kept` counts those that went on undisturbed.
+    """A classic group was rebalanced. `join_ms` is the wait for its members, `sync_ms` the wait for the leader's
+    assignment and its write; `result` is stable, or empty if no member was left. `moves` lists every partition whose
+    owner changed or that was stalled; `kept` counts those that were read without interruption.
     """
 
     TYPE: ClassVar[str] = "rebalance"
@@ -187,7 +188,7 @@ class RecordsDeleted(Event):
 
 @dataclass(slots=True)
 class ConfigChange:
-    """One setting; None where it was not set, or is no more."""
+    """One setting; None where it was or is not set."""
 
     name: str
     before: str | None
@@ -196,7 +197,9 @@ class ConfigChange:
 
 @dataclass(slots=True)
 class ConfigChanged(Event):
-    """Settings of a topic, a broker ("" for all), a group or a client metrics subscription. Secrets are not told."""
+    """Settings of a topic, a broker ("" for all), a group or a client metrics subscription changed. Secrets are left
+    out.
+    """
 
     TYPE: ClassVar[str] = "config_changed"
     resource_type: str = ""
@@ -230,7 +233,7 @@ class BrokerStarted(Event):
 
 @dataclass(slots=True)
 class BrokerStopped(Event):
-    """The broker was asked to stop. After a crash there is none before the next broker_started."""
+    """The broker was asked to stop. After a crash this event is missing before the next broker_started."""
 
     TYPE: ClassVar[str] = "broker_stopped"
     uptime_ms: int = 0
@@ -243,8 +246,8 @@ class BrokerStopped(Event):
 @dataclass(slots=True)
 class Committed:
     """One partition's committed offset. `record_time_ms` is the timestamp of the record at that offset, which is the
-    next the group will read: -1 where there is none yet, and then the group has read everything. `end` is the high
-    watermark at that moment.
+    next one that the group reads; -1 if there is no such record yet, which means that the group has read everything.
+    `end` is the high watermark at that moment.
     """
 
     topic: str
@@ -295,7 +298,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Stamped:
-    """An event with when and where it happened."""
+    """An event with its time and broker."""
 
     time_ms: int
     broker: int
@@ -316,8 +319,8 @@ def prefix_of(kind: type[Event]) -> bytes:
 
 
 def decode(value: bytes) -> Stamped | None:
-    """The event of a record; None for a type or version that this code does not know. Raises ValueError for what is no
-    event at all.
+    """The event of a record; None for a type or version that this code does not know. Raises ValueError if the record
+    is not an event.
     """
     try:
         found = json.loads(value)
@@ -330,7 +333,7 @@ def decode(value: bytes) -> Stamped | None:
 
 
 def _built(kind: type[T], found: dict[str, Any]) -> T:
-    """The dataclass from what is there of its fields."""
+    """The dataclass from the fields that are present."""
     nested = _NESTED.get(kind, {})
     arguments: dict[str, Any] = {}
     for each in fields(kind):  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""`quorum-state`: what a voter must never forget, in the JSON file that Kafka keeps beside the metadata log.
+"""`quorum-state`: the durable state of a voter, in the JSON file that Kafka keeps beside the metadata log.
 
 Version 0 (kraft.version 0, static voters) names the voters; version 1 (kraft.version 1) leaves them to the log and
 adds the directory id of the vote.
@@ -19,7 +19,7 @@ NOT_VOTED = -1
 
 
 class QuorumError(Exception):
-    """The quorum cannot run on what it found. The message says what to do."""
+    """The quorum cannot run with the files that it found. The message says what to do."""
 
 
 def _int32(fields: dict[str, Any], name: str, lowest: int) -> int:

@@ -1,10 +1,11 @@
-"""The quorum as a state machine: events in, what must be persisted and appended out. It holds no file, socket or clock.
+"""The quorum as a state machine: it takes events, and returns what must be persisted and appended. It holds no file,
+socket or clock.
 
-A single node is a quorum of one: it is elected by its own vote, and an entry is committed once this node has synced
-it. The roles of a quorum with several voters (Prospective, Follower, Observer) and the messages between voters are
-not here yet; what is here keeps their rules: a durable vote before anything depends on it, an epoch per leadership
-that begins with a LeaderChange record, and a high watermark that moves only over entries of the leader's own epoch
-(KIP-595).
+A single node is a quorum of one: it is elected by its own vote, and an entry is committed once this node has synced it.
+The roles of a quorum with several voters (Prospective, Follower, Observer) and the messages between voters are not
+implemented yet; the implemented part follows their rules: a vote is durable before anything depends on it, each
+leadership has an epoch that starts with a LeaderChange record, and the high watermark only moves over entries of the
+leader's own epoch (KIP-595).
 """
 
 from __future__ import annotations
@@ -97,8 +98,8 @@ class Quorum:
     def elect(self, *, static_voters: bool) -> Elected:
         """Stand for election in the next epoch and win it, as the node's own vote is the majority.
 
-        Vote and leadership are one durable write: no message leaves between them. `static_voters` says that
-        kraft.version is 0, so that the file names the voters.
+        Vote and leadership are one durable write: no message is sent between them. `static_voters` is True for
+        kraft.version 0, where the file has the voters.
         """
         self._become(Role.CANDIDATE)
         self.epoch += 1
