@@ -11,13 +11,13 @@ sys.path.insert(0, str(ROOT))
 
 PAGE = ROOT / "docs" / "protocol.md"
 HEAD = """\
-# What is answered
+# Protocol
 
-Generated from the handlers' registrations by `python tools/protocol_doc.py`; a test keeps it in step. ApiVersions tells
-clients the same ranges. An API or version that is not here closes the connection, as in Kafka; ApiVersions of an
-unknown version is answered in version 0 (KIP-511).
+Generated from the handlers' registrations by `python tools/protocol_doc.py`; a test keeps it up to date.
+ApiVersions returns the column "advertised". A request for another API or version closes the connection, as in Kafka;
+ApiVersions of an unknown version is answered in version 0 (KIP-511).
 
-| key | API | versions | told to clients | left out |
+| key | API | versions | advertised | omissions |
 |---|---|---|---|---|
 """
 
