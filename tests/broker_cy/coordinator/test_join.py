@@ -18,7 +18,7 @@ def h() -> Harness:
 
 
 def test_new_member_is_given_an_id_and_asked_to_come_again(h: Harness) -> None:
-    """Else: a client that times out in its first join leaves a ghost behind each time (KIP-394)."""
+    """Otherwise a client that times out in its first join leaves a ghost behind each time (KIP-394)."""
     first = h.join("a", client_id="web")
     assert first.error_code == ErrorCode.MEMBER_ID_REQUIRED
     assert first.member_id == "web-u1"
@@ -31,7 +31,7 @@ def test_new_member_is_given_an_id_and_asked_to_come_again(h: Harness) -> None:
 
 @pytest.mark.parametrize("version", [0, 1, 2, 3])
 def test_older_clients_join_at_once(h: Harness, version: int) -> None:
-    """Else: clients from before KIP-394 never get in."""
+    """Otherwise clients from before KIP-394 never get in."""
     h.join("a", version=version)
     h.advance(1)
     assert h.answers["a"].error_code == ErrorCode.NONE
@@ -39,7 +39,9 @@ def test_older_clients_join_at_once(h: Harness, version: int) -> None:
 
 
 def test_group_exists_in_the_log_once_an_id_is_given(h: Harness) -> None:
-    """Else: after a restart the member comes with an id of a group that nobody knows. Kafka writes the same record."""
+    """Otherwise after a restart the member comes with an id of a group that nobody knows. Kafka writes the same
+    record.
+    """
     h.join("a")
     h.restart()
     assert h.group().state is GroupState.EMPTY
@@ -47,7 +49,7 @@ def test_group_exists_in_the_log_once_an_id_is_given(h: Harness) -> None:
 
 
 def test_id_that_is_not_used_is_forgotten(h: Harness) -> None:
-    """Else: a rebalance waits for a client that never came back."""
+    """Otherwise a rebalance waits for a client that never came back."""
     h.join("a", session_ms=SESSION_MS)
     assert h.group().pending_members
     h.advance(SESSION_MS)
@@ -55,7 +57,7 @@ def test_id_that_is_not_used_is_forgotten(h: Harness) -> None:
 
 
 def test_unknown_member_id_is_refused(h: Harness) -> None:
-    """Else: a client whose session ended goes on with an id that means nothing."""
+    """Otherwise a client whose session ended goes on with an id that means nothing."""
     assert h.join("a", "ghost").error_code == ErrorCode.UNKNOWN_MEMBER_ID
     assert GROUP not in h.machine.groups
     h.stable("m")
@@ -64,19 +66,19 @@ def test_unknown_member_id_is_refused(h: Harness) -> None:
 
 @pytest.mark.parametrize("how", [{"protocol_type": ""}, {"protocols": ()}], ids=["no protocol type", "no protocols"])
 def test_member_without_protocol_is_refused(h: Harness, how: dict[str, Any]) -> None:
-    """Else: a group without a protocol can never be assigned anything."""
+    """Otherwise a group without a protocol can never be assigned anything."""
     assert h.join("a", version=3, **how).error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
 
 
 def test_member_must_share_a_protocol_and_the_type(h: Harness) -> None:
-    """Else: the leader is handed members it cannot assign for, and the whole group fails."""
+    """Otherwise the leader is handed members it cannot assign for, and the whole group fails."""
     h.stable("m")
     assert h.join("a", protocol_type="connect").error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     assert h.join("b", protocols=[("other", b"")]).error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
 
 
 def test_protocol_most_members_prefer_is_chosen(h: Harness) -> None:
-    """Else: a rolling change of the assignor never takes effect."""
+    """Otherwise a rolling change of the assignor never takes effect."""
     both = [("sticky", b"s"), ("range", b"r")]
     ids = [
         h.join_new("a", protocols=both),
@@ -91,7 +93,7 @@ def test_protocol_most_members_prefer_is_chosen(h: Harness) -> None:
 
 
 def test_initial_delay_gathers_members_and_is_prolonged() -> None:
-    """Else: ten consumers that start together cause ten rebalances."""
+    """Otherwise ten consumers that start together cause ten rebalances."""
     h = Harness(initial_rebalance_delay_ms=3_000)
     h.join_new("a")
     h.advance(2_000)
@@ -103,7 +105,7 @@ def test_initial_delay_gathers_members_and_is_prolonged() -> None:
 
 
 def test_initial_delay_ends_with_the_rebalance_timeout() -> None:
-    """Else: a group that new members keep joining never starts to read."""
+    """Otherwise a group that new members keep joining never starts to read."""
     h = Harness(initial_rebalance_delay_ms=3_000)
     h.join_new("first", rebalance_ms=10_000)
     for i in range(8):
@@ -113,7 +115,7 @@ def test_initial_delay_ends_with_the_rebalance_timeout() -> None:
 
 
 def test_initial_rebalance_waits_for_an_id_that_was_given(h: Harness) -> None:
-    """Else: the group is complete before its last member and rebalances again at once."""
+    """Otherwise the group is complete before its last member and rebalances again at once."""
     h.stable("m")
     member = h.group().leader_id
     assert member is not None
@@ -125,7 +127,7 @@ def test_initial_rebalance_waits_for_an_id_that_was_given(h: Harness) -> None:
 
 
 def test_member_that_does_not_rejoin_is_dropped_after_the_rebalance_timeout(h: Harness) -> None:
-    """Else: one hung consumer stops the whole group."""
+    """Otherwise one hung consumer stops the whole group."""
     a, b = h.stable("a", "b", session_ms=1_000_000)
     h.join("a2", a, session_ms=1_000_000)
     h.advance(REBALANCE_MS - 1)
@@ -136,7 +138,7 @@ def test_member_that_does_not_rejoin_is_dropped_after_the_rebalance_timeout(h: H
 
 
 def test_leader_that_does_not_rejoin_is_replaced(h: Harness) -> None:
-    """Else: nobody assigns partitions after the leader died."""
+    """Otherwise nobody assigns partitions after the leader died."""
     a, b = h.stable("a", "b", session_ms=1_000_000)
     h.join("b2", b, protocols=[("range", b"changed")], session_ms=1_000_000)
     h.advance(REBALANCE_MS)
@@ -145,7 +147,7 @@ def test_leader_that_does_not_rejoin_is_replaced(h: Harness) -> None:
 
 
 def test_follower_with_the_same_metadata_is_told_its_generation(h: Harness) -> None:
-    """Else: a follower that missed its answer throws the whole group into a rebalance."""
+    """Otherwise a follower that missed its answer throws the whole group into a rebalance."""
     _, follower = h.stable("a", "b")
     answer = h.join("again", follower)
     assert (answer.error_code, answer.generation_id, answer.members) == (ErrorCode.NONE, 1, [])
@@ -153,21 +155,21 @@ def test_follower_with_the_same_metadata_is_told_its_generation(h: Harness) -> N
 
 
 def test_leader_that_joins_again_begins_a_rebalance(h: Harness) -> None:
-    """Else: new partitions of a topic are never assigned."""
+    """Otherwise new partitions of a topic are never assigned."""
     leader, follower = h.stable("a", "b")
     assert h.join("again", leader) is None
     assert h.heartbeat(follower, 1) is ErrorCode.REBALANCE_IN_PROGRESS
 
 
 def test_changed_metadata_begins_a_rebalance(h: Harness) -> None:
-    """Else: a changed subscription of a member is not seen."""
+    """Otherwise a changed subscription of a member is not seen."""
     _, follower = h.stable("a", "b")
     assert h.join("again", follower, protocols=[("range", b"changed")]) is None
     assert h.group().state is GroupState.PREPARING_REBALANCE
 
 
 def test_join_in_completing_rebalance_with_same_metadata_is_answered_with_members_for_the_leader(h: Harness) -> None:
-    """Else: a leader that lost its answer cannot assign."""
+    """Otherwise a leader that lost its answer cannot assign."""
     a = h.join_new("a")
     b = h.join_new("b")
     h.advance(1)
@@ -177,7 +179,7 @@ def test_join_in_completing_rebalance_with_same_metadata_is_answered_with_member
 
 
 def test_second_join_of_a_member_replaces_the_first(h: Harness) -> None:
-    """Else: the answer goes to a connection that is gone, or a request hangs for good."""
+    """Otherwise the answer goes to a connection that is gone, or a request hangs for good."""
     a, _ = h.stable("a", "b")
     h.join("first", a)
     h.join("second", a)
@@ -186,7 +188,7 @@ def test_second_join_of_a_member_replaces_the_first(h: Harness) -> None:
 
 
 def test_new_member_whose_connection_hangs_is_given_up(h: Harness) -> None:
-    """Else: clients that vanish in their first join pile up in the group."""
+    """Otherwise clients that vanish in their first join pile up in the group."""
     a = h.stable("a", session_ms=1_000_000)[0]
     h.join("b", version=3, session_ms=1_000_000, rebalance_ms=1_000_000)
     h.advance(NEW_MEMBER_JOIN_TIMEOUT_MS)
@@ -195,7 +197,7 @@ def test_new_member_whose_connection_hangs_is_given_up(h: Harness) -> None:
 
 
 def test_group_is_bounded_by_group_max_size() -> None:
-    """Else: a runaway deployment makes one group too large to rebalance."""
+    """Otherwise a runaway deployment makes one group too large to rebalance."""
     h = Harness(group_max_size=2)
     a, b = h.stable("a", "b")
     assert h.join("c").error_code == ErrorCode.GROUP_MAX_SIZE_REACHED
@@ -206,7 +208,7 @@ def test_group_is_bounded_by_group_max_size() -> None:
 
 
 def test_loaded_group_over_a_lowered_limit_is_rebalanced() -> None:
-    """Else: a lowered group.max.size takes effect only when members happen to change."""
+    """Otherwise a lowered group.max.size takes effect only when members happen to change."""
     h = Harness()
     h.stable("a", "b", "c")
     small = Harness(group_max_size=2)
@@ -216,7 +218,7 @@ def test_loaded_group_over_a_lowered_limit_is_rebalanced() -> None:
 
 
 def test_group_that_cannot_be_written_is_gone_again(h: Harness) -> None:
-    """Else: a group exists that a restart forgets."""
+    """Otherwise a group exists that a restart forgets."""
     h.hold = True
     h.join("a", version=3)
     h.fail(ErrorCode.KAFKA_STORAGE_ERROR)

@@ -20,7 +20,7 @@ def without_our_reasons(label: str, answer: Any) -> Any:
 
 
 def test_every_answer_is_kafkas(tmp_path: Path) -> None:
-    """Else: some client, in some version and some state of its group, is told what it does not expect."""
+    """Otherwise some client, in some version and some state of its group, is told what it does not expect."""
     kafkas = json.loads(FIXTURE.read_text())
 
     async def work() -> None:
