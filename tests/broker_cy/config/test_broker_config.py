@@ -141,7 +141,7 @@ def test_every_setting_is_decided() -> None:
 
 
 def test_several_listeners() -> None:
-    """A broker behind two networks tells each client the address of its own."""
+    """A broker in two networks returns to each client the address in the client's network."""
     found = BrokerConfig.from_properties(
         {
             "listeners": "INNER://127.0.0.1:0,OUTER://0.0.0.0:9094",

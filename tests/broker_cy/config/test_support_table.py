@@ -1,4 +1,4 @@
-"""The account of what is effective is honest: a setting said to have an effect is read by some code."""
+"""The column `support` is correct: some code reads each setting that is marked as effective."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ BY_ATTRIBUTE = {
     "process.roles",
     "security.inter.broker.protocol",
 }
-# unclean.leader.election.enable is stored with `__transaction_state`, as Kafka does, for who reads the metadata.
+# unclean.leader.election.enable is stored with `__transaction_state`, as Kafka does, for readers of the metadata.
 PARTLY = {"unclean.leader.election.enable"}
 
 
@@ -42,7 +42,7 @@ def unread() -> set[str]:
 
 
 def test_effective_settings_are_read() -> None:
-    """A setting called effective that nothing reads is accepted and ignored, and nobody is told."""
+    """A setting marked as effective that no code reads would be accepted and silently ignored."""
     assert unread() == set()
 
 

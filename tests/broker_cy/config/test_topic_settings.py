@@ -71,7 +71,7 @@ def test_tables_agree() -> None:
     ],
 )
 def test_invalid(name: str, text: str, message: str) -> None:
-    """The person who creates a topic must learn what is wrong with which value."""
+    """A user who creates a topic must learn which value is invalid, and why."""
     with pytest.raises(ConfigError) as caught:
         validate_topic_setting(name, text)
     assert message in str(caught.value)

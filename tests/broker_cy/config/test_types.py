@@ -1,4 +1,4 @@
-"""Texts and values: what a person writes is what is meant, and what is shown can be written back."""
+"""Texts and values: text is parsed as its author meant it, and a displayed value can be set again."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_parse(config_type: ConfigType, text: str, value: object) -> None:
     ],
 )
 def test_refused(config_type: ConfigType, text: str) -> None:
-    """Python takes some of these for numbers, Kafka does not: a cluster must not depend on who reads its settings."""
+    """Python accepts some of these as numbers, Kafka does not: both must read the same settings."""
     with pytest.raises(ConfigError, match=r"Invalid value .* for configuration n: "):
         parse("n", text, config_type)
 

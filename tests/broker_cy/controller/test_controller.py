@@ -1,4 +1,4 @@
-"""The controller: what is committed, what is undone, what a restart reads; brokers and producer ids."""
+"""The controller: commits, undone changes, the state after a restart; brokers and producer ids."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_a_new_cluster() -> None:
 
 
 def test_operations_see_what_is_not_committed_yet() -> None:
-    """Two clients that create the same topic at once would both be told that they did."""
+    """Two clients that create the same topic at the same time would both get success."""
     cluster = Cluster.started()
     first = cluster.accept(create("a"))
     second = cluster.accept(create("a"))
@@ -117,7 +117,7 @@ def test_commit_of_a_sealed_layer_keeps_the_later_one() -> None:
 
 
 def test_an_atomic_step_has_a_bound() -> None:
-    """One request could write a batch that nobody can read in one piece."""
+    """One request could write a batch that no reader can read in one piece."""
     cluster = Cluster.started()
     noop = VersionedRecord(messages.NoOpRecord())
     with pytest.raises(KafkaError, match="excessively large batch operation"):

@@ -43,7 +43,7 @@ def test_all_or_nothing() -> None:
 
 
 def test_levels_that_are_kept() -> None:
-    """Records come to be that other nodes, or a restart, cannot follow; or the one who asks for what is there fails."""
+    """Records are written that other nodes, or a restart, cannot replay; or a request for the current level fails."""
     cluster = Cluster.started()
     level = cluster.image.features.metadata_version
     before = cluster.next_offset

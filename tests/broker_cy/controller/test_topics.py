@@ -162,7 +162,7 @@ def test_one_bad_topic_does_not_harm_the_others() -> None:
 
 
 def test_no_broker_is_up() -> None:
-    """A topic would be created that nobody can lead."""
+    """A topic would be created that no broker can lead."""
     cluster = Cluster.started()
     cluster.run(StopBroker(1))
     (result,) = create(cluster, topic("a"))

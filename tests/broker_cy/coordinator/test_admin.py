@@ -75,7 +75,7 @@ def test_group_is_deleted_with_its_offsets_but_not_with_members(h: Harness) -> N
 
 
 def test_deletion_that_cannot_be_written_is_undone(h: Harness) -> None:
-    """Otherwise the group is gone for clients and back after a restart."""
+    """Otherwise the group disappears for clients and comes back after a restart."""
     (a,) = h.stable("a")
     h.commit("c", 1, member_id=a, generation=1)
     h.leave("l", (a, None))
@@ -112,7 +112,7 @@ def test_member_id_that_expires_during_a_failed_deletion_is_gone(h: Harness) -> 
     ],
 )
 def test_hash_is_javas(text: str, value: int) -> None:
-    """Otherwise after a move from Kafka, groups are looked for in the wrong partition and their offsets are gone."""
+    """Otherwise after a move from Kafka, groups are looked up in the wrong partition, and their offsets are missing."""
     assert java_string_hash(text) == value
 
 

@@ -39,9 +39,7 @@ def test_older_clients_join_at_once(h: Harness, version: int) -> None:
 
 
 def test_group_exists_in_the_log_once_an_id_is_given(h: Harness) -> None:
-    """Otherwise after a restart the member comes with an id of a group that nobody knows. Kafka writes the same
-    record.
-    """
+    """Otherwise after a restart the member joins with an id that no group knows. Kafka writes the same record."""
     h.join("a")
     h.restart()
     assert h.group().state is GroupState.EMPTY
@@ -138,7 +136,7 @@ def test_member_that_does_not_rejoin_is_dropped_after_the_rebalance_timeout(h: H
 
 
 def test_leader_that_does_not_rejoin_is_replaced(h: Harness) -> None:
-    """Otherwise nobody assigns partitions after the leader died."""
+    """Otherwise no member assigns partitions after the leader died."""
     a, b = h.stable("a", "b", session_ms=1_000_000)
     h.join("b2", b, protocols=[("range", b"changed")], session_ms=1_000_000)
     h.advance(REBALANCE_MS)
@@ -179,7 +177,7 @@ def test_join_in_completing_rebalance_with_same_metadata_is_answered_with_member
 
 
 def test_second_join_of_a_member_replaces_the_first(h: Harness) -> None:
-    """Otherwise the answer goes to a connection that is gone, or a request hangs for good."""
+    """Otherwise the answer goes to a closed connection, or a request hangs forever."""
     a, _ = h.stable("a", "b")
     h.join("first", a)
     h.join("second", a)

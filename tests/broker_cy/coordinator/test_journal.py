@@ -1,4 +1,4 @@
-"""What is told of a rebalance is what happened: why, how long, who had what, and what stood still."""
+"""The event of a rebalance is correct: its cause, its duration, the owners of partitions, and the stalls."""
 
 from __future__ import annotations
 
@@ -91,7 +91,9 @@ def test_eager_members_stop_with_their_join(h: Journaled) -> None:
 
 
 def test_cooperative_members_keep_what_they_name(h: Journaled) -> None:
-    """KIP-429: only what changes hands stands still, from when its owner was told until the new one is."""
+    """KIP-429: only partitions that move are stalled, from when their owner is revoked until the new one is
+    assigned.
+    """
     (a,) = stable(h, {"a": assignment(0, 1, 2, 3)}, owning())
     b = h.join_new("join b", protocols=owning())
     h.advance(100)
@@ -142,7 +144,7 @@ def test_nobody_left(h: Journaled) -> None:
 
 
 def test_group_that_never_settles_is_told_once_with_what_it_went_through(h: Journaled) -> None:
-    """A rebalance that begins anew is one rebalance for those who wait."""
+    """A rebalance that starts over is one rebalance for the waiting members."""
     a, b = stable(h, {"a": assignment(0), "b": assignment(1)}, (("range", b"\x00\x00"),))
     count = len(h.events)
     h.leave("leave b", (b, None))

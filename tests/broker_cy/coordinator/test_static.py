@@ -81,7 +81,7 @@ def test_waiting_join_of_a_replaced_member_is_fenced(h: Harness) -> None:
 
 
 def test_waiting_sync_of_a_replaced_member_is_fenced_and_the_group_rebalances(h: Harness) -> None:
-    """Otherwise the leader's assignment goes to a member id that is gone."""
+    """Otherwise the leader's assignment goes to a member id that no longer exists."""
     h.join("one", instance_id="one")
     h.join("two", instance_id="two")
     h.advance(1)
@@ -92,7 +92,7 @@ def test_waiting_sync_of_a_replaced_member_is_fenced_and_the_group_rebalances(h:
 
 
 def test_unknown_instance_id_with_a_member_id_is_refused(h: Harness) -> None:
-    """Otherwise a member id is used with an instance id that nobody holds."""
+    """Otherwise a member id is used with an instance id that no member has."""
     (member_id,) = stable_static(h, "one")
     assert h.heartbeat(member_id, 1, instance_id="two") is ErrorCode.UNKNOWN_MEMBER_ID
 

@@ -104,7 +104,7 @@ def test_sync_is_checked(h: Harness, how: dict[str, Any], code: ErrorCode) -> No
 
 
 def test_sync_during_a_rebalance_is_sent_back(h: Harness) -> None:
-    """Otherwise a member waits in a sync that nobody will answer."""
+    """Otherwise a member waits in a sync that is never answered."""
     a, b = h.stable("a", "b")
     h.join("j", a)
     assert h.sync("s", b, 1).error_code == ErrorCode.REBALANCE_IN_PROGRESS
@@ -234,7 +234,7 @@ def test_waiting_requests_of_a_leaving_member_are_answered(h: Harness) -> None:
 
 
 def test_unloading_answers_everything_that_waits(h: Harness) -> None:
-    """Otherwise clients wait for a coordinator that is gone, instead of looking for the next."""
+    """Otherwise clients wait for a coordinator that has stopped, instead of looking up the next one."""
     a, b = completing(h, "a", "b")
     h.sync("b", b, 1)
     h.join("c", version=3, group_id="other")

@@ -29,7 +29,7 @@ STATES = (
 
 
 def in_state(state: TxnState, version: int = 2, epoch: int = 5) -> tuple[TxnHarness, tuple[int, int]]:
-    """A coordinator whose one transaction is in that state, and the producer as it is noted there."""
+    """A coordinator whose only transaction is in that state, and the producer of that transaction."""
     harness = TxnHarness(version)
     harness.hold_markers = True
     harness.producer()
@@ -289,7 +289,7 @@ def test_answer_comes_with_the_decision_and_the_record_behind_the_markers() -> N
 
 @pytest.mark.parametrize("commit", [True, False])
 def test_epochs_that_run_out_at_the_end_of_a_transaction(commit: bool) -> None:
-    """Otherwise after 32,767 transactions a producer stops, or writes with an epoch of somebody else."""
+    """Otherwise after 32,767 transactions a producer stops, or writes with the epoch of another one."""
     harness, (producer_id, epoch) = in_state(TxnState.ONGOING, epoch=EPOCH_MAX - 1)
     assert harness.end((producer_id, epoch), commit) == Ended(NONE, 1001, 0)
     (sent,) = harness.sent

@@ -62,7 +62,9 @@ def test_continues_from_a_finished_value(implementation: str) -> None:
 
 
 def test_portable_is_always_usable_and_the_fastest_is_last() -> None:
-    """A processor without the instruction still gets a broker; `value` agrees with what is listed last."""
+    """The broker also runs on a processor without the instruction; `value` agrees with the implementation that is
+    listed last.
+    """
     assert IMPLEMENTATIONS[0] == "portable"
     assert len(set(IMPLEMENTATIONS)) == len(IMPLEMENTATIONS)
     with pytest.raises(ValueError, match=r"'sparc'.*portable"):

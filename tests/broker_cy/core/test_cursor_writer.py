@@ -66,7 +66,7 @@ def test_a_number_cut_anywhere_is_truncated_and_the_cursor_stays(number: tuple[s
     kind, value = number
     whole = model(kind, value)
     for size in range(len(whole)):
-        # The byte behind the view is there in memory, so reading past the end would not crash by itself.
+        # The byte behind the view is mapped, so reading past the end would not crash by itself.
         cursor = Cursor(memoryview(whole)[:size])
         with pytest.raises(Truncated):
             getattr(cursor, f"read_{kind}")()

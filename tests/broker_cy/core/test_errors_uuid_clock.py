@@ -1,4 +1,4 @@
-"""If these fail, clients are told the wrong error, or ids print otherwise than in Kafka's tools."""
+"""If these fail, clients get a wrong error, or ids are printed differently than by Kafka's tools."""
 
 from importlib import resources
 from uuid import UUID

@@ -1,4 +1,4 @@
-"""The metadata image: branches, commits, and what a listener is told."""
+"""The metadata image: branches, commits, and the deltas of subscribers."""
 
 from __future__ import annotations
 

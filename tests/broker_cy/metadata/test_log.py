@@ -1,4 +1,4 @@
-"""The metadata log and snapshots: what Apache Kafka 4.3.1 wrote, and what is written for it."""
+"""The metadata log and snapshots: files of Apache Kafka 4.3.1 are read, and ours have its format."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def round_trip(loader: Loader) -> Loader:
 
 
 def test_snapshot_gives_the_same_image() -> None:
-    """After the log below a snapshot is gone, something of the metadata would be gone with it."""
+    """After the log below a snapshot is deleted, a part of the metadata would be lost with it."""
     loader = load(METADATA_LOG)
     assert round_trip(loader).image.same_content(loader.image)
 

@@ -1,4 +1,4 @@
-"""What Prometheus reads is what was counted: its own parser is the judge."""
+"""Prometheus reads the counted values: its own parser checks the page."""
 
 from __future__ import annotations
 

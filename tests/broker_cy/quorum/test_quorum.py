@@ -54,7 +54,7 @@ def test_first_start_and_restart_raise_the_epoch() -> None:
 
 
 def test_epoch_of_the_log_counts_even_if_the_file_is_lost() -> None:
-    """With quorum-state gone, the epoch would fall below that of entries in the log."""
+    """Without quorum-state, the epoch would fall below that of entries in the log."""
     assert Quorum(1, None, 9).elect(static_voters=True).epoch == 10
 
 

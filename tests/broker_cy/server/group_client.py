@@ -1,4 +1,4 @@
-"""A client for conversations about groups: it writes down what it is told, and makes the requests."""
+"""A client for conversations about groups: it makes the requests and records the answers."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Connection:
 
 
 class Script:
-    """Talks, and writes down what it is told, with generated ids replaced by their order of appearance."""
+    """Sends requests and records the answers, with generated ids replaced by their order of appearance."""
 
     def __init__(self, host: str, port: int) -> None:
         self.host, self.port = host, port

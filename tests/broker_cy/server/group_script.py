@@ -40,7 +40,7 @@ m = messages
 
 
 async def play(host: str, port: int) -> list[list[Any]]:
-    """Everything the broker at that address told, as (label, answer)."""
+    """All answers of the broker at that address, as (label, answer)."""
     script = Script(host, port)
     await script.connect()
     try:

@@ -1,4 +1,6 @@
-"""Checksums of what a start found: no damage reaches a consumer, and nobody waits for more than what it reads."""
+"""Checksums of segments that a start found: no damage reaches a consumer, and no consumer waits for more than it
+reads.
+"""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ SEGMENT_BYTES = 3 << 20
 FIRST_MS = 1_700_000_000_000
 PASSES_MAX = 20
 PAGE_BYTES = 4096
-INLINE_BYTES_MAX = 32 << 10  # what is larger goes out by sendfile
+INLINE_BYTES_MAX = 32 << 10  # larger record sets are sent with sendfile
 
 
 class CountingExecutor(ThreadPoolExecutor):
@@ -71,8 +71,8 @@ class ColdLog:
         client.close()
 
     def evict(self) -> None:
-        """Repeats until no page is left: the kernel keeps those that somebody uses at that moment. Skips the test where
-        files cannot leave memory, as on a tmpfs.
+        """Repeats until no page is left: the kernel keeps pages that are in use at that moment. Skips the test if files
+        cannot leave memory, as on a tmpfs.
         """
         deadline = time.monotonic() + DEADLINE_S
         for path in self.directory.iterdir():
@@ -92,7 +92,7 @@ class ColdLog:
                 os.close(fd)
 
     def warm(self) -> None:
-        """Reads until the kernel says that all is there: it may drop what was just read."""
+        """Reads until the kernel reports all pages as resident: it may drop pages that were just read."""
         deadline = time.monotonic() + DEADLINE_S
         for path in self.directory.iterdir():
             with path.open("rb") as file:
@@ -244,7 +244,7 @@ def test_loop_goes_on_while_a_worker_reads(cold: ColdLog, client: RawClient) -> 
 
 
 def test_connection_that_ends_while_a_worker_reads(cold: ColdLog, client: RawClient) -> None:
-    """The answer has nobody to go to; the broker goes on."""
+    """The answer has no recipient; the broker continues."""
     release = threading.Event()
     cold.worker.submit(release.wait, DEADLINE_S)
     leaving = cold.core.client()

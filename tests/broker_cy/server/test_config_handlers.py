@@ -60,7 +60,7 @@ def written(broker: ConfigBroker) -> list[tuple[int, str, str, str | None]]:
 
 @pytest.mark.parametrize("version", [0, 1])
 def test_records(broker: ConfigBroker, version: int) -> None:
-    """What is not in the metadata log is gone after a restart."""
+    """Changes that are not in the metadata log are lost at a restart."""
     assert change(broker, TOPIC, "t", ("segment.ms", SET, "9"), ("retention.ms", DELETE, None), version=version)[0] == 0
     assert sorted(written(broker), key=str) == sorted(
         [(TOPIC, "t", "retention.ms", None), (TOPIC, "t", "segment.ms", "9")], key=str
@@ -167,7 +167,7 @@ def logger() -> Iterator[logging.Logger]:
 
 
 def test_log_levels(broker: ConfigBroker, logger: logging.Logger) -> None:
-    """An operator who chases a fault turns one logger up without a restart."""
+    """An operator who investigates a fault raises the level of one logger without a restart."""
     assert change(broker, LOGGER, "1", (logger.name, SET, "TRACE"), validate_only=True) == (0, None)
     assert logger.level == logging.NOTSET
     assert change(broker, LOGGER, "1", (logger.name, SET, "DEBUG")) == (0, None)

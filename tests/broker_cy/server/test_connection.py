@@ -71,7 +71,7 @@ def batch(count: int = 1, size: int = 100) -> bytes:
 
 
 def test_answers_keep_the_order_of_requests(core: CoreHarness) -> None:
-    """A client matches answers to requests by order; one answer that overtakes another breaks it for good."""
+    """A client matches answers to requests by order; one answer that overtakes another breaks the connection."""
     client = core.client()
     frames = [
         client.encode(messages.HeartbeatRequest(group_id="g"), ApiKey.HEARTBEAT, 0),
@@ -100,7 +100,7 @@ def test_request_in_single_bytes(core: CoreHarness) -> None:
 
 @pytest.mark.parametrize("size", [1000, 200_000, 262_000, 300_000, 1_000_000, 5_000_000])
 def test_records_come_back_as_they_were_sent(core: CoreHarness, size: int) -> None:
-    """Requests below, at and above the receive buffer's size, pipelined: what is read back equals what was sent."""
+    """Requests below, at and above the receive buffer's size, pipelined: the records read back equal those sent."""
     client = core.client()
     batches = [batch(1, size) for _ in range(4)]
     client.send(b"".join(client.encode(produce_request("t", 0, b), ApiKey.PRODUCE, 9) for b in batches))
@@ -159,7 +159,7 @@ def test_unknown_api_and_version_close(core: CoreHarness, key: int, version: int
 def test_api_that_is_not_served_is_named(
     core: CoreHarness, monkeypatch: pytest.MonkeyPatch, key: int, api: str
 ) -> None:
-    """The log says "api 24", and who reads it has to look up what their client wanted."""
+    """Otherwise the log has "api 24", and its reader has to look up the API."""
     said: list[tuple[str, str]] = []
     monkeypatch.setattr(log_events, "bad_request", lambda _host, _port, api, reason: said.append((api, reason)))
     client = core.client()

@@ -70,7 +70,7 @@ def test_a_new_directory(tmp_path: Path) -> None:
 
 
 def test_everything_is_there_after_a_restart(tmp_path: Path) -> None:
-    """A topic that a client was told is created would be gone."""
+    """A topic whose creation a client got confirmed would be lost."""
 
     async def work() -> None:
         async with MetadataBroker(tmp_path) as broker:
@@ -81,7 +81,7 @@ def test_everything_is_there_after_a_restart(tmp_path: Path) -> None:
         async with MetadataBroker(tmp_path) as broker:
             assert sorted(topic.name for topic in broker.image.topics) == names
             assert broker.controller.epoch == 2
-            # Subscribers are told everything at start.
+            # Subscribers get everything at the start.
             assert [len(change.topics) for change in broker.changes] == [20]
             assert await broker.controller.next_producer_id() not in ids
 
@@ -89,7 +89,7 @@ def test_everything_is_there_after_a_restart(tmp_path: Path) -> None:
 
 
 def test_kafkas_directory_is_continued(tmp_path: Path) -> None:
-    """A person who moves from Apache Kafka would lose topics, settings or producer ids."""
+    """A user who migrates from Apache Kafka would lose topics, settings or producer ids."""
     path = tmp_path / "data"
     shutil.copytree(FIXTURE, path)
     for file in [path, *path.rglob("*")]:
@@ -159,7 +159,7 @@ def test_full_disk(tmp_path: Path) -> None:
 
 
 def test_failed_sync_ends_the_leadership(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Changes would be acknowledged although nobody knows whether they are on disk."""
+    """Changes would be acknowledged although they may not be on disk."""
 
     def fail(path: str) -> None:
         raise OSError(5, "Input/output error")
@@ -179,7 +179,7 @@ def test_failed_sync_ends_the_leadership(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_a_failing_listener_holds_nobody_up(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """A bug in one part of the broker would leave clients without an answer to what is committed."""
+    """A defect in one part of the broker would leave clients without an answer to a committed change."""
 
     def fail(delta: ImageDelta, image: MetadataImage) -> None:
         raise ZeroDivisionError
@@ -234,7 +234,7 @@ def test_snapshots_and_what_they_make_superfluous(tmp_path: Path) -> None:
 
 
 def test_start_from_snapshot_without_the_log_before_it(tmp_path: Path) -> None:
-    """Once the log's prefix is deleted, a snapshot that misses something loses it for good."""
+    """Once the log's prefix is deleted, everything that a snapshot lacks is lost."""
 
     async def work() -> None:
         async with MetadataBroker(tmp_path, SMALL_SNAPSHOTS) as broker:

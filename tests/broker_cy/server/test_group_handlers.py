@@ -46,7 +46,7 @@ def test_coordinator_is_found_in_every_version(tmp_path: Path) -> None:
     ],
 )
 def test_other_coordinators_are_refused(tmp_path: Path, version: int, key_type: int, code: ErrorCode) -> None:
-    """Otherwise a share consumer waits for its timeout instead of being told at once."""
+    """Otherwise a share consumer waits for its timeout instead of getting an error at once."""
 
     async def work() -> None:
         async with GroupBroker(tmp_path) as broker:
@@ -104,8 +104,8 @@ def test_member_lives_its_life_in_every_version_of_join(tmp_path: Path, version:
 
 @pytest.mark.parametrize("version", range(10))
 def test_join_errors_can_be_encoded_in_every_version(tmp_path: Path, version: int) -> None:
-    """Otherwise an error closes the connection instead of being told: a protocol name may be null from version 7
-    only.
+    """Otherwise an error closes the connection instead of being answered: a protocol name may be null only from version
+    7 on.
     """
 
     async def work() -> None:

@@ -108,7 +108,7 @@ def test_session_ends_by_the_clock(tmp_path: Path) -> None:
 
 
 def test_retention_takes_effect_in_a_running_broker(tmp_path: Path) -> None:
-    """Otherwise groups that nobody uses are only removed by a restart, if at all."""
+    """Otherwise unused groups are only removed by a restart, if at all."""
 
     async def work() -> None:
         async with GroupBroker(tmp_path, {"offsets.retention.check.interval.ms": "20"}) as broker:
@@ -249,7 +249,7 @@ def test_stop_answers_who_waits(tmp_path: Path) -> None:
 
 
 def test_group_is_not_answered_while_it_loads(tmp_path: Path) -> None:
-    """Otherwise right after a start, consumers are told that they have no offsets and begin anew."""
+    """Otherwise consumers find no committed offsets right after a start, and start over."""
 
     async def work() -> None:
         async with GroupBroker(tmp_path) as broker:

@@ -11,7 +11,7 @@ from tests.broker_cy.server.group_script import FIXTURE, SETTINGS, play
 
 
 def without_our_reasons(label: str, answer: Any) -> Any:
-    """Kafka says nothing about why a coordinator is refused; here the answer says what is allowed."""
+    """Kafka gives no reason why a coordinator is refused; here the answer lists the allowed types."""
     if label.startswith("find share"):
         for coordinator in answer["coordinators"]:
             assert coordinator["error_message"]
@@ -20,7 +20,7 @@ def without_our_reasons(label: str, answer: Any) -> Any:
 
 
 def test_every_answer_is_kafkas(tmp_path: Path) -> None:
-    """Otherwise some client, in some version and some state of its group, is told what it does not expect."""
+    """Otherwise some client, in some version and state of its group, gets an unexpected answer."""
     kafkas = json.loads(FIXTURE.read_text())
 
     async def work() -> None:

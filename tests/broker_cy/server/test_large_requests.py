@@ -52,7 +52,7 @@ def test_large_request_in_pieces(core: CoreHarness, size: int, pieces: int) -> N
 
 
 def test_peer_that_leaves_in_the_middle_is_noticed(core: CoreHarness) -> None:
-    """A socket that waits for half a megabyte is readable when its peer is gone."""
+    """A socket that waits for half a megabyte becomes readable when its peer closes the connection."""
     client = core.client()
     frame = client.encode(produce_request("t", 0, batch(900_000, b"x")), ApiKey.PRODUCE, VERSION)
     client.send(frame[:300_000])
@@ -63,7 +63,7 @@ def test_peer_that_leaves_in_the_middle_is_noticed(core: CoreHarness) -> None:
 
 
 def test_many_large_batches_of_one_turn_are_all_written(core: CoreHarness) -> None:
-    """What is staged is written early where it is much; each answer still tells its own batch."""
+    """Large amounts of staged data are written early; each answer still belongs to its own batch."""
     client = core.client()
     data = [batch(200_000, bytes([65 + number])) for number in range(12)]
     client.send(b"".join(client.encode(produce_request("t", 0, each), ApiKey.PRODUCE, VERSION) for each in data))
@@ -89,7 +89,9 @@ def test_small_requests_after_a_large_one_are_answered_at_once(core: CoreHarness
 def test_request_that_is_cut_off_is_told_and_a_leaving_client_is_not(
     core: CoreHarness, sent: int, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One line with peer, API and reason: else nobody learns why a producer's last batch is missing."""
+    """One line with peer, API and reason: without it, the reason for a missing last batch of a producer stays
+    unknown.
+    """
     # Tests that ran within the last second may have used up what the process may log.
     monkeypatch.setattr(log_events, "_bad_requests", log_events.RateLimit())
     leaving, cut = core.client(), core.client()

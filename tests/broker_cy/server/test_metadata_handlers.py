@@ -116,7 +116,7 @@ def test_metadata_creates_topics(tmp_path: Path) -> None:
         response = await broker.call(topics_request("no"), 9)
         assert errors(response) == {"no": "UNKNOWN_TOPIC_OR_PARTITION"}
         response = await broker.call(topics_request("new", "bad/name", "__share_group_state", auto=True), 9)
-        # As in Kafka, who asks first is told that it is not there yet.
+        # As in Kafka, the first request gets the answer that the topic does not exist yet.
         assert errors(response) == {
             "new": "UNKNOWN_TOPIC_OR_PARTITION",
             "bad/name": "INVALID_TOPIC_EXCEPTION",
@@ -161,8 +161,9 @@ def test_metadata_does_not_create_where_the_broker_forbids_it(tmp_path: Path) ->
 
 
 def test_log_says_why_a_topic_is_not_created(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Clients are told again and again that the topic is not there; nobody would learn that the disk is full, or that
-    the name is too much like another one's."""
+    """Clients get UNKNOWN_TOPIC_OR_PARTITION again and again; without the log line, the reason (a full disk, a name too
+    similar to another one) stays unknown.
+    """
 
     def told() -> list[dict[str, Any]]:
         return [record.fields for record in caplog.records if record.message == "topics not created"]  # type: ignore[attr-defined]
@@ -177,7 +178,7 @@ def test_log_says_why_a_topic_is_not_created(tmp_path: Path, caplog: pytest.LogC
             disk.set_write_budget(-1, 0)
         assert "KAFKA_STORAGE_ERROR" in told()[0]["reason"]
         assert told()[0]["topics"] == "new"
-        # It is tried again as soon as somebody asks again.
+        # The next request tries again.
         await broker.call(topics_request("new", auto=True), 9)
         await until(lambda: broker.image.topics.by_name("new") is not None)
         await create(broker, "a.b")
@@ -190,7 +191,7 @@ def test_log_says_why_a_topic_is_not_created(tmp_path: Path, caplog: pytest.LogC
 
 
 def test_metadata_by_id(tmp_path: Path) -> None:
-    """Consumers that follow topic ids (KIP-516) would lose a topic that is there."""
+    """Consumers that follow topic ids (KIP-516) would lose an existing topic."""
 
     async def work(broker: MetadataBroker) -> None:
         made = await create(broker, "t")

@@ -1,4 +1,4 @@
-"""docs/protocol.md says what is served."""
+"""docs/protocol.md lists the served APIs."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""Deleting a topic of ten thousand segments: its space is free soon, and nobody waits for that."""
+"""Deleting a topic of ten thousand segments frees its space soon, and no client waits for that."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_ten_thousand_segments_go_while_others_are_served(directory: Path, monke
     original = removal.remove_some
 
     def remove_some(path: str) -> bool:
-        """A part is over only once somebody was answered meanwhile: a loop that is held up never gets there."""
+        """A part is over only once a client was answered meanwhile: a blocked loop never gets there."""
         with more_answers:
             before = answered
         more = original(path)

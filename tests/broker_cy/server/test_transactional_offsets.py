@@ -128,7 +128,7 @@ def test_offsets_count_when_the_transaction_is_committed(tmp_path: Path, version
             assert verifier.calls == [("x", PRODUCER, 0, (place,), version >= 5)]
             assert await stable(broker) == UNSTABLE
             assert await broker.committed() == 5
-            # The transaction is open in the partition now: nobody is asked again.
+            # The transaction is open in the partition now: it is not verified again.
             assert await commit(broker, 10, version=version) is ErrorCode.NONE
             assert len(verifier.calls) == 1
             assert await end(broker, committed, place) == [ErrorCode.NONE]
@@ -190,7 +190,7 @@ def test_pending_offsets_survive_a_restart(tmp_path: Path) -> None:
     ],
 )
 def test_the_transaction_coordinator_says_no(tmp_path: Path, said: ErrorCode, version: int, told: ErrorCode) -> None:
-    """Otherwise offsets are committed of a producer that was fenced, or it is told what it cannot deal with."""
+    """Otherwise offsets of a fenced producer are committed, or it gets an error that it cannot handle."""
 
     async def work() -> None:
         async with GroupBroker(tmp_path) as broker:
@@ -219,7 +219,7 @@ def test_who_may_commit(tmp_path: Path) -> None:
             assert await commit(broker, 1, **who) is ErrorCode.NONE
             assert await commit(broker, 1, **{**who, "generation_id": 7}) is ErrorCode.ILLEGAL_GENERATION
             assert await commit(broker, 1, **{**who, "member_id": "other"}) is ErrorCode.UNKNOWN_MEMBER_ID
-            # Clients before version 3 do not tell who they are.
+            # Clients before version 3 do not identify themselves.
             assert await commit(broker, 1, version=2) is ErrorCode.NONE
 
     run(work)
@@ -275,7 +275,7 @@ def test_what_a_marker_may_not_do(tmp_path: Path) -> None:
 
 
 def test_a_marker_that_cannot_be_written(tmp_path: Path) -> None:
-    """Otherwise offsets count of a transaction whose end is not in the log, and are gone after a restart."""
+    """Otherwise the offsets of a transaction whose end is not in the log become visible, and disappear at a restart."""
 
     async def work() -> None:
         async with GroupBroker(tmp_path) as broker:

@@ -97,7 +97,7 @@ def end(core: CoreHarness, commit: bool, *, epoch: int = 0, index: int = 0, tran
 def test_the_coordinator_is_asked_once_per_partition_and_transaction(
     core: CoreHarness, verifier: Verifier, version: int, adds: bool
 ) -> None:
-    """Otherwise records get into a transaction that nobody ends, or each batch costs a question."""
+    """Otherwise records get into a transaction that never ends, or each batch is verified."""
     client = core.client()
     assert codes(client, request((0, batch()), (2, batch())), version) == [ErrorCode.NONE] * 2
     assert verifier.calls == [("x", PRODUCER, 0, (("t", 0), ("t", 2)), adds)]
@@ -134,7 +134,7 @@ def test_answers_wait_in_order_and_nothing_else_is_handled(core: CoreHarness, ve
 
 
 def test_a_client_that_leaves_meanwhile_leaves_its_batch(core: CoreHarness, verifier: Verifier) -> None:
-    """Otherwise the broker falls over an answer that nobody waits for."""
+    """Otherwise the broker fails on an answer for which no request waits."""
     verifier.holds = True
     client = core.client()
     client.send(client.encode(request((0, batch())), ApiKey.PRODUCE, 12))
@@ -191,7 +191,7 @@ def test_errors_are_told_as_clients_of_each_age_know_them(
 
 
 def test_a_marker_in_between_makes_the_answer_stale(core: CoreHarness, verifier: Verifier) -> None:
-    """Otherwise a batch that was verified before its transaction was aborted opens one that nobody ends."""
+    """Otherwise a batch that was verified before its transaction was aborted opens one that never ends."""
     verifier.holds = True
     client = core.client()
     client.send(client.encode(request((0, batch())), ApiKey.PRODUCE, 11))
@@ -294,8 +294,8 @@ def test_without_an_answer_an_error_closes(core: CoreHarness, verifier: Verifier
 
 
 def test_a_committed_reader_waits_for_the_end_of_the_transaction(core: CoreHarness, verifier: Verifier) -> None:
-    """Otherwise it sees what is aborted later, polls without rest while a transaction is open, or wakes late at its
-    end.
+    """Otherwise it reads records that are aborted later, polls without pause while a transaction is open, or wakes up
+    late at its end.
     """
     writer, reader = core.client(), core.client()
     reader.send(reader.encode(committed_fetch(), ApiKey.FETCH, 11))

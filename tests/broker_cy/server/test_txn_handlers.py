@@ -209,7 +209,7 @@ def test_list_transactions(tmp_path: Path, version: int) -> None:
             assert answer.unknown_state_filters == ["Odd", "odder"]
             assert [found.transactional_id for found in answer.transaction_states] == ["other"]
             if version >= 1:
-                # One that never began counts as begun long ago.
+                # One that never started counts as old.
                 assert await broker.states(version, duration_filter=3_600_000) == {"other": "Empty"}
                 assert await broker.states(version, duration_filter=-1) == {ID: "Ongoing", "other": "Empty"}
             if version >= 2:

@@ -72,7 +72,7 @@ def test_markers_that_fail_are_written_again(tmp_path: Path, monkeypatch: pytest
 def test_markers_of_a_fenced_producer_are_given_up_with_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Otherwise nobody learns why a transactional id does not go on."""
+    """Otherwise the reason why a transactional id is stuck stays unknown."""
 
     async def work() -> None:
         async with TxnBroker(tmp_path) as broker:

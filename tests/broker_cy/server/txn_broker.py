@@ -105,7 +105,7 @@ class TxnBroker(GroupBroker):
         return await self.call(request, version)
 
     async def states(self, version: int = 2, **wanted: Any) -> dict[str, str]:
-        """What ListTransactions tells."""
+        """The answer of ListTransactions."""
         answer = await self.call(messages.ListTransactionsRequest(**wanted), version)
         assert answer.error_code == ErrorCode.NONE
         return {found.transactional_id: found.transaction_state for found in answer.transaction_states}
@@ -115,7 +115,7 @@ class TxnBroker(GroupBroker):
 
 
 class HeldMarkers:
-    """In place of TxnMarkers: keeps what is to be written, until `answer`."""
+    """Replaces TxnMarkers: keeps the markers until `answer`."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[int, int, int, bool, list[TopicPartition], int]] = []

@@ -1,4 +1,4 @@
-"""Everything a real Kafka 4.3.1 wrote is read as Kafka's own tool reads it: who moves here keeps their data."""
+"""Everything that a real Kafka 4.3.1 wrote is read as Kafka's own tool reads it: users who migrate keep their data."""
 
 import json
 import re
@@ -196,7 +196,7 @@ def test_every_truncation_of_a_log_gives_the_whole_batches_before_it(log: Path) 
 
 
 def test_magic_0_and_1_are_refused_in_words() -> None:
-    """Someone with a log from before Kafka 0.11 is told so, rather than shown an empty topic."""
+    """A log from before Kafka 0.11 is reported as such, rather than shown as an empty topic."""
     data = bytearray(LOGS[0].read_bytes())
     for magic in (0, 1):
         data[16] = magic

@@ -177,7 +177,7 @@ def test_the_validator_agrees_with_plain_python(
 @settings(deadline=None, max_examples=300)
 @given(records=record_lists(), changes=mutations)
 def test_the_reader_fails_where_the_validator_does(records: list[Record], changes: list[tuple[int, int]]) -> None:
-    """What was let into a log can be read out of it again, and what is damaged is reported."""
+    """Every accepted batch can be read from the log again, and damage is reported."""
     data = bytearray(encode_batch(records))
     for place, value in changes:
         data[61 + place % (len(data) - 61)] = value

@@ -24,7 +24,7 @@ INVALID_RECORD, UNKNOWN_SERVER_ERROR = 87, -1
 OTHERWISE = {
     # The size overflows an int32 in Kafka and fails the whole request.
     "length-2147483647": INVALID_RECORD,
-    # The transactional bit is set: refused by the request's handler before the batch is looked at.
+    # The transactional bit is set: the request's handler refuses the batch without reading it.
     "attributes--1": UNKNOWN_SERVER_ERROR,
     # Kafka decompresses piece by piece and meets a broken record before the broken end of the stream; we the latter.
     "gzip-flip-49": UNKNOWN_SERVER_ERROR,
@@ -34,7 +34,7 @@ LENGTH_LIES = re.compile(r"record-length-(0|negative|beyond-end|one-short)-(gzip
 
 
 def now_of(answer: dict[str, Any]) -> int:
-    """When Kafka validated the batch: its append time, or told in a message about a timestamp out of range."""
+    """When Kafka validated the batch: its append time, or the time in a message about a timestamp out of range."""
     if answer.get("log_append_time_ms", -1) != -1:
         return int(answer["log_append_time_ms"])
     found = re.search(r"within \[.*, (\d+)\]", json.dumps(answer))

@@ -41,7 +41,7 @@ def test_a_message_cut_anywhere_is_an_error(name: str) -> None:
         message = Generator((name, version, "cut"), elements_max=1).message(name, version)
         data = codec.encode(message, version)
         for size in range(min(len(data), 400)):
-            # The rest is there in memory, so a read past the end of the view would succeed unnoticed.
+            # The rest is mapped, so a read past the end of the view would go unnoticed.
             with pytest.raises(WireError) as raised:
                 codec.decode(type(message), version, memoryview(data)[:size])
             assert raised.value.field.startswith(name)

@@ -243,7 +243,7 @@ def test_garbage_never_crashes(codec: Codec, prefix: int, tail: bytes) -> None:
 
 
 def test_unknown_codecs_and_levels_are_named() -> None:
-    """A wrong setting says what is allowed."""
+    """The error for an invalid setting lists the allowed values."""
     for codec in (-1, 5, 7):
         with pytest.raises(ValueError, match=f"codec {codec} is not one of 0"):
             compress(codec, b"")

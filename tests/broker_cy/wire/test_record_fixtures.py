@@ -1,4 +1,6 @@
-"""What a Kafka 4.3.1 keeps of topics, groups and transactions is read as its own tool reads it: who moves keeps it."""
+"""The internal topics of Kafka 4.3.1 are read as Kafka's own tool reads them: users who migrate keep their groups and
+transactions.
+"""
 
 import json
 import re
