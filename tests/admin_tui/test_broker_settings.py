@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from admin_tui.screens.settings import BrokerSettingsView
-from broker_cy.admin.configs import ConfigEntry, ConfigResource, ConfigSource, ResourceType
+from broker_cy.admin.configs import ConfigEntry, ConfigResource, ResourceType
+from broker_cy.core.configs import ConfigSource
 from tests.admin_tui.conftest import Terminal, drive
 from tests.support.broker import BrokerProcess
 
