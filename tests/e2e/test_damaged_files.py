@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from broker_cy.storage import written_points
+from broker_cy.storage.checkpoints import decode_entries
 from tests.support.acked import Address, batch, fetch, read_partition
 from tests.support.broker import BrokerProcess, Target, new_target, target_is_kafka
 from tests.support.raw_wire import LIST_OFFSETS, Connection, array, i8, i32, i64, produce, string
@@ -147,11 +149,20 @@ def new_data(make_broker: Callable[..., Target], templates: dict[str, Path], tmp
     """`new_data(end)`: a copy of the data of a broker that ended by `kill` or by `stop`."""
 
     def make(end: str) -> Data:
-        broker = make_broker(data_dir=shutil.copytree(templates[end], tmp_path / "data"), start=False)
+        data_dir = shutil.copytree(templates[end], tmp_path / "data")
+        keep_written_points(data_dir)
+        broker = make_broker(data_dir=data_dir, start=False)
         assert isinstance(broker, BrokerProcess)
         return Data(broker)
 
     return make
+
+
+def keep_written_points(data_dir: Path) -> None:
+    """Make the written points valid in a copy, which a broker otherwise treats like files after a power loss."""
+    path = data_dir / written_points.WRITTEN_POINTS
+    points = decode_entries(path.read_bytes().partition(b"\n")[2], str(path))
+    written_points.write_points(str(path), points.offsets, points.topic_ids)
 
 
 def append(path: Path, content: bytes) -> None:
