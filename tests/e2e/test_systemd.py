@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import socket
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -30,10 +32,21 @@ def notifications(monkeypatch: pytest.MonkeyPatch) -> Iterator[socket.socket]:
 
 def next_of(notifications: socket.socket, name: str) -> dict[str, str]:
     """The next notification with this variable."""
-    while True:
+    deadline = time.monotonic() + DEADLINE_S
+    while time.monotonic() < deadline:
         fields = dict(line.split("=", 1) for line in notifications.recv(4096).decode().splitlines())
         if name in fields:
             return fields
+    raise TimeoutError(f"no notification with {name}")
+
+
+def drain(notifications: socket.socket) -> None:
+    """Read what is queued: a socket holds ten datagrams, and further ones are dropped."""
+    notifications.setblocking(False)
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            notifications.recv(4096)
+    notifications.settimeout(DEADLINE_S)
 
 
 def test_from_start_to_stop(notifications: socket.socket, tmp_path: Path) -> None:
@@ -45,12 +58,7 @@ def test_from_start_to_stop(notifications: socket.socket, tmp_path: Path) -> Non
             assert next_of(notifications, "WATCHDOG") == {"WATCHDOG": "1"}
         # A process that does not run sends nothing.
         os.kill(broker.pid, signal.SIGSTOP)
-        notifications.setblocking(False)
-        while True:
-            try:
-                notifications.recv(4096)
-            except BlockingIOError:
-                break
+        drain(notifications)
         notifications.settimeout(0.6)
         with pytest.raises(TimeoutError):
             notifications.recv(4096)
@@ -69,7 +77,7 @@ def test_a_recovery_extends_the_start_timeout(notifications: socket.socket, tmp_
     try:
         (broker.data_dir / "t-0").mkdir()
         broker.kill()
-        next_of(notifications, "READY")
+        drain(notifications)
         broker.restart()
         loading = next_of(notifications, "EXTEND_TIMEOUT_USEC")
         assert loading["STATUS"] == "loading logs: 0 partitions so far"
