@@ -109,7 +109,7 @@ class LogManager:
             self._before_deletion,
             lambda: self.flusher.write_checkpoints(checkpoints.LOG_START_OFFSETS),
         )
-        # Called by `load` before each log with the number of logs that are loaded.
+        # Called by `load` before each directory with the number of logs that are loaded.
         self.on_progress: Callable[[int], None] | None = None
         # Compacts logs where there is one; hears of logs that change or go.
         self.cleaner: LogCleaner | None = None
@@ -204,6 +204,8 @@ class LogManager:
         for data_directory in self.data_directories:
             context = self._context(data_directory.path, now_ms)
             for name in sorted(os.listdir(data_directory.path)):
+                if self.on_progress is not None:
+                    self.on_progress(len(self.logs))
                 path = f"{data_directory.path}/{name}"
                 mark = mark_of(name)
                 if mark == "delete":
@@ -226,8 +228,6 @@ class LogManager:
                     continue
                 if key[0] not in configs:
                     configs[key[0]] = config_of(key[0])
-                if self.on_progress is not None:
-                    self.on_progress(len(self.logs))
                 self._load_one(key, path, configs[key[0]], context)
             data_directory.unmark_clean()
         self.checkpoints.loaded()

@@ -75,7 +75,6 @@ def test_a_recovery_extends_the_start_timeout(notifications: socket.socket, tmp_
     """Else systemd kills a broker that recovers, again and again."""
     broker = BrokerProcess(tmp_path).start()
     try:
-        (broker.data_dir / "t-0").mkdir()
         broker.kill()
         drain(notifications)
         broker.restart()
