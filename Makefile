@@ -5,8 +5,9 @@ BIN    := $(VENV)/bin
 ARGS   ?=
 # cython-lint runs pycodestyle by name.
 export PATH := $(CURDIR)/$(BIN):$(PATH)
-# Tests run in parallel over this many workers; those marked `serial` run alone afterwards.
-WORKERS ?= 2
+# Tests run in parallel over this many workers; those marked `serial` run alone afterwards. Three for two cores: many tests
+# wait for a program that they started.
+WORKERS ?= 3
 
 .PHONY: run demo test build lint types unit serial instructions system-packages soak bench bench-check asan clean lock protocol-doc
 
