@@ -190,8 +190,8 @@ def network(values: Mapping[str, Any], properties: Mapping[str, str]) -> Network
     ours = tuple(listener for listener in everything if listener.name not in controllers)
     advertised = ours
     if values["advertised.listeners"] is not None:
-        told = parse_listeners(values["advertised.listeners"], protocols, distinct_ports=False)
-        advertised = tuple(listener for listener in told if listener.name not in controllers)
+        found_listeners = parse_listeners(values["advertised.listeners"], protocols, distinct_ports=False)
+        advertised = tuple(listener for listener in found_listeners if listener.name not in controllers)
     _check_advertised(advertised, {listener.name for listener in everything})
     inter_broker = _inter_broker(values, properties, protocols)
     if inter_broker not in {listener.name for listener in advertised}:

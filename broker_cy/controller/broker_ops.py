@@ -84,7 +84,7 @@ def _lead(
 ) -> messages.PartitionChangeRecord | None:
     """The change by which the only broker that runs leads the partition; None where it holds nothing that is committed.
 
-    It may lead what it was in sync with, or, if nobody is in sync, what it was an eligible leader of (KIP-966).
+    It may lead if it was in sync, or, if no replica is in sync, if it was an eligible leader (KIP-966).
     """
     in_sync = broker_id in partition.isr
     if not in_sync and (partition.isr or broker_id not in partition.elr):

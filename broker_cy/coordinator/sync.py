@@ -52,8 +52,8 @@ def _refusal(group: ClassicGroup, request: messages.SyncGroupRequest) -> ErrorCo
     return ErrorCode.NONE
 
 
-def _differs(told: str | None, known: str | None) -> bool:
-    return told is not None and known is not None and told != known
+def _differs(given: str | None, known: str | None) -> bool:
+    return given is not None and known is not None and given != known
 
 
 def _synced(machine: GroupStateMachine, group: ClassicGroup, member_id: str) -> None:

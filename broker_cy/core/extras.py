@@ -7,9 +7,10 @@ from importlib.util import find_spec
 
 
 def hint(program: str, extra: str, modules: Iterable[str]) -> str | None:
-    """What to tell the user of `program` where one of its `modules`, all of the extra `extra`, is not installed.
+    """The message for the user of `program` if one of its `modules`, all of them from the extra `extra`, is not
+    installed.
 
-    None where all are. They are looked for, not imported: this is part of a program's start.
+    None if all are. The modules are searched for, not imported, because this runs at the start of the program.
     """
     missing = [name for name in modules if find_spec(name) is None]
     if not missing:

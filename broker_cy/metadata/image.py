@@ -227,8 +227,8 @@ class FeaturesImage:
         """The levels for clients: no higher than those that this broker serves, whichever level a log of Apache Kafka
         has finalized.
         """
-        told = {name: min(level, features.SUPPORTED.get(name, (0, 0))[1]) for name, level in self._levels.items()}
-        return {name: level for name, level in told.items() if level > 0}
+        served = {name: min(level, features.SUPPORTED.get(name, (0, 0))[1]) for name, level in self._levels.items()}
+        return {name: level for name, level in served.items() if level > 0}
 
     @property
     def metadata_version(self) -> int:

@@ -73,12 +73,12 @@ class Loader:
             self._transaction = self.image.branch()
         elif name == "EndTransactionRecord":
             if self._transaction is None:
-                raise MetadataLogError("a transaction ends that was not begun")
+                raise MetadataLogError("the end of a transaction that was not started")
             self.image.absorb(self._transaction)
             self._transaction = None
         elif name == "AbortTransactionRecord":
             if self._transaction is None:
-                raise MetadataLogError("a transaction is aborted that was not begun")
+                raise MetadataLogError("the abort of a transaction that was not started")
             self._transaction = None
         else:
             replay(self.image if self._transaction is None else self._transaction, message)

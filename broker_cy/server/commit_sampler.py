@@ -61,17 +61,17 @@ class CommitSampler:
         for machine in self._broker.groups.machines_now():
             changed, machine.offsets.changed = machine.offsets.changed, {}
             due.update(dict.fromkeys(changed, machine))
-        told: dict[str, list[Committed]] = {}
+        sampled: dict[str, list[Committed]] = {}
         for count, (key, machine) in enumerate(due.items()):
             if count >= LOOKUPS_MAX:
                 self._due[key] = machine
                 continue
             found = await self._look_at(machine, *key)
             if found is not None:
-                told.setdefault(key[0], []).append(found)
+                sampled.setdefault(key[0], []).append(found)
             if count % LOOKUPS_PER_TURN == LOOKUPS_PER_TURN - 1:
                 await asyncio.sleep(0)
-        for group, offsets in told.items():
+        for group, offsets in sampled.items():
             self._broker.events.note(Commits(group, offsets))
 
     async def _look_at(self, machine: GroupStateMachine, group: str, topic: str, index: int) -> Committed | None:

@@ -17,7 +17,7 @@ cdef enum:
     CARRY_BYTES = 4096              # an unparsed rest below this is copied out of the pooled buffer
     READ_TURN_BYTES = 1048576       # read from one socket in one turn of the loop, before others get theirs
     READ_AHEAD_BYTES = 32768        # read at most this far past the end of a large request, to keep copies small
-    # The kernel wakes the loop for the rest of a request when that is there, or this much of it: each wake-up for a
+    # The kernel wakes the loop for the rest of a request when all of it has arrived, or this much of it: each wake-up for a
     # piece costs a poll, a recv, and a window update that makes the peer send its next packets. A slow peer sends far
     # more than this within connections.max.idle.ms.
     WAKE_BYTES_MAX = 524288

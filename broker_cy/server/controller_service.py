@@ -7,8 +7,8 @@ meanwhile share the next sync. Then the image advances, subscribers get the chan
 order.
 
 If the records cannot be written (disk full), every operation that was not committed fails, the state returns to the
-last committed image, and the next operation tries again. If they were written and cannot be synced, nobody knows what
-is on disk: the node resigns, and every operation is refused until the broker is started again.
+last committed image, and the next operation tries again. If they were written and cannot be synced, the content of the
+disk is unknown: the node resigns, and every operation is refused until the broker is started again.
 """
 
 from __future__ import annotations

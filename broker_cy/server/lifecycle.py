@@ -270,8 +270,8 @@ class BrokerServer:
         """The advertised addresses by listener. Port 0 is replaced by the port that the system chose."""
         ports = {listener.name: listener.port for listener in self.listeners}
         return {
-            told.name: Endpoint(told.host or socket.getfqdn(), told.port or ports[told.name], told.protocol_id)
-            for told in self.config.advertised_listeners
+            each.name: Endpoint(each.host or socket.getfqdn(), each.port or ports[each.name], each.protocol_id)
+            for each in self.config.advertised_listeners
         }
 
     def _start_services(self, endpoints: dict[str, Endpoint]) -> None:

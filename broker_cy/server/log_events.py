@@ -91,8 +91,8 @@ def topics_not_created(names: list[str], reason: str) -> None:
     UNKNOWN_TOPIC_OR_PARTITION.
     """
     more = [f"and {len(names) - NAMES_TOLD_MAX}"] if len(names) > NAMES_TOLD_MAX else []
-    told = ",".join(names[:NAMES_TOLD_MAX] + more)
-    _not_created.log(logging.WARNING, "topics not created", topics=told, reason=reason)
+    listed = ",".join(names[:NAMES_TOLD_MAX] + more)
+    _not_created.log(logging.WARNING, "topics not created", topics=listed, reason=reason)
 
 
 def markers_not_written(transactional_id: str, producer_id: int, epoch: int, reason: str, *, fenced: bool) -> None:

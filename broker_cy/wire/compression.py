@@ -335,7 +335,7 @@ _ROOM_IS_FULL = "failed to write whole buffer"
 
 
 def _decode_into(decoder: Callable[[Buffer, Buffer], int], view: memoryview, bound: int, limit: int) -> memoryview:
-    # One byte more than allowed, so that "exactly the limit" and "more" can be told apart.
+    # One byte more than allowed, to distinguish "exactly the limit" from "more".
     room = _room(min(bound, limit + 1))
     try:
         size = decoder(view, room)

@@ -83,7 +83,7 @@ cdef int read_tags(Node node, Cursor cursor, object message) except -1:
         for i in range(node.tagged_count):
             if node.tagged[i].tag == tag:
                 if seen & (<uint64_t>1 << i):
-                    raise WireError(f"tag {tag} is there twice", "tagged fields")
+                    raise WireError(f"tag {tag} occurs twice", "tagged fields")
                 seen |= <uint64_t>1 << i
                 read_tag(node, &node.tagged[i], cursor, size, message)
                 break
@@ -91,7 +91,7 @@ cdef int read_tags(Node node, Cursor cursor, object message) except -1:
             if unknown is None:
                 unknown = {}
             if tag in unknown:
-                raise WireError(f"tag {tag} is there twice", "tagged fields")
+                raise WireError(f"tag {tag} occurs twice", "tagged fields")
             unknown[tag] = PyBytes_FromStringAndSize(<const char*>cursor.take(size), size)
     if unknown is not None:
         set_slot(message, node.layout.offsets[node.layout.count], tuple(sorted(unknown.items())))

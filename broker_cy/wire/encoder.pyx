@@ -83,7 +83,7 @@ cdef int write_tags(Node node, Writer writer, object message, object unknown) ex
             if node.tagged[i].tag == tag:
                 raise WireError(f"tag {tag} is a known field", "_unknown_tags")
         if tag in extra or not 0 <= tag <= INT_MAX:
-            raise WireError(f"tag {tag} is there twice or out of range", "_unknown_tags")
+            raise WireError(f"tag {tag} occurs twice or out of range", "_unknown_tags")
         if not PyBytes_CheckExact(raw):
             raise WireError(f"tag {tag} must be bytes, not a {type(raw).__qualname__}", "_unknown_tags")
         extra[tag] = raw

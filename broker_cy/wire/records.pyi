@@ -61,7 +61,7 @@ class Batch:
     def data(self) -> memoryview:
         """A read-only memoryview of the whole batch; to be released before the buffer is."""
     def computed_crc(self) -> int:
-        """The checksum of the bytes that are there."""
+        """The checksum of the actual bytes."""
     def is_valid(self) -> bool:
         """Whether the checksum is right."""
     @overload
@@ -69,11 +69,11 @@ class Batch:
         """A new list of the batch's records.
 
         Raises WireError where they are malformed, do not decompress, or decompress to more than `max_payload_bytes`. The
-        checksum is not looked at: see is_valid.
+        checksum is not checked: see is_valid.
         """
     @overload
     def records(self, max_payload_bytes: int = ..., containing: bytes | None = ...) -> list[Record] | None:
-        """The same; None where `containing` is nowhere in the records, which are not looked at one by one then."""
+        """The same; None if `containing` occurs nowhere in the records, which are then not decoded."""
     def __iter__(self) -> Iterator[Record]: ...
 
 def decode_batches(buffer: Buffer) -> Iterator[Batch]:
@@ -97,7 +97,7 @@ def encode_batch(
     leader_epoch: int = -1,
     log_append_time_ms: int | None = None,
 ) -> bytes:
-    """One batch of `records` (at least one), at consecutive offsets from `base_offset`; the records' own are not looked at.
+    """One batch of `records` (at least one), at consecutive offsets from `base_offset`; the records' own offsets are ignored.
 
     `codec` is a Codec, its number, or None; `level` as in compression.compress. Timestamps are the records' own (CreateTime),
     unless `log_append_time_ms` is given, which then counts for all (LogAppendTime). Raises ValueError for no records, an

@@ -141,7 +141,7 @@ cdef class Batch:
         return memoryview(self.owner.buffer).cast("B")[self.position:self.position + self.size_bytes].toreadonly()
 
     def computed_crc(self):
-        """The checksum of the bytes that are there."""
+        """The checksum of the actual bytes."""
         return crc32c(0, self.at + BATCH_CRC_START, self.size_bytes - BATCH_CRC_START)
 
     def is_valid(self):
@@ -151,9 +151,9 @@ cdef class Batch:
     def records(self, max_payload_bytes=MAX_PAYLOAD_BYTES, bytes containing=None):
         """A new list of the batch's records.
 
-        `containing`: None instead, where these bytes are nowhere in the records, which are not looked at one by one then.
+        `containing`: None instead if these bytes occur nowhere in the records, which are then not decoded.
         Raises WireError where they are malformed, do not decompress, or decompress to more than `max_payload_bytes`. The checksum
-        is not looked at: see is_valid.
+        is not checked: see is_valid.
         """
         cdef Py_buffer plain
         cdef const uint8_t* at = self.at + BATCH_HEADER_BYTES
@@ -279,7 +279,7 @@ def encode_batch(
     records not None, *, int64_t base_offset=0, codec=None, level=None, int64_t producer_id=-1, int16_t producer_epoch=-1,
     int32_t base_sequence=-1, bint transactional=False, bint control=False, int32_t leader_epoch=-1, log_append_time_ms=None,
 ):
-    """One batch of `records` (at least one Record), at consecutive offsets from `base_offset`; the records' own are not looked at.
+    """One batch of `records` (at least one Record), at consecutive offsets from `base_offset`; the records' own offsets are ignored.
 
     `codec` is a Codec, its number, or None; `level` as in compression.compress. Timestamps are the records' own (CreateTime),
     unless `log_append_time_ms` is given, which then counts for all (LogAppendTime). Raises ValueError for no records, an unknown

@@ -59,12 +59,12 @@ def end(
         return
     state = TxnState.PREPARE_COMMIT if commit else TxnState.PREPARE_ABORT
     decided = transaction.ended(state, client_version if bumps else 0, now.wall_ms, next_producer_id=next_producer_id)
-    told = Ended(ErrorCode.NONE)
+    answer = Ended(ErrorCode.NONE)
     if bumps:
         after = decided.completed(now.wall_ms)
-        told = Ended(ErrorCode.NONE, after.producer_id, after.producer_epoch)
+        answer = Ended(ErrorCode.NONE, after.producer_id, after.producer_epoch)
     decide(machine, step, decided)
-    step.reply_when_written(token, told, lambda code: Ended(append_error(code)))
+    step.reply_when_written(token, answer, lambda code: Ended(append_error(code)))
 
 
 def decide(machine: TransactionStateMachine, step: Step, decided: Transaction) -> None:

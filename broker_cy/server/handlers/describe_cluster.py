@@ -36,10 +36,10 @@ def describe_cluster(ctx: RequestContext, request: messages.DescribeClusterReque
             ctx.broker.image, ctx.listener, fenced=request.include_fenced_brokers
         )
     ]
-    told = any(broker.broker_id == ctx.broker.node_id for broker in brokers)
+    is_listed = any(broker.broker_id == ctx.broker.node_id for broker in brokers)
     return messages.DescribeClusterResponse(
         cluster_id=ctx.broker.cluster_id,
-        controller_id=ctx.broker.node_id if told else -1,
+        controller_id=ctx.broker.node_id if is_listed else -1,
         brokers=brokers,
         cluster_authorized_operations=(authorized_operations.CLUSTER if asked else authorized_operations.NOT_ASKED),
     )

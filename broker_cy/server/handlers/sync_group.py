@@ -1,6 +1,6 @@
-"""SyncGroup, versions 0 to 5. 3 has static members; from 5 protocol type and name are there and must be the group's.
+"""SyncGroup, versions 0 to 5. 3 has static members; from 5 on protocol type and name must be those of the group.
 
-The answer comes when the leader's assignment is written.
+The answer is sent when the leader's assignment is written.
 """
 
 from __future__ import annotations

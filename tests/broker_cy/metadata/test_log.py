@@ -192,8 +192,8 @@ def test_transactions_apply_as_a_whole(end: str | None, expected: bool) -> None:
         (data(record("PartitionRecord", topic_id=TOPIC.message.topic_id)), "which does not exist"),
         (data(TOPIC, record("PartitionChangeRecord", topic_id=TOPIC.message.topic_id)), "-1, which does not exist"),
         (data(record("FenceBrokerRecord", id=7, epoch=1)), "broker 7 epoch 1, which is not registered"),
-        (data(record("EndTransactionRecord")), "a transaction ends that was not begun"),
-        (data(record("AbortTransactionRecord")), "aborted that was not begun"),
+        (data(record("EndTransactionRecord")), "the end of a transaction that was not started"),
+        (data(record("AbortTransactionRecord")), "abort of a transaction that was not started"),
         (data(record("BeginTransactionRecord"), record("BeginTransactionRecord")), "begins inside of another"),
     ],
 )

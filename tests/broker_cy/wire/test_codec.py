@@ -163,8 +163,8 @@ def test_unknown_tags_are_kept_and_written_back_in_order() -> None:
 @pytest.mark.parametrize(
     ("tags", "reason"),
     [
-        (b"\2\0\2\2c\0\2\2c", "tag 0 is there twice"),
-        (b"\2\5\0\5\0", "tag 5 is there twice"),
+        (b"\2\0\2\2c\0\2\2c", "tag 0 occurs twice"),
+        (b"\2\5\0\5\0", "tag 5 occurs twice"),
         (b"\1\0\3\2c", "bytes"),
         (b"\1\0\3\2cx", "1 bytes of tag 0 are left over"),
         (b"\1\0\1\2c", "bytes"),
