@@ -123,7 +123,7 @@ class OwnTopic:
 
     def _drop(self, count: int, reason: str) -> None:
         if self.dropped == 0:
-            LOGGER.warning("records of this broker's own not written", extra=facts(topic=self.name, reason=reason))
+            LOGGER.warning("events or samples not written", extra=facts(topic=self.name, reason=reason))
         self.dropped += count
 
     async def stop(self) -> None:

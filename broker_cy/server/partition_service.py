@@ -164,7 +164,7 @@ class PartitionService:
         if log is None:
             if self._starting:
                 LOGGER.warning(
-                    "the directory of a partition is gone: begun anew, empty",
+                    "the directory of a partition is missing: created an empty log",
                     extra=facts(partition=f"{topic.name}-{index}"),
                 )
             try:
@@ -216,7 +216,7 @@ class PartitionService:
                 self._logs.delete(topic.name, partition.index)
             except StorageError as error:
                 # The topic is deleted all the same; the next start renames the directory.
-                LOGGER.error("a deleted partition's directory stays", extra=facts(reason=str(error)))
+                LOGGER.error("directory of a deleted partition not removed", extra=facts(reason=str(error)))
 
     @property
     def _flush(self) -> Callable[[], int]:
