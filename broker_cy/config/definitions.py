@@ -163,7 +163,7 @@ BROKER_QUOTAS: dict[str, Setting] = {
     )
 }
 
-# Settings that Kafka has but does not document; harmless where they stand in a file.
+# Settings that Kafka has but does not document; harmless if they stand in a file.
 INTERNAL = frozenset(
     {
         "controller.performance.always.log.threshold.ms",

@@ -23,7 +23,7 @@ def read_properties_file(path: str | Path) -> dict[str, str]:
 
 
 def line_of(path: str | Path, name: str) -> int | None:
-    """The line on which the value of `name` that counts begins, None where the file has none. Raises ConfigError."""
+    """The line on which the value of `name` that counts begins, None if the file has none. Raises ConfigError."""
     found = None
     for number, line in _logical_lines(_read_text(path)):
         if _unescape(line[: _end_of_key(line)], number) == name:

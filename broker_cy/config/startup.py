@@ -88,7 +88,7 @@ def written_at(name: str, file: str | Path | None, overrides: Iterable[str]) -> 
 
 
 def complete(properties: Mapping[str, str]) -> dict[str, str]:
-    """With node.id and broker.id standing for each other. Raises ConfigError where they differ."""
+    """With node.id and broker.id standing for each other. Raises ConfigError if they differ."""
     found = dict(properties)
     for name, other in (("node.id", "broker.id"), ("broker.id", "node.id")):
         if other in found:

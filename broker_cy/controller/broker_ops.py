@@ -82,7 +82,7 @@ def _fence(broker_id: int, epoch: int, *, fenced: bool) -> VersionedRecord:
 def _lead(
     broker_id: int, topic: TopicImage, index: int, partition: PartitionImage
 ) -> messages.PartitionChangeRecord | None:
-    """The change by which the only broker that runs leads the partition; None where it holds nothing that is committed.
+    """The change by which the only running broker leads the partition; None if its replica may lack committed records.
 
     It may lead if it was in sync, or, if no replica is in sync, if it was an eligible leader (KIP-966).
     """

@@ -55,7 +55,7 @@ class UpdateFeatures(Operation[None]):
                     f"Invalid update version {update.level} for feature {update.name}. {problem}",
                 )
             if not kept_by_quorum:
-                # As in Kafka, also where the level stays.
+                # As in Kafka, also if the level stays.
                 message = messages.FeatureLevelRecord(name=update.name, feature_level=update.level)
                 records.append(VersionedRecord(message))
         return Step([] if self.validate_only else records, None)

@@ -58,4 +58,4 @@ class Operation(ABC, Generic[R]):
 
     @abstractmethod
     def run(self, state: MetadataImage, context: OperationContext) -> Step[R]:
-        """Raises KafkaError where nothing of the request can be done; errors of a part go into the reply."""
+        """Raises KafkaError if nothing of the request can be done; errors of a part go into the reply."""

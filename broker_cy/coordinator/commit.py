@@ -100,7 +100,7 @@ def _is_too_large(metadata: str, units_max: int) -> bool:
 
 
 def _validate(machine: GroupStateMachine, request: messages.OffsetCommitRequest, version: int, now: Now) -> None:
-    """Raises KafkaError where this sender may not commit; prolongs the session of a member that may."""
+    """Raises KafkaError if this sender may not commit; prolongs the session of a member that may."""
     generation = request.generation_id_or_member_epoch
     other = machine.other_groups.get(request.group_id)
     if other is not None:
@@ -196,7 +196,7 @@ def _txn_result(index: int, code: ErrorCode) -> messages.TxnOffsetCommitResponse
 
 
 def _validate_transactional(machine: GroupStateMachine, request: messages.TxnOffsetCommitRequest) -> None:
-    """Raises KafkaError where this sender may not commit. Before version 3 (KIP-447) the request does not identify the
+    """Raises KafkaError if this sender may not commit. Before version 3 (KIP-447) the request does not identify the
     member, and nothing is checked. A rebalance in progress is no reason to refuse.
     """
     told_member = request.generation_id >= 0 or bool(request.member_id) or request.group_instance_id is not None

@@ -56,7 +56,7 @@ def _expired(machine: GroupStateMachine, group: ClassicGroup, now: Now) -> tuple
 
 
 def _retention_begin(group: ClassicGroup) -> Callable[[CommittedOffset], int] | None:
-    """From when the retention of an offset counts; None where nothing of the group expires now."""
+    """From when the retention of an offset counts; None if nothing of the group expires now."""
     if group.protocol_type is None:
         # Nobody ever joined: offsets of consumers that assign their partitions themselves.
         return lambda offset: offset.commit_timestamp_ms

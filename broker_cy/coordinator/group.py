@@ -116,7 +116,7 @@ class ClassicGroup:
         return topic in self.subscribed_topics
 
     def member_error(self, member_id: str, instance_id: str | None) -> ErrorCode:
-        """NONE where the pair names a member; FENCED_INSTANCE_ID where another member has taken over the instance
+        """NONE if the pair names a member; FENCED_INSTANCE_ID where another member has taken over the instance
         id.
         """
         if instance_id is not None:

@@ -128,7 +128,7 @@ class Journal:
 
 
 def assigned(group: ClassicGroup) -> dict[TopicPartition, str]:
-    """Who owns what by the assignments of the members; nothing where they are not of the consumer protocol."""
+    """Who owns what by the assignments of the members; nothing if they are not of the consumer protocol."""
     owners: dict[TopicPartition, str] = {}
     if group.uses_consumer_protocol:
         for member in group.members.values():

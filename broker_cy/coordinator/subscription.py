@@ -13,7 +13,7 @@ from broker_cy.core.errors import WireError
 
 
 def topics_of(subscriptions: Iterable[bytes]) -> frozenset[str] | None:
-    """All topics that the subscriptions name, or None where one of them cannot be read."""
+    """All topics that the subscriptions name, or None if one of them cannot be read."""
     topics: set[str] = set()
     try:
         for metadata in subscriptions:

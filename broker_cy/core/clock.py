@@ -42,7 +42,7 @@ class ManualClock:
         return self._monotonic_ms / 1000
 
     def advance_ms(self, ms: int) -> None:
-        """Move both clocks forward by `ms` milliseconds; ValueError if negative."""
+        """Move both clocks forward by `ms` milliseconds. Raises ValueError if negative."""
         if ms < 0:
             raise ValueError(f"a clock cannot be advanced by {ms} ms; use set_wall_ms for a jump back")
         self._wall_ms += ms

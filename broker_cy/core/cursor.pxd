@@ -110,7 +110,7 @@ cdef class Cursor:
     @staticmethod
     cdef Cursor over(const uint8_t* ptr, Py_ssize_t n, object owner)
 
-    # Count `n` objects to be made; WireError where the message has too many of them.
+    # Count `n` objects to be made. Raises WireError if the message has too many of them.
     cdef int spend(self, int64_t n) except -1
     # The failures, out of line.
     cdef int _short(self, Py_ssize_t wanted) except -1

@@ -115,7 +115,7 @@ cdef class Writer:
         self.put_bytes(data)
 
     def patch(self, Py_ssize_t at, int32_t v):
-        """Overwrite the int32 at offset `at`; IndexError where none was written."""
+        """Overwrite the int32 at offset `at`. Raises IndexError if none was written."""
         self.patch_i32(at, v)
 
     def truncate(self, Py_ssize_t size):

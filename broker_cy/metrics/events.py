@@ -188,7 +188,7 @@ class RecordsDeleted(Event):
 
 @dataclass(slots=True)
 class ConfigChange:
-    """One setting; None where it was or is not set."""
+    """One setting; None if it was or is not set."""
 
     name: str
     before: str | None

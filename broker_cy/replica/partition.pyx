@@ -255,7 +255,7 @@ cdef class Partition:
         return 0
 
     cdef bytes close_gaps(self, uint8_t* data, Py_ssize_t size, int64_t now_ms):
-        """The uncompressed batch with offset deltas that have no gaps; None where that exceeds max.message.bytes."""
+        """The uncompressed batch with offset deltas that have no gaps; None if that exceeds max.message.bytes."""
         append_time_ms = now_ms if self.rules.timestamp_type == LOG_APPEND_TIME else None
         stored = rebuild_batch(PyBytes_FromStringAndSize(<char*>data, size), log_append_time_ms=append_time_ms)
         return stored if len(stored) <= self.rules.max_message_bytes else None
@@ -304,7 +304,7 @@ cdef class Partition:
     def append_records(self, bytes batch, int64_t now_ms):
         """Append a batch of this broker's own (coordinators); a future of its base offset, done after this turn's write.
 
-        Raises KafkaError where the partition is offline; the future gets KafkaError(KAFKA_STORAGE_ERROR) if the write fails.
+        Raises KafkaError if the partition is offline; the future gets KafkaError(KAFKA_STORAGE_ERROR) if the write fails.
         """
         if self.offline is not None:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self.offline)
@@ -520,7 +520,7 @@ cdef class Partition:
 
     @property
     def offline(self):
-        """None where the partition is served, else why not."""
+        """None if the partition is served, else why not."""
         return self.offline_reason if self.log is None else self.log.offline
 
     def read_failed(self, error):

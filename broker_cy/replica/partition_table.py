@@ -40,7 +40,7 @@ class PartitionTable:
         return [p for p in places if p is not None]
 
     def get(self, topic: str, index: int) -> Partition | None:
-        """The partition, or None where this broker does not hold it."""
+        """The partition, or None if this broker does not hold it."""
         places = self.by_name.get(topic.encode())
         return places[index] if places is not None and 0 <= index < len(places) else None
 

@@ -156,7 +156,7 @@ cdef class SessionCache:
         return found
 
     cdef FetchSession create(self, FetchView view, dict partitions, int64_t now_ms):
-        """A new session, or None where the cache is full of sessions in use."""
+        """A new session, or None if the cache is full of sessions in use."""
         cdef FetchSession session, oldest
         cdef int32_t session_id
         if self.slots <= 0:

@@ -23,7 +23,7 @@ class RateLimit:
         self.suppressed = 0
 
     def allow(self, now: float) -> int | None:
-        """None where the event is to be left out, else how many were left out before it."""
+        """None if the event is to be left out, else how many were left out before it."""
         if now - self.window_start >= WINDOW_S:
             self.window_start, self.passed = now, 0
         if self.passed >= LINES_PER_WINDOW:

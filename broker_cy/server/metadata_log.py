@@ -130,7 +130,7 @@ class MetadataLog:
     # --- quorum-state
 
     def read_election_state(self) -> ElectionState | None:
-        """None where the node has never voted. Raises QuorumError for a file that does not parse."""
+        """None if the node has never voted. Raises QuorumError for a file that does not parse."""
         path = self._path(election_state.FILE_NAME)
         try:
             return ElectionState.from_json(read_whole(path, QUORUM_STATE_BYTES_MAX))

@@ -25,7 +25,7 @@ def visible_brokers(
 
 
 def leader_error(image: MetadataImage, partition: PartitionImage, listener: str) -> ErrorCode:
-    """NONE where the leader can be reached over the listener."""
+    """NONE if the leader can be reached over the listener."""
     leader = image.brokers.get(partition.leader)
     if leader is None or leader.fenced:
         return ErrorCode.LEADER_NOT_AVAILABLE

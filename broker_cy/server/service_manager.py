@@ -1,6 +1,6 @@
 """What the broker reports to systemd (sd_notify(3)): that it is ready, that it stops, and that its loop still runs.
 
-Active only where the service manager set NOTIFY_SOCKET, which a unit with `Type=notify` does. Each notification is one
+Active only if the service manager set NOTIFY_SOCKET, which a unit with `Type=notify` does. Each notification is one
 datagram; none of them is waited for, and one that cannot be sent is logged once and does not affect the broker.
 
 * READY=1 once the broker accepts clients, STOPPING=1 when it begins to stop, each with a STATUS= for

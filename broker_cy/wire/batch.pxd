@@ -92,7 +92,7 @@ cdef struct BatchVerdict:
 cdef class Inflation:
     cdef int64_t bytes_max              # a batch that decompresses to more gets BATCH_UNFINISHED
     cdef bint in_worker                 # walk the records without the interpreter lock
-    cdef object plain                   # the decompressed records; None where they are not compressed
+    cdef object plain                   # the decompressed records; None if they are not compressed
     cdef int64_t plain_bytes
 
 # Reads the header at `p`, which has `n` readable bytes. Returns 0, or -1 if n < 61, or if `length` does not fit in n or is too

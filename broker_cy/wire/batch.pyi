@@ -18,4 +18,6 @@ def validate(
     """validate_batch for Python. `data` is a writable buffer, corrected in place where the batch is accepted."""
 
 def stamp(data: Buffer, base_offset: int, leader_epoch: int) -> None:
-    """Set base offset and leader epoch of the batch in the writable buffer `data`. Raises ValueError where there is no header."""
+    """Set base offset and leader epoch of the batch in the writable buffer `data`. Raises ValueError if there is no
+    header.
+    """

@@ -12,8 +12,8 @@
 The order of checks and the error codes are Kafka 4.3's: ProduceRequest.validateRecords, then UnifiedLog.analyzeAndValidateRecords,
 then LogValidator. Two things are stricter or kinder here, on purpose:
 
-* The length of each record must be true also where the batch is compressed. Kafka skips over it there, and consumers then fail.
-* Offset deltas that are not 0, 1, 2, ... : Kafka stores them as sent where the batch is not compressed, and consumers see records at
+* The length of each record must be true also if the batch is compressed. Kafka skips over it there, and consumers then fail.
+* Offset deltas that are not 0, 1, 2, ... : Kafka stores them as sent if the batch is not compressed, and consumers see records at
   wrong offsets; here verdict.rebuild asks for them to be repaired. (Where it is compressed, Kafka means to repair them but fails
   with UNKNOWN_SERVER_ERROR, and so do we.)
 """
@@ -350,7 +350,7 @@ def validate(
 
 
 def stamp(data not None, int64_t base_offset, int32_t leader_epoch):
-    """Set base offset and leader epoch of the batch in the writable buffer `data`. Raises ValueError where there is no header."""
+    """Set base offset and leader epoch of the batch in the writable buffer `data`. Raises ValueError if there is no header."""
     cdef Py_buffer view
     PyObject_GetBuffer(data, &view, PyBUF_SIMPLE | 1)    # 1: PyBUF_WRITABLE
     try:

@@ -18,7 +18,7 @@ cdef class BatchCheck(Inflation):
     # The outcome, once `run` has returned True.
     cdef BatchHeader header
     cdef BatchVerdict verdict
-    cdef object refusal                 # Rejection; None where the batch is accepted
+    cdef object refusal                 # Rejection; None if the batch is accepted
     cdef bytes stored                   # verdict.rebuild: stored in its place; None if that exceeds max.message.bytes
 
     cdef bint run(self, int64_t bytes_max, bint in_worker) except *

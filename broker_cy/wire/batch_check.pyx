@@ -25,7 +25,7 @@ cdef class BatchCheck(Inflation):
     cdef bint run(self, int64_t bytes_max, bint in_worker) except *:
         """Judge the batch, and make what is stored in its place where that has another form.
 
-        False where this takes more than `bytes_max` bytes of decompression: nothing is decided then, and the caller runs it again,
+        False if this takes more than `bytes_max` bytes of decompression: nothing is decided then, and the caller runs it again,
         in a worker, with a bound that is never reached. Raises MemoryError.
         """
         self.bytes_max = bytes_max

@@ -61,7 +61,7 @@ def encode(message, int version):
 
 
 def encode_into(Writer writer not None, message, int version):
-    """Append the bytes of `message` to `writer`, which is unchanged where this raises (see `encode`)."""
+    """Append the bytes of `message` to `writer`, which is unchanged if this raises (see `encode`)."""
     encode_at(writer, message, version)
 
 

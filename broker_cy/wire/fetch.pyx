@@ -21,7 +21,7 @@ cdef class FetchView:
         free(self.forgotten_partitions)
 
     cdef int parse(self, Cursor cursor, int16_t version) except -1:
-        """Read one request body; raises WireError where it does not parse."""
+        """Read one request body; raises WireError if it does not parse."""
         cdef bint flexible = version >= 12
         cdef int32_t n
         self.version = version

@@ -32,7 +32,7 @@ cdef class Layout:
     cdef readonly str name               # as it stands in errors: `FetchRequest`, or the structure's own name
     cdef readonly list attributes        # of str: the slots in wire order
     cdef list defaults                   # the default of each field; immutable, or a list or message to copy
-    cdef list ignorable                  # of bool: left out silently where a version lacks the field
+    cdef list ignorable                  # of bool: left out silently if a version lacks the field
     cdef list child_layouts              # of Layout or None
     cdef dict index                      # attribute -> index
     cdef list nodes                      # by version; None until it is used

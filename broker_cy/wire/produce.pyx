@@ -22,7 +22,7 @@ cdef int skip_tags(Cursor cursor) except -1:
 
 
 cdef int32_t array_length(Cursor cursor, bint flexible, int element_bytes_min, bint nullable) except -2:
-    """Element count of an array, -1 for null; refused where the remaining bytes cannot hold that many."""
+    """Element count of an array, -1 for null; refused if the remaining bytes cannot hold that many."""
     cdef int64_t n
     if flexible:
         n = <int64_t>cursor.uvarint() - 1
@@ -90,7 +90,7 @@ cdef class ProduceView:
         free(self.partitions)
 
     cdef int parse(self, Cursor cursor, int16_t version) except -1:
-        """Read one request body; raises WireError where it does not parse."""
+        """Read one request body; raises WireError if it does not parse."""
         cdef bint flexible = version >= 9
         cdef int32_t topics, partitions, n, i, _k
         cdef int64_t size

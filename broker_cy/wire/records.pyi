@@ -11,7 +11,8 @@ MAX_PAYLOAD_BYTES: int
 class Batch:
     """One batch of a buffer, whose records are read when they are asked for. Keeps the buffer alive.
 
-    Made by decode_batches. Attributes are the header's fields; `position` and `size_bytes` say where it lies in the buffer.
+    Made by decode_batches. Attributes are the header's fields; `position` and `size_bytes` say where it lies in the
+    buffer.
     """
 
     @property
@@ -39,7 +40,7 @@ class Batch:
     def is_control(self) -> bool: ...
     @property
     def delete_horizon_ms(self) -> int | None:
-        """When tombstones and markers may be dropped, or None; kept where the base timestamp otherwise is (KIP-534)."""
+        """When tombstones and markers may be dropped, or None; kept if the base timestamp otherwise is (KIP-534)."""
     @property
     def last_offset_delta(self) -> int: ...
     @property
@@ -68,7 +69,7 @@ class Batch:
     def records(self, max_payload_bytes: int = ...) -> list[Record]:
         """A new list of the batch's records.
 
-        Raises WireError where they are malformed, do not decompress, or decompress to more than `max_payload_bytes`. The
+        Raises WireError if they are malformed, do not decompress, or decompress to more than `max_payload_bytes`. The
         checksum is not checked: see is_valid.
         """
     @overload
@@ -77,10 +78,11 @@ class Batch:
     def __iter__(self) -> Iterator[Record]: ...
 
 def decode_batches(buffer: Buffer) -> Iterator[Batch]:
-    """An iterator over the batches of a bytes-like object, such as a segment file or the records field of a Fetch response.
+    """An iterator over the batches of a bytes-like object, such as a segment file or the records field of a Fetch
+    response.
 
-    A part of a batch at the end is left out, as consumers do. Raises WireError for magic 0 and 1 or a length that is too
-    small. The buffer must not change while the iterator or one of its batches lives.
+    A part of a batch at the end is left out, as consumers do. Raises WireError for magic 0 and 1 or a length that is
+    too small. The buffer must not change while the iterator or one of its batches lives.
     """
 
 def encode_batch(
@@ -97,12 +99,13 @@ def encode_batch(
     leader_epoch: int = -1,
     log_append_time_ms: int | None = None,
 ) -> bytes:
-    """One batch of `records` (at least one), at consecutive offsets from `base_offset`; the records' own offsets are ignored.
+    """One batch of `records` (at least one), at consecutive offsets from `base_offset`; the records' own offsets are
+    ignored.
 
-    `codec` is a Codec, its number, or None; `level` as in compression.compress. Timestamps are the records' own (CreateTime),
-    unless `log_append_time_ms` is given, which then counts for all (LogAppendTime). Raises ValueError for no records, an
-    unknown codec or a level out of range; TypeError for something that is not a Record; WireError for more than a batch can
-    hold.
+    `codec` is a Codec, its number, or None; `level` as in compression.compress. Timestamps are the records' own
+    (CreateTime), unless `log_append_time_ms` is given, which then counts for all (LogAppendTime). Raises ValueError for
+    no records, an unknown codec or a level out of range; TypeError for something that is not a Record; WireError for
+    more than a batch can hold.
     """
 
 def rebuild_batch(
@@ -110,7 +113,7 @@ def rebuild_batch(
 ) -> bytes:
     """The one batch in `data` again with consecutive offset deltas, and another codec where `codec` is not None.
 
-    For a batch whose verdict says `rebuild`: the topic's compression.type is not what the producer used, or deltas had gaps.
-    Raises WireError where `data` does not hold a whole batch or its records are malformed, or exceed
+    For a batch whose verdict says `rebuild`: the topic's compression.type is not what the producer used, or deltas had
+    gaps. Raises WireError where `data` does not hold a whole batch or its records are malformed, or exceed
     compression.decompressed_limit.
     """

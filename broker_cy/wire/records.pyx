@@ -97,7 +97,7 @@ cdef class Batch:
 
     @property
     def delete_horizon_ms(self):
-        """When tombstones and markers may be dropped, or None; kept where the base timestamp otherwise is (KIP-534)."""
+        """When tombstones and markers may be dropped, or None; kept if the base timestamp otherwise is (KIP-534)."""
         return self.header.base_timestamp if self.header.attributes & ATTRIBUTE_DELETE_HORIZON else None
 
     @property
@@ -152,7 +152,7 @@ cdef class Batch:
         """A new list of the batch's records.
 
         `containing`: None instead if these bytes occur nowhere in the records, which are then not decoded.
-        Raises WireError where they are malformed, do not decompress, or decompress to more than `max_payload_bytes`. The checksum
+        Raises WireError if they are malformed, do not decompress, or decompress to more than `max_payload_bytes`. The checksum
         is not checked: see is_valid.
         """
         cdef Py_buffer plain
@@ -279,7 +279,8 @@ def encode_batch(
     records not None, *, int64_t base_offset=0, codec=None, level=None, int64_t producer_id=-1, int16_t producer_epoch=-1,
     int32_t base_sequence=-1, bint transactional=False, bint control=False, int32_t leader_epoch=-1, log_append_time_ms=None,
 ):
-    """One batch of `records` (at least one Record), at consecutive offsets from `base_offset`; the records' own offsets are ignored.
+    """One batch of `records` (at least one Record), at consecutive offsets from `base_offset`; the records' own offsets are
+    ignored.
 
     `codec` is a Codec, its number, or None; `level` as in compression.compress. Timestamps are the records' own (CreateTime),
     unless `log_append_time_ms` is given, which then counts for all (LogAppendTime). Raises ValueError for no records, an unknown
@@ -343,7 +344,7 @@ def rebuild_batch(data not None, *, codec=None, level=None, log_append_time_ms=N
 def recoded_batch(data not None, plain not None, int codec, level=None, *, Py_ssize_t size_max=INT32_MAX):
     """The one batch in `data` with its records, which `plain` has uncompressed, stored with another codec: no record is read.
 
-    None where the result has more than `size_max` bytes. Raises WireError where `data` does not hold a whole batch.
+    None if the result has more than `size_max` bytes. Raises WireError where `data` does not hold a whole batch.
     """
     cdef Batch batch = next(_Reader(data), None)
     cdef BatchHeader header

@@ -102,7 +102,7 @@ def _reason(fault: RecordFault, allowed_ms: tuple[int, int], topic_partition: st
             f"Timestamp {fault.timestamp} of message with offset {fault.offset} is out of range. "
             f"The timestamp should be within [{allowed_ms[0]}, {allowed_ms[1]}]"
         )
-    # Kafka prints its record class, which knows -1 for null only where the batch was compressed.
+    # Kafka prints its record class, which knows -1 for null only if the batch was compressed.
     name = "PartialDefaultRecord" if fault.compressed else "DefaultRecord"
     key, value = (n if fault.compressed else max(n, 0) for n in (fault.key_bytes, fault.value_bytes))
     return (

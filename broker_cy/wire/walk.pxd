@@ -42,7 +42,7 @@ cdef inline const uint8_t* read_varlong(const uint8_t* p, const uint8_t* end, in
 
 
 cdef inline const uint8_t* read_sized(const uint8_t* p, const uint8_t* end, int32_t* size) noexcept nogil:
-    """A length and that many bytes; a negative length is null. The place behind them, or NULL where they do not fit."""
+    """A length and that many bytes; a negative length is null. The place behind them, or NULL if they do not fit."""
     p = read_varint(p, end, size)
     if p == NULL or size[0] > end - p:
         return NULL

@@ -97,7 +97,7 @@ def _next_producer_id(machine: TransactionStateMachine, transaction: Transaction
 
 
 def _check(transaction: Transaction, producer: ProducerIdAndEpoch, commit: bool, changing: bool) -> Ended | None:
-    """The answer to a producer that does not bump epochs (EndTxn 0 to 4); None where its transaction is to be ended."""
+    """The answer to a producer that does not bump epochs (EndTxn 0 to 4); None if its transaction is to be ended."""
     if transaction.producer_id != producer.producer_id:
         return Ended(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
     if transaction.producer_epoch != producer.epoch:

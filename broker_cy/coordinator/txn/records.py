@@ -16,7 +16,7 @@ VALUE_VERSION_MAX: Final = 1
 
 
 def key_type(key: bytes) -> int:
-    """The type of a record's key; WireError where it is shorter than a type."""
+    """The type of a record's key. Raises WireError if it is shorter than a type."""
     if len(key) < 2:
         raise WireError(f"a key of {len(key)} bytes")
     return int.from_bytes(key[:2], "big", signed=True)

@@ -59,7 +59,7 @@ class TransactionStateMachine(StateMachine):
     # ---- loading ----
 
     def load_record(self, offset: int, producer_id: int, key: bytes, value: bytes | None) -> None:
-        """Replay a record from the log. Raises WireError where it is malformed."""
+        """Replay a record from the log. Raises WireError if it is malformed."""
         self.next_offset = offset + 1
         if records.key_type(key) != records.KEY_TYPE:
             self.unknown_records += 1

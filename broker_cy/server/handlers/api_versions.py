@@ -30,7 +30,7 @@ def served() -> list[messages.ApiVersionsResponse.ApiVersion]:
 
 @handler(ApiKey.API_VERSIONS, versions=(0, 4))
 def api_versions(ctx: RequestContext, request: messages.ApiVersionsRequest | None) -> messages.ApiVersionsResponse:
-    """`request` is None where its version is unknown."""
+    """`request` is None if its version is unknown."""
     if request is None:
         # Version 0 has room for nothing but the ranges; the client needs the one of ApiVersions to ask again.
         return messages.ApiVersionsResponse(

@@ -64,7 +64,7 @@ def _config(entry: Entry, include_synonyms: bool, include_documentation: bool) -
 
 
 def _entries(broker: Broker, resource_type: int, name: str) -> list[Entry]:
-    """Raises KafkaError with Kafka's message, ConfigError where a stored setting cannot be read."""
+    """Raises KafkaError with Kafka's message, ConfigError if a stored setting cannot be read."""
     describe = _DESCRIBERS.get(resource_type)
     if describe is None:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unexpected resource type {resource_type} for resource {name}")

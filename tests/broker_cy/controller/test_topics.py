@@ -258,7 +258,7 @@ def test_delete_by_name_and_id() -> None:
 
 
 def test_delete_refused() -> None:
-    """The wrong topic would be deleted where a request is ambiguous."""
+    """The wrong topic would be deleted if a request is ambiguous."""
     cluster = Cluster.started()
     (a, b, _) = create(cluster, topic("a"), topic("b"), topic("c"))
     unknown = UUID(int=12345)

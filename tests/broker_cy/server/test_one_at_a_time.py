@@ -82,7 +82,7 @@ def test_the_next_request_waits_for_the_handler(core: Harness, in_one_piece: boo
 
 
 def test_stop_answers_what_was_read(core: Harness) -> None:
-    """A request that the broker took in is answered before it goes, also where it waited for another."""
+    """A request that the broker took in is answered before it goes, also if it waited for another."""
     client = core.client()
     client.send(beat(client, "a") + leave(client, "b") + beat(client, "c") + leave(client, "d"))
     core.wait_until(lambda: core.handled == ["a"])

@@ -132,7 +132,7 @@ def outcomes(broker: TxnBroker, index: int) -> Iterator[tuple[int, bool]]:
 
 
 async def check(copy: Path, told: frozenset[str], commit: bool) -> bool:
-    """Whether the transaction under test is committed after a restart; fails where that is not so everywhere."""
+    """Whether the transaction under test is committed after a restart; fails if that is not so everywhere."""
     async with TxnBroker(copy, SETTINGS) as broker:
         await until(lambda: not broker.txn_runtime().machine.ending)
         await broker.producer()

@@ -33,7 +33,7 @@ def records(partition: str) -> list[Record]:
 
 
 def dumped(partition: str) -> dict[int, tuple[Any, Any]]:
-    """The JSON of key and payload that the tool printed, by offset; None where it printed none or <DELETE>."""
+    """The JSON of key and payload that the tool printed, by offset; None if it printed none or <DELETE>."""
     found = {}
     for line in (FIXTURES / "dump" / f"{partition}.txt").read_text().splitlines():
         match = re.match(r"\| offset: (\d+) .*? headerKeys: \[\](?: key: (\{.*?\}))? payload: (.*)$", line)
