@@ -69,14 +69,14 @@ class ServiceManager:
                 self._failed = True
                 LOGGER.warning("service manager not notified", extra=facts(reason=error.strerror or str(error)))
 
-    def loading(self, partitions: int) -> None:
-        """So many partitions are loaded, and others follow. At most one notification each PROGRESS_INTERVAL_S."""
+    def loading(self, logs: int) -> None:
+        """This number of logs is loaded, and others follow. At most one notification each PROGRESS_INTERVAL_S."""
         if self._socket is None:
             return
         now_s = time.monotonic()
         if now_s - self._reported_s >= PROGRESS_INTERVAL_S:
             self._reported_s = now_s
-            self.notify(_extension(), f"STATUS=loading logs: {partitions} partitions so far")
+            self.notify(_extension(), f"STATUS=loading logs: {logs} so far")
 
     def ready(self, loop: asyncio.AbstractEventLoop, status: str) -> None:
         """The broker accepts clients: report that, and from now on that the loop runs."""

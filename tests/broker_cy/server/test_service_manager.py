@@ -63,7 +63,7 @@ def test_notifications(listening: tuple[str, socket.socket]) -> None:
     manager.loading(1)
     manager.stopping()
     extension = f"EXTEND_TIMEOUT_USEC={EXTENSION_S * 1_000_000}"
-    assert found.recv(4096).decode() == f"{extension}\nSTATUS=loading logs: 0 partitions so far"
+    assert found.recv(4096).decode() == f"{extension}\nSTATUS=loading logs: 0 so far"
     assert found.recv(4096).decode() == f"STOPPING=1\n{extension}\nSTATUS=stopping"
     manager.close()
     manager.notify("READY=1")
