@@ -134,6 +134,8 @@ def inconsistent_offsets(history: History, rng: random.Random) -> History | None
     if poll is None:
         return None
     one, other = _of_one_place(poll, 2)[:2]
+    if not _kept(history, poll.records[one]):
+        return None  # compaction may have removed it, and nothing else says what its offset had
     records = list(poll.records)
     records[one] = replace(records[one], value=records[other].value)
     return _replaced(history, poll, tuple(records))
@@ -155,6 +157,8 @@ def nonmonotonic_poll(history: History, rng: random.Random) -> History | None:
     if poll is None:
         return None
     one, other = _of_one_place(poll, 2)[:2]
+    if not _kept(history, poll.records[one]):
+        return None  # compaction may have removed it, and nothing else says what its offset had
     records = list(poll.records)
     records[one], records[other] = records[other], records[one]
     return _replaced(history, poll, tuple(records))
