@@ -109,7 +109,7 @@ class LogManager:
             self._before_deletion,
             lambda: self.flusher.write_checkpoints(checkpoints.LOG_START_OFFSETS),
         )
-        # Called by `load` before each directory with the number of partitions found so far.
+        # Called by `load` before each directory with the number of logs that are loaded.
         self.on_progress: Callable[[int], None] | None = None
         # Compacts logs where there is one; hears of logs that change or go.
         self.cleaner: LogCleaner | None = None
@@ -205,7 +205,7 @@ class LogManager:
             context = self._context(data_directory.path, now_ms)
             for name in sorted(os.listdir(data_directory.path)):
                 if self.on_progress is not None:
-                    self.on_progress(sum(self._held.values()))
+                    self.on_progress(len(self.logs))
                 path = f"{data_directory.path}/{name}"
                 mark = mark_of(name)
                 if mark == "delete":
