@@ -52,15 +52,17 @@ def lines_of(name: str, text: str) -> list[Line]:
 
 
 def blocks(text: str) -> list[list[tuple[int, str]]]:
-    """The lines of each code block, indented or fenced, with their numbers."""
+    """The lines of each code block, indented or fenced, with their numbers. Files (```ini) have no commands."""
     found: list[list[tuple[int, str]]] = []
-    fenced = False
+    fenced = is_file = False
     block: list[tuple[int, str]] = []
     for number, line in enumerate(text.splitlines(), 1):
         if line.startswith("```"):
             fenced = not fenced
+            is_file = fenced and line.strip() == "```ini"
         elif fenced:
-            block.append((number, line))
+            if not is_file:
+                block.append((number, line))
             continue
         elif _BLOCK_LINE.match(line):
             block.append((number, line[4:]))

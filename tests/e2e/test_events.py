@@ -392,7 +392,7 @@ def test_no_client_writes_to_them_and_they_can_be_turned_off(tmp_path: Path) -> 
             shell = [sys.executable, "-m", "broker_cy.cli", command, "--bootstrap", process.bootstrap]
             said = run(shell, cwd=ROOT, check=False)
             assert said.returncode == 1
-            assert b"the cluster has none: broker-cy writes it, unless brokercy." in said.stderr
+            assert b"the cluster does not have this topic: broker-cy writes it, unless brokercy." in said.stderr
     finally:
         process.close()
     process = BrokerProcess(tmp_path / "on").start()
