@@ -38,10 +38,11 @@ class Sender(Client):
         value = f"{self.name}-{self.count}"
         self.count += 1
         key = f"k{self.random.randrange(KEYS)}" if keyed else None
-        self.unanswered[value] = Send(value, place, Fate.UNKNOWN, None, transaction, key)
         self.producer.produce(
             place[0], value.encode() + b":" + b"." * filling_bytes, key, partition=place[1], on_delivery=self.delivered
         )
+        # Not before: a record that the client did not take is not part of the history.
+        self.unanswered[value] = Send(value, place, Fate.UNKNOWN, None, transaction, key)
 
     def delivered(self, error: KafkaError | None, message: Message) -> None:
         value = value_of(message)
@@ -133,14 +134,11 @@ class TransactionalProducer(Sender):
         self.transactions += 1
         kills, failed = self.work.kills, self.failed
         self.producer.begin_transaction()
-        for _ in range(self.random.randint(1, 15)):
-            self.send(name)
-            if self.random.random() < 0.1:
-                self.producer.poll(0.01)
+        is_open = self.fill(name)
         choice = self.random.random()
         if choice < 0.15:
             self.replace(name)
-        elif choice < 0.4:
+        elif choice < 0.4 or not is_open:
             self.record(name, self.abort(name), None)
         else:
             began = self.work.recorder.now()
@@ -151,6 +149,21 @@ class TransactionalProducer(Sender):
             # out of order then, which is fatal, or even taken for what was dropped, and acknowledged: with Kafka, too
             # (tests/compat/test_cut_connections.py).
             self.producer = self.successor()
+
+    def fill(self, name: str) -> bool:
+        """Send the records of a transaction. Return whether it is still open: a client that learned meanwhile that the
+        transaction failed takes no more records, and asks for an abort.
+        """
+        try:
+            for _ in range(self.random.randint(1, 15)):
+                self.send(name)
+                if self.random.random() < 0.1:
+                    self.producer.poll(0.01)
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError._STATE:
+                raise
+            return False
+        return True
 
     def delivered(self, error: KafkaError | None, message: Message) -> None:
         self.failed += error is not None
