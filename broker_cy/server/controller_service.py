@@ -54,6 +54,8 @@ Listener = Callable[[ImageDelta, MetadataImage], None]
 # Operations that wait for a sync. A connection has at most one of them; beyond this bound, clients send faster than the
 # disk syncs, and get a retriable error.
 WAITING_MAX = 10_000
+# Positions in a segment are int32. MetadataLog begins the segments, so the log need not.
+SEGMENT_BYTES_MAX = 2**31 - 1
 
 
 def random_uuid() -> UUID:
@@ -132,7 +134,7 @@ class ControllerService:
         DataDirectoryError, StorageError, OSError.
         """
         log_config = LogConfig(
-            segment_bytes=config["metadata.log.segment.bytes"],
+            segment_bytes=SEGMENT_BYTES_MAX,
             segment_ms=config["metadata.log.segment.ms"],
             # Only a snapshot makes records superfluous.
             retention_ms=-1,
@@ -146,7 +148,7 @@ class ControllerService:
             config=config,
             clock=clock,
             loop=loop,
-            metadata_log=MetadataLog(log, root),
+            metadata_log=MetadataLog(log, root, config["metadata.log.segment.bytes"]),
             directory_ids=tuple(directory_id for _, directory_id in ids),
             executor=executor,
             on_committed=log_manager.metadata_committed,
@@ -165,6 +167,8 @@ class ControllerService:
             raise MetadataLogError(
                 f"{self._files.directory}: the log ends at offset {log.log_end_offset}, before the newest snapshot"
             )
+        # What a killed process wrote and did not sync.
+        self._files.begin_sync()()
         self._kraft = loader.kraft
         self._quorum = Quorum(
             self.node_id,
@@ -318,7 +322,7 @@ class ControllerService:
         content = b"".join(self._pending)
         self._pending.clear()
         self._controller.seal()
-        self._files.log.append(content, self._clock.wall_ms())
+        self._files.append(content, self._clock.wall_ms())
         return len(content)
 
     def _flush(self) -> None:

@@ -21,6 +21,7 @@ from broker_cy.quorum import election_state
 from broker_cy.quorum.election_state import ElectionState, QuorumError
 from broker_cy.storage import maintenance
 from broker_cy.storage.atomic import read_whole, sync_directory, write_atomically
+from broker_cy.storage.errors import StorageError
 
 if TYPE_CHECKING:
     from broker_cy.storage.log import Log
@@ -38,10 +39,13 @@ PART_SUFFIX = ".part"
 class MetadataLog:
     """Reads and writes the files; does not interpret the records."""
 
-    def __init__(self, log: Log, root: str) -> None:
-        """`root` is the data directory of the log."""
+    def __init__(self, log: Log, root: str, segment_bytes: int) -> None:
+        """`root` is the data directory that the log lies in. `append` begins a segment where the newest one would
+        become larger than `segment_bytes`; the log itself does not.
+        """
         self.log = log
         self.root = root
+        self._segment_bytes = segment_bytes
         self.directory = str(log.directory)
         self._synced_base = -1  # base offset of the segment that was the newest at the last sync
 
@@ -82,13 +86,27 @@ class MetadataLog:
         except FileNotFoundError:
             records = default_bootstrap()
             content = b"".join(snapshot.write(iter(records), KRaftState(), 0, now_ms, now_ms))
-            # Not synced: as long as the log is empty the same records are written again.
-            write_atomically(path, content, sync=False)
+            # A start that finds it torn by a power loss is refused.
+            write_atomically(path, content, sync=True)
             return records
 
     def last_epoch(self, loader: Loader) -> int:
         """Epoch of the newest entry; 0 if the log is empty."""
         return max(self.log.leader_epoch, loader.image.epoch, 0)
+
+    def append(self, content: bytes, now_ms: int) -> None:
+        """Append batches, after everything before them was synced. Raises StorageError, and then nothing was appended.
+
+        All of them go into one segment. If the log began a segment in the middle of them, a power loss could keep the
+        new segment and take the end of the one before it, and the next start would refuse such a log.
+        """
+        size_bytes = self.log.active.size
+        if size_bytes and size_bytes + len(content) > self._segment_bytes:
+            try:
+                self.log.begin_segment(now_ms)
+            except OSError as error:
+                raise StorageError(f"cannot begin a segment in {self.directory}: {error.strerror}") from error
+        self.log.append(content, now_ms)
 
     def begin_sync(self) -> Callable[[], None]:
         """What has to be called, in any thread, to bring all that is appended now to disk: it blocks, and raises

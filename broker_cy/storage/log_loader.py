@@ -286,7 +286,10 @@ def load_log(
         log.producers.clear(end_offset)
     else:
         noted = 0 if context.clean else written_point
-        maintenance.reload_producers(log, context.now_ms, context.producer_expiration_ms, files.snapshots, noted)
+        # Group commit brings the batches to disk, and not the transaction indexes.
+        synced = check_from if context.power_lost else NEVER
+        expiration_ms = context.producer_expiration_ms
+        maintenance.reload_producers(log, context.now_ms, expiration_ms, files.snapshots, noted, synced)
     if note is not None:
         logger.warning("log was marked as damaged, and is intact now", extra=facts(path=directory))
         damage.remove(directory)

@@ -156,7 +156,8 @@ class LogManager:
         committed = self.checkpoints.recovery_points.get((METADATA_TOPIC, 0))
         if not metadata_check.check(path, committed, self.clean.get(root, False), self.data_directories):
             log = Log.create(path, METADATA_TOPIC, 0, config, now_ms, self.open_files, self.totals)
-            self._sync_later(root)
+            # Before anything in it is committed: its own syncs do not reach the directory that it lies in.
+            sync_directory(root)
         else:
             # Every write of it is synced before the next: only its end may be damaged.
             context = replace(self._context(root, now_ms), power_lost=False)
@@ -230,6 +231,8 @@ class LogManager:
                     configs[key[0]] = config_of(key[0])
                 self._load_one(key, path, configs[key[0]], context)
             data_directory.unmark_clean()
+        if topic_id_of is not None:
+            self.checkpoints.accept_missing(topic_id_of)
         self.checkpoints.loaded()
         self.flusher.sync_loaded(self.logs.values())
         # The next start is to know whether the machine has started again; and deletions that only names of segments
@@ -319,8 +322,8 @@ class LogManager:
     # --- partitions come and go
 
     def create(self, topic: str, partition: int, topic_id: UUID, config: LogConfig, now_ms: int) -> Log:
-        """Create a new, empty log in the data directory that holds the fewest; raises StorageError, or ValueError where
-        it exists.
+        """Make a new, empty log in the data directory that holds the fewest. It begins at offset 0, or where the
+        checkpoints say if its directory was lost with the power. Raises StorageError, or ValueError where it exists.
         """
         key = (topic, partition)
         if key in self.logs or key in self.offline:
@@ -328,8 +331,9 @@ class LogManager:
         root = min(self._held, key=self._held.__getitem__)
         try:
             log = Log.create(
-                f"{root}/{topic}-{partition}", topic, partition, config, now_ms, self.open_files, self.totals
-            )
+                f"{root}/{topic}-{partition}", topic, partition, config, now_ms, self.open_files, self.totals,
+                self.checkpoints.log_starts.get(key, 0),
+            )  # fmt: skip
             write_topic_id(log.directory, topic_id)
         except OSError as error:
             raise StorageError(f"cannot create {root}/{topic}-{partition}: {error.strerror}") from error
@@ -337,6 +341,7 @@ class LogManager:
         self.logs[key] = log
         self.topic_ids[key] = topic_id
         if self.cleaner is not None:
+            self.cleaner.forget(key)
             self.cleaner.accept(key, topic_id)
         return log
 
@@ -372,19 +377,6 @@ class LogManager:
             raise StorageError(f"cannot rename {path}: {error.strerror}") from error
         if delay_ms >= 0:
             self.removal.directory(target, delay_ms)
-
-    def _sync_later(self, path: str) -> None:
-        self.jobs.run(lambda: sync_directory(path), self._noted(path))
-
-    @staticmethod
-    def _noted(path: str) -> Callable[[None, BaseException | None], None]:
-        """What to do when background work on `path` is done: nothing, or say that it failed."""
-
-        def done(_: None, error: BaseException | None) -> None:
-            if error is not None and not isinstance(error, FileNotFoundError):
-                logger.warning("background work failed", extra=facts(path=path, reason=error))
-
-        return done
 
     # --- truncation and old records
 

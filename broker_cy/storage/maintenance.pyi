@@ -5,7 +5,12 @@ from broker_cy.storage.log import Log
 from broker_cy.storage.sync_job import SyncJob
 
 def reload_producers(
-    log: Log, now_ms: int, expiration_ms: int, snapshot_offsets: Iterable[int] | None = None, noted_offset: int = 0
+    log: Log,
+    now_ms: int,
+    expiration_ms: int,
+    snapshot_offsets: Iterable[int] | None = None,
+    noted_offset: int = 0,
+    synced_offset: int = ...,
 ) -> None: ...
 def truncate_to(log: Log, offset: int, now_ms: int) -> bool: ...
 def remove_segment(directory: str, base_offset: int) -> None: ...

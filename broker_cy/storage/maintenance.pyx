@@ -26,6 +26,7 @@ logger = logging.getLogger(__name__)
 DELETED = ".deleted"
 # More than a log can have.
 SEGMENTS_ANY = 1 << 60
+cdef int64_t OFFSET_ANY = 0x7FFFFFFFFFFFFFFF
 
 
 cdef int refuse_staged(Log log) except -1:
@@ -37,10 +38,14 @@ cdef int refuse_staged(Log log) except -1:
 # --- producer state
 
 
-def reload_producers(Log log not None, int64_t now_ms, int64_t expiration_ms, snapshot_offsets=None, int64_t noted_offset=0):
+def reload_producers(Log log not None, int64_t now_ms, int64_t expiration_ms, snapshot_offsets=None, int64_t noted_offset=0,
+                     int64_t synced_offset=OFFSET_ANY):
     """Producer state at the log end offset: the newest usable snapshot, and the batches after it. Snapshots that are damaged or
     lie behind the log's end are removed. `snapshot_offsets` is what the directory has, where that is known; `noted_offset` is the
     checkpointed written point. Raises OSError, StorageError.
+
+    The transaction indexes may lack what lies at or after `synced_offset`: a snapshot of a later offset is not used, so that
+    reading the batches makes them complete again.
 
     What lies before the log start offset and is still in a file counts, too: of a producer whose last batch was deleted, and the
     marker behind it was not, the rest would tell the epoch and no sequence, and its next batch would be out of order for good.
@@ -65,6 +70,8 @@ def reload_producers(Log log not None, int64_t now_ms, int64_t expiration_ms, sn
             continue
         if offset < first or offset <= known:
             break
+        if offset > synced_offset:
+            continue
         try:
             log.producers.load(
                 read_whole(snapshots.path_of(log.directory, offset), snapshots.SIZE_MAX_BYTES), offset, now_ms, expiration_ms
@@ -330,7 +337,7 @@ def begin_flush(Log log not None):
             segment.path, segment.offsets.path, segment.times.path,
             txn_index.path_of(log.directory, segment.base_offset),
         ]
-        if segment.base_offset >= log.recovery_point and not job.directories:
+        if (segment.base_offset >= log.recovery_point or not log.syncs.named) and not job.directories:
             add_new_files(log, job)
     job.epochs = encode_pairs(log.epochs.entries)
     return job
@@ -383,6 +390,7 @@ def complete_flush(Log log not None, job):
         raise StorageError(f"cannot flush {log.directory}: {job.error.strerror}") from job.error
     if job.generation != log.generation:
         return
+    log.syncs.named = log.syncs.named or bool(job.directories)
     drop_unflushed(log, job.unflushed_bytes)
     if log.recovery_point < job.end_offset:
         log.recovery_point = job.end_offset
@@ -415,7 +423,7 @@ def begin_sync(Log log not None):
     job = SyncJob(log.syncs, log.written_end_offset, log.generation)
     for segment in log.segments[log.segment_number(log.synced_end_offset):]:
         job.paths.append(segment.path)
-        if segment.base_offset >= log.synced_end_offset and not job.directories:
+        if (segment.base_offset >= log.synced_end_offset or not log.syncs.named) and not job.directories:
             add_new_files(log, job)
     return job
 
@@ -434,6 +442,7 @@ def complete_sync(Log log not None, job):
     if job.error is not None:
         log.mark_offline(f"a sync failed: {job.error}")
         raise StorageError(f"cannot sync {log.directory}: {job.error.strerror}") from job.error
+    log.syncs.named = log.syncs.named or bool(job.directories)
     if job.generation == log.generation and log.synced_end_offset < job.end_offset:
         log.synced_end_offset = job.end_offset
 

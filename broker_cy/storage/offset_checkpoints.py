@@ -7,7 +7,7 @@ from __future__ import annotations
 import logging
 import os
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 from uuid import UUID
 
@@ -83,6 +83,17 @@ class OffsetCheckpoints:
             offset = entries.offset_of(key, topic_id)
             if offset is not None:
                 self._by_name[name][key] = offset
+
+    def accept_missing(self, topic_id_of: Callable[[str], UUID | None]) -> None:
+        """Take over the log start offsets of partitions whose directory, or the topic id in it, was lost with the
+        power: the log begins there again, and gives no other records the offsets of those that were deleted.
+        """
+        for by_name in self._read.values():
+            entries = by_name.get(LOG_START_OFFSETS, Entries({}, {}))
+            for key, offset in entries.offsets.items():
+                topic_id = topic_id_of(key[0])
+                if key not in self._topic_ids and topic_id is not None and topic_id == entries.topic_ids.get(key[0]):
+                    self.log_starts[key] = max(offset, self.log_starts.get(key, 0))
 
     def loaded(self) -> None:
         """Drop the content that was read at the start: every partition of that time is accepted."""

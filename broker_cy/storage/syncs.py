@@ -38,12 +38,15 @@ _NOT_TRIED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOENT})
 class LogSyncs:
     """Syncs of the files of the log in `directory`. Each raises OSError, and all do after one has failed."""
 
-    __slots__ = ("_lock", "directory", "error")
+    __slots__ = ("_lock", "directory", "error", "named")
 
     def __init__(self, directory: str) -> None:
         self.directory = directory
         # Of the first sync that failed.
         self.error: OSError | None = None
+        # The log's directory and topic id were synced since the start. What the offsets say is no proof: a deletion of
+        # records moves them past what was never synced.
+        self.named = False
         self._lock = threading.Lock()
 
     def run(self, sync: Callable[P, None], *args: P.args, **named: P.kwargs) -> None:

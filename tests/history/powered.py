@@ -25,7 +25,6 @@ from typing import Any
 from broker_cy import cli
 from broker_cy.storage import written_points
 from tests.history.workload import Workload
-from tests.support import power
 from tests.support.broker import BrokerProcess, new_target
 from tests.support.power import Disk
 from tests.support.wait import until
@@ -89,21 +88,8 @@ class LockedDisk(Disk):
 
     def lock_all(self) -> None:
         """Make every operation exclusive."""
-        for name in ("sync", "sync_all", "open", "mkdir", "rename", "unlink"):
+        for name in ("sync", "sync_names", "sync_all", "open", "mkdir", "rename", "unlink", "rmdir"):
             setattr(self, name, self._locked(getattr(self, name)))
-
-    def rename(self, old: Any, new: Any, *, src_dir_fd: int | None = None, dst_dir_fd: int | None = None) -> None:
-        """As Disk does, and durable at once where it is a directory: a start sets those without a topic id aside."""
-        if src_dir_fd is not None or old not in self.directories:
-            super().rename(old, new, src_dir_fd=src_dir_fd, dst_dir_fd=dst_dir_fd)
-            return
-        source, target = self._place(old, None), self._place(new, None)
-        assert source is not None
-        assert target is not None
-        power._replace(old, new)
-        self._change(source[0], source[1], target[1], self.names[source[0]][source[1]])
-        self.directories[new] = self.directories.pop(old)
-        self._sync_names(source[0])
 
     def lose_power(self) -> None:
         """Cut the power and end this process."""

@@ -4,13 +4,17 @@ power loss may take".
 
 from __future__ import annotations
 
-import struct
 from dataclasses import dataclass, replace
+from uuid import UUID
 
+from broker_cy.storage import recovery
 from broker_cy.storage.cleaner.job import PRODUCER, SNAPSHOT_HEADER_BYTES
+from broker_cy.storage.errors import StorageError
 from broker_cy.storage.log import Log
 from broker_cy.wire.records import decode_batches
 from tests.broker_cy.storage.batches import split
+from tests.sim import power_transactions
+from tests.sim.power_transactions import TransactionPart
 
 NEVER = (1 << 63) - 1
 
@@ -24,18 +28,28 @@ class Batch:
     data: bytes
     written_ms: int
     records: tuple[tuple[int, bytes, bytes | None], ...] = ()
+    producer_id: int = -1
+    last_sequence: int = -1
+    transaction: TransactionPart | None = None
 
-    @property
-    def producer(self) -> tuple[int, int]:
-        """(producer id, last sequence)"""
-        (delta,) = struct.unpack_from(">i", self.data, 23)
-        producer_id, _, sequence = struct.unpack_from(">qhi", self.data, 43)
-        return producer_id, sequence + delta
+
+@dataclass
+class State:
+    """How the partition was found: what came before this start."""
+
+    # The power was lost, or the disk dropped what it failed to sync, since the last start that looked at this log.
+    power_lost: bool = False
+    disk_lost: bool = False
 
 
 class Model:
-    def __init__(self, log: Log) -> None:
+    """One life of a partition, from the creation of its topic to its deletion."""
+
+    def __init__(self, topic_id: UUID) -> None:
+        self.topic_id = topic_id
         self.batches: list[Batch] = []
+        # Batches whose write failed in a way that leaves open whether they are in the file.
+        self.uncertain: list[Batch] = []
         # Everything before it is on the disk, or was deleted.
         self.durable_end = 0
         self.written_end = 0
@@ -44,10 +58,16 @@ class Model:
         self.start_floor = 0
         # The cleaner does not look at what was deleted, also where that comes back.
         self.was_deleted_before = 0
-        self.began(log)
+        self.taken_for_synced = 0
+        self.state = State()
+        # The partition was found damaged: it is offline, or what it serves is right.
+        self.damaged = False
+        # A start found that, and must not take it back as long as the damage is there.
+        self.was_offline = False
+        self.now_ms = 0
 
     def began(self, log: Log) -> None:
-        """The log was made or loaded: from here on it tells what it syncs. Before that it may take for synced what was
+        """The log was made or loaded. From here on it says what it syncs; before, it may count as synced what was
         deleted.
         """
         self.taken_for_synced = log.synced_end_offset
@@ -63,15 +83,26 @@ class Model:
             # What was acknowledged, or read by a consumer, and is not on the disk, is less than flush.messages.
             self.durable_end = max(self.durable_end, high_watermark - log.config.flush_messages + 1)
 
-    def gone(self, name: str) -> None:
-        """The partition is not there."""
-        assert self.durable_end == 0, f"{name} is gone, and {self.durable_end} of its records were on the disk"
-        assert self.start_floor == 0, f"{name} is gone, and what was deleted with it"
+    def write_failed(self, batch: Batch, *, is_certain: bool) -> None:
+        """The batch was not acknowledged, and is not in the log."""
+        self.batches.remove(batch)
+        if not is_certain:
+            self.uncertain.append(batch)
 
     # --- after a start
 
-    def check(self, log: Log, *, power_lost: bool, cleaned_offset: int | None) -> None:
+    def accept_offline(self, reason: str) -> None:
+        """The partition is offline after a start during which nothing failed."""
+        assert self.damaged or self.state.disk_lost, f"offline: {reason}"
+        self.damaged = self.was_offline = True
+
+    def check(self, log: Log, high_watermark: int, *, cleaned_offset: int | None) -> bool:
+        """Whether the partition may be used. It may not where it is damaged, and says so to whoever reads it."""
         name = f"{log.topic} from {log.log_start_offset} to {log.log_end_offset}"
+        if (self.damaged or self.state.disk_lost) and self._reports_damage(log):
+            assert not self.was_offline, f"{name}: was found damaged, and is online again"
+            self.damaged = True
+            return False
         assert log.log_end_offset >= self.durable_end, f"{name}: offsets are used again before {self.durable_end}"
         assert log.log_start_offset >= self.start_floor, f"{name}: records before {self.start_floor} are back"
         data = self._read(log)
@@ -81,24 +112,45 @@ class Model:
         else:
             self._check_run(name, log, data)
             self._check_producers(name, log)
-        if not power_lost:
-            assert log.log_end_offset >= self.written_end, f"{name}: a process that ends takes what it wrote along"
+            power_transactions.check(name, log, high_watermark, [(b.base, b.last, b.transaction) for b in self.batches])
+        lost = self.state.power_lost or self.state.disk_lost
+        assert lost or log.log_end_offset >= self.written_end, f"{name}: a killed process lost what it had written"
         # What was deleted may come back with the power, unless the deletion is on the disk.
         self.batches = [each for each in self.batches if self.start_floor <= each.last < log.log_end_offset]
+        self.uncertain.clear()
         for base, epoch in list(epochs.items())[-3:]:
             found = log.epochs.epoch_for_offset(max(base, log.log_start_offset))
             assert found == epoch, f"{name}: {base} is of epoch {epoch}, and the log says {found}"
         self.deleted_before = log.log_start_offset
-        if power_lost:
+        if self.state.power_lost:
             self.start_floor = log.log_start_offset
+        self.damaged = self.was_offline = False
+        self.state = State()
         self.began(log)
+        return True
+
+    @staticmethod
+    def _reports_damage(log: Log) -> bool:
+        """Whether a consumer would find the partition offline: the checksums of a segment are checked before the first
+        read of it.
+        """
+        return any(
+            recovery.verify_part(each.path, each.base_offset, 0, each.size, each.size)[1] is not None
+            for each in log.segments
+        )
 
     @staticmethod
     def _read(log: Log) -> bytes:
         """Everything from the log start offset on, as consumers get it."""
         parts = []
         offset = log.log_start_offset
-        while offset < log.log_end_offset and (part := log.read_slice(offset)) is not None:
+        while offset < log.log_end_offset:
+            try:
+                part = log.read_slice(offset)
+            except StorageError as error:
+                raise AssertionError(f"{log.topic} cannot be read at {offset}: {error}") from error
+            if part is None:
+                break
             data = part.read()
             parts.append(data)
             last = split(data)[-1][1]
@@ -110,6 +162,9 @@ class Model:
         """What is there is what was written, without a hole, with all that had to stay."""
         found = split(data)
         first = found[0][0] if found else log.log_end_offset
+        for batch in self.uncertain:
+            if (batch.base, batch.last, batch.data) in found and all(each.last < batch.base for each in self.batches):
+                self.batches.append(batch)
         written = [(each.base, each.last, each.data) for each in self.batches]
         left = [each for each in written if first <= each[0] < log.log_end_offset]
         assert found == left, (
@@ -128,13 +183,18 @@ class Model:
             for entry in PRODUCER.iter_unpack(log.producers.encode()[SNAPSHOT_HEADER_BYTES:])
         }
         first = log.log_start_offset
-        newest = {each.producer[0]: each for each in self.batches if first <= each.last < log.log_end_offset}
+        newest = {
+            each.producer_id: each
+            for each in self.batches
+            if each.producer_id >= 0 and first <= each.last < log.log_end_offset
+        }
         for producer_id, batch in newest.items():
-            if producer_id >= 0:
-                expected = (batch.producer[1], batch.last)
-                assert known.get(producer_id) == expected, f"{name}: {known.get(producer_id)} instead of {expected}"
+            expected = (batch.last_sequence, batch.last)
+            assert known.get(producer_id) == expected, f"{name}: {known.get(producer_id)} instead of {expected}"
+        ever = {each.producer_id for each in self.batches}
         for producer_id, (_, last_offset) in known.items():
             assert last_offset < log.log_end_offset, f"{name}: producer {producer_id} wrote {last_offset}"
+            assert producer_id in ever or self.was_deleted_before, f"{name}: producer {producer_id} wrote nothing"
 
     def _check_compacted(self, name: str, log: Log, data: bytes, cleaned_offset: int | None) -> None:
         """The newest record of each key that was on the disk is there, or a newer one; nothing that it replaced came
@@ -142,9 +202,9 @@ class Model:
         """
         written: dict[int, tuple[bytes, bytes | None]] = {}
         times: dict[int, int] = {}
-        for each in self.batches:
+        for each in self.batches + self.uncertain:
             for offset, key, value in each.records:
-                written[offset] = key, value
+                written.setdefault(offset, (key, value))
                 times[offset] = each.written_ms
         found: dict[bytes, list[int]] = {}
         end = 0
@@ -167,16 +227,15 @@ class Model:
             went = written[offset][1] is None and self.now_ms - times[offset] >= log.config.delete_retention_ms
             assert went, f"{name}: {key!r} at {offset} was acknowledged; there is {there}"
             assert there == [-1], f"{name}: {key!r} is back at {there}, its tombstone was at {offset}"
-        # What was not on the disk may be gone in any part: compaction leaves holes, too, that look the same.
-        here = {offset for offsets in found.values() for offset in offsets}
-        self.batches = [
-            replace(each, records=tuple(r for r in each.records if r[0] < self.durable_end or r[0] in here))
-            for each in self.batches
-        ]
+        if self.state.power_lost:
+            # What was not on the disk may be gone in any part: compaction leaves holes, too, that look the same.
+            here = {offset for offsets in found.values() for offset in offsets}
+            self.batches = [
+                replace(each, records=tuple(r for r in each.records if r[0] < self.durable_end or r[0] in here))
+                for each in self.batches
+            ]
         if cleaned_offset is not None:
             assert cleaned_offset <= log.log_end_offset, f"{name}: cleaned up to {cleaned_offset}"
             for key, offsets in found.items():
                 twice = [each for each in offsets if self.was_deleted_before <= each < cleaned_offset]
                 assert len(twice) <= 1, f"{name}: cleaned up to {cleaned_offset}, and {key!r} is at {twice}"
-
-    now_ms = 0

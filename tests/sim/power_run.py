@@ -1,309 +1,392 @@
-"""One seed of the power cut simulation: a log manager with its cleaner, partitions and their group commit, random work
-on them, and ends of the process and of the power in between.
+"""One seed of the power cut simulation: a broker, random work on its topics, failing disks, and ends of the process and
+of the power in between.
 """
 
 from __future__ import annotations
 
+import os
 import random
-from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 from uuid import UUID
 
-from broker_cy.replica.group_commit import GroupCommit
-from broker_cy.replica.partition import FlushGroup, Partition
-from broker_cy.storage.cleaner.log_cleaner import CleanerSettings, LogCleaner
-from broker_cy.storage.jobs import InlineJobs
-from broker_cy.storage.log_config import LogConfig
+from broker_cy.controller.create_topics import CreateTopics
+from broker_cy.controller.operation import Operation
+from broker_cy.controller.topic_ops import DeleteTopics, TopicChoice
+from broker_cy.core import uuid as uuids
+from broker_cy.core.clock import ManualClock
+from broker_cy.core.errors import ErrorCode, KafkaError
+from broker_cy.metadata.records import MetadataLogError
+from broker_cy.quorum.election_state import QuorumError
+from broker_cy.replica.partition import Partition
+from broker_cy.storage import checkpoints
+from broker_cy.storage.data_directory import CLEAN_SHUTDOWN, DataDirectoryError
+from broker_cy.storage.errors import StorageError
 from broker_cy.storage.log_manager import StorageSettings
-from broker_cy.wire.records import Record, encode_batch
-from tests.broker_cy.storage.batches import batch
-from tests.broker_cy.storage.managing import Manager, open_manager
-from tests.sim.power_model import NEVER, Batch, Model
+from broker_cy.storage.syncs import FAILED_MARK
+from broker_cy.wire import messages
+from tests.sim.power_broker import Broker
+from tests.sim.power_load import DELETE_RETENTION_MS, Load
+from tests.sim.power_model import NEVER, Model
+from tests.support.descriptors import release_descriptors
 from tests.support.power import Disk, PowerCut
 
-T = TypeVar("T")
-TOPICS = 3
-ENDS = 3
-KEYS = (b"a", b"b", b"c", b"d")
-DELETE_RETENTION_MS = 60
+TOPICS = ("plain0", "plain1", "keyed", "txn")
+KEYED_POLICIES = (("compact",), ("compact",), ("compact", "delete"), ("delete",))
+ENDS = 4
 FLUSH_MS = 30
+# Why a broker does not start while its disk fails.
+START_ERRORS = (OSError, StorageError, DataDirectoryError, MetadataLogError, QuorumError, KafkaError)
+# Steps and how often they are drawn, beside each other.
+STEPS = {
+    "append": 24,
+    "turn": 12,
+    "work": 16,
+    "tick": 6,
+    "roll": 2,
+    "delete records": 3,
+    "flush": 2,
+    "settle": 2,
+    "create": 3,
+    "delete": 2,
+    "timers": 1,
+    "break": 2,
+    "repair": 2,
+    # These come with the end of a process, where they are not left out.
+    "damage": 0,
+    "restore": 0,
+}
 
 
-class Work(InlineJobs):
-    """Workers that take their time: what they were given is done when the run says so, in any order."""
-
-    def __init__(self, draw: random.Random) -> None:
-        super().__init__()
-        self.draw = draw
-        self.held: list[Callable[[], None]] = []
-
-    def run(self, work: Callable[[], T], done: Callable[[T | None, BaseException | None], None]) -> None:
-        self.held.append(lambda: super(Work, self).run(work, done))
-
-    def one(self) -> None:
-        """Do something that waits, if anything does."""
-        if self.held:
-            self.held.pop(self.draw.randrange(len(self.held)))()
-        elif self.due:
-            self.due.pop(0)[1]()
-
-    def all(self) -> None:
-        """Everything, and what follows from it."""
-        while self.held or self.due:
-            self.one()
+# Steps that are drawn only where they are asked for: what they find is not repaired yet.
+HELD_BACK = frozenset({"break", "damage"})
 
 
-class Future:
-    """What an append is answered by."""
-
-    def __init__(self) -> None:
-        self.result: int | None = None
-
-    def done(self) -> bool:
-        return self.result is not None
-
-    def set_result(self, result: int) -> None:
-        self.result = result
-
-    def set_exception(self, error: BaseException) -> None:
-        raise error
-
-
-class Loop:
-    """A turn of it ends when the run says so."""
+class Topic:
+    """What is promised of a topic: whether it exists, and its log. At most one request about it is under way."""
 
     def __init__(self) -> None:
-        self.soon: list[Callable[[], Any]] = []
-
-    def call_soon(self, callback: Callable[[], Any]) -> None:
-        self.soon.append(callback)
-
-    def create_future(self) -> Future:
-        return Future()
-
-    def turn(self) -> None:
-        callbacks, self.soon = self.soon, []
-        for callback in callbacks:
-            callback()
-
-
-class Broker:
-    """What of a broker this is about, from a start to the end of its process."""
-
-    def __init__(self, path: str, run: Run) -> None:
-        self.work = Work(run.draw)
-        self.loop = Loop()
-        self.group = FlushGroup(self.loop)  # type: ignore[arg-type]
-        self.group.commit = GroupCommit(self.group, self.work, 2)
-        self.partitions: dict[int, Partition] = {}
-        self.logs: Manager = open_manager(path, settings=run.settings, now_ms=run.now_ms, load=False, jobs=self.work)
-        self.logs.cleaner = LogCleaner(
-            self.logs.logs,
-            [path],
-            CleanerSettings(backoff_ms=0, io_buffer_bytes=1024),
-            self.work,
-            self.logs.removal.files,
-        )
-
-    def serve(self, number: int, leader_epoch: int) -> Partition:
-        log = self.logs.get(f"t{number}", 0)
-        assert log is not None
-        partition = Partition(self.group, f"t{number}", 0, UUID(int=number + 1), log, leader_epoch)
-        self.partitions[number] = partition
-        return partition
-
-    def high_watermark(self, topic: str, _: int) -> int:
-        return self.partitions[int(topic[1:])].high_watermark
+        self.model: Model | None = None
+        # Requests whose outcome is not known: "create", "delete".
+        self.unknown: set[str] = set()
+        self.under_way = False
 
 
 class Run:
-    """One seed: some operations, an end of the power or of the process, a start; a few times."""
+    """One seed: some steps, an end of the power or of the process, a start; a few times. Steps in `without` are not
+    drawn.
+    """
 
-    def __init__(self, seed: int, root: str) -> None:
+    def __init__(self, seed: int, root: str, *, without: frozenset[str] = HELD_BACK) -> None:
         self.draw = random.Random(seed)
         self.disk = Disk(root, self.draw)
-        self.models: dict[int, Model] = {}
-        self.now_ms = 0
-        self.start_number = 0
+        self.clock = ManualClock(0)
+        self.topics = {name: Topic() for name in TOPICS}
+        self.load = Load(self.draw, self.clock)
         # Another start of the machine has another boot id.
         self.boot = 0
         self.steps = 0
-        self.sequences: dict[int, int] = {}
-        self.configs = [self.some_config(number) for number in range(TOPICS)]
-        self.settings = StorageSettings(
+        self.failures_before = 0
+        self.weights = {step: weight for step, weight in STEPS.items() if step not in without}
+        self.settings = {name: self.some_settings(name) for name in TOPICS}
+        self.storage = StorageSettings(
             note_bytes=self.draw.choice([500, 1 << 30]),
             checkpoint_interval_ms=self.draw.choice([40, 1 << 30]),
             retention_check_interval_ms=0,
         )
+        self.has_failed = False
 
-    def some_config(self, number: int) -> LogConfig:
-        """The first topic promises most; the last one is compacted."""
-        flush_messages = 1 if number == 0 else self.draw.choice([1, 3, NEVER])
-        return LogConfig(
-            segment_bytes=self.draw.choice([300, 900, 5_000]),
-            index_interval_bytes=self.draw.choice([0, 150, 4_096]),
-            segment_index_bytes=self.draw.choice([64, 4_096]),
-            flush_messages=flush_messages,
-            flush_ms=self.draw.choice([FLUSH_MS, NEVER]),
-            file_delete_delay_ms=0,
-            retention_ms=self.draw.choice([50, -1]),
-            cleanup_policy=(self.draw.choice([("compact",), ("compact",), ("compact", "delete")]))
-            if number == TOPICS - 1
-            else ("delete",),
-            min_cleanable_dirty_ratio=0.0,
-            delete_retention_ms=DELETE_RETENTION_MS,
-        )
+    def some_settings(self, name: str) -> dict[str, Any]:
+        """For one life of a topic. The first topic promises most."""
+        draw = self.draw
+        return {
+            "segment.bytes": draw.choice([300, 900, 5_000]),
+            "index.interval.bytes": draw.choice([0, 150, 4_096]),
+            "segment.index.bytes": draw.choice([64, 4_096]),
+            "flush.messages": 1 if name == TOPICS[0] else draw.choice([1, 3, NEVER]),
+            "flush.ms": draw.choice([FLUSH_MS, NEVER]),
+            "file.delete.delay.ms": 0,
+            "retention.ms": draw.choice([50, -1]),
+            "cleanup.policy": draw.choice(KEYED_POLICIES) if name == "keyed" else ("delete",),
+            "min.cleanable.dirty.ratio": 0.0,
+            "delete.retention.ms": DELETE_RETENTION_MS,
+        }
+
+    # --- lives of the process
 
     def run(self) -> None:
-        power_lost = True
         for _ in range(ENDS):
-            broker = None
-            cut = False
-            with self.disk.installed():
-                try:
-                    broker = self.start(power_lost, self.draw.choice([1 << 30, self.draw.randint(1, 60)]))
-                    for _ in range(self.draw.randint(1, 30)):
+            self.one_life(self.draw.choice([1 << 30, 1 << 30, self.draw.randint(1, 80)]))
+        with self.disk.installed():
+            broker = self.start(None)
+            assert broker is not None
+            broker.crash()
+
+    def one_life(self, syncs: int) -> None:
+        """From a start to an end, which comes with the last of so many syncs, or where the draw says so."""
+        release_descriptors()
+        broker = None
+        cut = False
+        with self.disk.installed():
+            try:
+                broker = self.start(syncs)
+                if broker is not None:
+                    for _ in range(self.draw.randint(1, 45)):
                         self.step(broker)
                         self.note(broker)
-                    if self.draw.random() < 0.2:
+                    if self.draw.random() < 0.25:
                         self.stop(broker)
                         broker = None
-                except PowerCut:
-                    cut = True
-                    if broker is not None:
-                        self.note(broker)
-            self.disk.cut_at = -1
-            if broker is not None:
-                broker.logs.crash()
-            power_lost = cut or self.draw.random() < 0.7
-            if power_lost:
-                self.disk.cut()
-                self.boot += 1
-        with self.disk.installed():
-            self.start(power_lost, 1 << 30).logs.crash()
+            except PowerCut:
+                cut = True
+                if broker is not None:
+                    self.note(broker)
+        self.disk.cut_at = -1
+        if broker is not None:
+            broker.crash()
+        self.end(power_lost=cut or self.draw.random() < 0.6)
 
-    def start(self, power_lost: bool, syncs: int) -> Broker:
-        """A broker that has loaded its logs; with the last of so many syncs the power is cut."""
-        self.start_number += 1
-        broker = Broker(self.disk.root, self)
-        self.disk.cut_at = self.disk.syncs + syncs
+    def end(self, *, power_lost: bool) -> None:
+        """The process is gone: with the power, or alone."""
+        for topic in self.topics.values():
+            topic.under_way = False
+        disk_lost = False
+        if power_lost:
+            self.disk.cut()
+            self.boot += 1
+        elif "restore" in self.weights and self.draw.random() < 0.1:
+            self.disk.restore()
+            power_lost = True
+        else:
+            disk_lost = self.disk.kill(evicts=self.has_unnoted_failure())
+            if "damage" in self.weights and self.draw.random() < 0.1:
+                self.damage()
+        for topic in self.topics.values():
+            if topic.model is not None:
+                topic.model.state.power_lost |= power_lost
+                topic.model.state.disk_lost |= disk_lost
+
+    def has_unnoted_failure(self) -> bool:
+        """A sync failed, and so did the note of it: nothing makes the next start write those pages again."""
+        return any(not os.path.exists(f"{path}/{FAILED_MARK}") for path in self.disk.directories_with_dropped())
+
+    def damage(self) -> None:
+        """Bytes of a segment that is not the last one of its log change on the disk."""
+        name = self.draw.choice(TOPICS)
+        directory = f"{self.disk.root}/{name}-0"
+        model = self.topics[name].model
+        if model is None or not os.path.isdir(directory):
+            return
+        paths = [f"{directory}/{each}" for each in sorted(os.listdir(directory)) if each.endswith(".log")]
+        filled = [path for path in paths if os.path.getsize(path)][:-1]
+        if not filled:
+            return
+        path = self.draw.choice(filled)
+        with open(path, "r+b") as file:
+            # In the header of the first batch, behind the fields that no checksum covers.
+            file.seek(self.draw.randint(21, 58))
+            file.write(b"\xee\xee\xee")
+        model.damaged = True
+
+    def start(self, syncs: int | None) -> Broker | None:
+        """A broker that has loaded its logs; with the last of `syncs` syncs the power is cut. The disk may fail
+        meanwhile, unless `syncs` is None: then there may be no broker.
+        """
+        broker = Broker(self.disk.root, self.draw, self.clock, self.storage, self.settings)
+        self.has_failed = False
+        if syncs is not None:
+            self.disk.cut_at = self.disk.syncs + syncs
+            if "break" in self.weights and self.draw.random() < 0.1:
+                self.break_disk()
+        failing = self.disk.faults.active
         try:
-            broker.logs.load(lambda topic: self.configs[int(topic[1:])], self.now_ms)
-            assert broker.logs.cleaner is not None
-            for number, model in list(self.models.items()):
-                key = (f"t{number}", 0)
-                assert key not in broker.logs.offline, broker.logs.offline
-                log = broker.logs.get(*key)
-                if log is None:
-                    model.gone(key[0])
-                    del self.models[number]
-                    continue
-                model.now_ms = self.now_ms
-                model.check(log, power_lost=power_lost, cleaned_offset=broker.logs.cleaner.policy.cleaned.get(key))
-                broker.serve(number, self.start_number)
+            try:
+                broker.start()
+            except START_ERRORS:
+                if not failing:
+                    raise
+                broker.crash()
+                return None
+            self.disk.faults.end()
+            self.check(broker, failing=failing)
         except BaseException:
-            broker.logs.crash()
+            broker.crash()
             raise
         return broker
 
+    def check(self, broker: Broker, *, failing: bool) -> None:
+        """What was promised before the start is there."""
+        for name, topic in self.topics.items():
+            self.check_topic(name, topic, broker.topic_id(name))
+            model, partition = topic.model, broker.partition(name)
+            if model is None:
+                assert partition is None, f"{name}: there is a partition, and no topic"
+                continue
+            assert partition is not None, f"{name}: there is a topic, and no partition"
+            assert partition.topic_id == model.topic_id
+            if partition.offline is not None:
+                if not failing:
+                    model.accept_offline(partition.offline)
+                continue
+            assert broker.logs.cleaner is not None
+            model.now_ms = self.clock.wall_ms()
+            cleaned = broker.logs.cleaner.policy.cleaned.get((name, 0))
+            if not model.check(partition.log, partition.high_watermark, cleaned_offset=cleaned):
+                partition.log.mark_offline("a consumer found it damaged")
+
+    def check_topic(self, name: str, topic: Topic, found: UUID | None) -> None:
+        """What the metadata say of a topic after a start."""
+        before = topic.model.topic_id if topic.model is not None else None
+        if found is None:
+            assert before is None or "delete" in topic.unknown, f"{name} is gone"
+        elif found != before:
+            assert "create" in topic.unknown, f"{name} has id {found} instead of {before}"
+        if found != before:
+            self.begin_life(name, topic, found)
+        topic.unknown.clear()
+
+    def begin_life(self, name: str, topic: Topic, topic_id: UUID | None) -> None:
+        """The topic is another one, or there is none."""
+        topic.model = Model(topic_id) if topic_id is not None else None
+        if topic_id is None:
+            self.settings[name] = self.some_settings(name)
+
     def stop(self, broker: Broker) -> None:
-        """A clean stop: all is on the disk then."""
-        broker.loop.turn()
-        if broker.logs.cleaner is not None:
-            broker.logs.cleaner.stop()
-        broker.work.all()
+        """A clean stop: all is on the disk then, if it says so."""
+        broker.stop()
         self.note(broker)
-        broker.logs.close(broker.high_watermark)
-        for number, partition in broker.partitions.items():
-            self.models[number].durable_end = partition.log.log_end_offset
-            self.models[number].start_floor = partition.log.log_start_offset
+        ends = []
+        some_are_offline = False
+        for name, topic in self.topics.items():
+            partition = broker.partition(name)
+            if topic.model is not None and partition is not None:
+                if partition.offline is None:
+                    ends.append((topic.model, partition.log.log_end_offset, partition.log.log_start_offset))
+                else:
+                    some_are_offline = True
+        broker.close()
+        if os.path.exists(f"{self.disk.root}/{CLEAN_SHUTDOWN}"):
+            for model, log_end_offset, log_start_offset in ends:
+                model.durable_end = log_end_offset
+                model.start_floor = log_start_offset
+        else:
+            assert self.has_failed or some_are_offline, "a clean stop left no mark"
+
+    # --- steps
 
     def note(self, broker: Broker) -> None:
-        for number, partition in broker.partitions.items():
-            self.models[number].note(partition.log, partition.high_watermark)
+        """After each step: take over what the broker says now."""
+        if self.disk.faults.active:
+            self.has_failed = True
+        for name, topic in self.topics.items():
+            found, partition = broker.topic_id(name), broker.partition(name)
+            if found != (topic.model.topic_id if topic.model is not None else None):
+                self.begin_life(name, topic, found)
+                topic.unknown.clear()
+                if topic.model is not None and partition is not None and partition.log is not None:
+                    topic.model.began(partition.log)
+            if topic.model is not None and partition is not None and partition.log is not None:
+                topic.model.note(partition.log, partition.high_watermark)
 
     def step(self, broker: Broker) -> None:
         self.steps += 1
-        self.now_ms += self.draw.randint(0, 20)
-        number = self.draw.randrange(TOPICS)
-        partition = broker.partitions.get(number)
-        if partition is None:
-            log = broker.logs.create(f"t{number}", 0, UUID(int=number + 1), self.configs[number], self.now_ms)
-            self.models[number] = Model(log)
-            partition = broker.serve(number, self.start_number)
-        log = partition.log
-        steps = ["append", "turn", "work", "tick", "roll", "delete", "flush", "settle"]
-        kind = self.draw.choices(steps, [12, 6, 8, 3, 1, 1, 1, 1])[0]
-        if kind == "append":
-            self.append(partition, self.models[number])
-        elif kind == "turn":
+        self.clock.advance_ms(self.draw.randint(0, 20))
+        name = self.draw.choice(TOPICS)
+        (kind,) = self.draw.choices(list(self.weights), list(self.weights.values()))
+        if kind == "turn":
             broker.loop.turn()
         elif kind == "work":
             broker.work.one()
         elif kind == "tick":
-            broker.loop.turn()
-            broker.logs.tick(self.now_ms, broker.high_watermark)
-        elif kind == "roll" and log.active.size and not log.staged_batches:
-            log.begin_segment(self.now_ms)
-        elif kind == "delete" and (not log.config.compact or log.config.delete):
-            broker.loop.turn()
-            offset = self.draw.randint(log.log_start_offset, max(partition.high_watermark, log.log_start_offset))
-            broker.logs.delete_records_before(log, offset, self.now_ms)
+            if self.draw.random() < 0.7:
+                broker.loop.turn()
+            broker.tick()
         elif kind == "flush":
             broker.logs.flusher.start()
         elif kind == "settle":
             self.settle(broker)
+        elif kind == "timers":
+            broker.loop.fire_timers()
+        elif kind == "break":
+            self.break_disk()
+        elif kind == "repair":
+            self.disk.faults.end()
+        elif kind in ("create", "delete"):
+            self.request(broker, name, kind)
+        else:
+            self.on_partition(broker, name, kind)
+
+    def break_disk(self) -> None:
+        self.has_failed = True
+        self.disk.faults.begin()
+
+    def on_partition(self, broker: Broker, name: str, kind: str) -> None:
+        topic, partition = self.topics[name], broker.partition(name)
+        if partition is None:
+            self.request(broker, name, "create")
+            return
+        if partition.offline is not None or topic.model is None or topic.model.topic_id != partition.topic_id:
+            return
+        log = partition.log
+        if kind == "append":
+            self.load.append(partition, topic.model)
+        elif kind == "roll" and log.active.size and not log.staged_batches:
+            try:
+                log.begin_segment(self.clock.wall_ms())
+            except OSError:
+                assert self.disk.faults.active
+        elif kind == "delete records" and (not log.config.compact or log.config.delete):
+            self.delete_records(broker, partition)
+
+    def delete_records(self, broker: Broker, partition: Partition) -> None:
+        """As the handler of DeleteRecords does, also with batches staged that the turn has not written yet."""
+        log = partition.log
+        offset = self.draw.randint(log.log_start_offset, max(partition.high_watermark, log.log_start_offset))
+        try:
+            broker.logs.delete_records_before(log, offset, self.clock.wall_ms())
+        except StorageError:
+            assert self.disk.faults.active
+
+    def request(self, broker: Broker, name: str, kind: str) -> None:
+        """Ask the controller to create or delete a topic, unless it is asked that already."""
+        topic = self.topics[name]
+        if topic.under_way:
+            return
+        operation: Operation[Any]
+        if kind == "create":
+            created = messages.CreateTopicsRequest.CreatableTopic(name=name, num_partitions=1, replication_factor=1)
+            operation = CreateTopics(messages.CreateTopicsRequest(topics=[created]))
+        else:
+            operation = DeleteTopics([TopicChoice(name, uuids.ZERO)])
+        try:
+            future: Any = broker.controller.submit(operation)
+        except KafkaError as error:
+            if error.code != ErrorCode.NOT_CONTROLLER:
+                raise
+            return
+        topic.under_way = True
+        topic.unknown.add(kind)
+        future.add_done_callback(lambda _: setattr(topic, "under_way", False))
 
     def settle(self, broker: Broker) -> None:
         """Time for everything that is due: then the topics with flush.ms are on the disk, and log starts are noted."""
         broker.loop.turn()
-        self.now_ms += FLUSH_MS
-        broker.logs.flush_old(self.now_ms)
-        ends = {number: partition.log.written_end_offset for number, partition in broker.partitions.items()}
-        starts = {number: partition.log.log_start_offset for number, partition in broker.partitions.items()}
-        broker.work.all()
-        for number, model in self.models.items():
-            model.start_floor = max(model.start_floor, starts[number])
-            if self.configs[number].flush_ms == FLUSH_MS:
-                model.durable_end = max(model.durable_end, ends[number])
-
-    def append(self, partition: Partition, model: Model) -> None:
-        for _ in range(self.draw.randint(1, 3)):
-            if partition.log.config.compact:
-                written = self.keyed(partition)
-            else:
-                written = self.plain(partition)
-            model.batches.append(written)
-            partition.append_records(written.data, self.now_ms)
-
-    def plain(self, partition: Partition) -> Batch:
-        base, count = partition.log.log_end_offset, self.draw.randint(1, 3)
-        producer = self.draw.choice([-1, 5])
-        number = int(partition.topic[1:])
-        sequence = self.sequences.get(number, 0)
-        data = batch(
-            base,
-            count,
-            timestamp=self.now_ms,
-            leader_epoch=partition.leader_epoch,
-            producer_id=producer,
-            producer_epoch=0 if producer >= 0 else -1,
-            sequence=sequence if producer >= 0 else -1,
-            payload=self.draw.randbytes(self.draw.randint(0, 250)),
-        )
-        if producer >= 0:
-            self.sequences[number] = sequence + count
-        return Batch(base, base + count - 1, data, self.now_ms)
-
-    def keyed(self, partition: Partition) -> Batch:
-        base = partition.log.log_end_offset
-        records = tuple(
-            (base + at, self.draw.choice(KEYS), self.draw.choice([None, b"%d" % base, b"%d" % base + b"v" * 40]))
-            for at in range(self.draw.randint(1, 3))
-        )
-        data = encode_batch(
-            [Record(timestamp=self.now_ms, key=key, value=value) for _, key, value in records],
-            base_offset=base,
-            leader_epoch=partition.leader_epoch,
-        )
-        return Batch(base, base + len(records) - 1, data, self.now_ms, records)
+        self.clock.advance_ms(FLUSH_MS)
+        broker.logs.flush_old(self.clock.wall_ms())
+        served = [
+            (topic.model, partition.log, partition.log.written_end_offset, partition.log.log_start_offset)
+            for name, topic in self.topics.items()
+            if topic.model is not None
+            and (partition := broker.partition(name)) is not None
+            and partition.offline is None
+            and partition.topic_id == topic.model.topic_id
+        ]
+        if self.has_failed:
+            # What could not be written is written with the next change only.
+            broker.logs.flusher.write_checkpoints(checkpoints.LOG_START_OFFSETS)
+        broker.loop.settle()
+        for model, log, end, start in served:
+            if log.offline is not None or self.has_failed:
+                continue
+            model.start_floor = max(model.start_floor, start)
+            if log.config.flush_ms == FLUSH_MS:
+                model.durable_end = max(model.durable_end, end)

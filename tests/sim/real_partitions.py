@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import random
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -16,7 +17,7 @@ from broker_cy.replica.partition import FlushGroup, Partition
 from broker_cy.storage.log_config import LogConfig
 from broker_cy.wire.records import Batch, Record, decode_batches, encode_batch
 from tests.broker_cy.storage.managing import Manager, open_manager
-from tests.sim.power_run import Loop
+from tests.sim.power_loop import Loop, Work
 
 Place = tuple[str, int]
 MEMORY = Path("/dev/shm")
@@ -45,7 +46,7 @@ class Partitions:
         self._serve()
 
     def _open(self) -> None:
-        self.loop = Loop()
+        self.loop = Loop(Work(random.Random(0)))
         self.group = FlushGroup(self.loop)  # type: ignore[arg-type]
         # As the broker's default is: a batch needs the coordinator's word.
         self.group.verifies = True

@@ -1,16 +1,21 @@
-"""The cleaner in a seeded simulation: the process ends at every file operation of a cleaning, and a start follows.
+"""The cleaner in a seeded simulation: at every file operation of a cleaning the process ends, or the disk fails, and a
+start follows. The logs have keys, idempotent producers and transactions.
 
 `CLEANER_SEEDS=5000 python -m pytest tests/sim/test_cleaner_crashes.py` runs more; a failing seed is printed with the
-command that replays it.
+command that repeats it.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import random
 import shutil
 import tempfile
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
@@ -29,8 +34,10 @@ from tests.broker_cy.storage.cleaning import (
     make_cleaner,
     stored,
 )
+from tests.support.descriptors import release_descriptors
 
-SEEDS = int(os.environ.get("CLEANER_SEEDS", "12"))
+SEEDS = int(os.environ.get("CLEANER_SEEDS", "6"))
+SOAK_SEEDS = int(os.environ.get("CLEANER_SEEDS", "300"))
 FIRST_SEED = int(os.environ.get("CLEANER_FIRST_SEED", "0"))
 
 
@@ -38,19 +45,46 @@ class Crash(BaseException):
     """The process ends here."""
 
 
-class CrashingFiles(UnsyncedFiles):
-    """Ends the process before file operation number `crash_at`; a write may be done in part."""
+@dataclass(frozen=True)
+class Ending:
+    """What happens at a file operation: the process ends, or the operation fails, and those after it may, too."""
 
-    def __init__(self, path: str, crash_at: int, tear: random.Random) -> None:
+    errno: int | None = None
+    once: bool = False
+
+    def raise_error(self) -> NoReturn:
+        if self.errno is None:
+            raise Crash
+        raise OSError(self.errno, os.strerror(self.errno))
+
+
+ENDINGS = {
+    "crash": Ending(),
+    "one operation fails": Ending(errno.EIO, once=True),
+    "the disk is full for one operation": Ending(errno.ENOSPC, once=True),
+    "all operations fail from then on": Ending(errno.EIO),
+    "the disk is full from then on": Ending(errno.ENOSPC),
+}
+
+
+class EndingFiles(UnsyncedFiles):
+    """Has file operation number `at` end with `ending`; a write may be done in part."""
+
+    def __init__(self, path: str, at: int, ending: Ending, tear: random.Random) -> None:
         super().__init__(path)
-        self.crash_at = crash_at
+        self.at = at
+        self.ending = ending
         self.done = 0
         self.tear = tear
 
+    @property
+    def ended(self) -> bool:
+        return self.done >= self.at
+
     def _count(self) -> None:
         self.done += 1
-        if self.done >= self.crash_at:
-            raise Crash
+        if self.done == self.at or (self.done > self.at and not self.ending.once):
+            self.ending.raise_error()
 
     def create(self, name: str) -> int:
         self._count()
@@ -59,7 +93,7 @@ class CrashingFiles(UnsyncedFiles):
     def write(self, fd: int, data: memoryview | bytes, position: int) -> None:
         try:
             self._count()
-        except Crash:
+        except (Crash, OSError):
             super().write(fd, memoryview(data)[: self.tear.randint(0, len(data))], position)
             raise
         super().write(fd, data, position)
@@ -97,8 +131,8 @@ def in_ranges(batches: list[ModelBatch], bases: list[int]) -> list[list[ModelBat
     return [[b for b in batches if base <= b.base_offset < end] for base, end in zip(bases, ends, strict=True)]
 
 
-def run_seed(seed: int) -> tuple[int, int]:
-    """Every crash of one log; how many there were, and how many file operations were done in all."""
+def run_seed(seed: int, ending: Ending) -> tuple[int, int]:
+    """End the cleaning of one log at each of its file operations; how many there were, and how many were done."""
     draw = random.Random(seed)
     config = compacted_config(segment_bytes=draw.choice([250, 500, 1_000, 1 << 20]), index_interval_bytes=64)
     grown = compacted_config(segment_bytes=draw.choice([400, 2_000]), index_interval_bytes=64)
@@ -109,41 +143,49 @@ def run_seed(seed: int) -> tuple[int, int]:
         bases = [segment.base_offset for segment in log.segments]
         log.flush()
         before = in_ranges(stored(source), bases)
-        after: list[list[ModelBatch]] = []
-        crash_at = operations = 0
-        while True:
-            crash_at = 1 << 30 if not crash_at else (1 if crash_at == 1 << 30 else crash_at + 1)
-            directory = f"{root}/{crash_at}/t-0"
-            shutil.copytree(source, directory, copy_function=shutil.copyfile)
-            found = load(directory, grown)
-            files: list[CrashingFiles] = []
+        # The first time nothing ends.
+        after, _ = clean_once(source, f"{root}/0/t-0", grown, 1 << 30, ending, draw)
+        operations = at = 0
+        ended = True
+        while ended:
+            at += 1
+            left, ended = clean_once(source, f"{root}/{at}/t-0", grown, at, ending, draw)
+            operations += at
+            for number, batches in enumerate(in_ranges(left, bases)):
+                found = in_ranges(after, bases)[number]
+                assert batches in (before[number], found), f"segment {number} after operation {at}"
+            shutil.rmtree(f"{root}/{at}")
+        return at, operations
 
-            def make(path: str, at: int = crash_at, made: list[CrashingFiles] = files) -> DirectoryFiles:
-                made.append(CrashingFiles(path, at, draw))
-                return made[-1]
 
-            cleaner, _ = make_cleaner(found, CleanerSettings(backoff_ms=0, io_buffer_bytes=256), make)
-            crashed = False
-            operations += 0 if crash_at == 1 << 30 else crash_at
-            try:
-                cleaner.tick(2_000_000, lambda topic, partition: log.log_end_offset)
-            except Crash:
-                crashed = True
-            again = load(directory, grown)
-            left = in_ranges(stored(directory), bases)
-            if not after:
-                assert not crashed
-                after = left
-            for number, batches in enumerate(left):
-                assert batches in (before[number], after[number]), f"segment {number} after operation {crash_at}"
-            assert again.log_end_offset == log.log_end_offset
-            names = [path.name for path in Path(directory).iterdir()]
-            assert not [name for name in names if name.endswith((".cleaned", ".swap", ".deleted"))], names
+def clean_once(
+    source: str, directory: str, config: LogConfig, at: int, ending: Ending, draw: random.Random
+) -> tuple[list[ModelBatch], bool]:
+    """Clean a copy of the log in `source`; what a start finds, and whether the cleaning came to operation `at`."""
+    release_descriptors()
+    shutil.copytree(source, directory, copy_function=shutil.copyfile)
+    log = load(directory, config)
+    made: list[EndingFiles] = []
+
+    def make(path: str) -> DirectoryFiles:
+        made.append(EndingFiles(path, at, ending, draw))
+        return made[-1]
+
+    cleaner, _ = make_cleaner(log, CleanerSettings(backoff_ms=1, io_buffer_bytes=256), make)
+    with suppress(Crash):
+        cleaner.tick(2_000_000, lambda topic, partition: log.log_end_offset)
+        # The process goes on: what it holds must go with the files.
+        if log.offline is None:
             for batch in stored(directory):
-                assert again.read_slice(batch.base_offset) is not None
-            shutil.rmtree(f"{root}/{crash_at}")
-            if crash_at < 1 << 30 and not crashed:
-                return crash_at, operations
+                assert log.read_slice(batch.base_offset) is not None
+    again = load(directory, config)
+    assert again.log_end_offset == log.log_end_offset
+    names = [path.name for path in Path(directory).iterdir()]
+    assert not [name for name in names if name.endswith((".cleaned", ".swap", ".deleted"))], names
+    left = stored(directory)
+    for batch in left:
+        assert again.read_slice(batch.base_offset) is not None
+    return left, any(each.ended for each in made)
 
 
 def load(directory: str, config: LogConfig) -> Log:
@@ -151,16 +193,29 @@ def load(directory: str, config: LogConfig) -> Log:
     return load_log(directory, "t", 0, config, 0, 0, context)
 
 
-def test_a_crash_leaves_the_old_segment_or_the_new_one() -> None:
-    """Records that count are gone, come twice, or the partition cannot be opened."""
-    crashes = operations = 0
-    for seed in range(FIRST_SEED, FIRST_SEED + SEEDS):
+def run_seeds(first: int, seeds: int, name: str) -> None:
+    ends = operations = 0
+    for seed in range(first, first + seeds):
         try:
-            found = run_seed(seed)
+            found = run_seed(seed, ENDINGS[name])
         except Exception as error:
-            command = f"CLEANER_FIRST_SEED={seed} CLEANER_SEEDS=1 python -m pytest {__file__}"
-            pytest.fail(f"seed {seed}: {error!r}; again with: {command}")
-        crashes += found[0]
+            command = f"CLEANER_FIRST_SEED={seed} CLEANER_SEEDS=1 python -m pytest tests/sim/test_cleaner_crashes.py"
+            error.add_note(f"repeat: {command} -k '{name}'")
+            raise
+        ends += found[0]
         operations += found[1]
-    print(f"{SEEDS} seeds, {crashes} crashes, {operations} file operations")
-    assert crashes > 10 * SEEDS
+    print(f"{seeds} seeds, {ends} ends, {operations} file operations")
+    assert ends > 10 * seeds
+
+
+@pytest.mark.parametrize("name", ENDINGS)
+def test_a_cleaning_that_ends_leaves_the_old_segment_or_the_new_one(name: str) -> None:
+    """Records that count are gone, come twice, or the partition cannot be opened."""
+    run_seeds(FIRST_SEED, SEEDS, name)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("name", ENDINGS)
+def test_many_cleanings_that_end_leave_the_old_segment_or_the_new_one(name: str) -> None:
+    """The same, for rarer logs."""
+    run_seeds(FIRST_SEED, SOAK_SEEDS, name)

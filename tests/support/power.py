@@ -1,81 +1,97 @@
-"""A disk that loses power: a directory in memory in which everything not synced can be lost or torn.
+"""A disk that fails and loses power: a directory in memory in which everything not synced can be lost or torn.
 
-The system under test works on real files of a tmpfs. `Disk` notes each change of a name, and with each fsync and
-fdatasync what is durable from then on: the content of that file, or the names in that directory. `cut` makes of the
-directory what a start after a power cut might find. What is durable is there. Of what came later
+The system under test works on real files of a tmpfs. `Disk` takes the place of the system calls that change names,
+write bytes or sync. It records each change of a name, and with each fsync and fdatasync what is durable from then on:
+the content of that file, or the names in that directory. What a power cut then leaves is in power_loss.py; which
+operations fail is in disk_faults.py.
 
-- the changes of names in a directory (made, renamed, removed) happened up to one of them, as journals keep them; or
-  only some of the files that were made are there, in any order, and nothing else happened, as where single files are
-  brought to disk before the journal is;
-- each 64 bytes of a file may be there or not, and it may have grown without its bytes: then they are zeros.
-
-Partition directories are neither renamed nor removed here. Where only the process ends, nothing is lost, and a later
-cut may take what was not synced before that.
+A sync that fails does what Linux does: a part of the file reaches the disk, the kernel takes the rest for written, and
+a later sync of the file succeeds without writing it. Only bytes that are written again get another chance. The names in
+a directory whose sync failed are not brought to disk until the broker starts again: its file system stopped writing
+its journal.
 """
 
 from __future__ import annotations
 
 import os
 import random
+import shutil
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from broker_cy.server import metadata_log
 from broker_cy.storage import disk
+from tests.support import power_loss
+from tests.support.disk_faults import CREATE, NAME, SYNC, TRUNCATE, WRITE, Faults
+from tests.support.power_loss import SECTOR_BYTES, Change, Sectors, overlay, read_file, sectors, torn
 
-SECTOR_BYTES = 64
-
-_open, _rename, _replace, _unlink, _mkdir = os.open, os.rename, os.replace, os.unlink, os.mkdir
-
-# A name that went, a name that came, and whose names they are (or were).
-Change = tuple[str | None, str | None, int]
+_open, _replace, _unlink, _mkdir, _rmdir = os.open, os.replace, os.unlink, os.mkdir, os.rmdir
+_write, _pwrite, _truncate, _ftruncate = os.write, os.pwrite, os.truncate, os.ftruncate
+MISSING = object()
 
 
 class PowerCut(BaseException):
     """The machine stops here."""
 
 
-def _read(path: str) -> bytes:
-    fd = _open(path, os.O_RDONLY)
-    try:
-        return os.read(fd, os.fstat(fd).st_size)
-    finally:
-        os.close(fd)
-
-
 class Disk:
-    """The files below `root`, on a file system that does not use inodes again; all that is there is durable."""
+    """The files below `root`, on a file system that does not use inodes again; all that is there is durable.
+
+    Directories lie in `root` only, and hold no others.
+    """
 
     def __init__(self, root: str, draw: random.Random) -> None:
         self.root = root
         self.draw = draw
+        self.faults = Faults(draw)
         # By inode: durable content of files.
         self.contents: dict[int, bytes] = {}
+        # By inode: the sectors of a file, by position, as they were when a sync of it failed. Until they are written
+        # again no sync brings them to disk.
+        self.dropped: dict[int, Sectors] = {}
         # By inode of a directory: the names that are durable, those there are, and the changes between.
         self.durable: dict[int, dict[str, int]] = {}
         self.names: dict[int, dict[str, int]] = {}
         self.changes: dict[int, list[Change]] = {}
         self.directories: dict[str, int] = {}
+        # Inodes of directories whose sync failed.
+        self.broken: set[int] = set()
         self.syncs = 0
         self.cut_at = -1
         self._adopt(root)
 
+    def restore(self) -> None:
+        """Put a copy in the place of everything, which was made while the system ran and is what a power cut would
+        leave: a snapshot of a volume. The machine goes on, so its boot id says nothing of these files.
+        """
+        self.cut()
+        copy = f"{self.root}.copy"
+        shutil.copytree(self.root, copy)
+        shutil.rmtree(self.root)
+        os.rename(copy, self.root)
+        for state in (self.contents, self.durable, self.names, self.changes, self.directories):
+            state.clear()
+        self._adopt(self.root)
+
     def _adopt(self, path: str) -> None:
         inode = os.stat(path).st_ino
-        self.directories[path] = inode
-        self.names[inode] = {}
-        self.changes[inode] = []
+        self.add_directory(path, inode)
         with os.scandir(path) as entries:
             for entry in entries:
                 self.names[inode][entry.name] = entry.inode()
                 if entry.is_dir():
                     self._adopt(entry.path)
                 else:
-                    self.contents[entry.inode()] = _read(entry.path)
+                    self.contents[entry.inode()] = read_file(entry.path)
         self.durable[inode] = dict(self.names[inode])
 
-    # --- what the system under test does
+    def add_directory(self, path: str, inode: int) -> None:
+        self.directories[path] = inode
+        self.names[inode], self.durable[inode], self.changes[inode] = {}, {}, []
+
+    # --- syncs
 
     def _count(self) -> None:
         self.syncs += 1
@@ -87,29 +103,62 @@ class Disk:
         self._count()
         found = os.fstat(fd)
         if stat.S_ISDIR(found.st_mode):
-            self._sync_names(found.st_ino)
-        else:
-            # It may be open for writing only.
-            self.contents[found.st_ino] = _read(f"/proc/self/fd/{fd}")
+            self._sync_directory(found.st_ino)
+            return
+        # It may be open for writing only.
+        written = read_file(f"/proc/self/fd/{fd}")
+        if self.faults.happens(SYNC):
+            self._fail_sync(found.st_ino, written)
+            raise self.faults.error(SYNC)
+        self._sync_content(found.st_ino, written)
 
-    def _sync_names(self, inode: int) -> None:
+    def _sync_content(self, inode: int, written: bytes) -> None:
+        self.contents[inode] = self.reachable(inode, written)
+
+    def reachable(self, inode: int, written: bytes) -> bytes:
+        """What a sync can bring to disk of a file that holds `written`: all but what an earlier one failed to write."""
+        dropped = self.dropped.get(inode)
+        return written if dropped is None else overlay(written, dropped, self.contents.get(inode, b""))
+
+    def _fail_sync(self, inode: int, written: bytes) -> None:
+        self.contents[inode] = torn(self.draw, self.contents.get(inode, b""), self.reachable(inode, written))
+        durable = self.contents[inode]
+        self.dropped[inode] = {
+            at: sector for at, sector in sectors(written).items() if durable[at : at + len(sector)] != sector
+        }
+
+    def _sync_directory(self, inode: int) -> None:
+        if inode in self.broken or self.faults.happens(SYNC):
+            self.broken.add(inode)
+            raise OSError(5, "the journal is aborted")
+        self.sync_names(inode)
+
+    def sync_names(self, inode: int) -> None:
+        """Let the names in a directory be durable."""
         self.durable[inode] = dict(self.names[inode])
         self.changes[inode].clear()
 
     def sync_all(self, path: str) -> None:
         """What syncfs does."""
         self._count()
+        fails = self.faults.happens(SYNC)
         for directory, inode in self.directories.items():
-            self._sync_names(inode)
+            if not fails and inode not in self.broken:
+                self.sync_names(inode)
             for name, number in self.names[inode].items():
                 if f"{directory}/{name}" not in self.directories:
-                    self.contents[number] = _read(f"{directory}/{name}")
+                    (self._fail_sync if fails else self._sync_content)(number, read_file(f"{directory}/{name}"))
+        if fails:
+            raise self.faults.error(SYNC, path)
+
+    # --- names
 
     def _place(self, path: str | bytes, dir_fd: int | None) -> tuple[int, str] | None:
         """Inode of the directory and name in it; None where that is not ours."""
         path = os.fsdecode(path)
         if dir_fd is not None:
-            return os.fstat(dir_fd).st_ino, path
+            inode: int | None = os.fstat(dir_fd).st_ino
+            return (inode, path) if inode in self.names else None
         directory, _, name = path.rpartition("/")
         inode = self.directories.get(directory)
         return None if inode is None else (inode, name)
@@ -123,140 +172,155 @@ class Disk:
         self.changes[directory].append((gone, came, inode))
 
     def open(self, path: Any, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> int:
+        place = self._place(path, dir_fd) if flags & os.O_CREAT else None
+        is_new = place is not None and place[1] not in self.names[place[0]]
+        if is_new:
+            self.faults.check(CREATE, path)
         fd = _open(path, flags, mode, dir_fd=dir_fd)
-        if flags & os.O_CREAT and (place := self._place(path, dir_fd)) and place[1] not in self.names[place[0]]:
+        if is_new:
+            assert place is not None
             self._change(place[0], None, place[1], os.fstat(fd).st_ino)
         return fd
 
+    def open_file(self, path: str, mode: str) -> Any:
+        """The built-in open, for writing a new file."""
+        assert mode == "wb"
+        return os.fdopen(self.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644), mode)
+
     def mkdir(self, path: Any, mode: int = 0o777, *, dir_fd: int | None = None) -> None:
+        place = self._place(path, dir_fd)
+        if place:
+            self.faults.check(CREATE, path)
         _mkdir(path, mode, dir_fd=dir_fd)
-        if place := self._place(path, dir_fd):
+        if place:
             inode = os.stat(path).st_ino
             self._change(place[0], None, place[1], inode)
-            self.directories[path] = inode
-            self.names[inode], self.durable[inode], self.changes[inode] = {}, {}, []
+            self.add_directory(path, inode)
 
     def rename(self, old: Any, new: Any, *, src_dir_fd: int | None = None, dst_dir_fd: int | None = None) -> None:
-        _replace(old, new, src_dir_fd=src_dir_fd, dst_dir_fd=dst_dir_fd)
         source, target = self._place(old, src_dir_fd), self._place(new, dst_dir_fd)
+        if source is not None and source[1] in self.names[source[0]]:
+            self.faults.check(NAME, old)
+        _replace(old, new, src_dir_fd=src_dir_fd, dst_dir_fd=dst_dir_fd)
         if source is None and target is None:
             return
         assert source is not None
         assert target is not None
         assert source[0] == target[0], f"{old} goes to another directory, {new}"
-        assert old not in self.directories, f"{old} is a directory"
         self._change(source[0], source[1], target[1], self.names[source[0]][source[1]])
+        if src_dir_fd is None and old in self.directories:
+            self.directories[new] = self.directories.pop(old)
 
     def unlink(self, path: Any, *, dir_fd: int | None = None) -> None:
+        place = self._place(path, dir_fd)
+        if place is not None and place[1] in self.names[place[0]]:
+            self.faults.check(NAME, path)
         _unlink(path, dir_fd=dir_fd)
-        if place := self._place(path, dir_fd):
+        if place:
             self._change(place[0], place[1], None, self.names[place[0]][place[1]])
+
+    def rmdir(self, path: Any, *, dir_fd: int | None = None) -> None:
+        place = self._place(path, dir_fd)
+        if place:
+            self.faults.check(NAME, path)
+        _rmdir(path, dir_fd=dir_fd)
+        if place:
+            # Until that is durable the directory may come back, with what was durable in it.
+            self._change(place[0], place[1], None, self.directories.pop(os.fsdecode(path)))
+
+    # --- bytes
+
+    def write(self, fd: int, data: Any) -> int:
+        count = _write(fd, self._written(data))
+        self._touch(fd, os.lseek(fd, 0, os.SEEK_CUR) - count, count)
+        return count
+
+    def pwrite(self, fd: int, data: Any, position: int) -> int:
+        count = _pwrite(fd, self._written(data), position)
+        self._touch(fd, position, count)
+        return count
+
+    def _touch(self, fd: int, position: int, count: int) -> None:
+        """The next sync brings these bytes to disk, also where they are what they were."""
+        dropped = self.dropped.get(os.fstat(fd).st_ino) if self.dropped else None
+        if dropped:
+            for at in range(position - position % SECTOR_BYTES, position + count, SECTOR_BYTES):
+                dropped.pop(at, None)
+
+    def _written(self, data: Any) -> Any:
+        """What of `data` is written: a part of it, before the disk fails or is full. Raises OSError."""
+        if not self.faults.happens(WRITE):
+            return data
+        view = memoryview(data)
+        count = self.draw.choice([0, self.draw.randint(0, len(view))])
+        if count == 0:
+            raise self.faults.error(WRITE)
+        return view[:count]
+
+    def truncate(self, path: Any, length: int) -> None:
+        self.faults.check(TRUNCATE, path)
+        _truncate(path, length)
+
+    def ftruncate(self, fd: int, length: int) -> None:
+        self.faults.check(TRUNCATE)
+        _ftruncate(fd, length)
 
     @contextmanager
     def installed(self) -> Iterator[None]:
-        """Take the place of the system calls that change names or sync."""
-        ours: list[tuple[Any, str, Any]] = [
+        """Take the place of the system calls. Those that the C code makes are watched only as far as Faults says."""
+        ours: list[tuple[Any, str, Callable[..., Any]]] = [
             (os, "fsync", self.sync),
             (os, "fdatasync", self.sync),
             (disk, "sync_filesystem", self.sync_all),
             (os, "open", self.open),
+            (metadata_log, "open", self.open_file),
             (os, "mkdir", self.mkdir),
             (os, "rename", self.rename),
             (os, "replace", self.rename),
             (os, "unlink", self.unlink),
+            (os, "rmdir", self.rmdir),
+            (os, "write", self.write),
+            (os, "pwrite", self.pwrite),
+            (os, "truncate", self.truncate),
+            (os, "ftruncate", self.ftruncate),
         ]
-        before = [getattr(module, name) for module, name, _ in ours]
+        before = [getattr(module, name, MISSING) for module, name, _ in ours]
         for module, name, mine in ours:
             setattr(module, name, mine)
         try:
             yield
         finally:
+            self.faults.end()
             for (module, name, _), old in zip(ours, before, strict=True):
-                setattr(module, name, old)
+                if old is MISSING:
+                    delattr(module, name)
+                else:
+                    setattr(module, name, old)
 
     # --- what becomes of it
 
     def cut(self) -> None:
         """Leave in the directory what a start after a power cut might find. What is there then is durable."""
-        self._cut_directory(self.root)
+        power_loss.cut(self)
+        self.dropped.clear()
+        self.broken.clear()
 
-    def _cut_directory(self, path: str) -> None:
-        inode = self.directories[path]
-        now = self.names[inode]
-        assert sorted(now) == sorted(os.listdir(path)), f"names in {path} changed without being seen"
-        left = self._left(inode)
-        places = {number: name for name, number in now.items()}
-        files: dict[str, bytes] = {}
-        changed: set[str] = set()
-        for name, number in left.items():
-            if f"{path}/{name}" not in self.directories:
-                found = _read(f"{path}/{places[number]}") if number in places else None
-                files[name] = self._cut_content(number, found)
-                if now.get(name) != number or files[name] != found:
-                    changed.add(name)
-        for name in sorted(now.keys() - files.keys()):
-            if f"{path}/{name}" in self.directories:
-                self._keep_directory(f"{path}/{name}", name in left)
-            else:
-                _unlink(f"{path}/{name}")
-        for name, content in files.items():
-            if name in changed:
-                fd = _open(f"{path}/{name}.cut", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
-                os.write(fd, content)
-                left[name] = os.fstat(fd).st_ino
-                os.close(fd)
-                _replace(f"{path}/{name}.cut", f"{path}/{name}")
-            self.contents[left[name]] = content
-        self.names[inode] = left
-        self._sync_names(inode)
+    def kill(self, *, evicts: bool) -> bool:
+        """The process is gone, and the page cache is not. Whether it lost something: where the kernel needs its memory
+        (always with `evicts`), it reads from the disk again what the disk failed to take. Else that stays in memory,
+        and no sync brings it to disk.
+        """
+        self.broken.clear()
+        if not any(self.dropped.values()) or not (evicts or self.draw.random() < 0.5):
+            return False
+        power_loss.evict(self)
+        self.dropped.clear()
+        return True
 
-    def _keep_directory(self, path: str, kept: bool) -> None:
-        if kept:
-            self._cut_directory(path)
-            return
-        inode = self.directories.pop(path)
-        for name in self.names.pop(inode):
-            _unlink(f"{path}/{name}")
-        os.rmdir(path)
-        del self.durable[inode], self.changes[inode]
-
-    def _left(self, inode: int) -> dict[str, int]:
-        """The names that are found in a directory."""
-        left = dict(self.durable[inode])
-        changes = self.changes[inode]
-        if self.draw.random() < 0.6:
-            # As likely all or none as anything between.
-            happened = self.draw.choice([0, len(changes), self.draw.randint(0, len(changes))])
-            for gone, came, number in changes[:happened]:
-                if gone is not None:
-                    del left[gone]
-                if came is not None:
-                    left[came] = number
-            return left
-        before = set(left.values())
-        for name, number in self.names[inode].items():
-            if number not in before and self.draw.random() < 0.5:
-                left[name] = number
-        return left
-
-    def _cut_content(self, inode: int, written: bytes | None) -> bytes:
-        """`written` is None where the file has no name any more."""
-        durable = self.contents.get(inode, b"")
-        if written is None or written == durable:
-            return durable
-        shorter, longer = sorted((len(durable), len(written)))
-        between = max(self.draw.randint(shorter, longer) // SECTOR_BYTES * SECTOR_BYTES, shorter)
-        size = self.draw.choice([len(durable), len(written), between])
-        # All, none or any of what was written: each is likely enough to be seen.
-        share = self.draw.choice([0.0, 1.0, 0.5, 0.9])
-        if share == 1.0 and size == len(written):
-            return written
-        # What was only appended to has one content up to there.
-        at = min(len(durable), size) // SECTOR_BYTES * SECTOR_BYTES if written.startswith(durable) else 0
-        out = bytearray(written[:at])
-        out += bytes(size - at)
-        for start in range(at, size, SECTOR_BYTES):
-            source = written if self.draw.random() < share else durable
-            part = source[start : min(start + SECTOR_BYTES, size)]
-            out[start : start + len(part)] = part
-        return bytes(out)
+    def directories_with_dropped(self) -> list[str]:
+        """Paths of the directories with files of which a sync failed to write something."""
+        return [
+            path
+            for path, inode in self.directories.items()
+            if any(self.dropped.get(number) for number in self.names[inode].values())
+        ]

@@ -1,0 +1,121 @@
+"""What of a broker the power cut simulation runs, from a start to the end of its process: the controller with its
+metadata log, the log manager with its cleaner, the partitions and their group commit, all of them the real ones.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from typing import Any
+from uuid import UUID
+
+from broker_cy.config import BrokerConfig, topic_settings
+from broker_cy.core.clock import ManualClock
+from broker_cy.metadata.image import Endpoint, ImageDelta, MetadataImage
+from broker_cy.replica.group_commit import GroupCommit
+from broker_cy.replica.partition import FlushGroup, Partition
+from broker_cy.replica.partition_table import PartitionTable
+from broker_cy.server.controller_service import ControllerService
+from broker_cy.server.partition_service import PartitionService
+from broker_cy.storage.cleaner.log_cleaner import CleanerSettings, LogCleaner
+from broker_cy.storage.log_manager import StorageSettings
+from tests.broker_cy.storage.managing import Manager, open_manager
+from tests.sim.power_loop import Loop, Work
+
+LISTENERS = {"PLAINTEXT": Endpoint("host", 9092, 0)}
+# Smaller than the bounds that Kafka sets, so that a few topics fill segments and snapshots.
+METADATA_SETTINGS = {
+    "metadata.log.segment.bytes": 900,
+    "metadata.log.max.record.bytes.between.snapshots": 1_500,
+    "metadata.max.retention.bytes": 3_000,
+}
+
+
+class Partitions(PartitionService):
+    """With topic settings that Kafka's bounds would refuse."""
+
+    overrides: Mapping[str, Mapping[str, Any]]
+
+    def settings(self, topic: str) -> Any:
+        return {**topic_settings({}, self._config), **self.overrides[topic]}
+
+
+class Broker:
+    """Everything but the network and the coordinators. `open` may be followed by the end of the process at any time."""
+
+    def __init__(
+        self,
+        root: str,
+        draw: random.Random,
+        clock: ManualClock,
+        storage: StorageSettings,
+        topics: Mapping[str, Mapping[str, Any]],
+    ) -> None:
+        self.draw = draw
+        self.clock = clock
+        self.work = Work(draw)
+        self.loop = Loop(self.work)
+        loop: Any = self.loop
+        self.group = FlushGroup(loop)
+        self.group.commit = GroupCommit(self.group, self.work, 2)
+        # Nobody sends a transactional batch that the coordinator does not know of.
+        self.group.verifies = False
+        self.table = PartitionTable()
+        self.logs: Manager = open_manager(root, settings=storage, now_ms=clock.wall_ms(), load=False, jobs=self.work)
+        self.logs.cleaner = LogCleaner(
+            self.logs.logs,
+            [root],
+            CleanerSettings(backoff_ms=0, io_buffer_bytes=1024),
+            self.work,
+            self.logs.removal.files,
+        )
+        self.config = BrokerConfig.from_properties({"node.id": "1", "log.dirs": root})
+        self.config._values.update(METADATA_SETTINGS)
+        self.partitions = Partitions(self.config, clock, self.table, self.logs, self.group)
+        self.partitions.overrides = topics
+        self.controller: ControllerService
+        self._loaded = False
+
+    def start(self) -> None:
+        """Load the metadata and the logs. Raises what a start raises."""
+        loop: Any = self.loop
+        self.controller = ControllerService.open(self.config, self.clock, loop, self.logs)
+        self.controller._new_uuid = lambda: UUID(int=self.draw.getrandbits(128), version=4)
+        self.controller.subscribe(self._on_image)
+        self.controller.start(LISTENERS)
+
+    def _on_image(self, delta: ImageDelta, image: MetadataImage) -> None:
+        if not self._loaded:
+            self._loaded = True
+            self.partitions.start(image, self.clock.wall_ms())
+        self.partitions.apply(delta, image)
+
+    def topic_id(self, topic: str) -> UUID | None:
+        """What the committed metadata say; None where there is no such topic."""
+        found = self.controller.image.topics.by_name(topic)
+        return found.topic_id if found is not None else None
+
+    def partition(self, topic: str) -> Partition | None:
+        return self.table.get(topic, 0)
+
+    def tick(self) -> None:
+        self.logs.tick(self.clock.wall_ms(), self.partitions.high_watermark_of)
+        self.partitions.retry()
+
+    def stop(self) -> None:
+        """Stop cleanly, in the order of server.lifecycle."""
+        self.loop.turn()
+        self.loop.create_task(self.controller.stop())
+        self.loop.settle()
+        assert self.logs.cleaner is not None
+        self.logs.cleaner.stop()
+        self.loop.settle()
+
+    def close(self) -> None:
+        """The end of `stop`, which blocks for the disk."""
+        self.logs.close(self.partitions.high_watermark_of, self.controller.broker_epoch)
+
+    def crash(self) -> None:
+        """The end of the process."""
+        self.loop.close()
+        self.logs.crash()

@@ -1,0 +1,64 @@
+"""Which operations on a disk fail, and with which errno: a part of the simulated disk of tests/support/power.py."""
+
+from __future__ import annotations
+
+import errno
+import os
+import random
+
+from broker_cy.storage import disk
+
+# What can fail: fsync and the like; writing bytes; making a file or directory; renaming or removing one; cutting one.
+SYNC, WRITE, CREATE, NAME, TRUNCATE = "sync", "write", "create", "name", "truncate"
+KINDS = (SYNC, WRITE, CREATE, NAME, TRUNCATE)
+ERRORS = (errno.EIO, errno.ENOSPC)
+# Bytes that the C code still writes, at most, once writes fail.
+BUDGET_MAX_BYTES = 600
+
+
+class Faults:
+    """Operations of the kinds in `errors` fail with a probability of `chance`, until `end`.
+
+    The writes of segments and indexes are made in C, which counts bytes: those fail after a random number of them.
+    """
+
+    def __init__(self, draw: random.Random) -> None:
+        self.draw = draw
+        self.errors: dict[str, int] = {}
+        self.chance = 0.0
+        # Operations that failed since the simulation began; those in C are not counted.
+        self.failed = 0
+
+    @property
+    def active(self) -> bool:
+        return bool(self.errors)
+
+    def begin(self) -> None:
+        """Let one to all kinds of operations fail, each with an errno of its own."""
+        draw = self.draw
+        kinds = draw.sample(KINDS, draw.choice([1, 1, 2, 3, len(KINDS)]))
+        self.errors = {kind: draw.choice(ERRORS) for kind in sorted(kinds)}
+        self.chance = draw.choice([0.1, 0.4, 1.0])
+        if WRITE in self.errors:
+            disk.set_write_budget(draw.choice([0, draw.randint(1, BUDGET_MAX_BYTES)]), self.errors[WRITE])
+
+    def end(self) -> None:
+        """Let every operation succeed again."""
+        self.errors = {}
+        disk.set_write_budget(-1, 0)
+
+    def happens(self, kind: str) -> bool:
+        """Whether this operation of that kind fails."""
+        if kind in self.errors and self.draw.random() < self.chance:
+            self.failed += 1
+            return True
+        return False
+
+    def error(self, kind: str, path: object = None) -> OSError:
+        code = self.errors[kind]
+        return OSError(code, os.strerror(code), path)
+
+    def check(self, kind: str, path: object = None) -> None:
+        """Raise the OSError of this operation, if it fails."""
+        if self.happens(kind):
+            raise self.error(kind, path)
