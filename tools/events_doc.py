@@ -18,12 +18,12 @@ HEAD = """\
 
 Generated from `broker_cy/metrics/events.py` and `broker_cy/metrics/sample.py` by `python tools/events_doc.py`; a test
 keeps it up to date. Both topics have one partition and any Kafka consumer can read them; no client can write to them.
-`broker_cy.metrics.events.decode` and `broker_cy.metrics.sample.decode` give typed objects.
+In Python, `broker_cy.metrics.events.decode` and `broker_cy.metrics.sample.decode` return typed objects.
 
-| topic | one record | kept | off with |
+| topic | contents of a record | retention | turned off by |
 |---|---|---|---|
 | `__cluster_events` | an event | 30 days | `brokercy.events.enable=false` |
-| `__broker_metrics` | a sample of a broker, each second | 7 days | `brokercy.metrics.sample.interval.ms=0` |
+| `__broker_metrics` | a sample of a broker's metrics, each second | 7 days | `brokercy.metrics.sample.interval.ms=0` |
 
 ## `__cluster_events`
 

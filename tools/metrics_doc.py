@@ -13,15 +13,19 @@ PAGE = ROOT / "docs" / "metrics.md"
 HEAD = """\
 # Metrics
 
-With `brokercy.metrics.listener=HOST:PORT` the broker serves over HTTP/1.1: `/metrics` in the Prometheus text format
-(`/metrics?topic=NAME`, which may be repeated, restricts the partition metrics to these topics),
-`/healthz` (200 while its loop runs) and `/readyz` (200 once clients are accepted and the coordinators are loaded, else
-503 and what is missing). Counting is on by default; `brokercy.metrics.enable=false` turns it off at any time,
-and `broker-bench compare ours ours-uncounted -w produce-100b` shows what it costs.
+With `brokercy.metrics.listener=HOST:PORT` the broker serves three pages over HTTP/1.1:
 
-Histograms are log-linear (16 buckets to each power of two, 64 ns to 137 s); the page has the powers of two
-from 16.384 us to 68.7 s. It is written in slices between which the loop runs:
-with 10,000 partitions it takes about 40 ms of processor time, in slices of a few milliseconds.
+- `/metrics`: the metrics in the Prometheus text format. `/metrics?topic=NAME` restricts the partition metrics to that
+  topic; the parameter may be repeated.
+- `/healthz`: status 200 while the event loop runs.
+- `/readyz`: status 200 once clients are accepted and the coordinators are loaded; before that, 503 and what is missing.
+
+Counting is on by default. `brokercy.metrics.enable=false` turns it off, also at run time, and
+`broker-bench compare ours ours-uncounted -w produce-100b` shows its cost.
+
+Histograms are log-linear (16 buckets per power of two, from 64 ns to 137 s); the page contains the powers of two
+from 16.384 us to 68.7 s. The page is written in slices, and the event loop runs between them:
+with 10,000 partitions it takes about 40 ms of CPU time, in slices of a few milliseconds.
 
 Generated from `broker_cy/metrics/definitions.py` by `python tools/metrics_doc.py`; a test keeps it up to date.
 

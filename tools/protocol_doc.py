@@ -14,8 +14,8 @@ HEAD = """\
 # Protocol
 
 Generated from the handlers' registrations by `python tools/protocol_doc.py`; a test keeps it up to date.
-ApiVersions returns the column "advertised". A request for another API or version closes the connection, as in Kafka;
-ApiVersions of an unknown version is answered in version 0 (KIP-511).
+ApiVersions returns the versions in the column "advertised". As in Kafka, a request for another API or version closes
+the connection, and an ApiVersions request of an unknown version is answered in version 0 (KIP-511).
 
 | key | API | versions | advertised | omissions |
 |---|---|---|---|---|

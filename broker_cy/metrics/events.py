@@ -12,7 +12,8 @@ import json
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, ClassVar, TypeVar
 
-# Of one event, so that a group of thousands of partitions stays one record of some hundred KB; `*_total` counts all.
+# Bound per event, so that the event of a group with thousands of partitions stays one record of some hundred KB;
+# `*_total` counts all.
 PARTITIONS_TOLD_MAX = 2_000
 
 
@@ -27,8 +28,8 @@ class Client:
 
 @dataclass(slots=True)
 class Trigger:
-    """Why a rebalance started or had to start over: `reason` is join, rejoin, leave, session_timeout, join_timeout,
-    sync_timeout, static_replacement, metadata, write_failed or group_too_large; and the member concerned.
+    """Why a rebalance started or was restarted, and the member concerned. `reason` is join, rejoin, leave,
+    session_timeout, join_timeout, sync_timeout, static_replacement, metadata, write_failed or group_too_large.
     """
 
     reason: str
@@ -42,7 +43,7 @@ class Trigger:
 class Move:
     """One partition that changed its owner, or had none for a while. `stall_ms` is the time from when its last owner
     stopped reading (as far as the coordinator knows: it joined again without the partition, left, or sent its last
-    request) until the new one got its assignment; -1 if it had no owner before.
+    request) until the new owner received its assignment; -1 if the partition had no owner before.
     """
 
     topic: str
@@ -61,15 +62,15 @@ class Event:
 
     @property
     def key(self) -> str:
-        """What it is about."""
+        """The subject of the event, which is the key of its record."""
         return ""
 
 
 @dataclass(slots=True)
 class Rebalance(Event):
-    """A classic group was rebalanced. `join_ms` is the wait for its members, `sync_ms` the wait for the leader's
-    assignment and its write; `result` is stable, or empty if no member was left. `moves` lists every partition whose
-    owner changed or that was stalled; `kept` counts those that were read without interruption.
+    """A classic group completed a rebalance. `join_ms` is the wait for its members, `sync_ms` the wait for the leader's
+    assignment and for its write. `result` is stable, or empty if no member was left. `moves` lists every partition
+    whose owner changed or that was stalled; `kept` counts those that were read without interruption.
     """
 
     TYPE: ClassVar[str] = "rebalance"
@@ -96,7 +97,7 @@ class Rebalance(Event):
 
 @dataclass(slots=True)
 class StaticReplacement(Event):
-    """A static member came back under another member id and took its place without a rebalance."""
+    """A static member returned with a new member id and resumed its place without a rebalance."""
 
     TYPE: ClassVar[str] = "static_replacement"
     group: str = ""
@@ -114,7 +115,7 @@ class StaticReplacement(Event):
 
 @dataclass(slots=True)
 class TransactionTimedOut(Event):
-    """The coordinator aborted a transaction that was open for longer than its timeout."""
+    """The coordinator aborted a transaction that had been open for longer than its timeout."""
 
     TYPE: ClassVar[str] = "transaction_timed_out"
     transactional_id: str = ""
@@ -172,7 +173,7 @@ class PartitionsAdded(Event):
 
 @dataclass(slots=True)
 class RecordsDeleted(Event):
-    """DeleteRecords moved the log start offset."""
+    """DeleteRecords advanced the log start offset."""
 
     TYPE: ClassVar[str] = "records_deleted"
     topic: str = ""
@@ -188,7 +189,7 @@ class RecordsDeleted(Event):
 
 @dataclass(slots=True)
 class ConfigChange:
-    """One setting; None if it was or is not set."""
+    """One setting; `before` or `after` is None if it was not set before or is not set now."""
 
     name: str
     before: str | None
@@ -214,8 +215,8 @@ class ConfigChanged(Event):
 
 @dataclass(slots=True)
 class BrokerStarted(Event):
-    """`clean`: the last stop was an orderly one. `truncated_bytes` were cut off, torn or damaged ends of logs;
-    `truncated` has them by partition.
+    """The broker started. `clean` is true after a clean shutdown. `truncated_bytes` is the size of the incomplete or
+    damaged ends that were cut off logs; `truncated` has it by partition.
     """
 
     TYPE: ClassVar[str] = "broker_started"
@@ -233,7 +234,7 @@ class BrokerStarted(Event):
 
 @dataclass(slots=True)
 class BrokerStopped(Event):
-    """The broker was asked to stop. After a crash this event is missing before the next broker_started."""
+    """The broker began to shut down. After a crash this event is missing before the next broker_started."""
 
     TYPE: ClassVar[str] = "broker_stopped"
     uptime_ms: int = 0
@@ -245,9 +246,9 @@ class BrokerStopped(Event):
 
 @dataclass(slots=True)
 class Committed:
-    """One partition's committed offset. `record_time_ms` is the timestamp of the record at that offset, which is the
-    next one that the group reads; -1 if there is no such record yet, which means that the group has read everything.
-    `end` is the high watermark at that moment.
+    """One partition's committed offset. `record_time_ms` is the timestamp of the record at that offset, the next one
+    that the group reads; -1 if no such record exists yet, which means that the group has read everything. `end` is
+    the high watermark at that time.
     """
 
     topic: str
@@ -260,7 +261,7 @@ class Committed:
 
 @dataclass(slots=True)
 class Commits(Event):
-    """What a group committed, at most once per partition and second."""
+    """Offsets that a group committed, at most one per partition and second."""
 
     TYPE: ClassVar[str] = "commits"
     group: str = ""
@@ -306,7 +307,7 @@ class Stamped:
 
 
 def encode(stamped: Stamped) -> tuple[bytes, bytes]:
-    """(key, value) of its record."""
+    """Return (key, value) of its record."""
     event = stamped.event
     head = {"type": event.TYPE, "version": event.VERSION, "time_ms": stamped.time_ms, "broker": stamped.broker}
     value = json.dumps(head | asdict(event), separators=(",", ":"), ensure_ascii=False)
@@ -314,13 +315,13 @@ def encode(stamped: Stamped) -> tuple[bytes, bytes]:
 
 
 def prefix_of(kind: type[Event]) -> bytes:
-    """How every record of a type begins, for readers that pass over some without looking into them."""
+    """Return the bytes with which every record of a type begins, so that readers can skip records without decoding."""
     return f'{{"type":"{kind.TYPE}",'.encode()
 
 
 def decode(value: bytes) -> Stamped | None:
-    """The event of a record; None for a type or version that this code does not know. Raises ValueError if the record
-    is not an event.
+    """Return the event of a record; None for a type or version that this code does not know. Raises ValueError if the
+    record is not an event.
     """
     try:
         found = json.loads(value)
@@ -329,11 +330,11 @@ def decode(value: bytes) -> Stamped | None:
             return None
         return Stamped(int(found["time_ms"]), int(found["broker"]), _built(kind, found))
     except (KeyError, TypeError, UnicodeDecodeError) as error:
-        raise ValueError(f"no event: {error!r} in {value[:100]!r}") from error
+        raise ValueError(f"not an event: {error!r} in {value[:100]!r}") from error
 
 
 def _built(kind: type[T], found: dict[str, Any]) -> T:
-    """The dataclass from the fields that are present."""
+    """Build the dataclass from the fields that are present."""
     nested = _NESTED.get(kind, {})
     arguments: dict[str, Any] = {}
     for each in fields(kind):  # type: ignore[arg-type]

@@ -1,7 +1,7 @@
-"""One sample of a broker's metrics, as in the topic `__broker_metrics`: the counts of one interval.
+"""One sample of a broker's metrics, as written to the topic `__broker_metrics`: the counts of one interval.
 
 The value of a record is JSON with the fields of `Sample`; the key is the node id as text. Fields are only ever added; a
-change of meaning raises `version`. Fields that are 0 or empty are left out, and read as such.
+change of meaning raises `version`. Fields that are 0 or empty are omitted, and readers restore them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ VERSION = 1
 
 @dataclass(slots=True)
 class Times:
-    """Of what ended in the interval, in microseconds; quantiles are at most a sixteenth too high."""
+    """Durations that ended in the interval, in microseconds; quantiles are at most one sixteenth too high."""
 
     count: int = 0
     sum_us: int = 0
@@ -26,7 +26,7 @@ class Times:
 
 @dataclass(slots=True)
 class Api:
-    """Requests of one API; `phases` as in docs/metrics.md."""
+    """Requests of one API; `phases` has the phases of docs/metrics.md."""
 
     requests: int = 0
     errors: dict[str, int] = field(default_factory=dict)
@@ -44,7 +44,7 @@ class Topic:
 
 @dataclass(slots=True)
 class Connection:
-    """One connection that sent or got something in the interval."""
+    """One connection that sent or received data in the interval."""
 
     id: str = ""
     client_id: str = ""
@@ -58,7 +58,9 @@ class Connection:
 
 @dataclass(slots=True)
 class Sample:
-    """`cpu_us`, faults, bytes and the like are of the interval; memory, descriptors and other amounts as they are."""
+    """Counts such as `cpu_us`, page faults and bytes are those of the interval; amounts such as memory and descriptors
+    are those at its end.
+    """
 
     version: int = VERSION
     time_ms: int = 0
@@ -98,7 +100,7 @@ class Sample:
 
 
 def encode(sample: Sample) -> bytes:
-    """The value of its record."""
+    """Return the value of its record."""
     return json.dumps(_without_zeros(asdict(sample)), separators=(",", ":"), ensure_ascii=False).encode(
         "utf-8", "surrogatepass"
     )
@@ -114,8 +116,8 @@ def _without_zeros(value: Any) -> Any:
 
 
 def decode(value: bytes) -> Sample | None:
-    """The sample of a record; None for a version that this code does not know. Raises ValueError if it is not a
-    sample.
+    """Return the sample of a record; None for a version that this code does not know. Raises ValueError if it is not
+    a sample.
     """
     try:
         found = json.loads(value)
@@ -129,7 +131,7 @@ def decode(value: bytes) -> Sample | None:
         known = {each.name for each in fields(Sample)}
         return Sample(**{name: each for name, each in found.items() if name in known})
     except (KeyError, TypeError, IndexError, AttributeError) as error:
-        raise ValueError(f"no sample: {error!r} in {value[:100]!r}") from error
+        raise ValueError(f"not a sample: {error!r} in {value[:100]!r}") from error
 
 
 def _api(found: dict[str, Any]) -> Api:
