@@ -1,0 +1,297 @@
+"""Losses that the power cut simulation found, each by itself: the disk takes everything that was not synced, or all but
+that in which the loss lies.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from broker_cy.core.clock import ManualClock
+from broker_cy.server.controller_service import SEGMENT_BYTES_MAX
+from broker_cy.server.metadata_log import MetadataLog
+from broker_cy.storage import maintenance, snapshots, txn_index, written_points
+from broker_cy.storage.checkpoints import CLEANED_OFFSETS, LOG_START_OFFSETS, read_entries
+from broker_cy.storage.cleaner.log_cleaner import CleanerSettings, LogCleaner
+from broker_cy.storage.disk import sync_file
+from broker_cy.storage.jobs import InlineJobs
+from broker_cy.storage.log import Log
+from broker_cy.storage.log_config import LogConfig
+from broker_cy.storage.log_manager import StorageSettings
+from tests.broker_cy.server.test_controller_service import create
+from tests.broker_cy.storage.batches import batch
+from tests.broker_cy.storage.managing import Manager, open_manager
+from tests.broker_cy.storage.test_open_transactions import marker, transactional
+from tests.sim.power_broker import Broker
+from tests.support.power import Disk, PowerCut
+
+# Where inodes are not used again, which Disk relies on.
+MEMORY = "/dev/shm"
+TOPIC_ID = UUID(int=3)
+KEY = ("t", 0)
+CONFIG = LogConfig(segment_bytes=400, file_delete_delay_ms=0)
+
+pytestmark = pytest.mark.skipif(not os.path.isdir(MEMORY), reason="no directory in memory")
+
+
+class Least(random.Random):
+    """Of what a power cut may leave, that which was synced and no more; for which Disk draws the first of what there
+    is.
+    """
+
+    def random(self) -> float:
+        return 0.0
+
+    def choice(self, seq: Any) -> Any:
+        return seq[0]
+
+    def randint(self, a: int, b: int) -> int:
+        return a
+
+
+class Zeros(Least):
+    """Names and sizes of files are as they were last, and zeros are in place of the bytes that were not synced."""
+
+    def choice(self, seq: Any) -> Any:
+        return seq[1] if isinstance(seq[0], int) else seq[0]
+
+
+class Machine(Disk):
+    """A disk in use whose cuts leave what `draw` says; each is another start of the machine."""
+
+    def __init__(self, root: str, draw: Least) -> None:
+        super().__init__(root, draw)
+        self.boots = 0
+        self._use = ExitStack()
+
+    def start(self) -> None:
+        self._use.enter_context(self.installed())
+
+    def stop(self) -> None:
+        self._use.close()
+
+    def cut(self) -> None:
+        self.stop()
+        super().cut()
+        self.boots += 1
+        self.start()
+
+
+@contextmanager
+def machine_in_memory(monkeypatch: pytest.MonkeyPatch, draw: Least) -> Iterator[Machine]:
+    with tempfile.TemporaryDirectory(dir=MEMORY, prefix="power-losses-") as root:
+        machine = Machine(root, draw)
+        monkeypatch.setattr(written_points, "boot_id", lambda: b"boot-%d" % machine.boots)
+        machine.start()
+        try:
+            yield machine
+        finally:
+            machine.stop()
+
+
+@pytest.fixture
+def disk(monkeypatch: pytest.MonkeyPatch) -> Iterator[Machine]:
+    with machine_in_memory(monkeypatch, Least()) as machine:
+        yield machine
+
+
+def started(disk: Machine, config: LogConfig = CONFIG) -> Manager:
+    """A manager with a cleaner that has loaded the partitions of the topic `t`."""
+    manager = open_manager(disk.root, load=False)
+    manager.cleaner = LogCleaner(
+        manager.logs, manager.directories, CleanerSettings(backoff_ms=0), InlineJobs(), manager.removal.files
+    )
+    manager.load(lambda topic: config, 0, lambda topic: TOPIC_ID if topic == "t" else None)
+    return manager
+
+
+def fill(log: Log, count: int) -> None:
+    for _ in range(count):
+        log.append(batch(log.log_end_offset, size=60), 0)
+
+
+def test_a_clean_stop_brings_the_directory_to_disk_if_records_were_deleted_before_the_first_sync(disk: Machine) -> None:
+    """The flush takes the directory and the topic id for synced since the log start offset moved past the beginning of
+    the segment. They are lost with the power, and with them all records.
+    """
+    manager = started(disk)
+    log = manager.create("t", 0, TOPIC_ID, CONFIG, 0)
+    fill(log, 3)
+    manager.delete_records_before(log, 2)
+    manager.stop()
+    disk.cut()
+    again = started(disk)
+    assert KEY in again.logs, os.listdir(disk.root)
+    assert (again.logs[KEY].log_start_offset, again.logs[KEY].log_end_offset) == (2, 3)
+    again.crash()
+
+
+def test_group_commit_brings_the_directory_to_disk_if_records_were_deleted_before_the_first_sync(disk: Machine) -> None:
+    """The same for records that are acknowledged under flush.messages, where the broker was killed before."""
+    config = LogConfig(segment_bytes=400, flush_messages=1 << 40)
+    manager = started(disk, config)
+    log = manager.create("t", 0, TOPIC_ID, config, 0)
+    fill(log, 3)
+    manager.delete_records_before(log, 2)
+    manager.crash()
+    manager = started(disk, config)
+    log = manager.logs[KEY]
+    assert log.synced_end_offset == 2
+    maintenance.complete_sync(log, maintenance.begin_sync(log).run())
+    assert log.synced_end_offset == 3
+    manager.crash()
+    disk.cut()
+    again = started(disk, config)
+    assert KEY in again.logs, os.listdir(disk.root)
+    assert (again.logs[KEY].log_start_offset, again.logs[KEY].log_end_offset) == (2, 3)
+    again.crash()
+
+
+def test_a_partition_whose_directory_was_lost_begins_at_its_checkpointed_log_start(disk: Machine) -> None:
+    """Other records get the offsets of those that consumers have read and committed: they are skipped."""
+    manager = started(disk)
+    log = manager.create("t", 0, TOPIC_ID, CONFIG, 0)
+    fill(log, 9)
+    # The checkpoint is brought to disk, and with it the name of the partition's directory; nothing that is in it.
+    manager.delete_records_before(log, 9)
+    assert read_entries(f"{disk.root}/{LOG_START_OFFSETS}").offsets == {KEY: 9}
+    manager.crash()
+    disk.cut()
+    again = started(disk)
+    assert KEY not in again.logs
+    log = again.create("t", 0, TOPIC_ID, CONFIG, 0)
+    assert (log.log_start_offset, log.log_end_offset) == (9, 9)
+    fill(log, 1)
+    again.crash()
+
+
+def test_a_log_in_place_of_a_lost_one_is_cleaned_from_its_start(disk: Machine) -> None:
+    """The cleaner's checkpoint of the lost log says that the new one is clean up to there: old values of a key stay."""
+    manager = started(disk)
+    log = manager.create("t", 0, TOPIC_ID, CONFIG, 0)
+    fill(log, 9)
+    assert manager.cleaner is not None
+    manager.cleaner.policy.done(KEY, 6)
+    manager.cleaner.write_checkpoint()
+    assert read_entries(f"{disk.root}/{CLEANED_OFFSETS}").offsets == {KEY: 6}
+    manager.crash()
+    disk.cut()
+    again = started(disk)
+    assert KEY not in again.logs
+    assert again.cleaner is not None
+    fill(again.create("t", 0, TOPIC_ID, CONFIG, 0), 9)
+    assert again.cleaner.policy.cleaned.get(KEY, 0) == 0
+    again.crash()
+
+
+def test_readers_of_committed_records_see_no_aborted_ones_after_a_power_cut(disk: Machine) -> None:
+    """Group commit brings the batches to disk, and not the index of aborted transactions. If the kernel wrote a newer
+    snapshot of producer state by itself, the index stays as empty as the power cut left it.
+    """
+    config = LogConfig(segment_bytes=1 << 20, flush_messages=1)
+    manager = started(disk, config)
+    log = manager.create("t", 0, TOPIC_ID, config, 0)
+    log.append(transactional(0, 7, 0), 0)
+    log.append(marker(1, 7, False), 0)
+    aborted = log.aborted_transactions(0, 2)
+    assert aborted == [(7, 0)]
+    log.begin_segment(0)
+    fill(log, 1)
+    sync_file(snapshots.path_of(log.directory, 2))
+    manager.crash()
+    disk.cut()
+    assert os.path.getsize(txn_index.path_of(log.directory, 0)) == 0
+    again = started(disk, config)
+    assert again.logs[KEY].log_end_offset == 3
+    assert again.logs[KEY].aborted_transactions(0, 3) == aborted
+    again.crash()
+
+
+# --- the metadata log
+
+BROKER_STORAGE = StorageSettings(retention_check_interval_ms=0)
+
+
+def broker_on(disk: Machine) -> Broker:
+    return Broker(disk.root, random.Random(0), ManualClock(0), BROKER_STORAGE, {"t": {}})
+
+
+def start_and_create(disk: Machine) -> bool:
+    """A broker is started, and the topic `t` created where it does not exist yet: whether it exists for sure."""
+    broker = broker_on(disk)
+    try:
+        broker.start()
+        if broker.topic_id("t") is not None:
+            return True
+        future: Any = broker.controller.submit(create("t"))
+        broker.loop.settle()
+        return not future.result().topics[0].error_code
+    finally:
+        broker.crash()
+
+
+def write_bootstrap(disk: Machine, elsewhere: Path) -> None:
+    """Write what Kafka's StorageTool does."""
+    log = Log.create(str(elsewhere), "x", 0, LogConfig(), 0)
+    MetadataLog(log, disk.root, SEGMENT_BYTES_MAX).bootstrap_records(0)
+
+
+def cut_during_the_first_start(disk: Machine, at: int) -> bool:
+    """The power is cut with sync number `at`, or after the first start if it comes to no such sync. Whether it does."""
+    disk.cut_at = disk.syncs + at
+    is_cut = created = False
+    try:
+        created = start_and_create(disk)
+    except PowerCut:
+        is_cut = True
+    disk.cut_at = -1
+    disk.cut()
+    broker = broker_on(disk)
+    broker.start()
+    assert not created or broker.topic_id("t") is not None
+    broker.crash()
+    return is_cut
+
+
+@pytest.mark.parametrize("formatted", [True, False])
+@pytest.mark.parametrize("draw", [Least, Zeros])
+def test_a_power_cut_at_any_sync_of_the_first_start_loses_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, draw: type[Least], formatted: bool
+) -> None:
+    """A torn bootstrap.checkpoint stops every later start; or, where Kafka's StorageTool has written that file, a
+    topic that was created is gone, as the directory of the metadata log was not brought to disk.
+    """
+    at, is_cut = 0, True
+    while is_cut:
+        at += 1
+        with machine_in_memory(monkeypatch, draw()) as disk:
+            if formatted:
+                write_bootstrap(disk, tmp_path)
+            is_cut = cut_during_the_first_start(disk, at)
+    assert at > 5
+
+
+def test_the_metadata_log_begins_segments_only_between_appends(tmp_path: Path) -> None:
+    """A power cut keeps the new segment and takes the end of the one before it, and the next start is refused, although
+    nothing that was committed is lost.
+    """
+    one = batch(0, size=100)
+    path = str(tmp_path / "__cluster_metadata-0")
+    log = Log.create(path, "__cluster_metadata", 0, LogConfig(segment_bytes=SEGMENT_BYTES_MAX), 0)
+    files = MetadataLog(log, str(tmp_path), 3 * len(one))
+    ends = []
+    for _ in range(5):
+        start = log.log_end_offset
+        files.append(batch(start, size=100) + batch(start + 1, size=100), 0)
+        ends.append(log.log_end_offset)
+    bases = [segment.base_offset for segment in log.segments]
+    assert bases == [0, 2, 4, 6, 8]
+    assert set(bases[1:]) <= set(ends)
