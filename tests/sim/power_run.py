@@ -27,7 +27,6 @@ from broker_cy.wire import messages
 from tests.sim.power_broker import Broker
 from tests.sim.power_load import DELETE_RETENTION_MS, Load
 from tests.sim.power_model import NEVER, Model
-from tests.support.descriptors import release_descriptors
 from tests.support.power import Disk, PowerCut
 
 TOPICS = ("plain0", "plain1", "keyed", "txn")
@@ -123,7 +122,6 @@ class Run:
 
     def one_life(self, syncs: int) -> None:
         """From a start to an end, which comes with the last of so many syncs, or where the draw says so."""
-        release_descriptors()
         broker = None
         cut = False
         with self.disk.installed():

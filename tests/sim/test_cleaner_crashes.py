@@ -8,10 +8,12 @@ command that repeats it.
 from __future__ import annotations
 
 import errno
+import logging
 import os
 import random
 import shutil
 import tempfile
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,7 +36,6 @@ from tests.broker_cy.storage.cleaning import (
     make_cleaner,
     stored,
 )
-from tests.support.descriptors import release_descriptors
 
 SEEDS = int(os.environ.get("CLEANER_SEEDS", "6"))
 SOAK_SEEDS = int(os.environ.get("CLEANER_SEEDS", "300"))
@@ -162,7 +163,6 @@ def clean_once(
     source: str, directory: str, config: LogConfig, at: int, ending: Ending, draw: random.Random
 ) -> tuple[list[ModelBatch], bool]:
     """Clean a copy of the log in `source`; what a start finds, and whether the cleaning came to operation `at`."""
-    release_descriptors()
     shutil.copytree(source, directory, copy_function=shutil.copyfile)
     log = load(directory, config)
     made: list[EndingFiles] = []
@@ -178,6 +178,8 @@ def clean_once(
         if log.offline is None:
             for batch in stored(directory):
                 assert log.read_slice(batch.base_offset) is not None
+    for each in made:
+        each.close()  # as the end of a process does
     again = load(directory, config)
     assert again.log_end_offset == log.log_end_offset
     names = [path.name for path in Path(directory).iterdir()]
@@ -206,6 +208,14 @@ def run_seeds(first: int, seeds: int, name: str) -> None:
         operations += found[1]
     print(f"{seeds} seeds, {ends} ends, {operations} file operations")
     assert ends > 10 * seeds
+
+
+@pytest.fixture(autouse=True)
+def _no_log_lines() -> Iterator[None]:
+    """pytest keeps each log line with its traceback, whose frames hold the logs and their files."""
+    logging.disable(logging.CRITICAL)
+    yield
+    logging.disable(logging.NOTSET)
 
 
 @pytest.mark.parametrize("name", ENDINGS)
