@@ -146,7 +146,7 @@ def measure_without_load(
 
 
 def windows(options: argparse.Namespace, targets: int) -> int:
-    """The number of windows; 0 where it is not known beforehand."""
+    """The number of windows; 0 if it is not known beforehand."""
     match options.mode:
         case "run" | "compare" | "floor":
             return (int(options.pairs) * len(options.workload) + bool(options.profile)) * targets

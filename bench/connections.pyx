@@ -40,7 +40,7 @@ cdef class Connections:
     `connections[i]` is the list of templates connection i sends in turn. All are Produce, or all are Fetch requests. Fetch
     starts at offset 0 of each partition (see `seek`) and goes round at `wrap_at[partition]`; without it, it follows the end.
     `committed`: these Fetch requests ask with read_committed. `unanswered`: Produce with acks=0. `producers`: one (producer id, epoch) for each connection, that stamps each batch with it
-    and with the sequence of its partition, from 0 on; templates then need their payload apart. Raises OSError where a connection cannot be made. A connection that is lost later is
+    and with the sequence of its partition, from 0 on; templates then need their payload apart. Raises OSError if a connection cannot be made. A connection that is lost later is
     counted in `errors`, with what it owed, and named in `first_error`.
     """
 
@@ -206,7 +206,7 @@ cdef class Connections:
     # ------------------------------------------------------------------------------------------------ positions
 
     def seek(self, dict start not None, dict wrap_at not None):
-        """Fetch from `start` on (0 where it says nothing), round and round up to `wrap_at`, else along the log's end."""
+        """Fetch from `start` on (0 if it says nothing), round and round up to `wrap_at`, else along the log's end."""
         cdef int i, k
         cdef Slot* slot
         for i in range(self.count):

@@ -70,7 +70,7 @@ cdef bytes stamped(bytes value, int64_t due_ns):
 def mark(list messages, list due_ns, Deliveries owner, bint stamp):
     """Give each message (a dict for produce_batch) the report of its own due time, and the time itself in its value.
 
-    Raises ValueError where there are fewer times than messages, or a value has no room for the stamp.
+    Raises ValueError if there are fewer times than messages, or a value has no room for the stamp.
     """
     cdef dict message
     cdef bytes value
@@ -90,7 +90,7 @@ def mark(list messages, list due_ns, Deliveries owner, bint stamp):
 
 
 def stamp_all(list messages, int64_t due_ns):
-    """Write one due time into the values of all messages; raises ValueError where a value has no room for it."""
+    """Write one due time into the values of all messages; raises ValueError if a value has no room for it."""
     cdef dict message
     cdef bytes value
     for message in messages:

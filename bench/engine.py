@@ -268,7 +268,7 @@ def pieces(
 ) -> float:
     """Measure for `left` seconds, in pieces where the load is as fast as possible; the highest bytes a second.
 
-    `rate`: bytes a second that are expected, so that so much memory is warmed; 0 where nothing is known.
+    `rate`: bytes a second that are expected, so that so much memory is warmed; 0 if nothing is known.
     """
     cut = workload.driver == "raw" and workload.rate.unlimited and workload.producers > 0 and fault is None
     cut = cut and workload.transactions is None  # one request at a time writes little
@@ -298,7 +298,7 @@ def pieces(
 
 
 def _warm_up(session: Session, workload: Workload, driver: LoadDriver, measured: Measured) -> float:
-    """Bytes a second. Raises DriverError where there are errors already, which are reported as those of the window."""
+    """Bytes a second. Raises DriverError if there are errors already, which are reported as those of the window."""
     if not workload.warm_up_s:
         return 0.0
     result = driver.run(workload.warm_up_s, stop=session.stop)
@@ -309,7 +309,7 @@ def _warm_up(session: Session, workload: Workload, driver: LoadDriver, measured:
 
 
 def sound(result: DriverResult, where: str) -> DriverResult:
-    """The result of what is not measured; raises DriverError where there were errors."""
+    """The result of what is not measured; raises DriverError if there were errors."""
     if result.errors:
         raise DriverError(f"{where}: {failure(result)}")
     return result

@@ -87,7 +87,7 @@ cdef class FloorServer:
         return self.listener.getsockname()
 
     def serve(self):
-        """Accept and answer, for ever."""
+        """Accept and answer, forever."""
         cdef int fd, epoll_fd = self.epoll.fileno(), listener = self.listener.fileno()
         self.epoll.register(self.listener.fileno(), EPOLLIN)
         while True:

@@ -120,7 +120,7 @@ cdef class Histogram:
 
     @staticmethod
     def from_state(state):
-        """The histogram whose `state()` this is; raises ValueError where it cannot be one."""
+        """The histogram whose `state()` this is; raises ValueError if it cannot be one."""
         cdef Histogram made = Histogram()
         cdef uint64_t count
         cdef int bucket, last = -1

@@ -56,7 +56,7 @@ def run_of(
 ) -> Run:
     """One window as a Run.
 
-    `spent` is None where the target's process is not on this host. `consuming`: the workload only consumes, so that the
+    `spent` is None if the target's process is not on this host. `consuming`: the workload only consumes, so that the
     result's records are those received. `lost`: records that were acknowledged and did not come back. `failed`: what
     else went wrong. `extra`: figures that the mode itself measured, such as start_s.
     """
@@ -169,7 +169,7 @@ def spent_figures(result: DriverResult, spent: Spent, consuming: bool = False) -
 
 
 def disk_share(result: DriverResult, spent: Spent | None, consuming: bool) -> float | None:
-    """Bytes read from the disk per byte consumed; None where nothing was consumed or the process is not known."""
+    """Bytes read from the disk per byte consumed; None if nothing was consumed or the process is not known."""
     consumed = result.bytes if consuming else result.consumed_bytes
     return spent.usage.read_bytes / consumed if spent is not None and consumed else None
 
@@ -242,7 +242,7 @@ def series(result: DriverResult, spent: Spent | None) -> Series:
 
 
 def _percentile_ms(histogram: Histogram, percent: float) -> float | None:
-    """None where nothing was answered in an interval, as while a target stalls."""
+    """None if nothing was answered in an interval, as while a target stalls."""
     return histogram.percentile(percent) / NS_PER_MS if histogram.count else None
 
 

@@ -100,7 +100,7 @@ def describe(name: str) -> Metric:
 
 
 def sides(name: str, a: float | None, b: float | None) -> str:
-    """The two absolute values behind a ratio, `612,000 : 98,000 /s`; nothing where they are not known."""
+    """The two absolute values behind a ratio, `612,000 : 98,000 /s`; nothing if they are not known."""
     if a is None or b is None:
         return ""
     return f"{text(name, a)} : {text(name, b)} {describe(name).unit}".rstrip()

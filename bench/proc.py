@@ -46,7 +46,7 @@ def total(parts: Iterable[Usage]) -> Usage:
 
 
 def usage(pid: int) -> Usage:
-    """Read /proc/PID/{stat,status,io}; raises FileNotFoundError or OSError where the process is gone."""
+    """Read /proc/PID/{stat,status,io}; raises FileNotFoundError or OSError if the process is gone."""
     cpu_s = time.clock_gettime((~pid << 3) | CPUCLOCK_SCHED)
     stat = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     voluntary = involuntary = 0
@@ -94,7 +94,7 @@ class Sampled(NamedTuple):
 
 
 def sampled(pid: int) -> Sampled:
-    """A process now; raises OSError where it is gone, also where only its exit status is left."""
+    """A process now; raises OSError if it is gone, also where only its exit status is left."""
     cpu_s = time.clock_gettime((~pid << 3) | CPUCLOCK_SCHED)
     resident = int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * PAGE_BYTES
     if resident == 0:  # a process that ended and that its parent did not wait for; a live one has some page
@@ -108,7 +108,7 @@ class Sampler:
     """A thread that looks at a process each `interval_s`, from `with` to its end, without asking the broker anything.
 
     After the end `samples` are what it saw (the first and the last at the very ends), and `died` says that the process
-    was gone before. The constructor raises OSError where there is no such process.
+    was gone before. The constructor raises OSError if there is no such process.
     """
 
     def __init__(self, pid: int, interval_s: float = SAMPLE_S, most: int = MOST_SAMPLES) -> None:

@@ -13,7 +13,7 @@ SECONDS_MAX = 600.0  # of one round
 def read_tail(target: Target, topic: str, ends: Mapping[int, int], records: int) -> None:
     """Fetch the last `records` records before the end of each partition, and check every checksum.
 
-    `ends` is the next offset of each partition. Raises LoadError where an answer or a checksum is wrong, TargetError
+    `ends` is the next offset of each partition. Raises LoadError if an answer or a checksum is wrong, TargetError
     where records are missing, OSError.
     """
     starts = {partition: max(0, end - records) for partition, end in ends.items() if end > 0}

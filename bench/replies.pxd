@@ -106,7 +106,7 @@ cdef inline void check_produced(View* view, Verdict* verdict, int partition, int
 
 
 cdef inline int64_t check_fetch_head(View* view, Verdict* verdict) noexcept nogil:
-    """Fetch v12 up to its partitions: how many there are; 0 where the whole is an error or does not parse."""
+    """Fetch v12 up to its partitions: how many there are; 0 if the whole is an error or does not parse."""
     cdef const uint8_t* p = take(view, 10)                  # throttle, error code, session
     if p is NULL:
         return 0

@@ -119,7 +119,7 @@ class ProfileRow:
     function: str  # empty: all of the module
     module: str
     share: float  # 0 to 1
-    cpu_s_per_gb: float | None  # share x the target's measured figure; None where that is not known
+    cpu_s_per_gb: float | None  # share x the target's measured figure; None if that is not known
 
 
 @dataclass(frozen=True)
@@ -166,7 +166,7 @@ class Document:
 
     @property
     def failures(self) -> list[str]:
-        """Why this document as a whole, or runs of it, failed; empty where all is well."""
+        """Why this document as a whole, or runs of it, failed; empty if all is well."""
         own = [self.failed] if self.failed else []
         return own + [f"{title(run)}: {run.failed}" for run in self.runs if run.failed]
 

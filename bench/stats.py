@@ -33,7 +33,7 @@ class Ratio:
 def pair_ratio(a: Sequence[float], b: Sequence[float], confidence: float = CONFIDENCE) -> Ratio:
     """Ratio of each a to the b beside it, their median and its interval.
 
-    Raises ValueError where the sides differ in length, are empty, or hold what has no ratio (not finite, b not above 0,
+    Raises ValueError if the sides differ in length, are empty, or hold what has no ratio (not finite, b not above 0,
     a below 0).
     """
     if len(a) != len(b) or not 1 <= len(a) <= MOST_PAIRS:

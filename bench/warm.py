@@ -21,7 +21,7 @@ def warm(
 ) -> tuple[Warming | None, str | None]:
     """Run `workload` until the target is steady, or until the workload's bound; what was seen, and what failed.
 
-    None where the workload wants no such warm-up, or the session was stopped.
+    None if the workload wants no such warm-up, or the session was stopped.
     """
     if not workload.steady_s:
         return None, None

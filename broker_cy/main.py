@@ -1,4 +1,4 @@
-"""The process: real clock, loop and disk, signals, and one line of error where it cannot start."""
+"""The broker process: real clock, loop and disk, signals, and a one-line error if it cannot start."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ LOGGER = logging.getLogger("broker_cy")
 # request path have no reference cycles, so it can run rarely.
 GC_THRESHOLDS = (50_000, 20, 50)
 
-# How long a worker thread may keep the loop from running; Python's 5 ms would be the producers' p99.
+# How long a worker thread may delay the loop; Python's default of 5 ms would be the p99 of producers.
 SWITCH_INTERVAL_S = 0.0005
 
 
 class StartError(Exception):
-    """The broker cannot start; the message is one line that says what to do."""
+    """The broker cannot start. The message is one line that says what to do."""
 
 
 def run(
@@ -83,19 +83,22 @@ def run(
 
 
 def serve(loop: asyncio.AbstractEventLoop, server: BrokerServer, manager: ServiceManager, hints: bool = False) -> int:
-    """Report that the broker is ready, run the loop until a signal, then stop in order."""
+    """Report that the broker is ready, run the loop until a signal arrives, then shut down cleanly."""
     stopping = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.set)
 
     async def until_stopped() -> None:
-        # Here, where the loop already handles a signal that follows the line.
+        # Only now: the loop handles a signal that is sent after this line.
         addresses = ", ".join(each.local for each in server.listeners)
         metrics = server.metrics_server
         also = f", metrics on http://{metrics.address}/metrics" if metrics is not None else ""
         print(f"broker-cy {__version__} ready on {addresses} in {since_process_start_s():.2f} s{also}", flush=True)
         if hints and server.listeners:
-            print(f"to look into it, in another terminal: {console_command(server.listeners[0].local)}", flush=True)
+            print(
+                f"to open the console, run in another terminal: {console_command(server.listeners[0].local)}",
+                flush=True,
+            )
         manager.ready(loop, f"ready on {addresses}")
         await stopping.wait()
         started = time.monotonic()
@@ -105,15 +108,15 @@ def serve(loop: asyncio.AbstractEventLoop, server: BrokerServer, manager: Servic
         LOGGER.info("stopped", extra=logs.facts(seconds=f"{time.monotonic() - started:.2f}"))
 
     loop.run_until_complete(until_stopped())
-    # What is left are tasks of requests that were given up; interpreter shutdown has nothing to add to a stop in order.
+    # Only tasks of abandoned requests are left; interpreter shutdown adds nothing to a clean shutdown.
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(0)
 
 
 def console_command(address: str) -> str:
-    """The command line that opens the console: the program beside this interpreter, with a path that works from
-    here.
+    """Return the command line that opens the console: the program beside this interpreter, with a path that works in
+    the current directory.
     """
     beside = Path(sys.executable).with_name("broker-tui")
     command = str(beside.relative_to(Path.cwd())) if beside.is_relative_to(Path.cwd()) else str(beside)
@@ -123,14 +126,14 @@ def console_command(address: str) -> str:
 
 
 def raise_descriptor_limit() -> None:
-    """Every connection and every open segment takes a descriptor: use all the system gives."""
+    """Raise the soft limit to the hard limit, because every connection and every open segment uses descriptors."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft < hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def since_process_start_s() -> float:
-    """Seconds since the kernel started this process, from /proc (10 ms exact)."""
+    """Return the seconds since the kernel started this process, from /proc (with a precision of 10 ms)."""
     with open("/proc/self/stat", encoding="ascii") as file:
         started_ticks = int(file.read().rpartition(")")[2].split()[19])
     return time.clock_gettime(time.CLOCK_BOOTTIME) - started_ticks / os.sysconf("SC_CLK_TCK")

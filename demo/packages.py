@@ -19,7 +19,7 @@ _DEPENDENCIES_MAX = 20
 
 @dataclass(frozen=True, slots=True)
 class Package:
-    """A package in an index. `size_kb` is 0 where the index has none."""
+    """A package in an index. `size_kb` is 0 if the index has none."""
 
     name: str
     version: str

@@ -21,7 +21,7 @@ FAILURES_SHOWN = 5
 
 
 class ActDialog(ModalScreen[str | None]):
-    """Dismissed with what the act reports, or None where it was cancelled. Cancel has the focus, or the field for the
+    """Dismissed with what the act reports, or None if it was cancelled. Cancel has the focus, or the field for the
     name.
 
     A failure is shown here, and the dialog stays open.

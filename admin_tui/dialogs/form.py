@@ -36,7 +36,7 @@ class _Entry(Input):
 
 
 class FormDialog(ModalScreen[dict[str, Any] | None]):
-    """Dismissed with the values by field name once all are valid, or None where it was cancelled."""
+    """Dismissed with the values by field name once all are valid, or None if it was cancelled."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "cancel", "Cancel", id="form.cancel"),

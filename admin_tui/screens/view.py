@@ -296,7 +296,7 @@ class View(Screen[None]):
                 then()
 
     async def _planned(self, plan: Planner, form: FormDialog | None) -> Plan | None:
-        """The plan; None where the form was cancelled, or planning failed, which is reported."""
+        """The plan; None if the form was cancelled, or planning failed, which is reported."""
         while True:
             values = {} if form is None else await self.app.push_screen_wait(form)
             if values is None:

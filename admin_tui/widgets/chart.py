@@ -21,7 +21,7 @@ _AXIS_WIDTH = 10
 class Chart(Widget):
     """One series over time, the newest value at the right. The axis shows the maximum and 0, the foot the time span.
 
-    `values` may have None where there is no sample. A column is the largest of the values that share it.
+    `values` may have None if there is no sample. A column is the largest of the values that share it.
     """
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {"chart--axis", "chart--bar"}

@@ -75,7 +75,7 @@ def show(name: str, instructions: int) -> None:
 
 
 def not_recorded(expected: Expected | None, versions: dict[str, str]) -> list[str]:
-    """Why counts of this build cannot be compared with the record; empty where they can."""
+    """Why counts of this build cannot be compared with the record; empty if they can."""
     if expected is None:
         return ["none are recorded"]
     return build.differences(expected.versions, versions, build.MACHINE)

@@ -22,7 +22,7 @@ MACHINE = ("python", "python_build", "gcc", "libc", "valgrind", "processor")
 def versions() -> dict[str, str]:
     """The versions of all that is counted, and of what counts.
 
-    Raises FileNotFoundError where a program is missing, CalledProcessError where one fails."""
+    Raises FileNotFoundError if a program is missing, CalledProcessError if one fails."""
     return {
         "python": platform.python_version(),
         "python_build": python_build(),

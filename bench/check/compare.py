@@ -32,7 +32,7 @@ class Row:
 
     @property
     def change(self) -> float:
-        """Now against recorded: 0.05 is 5 % more. 0 where nothing is recorded."""
+        """Now against recorded: 0.05 is 5 % more. 0 if nothing is recorded."""
         return self.now / self.expected - 1 if self.expected else 0.0
 
     @property
@@ -47,7 +47,7 @@ class Row:
 
 
 def load(path: Path) -> Expected | None:
-    """The recorded counts, or None where there is no such file. Raises ExpectedError."""
+    """The recorded counts, or None if there is no such file. Raises ExpectedError."""
     try:
         found = json.loads(path.read_text())
     except FileNotFoundError:

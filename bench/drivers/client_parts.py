@@ -139,7 +139,7 @@ class Sampler:
 
 
 def partitions_of(client: Any, topic: str) -> int:
-    """How many partitions the topic has. Raises ClientError where it, or the target, is not there."""
+    """How many partitions the topic has. Raises ClientError if it, or the target, is not there."""
     try:
         found = client.list_topics(topic, timeout=METADATA_TIMEOUT_S).topics[topic]
     except KafkaException as error:

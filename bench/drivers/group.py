@@ -57,7 +57,7 @@ class Member:
                 self.failed = rest
 
     def check(self) -> None:
-        """Raises DriverError where it failed or ended without being asked to."""
+        """Raises DriverError if it failed or ended without being asked to."""
         if self.failed is None and not self.ending and self.process.poll() is not None:
             self.failed = f"the process ended with {self.process.returncode}"
         if self.failed is not None:
@@ -127,7 +127,7 @@ class Group:
         self._gone[-1].kill()
 
     def check(self) -> None:
-        """Raises DriverError where a member failed."""
+        """Raises DriverError if a member failed."""
         for member in self.members:
             member.check()
 

@@ -82,7 +82,7 @@ class KafkaToolsDriver:
         self._tools: list[_Tool] = []
 
     def prepare(self) -> None:
-        """Get Kafka's classes (once on a machine, 55 MB). Raises DriverError where they, or Java, are not to be had."""
+        """Get Kafka's classes (once on a machine, 55 MB). Raises DriverError if they, or Java, are not to be had."""
         self._check()
         if (sentence := kafka_dist.missing()) is not None:
             raise DriverError(sentence)

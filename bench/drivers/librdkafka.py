@@ -64,7 +64,7 @@ class _Client:
         return f"{self.spec.role} {self.spec.index}"
 
     def send(self, message: tuple[Any, ...]) -> None:
-        """Raises DriverError where the process is gone."""
+        """Raises DriverError if the process is gone."""
         try:
             self.connection.send(message)
         except OSError as error:

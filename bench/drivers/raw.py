@@ -165,7 +165,7 @@ class RawDriver:
     def _catch_up(self, producer: Driver, consumer: Driver, thread: threading.Thread, stop: Event | None) -> int:
         """Let the consumer read up to what was acknowledged to the producers, as long as anything arrives.
 
-        Returns how many of these records it never got; 0 where the run was stopped.
+        Returns how many of these records it never got; 0 if the run was stopped.
         """
         ends = producer.next_offsets(self.workload.partitions)
         records, since = consumer.records, time.monotonic()

@@ -215,7 +215,7 @@ def _points(entity: Entity, metric: str, names: Sequence[str]) -> Trace | None:
 
 
 def ratios(documents: Sequence[tuple[str, Document]]) -> Chart | None:
-    """Each ratio's pairs, median and interval on a logarithmic axis; None where nothing was compared."""
+    """Each ratio's pairs, median and interval on a logarithmic axis; None if nothing was compared."""
     rows = [
         (pair_text(pair, name if len(documents) > 1 else ""), pair)
         for name, document in documents

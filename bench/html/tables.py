@@ -72,7 +72,7 @@ def provenance(documents: Named) -> str:
 
 
 def warm_ups(documents: Named) -> str:
-    """How each target was warmed up before its first window, window by window; nothing where none was."""
+    """How each target was warmed up before its first window, window by window; nothing if none was."""
     rows = []
     for name, document in documents:
         for warm_up in document.warm_ups:

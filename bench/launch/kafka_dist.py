@@ -45,7 +45,7 @@ def cache_directory() -> Path:
 
 
 def missing() -> str | None:
-    """The program that has to be installed before Kafka can be run here, as a sentence; None where all is there."""
+    """The program that has to be installed before Kafka can be run here, as a sentence; None if all is there."""
     if shutil.which("java") is None:
         return "Apache Kafka needs java (Debian: apt-get install openjdk-17-jre-headless)"
     if shutil.which("mvn") is None and not _place().exists():

@@ -159,7 +159,7 @@ class Node:
         return self.child.wait(timeout_s)
 
     def kill(self) -> None:
-        """SIGKILL, and reap; nothing where it was not started."""
+        """SIGKILL, and reap; nothing if it was not started."""
         if self._child is not None:
             self._child.kill()
 

@@ -93,7 +93,7 @@ def take_turns(
 def _filled(
     session: Session, stack: contextlib.ExitStack, target: Target, workload: Workload, outcome: Outcome
 ) -> str | None:
-    """A topic with what consumers are to read, until the stack ends; None where the session stopped or it failed."""
+    """A topic with what consumers are to read, until the stack ends; None if the session stopped or it failed."""
     if session.stop.is_set() or outcome.failed:
         return None
     topic = new_topic(workload.name)

@@ -188,7 +188,7 @@ class _Log:
             _sync(path)
 
     def _when_ready(self, client: protocol.Client) -> dict[int, int]:
-        """The partition's end, once it has a leader. Raises ProtocolError where that takes too long."""
+        """The partition's end, once it has a leader. Raises ProtocolError if that takes too long."""
         deadline = time.monotonic() + READY_S
         while True:
             try:

@@ -98,7 +98,7 @@ class _Counted:
 
 
 def disk_flushes(path: Path) -> int | None:
-    """Flush requests so far of the disk that holds `path`; None where the kernel does not count them."""
+    """Flush requests so far of the disk that holds `path`; None if the kernel does not count them."""
     device = os.stat(path).st_dev
     block = Path(f"/sys/dev/block/{os.major(device)}:{os.minor(device)}")
     if (block / "partition").exists():  # they are counted for the whole disk alone

@@ -90,7 +90,7 @@ def commit(client: Client, group: str) -> int:
 
 
 def fetch(client: Client, group: str) -> int:
-    """Fetch the offsets of all partitions; raises ProtocolError where one is not what was committed."""
+    """Fetch the offsets of all partitions; raises ProtocolError if one is not what was committed."""
     body = text(group) + struct.pack(">i", 1) + text(TOPIC)
     body += struct.pack(">i", PARTITIONS) + b"".join(struct.pack(">i", partition) for partition in range(PARTITIONS))
     reader = client.call(OFFSET_FETCH, 2, body, flexible=False)
@@ -109,7 +109,7 @@ def fetch(client: Client, group: str) -> int:
 
 
 def topic(reader: Reader, element: Callable[[], tuple[int, int]]) -> list[tuple[int, int]]:
-    """What `element` reads for each partition of the one topic there is; empty where there is none."""
+    """What `element` reads for each partition of the one topic there is; empty if there is none."""
     found = []
     for _ in range(reader.number(4)):
         reader.take(reader.number(2))

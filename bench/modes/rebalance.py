@@ -144,7 +144,7 @@ def _act(
 
 
 def _catch_up(session: Session, group: Group, ends: dict[int, int]) -> None:
-    """Until everything that is in the topic was consumed. Raises DriverError where that does not happen."""
+    """Until everything that is in the topic was consumed. Raises DriverError if that does not happen."""
     deadline = time.monotonic() + CATCH_UP_S
     while missing := stalls.coverage(list(group.taken), ends)[0]:
         session.go_on()

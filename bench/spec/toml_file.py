@@ -34,7 +34,7 @@ class Table:
         return SpecError(f"{self.file}:{line}: {full}: {why}")
 
     def take(self, key: str, parse: Callable[[Any], T], default: Any = _MISSING) -> T:
-        """The value of `key` as `parse` gives it; SpecError where it raises ValueError or a needed key is missing."""
+        """The value of `key` as `parse` gives it; SpecError if it raises ValueError or a needed key is missing."""
         self.known.append(key)
         if key not in self.values:
             if default is _MISSING:
@@ -47,7 +47,7 @@ class Table:
             raise self.error(key, str(error)) from None
 
     def table(self, key: str) -> "Table":
-        """The table below `key`, empty where there is none."""
+        """The table below `key`, empty if there is none."""
         self.known.append(key)
         values = self.values.get(key, {})
         if not isinstance(values, dict):
@@ -67,7 +67,7 @@ class Table:
 
 
 def read(path: Path) -> Table:
-    """The top table of a file; raises SpecError where it cannot be read or is not TOML."""
+    """The top table of a file; raises SpecError if it cannot be read or is not TOML."""
     try:
         data = path.read_bytes()
     except OSError as error:

@@ -47,7 +47,7 @@ class Locator(Protocol[K]):
     """Knows which broker answers for a key."""
 
     async def locate(self, keys: list[K], deadline: Deadline) -> tuple[dict[Peer, list[K]], dict[K, AdminError]]:
-        """The keys by broker, and those that have no broker now. AdminError where the lookup itself failed."""
+        """The keys by broker, and those that have no broker now. AdminError if the lookup itself failed."""
 
     def forget(self, keys: Iterable[K]) -> None:
         """Look these keys up again: their broker gave no answer, or is not the right one."""

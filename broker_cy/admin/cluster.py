@@ -56,7 +56,7 @@ class ApiRange:
 
 @dataclass(frozen=True, slots=True)
 class QuorumReplica:
-    """A voter or observer of the metadata log. Times are ms since 1970, None where they are not known."""
+    """A voter or observer of the metadata log. Times are ms since 1970, None if they are not known."""
 
     replica_id: int
     directory_id: str

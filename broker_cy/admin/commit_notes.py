@@ -21,7 +21,7 @@ from broker_cy.admin.own_topics import Entry, OwnTopic
 from broker_cy.admin.records import Start
 from broker_cy.metrics.events import Commits, Committed, Stamped, TopicDeleted
 
-# Partitions of groups whose last commit is kept: some 50 MB. The one reported longest ago is dropped first.
+# Partitions of groups whose last commit is kept: about 50 MB. The one reported longest ago is dropped first.
 COMMITS_MAX = 200_000
 # Records of `__cluster_events` that are searched, the newest first, as long as a commit is not found; and at most
 # own_topics.RANGE_BYTES_MAX in each step.
@@ -81,12 +81,12 @@ class CommitNotes:
         return (group_id, partition.topic, partition.partition) in self._noted
 
     def at(self, group_id: str, partition: TopicPartition, offset: int) -> Committed | None:
-        """The reported commit of `offset` by the group; None where its last commit is another one, or is not known."""
+        """The reported commit of `offset` by the group; None if its last commit is another one, or is not known."""
         found = self._noted.get((group_id, partition.topic, partition.partition))
         return found if found is not None and found.offset == offset else None
 
     def record_time_ms(self, group_id: str, partition: TopicPartition, offset: int) -> int | None:
-        """The timestamp of the record at a committed offset; None where it is not known, or there was none yet."""
+        """The timestamp of the record at a committed offset; None if it is not known, or there was none yet."""
         found = self.at(group_id, partition, offset)
         return None if found is None or found.record_time_ms < 0 else found.record_time_ms
 
@@ -185,7 +185,7 @@ class CommitTail:
         self._steps_left = list(STEPS)
 
     async def _look_back(self, topic: OwnTopic[Stamped]) -> None:
-        """Take one step: all of it, or nothing where it is too large; then there are no further steps."""
+        """Take one step: all of it, or nothing if it is too large; then there are no further steps."""
         assert self._seen is not None
         first, end = self._seen
         start = max(self._earliest, first - self._steps_left.pop(0))

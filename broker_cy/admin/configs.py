@@ -15,7 +15,7 @@ from broker_cy.admin.pool import Peer
 from broker_cy.core.configs import ConfigSource, ConfigType
 from broker_cy.wire import messages
 
-# Resources of one request; a broker answers some 40 settings of each.
+# Resources of one request; a broker answers about 40 settings of each.
 RESOURCES_MAX = 200
 
 
@@ -40,7 +40,7 @@ class ConfigResource(NamedTuple):
 
     @property
     def node_id(self) -> int | None:
-        """The only broker that can answer; None where any can. AdminError where the name is not a broker id."""
+        """The only broker that can answer; None if any can. AdminError if the name is not a broker id."""
         if self.kind not in (ResourceType.BROKER, ResourceType.BROKER_LOGGER) or not self.name:
             return None
         if not (self.name.isascii() and self.name.isdecimal()):
@@ -59,7 +59,7 @@ class ConfigSynonym:
 
 @dataclass(frozen=True, slots=True)
 class ConfigEntry:
-    """A setting. `value` is None where it is null or secret."""
+    """A setting. `value` is None if it is null or secret."""
 
     name: str
     value: str | None

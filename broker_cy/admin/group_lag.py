@@ -22,10 +22,10 @@ from broker_cy.admin.turns import Turns
 
 
 class PartitionLag(NamedTuple):
-    """A partition for which a group committed an offset. `start` and `end` are None where they are not known; `problem`
+    """A partition for which a group committed an offset. `start` and `end` are None if they are not known; `problem`
     says why.
 
-    `commit_ms` is when the group committed, None where it is not known (Kafka does not report it).
+    `commit_ms` is when the group committed, None if it is not known (Kafka does not report it).
     """
 
     partition: TopicPartition
@@ -38,7 +38,7 @@ class PartitionLag(NamedTuple):
 
     @property
     def lag(self) -> int | None:
-        """Unread records (more exactly: offsets); None where the end is not known."""
+        """Unread records (more exactly: offsets); None if the end is not known."""
         return None if self.end is None else max(0, self.end - self.committed)
 
     @property
@@ -76,7 +76,7 @@ class TimestampSource(Protocol):
     async def committed_timestamps(
         self, group_id: str, offsets: Mapping[TopicPartition, int]
     ) -> Outcome[TopicPartition, int | None]:
-        """In ms since 1970, by partition; None where no record is there, or it has no timestamp."""
+        """In ms since 1970, by partition; None if no record is there, or it has no timestamp."""
 
 
 class RecordTimestamps:
@@ -126,7 +126,7 @@ class LagCalls:
         return Outcome(found, committed.failed)
 
     async def times(self, group: GroupLag, now_ms: int) -> Outcome[TopicPartition, int | None]:
-        """The time lag of each partition in ms: 0 without lag; None where no timestamp is known."""
+        """The time lag of each partition in ms: 0 without lag; None if no timestamp is known."""
         behind = {part.partition: part.first_unread for part in group.partitions if part.lag}
         stamps = await self._timestamps.committed_timestamps(group.group_id, behind) if behind else Outcome({}, {})
         found: dict[TopicPartition, int | None] = {}

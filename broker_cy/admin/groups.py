@@ -119,7 +119,7 @@ class GroupCalls:
         )
 
     async def listed(self, *, states: Iterable[str] = (), types: Iterable[str] = ()) -> tuple[GroupListing, ...]:
-        """Every group, by id. AdminError where a broker does not report its groups."""
+        """Every group, by id. AdminError if a broker does not report its groups."""
         by_broker = (await self.list_all(states=states, types=types)).whole()
         groups = (group for listing in by_broker.values() for group in listing)
         return tuple(sorted(groups, key=lambda group: group.group_id))

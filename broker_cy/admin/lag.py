@@ -33,8 +33,8 @@ class Status(IntEnum):
 class Sample(NamedTuple):
     """One sample of a group's partition: its time (ms since 1970), the committed offset, and the end of the log.
 
-    `commit_ms` is when the group last committed, None where it is not known; `has_members` whether it had members,
-    None where that was not asked.
+    `commit_ms` is when the group last committed, None if it is not known; `has_members` whether it had members,
+    None if that was not asked.
     """
 
     at_ms: int
@@ -45,7 +45,7 @@ class Sample(NamedTuple):
 
     @property
     def lag(self) -> int:
-        """Unread records; 0 where the end is older than the commit."""
+        """Unread records; 0 if the end is older than the commit."""
         return max(0, self.end - self.committed)
 
 
@@ -53,7 +53,7 @@ class Sample(NamedTuple):
 class Trend:
     """Rates over a window, in records per second, and the seconds until the group has caught up.
 
-    `catch_up_s` is 0 without lag, and None where the group is not faster than its producers.
+    `catch_up_s` is 0 without lag, and None if the group is not faster than its producers.
     """
 
     consumed_per_s: float
@@ -108,14 +108,14 @@ def trend(samples: Sequence[Sample]) -> Trend | None:
 
 
 def catch_up_s(lag: int, gain_per_s: float) -> float | None:
-    """Seconds until a lag that shrinks by so many records a second is gone; None where it does not shrink."""
+    """Seconds until a lag that shrinks by so many records a second is gone; None if it does not shrink."""
     if lag == 0:
         return 0.0
     return lag / gain_per_s if gain_per_s > 0 else None
 
 
 def sum_of(trends: Iterable[Trend | None], lag: int) -> Trend | None:
-    """The trend of a group from those of its partitions; None where none has one."""
+    """The trend of a group from those of its partitions; None if none has one."""
     known = [each for each in trends if each is not None]
     if not known:
         return None
@@ -127,7 +127,7 @@ def sum_of(trends: Iterable[Trend | None], lag: int) -> Trend | None:
 
 
 def time_lag_ms(lag: int, record_ms: int | None, now_ms: int) -> int | None:
-    """The age of the first record that the group has not read: 0 without lag, None where its timestamp is not known.
+    """The age of the first record that the group has not read: 0 without lag, None if its timestamp is not known.
 
     0, too, where a producer's clock is ahead of ours.
     """

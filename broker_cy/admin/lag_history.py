@@ -13,7 +13,7 @@ from broker_cy.admin.turns import Turns
 
 # Samples of a window: two minutes at one sample every 10 s.
 SAMPLES_MAX = 12
-# Partitions that are watched, over all groups: some 140 MB. Further ones get no status.
+# Partitions that are watched, over all groups: about 140 MB. Further ones get no status.
 WINDOWS_MAX = 200_000
 # A sample is five numbers; -1 stands for an unknown one.
 _FIELDS = 5
@@ -153,6 +153,6 @@ class LagHistory:
         return worst(statuses), sum_of(trends, lag)
 
     def trend(self, group_id: str) -> Trend | None:
-        """Velocity of the group and its time to catch up; None where there are too few samples."""
+        """Velocity of the group and its time to catch up; None if there are too few samples."""
         windows = self._groups.get(group_id, {}).values()
         return sum_of([window.trend() for window in windows], sum(window.lag for window in windows))

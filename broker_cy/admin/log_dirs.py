@@ -27,7 +27,7 @@ class ReplicaOnDisk(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class LogDir:
     """A log directory. `error` is the name of Kafka's error code, empty without one; the sizes of the volume are
-    None where the broker is too old to report them (before version 4).
+    None if the broker is too old to report them (before version 4).
     """
 
     broker_id: int

@@ -72,7 +72,7 @@ class PartitionInfo(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TopicInfo:
-    """A topic and its partitions, by their number. `topic_id` is all zeros where the broker is too old to report it."""
+    """A topic and its partitions, by their number. `topic_id` is all zeros if the broker is too old to report it."""
 
     name: str
     topic_id: UUID
@@ -81,7 +81,7 @@ class TopicInfo:
 
     @property
     def replication_factor(self) -> int:
-        """The replicas of the first partition; 0 where there is none."""
+        """The replicas of the first partition; 0 if there is none."""
         return len(self.partitions[0].replicas) if self.partitions else 0
 
 
@@ -129,7 +129,7 @@ class Metadata:
         return Peer(node.address, node.node_id)
 
     async def peer(self, node_id: int, deadline: Deadline) -> Peer:
-        """How to reach broker `node_id`; AdminError where the cluster has no such broker now."""
+        """How to reach broker `node_id`; AdminError if the cluster has no such broker now."""
         node = self.nodes.get(node_id)
         if node is None:
             await self.refresh((), deadline)
@@ -216,7 +216,7 @@ class Metadata:
         return found, failed
 
     def leader_of(self, partition: TopicPartition) -> int | None:
-        """The cached leader: -1 for none now, None where the partition is unknown."""
+        """The cached leader: -1 for none now, None if the partition is unknown."""
         cached = self._topics.get(partition.topic)
         if cached is None:
             return None
@@ -227,7 +227,7 @@ class Metadata:
         return next((each.leader_id for each in partitions if each.partition == number), None)
 
     def topic_id(self, name: str) -> UUID:
-        """The cached id; all zeros where there is none."""
+        """The cached id; all zeros if there is none."""
         cached = self._topics.get(name)
         return ZERO if cached is None else cached.topic.topic_id
 

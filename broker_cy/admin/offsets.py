@@ -35,7 +35,7 @@ class Isolation(IntEnum):
 
 
 class OffsetAt(NamedTuple):
-    """An answer: `offset` is None where no record is recent enough, `timestamp_ms` where none was returned."""
+    """An answer: `offset` is None if no record is recent enough, `timestamp_ms` if none was returned."""
 
     offset: int | None
     timestamp_ms: int | None

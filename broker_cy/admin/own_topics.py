@@ -25,7 +25,7 @@ _SWITCHES = {
     EVENTS_TOPIC: "brokercy.events.enable=false",
     METRICS_TOPIC: "brokercy.metrics.sample.interval.ms=0",
 }
-# Bytes that are decoded in one turn of the loop, some 5 ms: a commit event of 1,000 partitions has 120 KB.
+# Bytes that are decoded in one turn of the loop, about 5 ms: a commit event of 1,000 partitions has 120 KB.
 DECODED_BYTES_A_TURN = 64 << 10
 # The largest range that is read and kept at once.
 RANGE_BYTES_MAX = 8 << 20
@@ -38,7 +38,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Entry(Generic[T]):
-    """A record: `item` is None where it is of a type or version that this code does not know; `value` is its bytes."""
+    """A record: `item` is None if it is of a type or version that this code does not know; `value` is its bytes."""
 
     offset: int
     item: T | None
@@ -54,7 +54,7 @@ class Entry(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Newest(Generic[T]):
-    """The newest entries; the search began at `start`, and `is_complete` is False where there may be older ones."""
+    """The newest entries; the search began at `start`, and `is_complete` is False if there may be older ones."""
 
     entries: list[Entry[T]]
     start: int
@@ -101,7 +101,7 @@ class OwnTopic(Generic[T]):
                     await asyncio.sleep(0)
 
     async def read_range(self, start: int, end: int, *, skip: bytes = b"") -> list[Entry[T]] | None:
-        """All entries of a range; None where it is larger than RANGE_BYTES_MAX, as a part of it is of no use."""
+        """All entries of a range; None if it is larger than RANGE_BYTES_MAX, as a part of it is of no use."""
         found: list[Entry[T]] = []
         size = 0
         if start < end:

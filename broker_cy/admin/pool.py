@@ -84,7 +84,7 @@ class Pool:
             self._links[peer] = self._links.pop(nameless)._replace(name=peer.name)
 
     async def link(self, peer: Peer, deadline: Deadline) -> Link:
-        """The connection to `peer`; AdminError where it cannot be made."""
+        """The connection to `peer`; AdminError if it cannot be made."""
         link = self._links.get(peer)
         if link is not None and link.connection.closed is None:
             return link
@@ -214,7 +214,7 @@ def api_name(request: Message) -> str:
 
 
 def common_version(link: Link, api_key: int, api: str, at_least: int, at_most: int) -> int:
-    """The highest version that the broker and this client know; AdminError where there is none from `at_least` to
+    """The highest version that the broker and this client know; AdminError if there is none from `at_least` to
     `at_most`.
     """
     offered = link.versions.get(api_key)

@@ -39,7 +39,7 @@ _MASK = 0xFFFFFFFF
 
 @dataclass(frozen=True, slots=True)
 class Appended:
-    """A batch that a leader accepted. `base_offset` is None where the leader does not report it: acks=0, or a batch
+    """A batch that a leader accepted. `base_offset` is None if the leader does not report it: acks=0, or a batch
     that it had already.
 
     `append_time_ms` is None unless the topic stamps records with the time of their arrival.

@@ -38,7 +38,7 @@ _NO_SESSION_EPOCH = -1
 
 @dataclass(slots=True)
 class _Position:
-    """Where a partition is read next. `failing_since_s`: since when its leader has failed, None where it answers."""
+    """Where a partition is read next. `failing_since_s`: since when its leader has failed, None if it answers."""
 
     offset: int
     end: int | None
@@ -160,7 +160,7 @@ class Reader:
         return {Peer(peer.address, peer.node_id): theirs for peer, theirs in places.items()}
 
     def _note_failure(self, key: TopicPartition, error: AdminError) -> None:
-        """Count a failure of `key`; AdminError where it is not retriable, or lasted too long."""
+        """Count a failure of `key`; AdminError if it is not retriable, or lasted too long."""
         position = self._positions[key]
         now = asyncio.get_running_loop().time()
         if position.failing_since_s is None:
@@ -233,7 +233,7 @@ class Reader:
         return answer, version
 
     async def _take(self, peer: Peer, key: TopicPartition, part: messages.FetchResponse.PartitionData) -> bool:
-        """Pass on the records of one partition; False where its leader must be looked up again."""
+        """Pass on the records of one partition; False if its leader must be looked up again."""
         position = self._positions[key]
         if part.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
             await self._skip_deleted(peer, key, position)

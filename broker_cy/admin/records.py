@@ -160,7 +160,7 @@ class RecordCalls:
     async def timestamps(self, offsets: Mapping[TopicPartition, int]) -> Outcome[TopicPartition, int | None]:
         """The timestamp, in ms since 1970, of the first record at or after an offset of each partition.
 
-        None where there is no record at or after it, or it has no timestamp. One batch of each partition is fetched.
+        None if there is no record at or after it, or it has no timestamp. One batch of each partition is fetched.
         """
 
         async def send(

@@ -46,7 +46,7 @@ class ResetRule:
 
 @dataclass(frozen=True, slots=True)
 class ResetStep:
-    """One partition of a plan. `old` is None where nothing was committed; `new` lies between the log's `start` and
+    """One partition of a plan. `old` is None if nothing was committed; `new` lies between the log's `start` and
     `end`.
 
     `is_moved_in`: the rule gave an offset outside of the log, and the nearest one inside was taken.
@@ -61,7 +61,7 @@ class ResetStep:
 
     @property
     def change(self) -> int | None:
-        """How far the group moves forward; negative: how much it reads again. None where nothing was committed."""
+        """How far the group moves forward; negative: how much it reads again. None if nothing was committed."""
         return None if self.old is None else self.new - self.old
 
 
@@ -78,7 +78,7 @@ class ResetCalls:
     ) -> tuple[ResetStep, ...]:
         """What the reset would do, by partition; `partitions` None: all for which the group (or the rule) has offsets.
 
-        AdminError where the group has members, no partition is given, or one cannot be examined.
+        AdminError if the group has members, no partition is given, or one cannot be examined.
         """
         await self._require_no_members(group_id)
         wanted_groups = [group_id, rule.group_id] if rule.kind is ResetKind.GROUP else [group_id]
@@ -129,7 +129,7 @@ class ResetCalls:
 
     @staticmethod
     def _source(rule: ResetRule, committed: Mapping[str, Committed]) -> dict[TopicPartition, int] | None:
-        """The offsets that the rule itself contains; None where it has none."""
+        """The offsets that the rule itself contains; None if it has none."""
         if rule.kind is ResetKind.LISTED:
             return dict(rule.listed)
         if rule.kind is ResetKind.GROUP:

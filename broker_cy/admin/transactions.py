@@ -64,7 +64,7 @@ class TransactionDescription:
 
 @dataclass(frozen=True, slots=True)
 class HangingTransaction:
-    """An open transaction that no coordinator will end: consumers of committed records wait for it for ever.
+    """An open transaction that no coordinator will end: consumers of committed records wait for it forever.
 
     `idle_ms`: time since the producer's last write.
     """
@@ -127,7 +127,7 @@ class TransactionCalls:
         """The transactional ids that each broker coordinates, by broker id.
 
         `states`: Kafka's names (Ongoing, PrepareCommit ...); `longer_than_ms`: open for longer (KIP-994); `pattern`:
-        a regular expression of the id (KIP-1152). AdminError where a state does not exist.
+        a regular expression of the id (KIP-1152). AdminError if a state does not exist.
         """
         deadline = self._caller.deadline()
         wanted_states, wanted_ids = list(states), list(producer_ids)

@@ -42,7 +42,7 @@ examples:
     "--rules",
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="FILE",
-    help="Adds, changes and silences rules.  [default: alerts.toml beside the file that names clusters]",
+    help="File that adds, changes and silences rules.  [default: alerts.toml in the directory of the cluster file]",
 )
 @click.option("--follow", "-f", is_flag=True, help="Evaluate the rules repeatedly, until interrupted.")
 @click.option("--every", type=DURATION, default="5s", show_default=True, help=f"With --follow: {DURATION_HELP}.")
@@ -50,10 +50,10 @@ examples:
 async def command(
     target: Target, client: AdminClient, rules: Path | None, follow: bool, every: int, webhook: str | None
 ) -> int:
-    """Evaluate alert rules without a console: the built-in ones, and those of a file.
+    """Evaluate alert rules without a console: the built-in rules, and those of a file.
 
-    Without --follow an alert fires at once, whatever `for_s` of its rule says, and stalled and stopped groups are not
-    detected: that takes several samples.
+    Without --follow an alert fires immediately, even if its rule has `for_s`, and stalled and stopped groups are not
+    detected, because that takes several samples.
     """
     alerting = Alerting(_settings(rules, webhook, is_once=not follow))
     session = Session(target.cluster, client_id="broker-cy-cli")
@@ -86,10 +86,10 @@ async def command(
 
 def _settings(rules: Path | None, webhook: str | None, *, is_once: bool) -> AlertSettings:
     path = rules or default_rules_path()
-    # A file that was not asked for need not exist.
+    # The default file need not exist.
     settings = load_settings(path) if rules is not None or path.exists() else AlertSettings()
     if is_once:
-        # Nobody waits until an alert has lasted for long enough.
+        # The command does not wait for `for_s`.
         settings = replace(settings, rules=tuple(replace(rule, for_s=0.0) for rule in settings.rules))
     if webhook is None:
         return settings

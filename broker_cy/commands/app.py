@@ -25,8 +25,8 @@ COMMANDS: dict[str, tuple[str | None, str]] = {
     "records": ("records", "delete records up to an offset or a time"),
     "groups": ("groups", "list, describe, reset and delete groups"),
     "lag": ("lag", "how far groups are behind, in records and in time"),
-    "events": ("events", "what happened: rebalances, changes and who made them, starts and stops"),
-    "metrics": ("metrics", "what brokers are doing: requests and their times, topics, memory, event loop lag"),
+    "events": ("events", "recorded events: rebalances, changes and who made them, starts and stops"),
+    "metrics": ("metrics", "metrics of brokers: requests and their times, topics, memory, event loop lag"),
     "alerts": ("alerts", "evaluate alert rules: once, or with --follow; optionally notify a webhook"),
     "transactions": ("transactions", "list and describe transactions, find hanging ones, and abort them"),
     "producers": ("producers", "active producers of a topic's partitions"),
@@ -36,23 +36,23 @@ COMMANDS: dict[str, tuple[str | None, str]] = {
 
 EPILOG = """\b
 examples:
-  broker-cy start                                       a broker on 127.0.0.1:9092, data under ./data
-  broker-cy topics list --bootstrap 127.0.0.1:9092      all topics, as a table
+  broker-cy start                                       run a broker on 127.0.0.1:9092, with data under ./data
+  broker-cy topics list --bootstrap 127.0.0.1:9092      list all topics, as a table
   broker-cy topics list --cluster production --json     the same for a named cluster, as JSON
-  broker-cy consume orders --from -10 -e                the last ten records of each partition
-  broker-cy events --since -1h                          what happened, and who did it
-  broker-cy groups reset billing --to-time -1h          shows old and new offsets, and asks first
+  broker-cy consume orders --from -10 -e                print the last ten records of each partition
+  broker-cy events --since -1h                          show what happened in the last hour, and who caused it
+  broker-cy groups reset billing --to-time -1h          show old and new offsets, and ask before resetting them
 
 \b
 exit codes:
-  0  done                           3    broker unreachable, or timed out
-  1  refused, or failed in part     4    not confirmed; nothing was changed
+  0  success                        3    broker unreachable, or timed out
+  1  refused, or partly failed      4    not confirmed; nothing was changed
   2  invalid option or value        130  interrupted
 """
 
 
 class LazyGroup(click.Group):
-    """A group that knows its commands by name."""
+    """A command group that imports the module of a command when it is used."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -68,7 +68,7 @@ class LazyGroup(click.Group):
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """From the table above: help need not import every command."""
+        """Write the list of commands from the table above, without importing every command."""
         with formatter.section("commands"):
             formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
 
@@ -93,7 +93,7 @@ def group() -> None:
 
 
 def run(argv: Sequence[str], start: Start) -> int:
-    """Run a command; the process's exit code. `start` runs a broker by its own command line."""
+    """Run a command and return the exit code of the process. `start`, which runs a broker, has its own parser."""
     options = {"prog_name": PROGRAM, "complete_var": COMPLETE_VARIABLE}
     try:
         result = group.main(list(argv), standalone_mode=False, obj=start, **options)

@@ -19,18 +19,20 @@ examples:
   broker-cy cluster quorum --cluster production
 """
 
-broker_option = click.option("--broker", type=click.IntRange(0), metavar="ID", help="Ask this broker.  [default: any]")
+broker_option = click.option(
+    "--broker", type=click.IntRange(0), metavar="ID", help="Send the request to this broker.  [default: any]"
+)
 
 
 @click.group("cluster", epilog=EPILOG)
 def command() -> None:
-    """Brokers, features, the metadata quorum, and supported requests."""
+    """Show brokers, features, the metadata quorum, and supported requests."""
 
 
 @command.command("describe", epilog=EPILOG)
 @cluster_command
 async def describe(target: Target, client: AdminClient) -> None:
-    """The cluster id, and the brokers."""
+    """Show the cluster id and the brokers."""
     described = await client.cluster.describe()
     if target.as_json:
         print_json(described)
@@ -53,7 +55,7 @@ async def describe(target: Target, client: AdminClient) -> None:
 @cluster_command
 @broker_option
 async def features(target: Target, client: AdminClient, broker: int | None) -> None:
-    """Features that a broker supports, and the level that the cluster has finalized."""
+    """Show the features that a broker supports, and the levels that the cluster has finalized."""
     found = await client.cluster.features(broker)
     if target.as_json:
         print_json(found)
@@ -66,7 +68,7 @@ async def features(target: Target, client: AdminClient, broker: int | None) -> N
 @cluster_command
 @broker_option
 async def apis(target: Target, client: AdminClient, broker: int | None) -> None:
-    """Requests that a broker supports, with their versions."""
+    """Show the requests that a broker supports, with their versions."""
     found = await client.cluster.api_versions(broker)
     if target.as_json:
         print_json(found)
@@ -80,7 +82,7 @@ async def apis(target: Target, client: AdminClient, broker: int | None) -> None:
 @command.command("quorum", epilog=EPILOG)
 @cluster_command
 async def quorum(target: Target, client: AdminClient) -> None:
-    """Leader of the metadata log, voters and observers, and how far each is behind."""
+    """Show the leader of the metadata log, the voters and the observers, and how far each is behind."""
     described = await client.cluster.quorum()
     if target.as_json:
         print_json(described)

@@ -37,11 +37,14 @@ name_argument = click.argument("name")
 
 @click.group("configs", epilog=EPILOG)
 def command() -> None:
-    """Settings of topics, brokers, groups and loggers. The broker name `default` stands for all brokers."""
+    """Show and change settings of topics, brokers, groups and loggers.
+
+    The broker name `default` stands for all brokers.
+    """
 
 
 def resource_of(kind: str, name: str) -> ConfigResource:
-    """The resource that the two arguments name."""
+    """Return the resource that the two arguments name."""
     is_default = kind == "broker" and name == DEFAULT_BROKER
     return ConfigResource(KINDS[kind], "" if is_default else name)
 
@@ -52,11 +55,11 @@ def resource_of(kind: str, name: str) -> ConfigResource:
 @name_argument
 @click.option("--all", "every", is_flag=True, help="Include settings with their default value.")
 @click.option("--docs", is_flag=True, help="Show the documentation of each setting.")
-@click.option("--name", "names", multiple=True, metavar="SETTING", help="Only this setting; may be repeated.")
+@click.option("--name", "names", multiple=True, metavar="SETTING", help="Show only this setting; may be repeated.")
 async def describe(
     target: Target, client: AdminClient, kind: str, name: str, every: bool, docs: bool, names: Sequence[str]
 ) -> None:
-    """Settings, their values, and where each value comes from."""
+    """Show settings, their values, and where each value comes from."""
     resource = resource_of(kind, name)
     outcome = await client.configs.describe([resource], names=names or None, documentation=docs)
     entries = [each for each in outcome.whole()[resource] if every or names or not each.is_default]
@@ -96,7 +99,7 @@ async def alter(
     dry_run: bool,
     yes: bool,
 ) -> None:
-    """Change settings; others keep their values. --set, --delete, --append and --subtract may be repeated."""
+    """Change settings. Other settings keep their values. All four options may be repeated."""
     target.require_writable()
     changes = [ConfigChange(key, AlterOp.SET, value) for key, value in sets]
     changes += [ConfigChange(key, AlterOp.DELETE) for key in deletes]
@@ -124,7 +127,7 @@ async def alter(
 
 
 def shown(entry: ConfigEntry) -> str:
-    """The value, or why it is not shown."""
+    """Return the value, or why it is not shown."""
     if entry.is_sensitive:
         return "(secret)"
     return "(null)" if entry.value is None else entry.value

@@ -34,7 +34,7 @@ examples:
 @click.command("consume", epilog=EPILOG)
 @cluster_command
 @click.argument("topic", shell_complete=complete_topics)
-@click.option("--partitions", "-p", type=PARTITIONS, metavar="LIST", help="Only these partitions, such as 0,3-5.")
+@click.option("--partitions", "-p", type=PARTITIONS, metavar="LIST", help="Read only these partitions, such as 0,3-5.")
 @click.option(
     "--from",
     "-o",
@@ -46,15 +46,23 @@ examples:
     help=POSITION_HELP + ".",
 )
 @click.option("--to", "stop", type=POSITION, metavar="POSITION", help="Stop at this position.")
-@click.option("--exit", "-e", "at_end", is_flag=True, help="Exit at the current end of the partitions.")
+@click.option("--exit", "-e", "at_end", is_flag=True, help="Exit at the end that the partitions have now.")
 @click.option("--count", "-c", type=COUNT, help="Exit after this many records.")
 @click.option("--format", "-f", "text", metavar="FORMAT", help=FORMAT_HELP + ".")
 @click.option("--key-delimiter", "-K", type=DELIMITER, metavar="D", help="Print keys, followed by this delimiter.")
 @click.option(
-    "--delimiter", "-D", type=DELIMITER, default="\\n", metavar="D", help=r"Printed after each record.  [default: \n]"
+    "--delimiter",
+    "-D",
+    type=DELIMITER,
+    default="\\n",
+    metavar="D",
+    help=r"Print this after each record. "
+    r" [default: \n]",
 )
-@click.option("--null", "-Z", type=Parsed("text", str), default="", metavar="TEXT", help="Printed for null.")
-@click.option("--committed", is_flag=True, help="Leave out records of open and aborted transactions.")
+@click.option(
+    "--null", "-Z", type=Parsed("text", str), default="", metavar="TEXT", help="Print this for a null key or value."
+)
+@click.option("--committed", is_flag=True, help="Omit records of open and aborted transactions.")
 async def command(
     target: Target,
     client: AdminClient,
@@ -70,7 +78,10 @@ async def command(
     null: str,
     committed: bool,
 ) -> int:
-    """Read records. With --json, one object a line. Partitions are interleaved; the order within each is kept."""
+    """Read records. With --json, print one object per line.
+
+    Partitions are interleaved; records of one partition keep their order.
+    """
     show = printer(target.as_json, text, delimiter, key_delimiter, null.encode())
     isolation = Isolation.READ_COMMITTED if committed else Isolation.READ_UNCOMMITTED
     keys = chosen(await client.records.partitions(topic), partitions)
@@ -84,7 +95,7 @@ async def command(
 
 
 def printer(as_json: bool, text: str | None, delimiter: bytes, key_delimiter: bytes | None, null: bytes) -> Printer:
-    """The printer that the options ask for; click.UsageError where they contradict each other."""
+    """Return the printer for the options. Raises click.UsageError if they contradict each other."""
     if as_json and (text is not None or key_delimiter is not None):
         raise click.UsageError("--json cannot be combined with --format or --key-delimiter")
     if as_json:
@@ -105,7 +116,7 @@ async def _print(
     show: Printer,
     count: int | None,
 ) -> int:
-    """Print records to the standard output and what was skipped to the standard error; returns the exit code."""
+    """Print records to the standard output and skipped ones to the standard error; returns the exit code."""
     starts = {key: span.start for key, span in spans.items()}
     total = None if ends is None else sum(max(0, ends[key] - starts[key]) for key in starts)
     out = sys.stdout.buffer
@@ -131,7 +142,7 @@ async def _print(
 
 
 def _report_losses(chunk: Chunk) -> int:
-    """Report what this chunk lacks; exit code 1 where something could not be read."""
+    """Report the records that this chunk lacks; returns exit code 1 if a record could not be read."""
     if chunk.lost_from is not None:
         start = chunk.log_start_offset if chunk.log_start_offset >= 0 else chunk.next_offset
         click.echo(

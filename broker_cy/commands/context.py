@@ -1,5 +1,6 @@
-"""What every command shares: the options for the cluster, the time limit and the form of output; and running its job
-with a client."""
+"""Shared parts of the commands: the options for the cluster, the time limit and the output format, and running the body
+of a command with a client.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +32,7 @@ DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The cluster a command works on, and the form of its output."""
+    """The cluster that a command works on, and its output format."""
 
     cluster: ClusterEntry
     as_json: bool
@@ -40,13 +41,13 @@ class Target:
         return AdminClient(self.cluster.bootstrap, timeout_s=self.cluster.timeout_s, client_id="broker-cy-cli")
 
     def require_writable(self) -> None:
-        """AdminError where the configuration file marks the cluster as readonly."""
+        """Raise AdminError if the configuration file marks the cluster as readonly."""
         if self.cluster.is_readonly:
             reason = "the configuration file marks it as readonly"
             raise AdminError(Failure.REFUSED, reason, what=f"cluster {self.cluster.name}")
 
     def tell_failures(self, outcomes: Iterable[Outcome[Any, Any]]) -> int:
-        """Print the failures of a call; the exit code."""
+        """Print the failures of a call and return the exit code."""
         code = 0
         for outcome in outcomes:
             for error in outcome.failed.values():
@@ -64,14 +65,14 @@ COMMON_OPTIONS = (
     click.option(
         "--cluster",
         metavar="NAME",
-        help="A cluster of the configuration file.",
+        help="Name of a cluster in the cluster file.",
         shell_complete=lambda ctx, param, incomplete: complete_clusters(ctx, incomplete),
     ),
     click.option(
         "--config",
         metavar="FILE",
         type=click.Path(path_type=Path, dir_okay=False),
-        help="The file that names clusters.  [default: $BROKER_CY_CLUSTERS, or ~/.config/broker-cy/clusters.toml]",
+        help="Cluster file.  [default: $BROKER_CY_CLUSTERS, or ~/.config/broker-cy/clusters.toml]",
     ),
     click.option("--timeout", "timeout_s", metavar="SECONDS", type=float, help="Time limit of each call."),
     click.option("--json", "as_json", is_flag=True, help="Print JSON instead of tables."),
@@ -79,8 +80,8 @@ COMMON_OPTIONS = (
 
 
 def cluster_command(job: Job[P]) -> Callable[..., None]:
-    """Make a coroutine function a command's body: it gets the Target and a client, and returns the exit code (None:
-    0).
+    """Turn a coroutine function into the body of a command. It receives the Target and a client, and returns the exit
+    code (None for 0).
     """
 
     @functools.wraps(job)
@@ -105,7 +106,7 @@ def cluster_command(job: Job[P]) -> Callable[..., None]:
 
         raise SystemExit(run_job(run, as_json))
 
-    # click keeps them last first: what all commands share stands behind what is the command's own.
+    # click keeps the last one first: in the help, shared options follow the command's own.
     own = list(getattr(body, "__click_params__", ()))
     body.__click_params__ = []  # type: ignore[attr-defined]
     for option in reversed(COMMON_OPTIONS):
@@ -115,7 +116,7 @@ def cluster_command(job: Job[P]) -> Callable[..., None]:
 
 
 def run_job(run: Callable[[], Awaitable[int | None]], as_json: bool) -> int:
-    """Run to the end; the exit code."""
+    """Run the job to its end and return the exit code."""
 
     async def inside() -> int | None:
         return await run()
@@ -128,7 +129,7 @@ def run_job(run: Callable[[], Awaitable[int | None]], as_json: bool) -> int:
         print_error(error, as_json=as_json)
         return exit_code_of(error)
     except BrokenPipeError:
-        # Whoever read our output has enough of it (`| head`): not an error, and nothing to be flushed at exit.
+        # The reader of the output has closed it (`| head`): not an error, and nothing must be flushed at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except KeyboardInterrupt:
@@ -136,7 +137,7 @@ def run_job(run: Callable[[], Awaitable[int | None]], as_json: bool) -> int:
 
 
 def find_cluster(bootstrap: str | None, name: str | None, config: Path | None, timeout_s: float | None) -> ClusterEntry:
-    """The cluster that the options mean. Raises AdminError."""
+    """Return the cluster that the options select. Raises AdminError."""
     if bootstrap is not None and name is not None:
         raise AdminError(Failure.INVALID, "--bootstrap and --cluster cannot be used together")
     if timeout_s is not None and not 0 < timeout_s < 86_400:
@@ -144,7 +145,7 @@ def find_cluster(bootstrap: str | None, name: str | None, config: Path | None, t
     entry: ClusterEntry | None = None
     if bootstrap is None:
         path = config or default_path()
-        # A file that was not asked for need not be there.
+        # The default file need not exist.
         if name is not None or config is not None or path.exists():
             file = load_clusters(path)
             chosen = name or file.default
@@ -158,7 +159,7 @@ def find_cluster(bootstrap: str | None, name: str | None, config: Path | None, t
 
 
 def complete_clusters(ctx: click.Context, incomplete: str) -> list[str]:
-    """Names of the configuration file that start as what was typed."""
+    """Return the cluster names in the file that start with `incomplete`."""
     try:
         file = load_clusters(ctx.params.get("config") or default_path())
     except AdminError:
@@ -167,7 +168,9 @@ def complete_clusters(ctx: click.Context, incomplete: str) -> list[str]:
 
 
 def completer(names: Callable[[AdminClient], Awaitable[Iterable[str]]]) -> Callable[..., list[str]]:
-    """A completion that asks the cluster of the options typed so far; nothing where it is not reached in a second."""
+    """Return a completion that queries the cluster of the options typed so far, and completes nothing if the cluster
+    does not answer within a second.
+    """
 
     def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
         async def ask(entry: ClusterEntry) -> list[str]:
@@ -197,4 +200,4 @@ complete_topics = completer(_topic_names)
 complete_groups = completer(_group_ids)
 
 yes_option = click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation.")
-dry_run_option = click.option("--dry-run", is_flag=True, help="Show what would be done, without doing it.")
+dry_run_option = click.option("--dry-run", is_flag=True, help="Show what would be done, without changing anything.")

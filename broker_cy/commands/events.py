@@ -22,11 +22,11 @@ from broker_cy.metrics.events import EVENTS, Commits, Event, Stamped, prefix_of
 
 EPILOG = """\b
 examples:
-  broker-cy events                                       the last 20, without commits
-  broker-cy events --follow --type rebalance             as they occur
-  broker-cy events --since -1h --group billing           why a group stopped reading
+  broker-cy events                                       show the last 20 events, without commits
+  broker-cy events --follow --type rebalance             show rebalances as they occur
+  broker-cy events --since -1h --group billing           show why a group stopped reading
   broker-cy events --since -1d --type config_changed --type topic_deleted
-  broker-cy events --type commits --group billing -n 5   its last commits
+  broker-cy events --type commits --group billing -n 5   show the last commits of a group
   broker-cy events --since 2026-01-31T12:00 --until 2026-01-31T13:00 --json
 """
 
@@ -36,7 +36,7 @@ TYPES = tuple(EVENTS)
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """Which events are wanted; an empty field accepts all."""
+    """Selects events; an empty field accepts all."""
 
     types: frozenset[str]
     groups: frozenset[str]
@@ -58,7 +58,7 @@ class Filter:
 
     @property
     def skip(self) -> bytes:
-        """The first bytes of records that are skipped without being decoded."""
+        """Return the first bytes of records that are skipped without being decoded."""
         return prefix_of(Commits) if self.types and Commits.TYPE not in self.types else b""
 
 
@@ -67,17 +67,20 @@ class Filter:
 @click.option("--since", type=TIME, metavar="TIME", help=f"Start time: {TIME_HELP}.")
 @click.option("--until", type=TIME, metavar="TIME", help="End time.")
 @click.option(
-    "--limit", "-n", type=COUNT, help=f"Only the newest events, this many.  [default: {LIMIT}; all with --since]"
+    "--limit",
+    "-n",
+    type=COUNT,
+    help=f"Show at most this many of the newest events.  [default: {LIMIT}; all with --since]",
 )
 @click.option("--follow", "-f", is_flag=True, help="Continue with new events as they occur.")
-@click.option("--count", "-c", type=COUNT, help="End after this many events.")
+@click.option("--count", "-c", type=COUNT, help="Exit after this many events.")
 @click.option(
     "--type",
     "types",
     multiple=True,
     type=click.Choice(TYPES),
     metavar="TYPE",
-    help=f"Only these types; may be repeated: {', '.join(TYPES)}.  [default: all but commits]",
+    help=f"Show only these types; may be repeated: {', '.join(TYPES)}.  [default: all but commits]",
 )
 @click.option(
     "--group", "groups", multiple=True, metavar="GROUP", shell_complete=complete_groups, help="Only about these."
@@ -97,9 +100,10 @@ async def command(
     groups: Sequence[str],
     topics: Sequence[str],
 ) -> None:
-    """What happened: rebalances, changes and who made them, starts and stops, commits. With --json, one object a line.
+    """Show events: rebalances, changes and who made them, starts and stops, commits.
 
-    Brokers write events to the topic __cluster_events (docs/events.md), which keeps them for 30 days by default.
+    With --json, print one object per line. Brokers write events to the topic __cluster_events (docs/events.md), which
+    keeps them for 30 days by default.
     """
     if follow and until is not None:
         raise click.UsageError("--follow and --until cannot be used together")
@@ -109,7 +113,7 @@ async def command(
     left = count
 
     def tell(entries: Iterable[Entry[Stamped]]) -> bool:
-        """Print; whether more is wanted."""
+        """Print an event and return whether more are wanted."""
         nonlocal left
         for entry in entries:
             if left == 0:
@@ -129,7 +133,7 @@ async def command(
 async def _print_past(
     client: AdminClient, wanted: Filter, limit: int | None, tell: Callable[[Iterable[Entry[Stamped]]], bool]
 ) -> int:
-    """Print what happened until now, `limit` events at most; returns the offset after it."""
+    """Print the events up to now, at most `limit`; returns the offset after them."""
     topic = client.events
     span = await topic.span(Start.latest() if wanted.since_ms is None else Start.time(wanted.since_ms))
     end = span.end
@@ -155,7 +159,7 @@ async def _print_past(
 
 
 def _line(entry: Entry[Stamped]) -> str:
-    """Time, type, subject, what happened, and who caused it."""
+    """Format an event: time, type, subject, what happened, and who caused it."""
     stamped = entry.item
     assert stamped is not None
     event: Event = stamped.event
@@ -165,5 +169,5 @@ def _line(entry: Entry[Stamped]) -> str:
 
 
 def _json_line(entry: Entry[Stamped]) -> str:
-    """The event as the broker wrote it, with its offset."""
+    """Format the event as the broker wrote it, with its offset."""
     return json.dumps({"offset": entry.offset, **entry.fields}, ensure_ascii=False)

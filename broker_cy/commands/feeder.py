@@ -1,4 +1,4 @@
-"""Input that may block its reader, read outside of the event loop."""
+"""Reads input that may block, outside of the event loop."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from broker_cy.admin import AdminError, Failure
 T = TypeVar("T")
 
 READ_BYTES = 1 << 20
-# A record as large as a frame can be. Input without any delimiter is refused here.
+# The largest frame. Input without any delimiter is refused when it exceeds this.
 RECORD_BYTES_MAX = 100 << 20
-# Pieces that were read and not yet taken.
+# Pieces that were read but not taken yet.
 QUEUED_MAX = 2
 
 
 def split(descriptor: int, delimiter: bytes) -> Iterator[list[bytes]]:
-    """The pieces between delimiters, one list for each read; the last piece is left out if it is empty.
+    """Yield the pieces between delimiters, one list for each read; the last piece is omitted if it is empty.
 
-    AdminError where a record is larger than RECORD_BYTES_MAX. Reads the descriptor itself: the process
+    Raises AdminError if a record is larger than RECORD_BYTES_MAX. Reads the descriptor directly, because the process
     could not exit while a thread waits in a Python file object.
     """
     held = bytearray()
     while data := os.read(descriptor, READ_BYTES):
-        # A delimiter may begin in the bytes that are held already.
+        # A delimiter may begin in the bytes that were read before.
         search_from = max(0, len(held) - len(delimiter) + 1)
         held += data
         pieces = []
@@ -47,7 +47,7 @@ def split(descriptor: int, delimiter: bytes) -> Iterator[list[bytes]]:
 
 
 async def feed(items: Iterator[T]) -> AsyncIterator[T]:
-    """`items`, produced in a thread that is never joined: reading a terminal may block it for ever."""
+    """Yield `items`, which a thread produces that is never joined, because reading a terminal may block it forever."""
     loop = asyncio.get_running_loop()
     queue: asyncio.Queue[T | Exception | None] = asyncio.Queue(QUEUED_MAX)
 
@@ -64,7 +64,7 @@ async def feed(items: Iterator[T]) -> AsyncIterator[T]:
         try:
             put(last)
         except (RuntimeError, asyncio.CancelledError):
-            # The loop ended before the input did: nobody reads the queue any more.
+            # The loop ended before the input did, and the queue is no longer read.
             return
 
     threading.Thread(target=run, name="input", daemon=True).start()

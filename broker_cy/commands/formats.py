@@ -1,4 +1,4 @@
-"""How records are printed: kcat's format strings, and delimited values."""
+"""Formats in which records are printed: kcat's format strings, and delimited values."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ def _headers(record: Record, null: bytes) -> bytes:
 
 
 def compile_format(text: str, null: bytes = b"") -> Printer:
-    """A printer for kcat's format; `null` is printed for a key or value that is null.
+    """Return a printer for kcat's format; `null` is printed for a key or value that is null.
 
-    ValueError, which lists what is allowed, for an unknown conversion.
+    Raises ValueError, which lists the allowed conversions, for an unknown one.
     """
     tokens: dict[str, Printer] = {
         "s": lambda key, record: null if record.value is None else record.value,
@@ -51,15 +51,15 @@ def compile_format(text: str, null: bytes = b"") -> Printer:
     while index < len(pieces):
         piece = pieces[index]
         if not piece:
-            # A doubled percent sign stands for one; what follows is literal text.
+            # A doubled percent sign stands for one; the characters after it are literal text.
             rest = pieces[index + 1] if index + 1 < len(pieces) else None
             if rest is None:
-                raise ValueError(f"{text!r} ends in an incomplete conversion; there are: {FORMAT_HELP}")
+                raise ValueError(f"{text!r} ends in an incomplete conversion; allowed are: {FORMAT_HELP}")
             parts.append(literal(b"%" + unescape(rest)))
             index += 2
             continue
         if piece[0] not in tokens:
-            raise ValueError(f"unknown conversion %{piece[0]}; there are: {FORMAT_HELP}")
+            raise ValueError(f"unknown conversion %{piece[0]}; allowed are: {FORMAT_HELP}")
         parts.append(tokens[piece[0]])
         if piece[1:]:
             parts.append(literal(unescape(piece[1:])))
@@ -68,7 +68,7 @@ def compile_format(text: str, null: bytes = b"") -> Printer:
 
 
 def delimited(delimiter: bytes, key_delimiter: bytes | None, null: bytes = b"") -> Printer:
-    """A printer of the value and the record delimiter, after the key and its delimiter where one is given."""
+    """Return a printer of the value and the record delimiter, preceded by the key and its delimiter if one is given."""
     if key_delimiter is None:
         return lambda key, record: (null if record.value is None else record.value) + delimiter
     return lambda key, record: (

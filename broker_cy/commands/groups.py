@@ -66,7 +66,7 @@ topic_option = click.option(
     type=TOPIC_PARTITIONS,
     multiple=True,
     metavar="TOPIC[:LIST]",
-    help="Only this topic, or these partitions of it; may be repeated.",
+    help="Select only this topic, or these partitions of it; may be repeated.",
     shell_complete=complete_topics,
 )
 
@@ -86,7 +86,7 @@ def command() -> None:
 async def list_groups(
     target: Target, client: AdminClient, match: re.Pattern[str] | None, states: Sequence[str], types: Sequence[str]
 ) -> int:
-    """Every group, its state, type and coordinator."""
+    """List all groups, with state, type and coordinator."""
     outcome = await client.groups.list_all(states=states, types=types)
     found = sorted(
         (
@@ -116,7 +116,7 @@ async def list_groups(
 @cluster_command
 @groups_argument
 async def describe(target: Target, client: AdminClient, groups: Sequence[str]) -> int:
-    """State and members of groups, and the partitions assigned to each member."""
+    """Show the state and the members of groups, and the partitions assigned to each member."""
     outcome = await client.groups.describe(groups)
     if target.as_json:
         print_json(list(outcome.found.values()))
@@ -148,21 +148,29 @@ async def describe(target: Target, client: AdminClient, groups: Sequence[str]) -
 @cluster_command
 @group_argument
 @topic_option
-@click.option("--to-earliest", is_flag=True, help="To the start of the log.")
-@click.option("--to-latest", is_flag=True, help="To the end of the log.")
-@click.option("--to-offset", type=OFFSET, metavar="N", help="To an offset.")
-@click.option("--to-time", type=TIME, metavar="TIME", help=f"To the first record at or after: {TIME_HELP}.")
+@click.option("--to-earliest", is_flag=True, help="Reset to the start of the log.")
+@click.option("--to-latest", is_flag=True, help="Reset to the end of the log.")
+@click.option("--to-offset", type=OFFSET, metavar="N", help="Reset to an offset.")
 @click.option(
-    "--by-duration", type=DURATION, metavar="D", help=f"To the first record of this last time, {DURATION_HELP}."
+    "--to-time", type=TIME, metavar="TIME", help=f"Reset to the first record at or after this time: {TIME_HELP}."
 )
-@click.option("--shift-by", type=int, metavar="N", help="By this many offsets; backward if negative.")
 @click.option(
-    "--from-group", metavar="GROUP", help="To the committed offsets of another group.", shell_complete=complete_groups
+    "--by-duration",
+    type=DURATION,
+    metavar="D",
+    help=f"Reset to the first record that is at most this old, {DURATION_HELP}.",
+)
+@click.option("--shift-by", type=int, metavar="N", help="Move by this many offsets; backward if negative.")
+@click.option(
+    "--from-group",
+    metavar="GROUP",
+    help="Reset to the committed offsets of another group.",
+    shell_complete=complete_groups,
 )
 @click.option(
     "--from-file",
     type=click.Path(path_type=Path, dir_okay=False, exists=True),
-    help="To the offsets of a CSV file: topic,partition,offset.",
+    help="Reset to the offsets in a CSV file: topic,partition,offset.",
 )
 @dry_run_option
 @yes_option
@@ -200,7 +208,7 @@ async def reset(
 
 
 def rule_of(given: dict[str, object]) -> ResetRule:
-    """The rule that the options name; click.UsageError for none or several."""
+    """Return the rule that the options name. Raises click.UsageError for none or several."""
     said = [name for name, value in given.items() if value is not None and value is not False]
     every = ", ".join("--" + name.replace("_", "-") for name in given)
     if len(said) != 1:
@@ -224,7 +232,7 @@ def rule_of(given: dict[str, object]) -> ResetRule:
 
 
 def read_offsets(path: Path) -> dict[TopicPartition, int]:
-    """`topic,partition,offset` by line; AdminError, which names the line, for anything else."""
+    """Read lines of `topic,partition,offset`. Raises AdminError, which names the line, for anything else."""
     found: dict[TopicPartition, int] = {}
     with open(path, newline="", encoding="utf-8") as file:
         for line, row in enumerate(csv.reader(file), 1):

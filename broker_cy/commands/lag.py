@@ -24,9 +24,9 @@ from broker_cy.console.values import DURATION_HELP
 
 EPILOG = """\b
 examples:
-  broker-cy lag                                      every group, in records
-  broker-cy lag billing --time --partitions          one group by partition, with the time lag
-  broker-cy lag --samples 6 --every 10s              samples for a minute, and reports each group's status
+  broker-cy lag                                      show the lag of every group, in records
+  broker-cy lag billing --time --partitions          show one group by partition, with the time lag
+  broker-cy lag --samples 6 --every 10s              sample for a minute, and show the status of each group
   broker-cy lag --samples 3 --json                   the same for programs
 
 \b
@@ -43,13 +43,13 @@ SAMPLES_MAX = 1_000
 @click.argument("groups", nargs=-1, shell_complete=complete_groups)
 @match_option
 @click.option("--time", "in_time", is_flag=True, help="Show the time lag: the age of the first unread record.")
-@click.option("--partitions", is_flag=True, help="One line for each partition.")
+@click.option("--partitions", is_flag=True, help="Print one line for each partition.")
 @click.option(
     "--samples",
     type=click.IntRange(1, SAMPLES_MAX),
     default=1,
     metavar="N",
-    help="Number of samples; with 2 or more, reports a status.",
+    help="Number of samples; with 2 or more, a status is shown.",
 )
 @click.option(
     "--every",
@@ -68,9 +68,9 @@ async def command(
     samples: int,
     every: int,
 ) -> int:
-    """How far groups are behind; all groups without GROUPS.
+    """Show how far groups are behind. Without GROUPS, show all groups.
 
-    The time lag comes from the broker's commit events where there are any, otherwise from the records.
+    The time lag comes from the broker's commit events if there are any, otherwise from the records.
     """
     names = list(groups) or [each.group_id for each in await client.groups.listed()]
     names = [name for name in names if match is None or match.fullmatch(name)]
@@ -102,18 +102,18 @@ async def command(
 
 
 async def _check_known(client: AdminClient, named: Sequence[str], found: Mapping[str, GroupLag]) -> None:
-    """AdminError for a named group that does not exist: brokers report it as a group that committed nothing."""
+    """Raise AdminError for a named group that does not exist, which brokers report as a group without commits."""
     doubtful = [name for name in named if name in found and not found[name].partitions]
     if not doubtful:
         return
     known = {each.group_id for each in await client.groups.listed()}
     for name in doubtful:
         if name not in known:
-            raise AdminError(Failure.INVALID, "there is no such group", what=f"group {name}")
+            raise AdminError(Failure.INVALID, "the group does not exist", what=f"group {name}")
 
 
 async def _members(client: AdminClient, names: Sequence[str]) -> dict[str, bool]:
-    """Whether each group has members, which distinguishes a stalled group from a stopped one."""
+    """Return whether each group has members, which distinguishes a stalled group from a stopped one."""
     described = await client.groups.describe(names)
     return {name: bool(group.members) for name, group in described.found.items()}
 
@@ -123,7 +123,7 @@ Times = Mapping[str, Mapping[TopicPartition, int | None]]
 
 
 def _worst_time(group: GroupLag, times: Times) -> int | None:
-    """The time lag of the group's slowest partition; None where one that lags has no known time."""
+    """Return the time lag of the group's slowest partition; None if it is unknown for one that lags."""
     theirs = times.get(group.group_id, {})
     known = [theirs.get(part.partition) for part in group.partitions]
     return None if None in known else max((each for each in known if each is not None), default=0)
@@ -170,12 +170,12 @@ def _print_partitions(lags: Sequence[GroupLag], times: Times, in_time: bool, not
 
 
 def _source(part: PartitionLag, exact: Set[TopicPartition]) -> str | None:
-    """Where the time lag of a partition comes from; None where it has no lag."""
+    """Return where the time lag of a partition comes from; None if it has no lag."""
     return None if not part.lag else "event" if part.partition in exact else "record"
 
 
 def _fields(group: GroupLag, judged: Judged, times: Times, exact: Set[TopicPartition]) -> dict[str, object]:
-    """A group for programs."""
+    """Return a group as JSON fields."""
     theirs = times.get(group.group_id, {})
     parts = [
         {

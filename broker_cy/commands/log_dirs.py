@@ -26,14 +26,16 @@ examples:
     type=click.IntRange(0),
     multiple=True,
     metavar="ID",
-    help="Only this broker; may be repeated.",
+    help="Show only this broker; may be repeated.",
 )
-@click.option("--topic", "topics", multiple=True, help="Only replicas of this topic.", shell_complete=complete_topics)
-@click.option("--replicas", is_flag=True, help="One line for each replica.")
+@click.option(
+    "--topic", "topics", multiple=True, help="Show only replicas of this topic.", shell_complete=complete_topics
+)
+@click.option("--replicas", is_flag=True, help="Print one line for each replica.")
 async def command(
     target: Target, client: AdminClient, brokers: Sequence[int], topics: Sequence[str], replicas: bool
 ) -> int:
-    """Log directories of the brokers, with the free space of their volumes and the size of the replicas."""
+    """Show the log directories of the brokers, with the free space of their volumes and the size of the replicas."""
     outcome = await client.log_dirs.describe(brokers or None, topics=topics or None)
     dirs = [each for theirs in outcome.found.values() for each in theirs]
     if target.as_json:

@@ -23,10 +23,10 @@ from broker_cy.wire.api_keys import ApiKey
 
 EPILOG = """\b
 examples:
-  broker-cy metrics                          everything, over the last ten seconds
-  broker-cy metrics --api Produce            every phase of one kind of request
+  broker-cy metrics                          show everything, over the last ten seconds
+  broker-cy metrics --api Produce            show every phase of one kind of request
   broker-cy metrics --topic orders --over 1m
-  broker-cy metrics --clients --watch        usage by client, every two seconds
+  broker-cy metrics --clients --watch        show usage by client, every two seconds
   broker-cy metrics --json                   the same for programs
 
 \b
@@ -38,9 +38,9 @@ phases of a request (docs/metrics.md):
 OVER_MS = 10_000
 OVER_MAX_MS = 3_600_000
 WATCH_MS = 2_000
-# Records searched for the newest sample: enough for as many brokers.
+# Records that are searched for the newest sample of each broker, and so the largest number of brokers.
 NEWEST_RECORDS = 50
-# A phase with a smaller share of the time is shown only for an API that was named.
+# A phase with a smaller share of the time is shown only for an API that is selected by --api.
 SMALL_SHARE = 0.01
 APIS = tuple("".join(word.capitalize() for word in key.name.split("_")) for key in ApiKey)
 
@@ -53,10 +53,10 @@ APIS = tuple("".join(word.capitalize() for word in key.name.split("_")) for key 
     multiple=True,
     type=click.Choice(APIS, case_sensitive=False),
     metavar="NAME",
-    help="Only these APIs, such as Produce, with every phase; may be repeated.",
+    help="Show only these APIs, such as Produce, with every phase; may be repeated.",
 )
 @click.option(
-    "--topic", "topics", multiple=True, metavar="NAME", shell_complete=complete_topics, help="Only these topics."
+    "--topic", "topics", multiple=True, metavar="NAME", shell_complete=complete_topics, help="Show only these topics."
 )
 @click.option("--clients", is_flag=True, help="Show usage by client id.")
 @click.option(
@@ -69,9 +69,9 @@ APIS = tuple("".join(word.capitalize() for word in key.name.split("_")) for key 
     is_flag=False,
     flag_value=str(WATCH_MS) + "ms",
     metavar="[TIME]",
-    help=f"Repeat every 2s, or at this interval, {DURATION_HELP}; with --json, one object a line.",
+    help=f"Repeat every 2s, or at this interval, {DURATION_HELP}; with --json, print one object per line.",
 )
-@click.option("--count", "-c", type=COUNT, help="With --watch: end after this many reports.")
+@click.option("--count", "-c", type=COUNT, help="With --watch: exit after this many reports.")
 async def command(
     target: Target,
     client: AdminClient,
@@ -82,10 +82,10 @@ async def command(
     watch: int | None,
     count: int | None,
 ) -> None:
-    """What brokers are doing: requests with their times by phase, topics, memory, event loop lag.
+    """Show metrics of brokers: requests with their times by phase, topics, memory, event loop lag.
 
     Brokers write a sample every second to the topic __broker_metrics (docs/events.md). Rates are averages. Quantiles
-    are those of the worst sample, and at most a sixteenth too high.
+    are those of the worst sample, and at most one sixteenth too high.
     """
     if not 0 < over <= OVER_MAX_MS:
         raise click.BadParameter(f"{duration(over)}: must be above 0 and at most 1h", param_hint="--over")
@@ -112,7 +112,7 @@ async def command(
 
 
 async def _look(client: AdminClient, over_ms: int) -> dict[int, Window]:
-    """The samples of the last `over_ms`, by broker. Times are the brokers': our clock may differ."""
+    """Return the samples of the last `over_ms`, by broker, by the brokers' clocks: the local clock may differ."""
     topic = client.samples
     span = await topic.span(Start.last(NEWEST_RECORDS))
     newest_ms = [
@@ -157,7 +157,7 @@ def _print(window: Window, apis: Collection[str], topics: Collection[str], clien
 
 
 def _facts(window: Window) -> list[tuple[str, str]]:
-    """The broker's own amounts."""
+    """Return the amounts of the broker itself."""
     last, lag = window.last, window.loop_lag
     cpu = percent(window.cpu_us / 1000, window.interval_ms)
     disks = (f"{path}: {size(free)} of {size(whole)} free" for path, (free, whole) in last.disks.items())
@@ -193,13 +193,13 @@ def _facts(window: Window) -> list[tuple[str, str]]:
 
 
 def _chosen(apis: Mapping[str, Api], names: Collection[str]) -> list[tuple[str, Api]]:
-    """Those that are wanted (none named: all), the busiest first."""
+    """Return those that were selected (all if none was), the busiest first."""
     found = [(name, api) for name, api in apis.items() if not names or name in names]
     return sorted(found, key=lambda pair: (-pair[1].requests, pair[0]))
 
 
 def _print_apis(window: Window, names: Collection[str]) -> None:
-    """A block for each API: its rates and the total time, then the phases with their share of it."""
+    """Print a block for each API: its rates and the total time, then the phases with their share of it."""
     rows: list[Sequence[Cell]] = []
     errors: list[Sequence[Cell]] = []
     for name, api in _chosen(window.apis, names):
@@ -262,7 +262,7 @@ def _print_clients(window: Window) -> None:
 
 
 def _fields(window: Window, apis: Collection[str], topics: Collection[str], clients: bool) -> dict[str, object]:
-    """A broker for programs: sums over `interval_ms`, and the amounts of the newest sample."""
+    """Return a broker as JSON fields: sums over `interval_ms`, and the amounts of the newest sample."""
     everything = not apis and not topics and not clients
     fields: dict[str, object] = {
         "broker": window.last.broker,

@@ -1,4 +1,4 @@
-"""What commands print: tables for people, JSON for programs, errors, progress; and the exit codes."""
+"""Output of the commands: tables for people, JSON for programs, errors, progress; and the exit codes."""
 
 from __future__ import annotations
 
@@ -22,29 +22,31 @@ EXIT_USAGE: Final = 2
 EXIT_UNREACHED: Final = 3
 EXIT_NOT_CONFIRMED: Final = 4
 EXIT_INTERRUPTED: Final = 130
-# Wider than any table: lines for a pipe or a file are not folded.
+# Wider than any table, so that lines for a pipe or a file are not wrapped.
 _UNFOLDED_WIDTH = 10_000
 
-# The same form as in the other consoles.
+# The same format as in the other consoles.
 number, duration, size = text.count, text.duration, text.size
 
 Cell = str | int | float | None
 
 
 def exit_code_of(error: AdminError) -> int:
-    """The exit code of the command that ended with this failure."""
+    """Return the exit code of a command that ended with this failure."""
     if error.failure is Failure.INVALID:
         return EXIT_USAGE
     return EXIT_UNREACHED if error.failure in (Failure.UNREACHABLE, Failure.TIMED_OUT) else EXIT_FAILED
 
 
 def clean(text: str) -> str:
-    """`text` without terminal control sequences: control characters are shown as escapes."""
+    """Return `text` without terminal control sequences: control characters are shown as escapes."""
     return "".join(sign if sign.isprintable() else sign.encode("unicode_escape").decode() for sign in text)
 
 
 def plain(value: Any) -> Any:
-    """`value` in JSON's types: fields of dataclasses and tuples by name, enums by name, bytes as text or base64."""
+    """Convert `value` to JSON's types: fields of dataclasses and tuples by name, enums by name, bytes as text or
+    base64.
+    """
     if isinstance(value, Enum):
         return value.name
     if value is None or isinstance(value, bool | int | float | str):
@@ -64,16 +66,16 @@ def plain(value: Any) -> Any:
         return {name: plain(each) for name, each in value._asdict().items()}
     if isinstance(value, Iterable):
         return [plain(each) for each in value]
-    raise TypeError(f"{type(value).__name__} has no form in JSON")
+    raise TypeError(f"{type(value).__name__} cannot be written as JSON")
 
 
 def print_json(value: Any) -> None:
-    """One document on the standard output; numbers are exact, however large."""
+    """Print one document on the standard output; numbers are exact, however large."""
     click.echo(json.dumps(plain(value), indent=2, ensure_ascii=False))
 
 
 def print_error(error: AdminError, *, as_json: bool) -> None:
-    """A failure on the standard error: a line for people, an object for programs."""
+    """Print a failure on the standard error: a line for people, an object for programs."""
     if as_json:
         click.echo(json.dumps({"error": plain(error)}, ensure_ascii=False), err=True)
     else:
@@ -81,7 +83,9 @@ def print_error(error: AdminError, *, as_json: bool) -> None:
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[Cell]], *, err: bool = False) -> None:
-    """A table; columns whose name starts with `>` stand to the right. Folded to the terminal, never cut."""
+    """Print a table. Columns whose name starts with `>` are right-aligned. Cells are wrapped to the terminal, and never
+    truncated.
+    """
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
@@ -101,7 +105,9 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[Cell]], *, err: 
 
 @contextmanager
 def progress(what: str, total: int | None, *, quiet: bool) -> Iterator[Callable[[int], None]]:
-    """A bar on the standard error while it is a terminal and not `quiet`; yields what is called with each advance."""
+    """Show a progress bar on the standard error if it is a terminal and not `quiet`; yields the function to call with
+    each advance.
+    """
     if quiet or not sys.stderr.isatty():
         yield lambda advance: None
         return
@@ -115,12 +121,13 @@ def progress(what: str, total: int | None, *, quiet: bool) -> Iterator[Callable[
 
 
 def confirm(question: str, *, yes: bool) -> None:
-    """Return where the answer is yes; otherwise end the command with EXIT_NOT_CONFIRMED."""
+    """Ask for confirmation and return if the answer is yes; otherwise end the command with EXIT_NOT_CONFIRMED."""
     if yes:
         return
     if not sys.stdin.isatty():
         click.echo(
-            "broker-cy: the standard input is not a terminal to confirm this at: add --yes. Nothing was changed.",
+            "broker-cy: cannot ask for confirmation, because the standard input is not a terminal: add --yes. "
+            "Nothing was changed.",
             err=True,
         )
         raise SystemExit(EXIT_NOT_CONFIRMED)

@@ -37,7 +37,7 @@ ACKS = {"all": -1, "1": 1, "0": 0}
 
 
 class Shape(NamedTuple):
-    """How to turn input into records."""
+    """Options that determine how input becomes records."""
 
     key: bytes | None
     key_delimiter: bytes | None
@@ -56,25 +56,38 @@ class Shape(NamedTuple):
     metavar="N",
     help="Write to this partition.  [default: by key, as Kafka's clients do]",
 )
-@click.option("--key", "-k", metavar="KEY", help="Key of every record.")
-@click.option("--key-delimiter", "-K", type=DELIMITER, metavar="D", help="Separates key and value of each record.")
+@click.option("--key", "-k", metavar="KEY", help="Use this key for every record.")
 @click.option(
-    "--header", "-H", "headers", type=HEADER, multiple=True, metavar="NAME=VALUE", help="Added to every record."
+    "--key-delimiter", "-K", type=DELIMITER, metavar="D", help="Delimiter between the key and the value of each record."
 )
 @click.option(
-    "--delimiter", "-D", type=DELIMITER, default="\\n", metavar="D", help=r"Separates records.  [default: \n]"
+    "--header",
+    "-H",
+    "headers",
+    type=HEADER,
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Add this header to every record; may be repeated.",
+)
+@click.option(
+    "--delimiter", "-D", type=DELIMITER, default="\\n", metavar="D", help=r"Delimiter between records.  [default: \n]"
 )
 @click.option(
     "--null", "-Z", metavar="TEXT", help="Write keys and values equal to this text as null; '' for empty ones."
 )
-@click.option("--timestamp", type=TIME, metavar="TIME", help=f"Timestamp of every record, instead of now: {TIME_HELP}.")
+@click.option(
+    "--timestamp",
+    type=TIME,
+    metavar="TIME",
+    help=f"Use this timestamp for every record, instead of the current time: {TIME_HELP}.",
+)
 @click.option("--compression", "-z", type=click.Choice([codec.name.lower() for codec in Codec]), default="none")
 @click.option(
     "--acks",
     type=click.Choice(list(ACKS)),
     default="all",
     show_default=True,
-    help="Replicas that must have a record before it counts as written.",
+    help="Number of replicas that must have a record before it is acknowledged.",
 )
 @click.option(
     "--file",
@@ -84,9 +97,9 @@ class Shape(NamedTuple):
     help="Write each file as one record, instead of reading the standard input.",
 )
 @click.option(
-    "--no-create", is_flag=True, help="Fail if the topic does not exist. Else the broker creates it, if it may."
+    "--no-create", is_flag=True, help="Fail if the topic does not exist, instead of letting the broker create it."
 )
-@click.option("--json-lines", is_flag=True, help="Read JSON objects, as `consume --json` prints them.")
+@click.option("--json-lines", is_flag=True, help="Read one JSON object per line, as `consume --json` prints them.")
 async def command(
     target: Target,
     client: AdminClient,
@@ -132,7 +145,7 @@ async def command(
 
 
 class Written(NamedTuple):
-    """What was written to one partition. `first_offset` is None where the broker does not report it (acks=0)."""
+    """The records written to one partition. `first_offset` is None if the broker does not report it (acks=0)."""
 
     topic: str
     partition: int
@@ -190,7 +203,7 @@ def _now(shape: Shape) -> int:
 
 
 def _from_json(line: bytes, number: int, shape: Shape) -> Record:
-    """A record of one object. Its topic, partition and offset say where it came from, and are ignored."""
+    """Build a record from one object. Its topic, partition and offset, those of its origin, are ignored."""
     try:
         fields = json.loads(line)
         if not isinstance(fields, dict):

@@ -22,9 +22,9 @@ examples:
 @click.command("producers", epilog=EPILOG)
 @cluster_command
 @click.argument("topic", shell_complete=complete_topics)
-@click.option("--partitions", "-p", type=PARTITIONS, metavar="LIST", help="Only these partitions, such as 0,3-5.")
+@click.option("--partitions", "-p", type=PARTITIONS, metavar="LIST", help="Show only these partitions, such as 0,3-5.")
 async def command(target: Target, client: AdminClient, topic: str, partitions: Sequence[int] | None) -> int:
-    """Active producers of a topic: idempotent and transactional ones, as the partition leaders know them."""
+    """Show the active idempotent and transactional producers of a topic, as reported by the partition leaders."""
     keys = chosen(await client.records.partitions(topic), partitions)
     outcome = await client.transactions.producers(keys)
     if target.as_json:

@@ -31,9 +31,11 @@ def command() -> None:
 @cluster_command
 @click.argument("topic", shell_complete=complete_topics)
 @click.option(
-    "--before", type=POSITION, required=True, metavar="POSITION", help=f"The first position to keep: {POSITION_HELP}."
+    "--before", type=POSITION, required=True, metavar="POSITION", help=f"First position to keep: {POSITION_HELP}."
 )
-@click.option("--partitions", "-p", type=PARTITIONS, metavar="LIST", help="Only these partitions, such as 0,3-5.")
+@click.option(
+    "--partitions", "-p", type=PARTITIONS, metavar="LIST", help="Delete only in these partitions, such as 0,3-5."
+)
 @dry_run_option
 @yes_option
 async def delete(
@@ -45,14 +47,14 @@ async def delete(
     dry_run: bool,
     yes: bool,
 ) -> int:
-    """Delete the records below an offset. Shows how many offsets each partition loses, and asks for confirmation.
+    """Delete the records below an offset. Shows how many offsets are deleted, and asks for confirmation.
 
     `-N` keeps the last N offsets; a time deletes older records; `beginning` deletes nothing.
     """
     target.require_writable()
     keys = chosen(await client.records.partitions(topic), partitions)
     spans = await client.records.spans(keys, before)
-    # An offset beyond the end is a mistake. It is refused, not moved into the log as for reading.
+    # An offset beyond the end is a mistake. It is refused, while a reader would start at the end.
     too_high = [key for key in keys if before.kind is StartKind.OFFSET and before.value > spans[key].end]
     if too_high:
         end = spans[too_high[0]].end

@@ -45,7 +45,9 @@ def expression(ctx: click.Context, param: click.Parameter, value: str | None) ->
         raise click.BadParameter(f"{value!r} is not a valid regular expression: {error}", ctx, param) from None
 
 
-match_option = click.option("--match", metavar="REGEX", callback=expression, help="Only names that match entirely.")
+match_option = click.option(
+    "--match", metavar="REGEX", callback=expression, help="Only names that this regular expression matches entirely."
+)
 
 
 @command.command("list", epilog=EPILOG)
@@ -53,7 +55,7 @@ match_option = click.option("--match", metavar="REGEX", callback=expression, hel
 @match_option
 @click.option("--internal", is_flag=True, help="Include internal topics.")
 async def list_topics(target: Target, client: AdminClient, match: re.Pattern[str] | None, internal: bool) -> None:
-    """Name, partitions, replicas and health of every topic."""
+    """List all topics, with partitions, replicas and health."""
     topics = [
         topic
         for topic in await client.topics.list_all(internal=internal)
@@ -82,7 +84,7 @@ async def list_topics(target: Target, client: AdminClient, match: re.Pattern[str
 @cluster_command
 @topics_argument
 async def describe(target: Target, client: AdminClient, topics: Sequence[str]) -> int:
-    """Partitions with their leader, replicas and offsets."""
+    """Show the partitions of topics, with leaders, replicas and offsets."""
     outcome = await client.topics.describe(topics)
     keys = [
         TopicPartition(topic.name, part.partition)
@@ -123,7 +125,7 @@ async def describe(target: Target, client: AdminClient, topics: Sequence[str]) -
     "--replicas", "-r", type=COUNT, help="Replication factor.  [default: the broker's default.replication.factor]"
 )
 @click.option(
-    "--set", "settings", type=SETTING, multiple=True, metavar="NAME=VALUE", help="A setting; may be repeated."
+    "--set", "settings", type=SETTING, multiple=True, metavar="NAME=VALUE", help="Set a topic setting; may be repeated."
 )
 @click.option("--dry-run", is_flag=True, help="Let the broker validate the request, without creating anything.")
 async def create(
@@ -157,7 +159,7 @@ async def clone(
     replicas: int | None,
     dry_run: bool,
 ) -> int:
-    """Create topic NAME with the partitions, replicas and settings of TOPIC. Records are not copied."""
+    """Create topic NAME with the partitions, replicas and settings of TOPIC, but without its records."""
     target.require_writable()
     new = await client.topics.plan_clone(topic, name, partitions=partitions, replication_factor=replicas)
     if new.configs and not target.as_json:
@@ -172,7 +174,7 @@ async def clone(
 @dry_run_option
 @yes_option
 async def grow(target: Target, client: AdminClient, topic: str, total: int, dry_run: bool, yes: bool) -> int:
-    """Add partitions. Keys will map to other partitions than before, and partitions cannot be removed again."""
+    """Add partitions to a topic. Keys will map to other partitions than before. Partitions cannot be removed again."""
     target.require_writable()
     now = len((await client.topics.describe([topic])).whole()[topic].partitions)
     # The broker validates the change before the user is asked to confirm it.
@@ -215,7 +217,7 @@ async def delete(target: Target, client: AdminClient, topics: Sequence[str], dry
 
 
 async def _preview_deletion(client: AdminClient, topics: dict[str, TopicInfo]) -> None:
-    """Show what the deletion removes."""
+    """Show what the deletion would remove."""
     keys = [TopicPartition(topic.name, part.partition) for topic in topics.values() for part in topic.partitions]
     earliest, latest = await client.offsets.earliest(keys), await client.offsets.latest(keys)
     dirs = await client.log_dirs.describe(topics=topics)

@@ -30,15 +30,22 @@ def command() -> None:
 
 @command.command("list", epilog=EPILOG)
 @cluster_command
-@click.option("--state", "states", multiple=True, help="Ongoing, PrepareCommit, CompleteAbort ...; may be repeated.")
+@click.option(
+    "--state",
+    "states",
+    multiple=True,
+    help="Only transactions in this state (Ongoing, PrepareCommit, CompleteAbort ...); may be repeated.",
+)
 @click.option(
     "--longer-than", type=DURATION, metavar="TIME", help=f"Only transactions open for longer, {DURATION_HELP}."
 )
-@click.option("--match", metavar="REGEX", help="Only ids that match; the broker evaluates it as RE2.")
+@click.option(
+    "--match", metavar="REGEX", help="Only ids that match this regular expression, which the broker evaluates as RE2."
+)
 async def list_transactions(
     target: Target, client: AdminClient, states: Sequence[str], longer_than: int | None, match: str | None
 ) -> int:
-    """Transactional ids, their producers and states."""
+    """List transactional ids, with their producers and states."""
     outcome = await client.transactions.list_all(
         states=states, longer_than_ms=-1 if longer_than is None else longer_than, pattern=match
     )
@@ -59,7 +66,7 @@ async def list_transactions(
 @cluster_command
 @click.argument("ids", nargs=-1, required=True)
 async def describe(target: Target, client: AdminClient, ids: Sequence[str]) -> int:
-    """State, age, timeout and partitions of transactional ids."""
+    """Show state, age, timeout and partitions of transactional ids."""
     outcome = await client.transactions.describe(ids)
     if target.as_json:
         print_json(list(outcome.found.values()))
@@ -94,7 +101,7 @@ async def describe(target: Target, client: AdminClient, ids: Sequence[str]) -> i
     help="The cluster's transaction.max.timeout.ms.  [default: 15m]",
 )
 async def hanging(target: Target, client: AdminClient, topics: Sequence[str], max_timeout: int) -> None:
-    """Open transactions that no coordinator will end. They block consumers that read committed records only."""
+    """Find open transactions that no coordinator will end. They block consumers that read only committed records."""
     names = topics or [topic.name for topic in await client.topics.list_all()]
     keys = [key for name in names for key in await client.records.partitions(name)]
     found = await client.transactions.find_hanging(keys, parse_time("now"), max_timeout_ms=max_timeout)
@@ -120,7 +127,7 @@ async def hanging(target: Target, client: AdminClient, topics: Sequence[str], ma
 @cluster_command
 @click.argument("topic", shell_complete=complete_topics)
 @click.argument("partition", type=click.IntRange(0))
-@click.option("--producer-id", type=click.IntRange(0), required=True, help="As `hanging` shows it.")
+@click.option("--producer-id", type=click.IntRange(0), required=True, help="Producer id, as shown by `hanging`.")
 @dry_run_option
 @yes_option
 async def abort(

@@ -1,4 +1,4 @@
-"""Values as options of a command: click's types over what both consoles parse."""
+"""Types of command options: click's types for the values that both consoles parse."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from broker_cy.console.values import (
 
 
 class Parsed(click.ParamType[Any]):
-    """A click type made of a function that raises a ValueError saying what is allowed."""
+    """A click type from a function that raises a ValueError with the allowed values."""
 
     def __init__(self, name: str, parse: Callable[[str], Any]) -> None:
         self.name = name
@@ -50,7 +50,7 @@ DELIMITER = Parsed("delimiter", parse_delimiter)
 
 
 def chosen(every: Sequence[TopicPartition], wanted: Sequence[int] | None) -> list[TopicPartition]:
-    """The partitions of a topic that are wanted (None: all); click.BadParameter where one does not exist."""
+    """Return the selected partitions of a topic (None: all). Raises click.BadParameter if one does not exist."""
     if wanted is None:
         return list(every)
     by_number = {key.partition: key for key in every}

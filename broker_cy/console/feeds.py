@@ -52,7 +52,7 @@ class Feed(Generic[T]):
 
     @property
     def error(self) -> str | None:
-        """Why the last request failed; None where it did not."""
+        """Why the last request failed; None if it did not."""
         return None if self.failure is None else str(self.failure)
 
     @property

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-# Looks at all values together; (name of a field, problem), or None where they agree.
+# Looks at all values together; (name of a field, problem), or None if they agree.
 Check = Callable[[Mapping[str, Any]], tuple[str, str] | None]
 
 
@@ -25,13 +25,13 @@ class Field:
     choices: tuple[str, ...] = ()
 
     def check(self, text: str) -> Any:
-        """The value of `text`. Raises ValueError where it is not allowed."""
+        """The value of `text`. Raises ValueError if it is not allowed."""
         if self.choices and text not in self.choices:
             raise ValueError(f"one of {', '.join(self.choices)}")
         return self.parse(text)
 
     def problem(self, text: str) -> str:
-        """What is wrong with `text`; empty where it is allowed."""
+        """What is wrong with `text`; empty if it is allowed."""
         try:
             self.check(text)
         except ValueError as error:

@@ -78,7 +78,7 @@ def out_bytes_per_s(sample: Sample) -> float:
 
 
 def api_p99_us(sample: Sample, name: str) -> float | None:
-    """The p99 of whole requests of an API; None where there were none."""
+    """The p99 of whole requests of an API; None if there were none."""
     api = sample.apis.get(name)
     times = None if api is None else api.phases.get(TOTAL)
     return times.p99_us if times is not None and times.count else None

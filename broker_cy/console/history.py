@@ -32,7 +32,7 @@ SAMPLES_MAX = 600
 EVENTS_MAX = 2_000
 # Most events are commits: so many records are read at the start to find others.
 EVENT_RECORDS_READ = 4_000
-# Records that are decoded in one turn of the loop, some 5 ms.
+# Records that are decoded in one turn of the loop, about 5 ms.
 RECORDS_A_TURN = 50
 RETRY_S = 2.0
 

@@ -44,7 +44,7 @@ class RecordFilter:
         return " ".join(f"{name}:{text}" for name, text in named if text)
 
     def needle(self) -> bytes | None:
-        """The longest known bytes that every matching record contains; None where none are known."""
+        """The longest known bytes that every matching record contains; None if none are known."""
         texts = [text.encode() for text in (self.key, self.value) if text and not text.startswith("~")]
         name, _, wanted = self.header.partition("=")
         texts += [name.strip().encode()] if name.strip() else []
@@ -126,7 +126,7 @@ def path_test(text: str) -> Match:
 
 
 def path_hint(steps: list[str | int]) -> bytes:
-    """Bytes that a value with such a path contains; empty where the name may be written with escapes."""
+    """Bytes that a value with such a path contains; empty if the name may be written with escapes."""
     names = [step for step in steps if isinstance(step, str)]
     return json.dumps(names[-1], ensure_ascii=False).encode() if names and names[-1].isascii() else b""
 

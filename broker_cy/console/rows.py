@@ -34,7 +34,7 @@ STATUS_TONES = {
 
 @dataclass(frozen=True, slots=True)
 class BrokerRow:
-    """A broker. `sample` is its newest, None where it writes none; counts are None where they are not known."""
+    """A broker. `sample` is its newest, None if it writes none; counts are None if they are not known."""
 
     info: BrokerInfo
     is_controller: bool
@@ -71,7 +71,7 @@ def broker_rows(
 
 @dataclass(frozen=True, slots=True)
 class TopicRow:
-    """A topic. Size and rates are None where they are not known."""
+    """A topic. Size and rates are None if they are not known."""
 
     info: TopicInfo
     size_bytes: int | None

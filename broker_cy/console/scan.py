@@ -26,7 +26,7 @@ PAGE_RECORDS_MAX = 1_000
 KEPT_BYTES_MAX = 64 << 20
 # Records that a live tail keeps; older ones are dropped and counted.
 RING_RECORDS_MAX = 5_000
-# Records that are filtered before other tasks have a turn: some 3 ms.
+# Records that are filtered before other tasks have a turn: about 3 ms.
 RECORDS_A_TURN = 4_000
 _RECORD_OVERHEAD_BYTES = 200
 
@@ -147,7 +147,7 @@ class Scan:
             self.seconds, self._running_since_s = self.elapsed_s, None
 
     async def _take(self, chunk: Chunk, begun: int) -> bool:
-        """Keep the matching records of a chunk; False where the page is full. The position is behind the last one."""
+        """Keep the matching records of a chunk; False if the page is full. The position is behind the last one."""
         key = chunk.partition
         self.bytes += chunk.size_bytes
         self.damage += chunk.damage[: 100 - len(self.damage)]

@@ -62,7 +62,7 @@ class GroupView:
 
 
 class PartitionRow(NamedTuple):
-    """A partition of a topic: leader, replicas, offsets (None where the leader did not answer) and size on disk."""
+    """A partition of a topic: leader, replicas, offsets (None if the leader did not answer) and size on disk."""
 
     partition: int
     leader_id: int
@@ -73,7 +73,7 @@ class PartitionRow(NamedTuple):
     end: int | None
     size_bytes: int | None
     directory: str
-    # None where the broker does not report it.
+    # None if the broker does not report it.
     segments: int | None = None
 
 

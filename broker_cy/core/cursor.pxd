@@ -92,7 +92,7 @@ cdef inline int get_varlong(const uint8_t** p, const uint8_t* end, int64_t* out)
 
 cdef enum:
     # Objects that one message may make of its arrays and tagged fields: a request of 100 MB could else become several GB of
-    # them. The largest that Kafka's tools send name some 100,000 partitions.
+    # them. The largest that Kafka's tools send name about 100,000 partitions.
     ELEMENTS_MAX = 1000000
 
 

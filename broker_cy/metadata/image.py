@@ -215,7 +215,7 @@ class FeaturesImage:
         self.epoch = -1
 
     def level(self, name: str) -> int:
-        """The level in the log, 0 where none is finalized."""
+        """The level in the log, 0 if none is finalized."""
         return self._levels.get(name, 0) or 0
 
     def levels(self) -> dict[str, int]:

@@ -68,7 +68,7 @@ class Quorum:
         self, node_id: int, stored: ElectionState | None, last_log_epoch: int, log_voters: tuple[int, ...] | None = None
     ) -> None:
         """`stored` is what quorum-state holds, None for a node that never voted; `last_log_epoch` is of the newest
-        entry of the log or of the snapshot (0 where both are empty); `log_voters` is the voter set found in the log,
+        entry of the log or of the snapshot (0 if both are empty); `log_voters` is the voter set found in the log,
         if any.
 
         Raises QuorumError if the node is not the only voter.

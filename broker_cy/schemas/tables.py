@@ -49,7 +49,7 @@ NO_VERSIONS: Final = Versions(0, -1)
 
 @dataclass(slots=True)
 class FieldSpec:
-    """One field. `type` names a scalar or a structure; `default` is Kafka's text of it, None where none is given."""
+    """One field. `type` names a scalar or a structure; `default` is Kafka's text of it, None if none is given."""
 
     name: str
     attribute: str
@@ -129,7 +129,7 @@ def message_files() -> dict[str, str]:
 
 
 def load(name: str) -> MessageSpec:
-    """The specification of the message called `name`; KeyError where there is none."""
+    """The specification of the message called `name`; KeyError if there is none."""
     with open(message_files()[name], encoding="ascii") as table:
         for spec in parse(table.read()):
             if spec.name == name:

@@ -45,7 +45,7 @@ def write_atomically(path: str, data: bytes | Callable[[int], bytes], *, sync: b
 
 
 def read_whole(path: str, size_max_bytes: int) -> bytes:
-    """Content of a small file, at most `size_max_bytes`; raises OSError, ValueError where it is larger."""
+    """Content of a small file, at most `size_max_bytes`; raises OSError, ValueError if it is larger."""
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         size = os.fstat(fd).st_size

@@ -44,7 +44,7 @@ class Entries(NamedTuple):
     topic_ids: dict[str, UUID]
 
     def offset_of(self, key: TopicPartition, topic_id: UUID | None) -> int | None:
-        """The offset of a partition of the topic `topic_id` (None: not known); None where there is no entry, or where
+        """The offset of a partition of the topic `topic_id` (None: not known); None if there is no entry, or where
         it was written for another topic of that name.
         """
         written_for = self.topic_ids.get(key[0])
@@ -93,7 +93,7 @@ def read_offsets(path: str) -> dict[TopicPartition, int]:
 
 
 def read_entries(path: str) -> Entries:
-    """Content of an offset checkpoint; empty where the file is missing or empty. Raises ValueError where it is
+    """Content of an offset checkpoint; empty if the file is missing or empty. Raises ValueError if it is
     damaged.
     """
     try:
@@ -104,7 +104,7 @@ def read_entries(path: str) -> Entries:
 
 
 def decode_entries(data: bytes, path: str) -> Entries:
-    """Content of an offset checkpoint; raises ValueError where it is damaged."""
+    """Content of an offset checkpoint; raises ValueError if it is damaged."""
     found = Entries({}, {})
     for words in _lines(data, path):
         if len(words) != 3 or not words[1].isdigit() or not words[2].lstrip(b"-").isdigit():

@@ -50,7 +50,7 @@ def write(directory: str, note: Note, reason: str) -> None:
 
 
 def read(directory: str) -> Note | None:
-    """The note in a partition's directory, None where there is none; one that is damaged itself says nothing of what
+    """The note in a partition's directory, None if there is none; one that is damaged itself says nothing of what
     was there. Raises OSError.
     """
     try:

@@ -35,7 +35,7 @@ class DataDirectoryError(Exception):
 
 
 def parse_partition(name: str) -> tuple[str, int] | None:
-    """(topic, partition) of a directory name; None where it is not that of a partition in use."""
+    """(topic, partition) of a directory name; None if it is not that of a partition in use."""
     found = _PARTITION.fullmatch(name)
     if found is None or mark_of(name) is not None or int(found["partition"]) > PARTITION_MAX:
         return None
@@ -220,8 +220,8 @@ def open_directories(
 
 
 def read_topic_id(directory: str) -> UUID | None:
-    """Topic id in a partition's `partition.metadata`, None where there is none, or where its content was lost with the
-    power before the partition's first sync; raises ValueError where it is damaged.
+    """Topic id in a partition's `partition.metadata`, None if there is none, or where its content was lost with the
+    power before the partition's first sync; raises ValueError if it is damaged.
     """
     path = f"{directory}/{PARTITION_METADATA}"
     try:

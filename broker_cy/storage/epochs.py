@@ -24,7 +24,7 @@ class LeaderEpochs:
 
     @classmethod
     def load(cls, directory: str) -> "LeaderEpochs":
-        """From the checkpoint file; empty where there is none. Raises ValueError where it is damaged."""
+        """From the checkpoint file; empty if there is none. Raises ValueError if it is damaged."""
         try:
             data = read_whole(f"{directory}/{FILE_NAME}", SIZE_MAX_BYTES)
         except FileNotFoundError:

@@ -40,7 +40,7 @@ cdef class IndexFile:
 
 cdef class OffsetIndex(IndexFile):
     cdef int append(self, int64_t last_offset, int64_t position) except -1
-    # Position of the entry with the largest offset <= `offset`; 0 where there is none (the start of the segment).
+    # Position of the entry with the largest offset <= `offset`; 0 if there is none (the start of the segment).
     cdef int64_t lookup(self, int64_t offset, int64_t* entry_offset) except -1
     # Offset of the first entry at `position` or behind it; -1 where there is none. `size` is the segment's, for a good first guess.
     cdef int64_t offset_from(self, int64_t position, int64_t size) except -2

@@ -81,14 +81,14 @@ cdef class Log:
     cdef bint touched                           # a write to `marked` was begun since
 
     # Takes a validated and stamped batch whose base_offset is log_end_offset; `data` stays alive with `owner` and is not copied.
-    # Raises ValueError for another base offset, StorageError where the log is offline, MemoryError: then the batch is not part of
+    # Raises ValueError for another base offset, StorageError if the log is offline, MemoryError: then the batch is not part of
     # the log, and flush_staged undoes the others of the same turn.
     cdef int stage(self, BatchHeader* header, uint8_t* data, Py_ssize_t size, object owner, int64_t now_ms) except -1
     # Writes what is staged. 0, or errno: then everything staged since the last flush is undone. Where flush.messages is reached
     # (sync_is_due) the caller brings it to disk before it acknowledges it: maintenance.begin_sync.
     cdef int flush_staged(self) except -1
     # Batches from the one that holds `offset`, up to (not with) `max_offset` and at most `max_bytes` long (the last one may be cut);
-    # the first is given whole if `at_least_one`, else None where it does not fit. None also where nothing lies below `max_offset`.
+    # the first is given whole if `at_least_one`, else None if it does not fit. None also where nothing lies below `max_offset`.
     # Raises OffsetOutOfRange, StorageError.
     cdef LogSlice read(self, int64_t offset, int64_t max_offset, Py_ssize_t max_bytes, bint at_least_one)
 

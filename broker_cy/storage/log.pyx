@@ -333,7 +333,7 @@ cdef class Log:
             self.stage(&header, <uint8_t*>cursor.take(batch_bytes(&header)), batch_bytes(&header), data, now_ms)
 
     def append(self, data, int64_t now_ms):
-        """stage_batches and flush; returns the new log end offset. Raises StorageError where they cannot be written. For recovery
+        """stage_batches and flush; returns the new log end offset. Raises StorageError if they cannot be written. For recovery
         tools, followers and tests."""
         self.stage_batches(data, now_ms)
         self.flush()
@@ -366,7 +366,7 @@ cdef class Log:
         return -1
 
     cdef Py_ssize_t segment_number(self, int64_t offset) except -1:
-        """Index of the last segment whose base offset is <= `offset` (0 where there is none)."""
+        """Index of the last segment whose base offset is <= `offset` (0 if there is none)."""
         cdef Py_ssize_t low = 0, high = len(self.segments), middle
         if self.active.base_offset <= offset:
             return high - 1

@@ -36,7 +36,7 @@ cdef enum:
 
 
 cdef object first_record_from(Segment segment, int64_t position, BatchHeader* header, int64_t timestamp, int64_t from_offset):
-    """(timestamp, offset) of the first record of a batch with at least that timestamp and offset; None where there is none.
+    """(timestamp, offset) of the first record of a batch with at least that timestamp and offset; None if there is none.
 
     Reads and decompresses the batch, unless its records all have the timestamp of the append.
     """
@@ -80,7 +80,7 @@ cdef object first_record_from(Segment segment, int64_t position, BatchHeader* he
 
 def offset_for_timestamp(Log log not None, int64_t timestamp):
     """(timestamp, offset) of the first record with at least this timestamp, among what is written and not below the log start
-    offset; None where there is none. Raises StorageError."""
+    offset; None if there is none. Raises StorageError."""
     cdef Segment segment
     cdef BatchHeader header
     cdef int64_t position, offset, entry_timestamp = 0
@@ -102,7 +102,7 @@ def offset_for_timestamp(Log log not None, int64_t timestamp):
 
 
 def timestamp_at(Log log not None, int64_t offset):
-    """(timestamp, offset) of the first record at or behind `offset`, among what is written; None where there is none. Raises
+    """(timestamp, offset) of the first record at or behind `offset`, among what is written; None if there is none. Raises
     StorageError."""
     cdef Segment segment
     cdef BatchHeader header
@@ -124,7 +124,7 @@ def timestamp_at(Log log not None, int64_t offset):
 
 
 def max_timestamp(Log log not None):
-    """(timestamp, offset) of the first record with the largest timestamp of what is written; None where there is no record.
+    """(timestamp, offset) of the first record with the largest timestamp of what is written; None if there is no record.
     Raises StorageError."""
     cdef Segment segment, best = None
     cdef BatchHeader header
@@ -189,7 +189,7 @@ cdef bint collect_aborted(Segment segment, int64_t offset, int64_t end_offset, l
 def aborted_transactions(Log log not None, int64_t offset, int64_t end_offset):
     """[(producer id, first offset)] of aborted transactions that overlap [offset, end_offset), for read_committed readers.
 
-    Raises StorageError where a transaction index cannot be read or is damaged.
+    Raises StorageError if a transaction index cannot be read or is damaged.
     """
     cdef Segment segment
     cdef Py_ssize_t number

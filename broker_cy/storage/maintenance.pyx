@@ -116,7 +116,7 @@ cdef set base_offsets(Log log):
 
 
 def truncate_to(Log log not None, int64_t offset, int64_t now_ms):
-    """Drop everything at or after `offset`; returns False where there is nothing. For a follower whose leader has other records.
+    """Drop everything at or after `offset`; returns False if there is nothing. For a follower whose leader has other records.
 
     A batch that `offset` lies in goes as a whole. Raises OffsetOutOfRange below the log start offset, OSError, StorageError.
     """
@@ -234,7 +234,7 @@ def has_old_segments(Log log not None):
 
 def drop_old_segments(Log log not None, Py_ssize_t segments_max):
     """Take away up to `segments_max` of the segments that lie before the log start offset as a whole; the new paths of their files.
-    None while batches are staged: one of them may be the segment that a failed write returns to. Raises OSError where not even one
+    None while batches are staged: one of them may be the segment that a failed write returns to. Raises OSError if not even one
     could be renamed; those that cannot stay for the next time."""
     cdef Segment segment
     cdef list renamed = []
@@ -268,7 +268,7 @@ cdef int drop_flushed_with(Log log, Segment segment) except -1:
 
 
 def mark_deleted(directory, int64_t base_offset):
-    """Rename a segment's files so that no start loads them again; their new paths. Raises OSError where its records cannot be
+    """Rename a segment's files so that no start loads them again; their new paths. Raises OSError if its records cannot be
     renamed; another file that cannot is left for the next start."""
     renamed = []
     for suffix in SEGMENT_SUFFIXES:
@@ -321,8 +321,8 @@ def retention_start_offset(Log log not None, int64_t high_watermark, int64_t now
 
 
 def begin_flush(Log log not None):
-    """What has to be brought to disk so that the recovery point may move to what is written now: a FlushJob, or None where it is
-    there already. Raises StorageError where the indexes cannot be written."""
+    """What has to be brought to disk so that the recovery point may move to what is written now: a FlushJob, or None if it is
+    there already. Raises StorageError if the indexes cannot be written."""
     cdef Segment segment
     if log.recovery_point >= log.written_end_offset or log.offline is not None:
         # Deleting records moves the recovery point past what was never flushed, and never needs to be. What a roll wrote of the
@@ -362,7 +362,7 @@ cdef object begin_job(Log log, int64_t from_offset, int64_t snapshot):
 
 def begin_note(Log log not None):
     """What has to be written, without a sync, so that the written point may move to what is written now: a FlushJob. Raises
-    StorageError where the indexes cannot be written."""
+    StorageError if the indexes cannot be written."""
     log.unnoted_bytes = 0
     job = begin_job(log, log.written_point, -1)
     job.slot = (log.noted_slot + 1) % noted_state.SLOTS
@@ -382,7 +382,7 @@ def complete_note(Log log not None, job):
 
 
 def complete_flush(Log log not None, job):
-    """Take the result of a FlushJob that has run: the recovery point moves. Raises StorageError where it failed."""
+    """Take the result of a FlushJob that has run: the recovery point moves. Raises StorageError if it failed."""
     if log.closed:
         return
     notice_failed_sync(log)
@@ -436,7 +436,7 @@ cdef int add_new_files(Log log, job) except -1:
 
 
 def complete_sync(Log log not None, job):
-    """Take the result of a SyncJob that has run. Raises StorageError where it failed, or any sync of the log before: then the log is
+    """Take the result of a SyncJob that has run. Raises StorageError if it failed, or any sync of the log before: then the log is
     offline."""
     notice_failed_sync(log)
     if job.error is not None:

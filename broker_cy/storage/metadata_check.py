@@ -21,11 +21,11 @@ RESTORE = "restore the data directory from a copy"
 def check(path: str, committed: int | None, clean: bool, directories: Iterable[DataDirectory]) -> bool:
     """Check all of the metadata log in the directory `path`; says whether there is one to load.
 
-    `committed` is the end offset of what the checkpoints know to be committed (None where they know nothing of it),
+    `committed` is the end offset of what the checkpoints know to be committed (None if they know nothing of it),
     `clean` whether the last stop was. Nothing may be missing or damaged below `committed`, nor damaged below the newest
     snapshot (a log that just ends there is left to who reads the snapshot); after a clean stop of which the checkpoints
     know nothing, nothing at all may be damaged. Where there is no log, or an
-    empty one, `directories` may hold no partition of a topic. Raises DataDirectoryError, and OSError where a file
+    empty one, `directories` may hold no partition of a topic. Raises DataDirectoryError, and OSError if a file
     cannot be read.
     """
     names = os.listdir(path) if os.path.isdir(path) else []

@@ -53,7 +53,7 @@ def encode_producers(ProducerState state not None, bint committed):
 
 
 def load_producers(ProducerState state not None, data, int64_t end_offset):
-    """Replace the state by that of a `.snapshot` file taken at `end_offset`. Raises WireError where the bytes are not a
+    """Replace the state by that of a `.snapshot` file taken at `end_offset`. Raises WireError if the bytes are not a
     snapshot."""
     cdef Cursor cursor = Cursor(data)
     cdef Producer* producer

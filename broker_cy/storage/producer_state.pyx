@@ -400,7 +400,7 @@ cdef class ProducerState:
 
     def load(self, data, int64_t end_offset, int64_t now_ms=-1, int64_t expiration_ms=0):
         """producer_snapshot.load_producers: become the state of a `.snapshot` file, then drop what has expired at `now_ms` (-1:
-        keep all). Raises WireError where the bytes are not a snapshot."""
+        keep all). Raises WireError if the bytes are not a snapshot."""
         from broker_cy.storage.producer_snapshot import load_producers
         load_producers(self, data, end_offset)
         if now_ms >= 0:

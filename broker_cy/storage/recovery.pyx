@@ -287,7 +287,7 @@ def next_offset_of_file(path, int64_t base_offset, int64_t size):
 
 cdef int64_t trusted_start(Segment segment, int64_t from_offset) except -1:
     """Position from which to read so that everything at or after `from_offset` is seen, by the newest index entry below it that
-    points to the batch it should; drops the index entries after that one. 0 where the index is of no use."""
+    points to the batch it should; drops the index entries after that one. 0 if the index is of no use."""
     cdef uint8_t raw[12]
     cdef uint8_t raw_header[BATCH_HEADER_BYTES]
     cdef BatchHeader header

@@ -47,7 +47,7 @@ def refill_producers(list segments not None, ProducerState producers not None):
 
 
 cdef int64_t batch_before(Segment segment, int64_t position) except -1:
-    """The newest indexed position at or before `position`; 0 where there is none."""
+    """The newest indexed position at or before `position`; 0 if there is none."""
     cdef int64_t low = 0, high = segment.offsets.count(), middle
     while low < high:
         middle = (low + high) // 2

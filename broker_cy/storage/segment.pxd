@@ -22,7 +22,7 @@ cdef class Segment:
     cdef int64_t staged_size            # size, and what is staged after it: size <= staged_size
     cdef readonly OffsetIndex offsets
     cdef readonly TimeIndex times
-    cdef list pending_aborts            # entries for the .txnindex that wait for the next write; None where there are none
+    cdef list pending_aborts            # entries for the .txnindex that wait for the next write; None if there are none
     cdef public bint without_aborts     # there is no .txnindex; False where nobody has looked yet
     cdef bytes aborts                   # content of the .txnindex, where it is short and was read; whoever changes it sets None
     cdef OpenFiles open_files
@@ -57,7 +57,7 @@ cdef class Segment:
     # Whether these bytes can be sent without waiting for the disk.
     cdef bint in_memory(self, int64_t position, int64_t size) except -1
     cdef int needs_disk(self, int64_t position, int64_t size) except -1
-    # First batch whose last offset is >= `offset`, from `start` (the start of a batch) and before `end`: 1, or 0 where there is none.
+    # First batch whose last offset is >= `offset`, from `start` (the start of a batch) and before `end`: 1, or 0 if there is none.
     cdef int find_batch(
         self, int64_t offset, int64_t start, int64_t end, int64_t* position, BatchHeader* header
     ) except -1

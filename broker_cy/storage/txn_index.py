@@ -38,7 +38,7 @@ def append(directory: str, base_offset: int, entries: Iterable[AbortedTransactio
 
 
 def read(directory: str, base_offset: int) -> list[AbortedTransaction]:
-    """Entries in order of their markers; raises ValueError where the file is not an index, and OSError."""
+    """Entries in order of their markers; raises ValueError if the file is not an index, and OSError."""
     path = path_of(directory, base_offset)
     try:
         data = disk.read_whole(path)

@@ -30,7 +30,7 @@ logger = logging.getLogger(__name__)
 
 
 def boot_id() -> bytes:
-    """What no other start of this machine has; empty where the kernel does not tell."""
+    """What no other start of this machine has; empty if the kernel does not tell."""
     try:
         with open(BOOT_ID, "rb") as file:
             return file.read(100).strip()
@@ -39,7 +39,7 @@ def boot_id() -> bytes:
 
 
 def _origin(found: os.stat_result) -> bytes:
-    """First line of the file that `found` is of; empty where the kernel does not tell its boot id."""
+    """First line of the file that `found` is of; empty if the kernel does not tell its boot id."""
     booted = boot_id()
     return b"%s %d %d" % (booted, found.st_dev, found.st_ino) if booted else b""
 

@@ -34,7 +34,7 @@ JAVA = """ 60   \t 30   \t[JIT] tid 4711   \t[.] 0x00007f1b3c0a1b2c
 
 
 def try_perf() -> str:
-    """Why perf cannot be used here; empty where it can."""
+    """Why perf cannot be used here; empty if it can."""
     try:
         perf.require()
     except PerfError as error:

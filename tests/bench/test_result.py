@@ -25,7 +25,7 @@ def changed(tmp_path: Path, change: Callable[[Any], None]) -> Path:
 
 
 def test_what_was_written_is_read_back(tmp_path: Path) -> None:
-    """Otherwise `report` shows something else than was measured."""
+    """If this fails, `report` shows something else than was measured."""
     path = tmp_path / "deep" / "r.json"
     written = document()
     result.write(written, path)

@@ -31,7 +31,7 @@ def test_steady_is_within_five_percent_over_three_windows(values: tuple[float, .
 
 
 def test_the_bound_ends_a_warm_up_and_is_said() -> None:
-    """A target that is never steady is warmed up for ever, or measured without a word."""
+    """A target that is never steady is warmed up forever, or measured without a word."""
     made = warming(*range(1, 5), bound_s=4 * WINDOW_S)
     assert made.over
     assert not made.steady

@@ -54,7 +54,7 @@ class Sender(ABC):
 
     @abstractmethod
     def open(self) -> None:
-        """Raises ClientFailed where the broker cannot be had, or does not give a producer id."""
+        """Raises ClientFailed if the broker cannot be had, or does not give a producer id."""
 
     @abstractmethod
     def send(self, topic: str, records: Sequence[tuple[int, Sent]]) -> None:
@@ -65,7 +65,7 @@ class Sender(ABC):
 
     @abstractmethod
     def end(self, commit: bool) -> None:
-        """Raises ClientFailed where the client does not know that the transaction ended so."""
+        """Raises ClientFailed if the client does not know that the transaction ended so."""
 
     @abstractmethod
     def close(self) -> None: ...

@@ -110,7 +110,7 @@ class Run:
                 self.read += len(reading.records)
                 wrong += [f"{name}-{number}: {each}" for each in check(topic, number, reading)]
             restarted(topic, readings)
-            # Others stop, or wait for ever, at batches that compaction left without records, and at markers.
+            # Others stop, or wait forever, at batches that compaction left without records, and at markers.
             plain = not topic.compacted and not topic.transactions
             if not wrong and plain and at % 2 == self.rounds % 2:
                 wrong = self.read_again(name, readings, turn.reader)

@@ -43,7 +43,7 @@ def within(name: str, modules: list[str]) -> str | None:
 
 
 def violation(source: str, imported: str) -> str | None:
-    """Why the module `source` may not import `imported`; None where it may."""
+    """Why the module `source` may not import `imported`; None if it may."""
     low, high = within(source, LAYERS), within(imported, LAYERS)
     if low is not None and high is not None and LAYERS.index(high) < LAYERS.index(low):
         return f"{source} imports {imported}: {high} is a layer above {low}"

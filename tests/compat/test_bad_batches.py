@@ -96,7 +96,7 @@ def test_many_bad_batches_in_one_request(connection: Connection) -> None:
 
 
 def test_null_records(broker: Target, connection: Connection) -> None:
-    """A request without records hangs its connection for ever, as it does with Apache Kafka 4.3.1."""
+    """A request without records hangs its connection forever, as it does with Apache Kafka 4.3.1."""
     if target_is_kafka():
         pytest.skip("Apache Kafka 4.3.1 never answers: NullPointerException")
     with Connection((broker.host, broker.port)) as other:

@@ -280,7 +280,7 @@ def test_subscription_by_pattern(broker: Target, topic: str, make_consumer: Make
 def test_offsets_of_a_group_can_be_deleted(
     admin: AdminClient, broker: Target, topic: str, group: str, make_consumer: MakeConsumer
 ) -> None:
-    """Offsets committed without members (a simple consumer) are lost, or stay for ever."""
+    """Offsets committed without members (a simple consumer) are lost, or stay forever."""
     create_topic(broker.bootstrap, topic, 2)
     consumer = make_consumer()
     consumer.commit(offsets=[TopicPartition(topic, 0, 3), TopicPartition(topic, 1, 4)], asynchronous=False)

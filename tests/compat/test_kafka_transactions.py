@@ -86,7 +86,7 @@ def plant_hanging(broker: Target, topic: str) -> int:
 
 
 def test_hanging_transactions_are_found_and_aborted(make_broker: MakeBroker, topic: str) -> None:
-    """If this fails, readers of a partition stand still for ever, and its administrator finds no way to free them."""
+    """If this fails, readers of a partition stand still forever, and its administrator finds no way to free them."""
     # Without verification a partition takes what no coordinator knows, as before KIP-890.
     broker = make_broker({"transaction.partition.verification.enable": "false"})
     create_topic(broker.bootstrap, topic)

@@ -35,7 +35,7 @@ def documented() -> list[Line]:
 
 
 def lines_of(name: str, text: str) -> list[Line]:
-    """The command lines of one document. AssertionError where a prompt stands before a program that is not known."""
+    """The command lines of one document. AssertionError if a prompt stands before a program that is not known."""
     found: list[Line] = []
     for block in blocks(text):
         with_prompts = any(line.startswith("$ ") for _, line in block)

@@ -41,7 +41,7 @@ EXCEPTIONS = {
 MEASURING = re.compile(r"(\.venv/bin/)?broker-bench |python -m (bench|tools)\.")
 # They run until Ctrl-C; what they show before it.
 ENDLESS = {
-    "make run": "to look into it",
+    "make run": "to open the console",
     "make demo": "broker-tui",
     "--follow": "",
     "--watch": "Produce",

@@ -108,8 +108,8 @@ def member(broker: BrokerProcess, tmp_path: Path, group: str, topic: str, name: 
 
 
 def test_each_rebalance_of_a_scripted_group(broker: BrokerProcess, tmp_path: Path) -> None:
-    """Otherwise an operator cannot find out why a group stood still: which members joined, left or were lost, which
-    partitions moved, and how long each had no reader.
+    """If this fails, an operator cannot find out why a group stood still: which members joined, left or were lost,
+    which partitions moved, and how long each had no reader.
     """
     create_topic(broker.bootstrap, "t", 6)
     told = Told(broker)

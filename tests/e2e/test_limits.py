@@ -57,7 +57,7 @@ def connect(broker: Target, source: str = "127.0.0.1") -> socket.socket:
 
 
 def served(sock: socket.socket) -> bool:
-    """Whether a request is answered; False where the connection is closed."""
+    """Whether a request is answered; False if the connection is closed."""
     try:
         sock.sendall(ASK)
         return sock.recv(4) != b""

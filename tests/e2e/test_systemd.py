@@ -72,7 +72,7 @@ def test_from_start_to_stop(notifications: socket.socket, tmp_path: Path) -> Non
 
 
 def test_a_recovery_extends_the_start_timeout(notifications: socket.socket, tmp_path: Path) -> None:
-    """Otherwise systemd kills a broker that recovers, again and again."""
+    """If this fails, systemd kills a broker that recovers, again and again."""
     broker = BrokerProcess(tmp_path).start()
     try:
         broker.kill()

@@ -51,5 +51,5 @@ class Target:
     memory_bytes_max: int = 64 * MIB
     """Address space that the target may take beyond what it had before the first input."""
     allocated_blocks_max: int = 3000
-    """Python objects that may stay behind: caches that inputs fill. A leak per input is some 10,000."""
+    """Python objects that may stay behind: caches that inputs fill. A leak per input is about 10,000."""
     close: Callable[[], None] | None = None

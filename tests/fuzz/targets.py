@@ -13,7 +13,7 @@ MODULES = {
 
 
 def load(name: str) -> Target:
-    """The target called `name`; KeyError where there is none."""
+    """The target called `name`; KeyError if there is none."""
     for module, group in MODULES.items():
         if name in group:
             found: Target = import_module(f"tests.fuzz.{module}").TARGETS[name]

@@ -83,7 +83,7 @@ def test_an_unknown_target_is_refused_by_name() -> None:
 
 
 def test_a_million() -> None:
-    """Otherwise CI may run fewer inputs than stated."""
+    """If this fails, CI may run fewer inputs than stated."""
     assert sum(load(name).iterations for name in names()) >= 1_000_000
 
 

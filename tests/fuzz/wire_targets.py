@@ -145,7 +145,7 @@ def run_fetch_view(data: bytes) -> None:
 
 
 def refuse_with_codec(cls: type[Message], version: int, body: bytes) -> None:
-    """Raise AssertionError where the codec accepts what a view refused."""
+    """Raise AssertionError if the codec accepts what a view refused."""
     try:
         codec.decode(cls, version, body)
     except WireError:

@@ -54,7 +54,7 @@ class Transaction:
     name: str
     outcome: Outcome
     commit_began: int | None
-    """The time just before the commit was asked for the first time; None where it never was."""
+    """The time just before the commit was asked for the first time; None if it never was."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class Assign:
     committed: bool
     """Whether it reads read_committed."""
     positions: Mapping[Place, int | None]
-    """None where the client continues at its group's committed offset, which it does not report."""
+    """None if the client continues at its group's committed offset, which it does not report."""
 
 
 @dataclass(frozen=True, slots=True)

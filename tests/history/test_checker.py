@@ -26,7 +26,7 @@ def test_clean_histories_pass(seed: int, steps: int) -> None:
     assert check(Model(seed).history(steps)) == []
 
 
-# ---- planting: each takes a clean history and returns one with the anomaly, or None where it has no room for it ----
+# ---- planting: each takes a clean history and returns one with the anomaly, or None if it has no room for it ----
 
 
 def _levels(history: History) -> dict[str, bool]:

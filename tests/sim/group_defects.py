@@ -115,12 +115,12 @@ def _without_timer(patch: Patch, kind: TimerKind) -> None:
 
 
 def join_phase_never_ends(patch: Patch) -> None:
-    """A rebalance waits for ever for those that do not come."""
+    """A rebalance waits forever for those that do not come."""
     _without_timer(patch, TimerKind.JOIN)
 
 
 def sync_phase_never_ends(patch: Patch) -> None:
-    """A rebalance waits for ever for the assignment of a leader that hangs, if it sends heartbeats."""
+    """A rebalance waits forever for the assignment of a leader that hangs, if it sends heartbeats."""
     _without_timer(patch, TimerKind.SYNC)
     right = rebalance.on_session_timer
 

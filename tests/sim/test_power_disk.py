@@ -41,7 +41,7 @@ def write(path: str, data: bytes, *, sync: bool, position: int = 0) -> None:
 
 
 def after_cuts(memory: Path, work: Callable[[Disk, str], None]) -> set[bytes | None]:
-    """The contents of the file `a` that power cuts leave after `work`; None where it is not there."""
+    """The contents of the file `a` that power cuts leave after `work`; None if it is not there."""
     found: set[bytes | None] = set()
     for seed in range(SEEDS):
         root = str(memory / str(seed))

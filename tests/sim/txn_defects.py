@@ -186,7 +186,7 @@ def last_record_failed_and_forgotten(patch: Patch) -> None:
 
 
 def nothing_times_out(patch: Patch) -> None:
-    """A transaction whose producer is gone stays open for ever."""
+    """A transaction whose producer is gone stays open forever."""
     patch.setattr(expiry, "_is_timed_out", lambda transaction, now: False)
 
 

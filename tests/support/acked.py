@@ -47,7 +47,7 @@ def batch(value: bytes, producer_id: int = -1, sequence: int = -1, timestamp: in
 
 
 def init_producer_id(address: Address) -> int:
-    """A new producer id; AssertionError where the broker refuses."""
+    """A new producer id; AssertionError if the broker refuses."""
     with Connection(address) as connection:
         reader = connection.ask(INIT_PRODUCER_ID, 1, string(None) + i32(60_000))
         reader.i32()

@@ -37,7 +37,7 @@ def new_consumer(bootstrap: str, group: str, **settings: Any) -> Consumer:
 def close_consumer(consumer: Consumer) -> None:
     """Close a consumer; one that does not end within CLOSE_S is left behind.
 
-    librdkafka 2.16 waits for ever in its close, with Apache Kafka as with us, where a position is just being reset, or
+    librdkafka 2.16 waits forever in its close, with Apache Kafka as with us, where a position is just being reset, or
     a rebalance has begun that nobody polled for yet. In the latter case confluent-kafka holds Python's lock meanwhile:
     the whole process stands still. So the group is left and what is outstanding is served before.
     """

@@ -5,6 +5,6 @@ from typing import Any
 
 
 def fields_of(record: logging.LogRecord) -> dict[str, Any]:
-    """The facts of an event, by name; KeyError where it has none."""
+    """The facts of an event, by name; KeyError if it has none."""
     found: dict[str, Any] = record.__dict__["fields"]
     return found

@@ -12,7 +12,7 @@ _TOOLS = ("unshare", "nsenter", "ip")
 
 
 def why_not() -> str | None:
-    """None where a network namespace can be made, else the reason."""
+    """None if a network namespace can be made, else the reason."""
     for tool in _TOOLS:
         if shutil.which(tool) is None:
             return f"there is no {tool}"

@@ -154,7 +154,7 @@ class Disk:
     # --- names
 
     def _place(self, path: str | bytes, dir_fd: int | None) -> tuple[int, str] | None:
-        """Inode of the directory and name in it; None where that is not ours."""
+        """Inode of the directory and name in it; None if that is not ours."""
         path = os.fsdecode(path)
         if dir_fd is not None:
             inode: int | None = os.fstat(dir_fd).st_ino

@@ -15,7 +15,7 @@ from tests.support.wait import until
 
 
 def why_not() -> str | None:
-    """None where a small file system can be made, else the reason."""
+    """None if a small file system can be made, else the reason."""
     for tool in ("unshare", "nsenter", "mount"):
         if shutil.which(tool) is None:
             return f"there is no {tool}"

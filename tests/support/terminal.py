@@ -37,7 +37,7 @@ def in_terminal(
     """Run a program to its end in a terminal of 80 x 24.
 
     `typed` is at the keyboard from the start, the bytes of `typed_at` once the text they stand with was shown. SIGINT
-    is sent once `interrupt_at` was shown. AssertionError where the program does not end in TIMEOUT_S.
+    is sent once `interrupt_at` was shown. AssertionError if the program does not end in TIMEOUT_S.
     """
     master, slave = pty.openpty()
     waiting = dict(typed_at or {})

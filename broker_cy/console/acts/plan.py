@@ -65,7 +65,7 @@ class Report:
 
     @property
     def problem(self) -> str:
-        """Why not everything was done; empty where it was."""
+        """Why not everything was done; empty if it was."""
         if not self.failed:
             return ""
         first = str(self.failed[0].error)
@@ -78,7 +78,7 @@ class Act(Protocol):
     """What a plan does when it is executed: a frozen dataclass with everything that it needs."""
 
     async def run(self, client: AdminClient) -> Report:
-        """Do it. May raise AdminError where nothing was done."""
+        """Do it. May raise AdminError if nothing was done."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ class Plan:
     """A dry run of an act.
 
     `affected` says how much is affected (3 partitions, 12,345 offsets), `changes` each thing, `command` the equivalent
-    command line. `typed` is the name that has to be typed, None where nothing is lost irrecoverably. `problem` says why
+    command line. `typed` is the name that has to be typed, None if nothing is lost irrecoverably. `problem` says why
     the act cannot be done now.
     """
 

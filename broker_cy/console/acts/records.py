@@ -31,7 +31,7 @@ KINDS = ("text", "escaped", "hex", "base64", "null", "file")
 
 @dataclass(frozen=True, slots=True)
 class Produce:
-    """`partition` is None where the key decides."""
+    """`partition` is None if the key decides."""
 
     topic: str
     records: tuple[Record, ...]

@@ -23,7 +23,7 @@ _REPLICAS_MAX = 32_767
 
 @dataclass(frozen=True, slots=True)
 class CreateTopic:
-    """`source` is the topic whose settings it has, empty where there is none."""
+    """`source` is the topic whose settings it has, empty if there is none."""
 
     new: NewTopic
     source: str = ""

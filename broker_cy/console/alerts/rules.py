@@ -138,7 +138,7 @@ def load_settings(path: Path) -> AlertSettings:
 
 
 def check_url(url: str) -> str:
-    """`url`. Raises ValueError where it is not the URL of a webhook."""
+    """`url`. Raises ValueError if it is not the URL of a webhook."""
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname or any(sign <= " " for sign in url):
         raise ValueError(f"{url!r}: http://HOST[:PORT]/PATH or https://HOST[:PORT]/PATH is expected")

@@ -37,7 +37,7 @@ def delete_before(ctx: RequestContext, topic: str, index: int, offset: int) -> R
         return Result(partition_index=index, low_watermark=-1, error_code=ErrorCode.INVALID_TOPIC_EXCEPTION)
     policies = ctx.broker.topic_settings(topic)["cleanup.policy"]
     if "compact" in policies and "delete" not in policies:
-        # A topic that is only compacted keeps its newest value of each key for ever.
+        # A topic that is only compacted keeps its newest value of each key forever.
         return Result(partition_index=index, low_watermark=-1, error_code=ErrorCode.POLICY_VIOLATION)
     if partition.offline is not None:
         return Result(partition_index=index, low_watermark=-1, error_code=ErrorCode.KAFKA_STORAGE_ERROR)

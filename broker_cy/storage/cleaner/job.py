@@ -157,7 +157,7 @@ class Cleaning:
     _started_s: float = field(default_factory=time.monotonic)
 
     def step(self) -> Replacement | None:
-        """Clean the next group; None where none is left. Raises CleaningAborted, OSError, StorageError, ValueError,
+        """Clean the next group; None if none is left. Raises CleaningAborted, OSError, StorageError, ValueError,
         MemoryError, and then leaves nothing of the group.
         """
         try:

@@ -28,5 +28,5 @@ cdef enum:
 
 # The records of the current batch, decompressed: a bytes-like object. Raises CorruptSegment.
 cdef object payload_of(BatchSource source)
-# Type of the control record in the current batch, None where it is empty. Raises CorruptSegment.
+# Type of the control record in the current batch, None if it is empty. Raises CorruptSegment.
 cdef object control_kind(BatchSource source)

@@ -105,7 +105,7 @@ cdef object payload_of(BatchSource source):
 
 
 cdef object control_kind(BatchSource source):
-    """Type of the control record in the current batch, None where it is empty. Raises CorruptSegment."""
+    """Type of the control record in the current batch, None if it is empty. Raises CorruptSegment."""
     cdef const uint8_t* p = source.data + BATCH_HEADER_BYTES
     cdef const uint8_t* end = source.data + batch_bytes(&source.header)
     cdef int32_t number = 0, key_size = 0
@@ -126,7 +126,7 @@ cdef object control_kind(BatchSource source):
 
 
 def map_keys(BatchSource source not None, OffsetMap offsets not None, int64_t start_offset, transactions, pause, int64_t pause_bytes):
-    """Note in `offsets` the newest offset of each key from `start_offset` on, but not of aborted transactions; True where the map is
+    """Note in `offsets` the newest offset of each key from `start_offset` on, but not of aborted transactions; True if the map is
     full (then offsets.latest_offset is that of the last key put).
 
     `pause(bytes)` is called after each `pause_bytes` read. Raises what it raises, CorruptSegment, OSError, MemoryError.

@@ -97,7 +97,7 @@ cdef inline Slot* slot_for(Slot* slots, int64_t count, uint64_t low, uint64_t hi
 
 
 cdef class OffsetMap:
-    """Room for `max_bytes` // 24 keys at `load_factor`. Raises ValueError where not one key fits, MemoryError."""
+    """Room for `max_bytes` // 24 keys at `load_factor`. Raises ValueError if not one key fits, MemoryError."""
 
     def __cinit__(self, int64_t max_bytes, double load_factor=0.9):
         # Slots are found by 32 bits of the hash, which spread over at most 2^31 of them (48 GiB).
@@ -137,7 +137,7 @@ cdef class OffsetMap:
         return min(int(count * self.load_factor), count - 1)
 
     cdef int grow(self) noexcept nogil:
-        """Go over to the large table; 0 where that is in use, -1 without memory."""
+        """Go over to the large table; 0 if that is in use, -1 without memory."""
         cdef Slot* larger
         cdef int64_t i
         if self.large_slot_count == 0:
@@ -180,7 +180,7 @@ cdef class OffsetMap:
         return slot_for(self.slots, self.slot_count, low, high).next_offset - 1
 
     def add(self, bytes key not None, int64_t offset):
-        """put, for Python: False where the key is new and has no room. Raises MemoryError."""
+        """put, for Python: False if the key is new and has no room. Raises MemoryError."""
         cdef uint64_t low = 0, high = 0
         cdef int done
         self.hash(key, len(key), &low, &high)

@@ -70,7 +70,7 @@ def first_uncleanable_offset(log: LogView, dirty_offset: int, now_ms: int) -> in
 
 
 def overdue_ms(log: LogView, dirty_offset: int, now_ms: int) -> int:
-    """For how long max.compaction.lag.ms is over for the oldest record that was not cleaned; 0 where it is not."""
+    """For how long max.compaction.lag.ms is over for the oldest record that was not cleaned; 0 if it is not."""
     if log.max_compaction_lag_ms >= NEVER_MS:
         return 0
     numbers = range(_segment_at(log, dirty_offset), len(log.segments) - 1)
@@ -80,7 +80,7 @@ def overdue_ms(log: LogView, dirty_offset: int, now_ms: int) -> int:
 
 def examine(key: TopicPartition, log: LogView, cleaned_offset: int | None, now_ms: int) -> Choice | None:
     """A Choice where this log is dirty enough, or waits too long; else None. `cleaned_offset` lies in the log, or is
-    None where it was never cleaned.
+    None if it was never cleaned.
     """
     dirty_offset = log.log_start_offset if cleaned_offset is None else cleaned_offset
     uncleanable = first_uncleanable_offset(log, dirty_offset, now_ms)
@@ -131,7 +131,7 @@ class CleanerPolicy:
         return True
 
     def choose(self, logs: Iterable[tuple[TopicPartition, LogView]], now_ms: int) -> Choice | None:
-        """The dirtiest of `logs`, which is then in progress; None where none is dirty enough."""
+        """The dirtiest of `logs`, which is then in progress; None if none is dirty enough."""
         best: Choice | None = None
         for key, log in logs:
             if key in self.in_progress or key in self.uncleanable:
@@ -144,7 +144,7 @@ class CleanerPolicy:
         return best
 
     def done(self, key: TopicPartition, end_offset: int | None) -> None:
-        """A cleaning ended: everything before `end_offset` is clean; None where it was aborted or failed."""
+        """A cleaning ended: everything before `end_offset` is clean; None if it was aborted or failed."""
         self.in_progress.discard(key)
         if end_offset is not None:
             self.cleaned[key] = end_offset

@@ -68,7 +68,7 @@ def install(Log log not None, files, replacement):
     """Put a cleaned segment, whose files are named `.swap`, in the place of those it replaces; the paths of their files, renamed to
     `.deleted`, to be unlinked later (file.delete.delay.ms). Readers that hold a part of an old segment keep its file.
 
-    Raises CleaningAborted where the log no longer has these segments, and OSError where a file cannot be renamed: then the old
+    Raises CleaningAborted where the log no longer has these segments, and OSError if a file cannot be renamed: then the old
     segments have their names again and stay. Where even those cannot be given back the log is offline, since only a start can tell
     which files are whole.
     """

@@ -108,7 +108,7 @@ def test_what_is_no_broker_is_told(answer: Callable[[bytes], bytes | None], fail
 
 
 def test_a_broker_that_restarts_is_found_again(tmp_path: Path) -> None:
-    """After a restart a console that was left running shows errors for ever, or a call fails that could have waited."""
+    """After a restart a console that was left running shows errors forever, or a call fails that could have waited."""
     broker = BrokerProcess(tmp_path, QUICK).start()
 
     async def job() -> None:

@@ -141,7 +141,7 @@ def test_judging_in_turns_gives_the_same() -> None:
 
 
 def test_the_history_is_bounded() -> None:
-    """Watching many groups for a day takes all memory, or what is gone is judged for ever."""
+    """Watching many groups for a day takes all memory, or what is gone is judged forever."""
     history = LagHistory(samples_max=3, windows_max=3)
     key = TopicPartition("t", 0)
     for look in range(1, 10):

@@ -186,7 +186,7 @@ def test_a_reader_follows_what_arrives_and_skips_what_was_deleted(run: Run, name
 
 
 def test_large_records_and_refused_ones(run: Run, name: str) -> None:
-    """A record larger than a fetch stops the reader for ever, or one that is refused is not named."""
+    """A record larger than a fetch stops the reader forever, or one that is refused is not named."""
 
     async def job(client: AdminClient) -> None:
         large = NewTopic(name, 1, 1, {"max.message.bytes": "21000000"})

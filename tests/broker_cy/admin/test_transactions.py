@@ -106,7 +106,7 @@ def test_an_open_transaction_is_listed_and_described(run: Run, cluster: BrokerPr
 
 
 def test_a_hanging_transaction_is_found_and_ended(run: Run, name: str) -> None:
-    """A transaction that its coordinator forgot keeps readers of committed records waiting for ever."""
+    """A transaction that its coordinator forgot keeps readers of committed records waiting forever."""
 
     async def job(client: AdminClient) -> None:
         topic = (await client.topics.create([NewTopic(name, 1, 1)])).whole()[name]

@@ -176,7 +176,7 @@ def test_groups_are_reset_by_every_rule(broker_cy: Cli, new_topic: NewTopic, nam
     assert reset("--from-group", name, group=f"{name}-2") == [(0, None, 2), (1, None, 4)]
     shown = broker_cy("groups", "reset", name, "--to-offset", "99", "--dry-run").out
     assert shown.splitlines()[1].split() == [topic, "0", "2", "10", "+8", "0", "moved", "into", "the", "log"]
-    assert "is not a terminal to confirm this at" in broker_cy("groups", "reset", name, "--to-latest", code=4).err
+    assert "the standard input is not a terminal" in broker_cy("groups", "reset", name, "--to-latest", code=4).err
     assert (
         "no committed offset to shift"
         in broker_cy("groups", "reset", name, "--shift-by", "1", "--topic", other, code=2).err
@@ -245,7 +245,7 @@ def test_lag_is_told_and_judged(broker_cy: Cli, broker: Target, new_topic: NewTo
 
     until(lambda: told_by("record" if broker.target == "kafka" else "event"), "the time's source", 20)
     assert broker_cy("lag", "--match", "no-such-group.*").rows() == []
-    assert "group no-such-group: there is no such group" in broker_cy("lag", "no-such-group", code=2).err
+    assert "group no-such-group: the group does not exist" in broker_cy("lag", "no-such-group", code=2).err
     assert broker_cy("lag", "--match", f"{name}.*", "--json").json[0]["group_id"] == name
     assert "is not a valid regular expression" in broker_cy("lag", "--match", "(", code=2).err
     assert "30s, 15m" in broker_cy("lag", "--every", "5", code=2).err

@@ -61,7 +61,7 @@ def test_levels_that_are_kept() -> None:
 
 
 def test_a_level_that_is_not_served_can_be_given_up() -> None:
-    """The log of an Apache Kafka keeps a feature for ever that this broker does not serve."""
+    """The log of an Apache Kafka keeps a feature forever that this broker does not serve."""
     levels = {"metadata.version": 30, "group.version": 1}
     records = [VersionedRecord(messages.FeatureLevelRecord(name=name, feature_level=at)) for name, at in levels.items()]
     cluster = Cluster.started(bootstrap=records)

@@ -15,7 +15,7 @@ def h() -> Harness:
 
 
 def test_stable_group_is_described_with_metadata_and_assignment(h: Harness) -> None:
-    """Otherwise tools show a group without its members."""
+    """If this fails, tools show a group without its members."""
     a, b = h.stable("a", "b")
     group = h.machine.describe(GROUP, 5)
     assert (group.group_state, group.protocol_type, group.protocol_data) == ("Stable", "consumer", "range")
@@ -27,7 +27,7 @@ def test_stable_group_is_described_with_metadata_and_assignment(h: Harness) -> N
 
 
 def test_group_in_rebalance_is_described_without_metadata(h: Harness) -> None:
-    """Otherwise a tool decodes metadata of a protocol that is not chosen yet."""
+    """If this fails, a tool decodes metadata of a protocol that is not chosen yet."""
     h.join_new("a")
     group = h.machine.describe(GROUP, 5)
     assert (group.group_state, group.protocol_data) == ("PreparingRebalance", "")
@@ -36,13 +36,13 @@ def test_group_in_rebalance_is_described_without_metadata(h: Harness) -> None:
 
 @pytest.mark.parametrize(("version", "code"), [(5, ErrorCode.NONE), (6, ErrorCode.GROUP_ID_NOT_FOUND)])
 def test_unknown_group_is_dead(h: Harness, version: int, code: ErrorCode) -> None:
-    """Otherwise tools take a mistyped name for a group without members."""
+    """If this fails, tools take a mistyped name for a group without members."""
     group = h.machine.describe("nobody", version)
     assert (group.group_state, group.error_code) == ("Dead", code)
 
 
 def test_groups_are_listed_by_state_and_type_without_case(h: Harness) -> None:
-    """Otherwise kafka-consumer-groups --list --state stable shows nothing."""
+    """If this fails, kafka-consumer-groups --list --state stable shows nothing."""
     h.stable("a")
     h.commit("c", 1, group_id="simple")
     assert {g.group_id for g in h.machine.list_groups([], [])} == {GROUP, "simple"}
@@ -59,7 +59,7 @@ def test_groups_are_listed_by_state_and_type_without_case(h: Harness) -> None:
 
 
 def test_group_is_deleted_with_its_offsets_but_not_with_members(h: Harness) -> None:
-    """Otherwise deleting leaves offsets behind, or takes a live group away."""
+    """If this fails, deleting leaves offsets behind, or takes a live group away."""
     (a,) = h.stable("a")
     h.commit("c", 1, member_id=a, generation=1)
     assert h.delete_groups("d1", GROUP, "nobody") == {
@@ -75,7 +75,7 @@ def test_group_is_deleted_with_its_offsets_but_not_with_members(h: Harness) -> N
 
 
 def test_deletion_that_cannot_be_written_is_undone(h: Harness) -> None:
-    """Otherwise the group disappears for clients and comes back after a restart."""
+    """If this fails, the group disappears for clients and comes back after a restart."""
     (a,) = h.stable("a")
     h.commit("c", 1, member_id=a, generation=1)
     h.leave("l", (a, None))
@@ -112,12 +112,14 @@ def test_member_id_that_expires_during_a_failed_deletion_is_gone(h: Harness) -> 
     ],
 )
 def test_hash_is_javas(text: str, value: int) -> None:
-    """Otherwise after a move from Kafka, groups are looked up in the wrong partition, and their offsets are missing."""
+    """If this fails, after a move from Kafka, groups are looked up in the wrong partition, and their offsets are
+    missing.
+    """
     assert java_string_hash(text) == value
 
 
 def test_partition_of_a_group_is_kafkas() -> None:
-    """Otherwise as above; the one hash without a positive counterpart belongs to partition 0."""
+    """If this fails, as above; the one hash without a positive counterpart belongs to partition 0."""
     assert partition_for("polygenelubricants", 50) == 0
     assert partition_for("test-group", 50) == 627841412 % 50
     assert {partition_for(f"g{i}", 50) for i in range(1000)} == set(range(50))

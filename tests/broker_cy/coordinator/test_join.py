@@ -18,7 +18,7 @@ def h() -> Harness:
 
 
 def test_new_member_is_given_an_id_and_asked_to_come_again(h: Harness) -> None:
-    """Otherwise a client that times out in its first join leaves a ghost behind each time (KIP-394)."""
+    """If this fails, a client that times out in its first join leaves a ghost behind each time (KIP-394)."""
     first = h.join("a", client_id="web")
     assert first.error_code == ErrorCode.MEMBER_ID_REQUIRED
     assert first.member_id == "web-u1"
@@ -31,7 +31,7 @@ def test_new_member_is_given_an_id_and_asked_to_come_again(h: Harness) -> None:
 
 @pytest.mark.parametrize("version", [0, 1, 2, 3])
 def test_older_clients_join_at_once(h: Harness, version: int) -> None:
-    """Otherwise clients from before KIP-394 never get in."""
+    """If this fails, clients from before KIP-394 never get in."""
     h.join("a", version=version)
     h.advance(1)
     assert h.answers["a"].error_code == ErrorCode.NONE
@@ -39,7 +39,7 @@ def test_older_clients_join_at_once(h: Harness, version: int) -> None:
 
 
 def test_group_exists_in_the_log_once_an_id_is_given(h: Harness) -> None:
-    """Otherwise after a restart the member joins with an id that no group knows. Kafka writes the same record."""
+    """If this fails, after a restart the member joins with an id that no group knows. Kafka writes the same record."""
     h.join("a")
     h.restart()
     assert h.group().state is GroupState.EMPTY
@@ -47,7 +47,7 @@ def test_group_exists_in_the_log_once_an_id_is_given(h: Harness) -> None:
 
 
 def test_id_that_is_not_used_is_forgotten(h: Harness) -> None:
-    """Otherwise a rebalance waits for a client that never came back."""
+    """If this fails, a rebalance waits for a client that never came back."""
     h.join("a", session_ms=SESSION_MS)
     assert h.group().pending_members
     h.advance(SESSION_MS)
@@ -55,7 +55,7 @@ def test_id_that_is_not_used_is_forgotten(h: Harness) -> None:
 
 
 def test_unknown_member_id_is_refused(h: Harness) -> None:
-    """Otherwise a client whose session ended goes on with an id that means nothing."""
+    """If this fails, a client whose session ended goes on with an id that means nothing."""
     assert h.join("a", "ghost").error_code == ErrorCode.UNKNOWN_MEMBER_ID
     assert GROUP not in h.machine.groups
     h.stable("m")
@@ -64,19 +64,19 @@ def test_unknown_member_id_is_refused(h: Harness) -> None:
 
 @pytest.mark.parametrize("how", [{"protocol_type": ""}, {"protocols": ()}], ids=["no protocol type", "no protocols"])
 def test_member_without_protocol_is_refused(h: Harness, how: dict[str, Any]) -> None:
-    """Otherwise a group without a protocol can never be assigned anything."""
+    """If this fails, a group without a protocol can never be assigned anything."""
     assert h.join("a", version=3, **how).error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
 
 
 def test_member_must_share_a_protocol_and_the_type(h: Harness) -> None:
-    """Otherwise the leader is handed members it cannot assign for, and the whole group fails."""
+    """If this fails, the leader is handed members it cannot assign for, and the whole group fails."""
     h.stable("m")
     assert h.join("a", protocol_type="connect").error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     assert h.join("b", protocols=[("other", b"")]).error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
 
 
 def test_protocol_most_members_prefer_is_chosen(h: Harness) -> None:
-    """Otherwise a rolling change of the assignor never takes effect."""
+    """If this fails, a rolling change of the assignor never takes effect."""
     both = [("sticky", b"s"), ("range", b"r")]
     ids = [
         h.join_new("a", protocols=both),
@@ -91,7 +91,7 @@ def test_protocol_most_members_prefer_is_chosen(h: Harness) -> None:
 
 
 def test_initial_delay_gathers_members_and_is_prolonged() -> None:
-    """Otherwise ten consumers that start together cause ten rebalances."""
+    """If this fails, ten consumers that start together cause ten rebalances."""
     h = Harness(initial_rebalance_delay_ms=3_000)
     h.join_new("a")
     h.advance(2_000)
@@ -103,7 +103,7 @@ def test_initial_delay_gathers_members_and_is_prolonged() -> None:
 
 
 def test_initial_delay_ends_with_the_rebalance_timeout() -> None:
-    """Otherwise a group that new members keep joining never starts to read."""
+    """If this fails, a group that new members keep joining never starts to read."""
     h = Harness(initial_rebalance_delay_ms=3_000)
     h.join_new("first", rebalance_ms=10_000)
     for i in range(8):
@@ -113,7 +113,7 @@ def test_initial_delay_ends_with_the_rebalance_timeout() -> None:
 
 
 def test_initial_rebalance_waits_for_an_id_that_was_given(h: Harness) -> None:
-    """Otherwise the group is complete before its last member and rebalances again at once."""
+    """If this fails, the group is complete before its last member and rebalances again at once."""
     h.stable("m")
     member = h.group().leader_id
     assert member is not None
@@ -125,7 +125,7 @@ def test_initial_rebalance_waits_for_an_id_that_was_given(h: Harness) -> None:
 
 
 def test_member_that_does_not_rejoin_is_dropped_after_the_rebalance_timeout(h: Harness) -> None:
-    """Otherwise one hung consumer stops the whole group."""
+    """If this fails, one hung consumer stops the whole group."""
     a, b = h.stable("a", "b", session_ms=1_000_000)
     h.join("a2", a, session_ms=1_000_000)
     h.advance(REBALANCE_MS - 1)
@@ -136,7 +136,7 @@ def test_member_that_does_not_rejoin_is_dropped_after_the_rebalance_timeout(h: H
 
 
 def test_leader_that_does_not_rejoin_is_replaced(h: Harness) -> None:
-    """Otherwise no member assigns partitions after the leader died."""
+    """If this fails, no member assigns partitions after the leader died."""
     a, b = h.stable("a", "b", session_ms=1_000_000)
     h.join("b2", b, protocols=[("range", b"changed")], session_ms=1_000_000)
     h.advance(REBALANCE_MS)
@@ -145,7 +145,7 @@ def test_leader_that_does_not_rejoin_is_replaced(h: Harness) -> None:
 
 
 def test_follower_with_the_same_metadata_is_told_its_generation(h: Harness) -> None:
-    """Otherwise a follower that missed its answer throws the whole group into a rebalance."""
+    """If this fails, a follower that missed its answer throws the whole group into a rebalance."""
     _, follower = h.stable("a", "b")
     answer = h.join("again", follower)
     assert (answer.error_code, answer.generation_id, answer.members) == (ErrorCode.NONE, 1, [])
@@ -153,21 +153,21 @@ def test_follower_with_the_same_metadata_is_told_its_generation(h: Harness) -> N
 
 
 def test_leader_that_joins_again_begins_a_rebalance(h: Harness) -> None:
-    """Otherwise new partitions of a topic are never assigned."""
+    """If this fails, new partitions of a topic are never assigned."""
     leader, follower = h.stable("a", "b")
     assert h.join("again", leader) is None
     assert h.heartbeat(follower, 1) is ErrorCode.REBALANCE_IN_PROGRESS
 
 
 def test_changed_metadata_begins_a_rebalance(h: Harness) -> None:
-    """Otherwise a changed subscription of a member is not seen."""
+    """If this fails, a changed subscription of a member is not seen."""
     _, follower = h.stable("a", "b")
     assert h.join("again", follower, protocols=[("range", b"changed")]) is None
     assert h.group().state is GroupState.PREPARING_REBALANCE
 
 
 def test_join_in_completing_rebalance_with_same_metadata_is_answered_with_members_for_the_leader(h: Harness) -> None:
-    """Otherwise a leader that lost its answer cannot assign."""
+    """If this fails, a leader that lost its answer cannot assign."""
     a = h.join_new("a")
     b = h.join_new("b")
     h.advance(1)
@@ -177,7 +177,7 @@ def test_join_in_completing_rebalance_with_same_metadata_is_answered_with_member
 
 
 def test_second_join_of_a_member_replaces_the_first(h: Harness) -> None:
-    """Otherwise the answer goes to a closed connection, or a request hangs forever."""
+    """If this fails, the answer goes to a closed connection, or a request hangs forever."""
     a, _ = h.stable("a", "b")
     h.join("first", a)
     h.join("second", a)
@@ -186,7 +186,7 @@ def test_second_join_of_a_member_replaces_the_first(h: Harness) -> None:
 
 
 def test_new_member_whose_connection_hangs_is_given_up(h: Harness) -> None:
-    """Otherwise clients that vanish in their first join pile up in the group."""
+    """If this fails, clients that vanish in their first join pile up in the group."""
     a = h.stable("a", session_ms=1_000_000)[0]
     h.join("b", version=3, session_ms=1_000_000, rebalance_ms=1_000_000)
     h.advance(NEW_MEMBER_JOIN_TIMEOUT_MS)
@@ -195,7 +195,7 @@ def test_new_member_whose_connection_hangs_is_given_up(h: Harness) -> None:
 
 
 def test_group_is_bounded_by_group_max_size() -> None:
-    """Otherwise a runaway deployment makes one group too large to rebalance."""
+    """If this fails, a runaway deployment makes one group too large to rebalance."""
     h = Harness(group_max_size=2)
     a, b = h.stable("a", "b")
     assert h.join("c").error_code == ErrorCode.GROUP_MAX_SIZE_REACHED
@@ -206,7 +206,7 @@ def test_group_is_bounded_by_group_max_size() -> None:
 
 
 def test_loaded_group_over_a_lowered_limit_is_rebalanced() -> None:
-    """Otherwise a lowered group.max.size takes effect only when members happen to change."""
+    """If this fails, a lowered group.max.size takes effect only when members happen to change."""
     h = Harness()
     h.stable("a", "b", "c")
     small = Harness(group_max_size=2)
@@ -216,7 +216,7 @@ def test_loaded_group_over_a_lowered_limit_is_rebalanced() -> None:
 
 
 def test_group_that_cannot_be_written_is_gone_again(h: Harness) -> None:
-    """Otherwise a group exists that a restart forgets."""
+    """If this fails, a group exists that a restart forgets."""
     h.hold = True
     h.join("a", version=3)
     h.fail(ErrorCode.KAFKA_STORAGE_ERROR)

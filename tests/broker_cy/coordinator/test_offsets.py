@@ -21,7 +21,7 @@ def h() -> Harness:
 
 
 def test_offset_comes_back_as_committed(h: Harness) -> None:
-    """Otherwise a consumer goes on at the wrong place."""
+    """If this fails, a consumer goes on at the wrong place."""
     assert h.commit("c", 42, metadata="mark", leader_epoch=3) is ErrorCode.NONE
     h.restart()
     found = h.fetch()
@@ -29,7 +29,7 @@ def test_offset_comes_back_as_committed(h: Harness) -> None:
 
 
 def test_nothing_committed_is_minus_one_without_error(h: Harness) -> None:
-    """Otherwise a new consumer fails instead of starting by auto.offset.reset."""
+    """If this fails, a new consumer fails instead of starting by auto.offset.reset."""
     assert (h.fetch().committed_offset, h.fetch().error_code) == (-1, ErrorCode.NONE)
     h.commit("c", 1)
     assert h.fetch(partition=1).committed_offset == -1
@@ -37,7 +37,7 @@ def test_nothing_committed_is_minus_one_without_error(h: Harness) -> None:
 
 
 def test_commit_is_answered_when_written_and_undone_when_not(h: Harness) -> None:
-    """Otherwise a commit that was acknowledged is lost, or one that failed is served."""
+    """If this fails, a commit that was acknowledged is lost, or one that failed is served."""
     h.commit("first", 1)
     h.hold = True
     assert h.commit("c", 2) is None
@@ -51,7 +51,7 @@ def test_commit_is_answered_when_written_and_undone_when_not(h: Harness) -> None
 
 
 def test_consumer_without_membership_commits_only_while_nobody_is_a_member(h: Harness) -> None:
-    """Otherwise a tool that resets offsets races with live consumers."""
+    """If this fails, a tool that resets offsets races with live consumers."""
     assert h.commit("c1", 1) is ErrorCode.NONE
     assert h.group().protocol_type is None
     h.stable("m")
@@ -60,13 +60,13 @@ def test_consumer_without_membership_commits_only_while_nobody_is_a_member(h: Ha
 
 @pytest.mark.parametrize(("version", "code"), [(8, ErrorCode.ILLEGAL_GENERATION), (9, ErrorCode.GROUP_ID_NOT_FOUND)])
 def test_member_of_an_unknown_group_cannot_commit(h: Harness, version: int, code: ErrorCode) -> None:
-    """Otherwise a group that was deleted comes back with the offsets of a zombie."""
+    """If this fails, a group that was deleted comes back with the offsets of a zombie."""
     assert h.commit("c", 1, member_id="m", generation=3, version=version) is code
     assert GROUP not in h.machine.groups
 
 
 def test_member_commits_in_its_generation_only(h: Harness) -> None:
-    """Otherwise a member that lost its partitions moves the offset of their new owner back."""
+    """If this fails, a member that lost its partitions moves the offset of their new owner back."""
     (a,) = h.stable("a")
     assert h.commit("ok", 1, member_id=a, generation=1) is ErrorCode.NONE
     assert h.commit("gen", 2, member_id=a, generation=0) is ErrorCode.ILLEGAL_GENERATION
@@ -76,7 +76,7 @@ def test_member_commits_in_its_generation_only(h: Harness) -> None:
 
 
 def test_commit_while_the_group_rebalances(h: Harness) -> None:
-    """Otherwise consumers that commit before they give partitions up lose their progress, or commit for the wrong
+    """If this fails, consumers that commit before they give partitions up lose their progress, or commit for the wrong
     owner.
     """
     a, b = h.stable("a", "b")
@@ -88,7 +88,7 @@ def test_commit_while_the_group_rebalances(h: Harness) -> None:
 
 
 def test_commit_keeps_the_session_alive(h: Harness) -> None:
-    """Otherwise a consumer that only commits is thrown out."""
+    """If this fails, a consumer that only commits is thrown out."""
     (a,) = h.stable("a")
     for i in range(5):
         h.advance(SESSION_MS - 1)
@@ -107,27 +107,27 @@ def test_commit_keeps_the_session_alive(h: Harness) -> None:
     ids=["full", "over", "full of pairs", "over by pairs", "null"],
 )
 def test_metadata_is_bounded(h: Harness, metadata: str | None, code: ErrorCode) -> None:
-    """Otherwise offsets fill the coordinator's memory, or a commit Kafka takes is refused."""
+    """If this fails, offsets fill the coordinator's memory, or a commit Kafka takes is refused."""
     assert h.commit("c", 1, metadata=metadata) is code
     assert h.fetch().committed_offset == (1 if code is ErrorCode.NONE else -1)
 
 
 def test_metadata_never_exceeds_what_a_record_can_hold() -> None:
-    """Otherwise a large offset.metadata.max.bytes lets one commit break the connection."""
+    """If this fails, a large offset.metadata.max.bytes lets one commit break the connection."""
     h = Harness(offset_metadata_max=1_000_000)
     assert h.commit("c", 1, metadata="é" * 16_384) is ErrorCode.OFFSET_METADATA_TOO_LARGE
     assert h.commit("d", 1, metadata="é" * 16_383) is ErrorCode.NONE
 
 
 def test_offset_of_a_topic_that_was_created_again_is_not_told(h: Harness) -> None:
-    """Otherwise a consumer of version 10 starts a new topic at the old one's offset (KIP-516)."""
+    """If this fails, a consumer of version 10 starts a new topic at the old one's offset (KIP-516)."""
     h.commit("c", 9)
     assert h.fetch(topic_id=TOPIC_ID).committed_offset == 9
     assert h.fetch(topic_id=UUID(int=77)).committed_offset == -1
 
 
 def test_all_offsets_of_a_group(h: Harness) -> None:
-    """Otherwise tools that list a group's offsets see none of them."""
+    """If this fails, tools that list a group's offsets see none of them."""
     h.commit("a", 1, partition=0)
     h.commit("b", 2, partition=5)
     h.commit("c", 3, topic="u")
@@ -149,7 +149,7 @@ def pending(h: Harness, offset: int, producer_id: int, committed: int) -> None:
 
 
 def test_pending_offset_is_seen_only_as_unstable(h: Harness) -> None:
-    """Otherwise a consumer of a transaction's group reads records twice (KIP-447)."""
+    """If this fails, a consumer of a transaction's group reads records twice (KIP-447)."""
     pending(h, 0, 7, 50)
     h.machine.loaded(h.now)
     assert h.fetch().committed_offset == -1
@@ -160,7 +160,7 @@ def test_pending_offset_is_seen_only_as_unstable(h: Harness) -> None:
 
 @pytest.mark.parametrize(("committed", "offset"), [(True, 50), (False, -1)])
 def test_marker_decides_about_pending_offsets(h: Harness, committed: bool, offset: int) -> None:
-    """Otherwise offsets of an aborted transaction count, or those of a committed one do not."""
+    """If this fails, offsets of an aborted transaction count, or those of a committed one do not."""
     pending(h, 0, 7, 50)
     h.machine.load_marker(1, 8, True)
     h.machine.load_marker(2, 7, committed)
@@ -169,7 +169,7 @@ def test_marker_decides_about_pending_offsets(h: Harness, committed: bool, offse
 
 
 def test_younger_commit_beats_an_older_transaction(h: Harness) -> None:
-    """Otherwise compaction of the log makes a group go back to an older offset."""
+    """If this fails, compaction of the log makes a group go back to an older offset."""
     pending(h, 0, 7, 50)
     h.machine.load_record(
         1, -1, encode_offset_key(GROUP, "t", 0), encode_offset_value(60, -1, "", 5, -1, TOPIC_ID.bytes)
@@ -180,7 +180,7 @@ def test_younger_commit_beats_an_older_transaction(h: Harness) -> None:
 
 
 def test_group_with_pending_offsets_is_kept(h: Harness) -> None:
-    """Otherwise the end of a transaction puts offsets into a group that was deleted."""
+    """If this fails, the end of a transaction puts offsets into a group that was deleted."""
     pending(h, 0, 7, 50)
     h.machine.loaded(h.now)
     h.advance(10 * RETENTION_MS)
@@ -190,7 +190,7 @@ def test_group_with_pending_offsets_is_kept(h: Harness) -> None:
 
 
 def test_deleting_an_offset_drops_what_is_pending_there(h: Harness) -> None:
-    """Otherwise a deleted offset comes back when the transaction ends."""
+    """If this fails, a deleted offset comes back when the transaction ends."""
     pending(h, 0, 7, 50)
     h.machine.loaded(h.now)
     assert h.delete_offsets("d", "t", 0).topics[0].partitions[0].error_code == ErrorCode.NONE
@@ -203,7 +203,7 @@ def test_deleting_an_offset_drops_what_is_pending_there(h: Harness) -> None:
 
 
 def test_offsets_are_deleted_but_not_of_topics_that_are_read(h: Harness) -> None:
-    """Otherwise an administrator's slip throws live consumers back to the beginning."""
+    """If this fails, an administrator's slip throws live consumers back to the beginning."""
     h.commit("t", 1)
     h.commit("u", 2, topic="u")
     h.stable("m", protocols=[("range", subscription("t"))])
@@ -216,7 +216,7 @@ def test_offsets_are_deleted_but_not_of_topics_that_are_read(h: Harness) -> None
 
 
 def test_offsets_of_unknown_groups_and_of_other_protocols_are_not_deleted(h: Harness) -> None:
-    """Otherwise offsets of Connect's workers go away under them."""
+    """If this fails, offsets of Connect's workers go away under them."""
     assert h.delete_offsets("d1", "t", 0).error_code == ErrorCode.GROUP_ID_NOT_FOUND
     h.commit("t", 1)
     h.stable("m", protocol_type="connect")
@@ -224,7 +224,7 @@ def test_offsets_of_unknown_groups_and_of_other_protocols_are_not_deleted(h: Har
 
 
 def test_unreadable_subscription_counts_as_reading_everything(h: Harness) -> None:
-    """Otherwise offsets of a group with an assignor of its own are deleted under it."""
+    """If this fails, offsets of a group with an assignor of its own are deleted under it."""
     h.commit("t", 1)
     h.stable("m", protocols=[("range", b"\x00")])
     answer = h.delete_offsets("d", "t", 0)
@@ -232,7 +232,7 @@ def test_unreadable_subscription_counts_as_reading_everything(h: Harness) -> Non
 
 
 def test_deletion_that_cannot_be_written_is_undone(h: Harness) -> None:
-    """Otherwise offsets vanish until the next restart brings them back."""
+    """If this fails, offsets vanish until the next restart brings them back."""
     h.commit("t", 1)
     h.hold = True
     h.delete_offsets("d", "t", 0)
@@ -242,7 +242,7 @@ def test_deletion_that_cannot_be_written_is_undone(h: Harness) -> None:
 
 
 def test_offsets_of_a_deleted_topic_go_with_it(h: Harness) -> None:
-    """Otherwise a topic created again under the name is read from the old offset."""
+    """If this fails, a topic created again under the name is read from the old offset."""
     h.commit("t", 1)
     h.commit("u", 2, topic="u", topic_id=UUID(int=5))
     h.commit("v", 3, topic="t", partition=1, topic_id=UUID(int=6))
@@ -261,7 +261,7 @@ def sweep(h: Harness) -> None:
 
 
 def test_offsets_of_a_group_without_members_expire_from_when_it_was_empty(h: Harness) -> None:
-    """Otherwise a consumer that pauses over a weekend starts from nothing, or groups stay for ever."""
+    """If this fails, a consumer that pauses over a weekend starts from nothing, or groups stay forever."""
     (a,) = h.stable("a")
     h.commit("c", 1, member_id=a, generation=1)
     h.advance(SESSION_MS - 1)
@@ -279,7 +279,7 @@ def test_offsets_of_a_group_without_members_expire_from_when_it_was_empty(h: Har
 
 
 def test_offsets_without_membership_expire_one_by_one(h: Harness) -> None:
-    """Otherwise one partition that is still read keeps the offsets of all others."""
+    """If this fails, one partition that is still read keeps the offsets of all others."""
     h.commit("old", 1)
     h.advance(RETENTION_MS // 2)
     h.commit("young", 2, partition=1)
@@ -290,7 +290,7 @@ def test_offsets_without_membership_expire_one_by_one(h: Harness) -> None:
 
 
 def test_offsets_of_topics_no_longer_read_expire_in_a_live_group(h: Harness) -> None:
-    """Otherwise a group that changed its topics carries the old offsets for ever, or loses the current ones."""
+    """If this fails, a group that changed its topics carries the old offsets forever, or loses the current ones."""
     (a,) = h.stable("a", protocols=[("range", subscription("t"))])
     h.commit("read", 1, member_id=a, generation=1)
     h.commit("left", 2, member_id=a, generation=1, topic="u")
@@ -302,7 +302,7 @@ def test_offsets_of_topics_no_longer_read_expire_in_a_live_group(h: Harness) -> 
 
 
 def test_offsets_of_a_group_of_another_protocol_do_not_expire_while_it_lives(h: Harness) -> None:
-    """Otherwise Connect loses its offsets under a running task."""
+    """If this fails, Connect loses its offsets under a running task."""
     (a,) = h.stable("a", protocol_type="connect")
     h.commit("c", 1, member_id=a, generation=1)
     for _ in range(RETENTION_MS // 5_000):
@@ -313,7 +313,7 @@ def test_offsets_of_a_group_of_another_protocol_do_not_expire_while_it_lives(h: 
 
 
 def test_commit_with_its_own_retention(h: Harness) -> None:
-    """Otherwise old clients that ask for a longer retention lose their offsets. Versions 2 to 4 alone can."""
+    """If this fails, old clients that ask for a longer retention lose their offsets. Versions 2 to 4 alone can."""
     h.commit("c", 1, retention_ms=3 * RETENTION_MS, version=4)
     h.restart()
     h.advance(3 * RETENTION_MS - 1)
@@ -325,14 +325,14 @@ def test_commit_with_its_own_retention(h: Harness) -> None:
 
 
 def test_absurd_retention_is_capped(h: Harness) -> None:
-    """Otherwise a retention of Long.MAX_VALUE breaks the connection."""
+    """If this fails, a retention of Long.MAX_VALUE breaks the connection."""
     assert h.commit("c", 1, retention_ms=(1 << 63) - 1, version=2) is ErrorCode.NONE
     sweep(h)
     assert h.fetch().committed_offset == 1
 
 
 def test_empty_group_without_offsets_is_removed(h: Harness) -> None:
-    """Otherwise every console consumer that ever ran is listed for ever."""
+    """If this fails, every console consumer that ever ran is listed forever."""
     (a,) = h.stable("a")
     sweep(h)
     assert GROUP in h.machine.groups

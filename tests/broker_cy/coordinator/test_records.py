@@ -36,7 +36,7 @@ uuids = st.uuids() | st.just(UUID(int=0))
 
 @given(texts, texts, int32s)
 def test_offset_keys_are_those_of_the_codec(group: str, topic: str, partition: int) -> None:
-    """Otherwise no other broker finds the committed offsets."""
+    """If this fails, no other broker finds the committed offsets."""
     message = messages.OffsetCommitKey(group=group, topic=topic, partition=partition)
     key = encode_offset_key(group, topic, partition)
     assert key == struct.pack(">h", 1) + codec.encode(message, 0)
@@ -48,7 +48,7 @@ def test_offset_keys_are_those_of_the_codec(group: str, topic: str, partition: i
 def test_offset_values_are_read_as_the_codec_writes_them(
     version: int, offset: int, epoch: int, metadata: str, commit_ms: int, expire_ms: int, topic_id: UUID, at: int
 ) -> None:
-    """Otherwise offsets that a Kafka of any age committed are lost or wrong."""
+    """If this fails, offsets that a Kafka of any age committed are lost or wrong."""
     message = messages.OffsetCommitValue(
         offset=offset,
         leader_epoch=epoch if version >= 3 else -1,
@@ -67,7 +67,7 @@ def test_offset_values_are_read_as_the_codec_writes_them(
 def test_offset_values_are_written_as_the_codec_writes_them(
     offset: int, epoch: int, metadata: str, commit_ms: int, expire_ms: int, topic_id: UUID
 ) -> None:
-    """Otherwise no other broker reads the committed offsets. Kafka writes version 1 for a commit with its own
+    """If this fails, no other broker reads the committed offsets. Kafka writes version 1 for a commit with its own
     expiry.
     """
     value = encode_offset_value(offset, epoch, metadata, commit_ms, expire_ms, topic_id.bytes)
@@ -85,7 +85,7 @@ def test_offset_values_are_written_as_the_codec_writes_them(
 
 @given(st.binary(max_size=80))
 def test_damaged_records_are_refused(data: bytes) -> None:
-    """Otherwise a damaged record reads foreign memory or passes for an offset."""
+    """If this fails, a damaged record reads foreign memory or passes for an offset."""
     for decode in (decode_offset_key, decode_offset_value):
         try:
             decode(data)
@@ -95,7 +95,7 @@ def test_damaged_records_are_refused(data: bytes) -> None:
 
 @pytest.mark.parametrize("cut", [1, 5])
 def test_cut_and_prolonged_values_are_refused(cut: int) -> None:
-    """Otherwise half a record passes for a whole one."""
+    """If this fails, half a record passes for a whole one."""
     value = encode_offset_value(1, 2, "m", 3, -1, UUID(int=9).bytes)
     with pytest.raises(WireError):
         decode_offset_value(value[:-cut])
@@ -119,7 +119,7 @@ def loaded_fixture() -> Harness:
 
 
 def test_log_of_a_real_kafka_is_understood() -> None:
-    """Otherwise a cluster that moves here loses its groups."""
+    """If this fails, a cluster that moves here loses its groups."""
     h = loaded_fixture()
     group = h.group("classic-sample")
     assert (group.state, group.generation, group.protocol_type) == (GroupState.EMPTY, 2, "consumer")
@@ -131,7 +131,7 @@ def test_log_of_a_real_kafka_is_understood() -> None:
 
 
 def test_records_of_classic_groups_are_written_as_kafka_writes_them() -> None:
-    """Otherwise Kafka, or its dump tool, reads something else out of our log."""
+    """If this fails, Kafka, or its dump tool, reads something else out of our log."""
     found = [
         record
         for batch in decode_batches(FIXTURE.read_bytes())
@@ -154,7 +154,7 @@ def test_records_of_classic_groups_are_written_as_kafka_writes_them() -> None:
 
 @pytest.mark.parametrize("version", [0, 1, 2, 3, 4])
 def test_group_records_of_every_version_are_read(version: int) -> None:
-    """Otherwise groups written by an older Kafka come back without members."""
+    """If this fails, groups written by an older Kafka come back without members."""
     member = messages.GroupMetadataValue.MemberMetadata(
         member_id="m", client_id="c", client_host="/h", session_timeout=9_000, subscription=b"s", assignment=b"a"
     )
@@ -202,7 +202,7 @@ def consumer_group(h: Harness, *, member_epoch: int | None) -> None:
 
 @pytest.mark.parametrize(("epoch", "state"), [(None, "Empty"), (3, "Stable"), (2, "Reconciling")])
 def test_consumer_group_is_listed_as_what_it_is(epoch: int | None, state: str) -> None:
-    """Otherwise tools show a KIP-848 group as a classic one, or not at all."""
+    """If this fails, tools show a KIP-848 group as a classic one, or not at all."""
     h = Harness()
     consumer_group(h, member_epoch=epoch)
     (found,) = h.machine.list_groups([state.upper()], ["consumer"])
@@ -219,7 +219,7 @@ def test_consumer_group_is_listed_as_what_it_is(epoch: int | None, state: str) -
 
 
 def test_consumer_group_is_not_served_as_a_classic_one() -> None:
-    """Otherwise a classic member overwrites a group of another protocol."""
+    """If this fails, a classic member overwrites a group of another protocol."""
     h = Harness()
     consumer_group(h, member_epoch=3)
     before = durable(h.machine)
@@ -236,7 +236,7 @@ def test_consumer_group_is_not_served_as_a_classic_one() -> None:
 
 
 def test_offsets_of_an_empty_consumer_group_are_an_administrators() -> None:
-    """Otherwise kafka-consumer-groups cannot reset the offsets of a group that moved here from Kafka."""
+    """If this fails, kafka-consumer-groups cannot reset the offsets of a group that moved here from Kafka."""
     h = Harness()
     consumer_group(h, member_epoch=None)
     assert h.commit("c", 5, group_id="modern") is ErrorCode.NONE
@@ -248,7 +248,7 @@ def test_offsets_of_an_empty_consumer_group_are_an_administrators() -> None:
 
 
 def test_empty_consumer_group_is_deleted_whole() -> None:
-    """Otherwise a deleted group is back after a restart, with half of its records."""
+    """If this fails, a deleted group is back after a restart, with half of its records."""
     h = Harness()
     consumer_group(h, member_epoch=None)
     h.commit("c", 5, group_id="modern")
@@ -263,7 +263,7 @@ def test_empty_consumer_group_is_deleted_whole() -> None:
 
 
 def test_share_groups_are_kept_and_refused() -> None:
-    """Otherwise deleting a share group leaves its state behind, or its offsets pass for those of consumers."""
+    """If this fails, deleting a share group leaves its state behind, or its offsets pass for those of consumers."""
     h = Harness()
     h.machine.load_record(0, -1, key_of(11, "shared"), b"\0\0\0\0\0\1\0")
     h.machine.loaded(h.now)
@@ -275,7 +275,7 @@ def test_share_groups_are_kept_and_refused() -> None:
 
 
 def test_group_changes_its_type_as_kafka_writes_it() -> None:
-    """Otherwise a group that was moved to or from KIP-848 is taken for what it was."""
+    """If this fails, a group that was moved to or from KIP-848 is taken for what it was."""
     h = Harness()
     h.stable("a")
     h.commit("c", 7, member_id=h.group().leader_id or "", generation=1)
@@ -292,7 +292,7 @@ def test_group_changes_its_type_as_kafka_writes_it() -> None:
 
 
 def test_every_known_key_type_is_kept_and_unknown_ones_are_counted() -> None:
-    """Otherwise loading fails for records that a newer or older Kafka left."""
+    """If this fails, loading fails for records that a newer or older Kafka left."""
     h = Harness()
     for kind in OtherKeyType:
         h.machine.load_record(0, -1, key_of(kind, f"g{kind}", "m"), b"\0\0")

@@ -27,14 +27,14 @@ def stable_static(h: Harness, *names: str) -> list[str]:
 
 
 def test_static_member_joins_without_being_asked_again(h: Harness) -> None:
-    """Otherwise static members of clients that follow KIP-345 never get in."""
+    """If this fails, static members of clients that follow KIP-345 never get in."""
     (member_id,) = stable_static(h, "one")
     assert member_id == "one-u1"
 
 
 @pytest.mark.parametrize("version", [5, 8, 9])
 def test_restarted_member_takes_its_place_without_a_rebalance(h: Harness, version: int) -> None:
-    """Otherwise a rolling restart moves every partition twice."""
+    """If this fails, a rolling restart moves every partition twice."""
     leader, follower = stable_static(h, "one", "two")
     answer = h.join("back", instance_id="two", version=version)
     assert (answer.error_code, answer.generation_id) == (ErrorCode.NONE, 1)
@@ -45,7 +45,7 @@ def test_restarted_member_takes_its_place_without_a_rebalance(h: Harness, versio
 
 
 def test_restarted_leader_is_told_not_to_assign(h: Harness) -> None:
-    """Otherwise the new leader assigns to a group that did not rebalance. Versions before 9 see another leader
+    """If this fails, the new leader assigns to a group that did not rebalance. Versions before 9 see another leader
     instead.
     """
     leader, follower = stable_static(h, "one", "two")
@@ -60,7 +60,7 @@ def test_restarted_leader_is_told_not_to_assign(h: Harness) -> None:
 
 
 def test_replaced_member_is_fenced(h: Harness) -> None:
-    """Otherwise two processes with one instance id read the same partitions."""
+    """If this fails, two processes with one instance id read the same partitions."""
     old, _ = stable_static(h, "one", "two")
     new = h.join("back", instance_id="one").member_id
     assert h.heartbeat(old, 1, instance_id="one") is ErrorCode.FENCED_INSTANCE_ID
@@ -72,7 +72,7 @@ def test_replaced_member_is_fenced(h: Harness) -> None:
 
 
 def test_waiting_join_of_a_replaced_member_is_fenced(h: Harness) -> None:
-    """Otherwise the older process waits for ever, or both join."""
+    """If this fails, the older process waits forever, or both join."""
     h.join("old", instance_id="one")
     h.join("new", instance_id="one")
     assert h.answers["old"].error_code == ErrorCode.FENCED_INSTANCE_ID
@@ -81,7 +81,7 @@ def test_waiting_join_of_a_replaced_member_is_fenced(h: Harness) -> None:
 
 
 def test_waiting_sync_of_a_replaced_member_is_fenced_and_the_group_rebalances(h: Harness) -> None:
-    """Otherwise the leader's assignment goes to a member id that no longer exists."""
+    """If this fails, the leader's assignment goes to a member id that no longer exists."""
     h.join("one", instance_id="one")
     h.join("two", instance_id="two")
     h.advance(1)
@@ -92,13 +92,13 @@ def test_waiting_sync_of_a_replaced_member_is_fenced_and_the_group_rebalances(h:
 
 
 def test_unknown_instance_id_with_a_member_id_is_refused(h: Harness) -> None:
-    """Otherwise a member id is used with an instance id that no member has."""
+    """If this fails, a member id is used with an instance id that no member has."""
     (member_id,) = stable_static(h, "one")
     assert h.heartbeat(member_id, 1, instance_id="two") is ErrorCode.UNKNOWN_MEMBER_ID
 
 
 def test_static_member_survives_a_rebalance_it_misses(h: Harness) -> None:
-    """Otherwise a static member that restarts during a rebalance loses its place at once instead of with its
+    """If this fails, a static member that restarts during a rebalance loses its place at once instead of with its
     session.
     """
     one, two = stable_static(h, "one", "two")
@@ -112,7 +112,7 @@ def test_static_member_survives_a_rebalance_it_misses(h: Harness) -> None:
 
 
 def test_restart_with_another_protocol_rebalances_only_if_the_choice_changes(h: Harness) -> None:
-    """Otherwise the group goes on with an assignor that one member no longer has."""
+    """If this fails, the group goes on with an assignor that one member no longer has."""
     h.join("one", instance_id="one", protocols=[("range", b""), ("sticky", b"")])
     h.advance(1)
     member_id = h.answers["one"].member_id
@@ -122,7 +122,7 @@ def test_restart_with_another_protocol_rebalances_only_if_the_choice_changes(h: 
 
 
 def test_replacement_that_cannot_be_written_is_taken_back(h: Harness) -> None:
-    """Otherwise after a restart the old member id is valid again, and two processes read."""
+    """If this fails, after a restart the old member id is valid again, and two processes read."""
     old, _ = stable_static(h, "one", "two")
     h.hold = True
     h.join("back", instance_id="one")
@@ -134,7 +134,7 @@ def test_replacement_that_cannot_be_written_is_taken_back(h: Harness) -> None:
 
 
 def test_administrator_removes_by_instance_id(h: Harness) -> None:
-    """Otherwise a decommissioned static member holds its partitions until its session ends."""
+    """If this fails, a decommissioned static member holds its partitions until its session ends."""
     one, two = stable_static(h, "one", "two")
     assert h.leave("l", ("", "two"), ("", "nobody"), ("", None)) == [
         ErrorCode.NONE,

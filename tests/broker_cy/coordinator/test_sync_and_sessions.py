@@ -25,7 +25,7 @@ def completing(h: Harness, *names: str, **how: object) -> list[str]:
 
 
 def test_assignment_reaches_each_member_once_it_is_written(h: Harness) -> None:
-    """Otherwise members read partitions by an assignment that a restart forgets."""
+    """If this fails, members read partitions by an assignment that a restart forgets."""
     a, b = completing(h, "a", "b")
     h.hold = True
     h.sync("b", b, 1)
@@ -39,7 +39,7 @@ def test_assignment_reaches_each_member_once_it_is_written(h: Harness) -> None:
 
 
 def test_late_follower_and_restarted_coordinator_give_the_assignment(h: Harness) -> None:
-    """Otherwise a follower that syncs late, or after a failover, reads nothing."""
+    """If this fails, a follower that syncs late, or after a failover, reads nothing."""
     a, b = completing(h, "a", "b")
     h.sync("a", a, 1, {a: b"A", b: b"B"})
     assert h.sync("b", b, 1).assignment == b"B"
@@ -50,7 +50,7 @@ def test_late_follower_and_restarted_coordinator_give_the_assignment(h: Harness)
 
 
 def test_member_the_leader_forgot_is_assigned_nothing(h: Harness) -> None:
-    """Otherwise a member waits for an assignment that never comes."""
+    """If this fails, a member waits for an assignment that never comes."""
     a, b = completing(h, "a", "b")
     h.sync("b", b, 1)
     h.sync("a", a, 1, {a: b"A", "ghost": b"?"})
@@ -58,7 +58,7 @@ def test_member_the_leader_forgot_is_assigned_nothing(h: Harness) -> None:
 
 
 def test_assignment_that_cannot_be_written_makes_the_group_join_again(h: Harness) -> None:
-    """Otherwise members sit without an assignment after a full disk."""
+    """If this fails, members sit without an assignment after a full disk."""
     a, b = completing(h, "a", "b")
     h.hold = True
     h.sync("b", b, 1)
@@ -73,7 +73,7 @@ def test_assignment_that_cannot_be_written_makes_the_group_join_again(h: Harness
 
 
 def test_rebalance_during_the_write_is_not_overtaken(h: Harness) -> None:
-    """Otherwise an assignment of the last generation is handed out in the next."""
+    """If this fails, an assignment of the last generation is handed out in the next."""
     a, b = completing(h, "a", "b")
     h.hold = True
     h.sync("b", b, 1)
@@ -97,21 +97,21 @@ def test_rebalance_during_the_write_is_not_overtaken(h: Harness) -> None:
     ids=["member", "generation", "type", "protocol", "group"],
 )
 def test_sync_is_checked(h: Harness, how: dict[str, Any], code: ErrorCode) -> None:
-    """Otherwise a member of another time or kind is given partitions."""
+    """If this fails, a member of another time or kind is given partitions."""
     (a,) = completing(h, "a")
     wanted = {"member_id": a, "generation": 1, **how}
     assert h.sync("s", **wanted).error_code == code
 
 
 def test_sync_during_a_rebalance_is_sent_back(h: Harness) -> None:
-    """Otherwise a member waits in a sync that is never answered."""
+    """If this fails, a member waits in a sync that is never answered."""
     a, b = h.stable("a", "b")
     h.join("j", a)
     assert h.sync("s", b, 1).error_code == ErrorCode.REBALANCE_IN_PROGRESS
 
 
 def test_members_that_do_not_sync_are_removed(h: Harness) -> None:
-    """Otherwise a leader that dies between join and sync stops the group for its whole session timeout."""
+    """If this fails, a leader that dies between join and sync stops the group for its whole session timeout."""
     a, b = completing(h, "a", "b", session_ms=1_000_000)
     h.sync("b", b, 1)
     h.advance(REBALANCE_MS)
@@ -123,7 +123,7 @@ def test_members_that_do_not_sync_are_removed(h: Harness) -> None:
 
 
 def test_session_ends_without_heartbeats(h: Harness) -> None:
-    """Otherwise partitions of a dead consumer are never read again."""
+    """If this fails, partitions of a dead consumer are never read again."""
     a, b = h.stable("a", "b")
     h.advance(SESSION_MS - 1)
     assert h.heartbeat(a, 1) is ErrorCode.NONE
@@ -134,7 +134,7 @@ def test_session_ends_without_heartbeats(h: Harness) -> None:
 
 
 def test_last_session_empties_the_group_for_good(h: Harness) -> None:
-    """Otherwise after a restart the dead members are back and block the group for another session."""
+    """If this fails, after a restart the dead members are back and block the group for another session."""
     h.stable("a")
     h.advance(SESSION_MS)
     assert h.group().state is GroupState.EMPTY
@@ -146,7 +146,7 @@ def test_last_session_empties_the_group_for_good(h: Harness) -> None:
 
 
 def test_sessions_begin_anew_after_a_restart(h: Harness) -> None:
-    """Otherwise either everybody is thrown out at once, or dead members stay for ever."""
+    """If this fails, either everybody is thrown out at once, or dead members stay forever."""
     a, _ = h.stable("a", "b")
     h.advance(SESSION_MS - 1)
     h.restart()
@@ -157,7 +157,7 @@ def test_sessions_begin_anew_after_a_restart(h: Harness) -> None:
 
 
 def test_member_that_waits_for_the_rebalance_is_alive(h: Harness) -> None:
-    """Otherwise members are thrown out while they wait for slower ones."""
+    """If this fails, members are thrown out while they wait for slower ones."""
     a, b = h.stable("a", "b")
     h.join("a2", a)
     while h.mono_ms < REBALANCE_MS // 2:
@@ -176,20 +176,20 @@ def test_member_that_waits_for_the_rebalance_is_alive(h: Harness) -> None:
     ids=["generation", "member", "group"],
 )
 def test_heartbeat_is_checked(h: Harness, how: dict[str, Any], code: ErrorCode) -> None:
-    """Otherwise a zombie believes that it still owns its partitions."""
+    """If this fails, a zombie believes that it still owns its partitions."""
     (a,) = h.stable("a")
     wanted = {"member_id": a, "generation": 1, **how}
     assert h.heartbeat(**wanted) is code
 
 
 def test_heartbeat_while_the_leader_assigns_is_accepted(h: Harness) -> None:
-    """Otherwise clients that send heartbeats right after the join loop in rebalances."""
+    """If this fails, clients that send heartbeats right after the join loop in rebalances."""
     a, _ = completing(h, "a", "b")
     assert h.heartbeat(a, 1) is ErrorCode.NONE
 
 
 def test_leaving_moves_partitions_at_once(h: Harness) -> None:
-    """Otherwise an orderly shutdown stalls its partitions for the session timeout."""
+    """If this fails, an orderly shutdown stalls its partitions for the session timeout."""
     a, b = h.stable("a", "b")
     assert h.leave("l", (a, None), ("ghost", None)) == [ErrorCode.NONE, ErrorCode.UNKNOWN_MEMBER_ID]
     assert h.group().leader_id == b
@@ -197,7 +197,7 @@ def test_leaving_moves_partitions_at_once(h: Harness) -> None:
 
 
 def test_leaving_is_answered_when_the_empty_group_is_written(h: Harness) -> None:
-    """Otherwise the client believes it left, and a restart brings it back."""
+    """If this fails, the client believes it left, and a restart brings it back."""
     (a,) = h.stable("a")
     h.hold = True
     h.leave("l", (a, None))
@@ -209,12 +209,12 @@ def test_leaving_is_answered_when_the_empty_group_is_written(h: Harness) -> None
 
 
 def test_leaving_an_unknown_group_names_each_member(h: Harness) -> None:
-    """Otherwise clients that read the member's code take the leave for done."""
+    """If this fails, clients that read the member's code take the leave for done."""
     assert h.leave("l", ("a", None), group_id="nobody") == [ErrorCode.UNKNOWN_MEMBER_ID]
 
 
 def test_leaving_with_an_unused_id_lets_the_rebalance_end(h: Harness) -> None:
-    """Otherwise a rebalance waits for a client that said it will not come."""
+    """If this fails, a rebalance waits for a client that said it will not come."""
     (a,) = h.stable("a")
     pending = h.join("p").member_id
     h.join("a2", a)
@@ -224,7 +224,7 @@ def test_leaving_with_an_unused_id_lets_the_rebalance_end(h: Harness) -> None:
 
 
 def test_waiting_requests_of_a_leaving_member_are_answered(h: Harness) -> None:
-    """Otherwise the request of a member that was removed hangs until the client gives up."""
+    """If this fails, the request of a member that was removed hangs until the client gives up."""
     a, b = completing(h, "a", "b")
     h.sync("b", b, 1)
     h.leave("l", (b, None))
@@ -234,7 +234,7 @@ def test_waiting_requests_of_a_leaving_member_are_answered(h: Harness) -> None:
 
 
 def test_unloading_answers_everything_that_waits(h: Harness) -> None:
-    """Otherwise clients wait for a coordinator that has stopped, instead of looking up the next one."""
+    """If this fails, clients wait for a coordinator that has stopped, instead of looking up the next one."""
     a, b = completing(h, "a", "b")
     h.sync("b", b, 1)
     h.join("c", version=3, group_id="other")

@@ -13,7 +13,7 @@ actions = st.lists(st.tuples(st.sampled_from(["set", "cancel", "due"]), keys, st
 
 @given(actions)
 def test_each_deadline_comes_once_and_in_time(steps: list[tuple[str, TimerKey, int]]) -> None:
-    """Otherwise a dead member stays for ever, or a live one is thrown out."""
+    """If this fails, a dead member stays forever, or a live one is thrown out."""
     timers, model, now = Timers[TimerKey](), dict[TimerKey, int](), 0
     for action, key, number in steps:
         if action == "set":
@@ -33,7 +33,7 @@ def test_each_deadline_comes_once_and_in_time(steps: list[tuple[str, TimerKey, i
 
 
 def test_cancelled_timers_do_not_pile_up() -> None:
-    """Otherwise clients that join and leave in a loop fill the memory until their sessions would have ended."""
+    """If this fails, clients that join and leave in a loop fill the memory until their sessions would have ended."""
     timers: Timers[TimerKey] = Timers()
     for i in range(20 * STALE_ENTRIES_MAX):
         key = TimerKey(TimerKind.SESSION, "g", str(i))

@@ -51,7 +51,7 @@ def in_state(state: TxnState, version: int = 2, epoch: int = 5) -> tuple[TxnHarn
 
 
 def test_new_id_gets_a_producer_id_and_epoch_0() -> None:
-    """Otherwise no transactional producer starts."""
+    """If this fails, no transactional producer starts."""
     harness = TxnHarness()
     assert harness.init() == Initialized(NONE, 1000, 0)
     found = harness.state()
@@ -60,7 +60,7 @@ def test_new_id_gets_a_producer_id_and_epoch_0() -> None:
 
 
 def test_second_producer_gets_the_next_epoch_and_fences_the_first() -> None:
-    """Otherwise two producers of one transactional id write at the same time (zombies)."""
+    """If this fails, two producers of one transactional id write at the same time (zombies)."""
     harness = TxnHarness()
     first = harness.producer()
     second = harness.producer()
@@ -72,7 +72,7 @@ def test_second_producer_gets_the_next_epoch_and_fences_the_first() -> None:
 
 @pytest.mark.parametrize("state", STATES)
 def test_init_by_state(state: TxnState) -> None:
-    """Otherwise a producer that restarts gets in before its last transaction is ended."""
+    """If this fails, a producer that restarts gets in before its last transaction is ended."""
     harness, (producer_id, epoch) = in_state(state)
     answer = harness.init()
     if state is TxnState.ONGOING:
@@ -89,7 +89,7 @@ def test_init_by_state(state: TxnState) -> None:
 
 
 def test_fencing_with_the_old_protocol_bumps_once_before_the_abort() -> None:
-    """Otherwise with transaction.version 0 the old producer's next write gets past the marker."""
+    """If this fails, with transaction.version 0 the old producer's next write gets past the marker."""
     harness, (producer_id, epoch) = in_state(TxnState.ONGOING, version=0)
     assert harness.init().code is BUSY
     (sent,) = harness.sent
@@ -101,7 +101,7 @@ def test_fencing_with_the_old_protocol_bumps_once_before_the_abort() -> None:
 
 
 def test_epoch_bump_that_a_producer_asks_for() -> None:
-    """Otherwise (KIP-360) a producer cannot recover from an error without losing its id, or retries bump twice."""
+    """If this fails, (KIP-360) a producer cannot recover from an error without losing its id, or retries bump twice."""
     harness = TxnHarness()
     producer_id, epoch = harness.producer()
     assert harness.init(expected=(producer_id, epoch)) == Initialized(NONE, producer_id, epoch + 1)
@@ -116,14 +116,14 @@ def test_epoch_bump_that_a_producer_asks_for() -> None:
 
 
 def test_expected_producer_of_an_id_that_was_forgotten() -> None:
-    """Otherwise a producer whose id expired cannot go on."""
+    """If this fails, a producer whose id expired cannot go on."""
     harness = TxnHarness()
     assert harness.init(expected=(77, 3)) == Initialized(NONE, 1000, 0)
 
 
 @pytest.mark.parametrize("told", [False, True])
 def test_exhausted_epochs_bring_another_producer_id(told: bool) -> None:
-    """Otherwise after 32,766 starts a producer gets an epoch that cannot be fenced, or never starts again."""
+    """If this fails, after 32,766 starts a producer gets an epoch that cannot be fenced, or never starts again."""
     harness, (producer_id, epoch) = in_state(TxnState.EMPTY, epoch=EPOCH_MAX - 1)
     expected = (producer_id, epoch) if told else None
     assert harness.init(expected=expected) == Initialized(NONE, 1001, 0)
@@ -134,7 +134,7 @@ def test_exhausted_epochs_bring_another_producer_id(told: bool) -> None:
 
 
 def test_older_epoch_where_epochs_are_exhausted() -> None:
-    """Otherwise the answer is not Kafka's, which fails there with an internal error."""
+    """If this fails, the answer is not Kafka's, which fails there with an internal error."""
     harness, (producer_id, epoch) = in_state(TxnState.EMPTY, epoch=EPOCH_MAX - 1)
     assert harness.init(expected=(producer_id, epoch - 1)).code is ErrorCode.UNKNOWN_SERVER_ERROR
 
@@ -144,7 +144,7 @@ def test_older_epoch_where_epochs_are_exhausted() -> None:
 
 @pytest.mark.parametrize("state", STATES)
 def test_add_by_state(state: TxnState) -> None:
-    """Otherwise records of a transaction land in one that is decided already."""
+    """If this fails, records of a transaction land in one that is decided already."""
     harness, producer = in_state(state)
     answer = harness.add(producer, ("u", 3))
     if state.is_prepared:
@@ -161,7 +161,7 @@ def test_add_by_state(state: TxnState) -> None:
 
 
 def test_partitions_that_are_there_are_not_written_again() -> None:
-    """Otherwise each batch of a transaction costs a record in the coordinator's log."""
+    """If this fails, each batch of a transaction costs a record in the coordinator's log."""
     harness, producer = in_state(TxnState.ONGOING)
     count = len(harness.log)
     assert harness.add(producer, P0) is NONE
@@ -169,7 +169,7 @@ def test_partitions_that_are_there_are_not_written_again() -> None:
 
 
 def test_partition_counts_only_once_it_is_on_disk() -> None:
-    """Otherwise a crash leaves records in a partition that no marker ever ends."""
+    """If this fails, a crash leaves records in a partition that no marker ever ends."""
     harness, producer = in_state(TxnState.EMPTY)
     before = len(harness.log)
     harness.hold = True
@@ -191,7 +191,7 @@ def test_partition_counts_only_once_it_is_on_disk() -> None:
 
 @pytest.mark.parametrize("state", STATES)
 def test_verify_by_state(state: TxnState) -> None:
-    """Otherwise (KIP-890) a late batch of a producer that speaks the old protocol makes a transaction hang."""
+    """If this fails, (KIP-890) a late batch of a producer that speaks the old protocol makes a transaction hang."""
     harness, producer = in_state(state)
     absent = ErrorCode.TRANSACTION_ABORTABLE
     expected = {P0: absent, ("u", 1): absent}
@@ -220,7 +220,7 @@ OLD = {
 @pytest.mark.parametrize("commit", [True, False])
 @pytest.mark.parametrize("state", STATES)
 def test_end_with_the_old_protocol(state: TxnState, commit: bool) -> None:
-    """Otherwise a commit is answered with success for what was aborted, or the other way round."""
+    """If this fails, a commit is answered with success for what was aborted, or the other way round."""
     harness, (producer_id, epoch) = in_state(state, version=0)
     assert harness.end((producer_id, epoch - 1), commit, version=0).code is FENCED
     assert harness.end((producer_id, epoch + 1), commit, version=0).code is FENCED
@@ -248,7 +248,7 @@ NEW = {
 @pytest.mark.parametrize("retry", [True, False])
 @pytest.mark.parametrize("state", STATES)
 def test_end_that_bumps_the_epoch(state: TxnState, retry: bool, commit: bool) -> None:
-    """Otherwise (KIP-890) a retry ends the next transaction, or a producer is fenced by its own retry."""
+    """If this fails, (KIP-890) a retry ends the next transaction, or a producer is fenced by its own retry."""
     harness, (producer_id, epoch) = in_state(state)
     busy = state.is_prepared
     assert harness.end((producer_id, epoch + 1), commit).code is (BUSY if busy else FENCED)
@@ -267,7 +267,7 @@ def test_end_that_bumps_the_epoch(state: TxnState, retry: bool, commit: bool) ->
 
 
 def test_answer_comes_with_the_decision_and_the_record_behind_the_markers() -> None:
-    """Otherwise clients wait for all partitions, or consumers see an end that a crash takes back."""
+    """If this fails, clients wait for all partitions, or consumers see an end that a crash takes back."""
     harness, producer = in_state(TxnState.ONGOING)
     harness.hold = True
     assert harness.end(producer, token="end") is None
@@ -289,7 +289,7 @@ def test_answer_comes_with_the_decision_and_the_record_behind_the_markers() -> N
 
 @pytest.mark.parametrize("commit", [True, False])
 def test_epochs_that_run_out_at_the_end_of_a_transaction(commit: bool) -> None:
-    """Otherwise after 32,767 transactions a producer stops, or writes with the epoch of another one."""
+    """If this fails, after 32,767 transactions a producer stops, or writes with the epoch of another one."""
     harness, (producer_id, epoch) = in_state(TxnState.ONGOING, epoch=EPOCH_MAX - 1)
     assert harness.end((producer_id, epoch), commit) == Ended(NONE, 1001, 0)
     (sent,) = harness.sent
@@ -303,7 +303,7 @@ def test_epochs_that_run_out_at_the_end_of_a_transaction(commit: bool) -> None:
 
 
 def test_write_that_fails_leaves_the_transaction_open() -> None:
-    """Otherwise after a full disk a transaction is half ended."""
+    """If this fails, after a full disk a transaction is half ended."""
     harness, producer = in_state(TxnState.ONGOING)
     harness.hold = True
     harness.end(producer, token="end")
@@ -319,7 +319,7 @@ def test_write_that_fails_leaves_the_transaction_open() -> None:
 
 
 def test_partition_that_fails_is_tried_again_and_only_that() -> None:
-    """Otherwise one partition without a leader holds back read_committed consumers for ever, or gets markers in a
+    """If this fails, one partition without a leader holds back read_committed consumers forever, or gets markers in a
     loop.
     """
     harness, producer = in_state(TxnState.ONGOING)
@@ -338,7 +338,7 @@ def test_partition_that_fails_is_tried_again_and_only_that() -> None:
 
 
 def test_last_record_that_fails_is_written_again() -> None:
-    """Otherwise after a full disk a producer gets CONCURRENT_TRANSACTIONS until the broker restarts."""
+    """If this fails, after a full disk a producer gets CONCURRENT_TRANSACTIONS until the broker restarts."""
     harness, producer = in_state(TxnState.ONGOING)
     harness.end(producer)
     harness.hold = True
@@ -354,7 +354,7 @@ def test_last_record_that_fails_is_written_again() -> None:
 
 
 def test_fenced_markers_stop_the_coordinator() -> None:
-    """Otherwise a coordinator that was replaced writes on."""
+    """If this fails, a coordinator that was replaced writes on."""
     harness, producer = in_state(TxnState.ONGOING)
     harness.end(producer)
     harness.write_markers(ErrorCode.TRANSACTION_COORDINATOR_FENCED)
@@ -371,7 +371,7 @@ def test_fenced_markers_stop_the_coordinator() -> None:
 
 @pytest.mark.parametrize("version", [0, 2])
 def test_transaction_that_is_open_for_too_long_is_aborted_and_its_producer_fenced(version: int) -> None:
-    """Otherwise a dead producer holds back read_committed consumers for ever."""
+    """If this fails, a dead producer holds back read_committed consumers forever."""
     harness, producer = in_state(TxnState.ONGOING, version)
     harness.advance(TIMEOUT_MS)
     harness.take(harness.machine.abort_timed_out(harness.now))
@@ -387,7 +387,7 @@ def test_transaction_that_is_open_for_too_long_is_aborted_and_its_producer_fence
 
 
 def test_timeout_where_epochs_are_exhausted_waits_for_a_producer_id() -> None:
-    """Otherwise the last transaction of a producer id never times out."""
+    """If this fails, the last transaction of a producer id never times out."""
     harness, (producer_id, _) = in_state(TxnState.ONGOING, epoch=EPOCH_MAX - 1)
     harness.advance(TIMEOUT_MS + 1)
     harness.take(harness.machine.abort_timed_out(harness.now))
@@ -402,7 +402,7 @@ def test_timeout_where_epochs_are_exhausted_waits_for_a_producer_id() -> None:
 
 @pytest.mark.parametrize("state", STATES)
 def test_unused_ids_expire(state: TxnState) -> None:
-    """Otherwise the coordinator's memory and log grow with every id there ever was, or open transactions are
+    """If this fails, the coordinator's memory and log grow with every id there ever was, or open transactions are
     forgotten.
     """
     harness, producer = in_state(state)
@@ -425,7 +425,7 @@ def test_unused_ids_expire(state: TxnState) -> None:
 @pytest.mark.parametrize("version", [0, 2])
 @pytest.mark.parametrize("state", STATES)
 def test_restart_finds_what_was_written_and_ends_what_is_decided(state: TxnState, version: int) -> None:
-    """Otherwise a crash leaves a transaction half committed."""
+    """If this fails, a crash leaves a transaction half committed."""
     harness, producer = in_state(state, version)
     before = harness.as_loaded()
     if version == 0:
@@ -442,7 +442,7 @@ def test_restart_finds_what_was_written_and_ends_what_is_decided(state: TxnState
 
 @pytest.mark.parametrize("fails", [False, True])
 def test_what_was_written_or_undone_leaves_nothing_to_the_collector(fails: bool) -> None:
-    """Otherwise each transaction leaves some hundred objects in circles, and everybody waits while the collector
+    """If this fails, each transaction leaves some hundred objects in circles, and everybody waits while the collector
     looks.
     """
     harness = TxnHarness()

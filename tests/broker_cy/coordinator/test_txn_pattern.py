@@ -17,7 +17,7 @@ PIECES = ["a", "b", "c", ".", "*", "+", "?", "|", "(", ")", "[ab]", "[^a]", "\\w
 
 @given(st.lists(st.sampled_from(PIECES), max_size=8).map("".join), st.text("abc ", max_size=5))
 def test_matches_as_re_does(pattern: str, text: str) -> None:
-    """Otherwise admins are shown other transactions than those they named."""
+    """If this fails, admins are shown other transactions than those they named."""
     try:
         model = re.compile(pattern)
         ours = Pattern(pattern)
@@ -54,7 +54,7 @@ def test_matches_as_re_does(pattern: str, text: str) -> None:
     ],
 )
 def test_syntax(pattern: str, fits: str, fits_not: str) -> None:
-    """Otherwise a pattern that Kafka knows is refused here, or means something else."""
+    """If this fails, a pattern that Kafka knows is refused here, or means something else."""
     assert Pattern(pattern).matches(fits)
     assert not Pattern(pattern).matches(fits_not)
 
@@ -67,7 +67,7 @@ def test_syntax(pattern: str, fits: str, fits_not: str) -> None:
     ],
 )
 def test_what_is_no_pattern(pattern: str) -> None:
-    """Otherwise bad input ends the connection, or takes all memory."""
+    """If this fails, bad input ends the connection, or takes all memory."""
     with pytest.raises(PatternError, match="is not a valid regular expression"):
         Pattern(pattern)
 
@@ -79,7 +79,7 @@ def test_text_that_is_no_unicode() -> None:
 
 
 def test_no_pattern_takes_long() -> None:
-    """Otherwise one request holds up the broker: with backtracking this takes longer than there is time."""
+    """If this fails, one request holds up the broker: with backtracking this takes longer than there is time."""
     assert not Pattern("(a*)*b|(a|a?)+c|(.*){20}d").matches("a" * 249)
     assert not Pattern("(?:" + "(a|b|ab)*" * 100 + ")c").matches("ab" * 10_000)
 

@@ -101,7 +101,7 @@ def end_of(core: CoreHarness, index: int = 0) -> int:
 
 
 def test_another_client_is_served_while_bombs_are_checked(core: CoreHarness, jobs: ManualJobs) -> None:
-    """Otherwise one request of 100 MB of bombs stops the broker for minutes."""
+    """If this fails, one request of 100 MB of bombs stops the broker for minutes."""
     attacker, other = core.client(), core.client()
     send(attacker, request_of([bomb(6 << 20)] * PARTITIONS))
     core.wait_until(lambda: len(jobs.waiting) == 1)

@@ -91,7 +91,7 @@ def test_a_reader_waits_for_the_check_of_what_it_reads(restarted: Restarted, cli
 
 
 def test_a_consumer_that_reads_all_has_all_checked_once(restarted: Restarted, client: RawClient) -> None:
-    """Each fetch of old records costs a check for ever; or some part of a segment is never checked."""
+    """Each fetch of old records costs a check forever; or some part of a segment is never checked."""
     for offset in (250, 0):
         while offset < BATCHES:
             records = read(client, offset).records

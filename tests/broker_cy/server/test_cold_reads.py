@@ -217,7 +217,7 @@ def test_each_missing_part_is_read_once_and_looked_up_again(cold: ColdLog, clien
 
 
 def test_fetch_that_memory_cannot_hold_comes_to_an_end(cold: ColdLog, client: RawClient) -> None:
-    """Where pages go as fast as they come, a fetch waits for the disk rather than going round for ever."""
+    """Where pages go as fast as they come, a fetch waits for the disk rather than going round forever."""
     cold.warm()
     disk.set_read_refusals(1 << 40)
     assert fetch_from(client, "cold", 417, max_bytes=1).records == batch(417)

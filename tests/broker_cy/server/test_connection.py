@@ -159,7 +159,7 @@ def test_unknown_api_and_version_close(core: CoreHarness, key: int, version: int
 def test_api_that_is_not_served_is_named(
     core: CoreHarness, monkeypatch: pytest.MonkeyPatch, key: int, api: str
 ) -> None:
-    """Otherwise the log has "api 24", and its reader has to look up the API."""
+    """If this fails, the log has "api 24", and its reader has to look up the API."""
     said: list[tuple[str, str]] = []
     monkeypatch.setattr(log_events, "bad_request", lambda _host, _port, api, reason: said.append((api, reason)))
     client = core.client()
@@ -316,7 +316,7 @@ def test_per_ip_limit_closes_the_connection_above_it() -> None:
 
 
 def test_idle_connections_are_closed(core: CoreHarness) -> None:
-    """connections.max.idle.ms: peers that vanished must not be kept for ever."""
+    """connections.max.idle.ms: peers that vanished must not be kept forever."""
     client = core.client()
     core.wait_until(lambda: len(core.core.connections) == 1)
     core.wait_until(lambda: core.core.close_idle(0) == 1 or not core.core.connections)

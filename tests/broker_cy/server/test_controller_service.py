@@ -138,7 +138,7 @@ def test_nothing_is_visible_before_it_is_synced(tmp_path: Path, monkeypatch: pyt
 
 
 def test_full_disk(tmp_path: Path) -> None:
-    """After the disk was full for a moment the broker would refuse changes for ever, or keep a topic it never wrote."""
+    """After the disk was full for a moment the broker would refuse changes forever, or keep a topic it never wrote."""
 
     async def work() -> None:
         async with MetadataBroker(tmp_path) as broker:
@@ -212,7 +212,7 @@ SMALL_SNAPSHOTS = {"metadata.log.max.record.bytes.between.snapshots": "4000"}
 
 
 def test_snapshots_and_what_they_make_superfluous(tmp_path: Path) -> None:
-    """The metadata log would grow for ever, or be cut above what the snapshot covers."""
+    """The metadata log would grow forever, or be cut above what the snapshot covers."""
     settings = {**SMALL_SNAPSHOTS, "metadata.max.retention.bytes": "10000", "metadata.log.segment.bytes": "8388608"}
 
     async def work() -> None:

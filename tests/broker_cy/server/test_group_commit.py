@@ -100,7 +100,7 @@ def nothing_came(client: RawClient) -> bool:
 
 @pytest.mark.parametrize("acks", [1, -1])
 def test_the_answer_and_the_records_come_after_the_sync(broker: Broker, acks: int) -> None:
-    """Otherwise a record that was acknowledged, or that a consumer processed, is lost in a power cut."""
+    """If this fails, a record that was acknowledged, or that a consumer processed, is lost in a power cut."""
     client, reader = broker.client(), broker.client()
     send(client, SLOW, acks=acks)
     broker.wait_for_jobs(1)
@@ -171,7 +171,7 @@ def test_below_flush_messages_nothing_is_synced(broker: Broker) -> None:
 
 
 def test_a_batch_sent_again_waits_for_the_sync_of_the_first(broker: Broker) -> None:
-    """Otherwise a producer that retries gets success for records that a power cut then takes."""
+    """If this fails, a producer that retries gets success for records that a power cut then takes."""
     client, again = broker.client(), broker.client()
     data = batch(producer_id=7, producer_epoch=0, base_sequence=0)
     frame = client.encode(produce_request(SLOW, 0, data), ApiKey.PRODUCE, 9)
@@ -200,7 +200,7 @@ def test_the_next_request_of_a_connection_finds_what_it_produced(broker: Broker)
 
 
 def test_a_waiting_fetch_is_woken_by_the_sync(broker: Broker) -> None:
-    """Otherwise a consumer at the end of the log gets synced records only after its max.wait."""
+    """If this fails, a consumer at the end of the log gets synced records only after its max.wait."""
     client, reader = broker.client(), broker.client()
     reader.send(reader.encode(fetch_request(SLOW, 0, 0, max_wait_ms=60_000), ApiKey.FETCH, 11))
     broker.wait_until(lambda: broker.core.requests == 1)
@@ -284,7 +284,7 @@ def test_a_client_that_left_does_not_disturb_the_round(broker: Broker) -> None:
 
 
 def test_an_append_that_is_staged_when_a_round_ends_waits_for_its_own(broker: Broker) -> None:
-    """Otherwise a coordinator gets an error for its record and undoes the operation, and then the record is in
+    """If this fails, a coordinator gets an error for its record and undoes the operation, and then the record is in
     the log.
     """
     client = broker.client()
@@ -318,7 +318,7 @@ def fail_a_sync(log: Log) -> None:
 
 
 def test_a_flush_that_failed_during_a_round_refuses_its_records(broker: Broker) -> None:
-    """Otherwise the flush of each minute gets the error of the lost page; the round's own sync succeeds, and
+    """If this fails, the flush of each minute gets the error of the lost page; the round's own sync succeeds, and
     acknowledges it.
     """
     client = broker.client()
@@ -333,7 +333,7 @@ def test_a_flush_that_failed_during_a_round_refuses_its_records(broker: Broker) 
 
 
 def test_what_is_staged_when_a_flush_is_found_to_have_failed_is_refused(broker: Broker) -> None:
-    """Otherwise a producer without flush.messages gets success for a record of a partition that is offline."""
+    """If this fails, a producer without flush.messages gets success for a record of a partition that is offline."""
     partition = broker.partition("fast")
 
     def stage_and_notice() -> Any:

@@ -18,7 +18,7 @@ FetchGroup = messages.OffsetFetchRequest.OffsetFetchRequestGroup
 
 
 def test_coordinator_is_found_in_every_version(tmp_path: Path) -> None:
-    """Otherwise clients of some age never find their coordinator. The first one makes the topic."""
+    """If this fails, clients of some age never find their coordinator. The first one makes the topic."""
 
     async def work() -> None:
         async with GroupBroker(tmp_path) as broker:
@@ -46,7 +46,7 @@ def test_coordinator_is_found_in_every_version(tmp_path: Path) -> None:
     ],
 )
 def test_other_coordinators_are_refused(tmp_path: Path, version: int, key_type: int, code: ErrorCode) -> None:
-    """Otherwise a share consumer waits for its timeout instead of getting an error at once."""
+    """If this fails, a share consumer waits for its timeout instead of getting an error at once."""
 
     async def work() -> None:
         async with GroupBroker(tmp_path) as broker:
@@ -65,7 +65,7 @@ def test_other_coordinators_are_refused(tmp_path: Path, version: int, key_type: 
 
 @pytest.mark.parametrize("version", range(10))
 def test_member_lives_its_life_in_every_version_of_join(tmp_path: Path, version: int) -> None:
-    """Otherwise consumers of some age cannot be members: join, sync, heartbeat, leave."""
+    """If this fails, consumers of some age cannot be members: join, sync, heartbeat, leave."""
     sync_version, heartbeat_version = min(version, 5), min(version, 4)
 
     async def work() -> None:
@@ -104,8 +104,8 @@ def test_member_lives_its_life_in_every_version_of_join(tmp_path: Path, version:
 
 @pytest.mark.parametrize("version", range(10))
 def test_join_errors_can_be_encoded_in_every_version(tmp_path: Path, version: int) -> None:
-    """Otherwise an error closes the connection instead of being answered: a protocol name may be null only from version
-    7 on.
+    """If this fails, an error closes the connection instead of being answered: a protocol name may be null only from
+    version 7 on.
     """
 
     async def work() -> None:
@@ -125,7 +125,7 @@ def test_join_errors_can_be_encoded_in_every_version(tmp_path: Path, version: in
 
 
 def test_empty_group_id_is_refused(tmp_path: Path) -> None:
-    """Otherwise members of every client without a group id share one group."""
+    """If this fails, members of every client without a group id share one group."""
 
     async def work() -> None:
         async with GroupBroker(tmp_path) as broker:
@@ -142,7 +142,7 @@ def test_empty_group_id_is_refused(tmp_path: Path) -> None:
 
 
 def test_sync_without_protocol_is_refused_from_version_five(tmp_path: Path) -> None:
-    """Otherwise what Kafka calls mandatory is not, and a member of another protocol gets in."""
+    """If this fails, what Kafka calls mandatory is not, and a member of another protocol gets in."""
 
     async def work() -> None:
         async with GroupBroker(tmp_path) as broker:
@@ -154,7 +154,7 @@ def test_sync_without_protocol_is_refused_from_version_five(tmp_path: Path) -> N
 
 
 def test_requests_before_there_is_a_coordinator(tmp_path: Path) -> None:
-    """Otherwise a broker that does not coordinate the group answers for it."""
+    """If this fails, a broker that does not coordinate the group answers for it."""
 
     async def work() -> None:
         async with GroupBroker(tmp_path) as broker:
@@ -178,7 +178,7 @@ def test_requests_before_there_is_a_coordinator(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("version", range(2, 11))
 def test_offsets_are_committed_in_every_version(tmp_path: Path, version: int) -> None:
-    """Otherwise consumers of some age lose their place; what does not exist is refused for itself."""
+    """If this fails, consumers of some age lose their place; what does not exist is refused for itself."""
 
     async def work() -> None:
         async with GroupBroker(tmp_path) as broker:
@@ -211,7 +211,7 @@ def test_offsets_are_committed_in_every_version(tmp_path: Path, version: int) ->
 
 @pytest.mark.parametrize("version", range(1, 11))
 def test_offsets_are_fetched_in_every_version(tmp_path: Path, version: int) -> None:
-    """Otherwise consumers of some age start from nothing, and tools see no offsets."""
+    """If this fails, consumers of some age start from nothing, and tools see no offsets."""
 
     async def work() -> None:
         async with GroupBroker(tmp_path) as broker:
@@ -254,7 +254,7 @@ def test_offsets_are_fetched_in_every_version(tmp_path: Path, version: int) -> N
 
 
 def test_groups_are_listed_described_and_deleted_in_every_version(tmp_path: Path) -> None:
-    """Otherwise administrators with tools of some age see no groups, or cannot remove them."""
+    """If this fails, administrators with tools of some age see no groups, or cannot remove them."""
 
     async def work() -> None:
         async with GroupBroker(tmp_path) as broker:
@@ -290,7 +290,7 @@ def test_groups_are_listed_described_and_deleted_in_every_version(tmp_path: Path
 
 
 def test_offset_delete_answers_for_each_partition(tmp_path: Path) -> None:
-    """Otherwise a reset of some partitions reports the wrong ones."""
+    """If this fails, a reset of some partitions reports the wrong ones."""
 
     async def work() -> None:
         async with GroupBroker(tmp_path) as broker:

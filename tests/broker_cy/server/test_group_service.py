@@ -34,7 +34,7 @@ def batches(broker: GroupBroker, group_id: str = GROUP) -> list[Any]:
 
 
 def test_operations_of_one_turn_share_a_batch(tmp_path: Path) -> None:
-    """Otherwise a thousand consumers that commit at once cost a thousand batches."""
+    """If this fails, a thousand consumers that commit at once cost a thousand batches."""
 
     async def work() -> None:
         async with GroupBroker(tmp_path) as broker:
@@ -51,7 +51,7 @@ def test_operations_of_one_turn_share_a_batch(tmp_path: Path) -> None:
 
 
 def test_state_survives_a_restart(tmp_path: Path) -> None:
-    """Otherwise every restart of the broker throws consumers back, and makes members join again."""
+    """If this fails, every restart of the broker throws consumers back, and makes members join again."""
 
     async def work() -> None:
         async with GroupBroker(tmp_path) as broker:
@@ -79,7 +79,7 @@ def test_state_survives_a_restart(tmp_path: Path) -> None:
 
 
 def test_log_of_a_real_kafka_is_served(tmp_path: Path) -> None:
-    """Otherwise a data directory that Kafka wrote loses its groups here."""
+    """If this fails, a data directory that Kafka wrote loses its groups here."""
     shutil.copytree(FIXTURE, tmp_path / "data")
 
     async def work() -> None:
@@ -96,7 +96,7 @@ def test_log_of_a_real_kafka_is_served(tmp_path: Path) -> None:
 
 
 def test_session_ends_by_the_clock(tmp_path: Path) -> None:
-    """Otherwise dead members stay in a running broker."""
+    """If this fails, dead members stay in a running broker."""
 
     async def work() -> None:
         async with GroupBroker(tmp_path) as broker:
@@ -108,7 +108,7 @@ def test_session_ends_by_the_clock(tmp_path: Path) -> None:
 
 
 def test_retention_takes_effect_in_a_running_broker(tmp_path: Path) -> None:
-    """Otherwise unused groups are only removed by a restart, if at all."""
+    """If this fails, unused groups are only removed by a restart, if at all."""
 
     async def work() -> None:
         async with GroupBroker(tmp_path, {"offsets.retention.check.interval.ms": "20"}) as broker:
@@ -126,7 +126,7 @@ def test_retention_takes_effect_in_a_running_broker(tmp_path: Path) -> None:
 
 
 def test_write_that_fails_is_undone_and_the_next_one_succeeds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Otherwise after a full disk, commits that failed are served or the coordinator stays broken."""
+    """If this fails, after a full disk, commits that failed are served or the coordinator stays broken."""
 
     class FailingOnce:
         """A partition whose first write fails, as with a full disk."""
@@ -162,7 +162,7 @@ def test_write_that_fails_is_undone_and_the_next_one_succeeds(tmp_path: Path, mo
 
 
 def test_record_too_large_for_the_topic_is_refused(tmp_path: Path) -> None:
-    """Otherwise one huge group stops every other group of its partition."""
+    """If this fails, one huge group stops every other group of its partition."""
 
     async def work() -> None:
         async with GroupBroker(tmp_path) as broker:
@@ -188,7 +188,9 @@ def test_record_too_large_for_the_topic_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("by_request", [False, True], ids=["sweep", "DeleteGroups"])
 def test_many_tombstones_are_cut_into_batches(tmp_path: Path, by_request: bool) -> None:
-    """Otherwise removing a group with many offsets fails for the size of one batch, and it can never be removed."""
+    """If this fails, removing a group with many offsets fails for the size of one batch, and it can never be
+    removed.
+    """
 
     async def work() -> None:
         async with GroupBroker(tmp_path, {"offsets.retention.check.interval.ms": "3600000"}) as broker:
@@ -216,7 +218,7 @@ def test_many_tombstones_are_cut_into_batches(tmp_path: Path, by_request: bool) 
 
 
 def test_deleted_topic_takes_its_offsets_along(tmp_path: Path) -> None:
-    """Otherwise a topic that is created again is read from the old one's offsets."""
+    """If this fails, a topic that is created again is read from the old one's offsets."""
 
     async def work() -> None:
         async with GroupBroker(tmp_path) as broker:
@@ -234,7 +236,7 @@ def test_deleted_topic_takes_its_offsets_along(tmp_path: Path) -> None:
 
 
 def test_stop_answers_who_waits(tmp_path: Path) -> None:
-    """Otherwise a stop of the broker waits for members that wait for others."""
+    """If this fails, a stop of the broker waits for members that wait for others."""
 
     async def work() -> None:
         async with GroupBroker(tmp_path, {"group.initial.rebalance.delay.ms": "60000"}) as broker:
@@ -249,7 +251,7 @@ def test_stop_answers_who_waits(tmp_path: Path) -> None:
 
 
 def test_group_is_not_answered_while_it_loads(tmp_path: Path) -> None:
-    """Otherwise consumers find no committed offsets right after a start, and start over."""
+    """If this fails, consumers find no committed offsets right after a start, and start over."""
 
     async def work() -> None:
         async with GroupBroker(tmp_path) as broker:
@@ -268,7 +270,7 @@ def test_group_is_not_answered_while_it_loads(tmp_path: Path) -> None:
 
 
 def test_log_that_cannot_be_understood_is_not_guessed_at(tmp_path: Path) -> None:
-    """Otherwise offsets of a newer Kafka count as never committed. Other partitions are served."""
+    """If this fails, offsets of a newer Kafka count as never committed. Other partitions are served."""
 
     async def work() -> None:
         async with GroupBroker(tmp_path) as broker:

@@ -20,7 +20,7 @@ def without_our_reasons(label: str, answer: Any) -> Any:
 
 
 def test_every_answer_is_kafkas(tmp_path: Path) -> None:
-    """Otherwise some client, in some version and state of its group, gets an unexpected answer."""
+    """If this fails, some client, in some version and state of its group, gets an unexpected answer."""
     kafkas = json.loads(FIXTURE.read_text())
 
     async def work() -> None:

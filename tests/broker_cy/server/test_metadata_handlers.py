@@ -104,7 +104,7 @@ def test_metadata_tells_the_address_of_the_listener(tmp_path: Path) -> None:
 
 
 def test_metadata_creates_topics(tmp_path: Path) -> None:
-    """A producer to a new topic would wait for ever, or topics would appear where the client said no."""
+    """A producer to a new topic would wait forever, or topics would appear where the client said no."""
 
     async def work(broker: MetadataBroker) -> None:
         async def there(name: str) -> Any:

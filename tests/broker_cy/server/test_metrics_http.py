@@ -76,7 +76,7 @@ def run(main: Callable[[], Awaitable[None]]) -> None:
 
 @pytest.mark.parametrize("sent", [b"", b"GET /met", REQUEST[:-1]])
 def test_peers_that_never_finish_a_request(sent: bytes) -> None:
-    """Otherwise as many sockets as there are places blind the monitoring for as long as they like."""
+    """If this fails, as many sockets as there are places blind the monitoring for as long as they like."""
 
     async def main() -> None:
         async with Listener() as listener:

@@ -74,7 +74,7 @@ def test_notifications(listening: tuple[str, socket.socket]) -> None:
 
 @pytest.mark.parametrize("is_named", [False, True])
 def test_watchdog(is_named: bool) -> None:
-    """Otherwise systemd restarts a broker that is well."""
+    """If this fails, systemd restarts a broker that is well."""
     got = pings({"WATCHDOG_USEC": "10000", "WATCHDOG_PID": str(os.getpid()) if is_named else ""})
     assert len(got) >= 2
     assert set(got) == {"WATCHDOG=1"}

@@ -116,7 +116,7 @@ UNSTABLE = (-1, ErrorCode.UNSTABLE_OFFSET_COMMIT)
 @pytest.mark.parametrize("version", range(6))
 @pytest.mark.parametrize("committed", [True, False])
 def test_offsets_count_when_the_transaction_is_committed(tmp_path: Path, version: int, committed: bool) -> None:
-    """Otherwise input is processed twice, or not at all, although the output was written exactly once."""
+    """If this fails, input is processed twice, or not at all, although the output was written exactly once."""
 
     async def work() -> None:
         async with GroupBroker(tmp_path) as broker:
@@ -138,7 +138,7 @@ def test_offsets_count_when_the_transaction_is_committed(tmp_path: Path, version
 
 
 def test_the_youngest_commit_counts(tmp_path: Path) -> None:
-    """Otherwise after a restart, or a compaction, another offset is the committed one."""
+    """If this fails, after a restart, or a compaction, another offset is the committed one."""
 
     async def work() -> None:
         async with GroupBroker(tmp_path) as broker:
@@ -158,7 +158,7 @@ def test_the_youngest_commit_counts(tmp_path: Path) -> None:
 
 
 def test_pending_offsets_survive_a_restart(tmp_path: Path) -> None:
-    """Otherwise a transaction that is committed behind a restart commits no offsets, and its input is processed
+    """If this fails, a transaction that is committed behind a restart commits no offsets, and its input is processed
     again.
     """
 
@@ -190,7 +190,7 @@ def test_pending_offsets_survive_a_restart(tmp_path: Path) -> None:
     ],
 )
 def test_the_transaction_coordinator_says_no(tmp_path: Path, said: ErrorCode, version: int, told: ErrorCode) -> None:
-    """Otherwise offsets of a fenced producer are committed, or it gets an error that it cannot handle."""
+    """If this fails, offsets of a fenced producer are committed, or it gets an error that it cannot handle."""
 
     async def work() -> None:
         async with GroupBroker(tmp_path) as broker:
@@ -203,7 +203,9 @@ def test_the_transaction_coordinator_says_no(tmp_path: Path, said: ErrorCode, ve
 
 
 def test_who_may_commit(tmp_path: Path) -> None:
-    """Otherwise a member that was thrown out of its group commits offsets of partitions that are another's by now."""
+    """If this fails, a member that was thrown out of its group commits offsets of partitions that are another's by
+    now.
+    """
 
     async def work() -> None:
         async with GroupBroker(tmp_path) as broker:
@@ -226,7 +228,7 @@ def test_who_may_commit(tmp_path: Path) -> None:
 
 
 def test_metadata_has_a_limit(tmp_path: Path) -> None:
-    """Otherwise `offset.metadata.max.bytes` holds for plain commits only."""
+    """If this fails, `offset.metadata.max.bytes` holds for plain commits only."""
 
     async def work() -> None:
         async with GroupBroker(tmp_path) as broker:
@@ -243,7 +245,7 @@ def test_metadata_has_a_limit(tmp_path: Path) -> None:
 
 
 def test_what_a_marker_may_not_do(tmp_path: Path) -> None:
-    """Otherwise a coordinator that was replaced, or a marker that comes late, ends the transaction of today."""
+    """If this fails, a coordinator that was replaced, or a marker that comes late, ends the transaction of today."""
 
     async def work() -> None:
         async with GroupBroker(tmp_path) as broker:
@@ -275,7 +277,9 @@ def test_what_a_marker_may_not_do(tmp_path: Path) -> None:
 
 
 def test_a_marker_that_cannot_be_written(tmp_path: Path) -> None:
-    """Otherwise the offsets of a transaction whose end is not in the log become visible, and disappear at a restart."""
+    """If this fails, the offsets of a transaction whose end is not in the log become visible, and disappear at a
+    restart.
+    """
 
     async def work() -> None:
         async with GroupBroker(tmp_path) as broker:
@@ -297,7 +301,7 @@ def test_a_marker_that_cannot_be_written(tmp_path: Path) -> None:
 
 
 def test_what_is_written_is_a_transaction_of_the_producer(tmp_path: Path) -> None:
-    """Otherwise Kafka, or this broker after a restart, reads the offsets as committed, or never as such."""
+    """If this fails, Kafka, or this broker after a restart, reads the offsets as committed, or never as such."""
 
     async def work() -> None:
         async with GroupBroker(tmp_path) as broker:
@@ -330,7 +334,7 @@ async def produce(broker: GroupBroker, *, epoch: int, index: int = 0) -> None:
 
 
 def test_producers_are_described(tmp_path: Path) -> None:
-    """Otherwise an administrator does not find the transaction that holds up readers of committed records."""
+    """If this fails, an administrator does not find the transaction that holds up readers of committed records."""
 
     async def work() -> None:
         async with GroupBroker(tmp_path) as broker:
@@ -368,7 +372,7 @@ async def described(broker: GroupBroker, topic: str, index: int) -> tuple[ErrorC
 
 
 def test_requests_without_markers_are_answered(tmp_path: Path) -> None:
-    """Otherwise a client waits for an answer that never comes."""
+    """If this fails, a client waits for an answer that never comes."""
 
     async def work() -> None:
         async with GroupBroker(tmp_path) as broker:

@@ -97,7 +97,7 @@ def end(core: CoreHarness, commit: bool, *, epoch: int = 0, index: int = 0, tran
 def test_the_coordinator_is_asked_once_per_partition_and_transaction(
     core: CoreHarness, verifier: Verifier, version: int, adds: bool
 ) -> None:
-    """Otherwise records get into a transaction that never ends, or each batch is verified."""
+    """If this fails, records get into a transaction that never ends, or each batch is verified."""
     client = core.client()
     assert codes(client, request((0, batch()), (2, batch())), version) == [ErrorCode.NONE] * 2
     assert verifier.calls == [("x", PRODUCER, 0, (("t", 0), ("t", 2)), adds)]
@@ -109,7 +109,9 @@ def test_the_coordinator_is_asked_once_per_partition_and_transaction(
 
 
 def test_answers_wait_in_order_and_nothing_else_is_handled(core: CoreHarness, verifier: Verifier) -> None:
-    """Otherwise batches of one producer overtake each other while the coordinator is asked, and are out of sequence."""
+    """If this fails, batches of one producer overtake each other while the coordinator is asked, and are out of
+    sequence.
+    """
     verifier.holds = True
     client = core.client()
     frames = [
@@ -134,7 +136,7 @@ def test_answers_wait_in_order_and_nothing_else_is_handled(core: CoreHarness, ve
 
 
 def test_a_client_that_leaves_meanwhile_leaves_its_batch(core: CoreHarness, verifier: Verifier) -> None:
-    """Otherwise the broker fails on an answer for which no request waits."""
+    """If this fails, the broker fails on an answer for which no request waits."""
     verifier.holds = True
     client = core.client()
     client.send(client.encode(request((0, batch())), ApiKey.PRODUCE, 12))
@@ -183,7 +185,7 @@ UNVERIFIED = "Unable to verify the partition has been added to the transaction. 
 def test_errors_are_told_as_clients_of_each_age_know_them(
     core: CoreHarness, verifier: Verifier, said: ErrorCode, version: int, told: ErrorCode, message: str | None
 ) -> None:
-    """Otherwise a producer dies of an error that it should try again after, or tries for ever."""
+    """If this fails, a producer dies of an error that it should try again after, or tries forever."""
     verifier.code = said
     (result,) = send(core.client(), request((1, batch())), version)
     assert (result.error_code, result.error_message) == (told, message)
@@ -191,7 +193,7 @@ def test_errors_are_told_as_clients_of_each_age_know_them(
 
 
 def test_a_marker_in_between_makes_the_answer_stale(core: CoreHarness, verifier: Verifier) -> None:
-    """Otherwise a batch that was verified before its transaction was aborted opens one that never ends."""
+    """If this fails, a batch that was verified before its transaction was aborted opens one that never ends."""
     verifier.holds = True
     client = core.client()
     client.send(client.encode(request((0, batch())), ApiKey.PRODUCE, 11))
@@ -203,7 +205,9 @@ def test_a_marker_in_between_makes_the_answer_stale(core: CoreHarness, verifier:
 
 
 def test_the_marker_of_the_transaction_before_does_not(core: CoreHarness, verifier: Verifier) -> None:
-    """Otherwise with epochs that grow at each end, the first batch of the next transaction is refused for nothing."""
+    """If this fails, with epochs that grow at each end, the first batch of the next transaction is refused for
+    nothing.
+    """
     verifier.holds = True
     client = core.client()
     client.send(client.encode(request((0, batch(epoch=1))), ApiKey.PRODUCE, 12))
@@ -215,7 +219,7 @@ def test_the_marker_of_the_transaction_before_does_not(core: CoreHarness, verifi
 
 
 def test_a_fenced_producer_is_refused_without_a_question(core: CoreHarness, verifier: Verifier) -> None:
-    """Otherwise a zombie's request costs the coordinator work, and with verification off gets through."""
+    """If this fails, a zombie's request costs the coordinator work, and with verification off gets through."""
     client = core.client()
     assert codes(client, request((0, batch(epoch=3)))) == [ErrorCode.NONE]
     verifier.calls.clear()
@@ -225,7 +229,7 @@ def test_a_fenced_producer_is_refused_without_a_question(core: CoreHarness, veri
 
 
 def test_a_batch_outside_of_the_open_transaction(core: CoreHarness, verifier: Verifier) -> None:
-    """Otherwise records that their producer takes for written at once are part of its transaction, and may be
+    """If this fails, records that their producer takes for written at once are part of its transaction, and may be
     aborted.
     """
     client = core.client()
@@ -238,7 +242,7 @@ def test_a_batch_outside_of_the_open_transaction(core: CoreHarness, verifier: Ve
 
 
 def test_whole_requests_that_are_refused(core: CoreHarness, verifier: Verifier) -> None:
-    """Otherwise a part of a request that Kafka refuses as a whole is written."""
+    """If this fails, a part of a request that Kafka refuses as a whole is written."""
     client = core.client()
     nameless = request(
         (0, batch()), (1, batch(producer_id=-1, sequence=-1, epoch=-1, transactional=False)), transactional_id=None
@@ -253,14 +257,16 @@ def test_whole_requests_that_are_refused(core: CoreHarness, verifier: Verifier) 
 
 
 def test_a_transactional_id_with_plain_batches_asks_nobody(core: CoreHarness, verifier: Verifier) -> None:
-    """Otherwise requests that Kafka serves are refused."""
+    """If this fails, requests that Kafka serves are refused."""
     client = core.client()
     assert codes(client, request((0, batch(transactional=False)))) == [ErrorCode.NONE]
     assert verifier.calls == []
 
 
 def test_sequences_while_verification_failed(core: CoreHarness, verifier: Verifier) -> None:
-    """Otherwise a later batch is written before an earlier one that has to be sent again, which then never gets in."""
+    """If this fails, a later batch is written before an earlier one that has to be sent again, which then never gets
+    in.
+    """
     client = core.client()
     verifier.code = ErrorCode.NOT_COORDINATOR
     assert codes(client, request((0, batch(3))), 11) == [ErrorCode.NOT_ENOUGH_REPLICAS]
@@ -274,7 +280,9 @@ def test_sequences_while_verification_failed(core: CoreHarness, verifier: Verifi
 
 
 def test_verification_may_be_turned_off_for_old_clients(core: CoreHarness, verifier: Verifier) -> None:
-    """Otherwise transaction.partition.verification.enable=false has no effect, or loses partitions of new clients."""
+    """If this fails, transaction.partition.verification.enable=false has no effect, or loses partitions of new
+    clients.
+    """
     core.on_loop(lambda: setattr(core.core, "verifies", False))
     client = core.client()
     assert codes(client, request((0, batch())), 11) == [ErrorCode.NONE]
@@ -284,7 +292,7 @@ def test_verification_may_be_turned_off_for_old_clients(core: CoreHarness, verif
 
 
 def test_without_an_answer_an_error_closes(core: CoreHarness, verifier: Verifier) -> None:
-    """Otherwise a producer with acks=0 never learns that it was fenced."""
+    """If this fails, a producer with acks=0 never learns that it was fenced."""
     client = core.client()
     client.send(client.encode(request((0, batch()), acks=0), ApiKey.PRODUCE, 12))
     core.wait_until(lambda: core.table.get("t", 0).high_watermark == 1)  # type: ignore[union-attr]
@@ -294,8 +302,8 @@ def test_without_an_answer_an_error_closes(core: CoreHarness, verifier: Verifier
 
 
 def test_a_committed_reader_waits_for_the_end_of_the_transaction(core: CoreHarness, verifier: Verifier) -> None:
-    """Otherwise it reads records that are aborted later, polls without pause while a transaction is open, or wakes up
-    late at its end.
+    """If this fails, it reads records that are aborted later, polls without pause while a transaction is open, or wakes
+    up late at its end.
     """
     writer, reader = core.client(), core.client()
     reader.send(reader.encode(committed_fetch(), ApiKey.FETCH, 11))
@@ -312,7 +320,7 @@ def test_a_committed_reader_waits_for_the_end_of_the_transaction(core: CoreHarne
 
 
 def test_a_committed_reader_of_plain_records_counts_bytes(core: CoreHarness) -> None:
-    """Otherwise a consumer that asks for large answers is woken for every record."""
+    """If this fails, a consumer that asks for large answers is woken for every record."""
     writer, reader = core.client(), core.client()
     first = batch(producer_id=-1, sequence=-1, epoch=-1, transactional=False)
     reader.send(reader.encode(committed_fetch(min_bytes=2 * len(first)), ApiKey.FETCH, 11))
@@ -324,7 +332,7 @@ def test_a_committed_reader_of_plain_records_counts_bytes(core: CoreHarness) -> 
 
 
 def test_a_committed_reader_waits_on_after_too_little(core: CoreHarness, verifier: Verifier) -> None:
-    """Otherwise the end of one small transaction answers a consumer that wants more bytes."""
+    """If this fails, the end of one small transaction answers a consumer that wants more bytes."""
     writer, reader = core.client(), core.client()
     reader.send(reader.encode(committed_fetch(min_bytes=250), ApiKey.FETCH, 11))
     core.wait_until(lambda: core.core.pending_answers == 1)

@@ -152,8 +152,8 @@ async def check(copy: Path, told: frozenset[str], commit: bool) -> bool:
 @pytest.mark.parametrize("commit", [True, False])
 @pytest.mark.parametrize("old", [True, False])
 def test_killed_at_every_step(tmp_path: Path, old: bool, commit: bool) -> None:
-    """Otherwise a transaction is committed in one partition and not in another, or differently than its producer was
-    told, or stays open.
+    """If this fails, a transaction is committed in one partition and not in another, or differently than its producer
+    was told, or stays open.
     """
 
     async def work() -> None:

@@ -19,7 +19,7 @@ def code(answer: Any) -> str:
 
 @pytest.mark.parametrize("version", range(1, 7))
 def test_coordinator_is_found(tmp_path: Path, version: int) -> None:
-    """Otherwise no transactional producer starts; the coordinator's topic is not what Kafka makes."""
+    """If this fails, no transactional producer starts; the coordinator's topic is not what Kafka makes."""
 
     async def work() -> None:
         async with TxnBroker(tmp_path, {"transaction.state.log.segment.bytes": "1048576"}) as broker:
@@ -41,7 +41,7 @@ def test_coordinator_is_found(tmp_path: Path, version: int) -> None:
 
 @pytest.mark.parametrize("version", range(6))
 def test_init_producer_id(tmp_path: Path, version: int) -> None:
-    """Otherwise a producer of some age gets no id, or does not understand that it is fenced."""
+    """If this fails, a producer of some age gets no id, or does not understand that it is fenced."""
     fenced = "PRODUCER_FENCED" if version >= 4 else "INVALID_PRODUCER_EPOCH"
 
     async def work() -> None:
@@ -78,7 +78,9 @@ def test_init_producer_id(tmp_path: Path, version: int) -> None:
 @pytest.mark.parametrize("commit", [True, False])
 @pytest.mark.parametrize("version", range(6))
 def test_life_of_a_transaction(tmp_path: Path, version: int, commit: bool) -> None:
-    """Otherwise producers of some age cannot add partitions or end a transaction; retries fail, zombies get through."""
+    """If this fails, producers of some age cannot add partitions or end a transaction; retries fail, zombies get
+    through.
+    """
     add_version = min(version, 3)
     fenced = "PRODUCER_FENCED" if version >= 2 else "INVALID_PRODUCER_EPOCH"
     done = "CompleteCommit" if commit else "CompleteAbort"
@@ -115,7 +117,7 @@ def test_life_of_a_transaction(tmp_path: Path, version: int, commit: bool) -> No
 
 @pytest.mark.parametrize("version", range(6))
 def test_partitions_that_do_not_exist(tmp_path: Path, version: int) -> None:
-    """Otherwise a transaction has a partition that never takes a marker."""
+    """If this fails, a transaction has a partition that never takes a marker."""
 
     async def work() -> None:
         async with TxnBroker(tmp_path) as broker:
@@ -133,7 +135,7 @@ def test_partitions_that_do_not_exist(tmp_path: Path, version: int) -> None:
 
 @pytest.mark.parametrize("version", [4, 5])
 def test_brokers_ask_for_several_transactions(tmp_path: Path, version: int) -> None:
-    """Otherwise (KIP-890) partitions on other brokers cannot verify what they are sent."""
+    """If this fails, (KIP-890) partitions on other brokers cannot verify what they are sent."""
 
     async def work() -> None:
         async with TxnBroker(tmp_path) as broker:
@@ -169,7 +171,7 @@ def test_brokers_ask_for_several_transactions(tmp_path: Path, version: int) -> N
 
 @pytest.mark.parametrize("version", range(5))
 def test_add_offsets(tmp_path: Path, version: int) -> None:
-    """Otherwise consume-transform-produce does not commit its offsets with its records."""
+    """If this fails, consume-transform-produce does not commit its offsets with its records."""
 
     async def work() -> None:
         async with TxnBroker(tmp_path) as broker:
@@ -192,7 +194,7 @@ def test_add_offsets(tmp_path: Path, version: int) -> None:
 
 @pytest.mark.parametrize("version", range(3))
 def test_list_transactions(tmp_path: Path, version: int) -> None:
-    """Otherwise hanging transactions cannot be found."""
+    """If this fails, hanging transactions cannot be found."""
 
     async def work() -> None:
         async with TxnBroker(tmp_path) as broker:
@@ -223,7 +225,7 @@ def test_list_transactions(tmp_path: Path, version: int) -> None:
 
 
 def test_describe_transactions(tmp_path: Path) -> None:
-    """Otherwise an admin does not see what a transaction holds back."""
+    """If this fails, an admin does not see what a transaction holds back."""
 
     async def work() -> None:
         async with TxnBroker(tmp_path) as broker:

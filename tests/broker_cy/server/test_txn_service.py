@@ -31,7 +31,7 @@ def hold(broker: TxnBroker, monkeypatch: pytest.MonkeyPatch) -> HeldMarkers:
 def test_decided_transaction_is_ended_after_a_restart(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, commit: bool
 ) -> None:
-    """Otherwise a crash between decision and markers holds back consumers for ever."""
+    """If this fails, a crash between decision and markers holds back consumers forever."""
 
     async def work() -> None:
         async with TxnBroker(tmp_path) as broker:
@@ -51,7 +51,7 @@ def test_decided_transaction_is_ended_after_a_restart(
 
 
 def test_markers_that_fail_are_written_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Otherwise a disk that is full for a moment leaves a transaction open for ever."""
+    """If this fails, a disk that is full for a moment leaves a transaction open forever."""
 
     async def work() -> None:
         async with TxnBroker(tmp_path) as broker:
@@ -72,7 +72,7 @@ def test_markers_that_fail_are_written_again(tmp_path: Path, monkeypatch: pytest
 def test_markers_of_a_fenced_producer_are_given_up_with_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Otherwise the reason why a transactional id is stuck stays unknown."""
+    """If this fails, the reason why a transactional id is stuck stays unknown."""
 
     async def work() -> None:
         async with TxnBroker(tmp_path) as broker:
@@ -92,7 +92,7 @@ def test_markers_of_a_fenced_producer_are_given_up_with_one_line(
 
 
 def test_deleted_topic_needs_no_marker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Otherwise deleting a topic leaves its transactions open for ever."""
+    """If this fails, deleting a topic leaves its transactions open forever."""
 
     async def work() -> None:
         async with TxnBroker(tmp_path) as broker:
@@ -109,7 +109,7 @@ def test_deleted_topic_needs_no_marker(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_batch_waits_for_the_end_of_the_transaction_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Otherwise each transaction but the first of a fast producer begins with an error and a pause."""
+    """If this fails, each transaction but the first of a fast producer begins with an error and a pause."""
 
     async def work() -> None:
         async with TxnBroker(tmp_path, {"add.partitions.to.txn.retry.backoff.max.ms": "60000"}) as broker:
@@ -130,7 +130,7 @@ def test_batch_waits_for_the_end_of_the_transaction_before(tmp_path: Path, monke
 
 
 def test_batch_does_not_wait_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Otherwise a partition that takes no marker hangs the connections of its producers."""
+    """If this fails, a partition that takes no marker hangs the connections of its producers."""
 
     async def work() -> None:
         async with TxnBroker(tmp_path, {"add.partitions.to.txn.retry.backoff.max.ms": "30"}) as broker:
@@ -149,7 +149,7 @@ def test_batch_does_not_wait_for_ever(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 def test_what_waits_is_answered_at_a_stop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Otherwise a broker that stops leaves connections without an answer."""
+    """If this fails, a broker that stops leaves connections without an answer."""
 
     async def work() -> None:
         async with TxnBroker(tmp_path, {"add.partitions.to.txn.retry.backoff.max.ms": "60000"}) as broker:
@@ -165,7 +165,7 @@ def test_what_waits_is_answered_at_a_stop(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_time_ends_transactions_and_ids(tmp_path: Path) -> None:
-    """Otherwise dead producers hold back consumers, and their ids fill the memory."""
+    """If this fails, dead producers hold back consumers, and their ids fill the memory."""
     settings = {
         "transaction.abort.timed.out.transaction.cleanup.interval.ms": "10",
         "transaction.remove.expired.transaction.cleanup.interval.ms": "10",
@@ -191,7 +191,7 @@ def test_time_ends_transactions_and_ids(tmp_path: Path) -> None:
 
 
 def test_epochs_that_run_out_in_a_running_broker(tmp_path: Path) -> None:
-    """Otherwise the end of a producer's last epoch fails for want of a producer id."""
+    """If this fails, the end of a producer's last epoch fails for want of a producer id."""
     settings = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "10"}
 
     async def work() -> None:
@@ -234,7 +234,7 @@ def test_epochs_that_run_out_in_a_running_broker(tmp_path: Path) -> None:
     ],
 )
 def test_damaged_log_is_refused_with_one_line(tmp_path: Path, caplog: pytest.LogCaptureFixture, damage: Record) -> None:
-    """Otherwise after damage the coordinator gives wrong answers, or the broker does not start."""
+    """If this fails, after damage the coordinator gives wrong answers, or the broker does not start."""
 
     async def work() -> None:
         async with TxnBroker(tmp_path) as broker:
@@ -259,7 +259,9 @@ def test_damaged_log_is_refused_with_one_line(tmp_path: Path, caplog: pytest.Log
 
 
 def test_damaged_file_is_refused_with_one_line(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Otherwise a bit that the disk turned around gives a transaction another state, or takes the newer ones away."""
+    """If this fails, a bit that the disk turned around gives a transaction another state, or takes the newer ones
+    away.
+    """
 
     async def work() -> None:
         async with TxnBroker(tmp_path) as broker:
@@ -288,7 +290,7 @@ def test_damaged_file_is_refused_with_one_line(tmp_path: Path, caplog: pytest.Lo
 
 
 def test_records_of_a_newer_kafka_are_left_alone(tmp_path: Path) -> None:
-    """Otherwise after a downgrade the coordinator does not start, though Kafka's would."""
+    """If this fails, after a downgrade the coordinator does not start, though Kafka's would."""
 
     async def work() -> None:
         async with TxnBroker(tmp_path) as broker:
@@ -305,7 +307,7 @@ def test_records_of_a_newer_kafka_are_left_alone(tmp_path: Path) -> None:
 
 
 def test_log_of_a_real_kafka_is_served(tmp_path: Path) -> None:
-    """Otherwise a data directory that Kafka wrote loses its transactional ids here."""
+    """If this fails, a data directory that Kafka wrote loses its transactional ids here."""
     shutil.copytree(FIXTURE, tmp_path / "data")
 
     async def work() -> None:

@@ -47,7 +47,7 @@ def segment_paths(directory: str | Path) -> list[Path]:
 
 
 def stored(directory: str | Path) -> list[ModelBatch]:
-    """All batches of a log's files, in order; AssertionError where a checksum is wrong."""
+    """All batches of a log's files, in order; AssertionError if a checksum is wrong."""
     found = []
     for path in segment_paths(directory):
         for batch in decode_batches(path.read_bytes()):

@@ -155,7 +155,7 @@ def test_max_compaction_lag_cleans_what_is_not_dirty_enough(tmp_path: Path, now_
 
 @pytest.mark.parametrize(("after_ms", "is_left"), [(4_999, True), (5_000, False)])
 def test_tombstones_stay_for_delete_retention(tmp_path: Path, after_ms: int, is_left: bool) -> None:
-    """A consumer that was away for less than delete.retention.ms never hears of a deletion; or it stays for ever."""
+    """A consumer that was away for less than delete.retention.ms never hears of a deletion; or it stays forever."""
     written = Written(Log.create(str(tmp_path / "t-0"), "t", 0, compacted_config(delete_retention_ms=5_000), 0))
     written.data([(b"a", b"1"), (b"b", b"2")])
     written.data([(b"a", None)])
@@ -198,7 +198,7 @@ def test_deleted_records_end_a_cleaning(tmp_path: Path) -> None:
 def test_what_is_committed_behind_an_abort_takes_the_place_of_what_was_there(
     tmp_path: Path, value: bytes | None
 ) -> None:
-    """A value comes back once the tombstone that a transaction wrote is gone, or old values stay for ever, where the
+    """A value comes back once the tombstone that a transaction wrote is gone, or old values stay forever, where the
     producer's transaction before was aborted and was cleaned already.
     """
     written = Written(Log.create(str(tmp_path / "t-0"), "t", 0, compacted_config(), 0))

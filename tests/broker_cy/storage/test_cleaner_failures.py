@@ -200,7 +200,7 @@ def test_a_swap_that_cannot_be_undone_either_waits_for_a_start(tmp_path: Path, a
 def test_one_damaged_partition_is_left_alone_and_the_others_are_cleaned(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """One bad sector ends the compaction of every topic; or the damaged log is tried again for ever."""
+    """One bad sector ends the compaction of every topic; or the damaged log is tried again forever."""
     logs = {("t", number): dirty_log(tmp_path, number).log for number in range(3)}
     broken = logs["t", 1]
     path = segment_paths(broken.directory)[2]

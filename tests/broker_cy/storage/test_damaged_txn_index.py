@@ -75,7 +75,7 @@ DAMAGE: dict[str, Callable[[bytes], bytes]] = {
 def test_damaged_indexes_are_rebuilt(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, what: str, clean: bool, with_snapshots: bool
 ) -> None:
-    """Readers of committed records are refused for ever, or get what was aborted."""
+    """Readers of committed records are refused forever, or get what was aborted."""
     directory = tmp_path / "t-0"
     aborted, end = fill(directory)
     if not with_snapshots:

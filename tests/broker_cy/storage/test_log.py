@@ -156,7 +156,7 @@ PARTS = st.lists(st.tuples(st.integers(0, 99), st.integers(1, 30)), max_size=60)
 @settings(max_examples=200, deadline=None)
 @given(parts=PARTS, every_other=st.booleans())
 def test_what_is_not_verified_is_never_taken_for_verified(parts: list[tuple[int, int]], every_other: bool) -> None:
-    """Damage is served because the segment was read at many places; or a reader's own part is checked for ever."""
+    """Damage is served because the segment was read at many places; or a reader's own part is checked forever."""
     segment = Segment("/nowhere", 0, OpenFiles(), 100)
     verified: set[int] = set()
     steps = [(at, 1) for at in range(0, 100, 2)] if every_other else []

@@ -187,7 +187,7 @@ def test_ten_thousand_open_producers(tmp_path: Path) -> None:
 
 
 def test_expiry_spares_open_transactions(tmp_path: Path) -> None:
-    """A transaction whose producer is forgotten can be ended by nobody: readers of committed records wait for ever."""
+    """A transaction whose producer is forgotten can be ended by nobody: readers of committed records wait forever."""
     log = Log.create(str(tmp_path / "t-0"), "t", 0, LogConfig(), 0)
     log.append(transactional(0, 1, 0), 0)
     log.append(transactional(1, 2, 0), 0)

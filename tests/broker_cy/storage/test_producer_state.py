@@ -73,7 +73,7 @@ step = st.tuples(
 def test_answers_are_those_of_kafka(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[int, int, str, int]], failures: list[bool]
 ) -> None:
-    """A resend is stored twice, a gap goes unnoticed, or a good producer is refused for ever."""
+    """A resend is stored twice, a gap goes unnoticed, or a good producer is refused forever."""
     log = Log.create(str(tmp_path_factory.mktemp("producers") / "t-0"), "t", 0, LogConfig(), 0)
     model = Model()
     for number, (producer_id, epoch, kind, count) in enumerate(steps):

@@ -46,7 +46,7 @@ def test_the_last_batch_is_deleted_and_its_marker_is_not(tmp_path: Path) -> None
 @settings(max_examples=100, deadline=None)
 @given(steps=STEPS)
 def test_a_kill_changes_nothing(tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, int]]) -> None:
-    """Else: what is sent again is written twice, what comes next is refused, or a transaction stays open for ever."""
+    """Else: what is sent again is written twice, what comes next is refused, or a transaction stays open forever."""
     directory = tmp_path_factory.mktemp("data")
     sequences: dict[int, int] = {}
     with pytest.MonkeyPatch.context() as patch:

@@ -53,7 +53,7 @@ def produce_requests(draw: st.DrawFn) -> tuple[int, messages.ProduceRequest]:
 @given(produce_requests())
 @settings(max_examples=300, deadline=None)
 def test_produce_view_reads_what_the_codec_writes(case: tuple[int, messages.ProduceRequest]) -> None:
-    """Otherwise records go to the wrong partition, or are cut."""
+    """If this fails, records go to the wrong partition, or are cut."""
     version, request = case
     acks, timeout_ms, transactional, topics = parse_produce(codec.encode(request, version), version)
     assert (acks, timeout_ms) == (request.acks, request.timeout_ms)
@@ -125,7 +125,7 @@ def key_of(topic: FetchedTopic, version: int) -> bytes:
 @given(fetch_requests())
 @settings(max_examples=300, deadline=None)
 def test_fetch_view_reads_what_the_codec_writes(case: tuple[int, messages.FetchRequest]) -> None:
-    """Otherwise a consumer reads from an offset it did not ask for."""
+    """If this fails, a consumer reads from an offset it did not ask for."""
     version, request = case
     view = parse_fetch(codec.encode(request, version), version)
     assert view["replica_id"] == (request.replica_state.replica_id if version >= 15 else request.replica_id)

@@ -96,7 +96,7 @@ class Run:
         return self._clients[name]
 
     def ask(self, label: str, request: Message, version: int, client: str = "", **how: Any) -> Any:
-        """Send, wait for the answer and record it. None where the request cannot be said in this version."""
+        """Send, wait for the answer and record it. None if the request cannot be said in this version."""
         try:
             self.client(client).send(request, version, **how)
         except WireError:
@@ -105,7 +105,7 @@ class Run:
         return self.receive(label, client)
 
     def offer(self, label: str, request: Message, version: int, client: str = "") -> bool:
-        """Send a request whose answer is looked at before it is recorded; False where it cannot be said."""
+        """Send a request whose answer is looked at before it is recorded; False if it cannot be said."""
         try:
             self.client(client).send(request, version)
         except WireError:
