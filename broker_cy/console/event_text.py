@@ -1,4 +1,4 @@
-"""Events of the cluster in full, and how much attention each asks for; broker_cy.admin.event_text has the lines."""
+"""Full text of cluster events, and how much attention each deserves; broker_cy.admin.event_text has one-line texts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MOMENTS = frozenset({"started_ms", "commit_ms", "record_time_ms"})
 
 
 def detail_of(event: Event, *, utc: bool) -> str:
-    """The event in a sentence, and every field; times and durations also in readable form."""
+    """Return the event in a sentence, and every field; times and durations also in readable form."""
     return "\n".join([f"{subject_of(event)}: {line_of(event)}", "", *_lines(asdict(event), 0, utc)])
 
 
@@ -48,7 +48,7 @@ def _lines(value: Any, depth: int, utc: bool) -> list[str]:
 
 
 def tone_of(event: Event) -> Tone:
-    """How much attention an event asks for."""
+    """Return how much attention an event deserves."""
     if isinstance(event, TransactionTimedOut | TopicDeleted | RecordsDeleted):
         return Tone.WARN
     if isinstance(event, BrokerStarted) and (not event.clean or event.truncated_bytes):

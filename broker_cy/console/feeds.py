@@ -1,7 +1,7 @@
-"""Feeds: each asks the cluster for one thing again and again while somebody is subscribed to it.
+"""Feeds: each repeats one request to the cluster while it has subscribers.
 
-The last answer stays, with its age and the reason why there is no newer one: each feed fails and recovers alone. Any
-number of subscribers share one feed, and so one request.
+The last answer is kept, with its age and the reason why there is no newer one: each feed fails and recovers
+independently. Any number of subscribers share one feed, and so one request.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from broker_cy.console.listeners import Listener, Listeners, LoopOwner, call
 T = TypeVar("T")
 _LOG = logging.getLogger(__name__)
 
-# How long one request may take. The next one follows `interval_s` after its end, so that a slow broker has only one.
+# Time limit of one request. The next one is sent `interval_s` after it ended, so that a slow broker has only one.
 TIMEOUT_S = 10.0
-# Somebody who comes back sees the last answer before the next request is made.
+# A subscriber that returns sees the last answer before the next request is sent.
 FIRST_REQUEST_DELAY_S = 0.2
-# Feeds without subscribers whose last answers are kept, to be shown at once when somebody comes back.
+# Feeds without subscribers whose last answers are kept, to be shown immediately to a subscriber that returns.
 IDLE_FEEDS_MAX = 32
 
 
 class Feed(Generic[T]):
-    """One thing. `value` is the last answer, None before the first; `error` says why there is no newer one."""
+    """One request. `value` is the last answer, None before the first; `error` says why there is no newer one."""
 
     def __init__(
         self,
@@ -52,12 +52,12 @@ class Feed(Generic[T]):
 
     @property
     def error(self) -> str | None:
-        """Why the last request failed; None if it did not."""
+        """Return why the last request failed; None if it did not."""
         return None if self.failure is None else str(self.failure)
 
     @property
     def age_s(self) -> float | None:
-        """How old `value` is; None before the first answer."""
+        """Return the age of `value`; None before the first answer."""
         if self._answered_at_s is None:
             return None
         return asyncio.get_running_loop().time() - self._answered_at_s
@@ -67,7 +67,7 @@ class Feed(Generic[T]):
         return bool(self._listeners)
 
     def subscribe(self, listener: Listener) -> None:
-        """Ask from now on, and call `listener` after each answer and each failure."""
+        """Send requests from now on, and call `listener` after each answer and each failure."""
         self._owner.check()
         self._listeners.add(listener)
         if self._task is None:
@@ -76,18 +76,18 @@ class Feed(Generic[T]):
             call(listener)
 
     def unsubscribe(self, listener: Listener) -> None:
-        """Stop calling it. Without listeners nothing is asked."""
+        """Stop calling `listener`. Without listeners no requests are sent."""
         self._listeners.remove(listener)
         if not self._listeners and self._task is not None:
             self._task.cancel()
             self._task = None
 
     def kick(self) -> None:
-        """Ask now."""
+        """Send the next request now."""
         self._kicked.set()
 
     async def fresh(self, max_age_s: float) -> T:
-        """A value that is at most so old: the last one, or that of the next request. Raises AdminError."""
+        """Return a value that is at most `age_s` old: the last one, or that of the next request. Raises AdminError."""
         age_s = self.age_s
         if self.value is not None and age_s is not None and age_s <= max_age_s:
             return self.value
@@ -115,7 +115,7 @@ class Feed(Generic[T]):
             await self._pause(self.interval_s)
 
     async def _pause(self, seconds: float) -> None:
-        """Wait so long, or until the feed is kicked."""
+        """Wait for this long, or until the feed is kicked."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._kicked.wait()
@@ -129,7 +129,7 @@ class Feed(Generic[T]):
         except TimeoutError:
             self.failure = AdminError(Failure.TIMED_OUT, f"no answer within {self.timeout_s:g} s")
         except Exception as error:
-            # A defect of ours in reading one answer: this feed says so, and all the others go on.
+            # A bug in reading one answer: this feed reports it, and all other feeds continue.
             _LOG.exception("a feed failed")
             self.failure = AdminError(Failure.MALFORMED, f"{type(error).__name__}: {error}")
         else:
@@ -140,7 +140,7 @@ class Feed(Generic[T]):
 
 
 class Feeds:
-    """Feeds by what they are about. The idle ones that were used last are kept."""
+    """Feeds by the subject of their requests. Of the idle ones, those that were used last are kept."""
 
     def __init__(self, owner: LoopOwner | None = None) -> None:
         self._owner = owner or LoopOwner()
@@ -149,7 +149,7 @@ class Feeds:
     def get(
         self, key: Hashable, fetch: Callable[[], Awaitable[T]], interval_s: float, timeout_s: float = TIMEOUT_S
     ) -> Feed[T]:
-        """The feed of `key`, created where there is none."""
+        """Return the feed of `key`, creating it if necessary."""
         feed = self._feeds.get(key)
         if feed is None:
             feed = self._feeds[key] = Feed(fetch, interval_s, timeout_s, self._owner)
@@ -160,7 +160,7 @@ class Feeds:
         return cast("Feed[T]", feed)
 
     def kick_all(self) -> None:
-        """Refresh every feed that has subscribers. The others are dropped: their answers may have changed."""
+        """Refresh every feed that has subscribers. The others are dropped, because their answers may be outdated."""
         for key, feed in list(self._feeds.items()):
             if feed.is_watched:
                 feed.kick()

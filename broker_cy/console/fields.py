@@ -1,4 +1,4 @@
-"""Forms: what an act asks for, and how each value is checked before anything is sent."""
+"""Forms: the values that an act needs, and how each value is checked before anything is sent."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-# Looks at all values together; (name of a field, problem), or None if they agree.
+# Checks all values together; returns (name of a field, problem), or None if they are consistent.
 Check = Callable[[Mapping[str, Any]], tuple[str, str] | None]
 
 
 @dataclass(frozen=True)
 class Field:
-    """One value. `parse` converts what was typed, or raises a ValueError that says what is allowed.
+    """One value. `parse` converts the text that was typed, or raises a ValueError that names the allowed values.
 
-    `hint` is shown in the empty field. With `choices`, the value must be one of these.
+    `hint` is shown in the empty field. With `choices`, the value must be one of them.
     """
 
     name: str
@@ -25,13 +25,13 @@ class Field:
     choices: tuple[str, ...] = ()
 
     def check(self, text: str) -> Any:
-        """The value of `text`. Raises ValueError if it is not allowed."""
+        """Return the value of `text`. Raises ValueError if it is not allowed."""
         if self.choices and text not in self.choices:
             raise ValueError(f"one of {', '.join(self.choices)}")
         return self.parse(text)
 
     def problem(self, text: str) -> str:
-        """What is wrong with `text`; empty if it is allowed."""
+        """Return what is wrong with `text`; empty if it is allowed."""
         try:
             self.check(text)
         except ValueError as error:
@@ -41,7 +41,9 @@ class Field:
 
 @dataclass(frozen=True)
 class Checked:
-    """What a form says: `values` by field name, complete where `problems` (also by field name) is empty."""
+    """The contents of a form: `values` by field name, which are complete if `problems` (also by field name) is
+    empty.
+    """
 
     values: Mapping[str, Any]
     problems: Mapping[str, str]
@@ -49,7 +51,7 @@ class Checked:
 
 @dataclass(frozen=True)
 class Form:
-    """What has to be asked before an act can be planned."""
+    """The values that must be entered before an act can be planned."""
 
     title: str
     fields: Sequence[Field]
@@ -58,7 +60,7 @@ class Form:
     check: Check | None = field(default=None, repr=False)
 
     def checked(self, texts: Mapping[str, str]) -> Checked:
-        """Check what was typed, by field name; a field that is missing has its default."""
+        """Check the texts that were typed, by field name; a missing field has its default."""
         values: dict[str, Any] = {}
         problems: dict[str, str] = {}
         for each in self.fields:

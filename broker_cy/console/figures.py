@@ -1,4 +1,4 @@
-"""Figures of the broker's own samples: rates, latencies and health, as both consoles show them."""
+"""Figures from the broker's own samples: rates, latencies and health, as both consoles show them."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from broker_cy.admin.text import count, duration, micros, percent, size
 from broker_cy.console.tone import Tone
 from broker_cy.metrics.sample import Connection, Sample, Times, Topic
 
-# Samples over which a rate is taken.
+# Samples over which a rate is computed.
 RATE_SAMPLES = 10
 _DISK_FREE_SHARE_LOW = 0.1
 _LOOP_LAG_HIGH_US = 100_000
 
 
 class Fact(NamedTuple):
-    """A name, its value as text, and how much attention it asks for."""
+    """A name, its value as text, and how much attention it deserves."""
 
     name: str
     value: str
@@ -100,7 +100,7 @@ def busiest(samples: Sequence[Sample]) -> list[BusyTopic]:
 def health_of(
     cluster: ClusterDescription | None, topics: Sequence[TopicInfo] | None, sample: Sample | None
 ) -> list[Fact]:
-    """What is known of the cluster's health; None for what is not known yet."""
+    """Return what is known about the cluster's health; None for parts that are not known yet."""
     facts: list[Fact] = []
     if cluster is not None:
         fenced = sum(broker.is_fenced for broker in cluster.brokers)
@@ -139,7 +139,7 @@ def health_of(
 
 
 def process_facts(sample: Sample) -> list[Fact]:
-    """What the broker's process uses."""
+    """Return the resources that the broker's process uses."""
     return [
         Fact("CPU", percent(sample.cpu_us / 1000, sample.interval_ms)),
         Fact("memory", size(sample.resident_bytes)),
@@ -200,7 +200,7 @@ def phase_rows(name: str, samples: Sequence[Sample]) -> list[PhaseRow]:
 
 
 def connection_rates(samples: Sequence[Sample]) -> list[Connection]:
-    """The connections that the samples name; requests and bytes are per second over all samples."""
+    """Return the connections in the samples; requests and bytes are per second over all samples."""
     seconds = max(1.0, sum(sample.interval_ms for sample in samples) / 1000)
     newest: dict[str, Connection] = {}
     sums: dict[str, list[int]] = {}

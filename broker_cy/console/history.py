@@ -1,7 +1,7 @@
-"""The broker's own topics: a sample each second, and the events of the cluster.
+"""History from the broker's own topics: a sample each second, and the events of the cluster.
 
 A follower reads the newest records first, and then each new one. A cluster without these topics (Apache Kafka, or a
-broker where they are switched off) has no history: `error` says so, and everything else works without.
+broker on which they are switched off) has no history: `error` says so, and everything else works without it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _LOG = logging.getLogger(__name__)
 # Ten minutes of samples, and the newest events.
 SAMPLES_MAX = 600
 EVENTS_MAX = 2_000
-# Most events are commits: so many records are read at the start to find others.
+# Records that are read at the start to find other events than commits, which most events are.
 EVENT_RECORDS_READ = 4_000
 # Records that are decoded in one turn of the loop, about 5 ms.
 RECORDS_A_TURN = 50
@@ -38,7 +38,7 @@ RETRY_S = 2.0
 
 
 class Follower(Generic[T]):
-    """Follows one of the broker's own topics. `items` has the newest, in ascending order of time."""
+    """Follows one of the broker's own topics. `items` has the newest records, in ascending order of time."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class Follower(Generic[T]):
 
     @property
     def age_s(self) -> float | None:
-        """How long ago the last record arrived."""
+        """Return the time since the last record arrived."""
         return None if self._heard_at_s is None else asyncio.get_running_loop().time() - self._heard_at_s
 
     def start(self) -> None:
@@ -87,11 +87,11 @@ class Follower(Generic[T]):
         self._listeners.remove(listener)
 
     def kick(self) -> None:
-        """Retry now, where reading failed."""
+        """Retry now if reading failed."""
         self._retry.set()
 
     def take(self, item: T) -> None:
-        """Keep one item."""
+        """Add one item."""
         self.items.append(item)
 
     async def _run(self) -> None:
@@ -114,7 +114,7 @@ class Follower(Generic[T]):
                     position = None
                 self._listeners.call()
             except Exception as error:
-                # A defect of ours in reading: this follower says so and retries, and everything else goes on.
+                # A bug in reading: this follower reports it and retries, and everything else continues.
                 _LOG.exception("following %s failed", self._topic)
                 self.error = f"{type(error).__name__}: {error}"
                 position = None

@@ -1,4 +1,4 @@
-"""Listeners, which are called when something is new; and the event loop that a session belongs to."""
+"""Listeners, which are called when data is new; and the event loop to which a session belongs."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ _LOG = logging.getLogger(__name__)
 
 
 class Source(Protocol):
-    """What a panel shows: a feed, a history or a watch of alerts."""
+    """A data source of a panel: a feed, a history or a watch of alerts."""
 
     @property
     def error(self) -> str | None:
-        """Why there is nothing newer."""
+        """Return why there is no newer data."""
 
     @property
     def age_s(self) -> float | None:
-        """How old the newest is; None before the first."""
+        """Return the age of the newest data; None if there is none yet."""
 
     def subscribe(self, listener: Listener, /) -> None: ...
     def unsubscribe(self, listener: Listener, /) -> None: ...
 
 
 class Listeners:
-    """Callbacks without arguments. One that raises is logged, and keeps no other from being called."""
+    """Callbacks without arguments. An exception of one is logged, and the others are still called."""
 
     def __init__(self) -> None:
         self._listeners: list[Listener] = []
@@ -39,7 +39,7 @@ class Listeners:
         self._listeners.append(listener)
 
     def remove(self, listener: Listener) -> None:
-        """Removes it once; one that is not there is ignored."""
+        """Remove a listener once; an unknown one is ignored."""
         if listener in self._listeners:
             self._listeners.remove(listener)
 
@@ -57,13 +57,13 @@ def call(listener: Listener) -> None:
 
 
 class LoopOwner:
-    """The event loop of a session: the first one that used it. Clients and their connections work in no other."""
+    """The event loop of a session: the first one that used it. Clients and their connections work in no other loop."""
 
     def __init__(self) -> None:
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def check(self) -> None:
-        """Raises RuntimeError outside of the owning loop: a feed shared by two loops would be asked by neither."""
+        """Raise RuntimeError outside of the owning loop: a feed shared by two loops would not work in either."""
         running = asyncio.get_running_loop()
         if self._loop is None:
             self._loop = running

@@ -1,7 +1,7 @@
-"""Keys and values of records in readable form, never more of them than a screen holds.
+"""Keys and values of records in readable form, limited to what a screen can show.
 
-A broker does not know formats (there is no registry): UTF-8 that is JSON is shown as JSON, other UTF-8 as text, and
-everything else as bytes.
+A broker does not know formats (there is no schema registry): UTF-8 that is JSON is shown as JSON, other UTF-8 as text,
+and everything else as bytes.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from typing import Any
 
 from broker_cy.admin.text import clean, clean_lines, count
 
-# Shown of one value, in a row and in the view of one record; of the rest only the size. A value may have 20 MB.
+# Bytes of one value that are shown, in a row and in the view of one record; of the rest only the size is shown. A value
+# may have 20 MB.
 ROW_BYTES_MAX = 400
 TEXT_BYTES_MAX = 64 << 10
 HEX_BYTES_MAX = 8 << 10
@@ -37,7 +38,7 @@ class Format(Enum):
 
 
 def parse_json(data: bytes) -> Any:
-    """The JSON in `data`. Raises ValueError for anything else, or too much of it."""
+    """Parse the JSON in `data`. Raises ValueError if it is not JSON, or too large."""
     if len(data) > JSON_BYTES_MAX:
         raise ValueError(f"more than {JSON_BYTES_MAX:,} bytes")
     try:
@@ -47,12 +48,12 @@ def parse_json(data: bytes) -> Any:
 
 
 def is_text(data: bytes) -> bool:
-    """Whether the first bytes of `data` are UTF-8 without control characters."""
+    """Return whether the first bytes of `data` are UTF-8 without control characters."""
     start = data[:ROW_BYTES_MAX]
     try:
         text = start.decode()
     except UnicodeDecodeError as error:
-        # The cut may go through a character.
+        # The limit may split a character.
         if error.start < len(start) - 3 or len(data) <= ROW_BYTES_MAX:
             return False
         text = start[: error.start].decode()
@@ -60,7 +61,7 @@ def is_text(data: bytes) -> bool:
 
 
 def line(data: bytes | None, shown: Format = Format.AUTO, limit: int = ROW_BYTES_MAX) -> str:
-    """One line for a table: at most `limit` bytes, without control characters."""
+    """Return one line for a table: at most `limit` bytes, without control characters."""
     if data is None:
         return _NULL
     start = bytes(data[:limit])
@@ -72,7 +73,7 @@ def line(data: bytes | None, shown: Format = Format.AUTO, limit: int = ROW_BYTES
 
 
 def detail(data: bytes | None, shown: Format = Format.AUTO, columns: int = HEX_COLUMNS) -> str:
-    """Many lines, for a view of one record with so many columns."""
+    """Return the lines for a view of one record with this number of columns."""
     if data is None:
         return _NULL
     if not data:
@@ -101,7 +102,7 @@ def _cut(text: str, whole: int, limit: int, what: str) -> str:
 
 
 def hex_dump(data: bytes, width: int = 16) -> str:
-    """Offset, bytes and printable ASCII, as hexdump -C prints them."""
+    """Return offset, bytes and printable ASCII, in the format of hexdump -C."""
     lines = []
     for at in range(0, min(len(data), HEX_BYTES_MAX), width):
         part = data[at : at + width]

@@ -1,4 +1,4 @@
-"""Counting records by reading them: offsets alone do not say how many are left after compaction, or are markers."""
+"""Counting records by reading them: offsets alone do not show how many compaction left, or how many are markers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from broker_cy.admin.metadata import TopicPartition
 
 
 class RecordCount:
-    """Reads `spans` (start and end of each partition). Its numbers may be read at any time while it runs."""
+    """Counts the records in `spans` (start and end of each partition). Its numbers may be read while it runs."""
 
     def __init__(self, client: AdminClient, spans: Mapping[TopicPartition, tuple[int, int]]) -> None:
         self._client = client
@@ -35,7 +35,7 @@ class RecordCount:
         return sum(at - self._starts[key] for key, at in self._positions.items())
 
     async def run(self) -> None:
-        """Read to the end; where that fails, `error` says why."""
+        """Read to the end; if that fails, `error` says why."""
         try:
             async with self._client.records.reader(self._starts, ends=self._ends) as reader:
                 async for chunk in reader:

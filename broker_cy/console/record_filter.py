@@ -1,6 +1,6 @@
 """Filters of records: by key, value, header and JSON path, all of which must match.
 
-A text matches anywhere in the bytes; after `~` it is a regular expression. A JSON path is `$.a.b[0]`, which has to
+A text matches anywhere in the bytes; after `~` it is a regular expression. A JSON path is `$.a.b[0]`, which must
 exist, or `$.a.b = "x"` (also != < > <= >=, and ~ for contained text). Without quotes, numbers, true, false and null
 have their JSON type, and anything else is a text.
 """
@@ -16,7 +16,7 @@ from typing import Any
 from broker_cy.console.payload import parse_json
 from broker_cy.wire.records import Record
 
-# A longer pattern is refused: nobody types it.
+# Longer patterns are refused.
 PATTERN_CHARACTERS_MAX = 1_000
 _OPERATORS = ("!=", ">=", "<=", "=", ">", "<", "~")
 _STEP = re.compile(r"\.([A-Za-z0-9_\-]+)|\[(\d{1,9})\]|\[\"([^\"]+)\"\]")
@@ -28,7 +28,7 @@ Match = Callable[[Record], bool]
 
 @dataclass(frozen=True)
 class RecordFilter:
-    """The parts as they were typed; an empty part matches everything."""
+    """The parts of a filter as they were typed; an empty part matches everything."""
 
     key: str = ""
     value: str = ""
@@ -44,7 +44,7 @@ class RecordFilter:
         return " ".join(f"{name}:{text}" for name, text in named if text)
 
     def needle(self) -> bytes | None:
-        """The longest known bytes that every matching record contains; None if none are known."""
+        """Return the longest known bytes that every matching record contains; None if none are known."""
         texts = [text.encode() for text in (self.key, self.value) if text and not text.startswith("~")]
         name, _, wanted = self.header.partition("=")
         texts += [name.strip().encode()] if name.strip() else []
@@ -53,7 +53,7 @@ class RecordFilter:
         return max(texts, key=len, default=b"") or None
 
     def compile(self) -> Callable[[Iterable[Record]], list[Record]]:
-        """A function that returns the matching records of a list. Raises ValueError, which says what is wrong."""
+        """Return a function that returns the matching records of a list. Raises ValueError, which gives the reason."""
         tests: list[Match] = []
         if self.key:
             key_has = text_test(self.key)
@@ -69,7 +69,7 @@ class RecordFilter:
             return list
         if len(tests) == 1:
             if self.value and not self.value.startswith("~"):
-                # By far the most usual filter: no call for each of ten million records.
+                # By far the most common filter: avoid a call for each of ten million records.
                 needle = self.value.encode()
                 return lambda records: [
                     record for record in records if (data := record.value) is not None and needle in data
@@ -80,7 +80,7 @@ class RecordFilter:
 
 
 def text_test(text: str) -> Test:
-    """A test whether bytes contain a text, or match a regular expression after `~`."""
+    """Return a test whether bytes contain a text, or match a regular expression after `~`."""
     if len(text) > PATTERN_CHARACTERS_MAX:
         raise ValueError(f"{len(text)} characters: {PATTERN_CHARACTERS_MAX} are allowed")
     if not text.startswith("~"):
@@ -94,7 +94,7 @@ def text_test(text: str) -> Test:
 
 
 def header_test(text: str) -> Match:
-    """A test whether a header `name` exists, or, for `name=text`, whether its value contains the text."""
+    """Return a test whether a header `name` exists, or, for `name=text`, whether its value contains the text."""
     name, equals, wanted = text.partition("=")
     name = name.strip()
     if not name:
@@ -106,7 +106,7 @@ def header_test(text: str) -> Match:
 
 
 def path_test(text: str) -> Match:
-    """A test whether the value is JSON in which the path exists, or compares as it says."""
+    """Return a test whether the value is JSON in which the path exists, or for which the comparison holds."""
     steps, operator, wanted = parse_path(text)
     # Records that do not contain the name need not be parsed.
     hint = path_hint(steps)
@@ -126,13 +126,13 @@ def path_test(text: str) -> Match:
 
 
 def path_hint(steps: list[str | int]) -> bytes:
-    """Bytes that a value with such a path contains; empty if the name may be written with escapes."""
+    """Return bytes that every value with this path contains; empty if the name may be written with escapes."""
     names = [step for step in steps if isinstance(step, str)]
     return json.dumps(names[-1], ensure_ascii=False).encode() if names and names[-1].isascii() else b""
 
 
 def parse_path(text: str) -> tuple[list[str | int], str, Any]:
-    """(steps, operator or "", right-hand side). Raises ValueError, which says what is allowed."""
+    """Return (steps, operator or "", right-hand side). Raises ValueError, which describes the allowed syntax."""
     allowed = "$.name.other[0] is expected, optionally with = != > < >= <= or ~ and a value, such as $.user.id = 42"
     if not text.startswith("$"):
         raise ValueError(f"{text!r} is not a path: {allowed}")

@@ -10,7 +10,7 @@ from broker_cy.wire.records import Record
 
 
 def plain_bytes(data: bytes) -> str | dict[str, str]:
-    """Text where it is UTF-8, else `{"base64": ...}`."""
+    """Return UTF-8 as text, and anything else as `{"base64": ...}`."""
     try:
         return data.decode()
     except UnicodeDecodeError:
@@ -18,7 +18,7 @@ def plain_bytes(data: bytes) -> str | dict[str, str]:
 
 
 def json_line(key: TopicPartition, record: Record) -> bytes:
-    """One object and a newline; bytes that are no UTF-8 are `{"base64": ...}`. `produce --json-lines` reads it."""
+    """Return a record as one JSON object and a newline; bytes that are not UTF-8 are `{"base64": ...}`."""
     fields = {
         "topic": key.topic,
         "partition": key.partition,

@@ -1,4 +1,4 @@
-"""Rows of lists: what several answers say together of one broker, topic or group."""
+"""Rows of lists, which combine several answers about one broker, topic or group."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ STATUS_TONES = {
 
 @dataclass(frozen=True, slots=True)
 class BrokerRow:
-    """A broker. `sample` is its newest, None if it writes none; counts are None if they are not known."""
+    """A broker. `sample` is its newest sample, None if it writes none; counts are None if they are not known."""
 
     info: BrokerInfo
     is_controller: bool
@@ -49,7 +49,7 @@ def broker_rows(
     dirs: LogDirs | None,
     samples: Sequence[Sample],
 ) -> list[BrokerRow]:
-    """Every broker of the cluster. `topics` and `dirs` are None until they are known."""
+    """Return a row for every broker of the cluster. `topics` and `dirs` are None until they are known."""
     leads: dict[int, int] = {}
     for topic in topics or ():
         for part in topic.partitions:
@@ -88,14 +88,14 @@ class TopicRow:
 
 
 def is_own_topic(info: TopicInfo) -> bool:
-    """Whether the cluster keeps the topic for itself."""
+    """Return whether the cluster itself uses the topic."""
     return info.is_internal or info.name.startswith("__")
 
 
 def topic_rows(
     topics: Iterable[TopicInfo], sizes: Mapping[str, int] | None, samples: Sequence[Sample]
 ) -> list[TopicRow]:
-    """Each of `topics`. `sizes` is Session.topic_sizes."""
+    """Return a row for each of `topics`. `sizes` is Session.topic_sizes."""
     rates = {each.name: each for each in busiest(samples[-RATE_SAMPLES:])}
     rows = []
     for info in topics:
@@ -113,7 +113,7 @@ def topic_rows(
 
 
 class ReplicaRow(NamedTuple):
-    """A replica and the directory it is in."""
+    """A replica and its log directory."""
 
     broker_id: int
     path: str
@@ -146,7 +146,7 @@ class GroupRow:
 
 @dataclass(frozen=True, slots=True)
 class LagRow:
-    """A partition of a group. `is_exact`: the broker noted the time with the commit."""
+    """A partition of a group. `is_exact`: the time lag comes from the broker's event of the commit."""
 
     part: PartitionLag
     owner: str
@@ -157,7 +157,7 @@ class LagRow:
 
 
 def lag_rows(view: GroupView, history: LagHistory) -> list[LagRow]:
-    """Every partition that the group has offsets of."""
+    """Return a row for every partition for which the group has committed an offset."""
     owners: Mapping[TopicPartition, str] = {
         key: member.client_id for member in view.description.members for key in member.assignment
     }
@@ -179,14 +179,14 @@ def lag_rows(view: GroupView, history: LagHistory) -> list[LagRow]:
 
 
 def catch_up_text(lag_trend: Trend | None, lag: int | None) -> str:
-    """In how long the lag will be gone."""
+    """Return the estimated time until the group has caught up."""
     if lag == 0 or lag_trend is None:
         return "-"
     return "never" if lag_trend.catch_up_s is None else duration(lag_trend.catch_up_s * 1000)
 
 
 def assignment_text(assignment: Iterable[TopicPartition]) -> str:
-    """`orders 0-3,7  payments 1`: by topic, with ranges."""
+    """Format an assignment by topic, with ranges: `orders 0-3,7  payments 1`."""
     by_topic: dict[str, list[int]] = {}
     for key in assignment:
         by_topic.setdefault(key.topic, []).append(key.partition)
@@ -194,7 +194,7 @@ def assignment_text(assignment: Iterable[TopicPartition]) -> str:
 
 
 def ranges(numbers: Iterable[int]) -> str:
-    """`0-3,7` for 0, 1, 2, 3 and 7, which are in ascending order."""
+    """Format numbers in ascending order as ranges: `0-3,7` for 0, 1, 2, 3 and 7."""
     parts: list[list[int]] = []
     for number in numbers:
         if parts and parts[-1][1] == number - 1:

@@ -21,7 +21,7 @@ from broker_cy.admin.records import Span
 from broker_cy.console.record_filter import RecordFilter
 from broker_cy.wire.records import Record
 
-# Records of a page, and their size together; a scan pauses there until it is resumed.
+# Records of a page, and their total size; a scan that reaches either pauses until it is resumed.
 PAGE_RECORDS_MAX = 1_000
 KEPT_BYTES_MAX = 64 << 20
 # Records that a live tail keeps; older ones are dropped and counted.
@@ -39,12 +39,14 @@ class Row(NamedTuple):
 
     @property
     def order(self) -> tuple[int, int, int]:
-        """By time over all partitions; records of one partition with the same time stay in order."""
+        """Return the sort key: by time over all partitions; records of one partition with the same time keep their
+        order.
+        """
         return (self.record.timestamp, self.partition, self.record.offset)
 
 
 def weight(record: Record) -> int:
-    """The approximate size of a record in memory, in bytes."""
+    """Return the approximate size of a record in memory, in bytes."""
     size = _RECORD_OVERHEAD_BYTES + len(record.key or b"") + len(record.value or b"")
     for name, value in record.headers:
         size += len(name) + len(value or b"")
@@ -52,7 +54,7 @@ def weight(record: Record) -> int:
 
 
 class State(Enum):
-    """The state of a scan, as it is shown."""
+    """The state of a scan, as shown to users."""
 
     READY = "ready"
     RUNNING = "reading"
@@ -65,8 +67,8 @@ class State(Enum):
 class Scan:
     """Reads `spans` and keeps the records that match `wanted` in `rows`.
 
-    With `newest`, it reads everything and keeps only so many records, the newest; without, it pauses when a page is
-    full. `run` resumes where the scan stopped.
+    With `newest`, it reads everything and keeps only this number of newest records; without, it pauses when a page
+    is full. `run` resumes where the scan stopped.
     """
 
     def __init__(
@@ -112,7 +114,7 @@ class Scan:
 
     @property
     def found(self) -> int:
-        """Records that matched; with `newest`, at most so many."""
+        """Return the number of records that matched; with `newest`, at most that number."""
         return self.matches if self._newest is None else min(self.matches, self._newest)
 
     @property
@@ -147,7 +149,7 @@ class Scan:
             self.seconds, self._running_since_s = self.elapsed_s, None
 
     async def _take(self, chunk: Chunk, begun: int) -> bool:
-        """Keep the matching records of a chunk; False if the page is full. The position is behind the last one."""
+        """Keep the matching records of a chunk; False if the page is full. The position is then after the last one."""
         key = chunk.partition
         self.bytes += chunk.size_bytes
         self.damage += chunk.damage[: 100 - len(self.damage)]
@@ -175,7 +177,7 @@ class Scan:
         return True
 
     def _add(self, partition: int, found: Iterable[Record], begun: int) -> int:
-        """Add records; how many of them fit."""
+        """Add records and return how many of them fit."""
         taken = 0
         for record in found:
             if self._newest is None:
@@ -205,7 +207,7 @@ class Scan:
         self.kept_bytes = 0
 
     def shown(self) -> list[Row]:
-        """The rows by time, ascending; with `newest`, descending."""
+        """Return the rows by time, ascending; with `newest`, descending."""
         rows = sorted(self.rows, key=lambda row: row.order, reverse=self._newest is not None)
         return rows if self._newest is None else rows[: self._newest]
 
@@ -240,7 +242,7 @@ class Tail:
         self.is_running = False
 
     async def run(self) -> None:
-        """Run until cancelled, or until a failure, which `error` reports; then `run` resumes where it stopped."""
+        """Run until it is cancelled or fails; `error` reports the failure, and another `run` resumes from there."""
         self.is_running, self.error = True, ""
         try:
             async with self._client.records.reader(

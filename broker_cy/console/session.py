@@ -33,13 +33,13 @@ _TRANSACTION_TIMEOUT = "transaction.max.timeout.ms"
 
 
 def now_ms() -> int:
-    """The wall clock."""
+    """Return the wall clock time."""
     return int(time.time() * 1000)
 
 
 @dataclass(frozen=True, slots=True)
 class GroupSummary:
-    """A group's lag over all its partitions; not `is_complete` where the ends of some are unknown."""
+    """A group's lag over all its partitions; not `is_complete` if the ends of some partitions are unknown."""
 
     lag: int
     partitions: int
@@ -88,22 +88,22 @@ class OpenTransaction:
 
 
 class Session:
-    """Everything that is asked of one cluster. A feed is created when somebody first wants it.
+    """All requests to one cluster. A feed is created when it is first used.
 
-    A session belongs to the event loop that starts it; `client_id` is what the brokers and their events call it.
+    A session belongs to the event loop that starts it; `client_id` identifies it to the brokers and in their events.
     """
 
     def __init__(self, entry: ClusterEntry, *, client_id: str, timeout_s: float | None = None) -> None:
         self.entry = entry
         self._owner = LoopOwner()
         self.client = AdminClient(entry.bootstrap, timeout_s=timeout_s or entry.timeout_s, client_id=client_id)
-        # Somebody waits for these: a broker that is away is reported soon.
+        # A user waits for these, so an unreachable broker is reported soon.
         self._quick = self.client.with_timeout(min(8.0, timeout_s or entry.timeout_s))
         self._feeds = Feeds(self._owner)
         self.samples = Samples(self.client, self._owner)
         self.events = Events(self.client, self._owner)
         self.lag_history = LagHistory()
-        # The answer that the sizes of topics were summed up of, and they.
+        # The answer from which the sizes of topics were computed, and the sizes.
         self._sizes_of: Outcome[int, tuple[LogDir, ...]] | None = None
         self._sizes: Mapping[str, int] = {}
 
@@ -116,7 +116,7 @@ class Session:
         await self.client.close()
 
     def refresh(self) -> None:
-        """Refresh what somebody is subscribed to."""
+        """Refresh every feed that has subscribers."""
         self._feeds.kick_all()
         self.samples.kick()
         self.events.kick()
@@ -131,7 +131,9 @@ class Session:
         return self._feeds.get("log_dirs", self._quick.log_dirs.describe, 10.0)
 
     def topic_sizes(self) -> Mapping[str, int] | None:
-        """Bytes of each topic over all replicas, of the newest answer of `log_dirs`; None before the first one."""
+        """Return the bytes of each topic over all replicas, from the newest answer of `log_dirs`; None before the
+        first.
+        """
         outcome = self.log_dirs().value
         if outcome is not self._sizes_of:
             sizes: dict[str, int] = {}
@@ -274,7 +276,7 @@ class Session:
         return tuple(rows)
 
     async def find_hanging(self) -> tuple[HangingTransaction, ...]:
-        """Transactions of all partitions that no coordinator will end. Raises AdminError."""
+        """Return the transactions of all partitions that no coordinator will end. Raises AdminError."""
         topics = await self._quick.topics.list_all()
         keys = [TopicPartition(topic.name, part.partition) for topic in topics for part in topic.partitions]
         return await self._quick.transactions.find_hanging(
@@ -282,7 +284,7 @@ class Session:
         )
 
     async def _transaction_timeout_ms(self) -> int:
-        """The longest timeout of a transaction that the brokers allow; Kafka's default where they do not report it."""
+        """Return the longest transaction timeout that the brokers allow; Kafka's default if they do not report it."""
         brokers = [ConfigResource(ResourceType.BROKER, str(node)) for node in self.client.caller.metadata.nodes]
         reported = await self._quick.configs.describe(brokers, names=[_TRANSACTION_TIMEOUT])
         values = [entry.value for entries in reported.found.values() for entry in entries if entry.value]

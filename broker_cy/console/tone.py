@@ -1,4 +1,4 @@
-"""How much attention a shown value asks for. Each console has its own colours for it."""
+"""How much attention a shown value deserves. Each console has its own colours for it."""
 
 from __future__ import annotations
 

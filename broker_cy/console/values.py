@@ -1,4 +1,4 @@
-"""Values as a person types them: times, offsets, partitions, settings. A ValueError says what is allowed."""
+"""Values as users type them: times, offsets, partitions, settings. A ValueError describes the allowed values."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ INT64_MIN = -(1 << 63)
 
 
 def parse_int(text: str, low: int, high: int = INT64_MAX) -> int:
-    """A decimal number in a range; int() would also accept underscores and digits of other scripts."""
+    """Parse a decimal number in a range; int() would also accept underscores and digits of other scripts."""
     if not re.fullmatch(r"[+-]?[0-9]{1,19}", text) or not low <= int(text) <= high:
         allowed = f"{low} or more" if high == INT64_MAX else f"{low} to {high}"
         raise ValueError(f"{text!r}: a whole number, {allowed}, is expected")
@@ -29,7 +29,7 @@ def parse_int(text: str, low: int, high: int = INT64_MAX) -> int:
 
 
 def parse_duration(text: str) -> int:
-    """Milliseconds of `2h`, or of `1h30m`."""
+    """Parse `2h` or `1h30m` to milliseconds."""
     parts = _DURATION.findall(text)
     if not parts or "".join(number + unit for number, unit in parts) != text:
         raise ValueError(f"{text!r} is not a duration, {DURATION_HELP}")
@@ -37,7 +37,7 @@ def parse_duration(text: str) -> int:
 
 
 def parse_time(text: str, now_ms: Callable[[], int] | None = None) -> int:
-    """Milliseconds since 1970. A time without a zone is local."""
+    """Parse a time to milliseconds since 1970. A time without a zone is local."""
     if text == "now" or text.startswith("-"):
         now = int(datetime.now(UTC).timestamp() * 1000) if now_ms is None else now_ms()
         return now if text == "now" else max(0, now - parse_duration(text[1:]))
@@ -51,7 +51,7 @@ def parse_time(text: str, now_ms: Callable[[], int] | None = None) -> int:
 
 
 def parse_position(text: str) -> Start:
-    """Where to read from. Also accepts kcat's form, `s@TIME`."""
+    """Parse the position from which to read. kcat's form `s@TIME` is also accepted."""
     if text in ("beginning", "earliest"):
         return Start.earliest()
     if text in ("end", "latest"):
@@ -66,7 +66,7 @@ def parse_position(text: str) -> Start:
 
 
 def parse_partitions(text: str) -> tuple[int, ...]:
-    """`0`, `0,3,5`, `0-7`, and combinations; in ascending order, each once."""
+    """Parse `0`, `0,3,5`, `0-7`, and combinations; the result is in ascending order, without duplicates."""
     found: set[int] = set()
     for part in text.split(","):
         match = re.fullmatch(r"([0-9]{1,9})(?:-([0-9]{1,9}))?", part)
@@ -80,7 +80,7 @@ def parse_partitions(text: str) -> tuple[int, ...]:
 
 
 def parse_topic_partitions(text: str) -> tuple[str, tuple[int, ...] | None]:
-    """`topic` (all partitions: None), or `topic:0,3-5`."""
+    """Parse `topic` (all partitions: None) or `topic:0,3-5`."""
     topic, colon, partitions = text.rpartition(":")
     if not colon:
         return text, None
@@ -88,7 +88,7 @@ def parse_topic_partitions(text: str) -> tuple[str, tuple[int, ...] | None]:
 
 
 def parse_setting(text: str) -> tuple[str, str]:
-    """`name=value`."""
+    """Parse `name=value`."""
     name, equals, value = text.partition("=")
     if not equals or not name:
         raise ValueError(f"{text!r}: NAME=VALUE is expected")
@@ -96,7 +96,7 @@ def parse_setting(text: str) -> tuple[str, str]:
 
 
 def parse_header(text: str) -> tuple[str, bytes | None]:
-    """`name=value`, or `name` for a header whose value is null."""
+    """Parse `name=value`, or `name` for a header whose value is null."""
     name, equals, value = text.partition("=")
     if not name:
         raise ValueError(f"{text!r}: NAME=VALUE is expected, or NAME for a null value")
@@ -108,7 +108,7 @@ _ESCAPE = re.compile(r"\\(x[0-9a-fA-F]{2}|.?)", re.DOTALL)
 
 
 def unescape(text: str) -> bytes:
-    r"""The bytes of a text with \n, \t, \r, \0, \\ and \xHH."""
+    r"""Return the bytes of a text with the escapes \n, \t, \r, \0, \\ and \xHH."""
 
     out = bytearray()
     at = 0
@@ -126,14 +126,14 @@ def unescape(text: str) -> bytes:
 
 
 def parse_delimiter(text: str) -> bytes:
-    """A delimiter, with escapes; not empty."""
+    """Parse a delimiter with escapes, which must not be empty."""
     if not text:
         raise ValueError(r"a delimiter needs at least one byte, such as , or \t or \x01")
     return unescape(text)
 
 
 def topic_name(text: str) -> str:
-    """A topic name as Kafka allows it."""
+    """Check a topic name by Kafka's rules."""
     if text in ("", ".", ".."):
         raise ValueError(f"{text!r} is not a topic name: 1 to {_TOPIC_NAME_MAX} letters, digits, . _ and -")
     if len(text) > _TOPIC_NAME_MAX:
@@ -145,17 +145,17 @@ def topic_name(text: str) -> str:
 
 
 def integer(low: int, high: int = INT64_MAX) -> Callable[[str], int]:
-    """A parser of whole numbers in a range."""
+    """Return a parser of integers in a range."""
     return lambda text: parse_int(text.strip().replace(",", ""), low, high)
 
 
 def optional(parse: Callable[[str], object]) -> Callable[[str], object]:
-    """A parser for which an empty field is None."""
+    """Return a parser that maps an empty field to None."""
     return lambda text: parse(text) if text.strip() else None
 
 
 def settings(text: str) -> dict[str, str]:
-    """`name=value`, separated by commas; a value that contains commas is quoted."""
+    """Parse `name=value`, separated by commas; a value that contains commas is quoted."""
     found: dict[str, str] = {}
     for part in _split(text):
         name, value = parse_setting(part)
@@ -166,12 +166,12 @@ def settings(text: str) -> dict[str, str]:
 
 
 def headers(text: str) -> tuple[tuple[str, bytes | None], ...]:
-    """`name=value` (or `name` for null), separated by commas; a name may occur several times."""
+    """Parse `name=value` (or `name` for null), separated by commas; a name may occur several times."""
     return tuple(parse_header(part) for part in _split(text))
 
 
 def _split(text: str) -> list[str]:
-    """The parts between commas outside of double quotes, without the quotes."""
+    """Return the parts between commas outside of double quotes, without the quotes."""
     if text.count('"') % 2:
         raise ValueError("a quote is not closed")
     parts = re.findall(r'(?:[^,"]|"[^"]*")+', text)

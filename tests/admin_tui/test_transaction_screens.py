@@ -36,7 +36,7 @@ def test_a_hanging_transaction_is_found_and_aborted(broker_cy: BrokerProcess, na
         grid.focus()
         grid.move_to(next(at for at, row in enumerate(grid.view) if row.partition.topic == name))  # type: ignore[attr-defined]
         await terminal.press("a")
-        await terminal.shows(f"Abort in {name}-0", f"transactions abort {name} 0 --producer-id", "offsets behind it")
+        await terminal.shows(f"Abort in {name}-0", f"transactions abort {name} 0 --producer-id", "following")
         await terminal.type(name)
         await terminal.press("enter")
         await terminal.shows("aborted the transaction")

@@ -1,1 +1,1 @@
-"""Acts: plans of everything that changes a cluster."""
+"""Acts: plans for every operation that changes a cluster."""

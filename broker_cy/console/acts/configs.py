@@ -1,4 +1,4 @@
-"""Acts on settings of topics and brokers, and how settings are shown."""
+"""Acts on settings of topics and brokers, and formatting of settings."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _NOTE_CHARACTERS_MAX = 300
 
 @dataclass(frozen=True, slots=True)
 class AlterConfig:
-    """One change of one resource; `said` is the sentence about it."""
+    """One change of one resource; `said` is the sentence that reports it."""
 
     resource: ConfigResource
     change: ConfigChange
@@ -41,17 +41,17 @@ class AlterConfig:
 
 
 def source_text(source: ConfigSource) -> str:
-    """Where a value comes from, in a word."""
+    """Return the source of a value, in a word."""
     return SOURCES.get(source, "other")
 
 
 def is_own(entry: ConfigEntry) -> bool:
-    """Whether the value was set for this very resource, so that it can be removed."""
+    """Return whether the value was set for this resource itself, so that it can be removed."""
     return entry.source in _OWN
 
 
 def shown_value(entry: ConfigEntry) -> str:
-    """The value; large times and sizes also in larger units."""
+    """Return the value; large times and sizes also in larger units."""
     if entry.is_sensitive:
         return "(secret)"
     if entry.value is None:
@@ -66,7 +66,7 @@ def shown_value(entry: ConfigEntry) -> str:
 
 
 def parser_of(entry: ConfigEntry) -> Callable[[str], str]:
-    """Checks a value by its type; the broker checks the rest before anything is changed."""
+    """Return the parser for the type of a setting; the broker checks the rest before anything is changed."""
     ranges = {
         ConfigType.INT: (-_INT32_MAX - 1, _INT32_MAX),
         ConfigType.SHORT: (-_INT16_MAX - 1, _INT16_MAX),
@@ -89,7 +89,7 @@ def parser_of(entry: ConfigEntry) -> Callable[[str], str]:
 
 
 def edit_form(resource: ConfigResource, entry: ConfigEntry) -> Form:
-    """Asks for `value`."""
+    """Return a form that asks for `value`."""
     field = Field(
         "value",
         entry.kind.name.lower(),
@@ -103,14 +103,14 @@ def edit_form(resource: ConfigResource, entry: ConfigEntry) -> Form:
 async def plan_set(
     client: AdminClient, command: Command, resource: ConfigResource, entry: ConfigEntry, value: str
 ) -> Plan:
-    """Set a value; the broker validates it without changing anything."""
+    """Plan setting a value; the broker validates it without changing anything."""
     change = ConfigChange(entry.name, AlterOp.SET, value)
     shown = "(secret)" if entry.is_sensitive else value
     return await _plan(client, command, resource, entry, change, shown, f"set {entry.name} of {resource} to {shown}")
 
 
 async def plan_unset(client: AdminClient, command: Command, resource: ConfigResource, entry: ConfigEntry) -> Plan:
-    """Remove the resource's own value, so that the next synonym or the default applies."""
+    """Plan removing the resource's own value, so that the next synonym or the default applies."""
     after = next((other.value for other in entry.synonyms if other.source not in _OWN), None) or "its default"
     change = ConfigChange(entry.name, AlterOp.DELETE)
     said = f"removed {entry.name} from {resource}; {after} applies"

@@ -22,7 +22,7 @@ _NEEDS = {
     "offset": "an offset",
     "time": "2026-01-31T12:00, -15m (ago) or ms since 1970",
     "duration ago": "such as 15m or 2h",
-    "shift": "how many offsets forward; negative for back",
+    "shift": "number of offsets forward; negative for backward",
     "as group": "a group",
     "listed": "topic:partition=offset, separated by commas",
 }
@@ -30,7 +30,7 @@ _NEEDS = {
 
 @dataclass(frozen=True, slots=True)
 class ResetOffsets:
-    """`steps` are those that change something."""
+    """Commits new offsets; `steps` are the partitions whose offset changes."""
 
     group_id: str
     steps: tuple[ResetStep, ...]
@@ -61,8 +61,8 @@ class DeleteOffsets:
 
 
 def reset_form(group_id: str, topics: Sequence[str] = ()) -> Form:
-    """`topics`: those that the group has offsets of, for the hint."""
-    hint = f"all of the group's; or {', '.join(topics[:2]) or 'orders'}:0,3"
+    """Return the form of a reset. `topics`, for which the group has committed offsets, are used in the hint."""
+    hint = f"all topics of the group; or {', '.join(topics[:2]) or 'orders'}:0,3"
     return Form(
         f"Reset {group_id}",
         [
@@ -76,9 +76,9 @@ def reset_form(group_id: str, topics: Sequence[str] = ()) -> Form:
 
 
 def _topics(text: str) -> dict[str, tuple[int, ...] | None] | None:
-    """`topic`, `topic:0,3-5`, with blanks or commas between topics; None for an empty field."""
+    """Parse `topic` and `topic:0,3-5`, with blanks or commas between topics; None for an empty field."""
     found: dict[str, tuple[int, ...] | None] = {}
-    # A comma in front of a digit still belongs to the partitions of the topic before.
+    # A comma before a digit separates partitions of the preceding topic.
     for part in re.split(r"\s+|,(?![0-9]+(?:[,-]|\s|$))", text.strip()):
         if not part:
             continue
@@ -91,7 +91,7 @@ def _topics(text: str) -> dict[str, tuple[int, ...] | None] | None:
 
 
 def rule_of(values: Mapping[str, Any], now_ms: int) -> ResetRule:
-    """The rule that the fields mean. Raises ValueError, which says what is allowed."""
+    """Return the rule that the fields select. Raises ValueError, which names the allowed values."""
     rule, text = values["rule"], values["value"].strip()
     if rule in _NEEDS and not text:
         raise ValueError(f"{_NEEDS[rule]} is expected")
@@ -123,7 +123,7 @@ def _listed(text: str) -> dict[TopicPartition, int]:
 
 
 def check_reset(values: Mapping[str, Any]) -> tuple[str, str] | None:
-    """What can be checked of all values together only."""
+    """Check what depends on several values."""
     try:
         rule_of(values, INT64_MAX)
     except ValueError as error:
@@ -134,7 +134,7 @@ def check_reset(values: Mapping[str, Any]) -> tuple[str, str] | None:
 async def plan_reset(
     client: AdminClient, command: Command, group_id: str, values: Mapping[str, Any], now_ms: int
 ) -> Plan:
-    """Old and new offset of each partition; refused while the group has members."""
+    """Plan a reset, with old and new offset of each partition; refused while the group has members."""
     rule = rule_of(values, now_ms)
     partitions = await _partitions(client, group_id, rule, values["topics"])
     steps = await client.reset.plan(group_id, rule, partitions)
@@ -149,14 +149,14 @@ async def plan_reset(
         ResetOffsets(group_id, tuple(changed)),
         [_change(step) for step in changed],
         verb="Reset",
-        problem="" if changed else "every partition is at that offset already",
+        problem="" if changed else "every partition is already at that offset",
     )
 
 
 async def _partitions(
     client: AdminClient, group_id: str, rule: ResetRule, topics: Mapping[str, tuple[int, ...] | None] | None
 ) -> list[TopicPartition] | None:
-    """Those that are meant; None for all that the group, or the rule, has offsets of."""
+    """Return the selected partitions; None for all for which the group, or the rule, has offsets."""
     if topics is None:
         return None
     keys: list[TopicPartition] = []
@@ -180,7 +180,7 @@ def _change(step: ResetStep) -> Change:
 def reset_command(
     command: Command, group_id: str, rule: ResetRule, topics: Mapping[str, tuple[int, ...] | None] | None
 ) -> str:
-    """The command line that does the same."""
+    """Return the equivalent command line."""
     parts: list[str | int] = ["groups", "reset", group_id]
     for topic, numbers in (topics or {}).items():
         parts += ["--topic", topic if numbers is None else f"{topic}:{','.join(map(str, numbers))}"]
@@ -199,7 +199,7 @@ def reset_command(
 
 
 async def plan_delete_groups(client: AdminClient, command: Command, group_ids: Sequence[str]) -> Plan:
-    """Refused while a group has members."""
+    """Plan deleting groups; refused while a group has members."""
     if not group_ids:
         raise AdminError(Failure.INVALID, "no group is selected")
     described = (await client.groups.describe(group_ids)).whole()
@@ -222,7 +222,7 @@ async def plan_delete_groups(client: AdminClient, command: Command, group_ids: S
 async def plan_delete_offsets(
     client: AdminClient, command: Command, group_id: str, partitions: Sequence[TopicPartition]
 ) -> Plan:
-    """Delete the committed offsets of some partitions."""
+    """Plan deleting the committed offsets of some partitions."""
     if not partitions:
         raise AdminError(Failure.INVALID, "no partition is selected")
     committed = (await client.group_offsets.fetch([group_id])).whole()[group_id]

@@ -1,8 +1,8 @@
-"""Plans: what an act would do, as data; and their execution.
+"""Plans describe as data what an act would do; and their execution.
 
-A console shows the plan (how much is affected, each change, the equivalent command line), asks for the name where the
-act cannot be undone, and passes the plan to `execute`. A plan holds no client: it can be kept while somebody reads it,
-and be executed with the client of whoever confirms it.
+A console shows the plan (how much is affected, each change, the equivalent command line), asks for the name if the
+act cannot be undone, and passes the plan to `execute`. A plan holds no client: it can be kept while a user reads it,
+and be executed with the client of the user who confirms it.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from broker_cy.admin.caller import Outcome
 from broker_cy.admin.clusters import ClusterEntry
 from broker_cy.admin.errors import AdminError, Failure
 
-# Changes of a preview that a console shows; it gives the number of the others.
+# Changes of a preview that a console shows; of the others it shows only the number.
 CHANGES_MAX = 500
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One thing that a plan would change. `before` and `after` are None where `note` says it all."""
+    """One resource that a plan would change. `before` and `after` are None if `note` describes the change alone."""
 
     what: str
     before: str | None = None
@@ -40,7 +40,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """One thing that an act could not do, and why."""
+    """One resource for which an act failed, and why."""
 
     what: str
     error: AdminError
@@ -48,7 +48,7 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What an act did. `said` is a sentence about `done`; a call that failed as a whole has only `failed`."""
+    """The result of an act. `said` is a sentence about `done`; a call that failed as a whole has only `failed`."""
 
     said: str
     done: tuple[str, ...] = ()
@@ -56,7 +56,7 @@ class Report:
 
     @classmethod
     def of(cls, said: str, outcome: Outcome[Any, Any]) -> Report:
-        """The report of a call about many things."""
+        """Return the report of a call for several resources."""
         return cls(
             said,
             tuple(map(str, outcome.found)),
@@ -65,7 +65,7 @@ class Report:
 
     @property
     def problem(self) -> str:
-        """Why not everything was done; empty if it was."""
+        """Return why not everything was done; empty if it was."""
         if not self.failed:
             return ""
         first = str(self.failed[0].error)
@@ -75,19 +75,19 @@ class Report:
 
 
 class Act(Protocol):
-    """What a plan does when it is executed: a frozen dataclass with everything that it needs."""
+    """The operation of a plan: a frozen dataclass with everything that the operation needs."""
 
     async def run(self, client: AdminClient) -> Report:
-        """Do it. May raise AdminError if nothing was done."""
+        """Run the operation. May raise AdminError if nothing was changed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
     """A dry run of an act.
 
-    `affected` says how much is affected (3 partitions, 12,345 offsets), `changes` each thing, `command` the equivalent
-    command line. `typed` is the name that has to be typed, None if nothing is lost irrecoverably. `problem` says why
-    the act cannot be done now.
+    `affected` says how much is affected (3 partitions, 12,345 offsets), `changes` lists the resources, and `command` is
+    the equivalent command line. `typed` is the name that has to be typed, None if nothing is lost irrecoverably.
+    `problem` says why the act cannot be done now.
     """
 
     title: str
@@ -102,10 +102,10 @@ class Plan:
 
 
 async def execute(client: AdminClient, plan: Plan, typed: str | None = None) -> Report:
-    """Do what `plan` says. `typed` is what was typed to confirm it.
+    """Execute `plan`. `typed` is the name that was typed to confirm it.
 
-    Raises AdminError, and sends nothing, where the plan has a problem or the name does not match. What fails while it
-    is executed is in the report.
+    Raises AdminError, and sends nothing, if the plan has a problem or the name does not match. Failures during the
+    execution are in the report.
     """
     if plan.problem:
         raise AdminError(Failure.INVALID, plan.problem)

@@ -1,4 +1,4 @@
-"""Acts on records: produce new ones, and existing ones again, with control over their headers."""
+"""Acts on records: produce new records, and produce existing ones again with changed headers."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ KINDS = ("text", "escaped", "hex", "base64", "null", "file")
 
 @dataclass(frozen=True, slots=True)
 class Produce:
-    """`partition` is None if the key decides."""
+    """Produces records; `partition` is None if the key determines it."""
 
     topic: str
     records: tuple[Record, ...]
@@ -50,7 +50,7 @@ class Produce:
 
 
 def to_bytes(kind: str, text: str) -> bytes | None:
-    """The bytes that a field means. Raises ValueError, which says what is wrong."""
+    """Return the bytes that a field stands for. Raises ValueError, which gives the reason."""
     if kind == "null":
         if text:
             raise ValueError("null takes no text")
@@ -83,7 +83,7 @@ def _file(name: str) -> bytes:
 
 
 def produce_form(topic: str, partitions: int) -> Form:
-    """`partitions` is how many the topic has."""
+    """Return the form for one record; `partitions` is the number of partitions of the topic."""
     return Form(
         f"Produce to {topic}",
         [
@@ -101,10 +101,10 @@ def produce_form(topic: str, partitions: int) -> Form:
 
 
 def check_produced(values: Mapping[str, Any]) -> tuple[str, str] | None:
-    """What can be checked of all values together only."""
+    """Check what depends on several values."""
     for name in ("key", "value"):
         kind = values[f"{name}_kind"]
-        # A key that was typed is wanted, even if its kind is still null.
+        # A key that was typed is intended, even if its kind is still null.
         if kind == "null" and values[name]:
             return f"{name}_kind", f"a {name} was typed: select text, escaped, hex, base64 or file"
         try:
@@ -127,7 +127,7 @@ async def plan_produce(client: AdminClient, command: Command, topic: str, values
 
 
 def reproduce_form(topic: str, records: int) -> Form:
-    """`records` is how many are produced again."""
+    """Return the form for producing again; `records` is the number of records."""
     return Form(
         f"Produce {plural(records, 'record')} again",
         [
@@ -147,7 +147,7 @@ def _names(text: str) -> frozenset[str]:
 async def plan_reproduce(
     client: AdminClient, command: Command, records: Sequence[Record], values: Mapping[str, Any]
 ) -> Plan:
-    """The same keys and values; null stays null."""
+    """Plan producing records again with the same keys and values; null stays null."""
     topic = values["topic"]
     partitions = len(await client.records.partitions(topic))
     wanted = values["partition"]
@@ -193,7 +193,7 @@ def _plan(command: Command, topic: str, partitions: int, records: Sequence[Recor
 
 
 def command_of(command: Command, topic: str, records: Sequence[Record], partition: int | None) -> str:
-    """The command line that produces the same."""
+    """Return the equivalent command line."""
     chosen: list[str | int] = [] if partition is None else ["-p", partition]
     produce = command("produce", topic, "--json-lines", *chosen)
     lines = b"".join(json_line(TopicPartition(topic, partition or 0), record) for record in records[:1])

@@ -23,7 +23,7 @@ _REPLICAS_MAX = 32_767
 
 @dataclass(frozen=True, slots=True)
 class CreateTopic:
-    """`source` is the topic whose settings it has, empty if there is none."""
+    """Creates a topic; `source` is the topic from which settings are copied, or empty."""
 
     new: NewTopic
     source: str = ""
@@ -38,7 +38,7 @@ class CreateTopic:
 
 @dataclass(frozen=True, slots=True)
 class AddPartitions:
-    """`total` is the number of partitions afterwards."""
+    """Adds partitions; `total` is the number of partitions afterwards."""
 
     topic: str
     total: int
@@ -59,7 +59,7 @@ class DeleteTopics:
 
 @dataclass(frozen=True, slots=True)
 class DeleteRecords:
-    """`before` is the new log start offset of each partition."""
+    """Deletes records; `before` is the new log start offset of each partition."""
 
     topic: str
     before: Mapping[TopicPartition, int]
@@ -83,7 +83,7 @@ def create_form(name: str = "") -> Form:
 
 
 async def plan_create(client: AdminClient, command: Command, values: Mapping[str, Any]) -> Plan:
-    """The broker validates the topic without creating it."""
+    """Plan creating a topic; the broker validates it without creating it."""
     new = NewTopic(
         values["name"],
         BROKER_DEFAULT if values["partitions"] is None else values["partitions"],
@@ -163,7 +163,7 @@ async def plan_clone(client: AdminClient, command: Command, source: str, values:
 
 
 async def _spans(client: AdminClient, names: Sequence[str]) -> dict[TopicPartition, tuple[int, int]]:
-    """Start and end of each partition."""
+    """Return start and end of each partition."""
     infos = (await client.topics.describe(names)).whole()
     keys = [TopicPartition(name, part.partition) for name, info in infos.items() for part in info.partitions]
     starts, ends = await asyncio.gather(client.offsets.earliest(keys), client.offsets.latest(keys))
@@ -171,7 +171,7 @@ async def _spans(client: AdminClient, names: Sequence[str]) -> dict[TopicPartiti
 
 
 async def plan_delete(client: AdminClient, command: Command, names: Sequence[str]) -> Plan:
-    """The name has to be typed; for many topics, their number."""
+    """Plan deleting topics. The name has to be typed; for several topics, their number."""
     if not names:
         raise AdminError(Failure.INVALID, "no topic is selected")
     spans, dirs = await asyncio.gather(_spans(client, names), client.log_dirs.describe(topics=names))
@@ -216,7 +216,7 @@ def _partitions_below(count_of_all: int) -> Any:
 
 
 def position_text(start: Start) -> str:
-    """A position as the command line takes it."""
+    """Return a position in the syntax of the command line."""
     return {
         StartKind.EARLIEST: "beginning",
         StartKind.LATEST: "end",

@@ -13,7 +13,7 @@ from broker_cy.console.acts.plan import Change, Command, Plan, Report
 
 @dataclass(frozen=True, slots=True)
 class AbortTransaction:
-    """Writes an abort marker in place of the coordinator."""
+    """Writes an abort marker on behalf of the coordinator."""
 
     partition: TopicPartition
     producer: ProducerState
@@ -25,14 +25,14 @@ class AbortTransaction:
 
 
 async def plan_abort(client: AdminClient, command: Command, hanging: HangingTransaction) -> Plan:
-    """Says how many offsets are withheld from consumers that read committed records."""
+    """Plan aborting a transaction, with the number of offsets that it hides from consumers of committed records."""
     key, producer = hanging.partition, hanging.producer
     start = producer.txn_start_offset or 0
     end = (await client.offsets.latest([key])).whole()[key]
     return Plan(
         f"Abort in {key}",
         f"aborts the transaction of producer {producer.producer_id}, open since offset {count(start)}; "
-        f"consumers of committed records then read the {count(end - start)} offsets behind it",
+        f"consumers of committed records can then read the following {count(end - start)} offsets",
         command("transactions", "abort", key.topic, key.partition, "--producer-id", producer.producer_id, "--yes"),
         AbortTransaction(key, producer),
         [

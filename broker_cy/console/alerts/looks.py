@@ -1,4 +1,4 @@
-"""What each kind of rule looks at: the answers of the session's feeds, so a screen's request serves a rule, too."""
+"""Evaluation of each kind of rule. It uses the answers of the session's feeds, so rules and screens share requests."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from broker_cy.console.alerts.rules import Rule
 from broker_cy.console.session import GroupSummary, Session, now_ms
 from broker_cy.core.errors import ErrorCode
 
-# How old the answers may be that a rule is judged by. Looking for hanging transactions asks for the producers of every
-# partition, and the size of the disks for every replica.
+# The maximum age of the answers by which a rule is evaluated. Finding hanging transactions requests the producers of
+# every partition, and the sizes of disks require every replica.
 AGE_MAX_S: Final = 5.0
 GROUPS_AGE_MAX_S: Final = 15.0
 DISKS_AGE_MAX_S: Final = 30.0
@@ -23,14 +23,14 @@ HANGING_AGE_MAX_S: Final = 60.0
 
 
 class Broken(NamedTuple):
-    """One thing that breaks a rule. `subject` identifies it as long as it does."""
+    """One resource that violates a rule. `subject` identifies it for as long as it does."""
 
     subject: str
     text: str
 
 
 class NotYet(Exception):
-    """Too little was observed to judge a rule; says so."""
+    """Too little was observed to evaluate a rule; the message says so."""
 
 
 Look = Callable[[Session, Rule], Awaitable[list[Broken]]]
@@ -108,7 +108,7 @@ def _status_look(status: Status, said: str) -> Look:
         ]
         unknown = sum(summary.status is Status.UNKNOWN for summary in groups.values())
         if unknown and not found:
-            raise NotYet(f"{plural(unknown, 'group')} with lag not observed long enough")
+            raise NotYet(f"{plural(unknown, 'group')} with lag not observed for long enough")
         return found
 
     return look
@@ -139,7 +139,9 @@ async def _time_lag(session: Session, lag: GroupLag, seconds: float) -> list[Bro
 
 
 async def _broker_away(session: Session, rule: Rule) -> list[Broken]:
-    """Brokers that are fenced, or have replicas or a vote and are not in the cluster's list; all, if none answers."""
+    """Return brokers that are fenced, or have replicas or a vote but are missing from the cluster; all if none
+    answers.
+    """
     try:
         cluster = await session.cluster().fresh(AGE_MAX_S)
     except AdminError as error:
@@ -170,7 +172,7 @@ _LEADERLESS: Final = frozenset(
 
 
 async def _leaderless(session: Session, rule: Rule) -> list[Broken]:
-    # Where no broker answers at all, this rule cannot be judged.
+    # If no broker answers, this rule cannot be evaluated.
     await session.cluster().fresh(AGE_MAX_S)
     try:
         quorum = await session.quorum().fresh(AGE_MAX_S)

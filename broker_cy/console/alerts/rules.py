@@ -60,7 +60,7 @@ _TYPE_NAMES: Final = {str: "a string", int: "an integer", _NUMBER: "a number", b
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One rule. Fields of other kinds have their defaults; `topic`, `group` and `exclude` are patterns."""
+    """One rule. Fields that its kind does not use have their defaults; `topic`, `group` and `exclude` are patterns."""
 
     name: str
     kind: str
@@ -75,13 +75,13 @@ class Rule:
     free_bytes: int | None = None
 
     def is_about(self, name: str) -> bool:
-        """Whether the rule is about a topic or group of this name."""
+        """Return whether the rule applies to a topic or group of this name."""
         pattern = self.group if "group" in KINDS[self.kind] else self.topic
         return fnmatchcase(name, pattern) and not (self.exclude and fnmatchcase(name, self.exclude))
 
 
-# They hold without any file. A window of 60 s is longer than the usual time between two commits of a group; elections
-# and restarts take some seconds.
+# Built-in rules. A window of 60 s is longer than the usual time between two commits of a group; elections and restarts
+# take a few seconds.
 BUILT_IN: Final = (
     Rule("offline partitions", "offline_partition", for_s=10),
     Rule("under-replicated partitions", "under_replicated_partition", for_s=30),
@@ -96,7 +96,7 @@ BUILT_IN: Final = (
 
 @dataclass(frozen=True, slots=True)
 class WebhookSettings:
-    """Where alerts are sent. `attempts` is how often one delivery is tried."""
+    """The destination of alerts. `attempts` is the maximum number of attempts of one delivery."""
 
     url: str
     timeout_s: float = 5.0
@@ -105,19 +105,19 @@ class WebhookSettings:
 
 @dataclass(frozen=True, slots=True)
 class AlertSettings:
-    """The rules that hold, and where alerts are sent."""
+    """The rules in effect, and the destination of alerts."""
 
     rules: tuple[Rule, ...] = BUILT_IN
     webhook: WebhookSettings | None = None
 
 
 def default_rules_path(clusters: Path | None = None) -> Path:
-    """alerts.toml, beside the file that names clusters."""
+    """Return the path of alerts.toml in the directory of the cluster file."""
     return (clusters or default_path()).with_name("alerts.toml")
 
 
 def load_settings(path: Path) -> AlertSettings:
-    """The built-in rules with the changes of a file. Raises AdminError, which names file, line and key."""
+    """Return the built-in rules with the changes of a file. Raises AdminError, which names file, line and key."""
     try:
         text = path.read_text(encoding="utf-8")
         data = tomllib.loads(text)
@@ -138,16 +138,16 @@ def load_settings(path: Path) -> AlertSettings:
 
 
 def check_url(url: str) -> str:
-    """`url`. Raises ValueError if it is not the URL of a webhook."""
+    """Return `url`. Raises ValueError if it is not a valid URL for a webhook."""
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname or any(sign <= " " for sign in url):
         raise ValueError(f"{url!r}: http://HOST[:PORT]/PATH or https://HOST[:PORT]/PATH is expected")
-    # Raises ValueError by itself where the port is no number, or too large.
+    # `port` raises ValueError if the port is not a number, or too large.
     return url if parts.port is None or parts.port > 0 else check_url("")
 
 
 class _Lines:
-    """Where keys are in the file, which the parser does not report."""
+    """Finds the lines of keys in the file, which the parser does not report."""
 
     def __init__(self, path: Path, text: str) -> None:
         self._path = path
@@ -155,7 +155,7 @@ class _Lines:
         self._starts = [at for at, line in enumerate(self._lines) if re.match(r"\s*\[\[\s*rule\s*\]\]", line)]
 
     def error(self, rule: int | None, key: str, reason: str) -> AdminError:
-        """An error at `key` of the rule with that number (None: of the file)."""
+        """Return an error at `key` of the rule with that number (None: of the file)."""
         low, high = 0, len(self._lines)
         if rule is not None and rule < len(self._starts):
             low = self._starts[rule]
@@ -183,7 +183,7 @@ def _rules(lines: _Lines, tables: Iterable[dict[str, Any]]) -> tuple[Rule, ...]:
 
 
 def _rule(lines: _Lines, number: int, table: dict[str, Any], base: Rule | None) -> Rule:
-    """A rule of the file; `base` is the built-in one that it changes."""
+    """Build a rule of the file; `base` is the built-in rule that it changes."""
     kind = table.get("kind", None if base is None else base.kind)
     if kind not in KINDS:
         said = "kind is missing" if kind is None else f"kind = {kind!r}"
@@ -225,7 +225,7 @@ def _check_types(
     for key, value in table.items():
         if key not in types:
             raise lines.error(number, key, f"{key} is not known in {what}; allowed are {', '.join(types)}")
-        # In Python true is a number, too.
+        # In Python, bool is a subclass of int.
         if not isinstance(value, types[key]) or (isinstance(value, bool) and types[key] is not bool):
             raise lines.error(number, key, f"{key} = {value!r}: {_TYPE_NAMES[types[key]]} is expected")
         if not isinstance(value, str | bool) and not 0 <= value < 1e18:

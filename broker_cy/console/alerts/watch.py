@@ -1,4 +1,4 @@
-"""Watching rules: which alerts fire, since when, and which are resolved."""
+"""Repeated evaluation of rules: which alerts fire, since when, and which are resolved."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from broker_cy.console.session import Session
 _LOG = logging.getLogger(__name__)
 INTERVAL_S: Final = 5.0
 LOOK_TIMEOUT_S: Final = 30.0
-# Alerts of one rule that are announced one by one; of the others only the number is given.
+# Alerts of one rule that are announced individually; of the others only the number is announced.
 SUBJECTS_MAX: Final = 50
 
 OK, PENDING, FIRING, UNKNOWN = "ok", "pending", "firing", "unknown"
@@ -28,9 +28,10 @@ OK, PENDING, FIRING, UNKNOWN = "ok", "pending", "firing", "unknown"
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What a look found of a rule. `subject` is what breaks it, and `for_s` since when; empty and None otherwise.
+    """The result of evaluating a rule. `subject` is the resource that violates it, and `for_s` for how long; otherwise
+    they are empty and None.
 
-    `state` is ok, pending (broken, but not yet for as long as the rule says), firing, or unknown (not answered).
+    `state` is ok, pending (violated, but not yet for as long as the rule requires), firing, or unknown (no answer).
     """
 
     rule: Rule
@@ -42,7 +43,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """An alert that begins to fire, or is resolved; times are in ms since 1970."""
+    """An alert that began to fire or was resolved; times are in ms since 1970."""
 
     cluster: str
     rule: Rule
@@ -56,7 +57,7 @@ class Notice:
         return f"{self.rule.name}: {self.text}" if self.is_firing else f"{self.rule.name}: resolved: {self.text}"
 
     def payload(self) -> Mapping[str, Any]:
-        """As it is sent to a webhook."""
+        """Return the JSON object that is sent to a webhook."""
         return {
             "state": "firing" if self.is_firing else "resolved",
             "cluster": self.cluster,
@@ -71,7 +72,7 @@ class Notice:
 
 @dataclass(slots=True)
 class _Alert:
-    """Something that breaks a rule: since when, and whether that was announced."""
+    """A resource that violates a rule: since when, and whether that was announced."""
 
     rule: Rule
     text: str
@@ -81,7 +82,7 @@ class _Alert:
 
 
 class Watch:
-    """The rules of one cluster. A source that a panel can be linked to."""
+    """The rules of one cluster. It is a source to which a panel can be linked."""
 
     def __init__(
         self,
@@ -119,9 +120,9 @@ class Watch:
         self._listeners.remove(listener)
 
     async def look(self, session: Session) -> list[Notice]:
-        """Judge every rule once; the alerts that fire or are resolved since the last look.
+        """Evaluate every rule once and return the alerts that began to fire or were resolved since the last evaluation.
 
-        While another look is under way, nothing is done.
+        Does nothing while another evaluation is under way.
         """
         if self._is_looking:
             return []
@@ -141,7 +142,7 @@ class Watch:
 
     @staticmethod
     async def _ask(session: Session, rule: Rule) -> list[Broken] | str:
-        """What breaks a rule; a text where that is not known."""
+        """Return the resources that violate a rule; a text if they are not known."""
         try:
             async with asyncio.timeout(LOOK_TIMEOUT_S):
                 return await LOOKS[rule.kind](session, rule)
@@ -150,14 +151,14 @@ class Watch:
         except TimeoutError:
             return f"no answer within {LOOK_TIMEOUT_S:g} s"
         except Exception as error:
-            # A defect of ours in one kind of rule: it says so, and all other rules are judged.
-            _LOG.exception("judging the rule %r failed", rule.name)
+            # A bug in one kind of rule: it is reported, and all other rules are still evaluated.
+            _LOG.exception("evaluating the rule %r failed", rule.name)
             return f"{type(error).__name__}: {error}"
 
     def _judged(self, rule: Rule, answer: list[Broken] | str, notices: list[Notice]) -> list[Finding]:
         now, at_ms = self._clock(), self._wall_ms()
         if isinstance(answer, str):
-            # An alert that fires goes on firing: nobody knows that it is resolved.
+            # A firing alert keeps firing, because it is not known to be resolved.
             fire = [self._finding(key, alert, now) for key, alert in self._alerts.items() if key[0] == rule.name]
             return [*fire, Finding(rule, UNKNOWN, "", answer, None)]
         broken = {each.subject: each.text for each in answer}
@@ -188,9 +189,9 @@ class Watch:
 
 
 class Alerting:
-    """The rules for any number of clusters, each with a watch of its own, and one webhook for all.
+    """The rules for any number of clusters, with one watch for each cluster and one webhook for all.
 
-    A watch stays while another cluster is shown: an alert that was announced is not announced again on return.
+    A watch is kept while another cluster is shown, so that alerts are not announced again on return.
     """
 
     def __init__(self, settings: AlertSettings, *, interval_s: float = INTERVAL_S) -> None:
@@ -200,14 +201,14 @@ class Alerting:
         self._watches: dict[str, Watch] = {}
 
     def watch(self, cluster: str) -> Watch:
-        """The watch of a cluster by name."""
+        """Return the watch of the cluster with this name."""
         watch = self._watches.get(cluster)
         if watch is None:
             watch = self._watches[cluster] = Watch(self.settings.rules, cluster)
         return watch
 
     async def look(self, session: Session) -> list[Notice]:
-        """Judge the rules for the cluster of a session; what is new is put in the webhook's queue, too."""
+        """Evaluate the rules for the cluster of a session; new notices are also queued for the webhook."""
         notices = await self.watch(session.entry.name).look(session)
         if self.webhook is not None:
             for notice in notices:
@@ -215,6 +216,6 @@ class Alerting:
         return notices
 
     async def close(self, flush_s: float = 2.0) -> None:
-        """End the webhook; what is queued is delivered for at most so long."""
+        """Close the webhook; queued notices are delivered for at most this long."""
         if self.webhook is not None:
             await self.webhook.close(flush_s)

@@ -18,22 +18,22 @@ from broker_cy.console.tone import Tone
 
 # Alerts that wait for delivery; when there are more, the oldest are dropped, and counted.
 QUEUE_MAX: Final = 1_000
-# The wait before an attempt doubles from the first to the second: 10 attempts take about three minutes.
+# The backoff doubles from the first value up to the second one: 10 attempts take about three minutes.
 BACKOFF_S: Final = 0.5
 BACKOFF_MAX_S: Final = 60.0
-# Of an answer only the status is used.
+# Only the status of a response is used.
 ANSWER_BYTES_MAX: Final = 64 << 10
 _READ_BYTES: Final = 4_096
-# Besides 5xx: later the same request may be accepted.
+# Besides 5xx, the statuses after which the same request may be accepted later.
 _RETRIED: Final = frozenset({408, 425, 429})
 
 
 class _Rejected(Exception):
-    """The endpoint will not accept this request later, either."""
+    """The endpoint rejected the request in a way that makes a retry useless."""
 
 
 class Webhook:
-    """Delivers what is `put`, in order, and counts what was delivered, failed and dropped."""
+    """Delivers queued alerts in order, and counts those that were delivered, failed and dropped."""
 
     def __init__(
         self,
@@ -58,16 +58,16 @@ class Webhook:
 
     @property
     def target(self) -> str:
-        """The host it delivers to; the rest of the URL may be a secret."""
+        """Return the host of the URL; the rest of the URL may be a secret."""
         return urlsplit(self._settings.url).netloc.rpartition("@")[2]
 
     @property
     def queued(self) -> int:
-        """Alerts that wait, with the one under way."""
+        """Return the number of alerts that wait, including the one under way."""
         return len(self._queue) + self._is_sending
 
     def put(self, payload: Mapping[str, Any]) -> None:
-        """Queue an alert; never waits."""
+        """Queue an alert, without waiting."""
         if len(self._queue) >= self._queue_max:
             self._queue.popleft()
             self.dropped += 1
@@ -76,7 +76,7 @@ class Webhook:
             self._task = asyncio.create_task(self._run())
 
     async def close(self, flush_s: float = 0.0) -> None:
-        """Deliver what is queued for at most `flush_s`, and end; the rest counts as dropped."""
+        """Deliver queued alerts for at most `flush_s`, then close; the rest counts as dropped."""
         if self._task is not None:
             await asyncio.wait([self._task], timeout=flush_s)
             self._task.cancel()
@@ -87,7 +87,7 @@ class Webhook:
         self._is_sending = False
 
     async def _run(self) -> None:
-        """Until the queue is empty."""
+        """Deliver until the queue is empty."""
         while self._queue:
             self._is_sending = True
             if await self._deliver(self._queue.popleft()):
@@ -111,7 +111,7 @@ class Webhook:
                 self.error = str(error)
                 return False
             except TimeoutError:
-                self.error = f"no answer within {self._settings.timeout_s:g} s"
+                self.error = f"no response within {self._settings.timeout_s:g} s"
             except (OSError, h11.ProtocolError) as error:
                 self.error = str(error) or type(error).__name__
             else:
@@ -120,7 +120,7 @@ class Webhook:
         return False
 
     async def _post(self, body: bytes) -> None:
-        """One request on a connection of its own. Raises _Rejected, OSError or h11.ProtocolError."""
+        """Send one request on a separate connection. Raises _Rejected, OSError or h11.ProtocolError."""
         url = urlsplit(self._settings.url)
         is_tls = url.scheme == "https"
         reader, writer = await asyncio.open_connection(
@@ -165,12 +165,12 @@ class Webhook:
             elif isinstance(event, h11.Response):
                 return event.status_code
             elif isinstance(event, h11.ConnectionClosed):
-                raise OSError("the connection was closed without an answer")
+                raise OSError("the connection was closed without a response")
         raise OSError(f"no status within {ANSWER_BYTES_MAX} bytes")
 
 
 def facts_of(webhook: Webhook) -> list[Fact]:
-    """What became of the deliveries."""
+    """Return the numbers of deliveries, failures and drops, and the last error."""
     facts = [
         Fact("to", webhook.target),
         Fact("delivered", str(webhook.delivered)),
