@@ -24,15 +24,19 @@ logger = logging.getLogger(__name__)
 FILE_NAME = "damage-note"
 SIZE_MAX_BYTES = 64 << 10
 REASON_MAX = 1_000
+# Third word of a note whose `end_offset` is the end of the log.
+END = "end"
 
 
 class Note(NamedTuple):
     """What was known when the damage was found: every record before `end_offset` was there, and every record before
-    `synced_offset` on the disk.
+    `synced_offset` on the disk. With `is_end` none was acknowledged behind `end_offset`: what is there was left by a
+    write that failed and could not be undone.
     """
 
     end_offset: int
     synced_offset: int
+    is_end: bool = False
 
 
 def write(directory: str, note: Note, reason: str) -> None:
@@ -42,7 +46,8 @@ def write(directory: str, note: Note, reason: str) -> None:
     path = f"{directory}/{FILE_NAME}"
     if os.path.exists(path):
         return
-    text = f"{note.end_offset} {note.synced_offset}\n{reason[:REASON_MAX]}\n"
+    end = f" {END}" if note.is_end else ""
+    text = f"{note.end_offset} {note.synced_offset}{end}\n{reason[:REASON_MAX]}\n"
     try:
         write_atomically(path, text.encode(), sync=False)
     except OSError as error:
@@ -55,8 +60,8 @@ def read(directory: str) -> Note | None:
     """
     try:
         text = read_whole(f"{directory}/{FILE_NAME}", SIZE_MAX_BYTES).decode(errors="replace")
-        end_offset, synced_offset = text.split("\n", 1)[0].split()
-        return Note(int(end_offset), int(synced_offset))
+        end_offset, synced_offset, *more = text.split("\n", 1)[0].split()
+        return Note(int(end_offset), int(synced_offset), more == [END])
     except FileNotFoundError:
         return None
     except ValueError:

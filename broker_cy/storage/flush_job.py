@@ -36,6 +36,8 @@ class FlushJob:
     paths: list[str] = field(default_factory=list)
     # Those that hold files which are new since the last flush; the log's own is synced in any case.
     directories: list[str] = field(default_factory=list)
+    # Of LogSyncs when the job was made, where it has directories.
+    names: int = 0
     snapshot: bytes = b""
     superseded_snapshot: int = -1
     # Of `note`: which of the two files it writes (storage.noted_state), and whether the other is not to be believed.

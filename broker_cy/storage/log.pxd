@@ -100,6 +100,7 @@ cdef class Log:
     cdef int undo_staged(self) except -1
     cdef int set_mark(self) except -1
     cdef int take(self, BatchHeader* header, uint8_t* data, Py_ssize_t size, object owner, int64_t now_ms) except -1
+    cdef int discard(self, Segment segment) except -1
     cdef int undo_files(self) except -1
     cdef int64_t hinted_position(self, Segment segment, int64_t offset) noexcept
     cdef int drop_hints(self) noexcept

@@ -232,7 +232,7 @@ cdef class Log:
         except OSError:
             # The log may end elsewhere when it rolls again: an empty segment among full ones would hide what is behind it,
             # and producer state of batches that are undone would come back at the next start.
-            segment.discard()
+            self.discard(segment)
             raise
         self.segments.append(segment)
         self.active = segment
@@ -280,7 +280,7 @@ cdef class Log:
             self.totals.unflushed_bytes -= active.size
             self.unflushed_bytes -= active.size
             active.close()
-            active.discard()
+            self.discard(active)
             active = self.segments[len(self.segments) - 1]
         self.active = active
         self.totals.unflushed_bytes -= active.size - self.mark.size
@@ -296,7 +296,7 @@ cdef class Log:
         try:
             self.undo_files()
         except (OSError, StorageError) as error:
-            self.mark_offline(f"a failed write cannot be undone: {error}")
+            self.mark_offline(f"a failed write cannot be undone: {error}", is_end=True)
         if self.leader_epoch != self.mark.leader_epoch:
             self.epochs.truncate_from_end(end_offset)
             self.leader_epoch = self.epochs.latest_epoch
@@ -308,6 +308,17 @@ cdef class Log:
         self.last_owner = None
         self.owners.clear()
         self.drop_hints()
+        return 0
+
+    cdef int discard(self, Segment segment) except -1:
+        """Remove the files of a segment that was begun. Where one stays the log is offline: a start would take what is in it for
+        records of the log, or for the producers of others."""
+        # Until that is synced a power loss may bring them back, among records that were written since.
+        self.syncs.names_changed += 1
+        try:
+            segment.discard()
+        except OSError as error:
+            self.mark_offline(f"the files of a segment that was not begun cannot be removed: {error}", is_end=True)
         return 0
 
     cdef int undo_files(self) except -1:
@@ -468,15 +479,16 @@ cdef class Log:
         """(epoch, end offset) for OffsetForLeaderEpoch, (-1, -1) where the epoch is not known."""
         return self.epochs.end_offset_for(epoch, self.written_end_offset)
 
-    def mark_offline(self, reason):
-        """Refuse every operation from now on, with `reason` (str); the next start reads all of the log (storage.damage)."""
+    def mark_offline(self, reason, *, bint is_end=False):
+        """Refuse every operation from now on, with `reason` (str); the next start reads all of the log (storage.damage). With `is_end`
+        what is staged is undone, and the next start takes nothing behind `written_end_offset` for a part of the log."""
         if self.offline is None:
             logger.error("partition offline", extra=facts(partition=f"{self.topic}-{self.partition}", reason=reason))
             self.offline = reason
             if not self.sync_failed:
                 # After a failed sync the next start writes again what may be lost (storage.syncs).
                 from broker_cy.storage import damage
-                damage.write(self.directory, damage.Note(self.written_end_offset, self.synced_end_offset), reason)
+                damage.write(self.directory, damage.Note(self.written_end_offset, self.synced_end_offset, is_end), reason)
 
     def needs_flush(self, int64_t now_ms):
         """Whether flush.ms have passed with something to flush."""

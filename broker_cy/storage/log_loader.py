@@ -89,6 +89,10 @@ class LogFiles:
             logger.warning("index without a log file removed", extra=facts(path=directory, base_offset=base))
             for suffix in (".index", ".timeindex"):
                 _unlink(f"{directory}/{base:020d}{suffix}")
+        for base in self.txn_indexes - self.log_sizes.keys():
+            # Else the next segment that begins there would go on with its entries.
+            _unlink(txn_index.path_of(directory, base))
+        self.txn_indexes &= self.log_sizes.keys()
 
     def _scan(self) -> list[str]:
         """Note the files, remove those of interrupted operations, and return the names of segments that wait to be
@@ -136,6 +140,21 @@ class LogFiles:
             return 0
         path = f"{self.directory}/{max(bases):0{DIGITS}d}.log.deleted"
         return int(recovery.next_offset_of_file(path, max(bases), os.path.getsize(path)))
+
+    def remove_behind(self, end_offset: int) -> None:
+        """Remove the segments and the producer states that a write has left which failed and could not be undone."""
+        for base in sorted(self.log_sizes):
+            if base > end_offset:
+                logger.warning(
+                    "removed a segment of a write that failed", extra=facts(path=self.directory, base_offset=base)
+                )
+                maintenance.remove_segment(self.directory, base)
+                del self.log_sizes[base]
+                self.txn_indexes.discard(base)
+        for offset in [offset for offset in self.snapshots if offset > end_offset]:
+            snapshots.remove(self.directory, offset)
+            self.snapshots.remove(offset)
+        sync_directory(self.directory)
 
     def remove_deleted(self) -> None:
         """Remove the files of deleted segments."""
@@ -203,6 +222,9 @@ def load_log(
         # The partition was restored from a copy, which need not be whole up to there.
         written_point = 0
     files = LogFiles(directory)
+    note = damage.read(directory)
+    if note is not None and note.is_end:
+        files.remove_behind(note.end_offset)
     bases = sorted(files.log_sizes)
     interval = config.index_interval_bytes
     segments = [
@@ -217,7 +239,6 @@ def load_log(
         if log_start_offset > 0:
             sync_directory(directory)
     files.remove_deleted()
-    note = damage.read(directory)
     check_from = NEVER if context.clean else max(recovery_point, written_point)
     if context.power_lost and not context.clean and recovery_point <= log_start_offset:
         # A deletion moved it past what was never synced, and that may be the beginning of a segment that stays.
@@ -229,13 +250,19 @@ def load_log(
         for segment in segments:
             damage.forget_cached(segment.path)
     was_compacted = context.cleaned.offset_of((topic, partition), topic_id) is not None
-    # Behind a gap in a log that was found damaged nothing is removed either.
-    may_have_gaps = not context.power_lost or config.compact or was_compacted or note is not None
+
+    def may_have_gap(records_follow: bool) -> bool:
+        """Whether a gap is no reason to remove the segments after it. In a log that was found damaged it never is, if
+        they hold records. Empty ones were left by a write that failed.
+        """
+        if config.compact or was_compacted:
+            return True
+        return records_follow and (note is not None or not context.power_lost)
 
     def may_cut(segment: Segment, found: recovery.ScanResult) -> bool:
         return found.next_offset >= whole_to and context.may_cut(topic, segment, found.position)
 
-    end_offset = _recover(segments, files, config, check_from, epochs, context.power_lost, may_have_gaps, may_cut)
+    end_offset = _recover(segments, files, config, check_from, epochs, context.power_lost, may_have_gap, may_cut)
     if end_offset < whole_to:
         raise StorageError(f"{directory} ends at offset {end_offset}, and it had records up to offset {whole_to}")
     cut_bytes = sum(files.log_sizes.values()) - sum(segment.size for segment in segments)
@@ -290,6 +317,10 @@ def load_log(
         synced = check_from if context.power_lost else NEVER
         expiration_ms = context.producer_expiration_ms
         maintenance.reload_producers(log, context.now_ms, expiration_ms, files.snapshots, noted, synced)
+    if note is not None and note.is_end and end_offset > note.end_offset:
+        # A write that failed could not be cut back. Those who sent it were told so, and may have sent it again.
+        maintenance.truncate_to(log, max(note.end_offset, start_offset), context.now_ms)
+        disk.sync_file(log.active.path)
     if note is not None:
         logger.warning("log was marked as damaged, and is intact now", extra=facts(path=directory))
         damage.remove(directory)
@@ -343,24 +374,28 @@ def _recover(
     check_from: int,
     epochs: LeaderEpochs,
     power_lost: bool,
-    may_have_gaps: bool,
+    may_have_gap: Callable[[bool], bool],
     may_cut: MayCut,
 ) -> int:
     """Check what lies at or after `check_from`, and repair the indexes; returns the offset at which the log ends.
 
     Empty segments after the one in which the log ends are removed from `segments`. After a power loss, all segments
     after the first damaged one are removed, as in Kafka: nothing of them was synced. So are segments after one that
-    ends too early, or is missing, unless compaction may have left that gap (Kafka keeps them).
+    ends too early, or is missing, unless `may_have_gap` (with whether records follow) says that compaction may have
+    left that gap (Kafka keeps them).
     """
     last = max((i for i, segment in enumerate(segments) if segment.size > 0), default=0)
+    filled, filled_end = 0, NEVER
     for number, segment in enumerate(segments):
         following = segments[number + 1].base_offset if number + 1 < len(segments) else NEVER
         if following > check_from:
             was_cut, end = _check(segment, power_lost or number == last, check_from, config, epochs, may_cut)
-            if was_cut or (not may_have_gaps and end < following < NEVER):
+            if segment.size > 0 or number == 0:
+                filled, filled_end = number, end
+            if was_cut or (end < following < NEVER and not may_have_gap(True)):
                 if not was_cut:
                     logger.warning(
-                        "removed the segments after a gap in the log: the power was lost before the gap was on disk",
+                        "removed the segments after a gap in the log: it was never on disk",
                         extra=facts(path=segment.path, log_end_offset=end, next_offset=following),
                     )
                 _remove_for_good(segments[number + 1 :])
@@ -377,6 +412,9 @@ def _recover(
             result = recovery.rebuild_indexes(segment, 0, NEVER, config.index_interval_bytes)
             if result.problem is not None:
                 raise CorruptSegment(segment.path, result.position, result.problem)
+    if filled_end < NEVER and filled_end < segments[-1].base_offset and not may_have_gap(False):
+        _remove_for_good(segments[filled + 1 :])
+        del segments[filled + 1 :]
     tail = segments[-1]
     clean = check_from == NEVER
     result = recovery.next_offset(tail, clean)

@@ -329,14 +329,18 @@ class LogManager:
         if key in self.logs or key in self.offline:
             raise ValueError(f"partition {topic}-{partition} exists")
         root = min(self._held, key=self._held.__getitem__)
+        path = f"{root}/{topic}-{partition}"
         try:
+            if os.path.isdir(path) and os.listdir(path):
+                # Of a deleted partition that could not be renamed, or of an attempt to create this one that failed.
+                self._rename_away(path, "delete", NO_TOPIC_ID, config.file_delete_delay_ms)
             log = Log.create(
-                f"{root}/{topic}-{partition}", topic, partition, config, now_ms, self.open_files, self.totals,
+                path, topic, partition, config, now_ms, self.open_files, self.totals,
                 self.checkpoints.log_starts.get(key, 0),
             )  # fmt: skip
             write_topic_id(log.directory, topic_id)
         except OSError as error:
-            raise StorageError(f"cannot create {root}/{topic}-{partition}: {error.strerror}") from error
+            raise StorageError(f"cannot create {path}: {error.strerror}") from error
         self._held[root] += 1
         self.logs[key] = log
         self.topic_ids[key] = topic_id

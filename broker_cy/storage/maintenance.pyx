@@ -337,7 +337,7 @@ def begin_flush(Log log not None):
             segment.path, segment.offsets.path, segment.times.path,
             txn_index.path_of(log.directory, segment.base_offset),
         ]
-        if (segment.base_offset >= log.recovery_point or not log.syncs.named) and not job.directories:
+        if (segment.base_offset >= log.recovery_point or log.syncs.names_are_due) and not job.directories:
             add_new_files(log, job)
     job.epochs = encode_pairs(log.epochs.entries)
     return job
@@ -390,7 +390,7 @@ def complete_flush(Log log not None, job):
         raise StorageError(f"cannot flush {log.directory}: {job.error.strerror}") from job.error
     if job.generation != log.generation:
         return
-    log.syncs.named = log.syncs.named or bool(job.directories)
+    log.syncs.names_synced = max(log.syncs.names_synced, job.names)
     drop_unflushed(log, job.unflushed_bytes)
     if log.recovery_point < job.end_offset:
         log.recovery_point = job.end_offset
@@ -423,7 +423,7 @@ def begin_sync(Log log not None):
     job = SyncJob(log.syncs, log.written_end_offset, log.generation)
     for segment in log.segments[log.segment_number(log.synced_end_offset):]:
         job.paths.append(segment.path)
-        if (segment.base_offset >= log.synced_end_offset or not log.syncs.named) and not job.directories:
+        if (segment.base_offset >= log.synced_end_offset or log.syncs.names_are_due) and not job.directories:
             add_new_files(log, job)
     return job
 
@@ -432,6 +432,7 @@ cdef int add_new_files(Log log, job) except -1:
     """A file is not there after a power loss until its directory is synced; nor is a directory, and what names the topic."""
     job.paths.append(f"{log.directory}/{PARTITION_METADATA}")
     job.directories += [log.directory, os.path.dirname(log.directory)]
+    job.names = log.syncs.names_changed
     return 0
 
 
@@ -442,7 +443,7 @@ def complete_sync(Log log not None, job):
     if job.error is not None:
         log.mark_offline(f"a sync failed: {job.error}")
         raise StorageError(f"cannot sync {log.directory}: {job.error.strerror}") from job.error
-    log.syncs.named = log.syncs.named or bool(job.directories)
+    log.syncs.names_synced = max(log.syncs.names_synced, job.names)
     if job.generation == log.generation and log.synced_end_offset < job.end_offset:
         log.synced_end_offset = job.end_offset
 

@@ -2,6 +2,7 @@
 
 import logging
 import os
+from contextlib import suppress
 
 from libc.errno cimport EAGAIN
 from libc.stdint cimport int64_t, uint8_t
@@ -180,13 +181,21 @@ cdef class Segment:
         self.created_ms = now_ms
 
     def discard(self):
-        """Remove the files of a segment that was begun and is not wanted, and the producer state taken for it; those that cannot
-        be removed stay, to be found at start."""
+        """Remove the files of a segment that was begun and is not wanted, and the producer state taken for it. Raises OSError where
+        one of them stays; it is empty then if that was possible."""
+        failure = None
         for suffix in SEGMENT_SUFFIXES:
+            path = f"{self.directory}/{self.base_offset:020d}{suffix}"
             try:
-                os.unlink(f"{self.directory}/{self.base_offset:020d}{suffix}")
-            except OSError:
+                os.unlink(path)
+            except FileNotFoundError:
                 continue
+            except OSError as error:
+                failure = failure or error
+                with suppress(OSError):
+                    os.truncate(path, 0)
+        if failure is not None:
+            raise failure
 
     cdef int close_fd(self) except -1:
         cdef int fd = self.fd

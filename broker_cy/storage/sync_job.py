@@ -23,6 +23,8 @@ class SyncJob:
     paths: list[str] = field(default_factory=list)
     # Those that hold files which are new since the last sync.
     directories: list[str] = field(default_factory=list)
+    # Of LogSyncs when the job was made, where it has directories.
+    names: int = 0
     error: OSError | None = None
 
     def run(self) -> SyncJob:

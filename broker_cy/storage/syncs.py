@@ -38,15 +38,17 @@ _NOT_TRIED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOENT})
 class LogSyncs:
     """Syncs of the files of the log in `directory`. Each raises OSError, and all do after one has failed."""
 
-    __slots__ = ("_lock", "directory", "error", "named")
+    __slots__ = ("_lock", "directory", "error", "names_changed", "names_synced")
 
     def __init__(self, directory: str) -> None:
         self.directory = directory
         # Of the first sync that failed.
         self.error: OSError | None = None
-        # The log's directory and topic id were synced since the start. What the offsets say is no proof: a deletion of
-        # records moves them past what was never synced.
-        self.named = False
+        # How often names in the directory changed in a way that the next sync of the log has to include, and how many
+        # of these changes, with the topic id, are synced. At a start none is: what the offsets say is no proof, since
+        # a deletion of records moves them past what was never synced.
+        self.names_changed = 1
+        self.names_synced = 0
         self._lock = threading.Lock()
 
     def run(self, sync: Callable[P, None], *args: P.args, **named: P.kwargs) -> None:
@@ -67,6 +69,11 @@ class LogSyncs:
     def names(self, path: str) -> None:
         """Bring the names in a directory to disk."""
         self.run(sync_directory, path)
+
+    @property
+    def names_are_due(self) -> bool:
+        """Whether the next sync of the log has to include its directory and its topic id."""
+        return self.names_synced < self.names_changed
 
     def check(self) -> None:
         """Raise the error of the sync that failed."""

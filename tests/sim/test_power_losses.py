@@ -4,6 +4,7 @@ that in which the loss lies.
 
 from __future__ import annotations
 
+import errno
 import os
 import random
 import tempfile
@@ -21,7 +22,8 @@ from broker_cy.server.metadata_log import MetadataLog
 from broker_cy.storage import maintenance, snapshots, txn_index, written_points
 from broker_cy.storage.checkpoints import CLEANED_OFFSETS, LOG_START_OFFSETS, read_entries
 from broker_cy.storage.cleaner.log_cleaner import CleanerSettings, LogCleaner
-from broker_cy.storage.disk import sync_file
+from broker_cy.storage.disk import set_write_budget, sync_file
+from broker_cy.storage.errors import StorageError
 from broker_cy.storage.jobs import InlineJobs
 from broker_cy.storage.log import Log
 from broker_cy.storage.log_config import LogConfig
@@ -29,6 +31,7 @@ from broker_cy.storage.log_manager import StorageSettings
 from tests.broker_cy.server.test_controller_service import create
 from tests.broker_cy.storage.batches import batch
 from tests.broker_cy.storage.managing import Manager, open_manager
+from tests.broker_cy.storage.test_log_manager import contents
 from tests.broker_cy.storage.test_open_transactions import marker, transactional
 from tests.sim.power_broker import Broker
 from tests.support.power import Disk, PowerCut
@@ -152,6 +155,32 @@ def test_group_commit_brings_the_directory_to_disk_if_records_were_deleted_befor
     again = started(disk, config)
     assert KEY in again.logs, os.listdir(disk.root)
     assert (again.logs[KEY].log_start_offset, again.logs[KEY].log_end_offset) == (2, 3)
+    again.crash()
+
+
+def test_a_segment_of_a_refused_write_does_not_come_back_over_acknowledged_records(disk: Machine) -> None:
+    """Group commit brings a segment to disk that was begun for batches which are then refused. It is removed, and its
+    offsets are given to records that are acknowledged: after a power cut the refused ones are served in their place.
+    """
+    config = LogConfig(segment_bytes=300, flush_messages=1 << 40)
+    manager = started(disk, config)
+    log = manager.create("t", 0, TOPIC_ID, config, 0)
+    fill(log, 1)
+    log.stage_batches(b"".join(batch(i, size=60) for i in range(1, 6)), 0)
+    assert len(log.segments) == 3
+    maintenance.complete_sync(log, maintenance.begin_sync(log).run())
+    set_write_budget(0, errno.EIO)
+    with pytest.raises(StorageError, match="Input/output error"):
+        log.flush()
+    set_write_budget(-1, 0)
+    assert (len(log.segments), log.log_end_offset) == (1, 1)
+    log.append(b"".join(batch(i, count=1, size=1) for i in range(1, 4)), 0)
+    maintenance.complete_sync(log, maintenance.begin_sync(log).run())
+    before = contents(log)
+    manager.crash()
+    disk.cut()
+    again = started(disk, config)
+    assert contents(again.logs[KEY]) == before
     again.crash()
 
 

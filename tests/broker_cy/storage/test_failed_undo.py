@@ -1,0 +1,163 @@
+"""Writes that failed, and whose files cannot be removed: what they have left is no part of the log after a start."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from broker_cy.storage import damage, disk
+from broker_cy.storage.errors import StorageError
+from broker_cy.storage.log import Log
+from broker_cy.storage.log_config import LogConfig
+
+from .batches import batch
+from .managing import TOPIC_ID, open_manager
+from .test_log_manager import contents
+
+KEY = ("t", 0)
+CONFIG = LogConfig(segment_bytes=300, index_interval_bytes=100)
+
+
+def fails(original: Callable[..., object], suffixes: tuple[str, ...]) -> Callable[..., object]:
+    def fail(path: str, *arguments: object, **named: object) -> object:
+        if str(path).endswith(suffixes):
+            raise OSError(errno.EIO, "Input/output error", path)
+        return original(path, *arguments, **named)
+
+    return fail
+
+
+def sent(base: int, count: int) -> bytes:
+    """Batches of a producer, from sequence 0 on."""
+    return b"".join(batch(base + i, size=60, producer_id=7, producer_epoch=0, sequence=i) for i in range(count))
+
+
+def write_that_fails(
+    log: Log, monkeypatch: pytest.MonkeyPatch, suffixes: tuple[str, ...], names: tuple[str, ...]
+) -> None:
+    """Batches over several segments are refused, and the functions `names` of os fail for files of these suffixes."""
+    log.stage_batches(sent(log.log_end_offset, 9), 0)
+    assert len(log.segments) > 3
+    disk.set_write_budget(0, errno.EIO)
+    try:
+        with monkeypatch.context() as patch:
+            for name in names:
+                patch.setattr(os, name, fails(getattr(os, name), suffixes))
+            with pytest.raises(StorageError, match="Input/output error"):
+                log.flush()
+    finally:
+        disk.set_write_budget(-1, 0)
+
+
+@pytest.mark.parametrize("names", [("unlink",), ("unlink", "truncate")])
+@pytest.mark.parametrize("suffixes", [(".log",), (".snapshot",), (".log", ".snapshot", "index")])
+@pytest.mark.parametrize("power_lost", [False, True])
+def test_what_a_refused_write_has_left_is_no_part_of_the_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, names: tuple[str, ...], suffixes: tuple[str, ...], power_lost: bool
+) -> None:
+    """Refused batches are served behind a hole, or their sequences are known: the producer sends them again, is told
+    that they are there already, and they are lost.
+    """
+    manager = open_manager(tmp_path, config=CONFIG)
+    log = manager.create("t", 0, TOPIC_ID, CONFIG, 0)
+    log.append(batch(0, size=60), 0)
+    before = contents(log)
+    write_that_fails(log, monkeypatch, suffixes, names)
+    assert log.offline is not None
+    assert log.written_end_offset == 1
+    with pytest.raises(StorageError, match="is offline"):
+        log.append(batch(1), 0)
+    manager.crash()
+    if power_lost:
+        monkeypatch.setattr("broker_cy.storage.log_manager.is_same_boot", lambda path: False)
+    again = open_manager(tmp_path, config=CONFIG)
+    log = again.logs[KEY]
+    assert (log.log_end_offset, contents(log)) == (1, before)
+    assert log.producers.describe() == []
+    log.append(sent(1, 9), 0)
+    assert [entry[:3] for entry in log.producers.describe()] == [(7, 0, 8)]
+    again.stop()
+    names_left = {path.name[20:] for path in (tmp_path / "t-0").iterdir() if path.name.startswith("0")}
+    assert names_left <= {".log", ".index", ".timeindex", ".snapshot"}
+
+
+def test_a_segment_that_could_not_be_begun_takes_the_log_offline_if_it_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The log goes on and grows over the offset at which an empty segment is left, whose records are not found."""
+    manager = open_manager(tmp_path, config=CONFIG)
+    log = manager.create("t", 0, TOPIC_ID, CONFIG, 0)
+    log.append(batch(0, size=60), 0)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "unlink", fails(os.unlink, (".log",)))
+        patch.setattr(os, "open", fails(os.open, (f"{1:020d}.timeindex",)))
+        with pytest.raises(OSError, match="Input/output error"):
+            log.begin_segment(0)
+    assert log.offline is not None
+    manager.crash()
+    again = open_manager(tmp_path, config=CONFIG)
+    assert again.logs[KEY].log_end_offset == 1
+    again.logs[KEY].append(sent(1, 9), 0)
+    again.crash()
+    again = open_manager(tmp_path, config=CONFIG)
+    assert again.logs[KEY].log_end_offset == 10
+    again.crash()
+
+
+def test_a_note_says_where_a_log_ends(tmp_path: Path) -> None:
+    """A start takes the offset at which damage was found for the end of a log, and removes the records behind it."""
+    damage.write(str(tmp_path), damage.Note(7, 5, True), "x")
+    assert damage.read(str(tmp_path)) == damage.Note(7, 5, True)
+    damage.remove(str(tmp_path))
+    damage.write(str(tmp_path), damage.Note(7, 5), "x")
+    assert damage.read(str(tmp_path)) == damage.Note(7, 5, False)
+
+
+def test_a_topic_gets_nothing_of_one_whose_directory_could_not_be_renamed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The topic is deleted while its disk fails, and created again: after the next start it serves the records of the
+    deleted one.
+    """
+    manager = open_manager(tmp_path, config=CONFIG)
+    log = manager.create("t", 0, TOPIC_ID, CONFIG, 0)
+    for _ in range(9):
+        log.append(batch(log.log_end_offset, size=60), 0)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "rename", fails(os.rename, ("t-0",)))
+        with pytest.raises(StorageError, match="cannot rename"):
+            manager.delete("t", 0)
+        with suppress(StorageError):
+            manager.create("t", 0, TOPIC_ID, CONFIG, 0)
+        assert KEY not in manager.logs
+    log = manager.create("t", 0, TOPIC_ID, CONFIG, 0)
+    log.append(batch(0), 0)
+    before = contents(log)
+    manager.crash()
+    again = open_manager(tmp_path, config=CONFIG)
+    assert contents(again.logs[KEY]) == before
+    again.crash()
+
+
+def test_an_empty_segment_behind_a_gap_is_removed_although_nothing_could_be_noted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not even the note could be written. The log goes on behind offsets that no record has, with the state of
+    producers whose batches were refused.
+    """
+    manager = open_manager(tmp_path, config=CONFIG)
+    log = manager.create("t", 0, TOPIC_ID, CONFIG, 0)
+    log.append(batch(0, size=60), 0)
+    with monkeypatch.context() as patch:
+        patch.setattr(damage, "write", lambda directory, note, reason: None)
+        write_that_fails(log, patch, (".log",), ("unlink",))
+    manager.crash()
+    again = open_manager(tmp_path, config=CONFIG)
+    assert again.logs[KEY].log_end_offset == 1
+    assert again.logs[KEY].producers.describe() == []
+    again.crash()
