@@ -1,6 +1,4 @@
-"""`broker-tui`, also as `python -m admin_tui`: the command line of admin_tui.cli, once its libraries are known to be
-there.
-"""
+"""`broker-tui`, also as `python -m admin_tui`: checks that the libraries are installed, then runs admin_tui.cli."""
 
 from __future__ import annotations
 
@@ -8,7 +6,7 @@ import sys
 
 from broker_cy.core import extras
 
-# Modules of the extra `tui`, by which it is known to be installed (requirements/tui.in).
+# Modules of the extra `tui` (requirements/tui.in); if they can be imported, it is installed.
 LIBRARIES = ("textual",)
 
 

@@ -36,12 +36,12 @@ if TYPE_CHECKING:
 CLIENT_ID = "broker-tui"
 # Commands that the up arrow recalls.
 TYPED_MAX = 100
-# New alerts of one look that are shown one by one.
+# New alerts of one evaluation that are shown individually.
 NOTICES_SHOWN = 3
 # After the first screen is drawn: a full collection would delay it.
 COLLECTOR_RELAXED_AFTER_S = 3.0
 _OTHER_COMMANDS = (
-    ("cluster NAME", "switch to another cluster of the configuration file"),
+    ("cluster NAME", "switch to another cluster of the cluster file"),
     ("theme NAME", "change the colours"),
     ("refresh", "refresh what is shown"),
     ("help", "show keys and commands"),
@@ -85,7 +85,7 @@ class Console(App[int]):
         self.theme = self.settings.theme
         self.set_keymap(self.settings.keys)
 
-    # What screens ask for.
+    # For screens.
 
     @property
     def is_readonly(self) -> bool:
@@ -126,7 +126,7 @@ class Console(App[int]):
 
     async def on_event(self, event: events.Event) -> None:
         if isinstance(event, events.Key) and not self.screen_stack:
-            # It was typed while the console ends.
+            # The key was typed while the console was exiting.
             return
         if isinstance(event, events.Key) and not event.is_forwarded:
             self.keys.add(event)
@@ -150,7 +150,7 @@ class Console(App[int]):
             screen.refresh_bindings()
 
     def _look(self) -> None:
-        # In a worker: keys wait for what a timer awaits.
+        # In a worker, because keys would wait for anything that a timer awaits.
         self.run_worker(self._look_at(self.session), group="alerts", exclusive=False)
 
     async def _look_at(self, session: Session) -> None:
@@ -167,7 +167,7 @@ class Console(App[int]):
         self._cluster_feed.unsubscribe(self._cluster_changed)
         await asyncio.gather(self.session.close(), self.alerts.close())
 
-    # Going somewhere.
+    # Navigation.
 
     def show_view(self, name: str, *arguments: str, keep: bool = True) -> None:
         """Open a screen. With `keep`, `esc` returns to the screen that is shown now; otherwise to the overview."""
@@ -180,7 +180,7 @@ class Console(App[int]):
         self.push_screen(spec.load()(*arguments))
 
     def run_command(self, text: str) -> None:
-        """Run a command that was typed after the colon. What is wrong with it is reported."""
+        """Run a command that was typed after the colon. Errors in it are shown."""
         words = text.split()
         if not words:
             return
@@ -228,7 +228,7 @@ class Console(App[int]):
     def _change_cluster(self, arguments: list[str]) -> None:
         if len(arguments) != 1 or arguments[0] not in self.clusters:
             known = ", ".join(sorted(self.clusters))
-            said = f"the clusters are {known}" if known else "the configuration file names no clusters"
+            said = f"the clusters are {known}" if known else "the cluster file has no clusters"
             raise AdminError(Failure.INVALID, said)
         self.run_worker(self._go_to_cluster(self.clusters[arguments[0]]), exclusive=True)
 
@@ -267,7 +267,9 @@ class Console(App[int]):
         return sorted(self.available_themes) if argument == "theme" else []
 
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
-        """The palette: every screen that needs no argument, and the actions of the screen that is shown."""
+        """Yield the commands of the palette: every screen that needs no argument, and the actions of the current
+        screen.
+        """
         for spec in SPECS:
             if not spec.argument or spec.argument.endswith("?"):
                 yield SystemCommand(
@@ -290,7 +292,7 @@ class Console(App[int]):
         return svg_of(self.screen._compositor.render_strips(), self.size.width)
 
     def save_picture(self) -> None:
-        """Save what is shown as an SVG file where the user keeps pictures."""
+        """Save the screen as an SVG file in the user's pictures directory."""
         directory = pictures_directory()
         try:
             path = save(self.picture(), directory, time.strftime("%Y%m%d-%H%M%S"))

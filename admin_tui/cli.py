@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
 EXAMPLES = """\
 examples:
-  broker-tui                                   the default cluster of the configuration file, else 127.0.0.1:9092
+  broker-tui                                   the default cluster of the cluster file, or 127.0.0.1:9092
   broker-tui --bootstrap 127.0.0.1:9092
   broker-tui --cluster production --readonly
   broker-tui --alerts alerts.toml --theme nord
@@ -24,7 +24,7 @@ examples:
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command line, with its help."""
+    """Return the parser of the command line."""
     top = argparse.ArgumentParser(
         prog="broker-tui",
         description="The terminal console of broker-cy. Press ? for help.",
@@ -33,38 +33,40 @@ def parser() -> argparse.ArgumentParser:
     )
     where = top.add_mutually_exclusive_group()
     where.add_argument("--bootstrap", metavar="HOST:PORT[,..]", help=f"bootstrap; default {DEFAULT_BOOTSTRAP}")
-    where.add_argument("--cluster", metavar="NAME", help="a cluster of the configuration file")
+    where.add_argument("--cluster", metavar="NAME", help="name of a cluster in the cluster file")
     top.add_argument(
         "--config",
         metavar="FILE",
         type=Path,
-        help="the file that names clusters; default $BROKER_CY_CLUSTERS, or ~/.config/broker-cy/clusters.toml",
+        help="cluster file; default $BROKER_CY_CLUSTERS, or ~/.config/broker-cy/clusters.toml",
     )
     top.add_argument(
         "--settings",
         metavar="FILE",
         type=Path,
-        help="theme and keys; default tui.toml beside clusters.toml",
+        help="file with theme and keys; default tui.toml in the directory of clusters.toml",
     )
     top.add_argument("--readonly", action="store_true", help="refuse every change")
-    top.add_argument("--theme", metavar="NAME", help="colours; ansi-dark and ansi-light use the terminal's own 16")
+    top.add_argument(
+        "--theme", metavar="NAME", help="theme; ansi-dark and ansi-light use the terminal's own 16 colours"
+    )
     top.add_argument(
         "--alerts",
         metavar="FILE",
         type=Path,
-        help="alert rules; default alerts.toml beside clusters.toml",
+        help="file with alert rules; default alerts.toml in the directory of clusters.toml",
     )
-    top.add_argument("--timeout", metavar="SECONDS", type=float, help="timeout of each call")
+    top.add_argument("--timeout", metavar="SECONDS", type=float, help="time limit of each call")
     return top
 
 
 def build(arguments: argparse.Namespace) -> Console:
-    """The application for the options. Raises AdminError."""
+    """Build the application for the options. Raises AdminError."""
     from admin_tui.settings import Settings, default_settings_path, load_settings
     from broker_cy.admin.errors import AdminError, Failure
 
     if arguments.timeout is not None and not 0 < arguments.timeout < 86_400:
-        raise AdminError(Failure.INVALID, f"--timeout {arguments.timeout:g}: above 0 and below 86400 s is allowed")
+        raise AdminError(Failure.INVALID, f"--timeout {arguments.timeout:g}: must be above 0 and below 86400 s")
     entry, clusters = find_cluster(arguments.bootstrap, arguments.cluster, arguments.config)
     settings = Settings()
     path = arguments.settings or default_settings_path(arguments.config)
@@ -101,7 +103,7 @@ def build(arguments: argparse.Namespace) -> Console:
 def find_cluster(
     bootstrap: str | None, name: str | None, config: Path | None
 ) -> tuple[ClusterEntry, dict[str, ClusterEntry]]:
-    """The cluster that the options select, and all clusters of the configuration file. Raises AdminError."""
+    """Return the cluster that the options select, and all clusters of the cluster file. Raises AdminError."""
     from broker_cy.admin.address import parse_addresses
     from broker_cy.admin.clusters import ClusterEntry, default_path, load_clusters
 
@@ -118,7 +120,7 @@ def find_cluster(
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the console; the process's exit code."""
+    """Run the console and return the exit code of the process."""
     arguments = parser().parse_args(argv)
     # How long to wait for the rest of a sequence after an escape byte, which the escape key sends, too. Textual's
     # default of 100 ms is noticeable.

@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from textual.events import Event
     from textual.message_pump import MessagePump
 
-# Keys that wait. Further ones are dropped: nobody types so many by hand.
+# Keys that wait. Further keys are dropped, which does not happen when typing by hand.
 KEYS_MAX = 1_000
 # How long the next key waits at most for a widget that is busy.
 WAIT_S = 0.25
-# A message that a widget posts because of a key passes through the same queues, and so does what follows from it.
+# A message that a widget posts because of a key passes through the same queues, and so do the messages that it causes.
 ROUNDS = 3
 
 
@@ -40,7 +40,7 @@ class KeyOrder:
             self._keys.put_nowait(key)
 
     async def run(self) -> None:
-        """Runs until it is cancelled."""
+        """Run until it is cancelled."""
         while True:
             key = await self._keys.get()
             try:

@@ -1,4 +1,4 @@
-"""A picture of the screen as SVG that needs no font or style of another host, and the place where it is saved."""
+"""A picture of the screen as SVG that loads nothing from other hosts, and the directory in which it is saved."""
 
 from __future__ import annotations
 
@@ -64,8 +64,8 @@ def svg_of(strips: Sequence[Strip], width: int) -> str:
 
 
 def pictures_directory() -> Path:
-    """Where the user keeps pictures: $XDG_PICTURES_DIR, or what user-dirs.dirs says (xdg-user-dirs); else the home
-    directory, also where the named one does not exist.
+    """Return the user's pictures directory: $XDG_PICTURES_DIR, otherwise that of user-dirs.dirs (xdg-user-dirs); the
+    home directory if neither is set, or the directory does not exist.
     """
     home = Path.home()
     named = os.environ.get("XDG_PICTURES_DIR") or _in_user_dirs(home)
@@ -87,7 +87,7 @@ def _in_user_dirs(home: Path) -> str:
 
 
 def save(svg: str, directory: Path, stamp: str) -> Path:
-    """Write a picture to a new file; its path. Raises OSError."""
+    """Write a picture to a new file and return its path. Raises OSError."""
     for number in count(1):
         path = directory / f"broker-tui-{stamp}{'' if number == 1 else f'-{number}'}.svg"
         try:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Spec:
-    """A screen. `argument` is what it needs (topic, group, ...), with a `?` where it is optional; empty for none."""
+    """A screen. `argument` is its argument (topic, group, ...), followed by `?` if it is optional; empty for none."""
 
     name: str
     what: str

@@ -1,4 +1,4 @@
-"""The console's own configuration, beside the file that names clusters:
+"""The console's own configuration, in the directory of the cluster file:
 
 theme = "nord"
 utc = true
@@ -35,7 +35,7 @@ class Settings:
 
 
 def default_settings_path(clusters: Path | None = None) -> Path:
-    """tui.toml, beside the file that names clusters, whether or not that exists."""
+    """Return the path of tui.toml in the directory of the cluster file, whether or not that exists."""
     return (clusters or default_path()).with_name("tui.toml")
 
 

@@ -1,4 +1,4 @@
-"""The colours of tones in the terminal. They are among its 16, so that they can be read with every theme."""
+"""The terminal colours of tones. They are among the 16 standard colours, so that they are readable with every theme."""
 
 from __future__ import annotations
 

@@ -28,8 +28,8 @@ two groups read them. One group is too slow; a member of the other one crashes n
 EXAMPLES = """\
 examples:
   make demo
-  make demo ARGS="--listener 127.0.0.1:0"              a free port
-  make demo ARGS="--dir ./demo-data --rate 10"         keeps the data; writes ten times as many records
+  make demo ARGS="--listener 127.0.0.1:0"              use a free port
+  make demo ARGS="--dir ./demo-data --rate 10"         keep the data, and write ten times as many records
 """
 # How often the processes are checked.
 LOOK_S = 0.1
@@ -48,26 +48,50 @@ def parser() -> argparse.ArgumentParser:
         "--dir",
         type=Path,
         metavar="DIR",
-        help="for data and logs; default: a temporary directory",
+        help="directory for data and logs; a temporary directory by default",
     )
     top.add_argument(
         "--listener",
         metavar="HOST:PORT",
         default="127.0.0.1:9092",
-        help="%(default)s; port 0: a free one",
+        help="address of the broker; default %(default)s; port 0 selects a free port",
     )
-    top.add_argument("--metrics", metavar="HOST:PORT", default="127.0.0.1:9404", help="%(default)s; empty: none")
+    top.add_argument(
+        "--metrics",
+        metavar="HOST:PORT",
+        default="127.0.0.1:9404",
+        help="address of the metrics; default %(default)s; empty for none",
+    )
     top.add_argument("--rate", metavar="FACTOR", type=_positive, default=1.0, help="multiplies the usual 230 records/s")
     top.add_argument(
         "--crash-every",
         metavar="S",
         type=_positive,
         default=45.0,
-        help="of a member; %(default)g s",
+        help="time between two crashes of a member; default %(default)g s",
     )
-    top.add_argument("--back-after", metavar="S", type=_positive, default=15.0, help="restarts it; %(default)g s")
-    top.add_argument("--session-timeout", metavar="S", type=_positive, default=6.0, help="of members; %(default)g s")
-    top.add_argument("--set", metavar="NAME=VALUE", action="append", default=[], dest="settings", help="of the broker")
+    top.add_argument(
+        "--back-after",
+        metavar="S",
+        type=_positive,
+        default=15.0,
+        help="time until it is restarted; default %(default)g s",
+    )
+    top.add_argument(
+        "--session-timeout",
+        metavar="S",
+        type=_positive,
+        default=6.0,
+        help="session timeout of members; default %(default)g s",
+    )
+    top.add_argument(
+        "--set",
+        metavar="NAME=VALUE",
+        action="append",
+        default=[],
+        dest="settings",
+        help="set a broker setting; may be repeated",
+    )
     return top
 
 
@@ -202,7 +226,7 @@ def _live(
             elif now_s >= starts_at_s[name]:
                 del starts_at_s[name]
                 process.start()
-                _say(f"{name} was started again")
+                _say(f"{name} was restarted")
 
 
 def _say(text: str) -> None:

@@ -16,13 +16,13 @@ from broker_cy.admin.errors import AdminError
 from broker_cy.admin.text import clean, clean_lines
 from broker_cy.console.acts.plan import CHANGES_MAX, Failed, Plan, Report, execute
 
-# Failures that are shown one by one; the first line gives their number.
+# Failures that are shown individually; the first line gives their number.
 FAILURES_SHOWN = 5
 
 
 class ActDialog(ModalScreen[str | None]):
-    """Dismissed with what the act reports, or None if it was cancelled. Cancel has the focus, or the field for the
-    name.
+    """Dismissed with the report of the act, or None if it was cancelled. The button Cancel has the focus, or the field
+    for the name.
 
     A failure is shown here, and the dialog stays open.
     """
@@ -101,9 +101,9 @@ class ActDialog(ModalScreen[str | None]):
             self._start()
 
     def action_cancel(self) -> None:
-        # Requests that were sent cannot be recalled: the dialog waits, to show what became of them.
+        # Requests that were sent cannot be recalled: the dialog waits to show their results.
         if self._is_running:
-            self._say("the requests were sent; waiting for the answers")
+            self._say("the requests were sent; waiting for the responses")
         else:
             self.dismiss(None)
 
@@ -128,7 +128,7 @@ class ActDialog(ModalScreen[str | None]):
             self.dismiss(report.said)
             return
         self._is_running = False
-        # The rest of a plan that was executed in part is planned again: some of its things no longer exist.
+        # A plan that was partly executed is made again, because some of its resources no longer exist.
         self.query_one("#do", Button).disabled = bool(report.done)
         said = f"{report.said}, then: {report.problem}" if report.done else report.problem
         failures = [f"{each.what}: {each.error.reason}" for each in report.failed[1:FAILURES_SHOWN]]

@@ -46,7 +46,7 @@ def export_form(topic: str) -> Form:
 
 
 def write_rows(path: Path, topic: str, rows: Sequence[Row], make_line: Line) -> str:
-    """Write the rows; what was done. Raises OSError."""
+    """Write the rows and return a sentence that says so. Raises OSError."""
     with path.open("xb") as out:
         for row in rows:
             out.write(make_line(TopicPartition(topic, row.partition), row.record))

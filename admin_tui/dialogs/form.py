@@ -1,4 +1,4 @@
-"""A form: each value is checked as it is typed, and what is wrong is shown below the field."""
+"""A form: each value is checked as it is typed, and errors are shown below the field."""
 
 from __future__ import annotations
 
@@ -66,12 +66,12 @@ class FormDialog(ModalScreen[dict[str, Any] | None]):
         super().__init__()
         self.form = form
         self._refused = ""
-        # What was typed when it was submitted, and the field the cursor was in.
+        # The texts of the form when it was submitted, and the field that had the cursor.
         self._typed: dict[str, str] = {}
         self._place = ""
 
     def again(self, refused: str) -> FormDialog:
-        """The same form with what was typed, and why it was refused."""
+        """Return the same form with the texts that were typed, and the reason why they were refused."""
         fields = [replace(field, value=self._typed.get(field.name, field.value)) for field in self.form.fields]
         dialog = FormDialog(replace(self.form, fields=fields))
         dialog._refused = refused

@@ -70,7 +70,7 @@ class HelpDialog(ModalScreen[None]):
 
 
 def _keys_of(shown: Screen[Any]) -> list[tuple[str, str, str, bool]]:
-    """Key, description, id, and whether it is enabled; the keys of one action together."""
+    """Return key, description, id, and whether it is enabled; the keys of one action are combined."""
     found: dict[tuple[str, str], list[str]] = {}
     enabled: dict[tuple[str, str], tuple[str, bool]] = {}
     for key, active in shown.active_bindings.items():

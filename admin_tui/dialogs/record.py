@@ -1,4 +1,4 @@
-"""One record in full: its place, headers, key and value as text, JSON or bytes."""
+"""One record in full: its position, headers, key and value as text, JSON or bytes."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""One file a screen; `admin_tui.registry` names them."""
+"""The screens, one file each; `admin_tui.registry` lists them."""

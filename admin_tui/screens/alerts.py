@@ -22,12 +22,12 @@ class AlertsView(View):
     """All rules."""
 
     NAME = "alerts"
-    ABOUT = """Every rule, judged every few seconds on any screen. The built-in rules need no file: offline and
+    ABOUT = """Every rule, evaluated every few seconds on any screen. The built-in rules need no file: offline and
     under-replicated partitions, hanging transactions, disks below 10 % free, stalled and stopped groups, a broker
-    that is away, a quorum without a leader. `alerts.toml` adds rules, changes them, and silences them.
+    that is away, a quorum without a leader. `alerts.toml` adds, changes and silences rules.
 
-`pending`: the rule is broken, but not yet for as long as it says. `unknown`: the broker did not answer, or too little
-was observed."""
+`pending`: the rule is violated, but not yet for as long as it requires. `unknown`: the broker did not answer, or too
+little was observed."""
     DEFAULT_CSS = """
     AlertsView Facts { max-height: 6; }
     AlertsView #detail { height: 5; border: round $panel-lighten-2; border-title-color: $text-accent; }
@@ -57,7 +57,7 @@ was observed."""
         yield Static(Text(""), id="detail")
 
     def on_grid_moved(self, event: Grid.Moved) -> None:
-        """The text of the selected alert in full: on a narrow screen its column cuts it."""
+        """Show the full text of the selected alert, because its column is truncated on a narrow screen."""
         event.stop()
         finding: Finding | None = self.grid.selected
         detail = self.query_one("#detail", Static)

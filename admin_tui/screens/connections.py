@@ -16,8 +16,8 @@ class ConnectionsView(ListView):
 
     NAME = "connections"
     ABOUT = """Connections with traffic in the last ten seconds, from `__broker_metrics`: client id, address, age,
-    requests and bytes per second. A sample has the busiest connections only; the title shows how many were left
-    out."""
+    requests and bytes per second. A sample has only the busiest connections; the title shows how many were
+    omitted."""
 
     def make_grid(self) -> Grid[Any]:
         return Grid[Connection](

@@ -29,8 +29,8 @@ class GroupView(View):
     ABOUT = """The upper table has the members with their assignment. The lower one has, for each partition, the
     committed offset, the log end, the lag in records and in time, and its trend. `tab` switches between them.
 
-The time lag is the age of the first record that the group has not read. `=`: the broker noted that record's timestamp
-with the commit (`__cluster_events`). `~`: the timestamp was read from the log just now."""
+The time lag is the age of the first record that the group has not read. `=`: the timestamp of that record comes from
+the broker's event of the commit (`__cluster_events`). `~`: the timestamp was just read from the log."""
     CHANGES = frozenset({"reset", "delete", "forget"})
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("m", "messages", "Records", id="group.messages"),
@@ -133,7 +133,7 @@ with the commit (`__cluster_events`). `~`: the timestamp was read from the log j
             from broker_cy.admin.records import Start
 
             view = MessagesView(row.part.partition.topic, f"p{row.part.partition.partition}")
-            # What the group will read next.
+            # The record that the group will read next.
             view.start = Start.offset(row.part.committed)
             self.app.push_screen(view)
 

@@ -22,12 +22,12 @@ STATUS_STYLES = {status: STYLES[tone] for status, tone in STATUS_TONES.items()}
 
 
 def status_text(status: Status | None) -> Text:
-    """A verdict in its colour."""
+    """Return a verdict in its colour."""
     return Text("-", "bright_black") if status is None else Text(status.name, STATUS_STYLES[status])
 
 
 def trend_text(trend: Trend | None) -> Text:
-    """By how much the lag grows or shrinks per second."""
+    """Return by how much the lag grows or shrinks per second."""
     if trend is None:
         return Text("-", "bright_black")
     grows = trend.lag_per_s
@@ -49,8 +49,8 @@ class GroupsView(ListView):
     ABOUT = """Every group with its lag over all partitions, the trend of the lag in records per second, the time until
     it is gone, and a verdict from a window of observations:
 
-OK keeps up · WARN consumes, but the lag grows · STALLED has members and does not consume · STOPPED no longer commits ·
-REWOUND went back and has not caught up · UNKNOWN not observed long enough."""
+OK keeps up · WARN consumes, but the lag grows · STALLED has members but does not consume · STOPPED no longer commits ·
+REWOUND went back and has not caught up · UNKNOWN not observed for long enough."""
     CHANGES = frozenset({"reset", "delete"})
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("d", "describe", "Members", id="groups.describe"),

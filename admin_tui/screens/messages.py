@@ -1,4 +1,4 @@
-"""Records of a topic: read from any position, filter, search, follow live; produce, produce again, export."""
+"""Records of a topic: read from any position, filter, search, follow; produce, produce again, export."""
 
 from __future__ import annotations
 
@@ -168,7 +168,7 @@ progress; `s` stops it, and `s` again resumes it.
     # Showing.
 
     def _tick(self) -> None:
-        """Show what is new since the last tick, if anything."""
+        """Show what changed since the last tick, if anything."""
         if not self.is_active:
             return
         if self.tail is not None:

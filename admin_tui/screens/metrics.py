@@ -1,4 +1,4 @@
-"""Requests by API, and the phases that take their time: queue, handler, waiting, sending."""
+"""Requests by API, and the time of their phases: queue, handler, waiting, sending."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The journal of rebalances: cause, member, phases, partitions moved, stall."""
+"""The history of rebalances: cause, member, phases, partitions moved, stall."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Settings of a topic or a broker: value, source and documentation; edit, and back to the default."""
+"""Settings of a topic or a broker: value, source and documentation; edit, and reset to the default."""
 
 from __future__ import annotations
 

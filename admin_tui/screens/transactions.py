@@ -1,4 +1,4 @@
-"""Transactions: open ones, hanging ones, and aborting those."""
+"""Transactions: open ones, and hanging ones, which can be aborted."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ class TransactionsView(View):
     """Transactional ids and hanging transactions."""
 
     NAME = "transactions"
-    ABOUT = """The upper table has every transactional id with its state; for open transactions, since when they are
-    open and in which partitions.
+    ABOUT = """The upper table has every transactional id with its state; for open transactions, their age and their
+    partitions.
 
 The lower table has hanging transactions: they are open in a partition, their producer has been silent for longer than
 any transaction may last, and no coordinator will end them. Consumers of committed records wait for them forever. `a`

@@ -1,4 +1,4 @@
-"""What every screen has: title and key bar, panels that are linked to sources, commands, a filter and acts."""
+"""Base of every screen: title and key bar, panels that are linked to sources, commands, a filter and acts."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from admin_tui.app import Console
 
 V = TypeVar("V")
-# After so long without a plan of an act, the screen says that it waits for the broker.
+# If making the plan of an act takes longer, the screen says that it waits for the broker.
 WAIT_SHOWN_S = 1.0
 Planner = Callable[[Mapping[str, Any]], Awaitable[Plan]]
 
@@ -54,7 +54,7 @@ class View(Screen[None]):
 
     NAME: ClassVar[str] = ""
     ABOUT: ClassVar[str] = ""
-    # Actions that change something: refused, and shown in grey, in read-only mode.
+    # Actions that change something: in read-only mode they are refused and shown in grey.
     CHANGES: ClassVar[frozenset[str]] = frozenset()
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "back", "Back", id="view.back"),
@@ -69,10 +69,10 @@ class View(Screen[None]):
     def __init__(self) -> None:
         super().__init__()
         self._links: list[Link] = []
-        # While the screen subscribes: the links whose source had something already.
+        # While the screen subscribes: the links whose source already had data.
         self._caught_up: list[Link] | None = None
 
-    # What subclasses define.
+    # Defined by subclasses.
 
     @property
     def path(self) -> str:
@@ -86,7 +86,7 @@ class View(Screen[None]):
     def connect(self) -> None:
         """Link panels to sources; called once the panels are mounted."""
 
-    # What they use.
+    # Used by subclasses.
 
     @property
     def console_app(self) -> Console:
@@ -107,18 +107,18 @@ class View(Screen[None]):
 
     @property
     def grid(self) -> Grid[Any]:
-        """The table that the filter and acts apply to: the focused one, else the first."""
+        """Return the table to which the filter and acts apply: the focused one, or the first."""
         focused = self.focused
         return focused if isinstance(focused, Grid) else self.query(Grid).first()
 
     def link(self, source: Source, panel: Widget, update: Callable[[], None]) -> None:
-        """Call `update` when `source` has something new, and show its age and error at the border of `panel`."""
+        """Call `update` when `source` has new data, and show its age and error at the border of `panel`."""
         link = Link(source, panel, update)
         self._links.append(link)
         cast("Panel", panel).set_notice("waiting for the broker ...")
 
     def also(self, source: Source, update: Callable[[], None]) -> None:
-        """Call `update` for a source that a panel can do without."""
+        """Call `update` for a source that is optional for a panel."""
         self._links.append(Link(source, None, update))
 
     def compose(self) -> ComposeResult:
@@ -147,7 +147,7 @@ class View(Screen[None]):
         self.on_screen_suspend()
 
     def _subscribe(self) -> None:
-        """Subscribe to every source, and show once what they have: several of them may update one panel."""
+        """Subscribe to every source, and then update each panel once, even if several sources update it."""
         self._caught_up = []
         try:
             for link in self._links:
@@ -164,7 +164,7 @@ class View(Screen[None]):
             self.refresh_bindings()
 
     def _listener(self, link: Link) -> Callable[[], None]:
-        """The same object for a link each time, so that it can be unsubscribed."""
+        """Return the listener of a link, always the same object, so that it can be unsubscribed."""
         listeners = self.__dict__.setdefault("_listeners", {})
         if link not in listeners:
 
@@ -208,7 +208,7 @@ class View(Screen[None]):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         if action == "back":
-            # On the first screen it only removes a filter.
+            # On the first screen, esc only removes a filter.
             return len(self.app.screen_stack) > 2 or bool(self.query(Grid) and self.grid.pattern)
         if action == "filter":
             return bool(self.query(Grid))
@@ -278,7 +278,7 @@ class View(Screen[None]):
         form: Form | None = None,
         then: Callable[[], None] | None = None,
     ) -> None:
-        """Ask what `form` asks, plan the act, show the plan, and execute it once it is confirmed."""
+        """Show `form`, plan the act, show the plan, and execute it once it is confirmed."""
         if self.console_app.is_readonly:
             self.tell("read-only mode: changes are refused", is_error=True)
             return
@@ -296,7 +296,7 @@ class View(Screen[None]):
                 then()
 
     async def _planned(self, plan: Planner, form: FormDialog | None) -> Plan | None:
-        """The plan; None if the form was cancelled, or planning failed, which is reported."""
+        """Return the plan; None if the form was cancelled, or planning failed, which is reported."""
         while True:
             values = {} if form is None else await self.app.push_screen_wait(form)
             if values is None:
@@ -309,7 +309,7 @@ class View(Screen[None]):
                 if form is None:
                     self.tell(str(error), is_error=True)
                     return None
-                # What was typed is kept: a value that the broker refused can be corrected in the form.
+                # The texts are kept: a value that the broker refused can be corrected in the form.
                 form = form.again(str(error))
             finally:
                 waiting.stop()

@@ -125,7 +125,7 @@ class CommandBar(Horizontal):
             self.is_done = is_done
 
     class Left(Message):
-        """It was closed with esc; a filter is removed."""
+        """The line was closed with esc; a filter is removed."""
 
         def __init__(self, mode: str) -> None:
             super().__init__()

@@ -1,4 +1,4 @@
-"""A chart of columns made of block characters: survives ssh, 16 colours and fonts without pictures."""
+"""A chart of columns made of block characters, which work over ssh, with 16 colours and with any font."""
 
 from __future__ import annotations
 
@@ -56,19 +56,19 @@ class Chart(Widget):
         self.refresh()
 
     def set_notice(self, text: str) -> None:
-        """The text that is shown while there are no values."""
+        """Set the text that is shown while there are no values."""
         self.notice = text
         if not self._values:
             self.refresh()
 
     @staticmethod
     def columns_of(values: Sequence[float | None], width: int) -> tuple[list[float | None], int]:
-        """At most `width` columns, and how many values each stands for."""
+        """Return at most `width` columns, and the number of values that each stands for."""
         if not values or width <= 0:
             return [], 1
         share = -(-len(values) // width)
         columns = []
-        # Backwards from the newest, so that a full column keeps its values as time goes on.
+        # Backwards from the newest value, so that a full column keeps its values as new ones arrive.
         for end in range(len(values), 0, -share):
             known = [value for value in values[max(0, end - share) : end] if value is not None]
             columns.append(max(known) if known else None)

@@ -18,7 +18,7 @@ _GAP = 3
 
 
 def toned(facts: Sequence[figures.Fact]) -> list[Fact]:
-    """Facts of the console core with the terminal's colours; what asks for no attention is bold."""
+    """Return facts of the console core with the terminal's colours; facts that deserve no attention are bold."""
     return [
         (name, clean(value), "bold" if tone is Tone.PLAIN else f"bold {STYLES[tone].removeprefix('bold ')}")
         for name, value, tone in facts
@@ -40,13 +40,13 @@ class Facts(Widget):
             self.border_title = Text(title)
 
     def set_facts(self, facts: Sequence[Fact]) -> None:
-        """Show these."""
+        """Show these facts."""
         is_same_height = len(facts) == len(self._facts)
         self._facts = facts
         self.refresh(layout=not is_same_height)
 
     def set_notice(self, text: str) -> None:
-        """The text that is shown while there are none."""
+        """Set the text that is shown while there are none."""
         if text != self._notice:
             self._notice = text
             if not self._facts:
@@ -54,7 +54,7 @@ class Facts(Widget):
 
     def _columns(self, width: int) -> int:
         widest = max((cell_len(fact[0]) + 1 + cell_len(fact[1]) for fact in self._facts), default=1)
-        # One long value is cut rather than widen all columns.
+        # A long value is truncated, because it would widen all columns.
         usual = min(widest, 34)
         return max(1, min(len(self._facts) or 1, (width + _GAP) // (usual + _GAP)))
 

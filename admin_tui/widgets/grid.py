@@ -170,7 +170,7 @@ class Grid(ScrollView, Generic[R], can_focus=True):
 
     @property
     def chosen(self) -> list[R]:
-        """The marked rows, else the one under the cursor."""
+        """Return the marked rows, or the one under the cursor if none is marked."""
         marked = [row for row in self._rows if self._key(row) in self.marks]
         return marked or ([] if self.selected is None else [self.selected])
 
@@ -182,7 +182,7 @@ class Grid(ScrollView, Generic[R], can_focus=True):
         self._rebuild()
 
     def set_notice(self, text: str) -> None:
-        """The text that is shown while there are no rows."""
+        """Set the text that is shown while there are no rows."""
         if self.notice != text:
             self.notice = text
             if not self.view:
@@ -363,7 +363,7 @@ class Grid(ScrollView, Generic[R], can_focus=True):
             self.refresh(Region(0, y, self.size.width, 1))
 
     def _scroll_to_cursor(self) -> bool:
-        """Scroll to the cursor; whether that was necessary."""
+        """Scroll to the cursor and return whether that was necessary."""
         shown = self.scrollable_content_region.height - _HEADER
         if shown <= 0:
             return False
@@ -439,5 +439,5 @@ class Grid(ScrollView, Generic[R], can_focus=True):
 
 
 def _comparable(value: Any) -> tuple[bool, Any]:
-    """Unknown values sort before all others."""
+    """Return a sort key that sorts unknown values before all others."""
     return (value is not None, value if value is not None else 0)

@@ -1,4 +1,4 @@
-"""Settings: their definitions, meanings and current values. Names, defaults, rules and messages are Kafka's."""
+"""Settings: their definitions and current values. Names, defaults, rules and messages are Kafka's."""
 
 from broker_cy.config.broker import BrokerConfig
 from broker_cy.config.checks import RequirementError

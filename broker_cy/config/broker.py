@@ -24,11 +24,10 @@ _NONE: Mapping[str, str] = {}
 
 
 class BrokerConfig(Mapping[str, Any]):
-    """Every broker setting with its value now. Values change only in `apply_dynamic`.
+    """Every broker setting with its current value. Values change only in `apply_dynamic`.
 
-    Units are those of the names: `.ms`, `.bytes`, `.minutes`. A setting without a value is None, where Kafka's is null;
-    where settings stand for each other (log.roll.ms and log.roll.hours) `topic.broker_defaults` has the one that
-    counts.
+    Units are those of the names: `.ms`, `.bytes`, `.minutes`. A setting without a value is None (null in Kafka). Of
+    settings that replace each other (log.roll.ms and log.roll.hours) `topic.broker_defaults` has the one in effect.
     """
 
     def __init__(self, static: Mapping[str, str]) -> None:
@@ -37,10 +36,10 @@ class BrokerConfig(Mapping[str, Any]):
         self.dynamic_broker: Mapping[str, str] = _NONE
         self.dynamic_default: Mapping[str, str] = _NONE
         self._values = _typed(static)
-        # To be logged once at the start: settings that have no effect yet.
+        # Settings that have no effect yet, to be logged once at the start.
         self.warnings: list[Event] = []
         self._change_listeners: list[tuple[ChangeListener, frozenset[str]]] = []
-        # Derived values that hold until the next change, by a key of their user's (see `topic`).
+        # Derived values, valid until the next change, by a key that their user chooses (see `topic`).
         self.derived: dict[Any, Any] = {}
         self.network = startup.network(self._values, static)
 
@@ -73,7 +72,7 @@ class BrokerConfig(Mapping[str, Any]):
     def __eq__(self, other: object) -> bool:
         return self is other
 
-    # What is needed as more than a value
+    # Values that need interpretation
 
     @property
     def node_id(self) -> int:
@@ -81,24 +80,24 @@ class BrokerConfig(Mapping[str, Any]):
 
     @property
     def log_dirs(self) -> tuple[Path, ...]:
-        """The data directories (log.dirs, else log.dir); all of them are served."""
+        """Return the data directories (log.dirs, otherwise log.dir)."""
         return tuple(Path(text) for text in startup.data_directories(self._values))
 
     @property
     def listeners(self) -> tuple[Listener, ...]:
-        """Listeners for clients, without those of the controller."""
+        """Return the listeners for clients, without those of the controller."""
         return self.network.listeners
 
     @property
     def advertised_listeners(self) -> tuple[Listener, ...]:
-        """The advertised listeners, at most one for each of `listeners`. An empty host stands for this machine's name;
-        port 0 for the port that was bound.
+        """Return the advertised listeners, at most one for each of `listeners`. An empty host stands for this machine's
+        name, and port 0 for the port that was bound.
         """
         return self.network.advertised
 
     @property
     def max_connections_per_ip_overrides(self) -> dict[str, int]:
-        """Most connections by address or host name."""
+        """Return the maximum number of connections by address or host name."""
         return connections_per_ip_overrides(self._values["max.connections.per.ip.overrides"])
 
     # Dynamic settings
@@ -108,7 +107,7 @@ class BrokerConfig(Mapping[str, Any]):
         self._change_listeners.append((listener, frozenset(names)))
 
     def effective(self, dynamic_broker: Mapping[str, str], dynamic_default: Mapping[str, str]) -> BrokerConfig:
-        """A new configuration with these dynamic settings and the same file; this one does not change. Raises
+        """Return a new configuration with these dynamic settings and the same file; this one does not change. Raises
         ConfigError if a value is invalid or settings contradict each other.
         """
         found = BrokerConfig(self.static)
@@ -119,7 +118,7 @@ class BrokerConfig(Mapping[str, Any]):
     def apply_dynamic(self, dynamic_broker: Mapping[str, str], dynamic_default: Mapping[str, str]) -> frozenset[str]:
         """Apply the settings of the metadata log. Returns the names whose values changed, whose listeners were called.
 
-        Stored settings that cannot be used are logged and left out. If the rest contradicts itself, nothing changes.
+        Stored settings that cannot be used are logged and ignored. If the rest contradicts itself, nothing changes.
         """
         broker, events = dynamic.usable(dynamic_broker, per_broker=True)
         default, more = dynamic.usable(dynamic_default, per_broker=False)
@@ -144,8 +143,8 @@ class BrokerConfig(Mapping[str, Any]):
         return changed
 
     def validate_dynamic(self, properties: Mapping[str, str], *, per_broker: bool) -> None:
-        """May `properties` become all dynamic settings of this broker, or of all brokers? Raises ConfigError with
-        Kafka's message (RequirementError where Kafka says `requirement failed`).
+        """Check whether `properties` may become all dynamic settings of this broker, or of all brokers. Raises
+        ConfigError with Kafka's message (RequirementError for Kafka's `requirement failed`).
         """
         dynamic.check_names(properties, per_broker=per_broker)
         for name, text in properties.items():

@@ -1,4 +1,4 @@
-"""What Kafka requires between broker settings (KafkaConfig.validateValues), checked at start and before a dynamic
+"""Kafka's conditions between broker settings (KafkaConfig.validateValues), checked at start and before a dynamic
 change.
 """
 
@@ -16,11 +16,11 @@ _HOST = re.compile(r"[0-9a-zA-Z\-%._:]+", re.ASCII)
 
 
 class RequirementError(ConfigError):
-    """A condition between settings does not hold. Kafka's answers write `requirement failed: ` in front."""
+    """A condition between settings does not hold. Kafka's responses prefix the message with `requirement failed: `."""
 
 
 def check_values(values: Mapping[str, Any]) -> None:
-    """Raises RequirementError or ConfigError for the first condition that fails; values are typed, by Kafka's name."""
+    """Raise RequirementError or ConfigError for the first condition that fails; values are typed, by Kafka's name."""
     _check_log(values)
     _check_network(values)
     _check_groups(values)
@@ -83,7 +83,9 @@ def _check_network(values: Mapping[str, Any]) -> None:
 
 
 def connections_per_ip_overrides(text: str) -> dict[str, int]:
-    """Most connections by address or host name, from max.connections.per.ip.overrides. Raises ConfigError."""
+    """Return the maximum connections by address or host name, from max.connections.per.ip.overrides. Raises
+    ConfigError.
+    """
     name = "max.connections.per.ip.overrides"
     found: dict[str, int] = {}
     bad = []
@@ -99,7 +101,7 @@ def connections_per_ip_overrides(text: str) -> dict[str, int]:
 
 
 def _check_groups(values: Mapping[str, Any]) -> None:
-    """The default of a group setting is within its limits."""
+    """Check that the default of a group setting is within its limits."""
     for bounds in GROUP_BOUNDS.values():
         if not bounds.default:
             continue

@@ -1,12 +1,12 @@
 """The definitions of all settings: the three tables beside this file, loaded once.
 
-`broker_configs.tsv`, `topic_configs.tsv` and `group_configs.tsv` give name, type, default and valid values as Kafka
-4.3.1 has them, and what Kafka allows to change at run time. Their column `support` states what this broker does with a
-setting:
+`broker_configs.tsv`, `topic_configs.tsv` and `group_configs.tsv` have the name, type, default and valid values of each
+setting of Kafka 4.3.1, and whether it can be changed at run time. Their column `support` states what this broker does
+with a setting:
 
 - `effective`: it changes the behaviour of the broker;
-- `inert`: accepted, and reported with one log line because it has no effect yet;
-- `refused`: any value but the default stops the start, because ignoring it would be dangerous or misleading.
+- `inert`: it is accepted, and reported with one log line because it has no effect yet;
+- `refused`: any value but the default prevents the start, because ignoring it would be dangerous or misleading.
 
 Further decisions in code (a second voter, an SSL listener) are in `startup`.
 """
@@ -31,7 +31,7 @@ class Support(Enum):
 
 
 class UpdateMode(Enum):
-    """Whether a running broker takes a new value, and at which level."""
+    """Whether a running broker accepts a new value, and at which level."""
 
     READ_ONLY = "read-only"
     PER_BROKER = "per-broker"
@@ -60,7 +60,7 @@ class Setting:
         return to_text(self.default, self.type)
 
     def parse(self, text: str) -> Any:
-        """The typed and validated value. Raises ConfigError with Kafka's message."""
+        """Return the typed and validated value. Raises ConfigError with Kafka's message."""
         value = parse(self.name, text, self.type)
         if self.type is ConfigType.CLASS and value != self.default:
             raise invalid(self.name, text, f"Class {text} could not be found.")
@@ -77,7 +77,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class Synonym:
-    """A broker setting that a topic setting falls back to; its value times `factor` is the topic's (hours to ms)."""
+    """A broker setting to which a topic setting falls back; its value times `factor` is the topic's (hours to ms)."""
 
     name: str
     factor: int
@@ -137,7 +137,7 @@ BROKER: dict[str, Setting] = {row["name"]: _setting(row) for row in _rows("broke
 TOPIC: dict[str, Setting] = {row["name"]: _setting(row) for row in _TOPIC_ROWS}
 GROUP: dict[str, Setting] = {row["name"]: _setting(row) for row in _GROUP_ROWS}
 
-# ServerTopicConfigSynonyms: the first that is set decides.
+# ServerTopicConfigSynonyms: the first one that is set takes effect.
 TOPIC_SYNONYMS: dict[str, tuple[Synonym, ...]] = {row["name"]: _synonyms(row["synonyms"]) for row in _TOPIC_ROWS}
 GROUP_BOUNDS: dict[str, GroupBounds] = {
     row["name"]: GroupBounds(row["server_default"], row["server_min"], row["server_max"]) for row in _GROUP_ROWS
@@ -163,7 +163,7 @@ BROKER_QUOTAS: dict[str, Setting] = {
     )
 }
 
-# Settings that Kafka has but does not document; harmless if they stand in a file.
+# Settings that Kafka has but does not document; they are harmless in a file.
 INTERNAL = frozenset(
     {
         "controller.performance.always.log.threshold.ms",
@@ -189,7 +189,7 @@ INTERNAL = frozenset(
     }
 )
 
-# Settings of Kafka 3 that files still carry; 4.0 took them out.
+# Settings of Kafka 3 that files may still contain; Kafka 4.0 removed them.
 REMOVED_PREFIXES = ("zookeeper.", "password.encoder.")
 REMOVED = frozenset(
     {
@@ -206,7 +206,7 @@ REMOVED = frozenset(
 
 
 class UnknownSettingError(ConfigError):
-    """An unknown broker setting. `name` is the name as written."""
+    """An unknown broker setting. `name` is the name in the file or option."""
 
     def __init__(self, name: str, message: str) -> None:
         super().__init__(message)
@@ -214,7 +214,7 @@ class UnknownSettingError(ConfigError):
 
 
 def unknown(name: str) -> UnknownSettingError:
-    """The error for an unknown broker setting, with advice and the most similar name that exists."""
+    """Return the error for an unknown broker setting, with advice and the most similar existing name."""
     if name in REMOVED or name.startswith(REMOVED_PREFIXES):
         return UnknownSettingError(name, f"setting {name} was removed in Kafka 4.0: delete it")
     what_to_do = f"unknown setting {name}: remove it or correct its name"

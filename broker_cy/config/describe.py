@@ -45,7 +45,7 @@ class Entry(NamedTuple):
 
 
 def broker_entries(config: BrokerConfig) -> list[Entry]:
-    """Every setting of this broker, with those of plug-ins that only its file or the metadata log names."""
+    """Return every setting of this broker, including settings of plug-ins in its file or in the metadata log."""
     texts = dynamic.layered(config.static, config.dynamic_default, config.dynamic_broker)
     names = [*BROKER, *(name for name in texts if name not in BROKER)]
     entries = []
@@ -57,7 +57,7 @@ def broker_entries(config: BrokerConfig) -> list[Entry]:
 
 
 def broker_default_entries(config: BrokerConfig) -> list[Entry]:
-    """The settings of the cluster-wide default."""
+    """Return the settings of the cluster-wide default."""
     entries = []
     for name, text in config.dynamic_default.items():
         level = [
@@ -68,7 +68,7 @@ def broker_default_entries(config: BrokerConfig) -> list[Entry]:
 
 
 def topic_entries(overrides: Mapping[str, str], config: BrokerConfig) -> list[Entry]:
-    """Every setting of a topic that sets `overrides`. Raises ConfigError for a text that is no value."""
+    """Return every setting of a topic with `overrides`. Raises ConfigError for an invalid value."""
     values = topic_settings(overrides, config)
     entries = []
     for name, setting in TOPIC.items():
@@ -81,7 +81,7 @@ def topic_entries(overrides: Mapping[str, str], config: BrokerConfig) -> list[En
 
 
 def group_entries(overrides: Mapping[str, str], config: BrokerConfig) -> list[Entry]:
-    """Every setting of a group that sets `overrides`. Raises ConfigError for a text that is no value."""
+    """Return every setting of a group with `overrides`. Raises ConfigError for an invalid value."""
     values = group_settings(overrides, config)
     entries = []
     for name, setting in GROUP.items():
@@ -98,7 +98,7 @@ def group_entries(overrides: Mapping[str, str], config: BrokerConfig) -> list[En
 
 
 def client_metrics_entries(overrides: Mapping[str, str]) -> list[Entry]:
-    """Every setting of a client metrics subscription. Raises ConfigError for a text that is no value."""
+    """Return every setting of a client metrics subscription. Raises ConfigError for an invalid value."""
     entries = []
     for name, value in client_metrics_settings(overrides).items():
         config_type = CLIENT_METRICS_TYPES[name]
@@ -140,7 +140,9 @@ def _broker_entry(name: str, text: str | None, setting: Setting | None, synonyms
 
 
 def _synonyms_of(name: str, config: BrokerConfig) -> list[SynonymEntry]:
-    """The sources of a broker setting, in the order of precedence, from the first with exactly this name on."""
+    """Return the sources of a broker setting in order of precedence, starting with the first that has this exact
+    name.
+    """
     setting = startup.setting_of(name)
     sensitive = setting is None or setting.is_sensitive
     names = dynamic.synonyms(name)

@@ -1,6 +1,6 @@
 """Broker settings that change while the broker runs (KIP-226; Kafka's DynamicBrokerConfig).
 
-Three levels, of which the first that has a name wins: this broker, all brokers, the file. A name also overrides its
+There are three levels: this broker, all brokers, the file. The first one that has a name takes precedence, also over
 synonyms at lower levels: log.roll.ms of one broker takes precedence over log.roll.hours of the file.
 """
 
@@ -20,7 +20,7 @@ _FAMILIES = (
     ("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
 )
 _SYNONYMS: dict[str, tuple[str, ...]] = {name: family for family in _FAMILIES for name in family}
-# One way only: the scheduler's interval is the default of the other.
+# In one direction only: the scheduler's interval is the default of the other setting.
 _SYNONYMS["log.flush.interval.ms"] = ("log.flush.interval.ms", "log.flush.scheduler.interval.ms")
 
 # Settings of a listener that may be part of the cluster-wide default.
@@ -42,7 +42,7 @@ SECURITY = frozenset(
 
 
 def synonyms(name: str) -> tuple[str, ...]:
-    """The names that determine the value of `name`, in the order of precedence."""
+    """Return the names that determine the value of `name`, in order of precedence."""
     found = _SYNONYMS.get(name)
     if found is None and name.startswith(LISTENER_PREFIX):
         setting = setting_of(name)
@@ -52,7 +52,7 @@ def synonyms(name: str) -> tuple[str, ...]:
 
 
 def layered(static: Mapping[str, str], *levels: Mapping[str, str]) -> dict[str, str]:
-    """`static` under the levels, the last of which is the strongest."""
+    """Return `static` overridden by the levels, the last of which takes precedence."""
     texts = dict(static)
     for level in levels:
         for name, text in level.items():
@@ -63,7 +63,9 @@ def layered(static: Mapping[str, str], *levels: Mapping[str, str]) -> dict[str, 
 
 
 def check_names(properties: Mapping[str, str], *, per_broker: bool) -> None:
-    """May these names be set at this level, and is each text valid by itself? Raises ConfigError as Kafka does."""
+    """Check that these names may be set at this level, and that each value is valid by itself. Raises ConfigError as
+    Kafka does.
+    """
     _refuse(
         (name for name in properties if name in BROKER and BROKER[name].update is UpdateMode.READ_ONLY),
         "Cannot update these configs dynamically",
@@ -82,15 +84,15 @@ def check_names(properties: Mapping[str, str], *, per_broker: bool) -> None:
 
 
 def check_type(name: str, text: str) -> None:
-    """Raises ConfigError for a text that is no value of the setting; custom settings take any."""
+    """Raise ConfigError for an invalid value of the setting; custom settings accept any value."""
     setting = setting_of(name)
     if setting is not None:
         setting.parse(text)
 
 
 def usable(properties: Mapping[str, str], *, per_broker: bool) -> tuple[dict[str, str], list[Event]]:
-    """The stored settings that can be applied, and an event for each that cannot: a broker starts with any content of
-    the log.
+    """Return the stored settings that can be applied, and an event for each that cannot, because a broker must start
+    with any contents of the log.
     """
     kept, events = {}, []
     for name, text in properties.items():
@@ -104,7 +106,9 @@ def usable(properties: Mapping[str, str], *, per_broker: bool) -> tuple[dict[str
 
 
 def check_change(old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
-    """Conditions on the step from one configuration to the next. Raises ConfigError with Kafka's (wrapped) message."""
+    """Check the conditions on the change from one configuration to the next. Raises ConfigError with Kafka's (wrapped)
+    message.
+    """
     for name in _THREADS:
         count, now = new[name], old[name]
         prefix = f"Dynamic thread count update validation failed for {name}={count}, value should "
@@ -129,7 +133,7 @@ def check_change(old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
 
 
 def retention_ms(values: Mapping[str, Any]) -> int:
-    """log.retention.ms with its synonyms; every negative number is -1, without limit."""
+    """Return log.retention.ms with its synonyms; every negative number is -1, which means no limit."""
     for name, factor in (
         ("log.retention.ms", 1),
         ("log.retention.minutes", 60_000),
@@ -151,7 +155,7 @@ def _check_local_retention(values: Mapping[str, Any], name: str, whole_name: str
 
 
 def _wrapped(message: str) -> ConfigError:
-    """How Kafka's answer looks when a component of the broker refuses a new value."""
+    """Return Kafka's message for a new value that a component of the broker refuses."""
     return invalid("Invalid dynamic configuration", f"org.apache.kafka.common.config.ConfigException: {message}")
 
 

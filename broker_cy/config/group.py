@@ -35,7 +35,7 @@ class InvalidSubscriptionError(ConfigError):
 
 
 def group_settings(overrides: Mapping[str, str], config: BrokerConfig) -> dict[str, Any]:
-    """Typed settings of a group that sets `overrides`. Raises ConfigError for a text that is no value."""
+    """Return the typed settings of a group with `overrides`. Raises ConfigError for an invalid value."""
     values: dict[str, Any] = {}
     for name, setting in GROUP.items():
         bounds = GROUP_BOUNDS[name]
@@ -47,7 +47,9 @@ def group_settings(overrides: Mapping[str, str], config: BrokerConfig) -> dict[s
 
 
 def validate_group_settings(overrides: Mapping[str, str], config: BrokerConfig) -> None:
-    """All settings of a group together, within the limits of the broker. Raises ConfigError with Kafka's message."""
+    """Validate all settings of a group together, and against the limits of the broker. Raises ConfigError with Kafka's
+    message.
+    """
     for name in overrides:
         if name not in GROUP:
             raise ConfigError(f"Unknown group config name: {name}")
@@ -65,12 +67,12 @@ def validate_group_settings(overrides: Mapping[str, str], config: BrokerConfig) 
 
 
 def without_effect(overrides: Mapping[str, str]) -> dict[str, str]:
-    """Those of a group's settings that are stored and shown but change nothing yet."""
+    """Return the settings of a group that are stored and described but have no effect yet."""
     return {name: text for name, text in overrides.items() if name in GROUP and GROUP[name].support is Support.INERT}
 
 
 def client_metrics_settings(overrides: Mapping[str, str]) -> dict[str, Any]:
-    """Typed settings of a subscription. Raises ConfigError."""
+    """Return the typed settings of a subscription. Raises ConfigError."""
     values = dict(CLIENT_METRICS_DEFAULTS)
     for name, text in overrides.items():
         if name in values:
@@ -79,7 +81,7 @@ def client_metrics_settings(overrides: Mapping[str, str]) -> dict[str, Any]:
 
 
 def client_metrics_without_effect(overrides: Mapping[str, str]) -> dict[str, str]:
-    """Those of a subscription's settings that change nothing yet: all, as no client is asked for its metrics."""
+    """Return the settings of a subscription that have no effect yet: all, because no client metrics are collected."""
     return {name: text for name, text in overrides.items() if name in CLIENT_METRICS_TYPES}
 
 

@@ -1,4 +1,4 @@
-"""Listeners as the settings name them: `NAME://host:port`, and which security protocol a name stands for."""
+"""Listeners in settings: `NAME://host:port`, and the security protocol of each name."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Listener:
 
 
 def parse_map(name: str, text: str) -> dict[str, str]:
-    """`a:b,c:d` as a dict; the value is what follows the last colon. Raises ConfigError."""
+    """Parse `a:b,c:d` to a dict; a value starts after the last colon. Raises ConfigError."""
     found: dict[str, str] = {}
     for part in text.split(","):
         if not part.strip():
@@ -51,7 +51,7 @@ def parse_map(name: str, text: str) -> dict[str, str]:
 
 
 def parse_protocol_map(text: str) -> dict[str, str]:
-    """Security protocol by listener name, from listener.security.protocol.map. Raises ConfigError."""
+    """Return the security protocol by listener name, from listener.security.protocol.map. Raises ConfigError."""
     setting = "listener.security.protocol.map"
     found = {}
     for name, protocol in parse_map(setting, text).items():
@@ -64,7 +64,7 @@ def parse_protocol_map(text: str) -> dict[str, str]:
 def with_controller_defaults(
     protocols: Mapping[str, str], controller_names: Collection[str], listener_names: Collection[str]
 ) -> dict[str, str]:
-    """The default of the map: controller listeners are PLAINTEXT, unless any listener uses security."""
+    """Add the defaults of the map: controller listeners are PLAINTEXT, unless any listener uses security."""
     secured = {"SSL", "SASL_SSL", "SASL_PLAINTEXT"}
     if secured & {name.upper() for name in (*controller_names, *listener_names)}:
         return dict(protocols)
@@ -74,7 +74,7 @@ def with_controller_defaults(
 def parse_listeners(
     texts: Sequence[str], protocols: Mapping[str, str], *, distinct_ports: bool
 ) -> tuple[Listener, ...]:
-    """Raises ConfigError with Kafka's message."""
+    """Parse the listeners. Raises ConfigError with Kafka's message."""
     where = f"Error creating broker listeners from '[{', '.join(texts)}]': "
     listeners: list[Listener] = []
     for text in texts:
@@ -95,8 +95,8 @@ def parse_listeners(
 
 
 def _check_ports(listeners: Sequence[Listener], message: str) -> None:
-    """One port may serve an IPv4 and an IPv6 address, and different addresses of one kind never clash in the kernel;
-    Kafka allows the first only.
+    """Check that ports differ, except for an IPv4 and an IPv6 address with the same port. The kernel would also accept
+    different addresses of one kind, but Kafka does not.
     """
     by_port: dict[int, list[Listener]] = {}
     for listener in listeners:

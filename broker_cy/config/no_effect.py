@@ -8,7 +8,7 @@ from broker_cy.config import group, topic
 from broker_cy.config.startup import NO_EFFECT
 from broker_cy.core.logs import Event
 
-# (resource, its name, setting, value) remembered as reported; beyond it a line may come again.
+# Number of (resource, its name, setting, value) that are remembered as reported; beyond it a line may be repeated.
 REPORTED_MAX = 10_000
 
 # By the field of the log line that names the resource.
@@ -20,13 +20,13 @@ _WITHOUT_EFFECT: dict[str, Callable[[Mapping[str, str]], dict[str, str]]] = {
 
 
 class NoEffectReporter:
-    """Gives one event for each resource and setting that has no effect yet, once per resource, setting and value."""
+    """Reports settings that have no effect yet, with one event per resource, setting and value."""
 
     def __init__(self) -> None:
         self._reported: set[tuple[str, str, str, str]] = set()
 
     def events(self, resource: str, resource_name: str, overrides: Mapping[str, str]) -> list[Event]:
-        """`resource` is `topic`, `group` or `client_metrics`; `overrides` is all that is set for it."""
+        """Return the events. `resource` is `topic`, `group` or `client_metrics`; `overrides` are all its settings."""
         found = []
         for name, text in _WITHOUT_EFFECT[resource](overrides).items():
             key = (resource, resource_name, name, text)

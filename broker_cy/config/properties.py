@@ -14,7 +14,9 @@ _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
 def read_properties_file(path: str | Path) -> dict[str, str]:
-    """Names and values of the file; of a name that occurs twice the last value counts. Raises ConfigError, one line."""
+    """Return the names and values of the file; if a name occurs twice, the last value takes effect. Raises ConfigError
+    with a one-line message.
+    """
     text = _read_text(path)
     try:
         return parse_properties(text)
@@ -23,7 +25,7 @@ def read_properties_file(path: str | Path) -> dict[str, str]:
 
 
 def line_of(path: str | Path, name: str) -> int | None:
-    """The line on which the value of `name` that counts begins, None if the file has none. Raises ConfigError."""
+    """Return the line on which the effective value of `name` begins, None if there is none. Raises ConfigError."""
     found = None
     for number, line in _logical_lines(_read_text(path)):
         if _unescape(line[: _end_of_key(line)], number) == name:
@@ -32,23 +34,23 @@ def line_of(path: str | Path, name: str) -> int | None:
 
 
 def _read_text(path: str | Path) -> str:
-    """Raises ConfigError, one line."""
+    """Read the file. Raises ConfigError with a one-line message."""
     try:
         with open(path, "rb") as file:
             data = file.read(FILE_BYTES_MAX + 1)
     except OSError as error:
         raise ConfigError(f"cannot read {path}: {error.strerror}") from error
     if len(data) > FILE_BYTES_MAX:
-        raise ConfigError(f"{path} is larger than {FILE_BYTES_MAX} bytes: not a settings file")
+        raise ConfigError(f"{path} is larger than {FILE_BYTES_MAX} bytes, so it is not a settings file")
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError:
-        # What Java reads by default, and every byte has a meaning in it.
+        # Java's default encoding, in which every byte is valid.
         return data.decode("latin-1")
 
 
 def parse_properties(text: str) -> dict[str, str]:
-    """The same for text. Raises ConfigError with the line's number for a broken \\u escape."""
+    """Parse the text of a file. Raises ConfigError with the line number for an invalid \\u escape."""
     found: dict[str, str] = {}
     for number, line in _logical_lines(text):
         end = _end_of_key(line)
@@ -60,7 +62,9 @@ def parse_properties(text: str) -> dict[str, str]:
 
 
 def _logical_lines(text: str) -> list[tuple[int, str]]:
-    """Lines with their continuations joined, without comments and empty ones, and the number each starts at."""
+    """Yield lines with their continuations joined, without comments and empty lines, with the number of the first
+    line.
+    """
     lines: list[tuple[int, str]] = []
     pending = ""
     start = 0
@@ -84,7 +88,7 @@ def _logical_lines(text: str) -> list[tuple[int, str]]:
 
 
 def _end_of_key(line: str) -> int:
-    """Where the first unescaped blank, '=' or ':' is."""
+    """Return the position of the first unescaped blank, '=' or ':'."""
     at = 0
     while at < len(line):
         if line[at] == "\\":
@@ -120,8 +124,8 @@ def _unescape(text: str, number: int) -> str:
 
 
 def parse_override(text: str) -> tuple[str, str]:
-    """Name and value of one `--set name=value`. Raises ConfigError."""
+    """Return name and value of one `--set name=value`. Raises ConfigError."""
     name, equals, value = text.partition("=")
     if not equals or not name.strip():
-        raise ConfigError(f"--set {text}: write --set name=value")
+        raise ConfigError(f"--set {text}: expected --set name=value")
     return name.strip(), value.strip()

@@ -1,5 +1,5 @@
-"""Combines a file, a command line and our own defaults into settings that this broker can run with, or reports why not
-in one line.
+"""Combines a file, a command line and this broker's defaults into settings with which it can run, or reports in one
+line why it cannot.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from broker_cy.config.properties import line_of, parse_override, read_properties
 from broker_cy.config.types import ConfigError, parse
 from broker_cy.core.logs import Event
 
-# Where our default is not Kafka's. Kafka has none for the first three and its data directory is emptied by a reboot;
-# the rest asks for three brokers, and one broker with Kafka's own defaults could never create its internal topics.
+# Defaults that differ from Kafka's. Kafka has none for the first three, and its default data directory is emptied by a
+# reboot; the others require three brokers in Kafka, so that one broker could never create its internal topics.
 BUILT_IN = {
     "process.roles": "broker,controller",
     "node.id": "1",
@@ -30,7 +30,7 @@ BUILT_IN = {
     "share.coordinator.state.topic.min.isr": "1",
 }
 
-# Settings that Kafka hands to plug-ins.
+# Settings that Kafka passes to plug-ins.
 _PLUGIN_PREFIXES = ("rlmm.config.", "rsm.config.")
 LISTENER_PREFIX = "listener.name."
 NO_EFFECT = "setting has no effect yet"
@@ -38,7 +38,7 @@ NO_EFFECT = "setting has no effect yet"
 
 @dataclass(frozen=True, slots=True)
 class Network:
-    """The settings about listeners, resolved. `listeners` are those clients connect to, in the order of the file."""
+    """The resolved settings of listeners. `listeners` are those for clients, in the order of the file."""
 
     listeners: tuple[Listener, ...]
     controller_listeners: tuple[Listener, ...]
@@ -53,9 +53,9 @@ def sources(
     listener: str | None = None,
     overrides: Iterable[str] = (),
 ) -> dict[str, str]:
-    """The settings of `broker-cy start`: the file's, replaced by the options, replaced by each `name=value`.
+    """Return the settings of `broker-cy start`: those of the file, overridden by the options and by each `name=value`.
 
-    Raises ConfigError, one line.
+    Raises ConfigError with a one-line message.
     """
     found = read_properties_file(file) if file is not None else {}
     if data_dir is not None:
@@ -65,9 +65,9 @@ def sources(
         name = found.get("inter.broker.listener.name", "PLAINTEXT")
         host, colon, port = listener.rpartition(":")
         if not colon or not port.isdecimal():
-            raise ConfigError(f"--listener {listener}: write --listener HOST:PORT")
+            raise ConfigError(f"--listener {listener}: expected --listener HOST:PORT")
         found["listeners"] = f"{name}://{host}:{port}"
-        # Those of the file would advertise another address than the requested one.
+        # The advertised listeners of the file would differ from the requested address.
         found.pop("advertised.listeners", None)
     for text in overrides:
         key, value = parse_override(text)
@@ -78,8 +78,8 @@ def sources(
 
 
 def written_at(name: str, file: str | Path | None, overrides: Iterable[str]) -> str:
-    """Where the setting `name` of `sources` is written: `--set name`, or the file and the line; empty if it is in
-    neither. Raises ConfigError.
+    """Return the place where the setting `name` of `sources` is set: `--set name`, or the file and the line; empty if
+    it is in neither. Raises ConfigError.
     """
     if any(parse_override(text)[0] == name for text in overrides):
         return f"--set {name}"
@@ -88,7 +88,7 @@ def written_at(name: str, file: str | Path | None, overrides: Iterable[str]) -> 
 
 
 def complete(properties: Mapping[str, str]) -> dict[str, str]:
-    """With node.id and broker.id standing for each other. Raises ConfigError if they differ."""
+    """Return the settings with node.id and broker.id set to the same value. Raises ConfigError if they differ."""
     found = dict(properties)
     for name, other in (("node.id", "broker.id"), ("broker.id", "node.id")):
         if other in found:
@@ -101,8 +101,8 @@ def complete(properties: Mapping[str, str]) -> dict[str, str]:
 
 
 def report(properties: Mapping[str, str]) -> list[Event]:
-    """One event for each setting that is accepted but has no effect yet. Raises ConfigError for an unknown or refused
-    one.
+    """Return one event for each setting that is accepted but has no effect yet. Raises ConfigError for an unknown or
+    refused setting.
     """
     events = []
     for name, text in properties.items():
@@ -121,13 +121,13 @@ def report(properties: Mapping[str, str]) -> list[Event]:
 
 
 def setting_of(name: str) -> Setting | None:
-    """The definition of a broker setting, also behind `listener.name.<listener>.` or a mechanism; None for a custom
-    one.
+    """Return the definition of a broker setting, also for a name with the prefix `listener.name.<listener>.` or a
+    mechanism; None for a custom setting.
     """
     found = BROKER.get(name) or BROKER_QUOTAS.get(name)
     if found is None and name.startswith(LISTENER_PREFIX):
         base = name.removeprefix(LISTENER_PREFIX).partition(".")[2]
-        # Settings of a mechanism have its name in front: listener.name.sasl_ssl.plain.sasl.jaas.config.
+        # Settings of a mechanism have its name as a prefix: listener.name.sasl_ssl.plain.sasl.jaas.config.
         found = BROKER.get(base) or BROKER.get(base.partition(".")[2])
     return found
 
@@ -141,16 +141,17 @@ def no_effect(name: str, text: str) -> Event:
 def refusal(name: str, text: str, setting: Setting) -> str:
     shown = "[hidden]" if setting.is_sensitive else text
     default = setting.default_text
-    allowed = "leave it out" if default in (None, "") else f"leave it out or at its default, {default}"
-    return f"setting {name}={shown} is not served yet: {allowed}"
+    allowed = "remove it" if default in (None, "") else f"remove it or use its default, {default}"
+    return f"setting {name}={shown} is not supported yet: {allowed}"
 
 
 def check_served(values: Mapping[str, Any]) -> None:
-    """Refuses what Kafka allows and this broker cannot do: other roles, more voters, more data directories."""
+    """Refuse what Kafka allows and this broker does not support: other roles, more voters, more data directories."""
     roles = values["process.roles"]
     if set(roles) != {"broker", "controller"}:
         raise ConfigError(
-            f"setting process.roles={','.join(roles)} is not served yet: a node is both, write broker,controller"
+            f"setting process.roles={','.join(roles)} is not supported yet: a node has both roles, use"
+            f" broker,controller"
         )
     node_id, voters = values["node.id"], values["controller.quorum.voters"]
     if voters and not any(int(voter.partition("@")[0]) == node_id for voter in voters):
@@ -161,12 +162,12 @@ def check_served(values: Mapping[str, Any]) -> None:
     for name in ("controller.quorum.voters", "controller.quorum.bootstrap.servers"):
         if len(values[name]) > 1:
             raise ConfigError(
-                f"setting {name}={','.join(values[name])} is not served yet: a cluster has one node, "
+                f"setting {name}={','.join(values[name])} is not supported yet: a cluster has one node, "
                 f"name only node {node_id}"
             )
     directories = data_directories(values)
     if len(directories) > 1:
-        raise ConfigError(f"setting log.dirs={','.join(directories)} is not served yet: name one directory")
+        raise ConfigError(f"setting log.dirs={','.join(directories)} is not supported yet: name one directory")
 
 
 def data_directories(values: Mapping[str, Any]) -> tuple[str, ...]:
@@ -175,7 +176,7 @@ def data_directories(values: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def network(values: Mapping[str, Any], properties: Mapping[str, str]) -> Network:
-    """Listeners as typed objects. Raises ConfigError with Kafka's message, or for anything but PLAINTEXT."""
+    """Return listeners as typed objects. Raises ConfigError with Kafka's message, or for anything but PLAINTEXT."""
     controllers = [name.upper() for name in values["controller.listener.names"]]
     protocols = parse_protocol_map(values["listener.security.protocol.map"])
     if "listener.security.protocol.map" not in properties:
@@ -185,7 +186,7 @@ def network(values: Mapping[str, Any], properties: Mapping[str, str]) -> Network
     for listener in everything:
         if listener.protocol != "PLAINTEXT":
             raise ConfigError(
-                f"listener {listener} uses {listener.protocol}, which is not served yet: only PLAINTEXT is"
+                f"listener {listener} uses {listener.protocol}, which is not supported yet: use PLAINTEXT"
             )
     ours = tuple(listener for listener in everything if listener.name not in controllers)
     advertised = ours
@@ -226,7 +227,7 @@ def _inter_broker(values: Mapping[str, Any], properties: Mapping[str, str], prot
     if name is None:
         protocol: str = values["security.inter.broker.protocol"]
         if protocol != "PLAINTEXT":
-            raise ConfigError(f"setting security.inter.broker.protocol={protocol} is not served yet: only PLAINTEXT is")
+            raise ConfigError(f"setting security.inter.broker.protocol={protocol} is not supported yet: use PLAINTEXT")
         return protocol
     if "security.inter.broker.protocol" in properties:
         raise ConfigError("Only one of inter.broker.listener.name and security.inter.broker.protocol should be set.")
@@ -239,15 +240,18 @@ def _inter_broker(values: Mapping[str, Any], properties: Mapping[str, str], prot
 
 
 def network_events(found: Network) -> list[Event]:
-    """One event for each listener that is accepted but not opened."""
+    """Return one event for each listener that is accepted but not opened."""
     return [
-        Event("listener of the controller not opened: it runs inside of this process", {"listener": listener})
+        Event(
+            "the controller's listener is not opened, because the controller runs in this process",
+            {"listener": listener},
+        )
         for listener in found.controller_listeners
     ]
 
 
 def built_in_values() -> dict[str, Any]:
-    """Typed defaults of every broker setting as this broker has them."""
+    """Return the typed defaults of every broker setting of this broker."""
     values = {name: setting.default for name, setting in BROKER.items()}
     for name, text in BUILT_IN.items():
         values[name] = parse(name, text, BROKER[name].type)

@@ -1,4 +1,4 @@
-"""Topic settings: a topic's own over the broker's defaults (Kafka's LogConfig)."""
+"""Topic settings: those of a topic override the broker's defaults (Kafka's LogConfig)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from broker_cy.core.logs import facts
 
 log = logging.getLogger(__name__)
 
-# Distinct sets of overrides that are kept parsed; beyond it they are forgotten and parsed again.
+# Distinct sets of overrides that are cached; beyond it the cache is cleared.
 CACHED_MAX = 1024
 
 _CACHE = "topic settings"
@@ -28,7 +28,7 @@ class TopicSettings(Mapping[str, Any]):
 
     def __init__(self, values: Mapping[str, Any], overrides: Mapping[str, str]) -> None:
         self._values = values
-        # What the topic itself sets, as text.
+        # The topic's own settings, as text.
         self.overrides = overrides
 
     def __getitem__(self, name: str) -> Any:
@@ -42,7 +42,7 @@ class TopicSettings(Mapping[str, Any]):
 
 
 def broker_defaults(config: BrokerConfig) -> Mapping[str, Any]:
-    """What a topic without settings of its own gets, by topic setting name."""
+    """Return the settings of a topic without overrides, by topic setting name."""
     found: dict[str, Any] | None = config.derived.get(_DEFAULTS)
     if found is None:
         found = {name: _default(name, config) for name in TOPIC}
@@ -62,8 +62,8 @@ def _default(name: str, config: BrokerConfig) -> Any:
 
 
 def topic_settings(overrides: Mapping[str, str], config: BrokerConfig) -> TopicSettings:
-    """The effective settings of a topic that sets `overrides` (Kafka's names and texts). Cached until the broker's
-    settings change.
+    """Return the effective settings of a topic with `overrides` (Kafka's names and texts). They are cached until the
+    broker's settings change.
 
     Stored settings that cannot be used, because another version wrote them, are logged and replaced by the default, so
     that the topic can be served. New settings go through `validate_topic_settings` first.
@@ -99,8 +99,8 @@ def validate_topic_setting(name: str, text: str) -> None:
 def validate_topic_settings(
     overrides: Mapping[str, str], config: BrokerConfig, existing: Mapping[str, str] | None = None
 ) -> None:
-    """All settings of a topic together, as Kafka's LogConfig.validate; `existing` is what it set before. Raises
-    ConfigError with Kafka's message.
+    """Validate all settings of a topic together, as Kafka's LogConfig.validate; `existing` are its previous settings.
+    Raises ConfigError with Kafka's message.
     """
     for name in overrides:
         if name not in TOPIC:
@@ -127,7 +127,7 @@ def validate_topic_settings(
 
 
 def without_effect(overrides: Mapping[str, str]) -> dict[str, str]:
-    """Those of a topic's settings that are stored and shown but change nothing yet."""
+    """Return the settings of a topic that are stored and described but have no effect yet."""
     return {
         name: text
         for name, text in overrides.items()
@@ -136,5 +136,5 @@ def without_effect(overrides: Mapping[str, str]) -> dict[str, str]:
 
 
 def _is_what_happens(name: str, text: str) -> bool:
-    """An inert switch that is off has the effect that it describes."""
+    """Return whether an inert setting describes what happens anyway, as a switch that is off does."""
     return TOPIC[name].type is ConfigType.BOOLEAN and text.strip().lower() == "false"

@@ -1,4 +1,4 @@
-"""Kafka's setting types: how text becomes a value, and a value text again (org.apache.kafka.common.config.ConfigDef).
+"""Kafka's setting types: conversion of text to values and back (org.apache.kafka.common.config.ConfigDef).
 
 | type | value here | text |
 |---|---|---|
@@ -19,11 +19,11 @@ from broker_cy.core.configs import ConfigType
 
 
 class ConfigError(ValueError):
-    """A setting that cannot be used. The message is Kafka's where Kafka has one, and one line in any case."""
+    """A setting that cannot be used. The message is one line, and Kafka's if Kafka has one."""
 
 
 class Password:
-    """A secret that does not show itself in logs or messages."""
+    """A secret, which is hidden in logs and messages."""
 
     __slots__ = ("value",)
 
@@ -44,7 +44,7 @@ _INTEGER = re.compile(r"[+-]?[0-9]+", re.ASCII)
 _DECIMAL = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?[dDfF]?", re.ASCII)
 _NOT_FINITE = re.compile(r"[+-]?(?:NaN|Infinity)")
 _COMMA = re.compile(r"\s*,\s*", re.ASCII)
-# What Java's String.trim takes away.
+# The characters that Java's String.trim removes.
 _BLANKS = "".join(map(chr, range(33)))
 
 _BITS = {ConfigType.INT: 32, ConfigType.SHORT: 16, ConfigType.LONG: 64}
@@ -54,12 +54,12 @@ TEXT_LENGTH_MAX = 32767
 
 
 def invalid(name: str, value: object, reason: str = "") -> ConfigError:
-    """The form of Kafka's ConfigException(name, value, message)."""
+    """Return an error with the text of Kafka's ConfigException(name, value, message)."""
     return ConfigError(f"Invalid value {value} for configuration {name}" + (f": {reason}" if reason else ""))
 
 
 def parse(name: str, text: str, config_type: ConfigType) -> Any:
-    """The value that `text` stands for. Raises ConfigError with Kafka's message."""
+    """Return the value of `text`. Raises ConfigError with Kafka's message."""
     trimmed = text.strip(_BLANKS)
     match config_type:
         case ConfigType.BOOLEAN:
@@ -94,7 +94,7 @@ def _parse_integer(name: str, text: str, trimmed: str, config_type: ConfigType) 
 
 
 def to_text(value: Any, config_type: ConfigType) -> str | None:
-    """The text of a value, as DescribeConfigs gives it; None for a setting without a value."""
+    """Return the text of a value, as DescribeConfigs returns it; None for a setting without a value."""
     if value is None:
         return None
     match config_type:
@@ -111,7 +111,9 @@ def to_text(value: Any, config_type: ConfigType) -> str | None:
 
 
 def java_double_text(value: float) -> str:
-    """As Java's Double.toString writes it: plain from 1e-3 to 1e7, else with one digit before the point and an E."""
+    """Format a number as Java's Double.toString: plain from 1e-3 to 1e7, otherwise with one digit before the point and
+    an exponent.
+    """
     if value != value:
         return "NaN"
     if value in (float("inf"), float("-inf")):

@@ -1,7 +1,7 @@
 """The `valid` column of the tables as functions that raise Kafka's messages.
 
-The column has the text of Kafka's own documentation (`[1,...]`, `[compact, delete]`), and for lists two texts of ours
-where Kafka has none: `any non-empty value`, and `non-empty` behind the allowed values.
+The column has the text of Kafka's own documentation (`[1,...]`, `[compact, delete]`). For lists without such a text it
+has `any non-empty value`, or `non-empty` after the allowed values.
 """
 
 from __future__ import annotations
@@ -29,7 +29,9 @@ _VOTER = re.compile(r"[0-9]+@" + _HOST_PORT.pattern, re.ASCII)
 
 
 def from_column(text: str, config_type: ConfigType) -> Validator | None:
-    """The validator of one row, None where every value of the type is allowed. ValueError for text it cannot read."""
+    """Return the validator of one row, None if every value of the type is allowed. Raises ValueError for unknown
+    text.
+    """
     special = {
         "non-null string": None,
         "non-empty string": _non_empty_string,

@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 
 class AutoTopics:
-    """Creates topics in the background; a client that asked for one retries until it exists.
+    """Creates topics in the background; a client that requested one retries until it exists.
 
-    `submit` is the controller's, `config` the broker's. The controller's queue bounds the number of creations in
-    progress.
+    `submit` is that of the controller, `config` that of the broker. The controller's queue bounds the number of
+    creations in progress.
     """
 
     def __init__(self, config: Mapping[str, Any], submit: Callable[[CreateTopics], asyncio.Future[Any]]) -> None:
@@ -29,7 +29,7 @@ class AutoTopics:
 
     def create(self, names: Iterable[str]) -> None:
         """Start to create the topics that may be created and are not in progress yet. Failures are logged; as in Kafka,
-        no client gets the reason.
+        clients do not receive the reason.
         """
         wanted = [name for name in names if is_creatable(name) and name not in self._under_way]
         if not wanted:

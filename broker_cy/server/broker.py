@@ -1,4 +1,4 @@
-"""The services a handler sees, in one place."""
+"""The services that handlers use, in one place."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Lookups in a log that may meet parts of files which left the page cache: a worker reads those, never the loop."""
+"""Lookups in a log that may need parts of files that are not in the page cache: a worker reads those, never the
+loop.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ T = TypeVar("T")
 
 
 async def look_up(broker: Broker, function: Callable[..., T], *arguments: object) -> T:
-    """Return `function(*arguments)`, which is called again after each part of a file that had to be read first.
+    """Return `function(*arguments)`. It is called again each time a part of a file had to be read from the disk.
 
     The function may be called any number of times, with other work in between. If a part was evicted right after it was
     read, the caller waits before the next attempt: memory is so short that nothing else would finish.

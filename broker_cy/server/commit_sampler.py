@@ -1,8 +1,8 @@
-"""Committed offsets with the time of the record at each: what makes a group's time lag exact instead of estimated.
+"""Samples committed offsets with the time of the record at each, which makes a group's time lag exact.
 
-Each PERIOD_S the state machines of the group coordinator list the partitions that were committed since the last time,
-so there is at most one sample of a partition in that time. Looking up a record's time reads its batch; LOOKUPS_MAX
-bounds them, and what is left over waits for the next period.
+Every PERIOD_S the state machines of the group coordinator list the partitions that were committed since the last time,
+so there is at most one sample per partition and period. Looking up a record's time reads its batch; LOOKUPS_MAX
+bounds the lookups, and the rest waits for the next period.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ LOGGER = logging.getLogger("broker_cy.server.commits")
 
 PERIOD_S = 1.0
 LOOKUPS_MAX = 1_000
-# Lookups that stay in memory take some microseconds each; then the loop gets its turn.
+# Lookups per turn of the loop; in memory, each takes a few microseconds.
 LOOKUPS_PER_TURN = 20
 NO_RECORD = -1
 

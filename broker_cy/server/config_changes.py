@@ -1,4 +1,4 @@
-"""AlterConfigs and IncrementalAlterConfigs: the checks of the broker before it asks the controller (Kafka's
+"""AlterConfigs and IncrementalAlterConfigs: the checks that the broker makes before it calls the controller (Kafka's
 ConfigAdminManager).
 """
 
@@ -44,13 +44,13 @@ _STORED = (RESOURCE_TOPIC, RESOURCE_CLIENT_METRICS, RESOURCE_GROUP)
 _TOPIC_DEFAULTS = sorted({synonym.name for synonyms in TOPIC_SYNONYMS.values() for synonym in synonyms})
 _INT32 = re.compile(r"[+-]?[0-9]{1,10}", re.ASCII)
 
-# A setting as a request holds it: name, number of the operation, value.
+# A setting in a request: name, number of the operation, value.
 RawChange = tuple[str, int, str | None]
 RawResource = tuple[int, str, Sequence[RawChange]]
 
 
 def parse_node_id(text: str) -> int | None:
-    """The number, or None if Java would not parse the text as a 32-bit integer."""
+    """Return the number, or None if Java would not parse the text as a 32-bit integer."""
     if not _INT32.fullmatch(text) or not -(2**31) <= int(text) < 2**31:
         return None
     return int(text)
@@ -59,7 +59,7 @@ def parse_node_id(text: str) -> int | None:
 async def alter(
     ctx: RequestContext, resources: Sequence[RawResource], *, replace: bool, validate_only: bool
 ) -> list[Outcome]:
-    """One outcome for each of `resources`, in their order."""
+    """Return one outcome for each of `resources`, in their order."""
     broker = ctx.broker
     counts = Counter((resource_type, name) for resource_type, name, _ in resources)
     outcomes: list[Outcome] = []
@@ -91,7 +91,7 @@ async def alter(
 
 
 def _read(resource_type: int, name: str, changes: Sequence[RawChange], *, replace: bool) -> ResourceChange:
-    """Raises KafkaError for what no resource takes."""
+    """Read the changes of a resource. Raises KafkaError for changes that are invalid for any resource."""
     if len({key for key, _, _ in changes}) < len(changes):
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
     nulls = [key for key, op, value in changes if op != OpType.DELETE and value is None]
@@ -110,7 +110,7 @@ def _read(resource_type: int, name: str, changes: Sequence[RawChange], *, replac
 
 
 def _preprocess(broker: Broker, resource: ResourceChange, *, validate_only: bool) -> bool:
-    """True if the controller has to decide. Raises KafkaError."""
+    """Return True if the controller has to decide. Raises KafkaError."""
     if resource.resource_type == RESOURCE_BROKER_LOGGER:
         _check_node(resource.name, broker.node_id, "Unexpected node id. Expected {expected}, but received {name}")
         log_levels.validate(resource.changes)

@@ -52,32 +52,32 @@ LOGGER = logging.getLogger("broker_cy.server.metadata")
 Listener = Callable[[ImageDelta, MetadataImage], None]
 
 # Operations that wait for a sync. A connection has at most one of them; beyond this bound, clients send faster than the
-# disk syncs, and get a retriable error.
+# disk syncs, and receive a retriable error.
 WAITING_MAX = 10_000
 # Positions in a segment are int32. MetadataLog begins the segments, so the log need not.
 SEGMENT_BYTES_MAX = 2**31 - 1
 
 
 def random_uuid() -> UUID:
-    """A random id that Kafka would give out too."""
+    """Return a random id that Kafka could also have generated."""
     while True:
         value = UUID(bytes=os.urandom(16), version=4)
         if uuids.usable(value):
             return value
 
 
-# So many producer ids are left when the next block is asked for.
+# The next block of producer ids is requested when this many ids are left.
 PRODUCER_IDS_LOW = 200
 
 
 def _seen(task: asyncio.Task[None]) -> None:
-    """A request that finds no producer id left asks for another block, and gets the error."""
+    """Mark the error as seen: the next request that finds no producer id requests another block."""
     if not task.cancelled():
         task.exception()
 
 
 class ControllerService:
-    """`start` opens for business; `submit` runs an operation; `image` is always the newest committed one."""
+    """`start` makes the service available; `submit` runs an operation; `image` is always the newest committed image."""
 
     def __init__(
         self,
@@ -203,7 +203,7 @@ class ControllerService:
             kraft=self._kraft,
             bytes_since_snapshot=loader.log_bytes,
         )
-        # Whoever cannot take the image over cannot work: unlike later, its error ends the start.
+        # A subscriber that fails on the first image cannot work: unlike later, its error aborts the start.
         delta = ImageDelta.initial(self.image)
         for listener in self._listeners:
             listener(delta, self.image)
@@ -227,7 +227,7 @@ class ControllerService:
         """
         self._listeners.append(listener)
 
-    # --- what others read
+    # --- read by other services
 
     @property
     def image(self) -> MetadataImage:
@@ -250,7 +250,7 @@ class ControllerService:
 
     @property
     def supported_features(self) -> dict[str, tuple[int, int]]:
-        """Lowest and highest level by feature, of those that are served at all."""
+        """Return the lowest and highest level of each supported feature."""
         return features.supported()
 
     # --- operations
@@ -279,7 +279,7 @@ class ControllerService:
         """A producer id that was never used before. Raises KafkaError."""
         while True:
             if len(self._producer_ids) <= PRODUCER_IDS_LOW and self._producer_block is None:
-                # Early, so that no request waits for the disk while some are left.
+                # Requested early, so that no request waits for the disk while ids are left.
                 self._producer_block = self._loop.create_task(self._allocate_producer_ids())
                 self._producer_block.add_done_callback(_seen)
             if self._producer_ids:
@@ -331,7 +331,7 @@ class ControllerService:
             return
         waiting, self._waiting = self._waiting, []
         if not self._pending:
-            # Nobody wrote anything, and everything the replies rest on is committed.
+            # Nothing has to be written, and everything that the replies depend on is committed.
             _reply(waiting)
             return
         try:
@@ -355,7 +355,8 @@ class ControllerService:
         self._syncing = None
         reason = "the broker was stopped" if done.cancelled() else done.exception()
         if reason is not None:
-            self._refusal = f"the metadata log cannot be synced ({reason}): restart the broker when the disk is sound"
+            self._refusal = f"the metadata log cannot be synced ({reason}): restart the broker when the disk"
+            " works again"
             self._quorum.resign()
             self._controller.abandon()
             self._pending.clear()

@@ -1,4 +1,6 @@
-"""What the coordinators hold, counted in slices of the loop: SLICE groups or transactional ids at a time."""
+"""Counts of the coordinators' state, taken in slices so that the loop runs: SLICE groups or transactional ids at a
+time.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,7 @@ class Counts:
 
 
 async def count(broker: Broker) -> Counts:
-    """Approximate counts: the coordinators go on while this runs."""
+    """Return approximate counts: the coordinators continue to work while this runs."""
     counts = Counts()
     groups: Counter[str] = Counter()
     for coordinator in broker.groups.machines_now():
@@ -57,7 +59,7 @@ async def count(broker: Broker) -> Counts:
 
 
 def slices(values: Iterable[T]) -> Iterator[list[T]]:
-    """Parts of at most SLICE."""
+    """Return parts of at most SLICE elements."""
     rest = iter(values)
     while part := list(islice(rest, SLICE)):
         yield part

@@ -1,9 +1,9 @@
 """The runtime of one partition of a coordinator: it loads the log into the state machine, writes the records of its
 operations, and runs its timers.
 
-Records of all operations that come in while a write is under way share the next batch. Answers that depend on a record
-leave when the batch is written; if it cannot be written, it and everything after it are undone, and the clients get a
-retriable error.
+Records of all operations that arrive while a write is under way share the next batch. Answers that depend on a record
+are sent when the batch is written. If the batch cannot be written, it and everything after it are undone, and the
+clients receive a retriable error.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
     from broker_cy.metrics.events import Event
     from broker_cy.replica.partition import Partition
 
-# Bytes of the log that are read at a time while loading, and records replayed before the loop gets a turn.
+# Bytes of the log that are read at a time while loading, and records that are replayed in one turn of the loop.
 LOAD_CHUNK_BYTES = 1 << 20
 LOAD_RECORDS_PER_TURN = 2_000
-# What a batch costs besides its records, and a record besides key and value, at most.
+# The maximum overhead in bytes of a batch besides its records, and of a record besides key and value.
 BATCH_BYTES = 61
 RECORD_BYTES_MAX = 32
 
@@ -68,10 +68,10 @@ class CoordinatorRuntime(Generic[M]):
     """Owns a state machine and its partition. Operations are for the ACTIVE state only: see `check`."""
 
     coordinator = "coordinator"
-    """What log lines call it."""
+    """Name in log lines."""
     logger = logging.getLogger("broker_cy.server.coordinators")
     codec = 0
-    """The compression of what it writes."""
+    """Compression of the records that it writes."""
 
     def __init__(
         self,
@@ -91,11 +91,11 @@ class CoordinatorRuntime(Generic[M]):
         self._loop = loop
         self._max_batch_bytes = max_batch_bytes
         self._executor = executor
-        # Steps whose records are being written, and younger ones. Bounded by what clients wait for: each step with
-        # records holds the answer to a request, and connections have a bound each.
+        # Steps whose records are being written, and later ones. Their number is bounded by the requests that clients
+        # wait for: each step with records holds the answer to a request, and the requests of a connection are bounded.
         self._in_flight: list[Step] = []
         self._pending: list[Step] = []
-        # Stands for the last batch in flight: its future, or a mark of its own.
+        # The last batch in flight: its future, or a unique mark.
         self._last: object | None = None
         self._flush_scheduled = False
         self._timer: asyncio.TimerHandle | None = None
@@ -105,7 +105,7 @@ class CoordinatorRuntime(Generic[M]):
         return Now(self._clock.wall_ms(), int(self._clock.monotonic() * 1000))
 
     def check(self) -> ErrorCode:
-        """NONE if operations may run, else the error code for clients."""
+        """Return NONE if operations may run, otherwise the error code for clients."""
         if self.state is LoadState.ACTIVE:
             return ErrorCode.NONE
         return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if self.state is LoadState.LOADING else ErrorCode.NOT_COORDINATOR
@@ -133,7 +133,7 @@ class CoordinatorRuntime(Generic[M]):
                 extra=facts(
                     partition=name,
                     reason=str(error),
-                    remedy="restore the partition's directory from a backup, or remove it to begin with nothing",
+                    remedy="restore the partition's directory from a backup, or remove it to start with an empty log",
                 ),
             )
             return
@@ -197,18 +197,16 @@ class CoordinatorRuntime(Generic[M]):
     # ---- steps ----
 
     def run(self, operation: Callable[[M, Any, Now], Step]) -> asyncio.Future[Any]:
-        """Run an operation of the state machine under a token, which is the future returned: it gets the answer.
+        """Run an operation of the state machine. Returns its token, a future that receives the answer.
 
-        A future whose request was given up (the connection closed) is cancelled by its owner; its answer is dropped.
+        The owner of the future cancels it if the request was abandoned (the connection closed); its answer is dropped.
         """
         token: asyncio.Future[Any] = self._loop.create_future()
         self.accept(operation(self.machine, token, self.now()))
         return token
 
     def accept(self, step: Step) -> None:
-        """Give the answers that depend on nothing, queue the records, and set the timer to the next
-        deadline.
-        """
+        """Send the answers that depend on no record, queue the records, and set the timer to the next deadline."""
         for event in step.events:
             self.on_event(event)
         for token, response in step.replies:
@@ -216,7 +214,7 @@ class CoordinatorRuntime(Generic[M]):
                 token.set_result(response)
         if step.records:
             if step.atomic and size_bytes(step.records) > self._max_batch_bytes():
-                # The step is the youngest there is, so it alone can be undone.
+                # The step is the newest one, so it can be undone alone.
                 self.accept(self.machine.failed([step], ErrorCode.RECORD_LIST_TOO_LARGE, self.now()))
                 return
             self._pending.append(step)
@@ -295,7 +293,7 @@ class CoordinatorRuntime(Generic[M]):
         return batches
 
     def _completed(self, mark: object, error: BaseException | None) -> None:
-        """The fate of the batch that `mark` stands for is known."""
+        """Handle the result of the write of the batch that `mark` identifies."""
         if mark is not self._last:
             return
         self._last = None
@@ -309,7 +307,7 @@ class CoordinatorRuntime(Generic[M]):
             self._schedule_flush()
 
     def _failed(self, code: ErrorCode, in_flight: list[Step]) -> None:
-        """Undo everything that is not written, the youngest first; what came later rested on what failed."""
+        """Undo everything that is not written, the newest first, because later steps depend on the one that failed."""
         steps = in_flight + self._pending
         self._pending = []
         self.accept(self.machine.failed(steps, code, self.now()))
@@ -346,20 +344,20 @@ class CoordinatorRuntime(Generic[M]):
 
 
 def _wait_for_the_last(_: BaseException | None) -> None:
-    """Of several batches that are written together: the last one's fate is that of all."""
+    """Wait for the last of several batches that are written together: its result is that of all."""
 
 
 def ignore(_: Event) -> None:
-    """The default of `on_event`."""
+    """Ignore an event; the default of `on_event`."""
 
 
 def code_of(error: BaseException) -> ErrorCode:
-    """What went wrong with an append, in Kafka's terms."""
+    """Return Kafka's error code for a failed append."""
     if isinstance(error, KafkaError):
         return error.code
     return ErrorCode.KAFKA_STORAGE_ERROR if isinstance(error, StorageError) else ErrorCode.UNKNOWN_SERVER_ERROR
 
 
 def size_bytes(group: list[Record]) -> int:
-    """An upper bound for one batch of the records, before compression."""
+    """Return an upper bound for the size of one batch of the records, before compression."""
     return BATCH_BYTES + sum(RECORD_BYTES_MAX + len(key) + len(value or b"") for key, value in group)

@@ -1,7 +1,7 @@
-"""What the group and the transaction coordinator have in common: one runtime for each partition of an internal topic.
+"""The common part of the group and the transaction coordinator: one runtime for each partition of an internal topic.
 
-The topic is created when a client first asks for a coordinator. A runtime is loaded from the log when its partition
-appears; until then requests for the groups or transactional ids in it get COORDINATOR_LOAD_IN_PROGRESS.
+The topic is created when a client first looks up a coordinator. A runtime is loaded from the log when its partition
+appears; until then, requests for its groups or transactional ids fail with COORDINATOR_LOAD_IN_PROGRESS.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from broker_cy.replica.partition import Partition
     from broker_cy.replica.partition_table import PartitionTable
 
-# A write takes a turn or two of the loop; a disk that hangs must not delay the stop.
+# A write takes a turn or two of the loop; a disk that hangs must not delay the shutdown.
 STOP_WRITES_S = 0.5
 
 Submit = Callable[[Any], Awaitable[Any]]
@@ -37,8 +37,8 @@ S = TypeVar("S", bound=CoordinatorRuntime[Any])
 
 
 class Sweeper(Generic[S]):
-    """Calls `work(runtime)` for every runtime each `interval_ms`, one per turn of the loop, so that a large one does
-    not delay everything else.
+    """Calls `work(runtime)` for every runtime each `interval_ms`, one runtime per turn of the loop, so that clients do
+    not wait for all of them.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class Sweeper(Generic[S]):
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
-        """Begin, where that has not happened yet."""
+        """Start, unless it is already started."""
         if self._timer is None:
             self._wait()
 
@@ -77,12 +77,12 @@ class Sweeper(Generic[S]):
 
 
 class CoordinatorService(Generic[S]):
-    """`apply` follows the metadata: subscribe it after the service that opens the partitions. `stop` ends it."""
+    """`apply` follows the metadata: subscribe it after the service that opens the partitions."""
 
     topic = ""
     """The internal topic; each of its partitions gets a runtime."""
     what = ""
-    """What is coordinated, in error messages."""
+    """Name of the coordinated resource in error messages."""
     logger = logging.getLogger("broker_cy.server.coordinators")
 
     def __init__(

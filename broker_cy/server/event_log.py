@@ -1,7 +1,7 @@
 """Writes the events of this broker to `__cluster_events` (metrics.events has the types).
 
-Changes of topics and settings come from the committed metadata. Their author is the one that the handler named with
-`acting` while it waited for the change; changes that no client asked for have the broker itself as `by`.
+Changes of topics and settings come from the committed metadata. Their author is the client that the handler named with
+`acting` while it waited for the change; for changes that no client requested, `by` is the broker itself.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ Resource = tuple[int, str]
 
 
 class EventLog:
-    """Takes events and writes them; with brokercy.events.enable=false it takes and drops them."""
+    """Writes events to the topic; with brokercy.events.enable=false it drops them."""
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class EventLog:
         submit: Callable[[Any], Awaitable[Any]],
     ) -> None:
         self.counts: dict[str, int] = {}
-        """How many of each type since the start."""
+        """Number of events of each type since the start."""
         self._config = config
         self._clock = clock
         self._topic = OwnTopic(CLUSTER_EVENTS, config, clock, loop, partitions, submit)
@@ -76,7 +76,7 @@ class EventLog:
         self._actors: dict[Resource, Client] = {}
 
     def note(self, event: Event) -> None:
-        """Something happened now."""
+        """Record an event with the current time."""
         self.counts[event.TYPE] = self.counts.get(event.TYPE, 0) + 1
         if self._config["brokercy.events.enable"]:
             now_ms = self._clock.wall_ms()
@@ -102,7 +102,7 @@ class EventLog:
 
     @contextmanager
     def acting(self, ctx: RequestContext, resource_type: int, names: Iterable[str]) -> Iterator[None]:
-        """While this lasts, changes of these resources are the doing of the request's client."""
+        """While the context is active, changes of these resources are attributed to the request's client."""
         client = client_of(ctx)
         keys = [(resource_type, name) for name in names]
         for key in keys:
@@ -167,7 +167,7 @@ def client_of(ctx: RequestContext) -> Client:
 
 
 def config_changes(before: dict[str, str], after: dict[str, str]) -> list[ConfigChange]:
-    """The settings that changed; the value of a secret is `[hidden]`."""
+    """Return the settings that changed; the value of a secret is `[hidden]`."""
     changes = []
     for name in sorted({*before, *after}):
         old, new = before.get(name), after.get(name)

@@ -1,4 +1,4 @@
-"""Who sent a request, as the group coordinator notes it."""
+"""The client of a request, as the group coordinator records it."""
 
 from __future__ import annotations
 
@@ -7,5 +7,5 @@ from broker_cy.server.registry import RequestContext
 
 
 def client_facts(ctx: RequestContext) -> ClientFacts:
-    """The host with the slash in front that Java's InetAddress prints and tools expect to see."""
+    """Return the client facts; the host starts with a slash, as Java's InetAddress prints it and tools expect it."""
     return ClientFacts(ctx.client_id or "", f"/{ctx.client_host}", ctx.version)

@@ -74,7 +74,7 @@ class GroupRuntime(CoordinatorRuntime[GroupStateMachine]):
                 raise KafkaError(ErrorCode.RECORD_LIST_TOO_LARGE)
             written = self.partition.append_transactional(batch, now.wall_ms, verification)
         except (KafkaError, StorageError) as error:
-            # The step is the youngest there is, so it alone can be undone.
+            # The step is the newest one, so it can be undone alone.
             self.accept(self.machine.failed([step], code_of(error), now))
             return token
         self._in_flight.append(step)
@@ -84,9 +84,9 @@ class GroupRuntime(CoordinatorRuntime[GroupStateMachine]):
     def end_transaction(
         self, producer_id: int, producer_epoch: int, coordinator_epoch: int, commit: bool, transaction_version: int
     ) -> asyncio.Future[ErrorCode]:
-        """Write the marker that makes the producer's offsets count, or drops them.
+        """Write the marker that commits or discards the producer's offsets.
 
-        Raises KafkaError as check and Partition.append_marker; the future gets the code of a write that fails.
+        Raises KafkaError as check and Partition.append_marker; the future receives the code of a failed write.
         """
         code = self.check()
         if code is not ErrorCode.NONE:
@@ -101,6 +101,6 @@ class GroupRuntime(CoordinatorRuntime[GroupStateMachine]):
         return token
 
     def sweep(self) -> None:
-        """Let `offsets.retention.minutes` take effect."""
+        """Apply `offsets.retention.minutes`."""
         if self.state is LoadState.ACTIVE:
             self.accept(self.machine.sweep(self.now()))

@@ -55,7 +55,7 @@ class GroupService(CoordinatorService[GroupRuntime]):
         )
 
     def _topics_gone(self, topics: list[TopicImage]) -> None:
-        """Delete the offsets committed in them."""
+        """Delete the offsets committed for the deleted topics."""
         deleted = [(topic.name, topic.topic_id) for topic in topics]
         for runtime in self._active():
             runtime.accept(runtime.machine.topics_deleted(deleted))

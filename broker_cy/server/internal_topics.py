@@ -1,4 +1,4 @@
-"""How topics are created automatically: Kafka's defaults, and the special settings of its internal topics."""
+"""Settings of automatically created topics: Kafka's defaults, and the special settings of its internal topics."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Final
 from broker_cy.metadata import topic_names
 from broker_cy.wire import messages
 
-# Internal topics whose coordinator is not part of this broker yet: they are never created on the side.
+# Internal topics whose coordinator is not part of this broker yet: they are never created automatically.
 _NOT_SERVED: Final = frozenset({topic_names.SHARE_GROUP_STATE})
 
 _DAY_MS: Final = 24 * 60 * 60 * 1000
@@ -18,7 +18,7 @@ OWN_SEGMENT_BYTES: Final = 64 << 20
 
 
 def is_creatable(name: str) -> bool:
-    """Whether the topic may be created because a client asked for it."""
+    """Return whether the topic may be created because a client requested it."""
     return topic_names.invalid_reason(name) is None and name not in _NOT_SERVED
 
 

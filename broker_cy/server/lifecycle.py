@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
 LOGGER = logging.getLogger("broker_cy.server")
 
-# An orderly stop waits this long for answers that are due; those that still wait for data or members are given up.
+# A clean shutdown waits this long for pending answers; requests that still wait for data or members are abandoned.
 STOP_ANSWERS_S = 0.8
 STOP_POLL_S = 0.005
 # Concurrent cold reads, each for one consumer; further ones queue.
@@ -63,14 +63,14 @@ FETCH_SESSION_EVICTION_MS = 120_000
 BACKGROUND_WORKERS = 2
 # Threads of one round of group commit: a disk syncs several files at the same time, and they share a journal commit.
 SYNC_THREADS = 8
-# Cleaner threads beyond this wait for each other: more than a machine has use for.
+# Cleaner threads beyond this number wait for each other; no machine needs more.
 CLEANER_THREADS_MAX = 256
 # Descriptors that neither connections nor open segments may take: listeners, indexes, checkpoints, workers.
 DESCRIPTORS_RESERVED = 128
-# Idle connections are looked for ten times within connections.max.idle.ms, but at least every ten seconds.
+# Idle connections are searched for ten times within connections.max.idle.ms, but at least every ten seconds.
 IDLE_SWEEPS = 10
 IDLE_SWEEP_S_MAX = 10.0
-# How often storage is asked whether a flush or checkpoint is due; at 2 GB/s that is 512 MB on top of its own bound.
+# Interval at which storage checks whether a flush or checkpoint is due; at 2 GB/s that adds 512 MB to its own bound.
 STORAGE_TICK_S = 0.25
 # Kafka's value for intervals that mean never.
 NEVER_MS = 2**63 - 1
@@ -178,7 +178,7 @@ class BrokerServer:
         self._watch.start()
         if bound is None:
             return
-        # Only here: a broker that serves no metrics needs none of what they need.
+        # Imported here, because a broker that serves no metrics does not need these modules.
         from broker_cy.server.metrics_http import MetricsServer
         from broker_cy.server.metrics_page import render
 
@@ -197,11 +197,11 @@ class BrokerServer:
         )
 
     def _missing(self) -> list[str]:
-        """What this broker lacks to be ready, a line each."""
+        """Return what prevents this broker from being ready, one line each."""
         if self._core.stopping:
-            return ["the broker stops"]
+            return ["the broker is stopping"]
         loading = {"group": self.broker.groups.is_loading, "transaction": self.broker.transactions.is_loading}
-        return [f"the {name} coordinator loads" for name, is_loading in loading.items() if is_loading]
+        return [f"the {name} coordinator is loading" for name, is_loading in loading.items() if is_loading]
 
     def _listener(self, name: str, bound: socket.socket, admission: Admission) -> Listener:
         return Listener(
@@ -233,7 +233,7 @@ class BrokerServer:
             lambda: uuids.to_text(random_uuid()),
             random_uuid,
         )
-        # By default Kafka never looks, and flush.ms has no effect; here it looks with each tick then.
+        # By default Kafka never checks, and flush.ms has no effect; here it is checked with each tick in that case.
         flush_check_ms = self.config["log.flush.scheduler.interval.ms"]
         settings = StorageSettings(
             checkpoint_interval_ms=self.config["log.flush.offset.checkpoint.interval.ms"],
@@ -331,7 +331,7 @@ class BrokerServer:
         self.broker.transactions.partition_online(topic, index)
 
     def _follow_settings(self, admission: Admission) -> None:
-        """Dynamic settings that are not a topic's."""
+        """Follow dynamic settings that are not topic settings."""
 
         def limits_changed(_: frozenset[str]) -> None:
             self._take_limits(admission)
@@ -364,7 +364,7 @@ class BrokerServer:
         self.config.on_change(verification_changed, "transaction.partition.verification.enable")
 
     def _take_limits(self, admission: Admission) -> None:
-        """Take over the limits on connections; logs and the rest always find the descriptors they need."""
+        """Apply the limits on connections; descriptors for logs and other files are always reserved."""
         descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         room = descriptors - self.broker.log_manager.open_files.limit - DESCRIPTORS_RESERVED
         admission.connections_max = min(self.config["max.connections"], max(1, room))
@@ -399,7 +399,7 @@ class BrokerServer:
     # ---- stop ----
 
     async def stop(self) -> None:
-        """Stop in order; everything acknowledged is on disk afterwards, and the data directory is marked clean."""
+        """Shut down cleanly; everything acknowledged is on disk afterwards, and the data directory is marked clean."""
         for timer in self._timers.values():
             timer.cancel()
         self._watch.stop()

@@ -34,14 +34,14 @@ DEFAULT_RECEIVE_BUFFER_BYTES = 102_400
 # often, which saves a tenth of its CPU. Much larger buffers cost more, because the data is no longer in the processor's
 # cache when the reader gets it.
 DEFAULT_SEND_BUFFER_BYTES, SEND_BUFFER_BYTES = 102_400, 204_800
-# How an IPv4 peer of an IPv6 socket is written.
+# Prefix of the address of an IPv4 peer of an IPv6 socket.
 MAPPED_IPV4 = "::ffff:"
-# How long nothing is accepted after the process ran out of descriptors.
+# Pause of accepting after the process ran out of descriptors.
 DESCRIPTOR_PAUSE_S = 0.1
 
 
 class ListenError(Exception):
-    """The broker cannot listen on an address; the message says on which, and what to do."""
+    """The broker cannot listen on an address; the message names the address and says what to do."""
 
 
 class Admission:
@@ -77,13 +77,13 @@ class Admission:
 
 
 def open_socket(name: str, host: str, port: int, backlog: int) -> socket.socket:
-    """A listening socket on the first address `host` stands for (empty: all); raises ListenError."""
+    """Return a listening socket on the first address of `host` (empty: all addresses); raises ListenError."""
     try:
         info = socket.getaddrinfo(
             host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE, family=socket.AF_UNSPEC
         )
     except OSError as error:
-        raise ListenError(f"listener {name}: {host!r} is no address of this machine ({error.strerror})") from None
+        raise ListenError(f"listener {name}: {host!r} is not an address of this machine ({error.strerror})") from None
     info.sort(key=lambda entry: entry[0] != socket.AF_INET)
     family, kind, protocol, _, address = info[0]
     if not host and socket.has_dualstack_ipv6():
@@ -109,7 +109,7 @@ def open_socket(name: str, host: str, port: int, backlog: int) -> socket.socket:
 
 
 class Listener:
-    """One named listener: accepts, and makes a `Connection` of each client that is admitted."""
+    """One named listener: accepts clients and creates a `Connection` for each one that is admitted."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Log lines of the server that could come at any rate: limited, with the number of those left out."""
+"""Rate-limited log lines of the server; each reports how many lines before it were suppressed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class RateLimit:
         self.suppressed = 0
 
     def allow(self, now: float) -> int | None:
-        """None if the event is to be left out, else how many were left out before it."""
+        """Return how many events were suppressed before this one; None if this one must be suppressed, too."""
         if now - self.window_start >= WINDOW_S:
             self.window_start, self.passed = now, 0
         if self.passed >= LINES_PER_WINDOW:
@@ -54,40 +54,40 @@ NAMES_TOLD_MAX = 10
 
 
 def bad_request(host: str, port: int, api: str, reason: str) -> None:
-    """One line for a connection that is closed because of what its peer sent."""
+    """Log that a connection is closed because of what its peer sent."""
     event = "connection closed: bad request"
     _bad_requests.log(logging.WARNING, event, peer=f"{host}:{port}", api=api or "-", reason=reason)
 
 
 def connection_refused(listener: str, host: str, port: int, limit: int) -> None:
-    """One line for a connection beyond max.connections.per.ip, which is closed at once."""
+    """Log a connection beyond max.connections.per.ip, which is closed immediately."""
     event = "connection refused: max.connections.per.ip"
     _refused.log(logging.WARNING, event, listener=listener, peer=f"{host}:{port}", limit=limit)
 
 
 def connections_full(listener: str, connections: int) -> None:
-    """One line for a listener that accepts nothing until a connection ends."""
+    """Log that a listener accepts nothing until a connection ends."""
     event = "max.connections or the limit of descriptors reached: accepting nothing until a connection ends"
     _full.log(logging.WARNING, event, listener=listener, connections=connections)
 
 
 def internal_error(host: str, port: int, error: BaseException) -> None:
-    """An internal error while serving a connection, with its traceback."""
+    """Log an internal error while serving a connection, with its traceback."""
     _internal_errors.log(logging.ERROR, "connection closed: internal error", error=error, peer=f"{host}:{port}")
 
 
 def disk_error(partition: str, what: str, error: BaseException) -> None:
-    """A log file could not be written or read; producers got KAFKA_STORAGE_ERROR."""
+    """Log that a log file could not be written or read; producers received KAFKA_STORAGE_ERROR."""
     _disk_errors.log(logging.ERROR, "disk error", partition=partition, what=what, reason=str(error))
 
 
 def partition_offline(partition: str, reason: str, retry_s: float) -> None:
-    """A partition is offline; its clients get KAFKA_STORAGE_ERROR."""
+    """Log that a partition is offline; its clients receive KAFKA_STORAGE_ERROR."""
     _offline.log(logging.ERROR, "partition offline", partition=partition, reason=reason, retry_s=retry_s)
 
 
 def topics_not_created(names: list[str], reason: str) -> None:
-    """Topics that a client asked for and that could not be created automatically; the client got
+    """Log topics that a client requested and that could not be created automatically; the client received
     UNKNOWN_TOPIC_OR_PARTITION.
     """
     more = [f"and {len(names) - NAMES_TOLD_MAX}"] if len(names) > NAMES_TOLD_MAX else []
@@ -96,7 +96,7 @@ def topics_not_created(names: list[str], reason: str) -> None:
 
 
 def markers_not_written(transactional_id: str, producer_id: int, epoch: int, reason: str, *, fenced: bool) -> None:
-    """Partitions refused the markers of a transaction. They are retried, unless the producer was fenced."""
+    """Log that partitions refused the markers of a transaction. They are retried, unless the producer was fenced."""
     level, remedy = logging.WARNING, "tried again"
     if fenced:
         level, remedy = logging.ERROR, "given up; a restart of the broker tries again"

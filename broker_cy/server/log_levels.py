@@ -1,6 +1,6 @@
 """The levels of the broker's own loggers, by Kafka's names (KIP-412): described and changed as BROKER_LOGGER resources.
 
-They are not stored; a restart begins with the levels of the start.
+They are not stored: a restart resets them.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def validate(changes: Sequence[SettingChange]) -> None:
 
 
 def apply(changes: Sequence[SettingChange]) -> None:
-    """Take over changes that `validate` has seen; DELETE gives a logger the level of its parent again."""
+    """Apply changes that `validate` has accepted; DELETE resets a logger to the level of its parent."""
     for change in changes:
         logger = _logger(change.name)
         if logger is not None:

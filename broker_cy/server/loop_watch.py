@@ -1,4 +1,4 @@
-"""How late the loop is: the time by which a timer fires after its due moment is what every client waits as well."""
+"""Measures how late the loop is: every client waits as long as a timer is late."""
 
 from __future__ import annotations
 

@@ -73,8 +73,8 @@ class MetadataLog:
         return loader
 
     def bootstrap_records(self, now_ms: int) -> list[VersionedRecord]:
-        """What an empty log begins with: the records of `bootstrap.checkpoint`, which is written if Kafka's
-        StorageTool has not.
+        """Return the first records of an empty log: those of `bootstrap.checkpoint`, which is written unless Kafka's
+        StorageTool has written it.
 
         Blocks. Raises MetadataLogError, OSError.
         """
@@ -86,7 +86,7 @@ class MetadataLog:
         except FileNotFoundError:
             records = default_bootstrap()
             content = b"".join(snapshot.write(iter(records), KRaftState(), 0, now_ms, now_ms))
-            # A start that finds it torn by a power loss is refused.
+            # Synced, because a start refuses a file that a power loss left incomplete.
             write_atomically(path, content, sync=True)
             return records
 
@@ -109,10 +109,10 @@ class MetadataLog:
         self.log.append(content, now_ms)
 
     def begin_sync(self) -> Callable[[], None]:
-        """What has to be called, in any thread, to bring all that is appended now to disk: it blocks, and raises
-        OSError.
+        """Return a function that brings everything appended so far to the disk; it may be called in any thread, blocks,
+        and raises OSError.
 
-        Only the log itself: indexes and the like are made again from it where they are missing.
+        Only the log itself is synced: indexes and the like are rebuilt from it if they are missing.
         """
         paths = [s.path for s in self.log.segments if s.base_offset >= self._synced_base]
         is_new = self._synced_base != self.log.active.base_offset
@@ -146,11 +146,11 @@ class MetadataLog:
     # --- snapshots
 
     def snapshots(self) -> list[SnapshotId]:
-        """Oldest first."""
+        """Return the snapshots, the oldest first."""
         return sorted(filter(None, map(SnapshotId.of_file, os.listdir(self.directory))))
 
     def write_snapshot(self, snapshot_id: SnapshotId, parts: list[bytes]) -> None:
-        """Write the file and give it its name when it is whole. Blocks until it is on disk. Raises OSError."""
+        """Write the file and rename it once it is complete. Blocks until it is on disk. Raises OSError."""
         path = self._path(snapshot_id.file_name)
         part = path + PART_SUFFIX
         try:
@@ -170,7 +170,7 @@ class MetadataLog:
         os.unlink(self._path(snapshot_id.file_name))
 
     def snapshot_size_and_age(self, snapshot_id: SnapshotId, now_ms: int) -> tuple[int, int]:
-        """Bytes, and milliseconds since it was written."""
+        """Return its size in bytes, and its age in milliseconds."""
         status = os.stat(self._path(snapshot_id.file_name))
         return status.st_size, now_ms - status.st_mtime_ns // 1_000_000
 
@@ -187,7 +187,7 @@ def _load_snapshot(loader: Loader, snapshot_id: SnapshotId, path: str) -> None:
     try:
         content = read_whole(path, SNAPSHOT_BYTES_MAX)
         if not snapshot.is_finished(content):
-            raise MetadataLogError("it has no footer, so it is not whole")
+            raise MetadataLogError("it has no footer, so it is incomplete")
         loader.load_snapshot(content, snapshot_id)
     except (MetadataLogError, ValueError) as error:
         raise MetadataLogError(f"metadata snapshot {path}: {error}") from error
@@ -208,7 +208,7 @@ def _unlink(paths: list[str]) -> None:
 
 
 def _whole_batches(content: bytes) -> bytes:
-    """Without the batch that is cut off at the end of a bounded read."""
+    """Return the data without an incomplete batch at the end of a bounded read."""
     end = 0
     while end + 12 <= len(content):
         size = 12 + int.from_bytes(content[end + 8 : end + 12], "big", signed=True)

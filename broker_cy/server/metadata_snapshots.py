@@ -1,9 +1,9 @@
-"""When a snapshot of the metadata is written, and what it makes superfluous.
+"""Decides when a snapshot of the metadata is written, and removes what it makes superfluous.
 
-Kafka's rules: after `metadata.log.max.record.bytes.between.snapshots` bytes of records, or after
-`metadata.log.max.snapshot.interval.ms` if there was any record. While the directory holds more than
-`metadata.max.retention.bytes`, or a snapshot older than `metadata.max.retention.ms`, the oldest snapshot goes and
-with it the log below the next one; the newest stays always.
+A snapshot is written by Kafka's rules: after `metadata.log.max.record.bytes.between.snapshots` bytes of records, or
+after `metadata.log.max.snapshot.interval.ms` if there was any record. While the directory holds more than
+`metadata.max.retention.bytes`, or a snapshot older than `metadata.max.retention.ms`, the oldest snapshot is deleted,
+with the log below the next one; the newest snapshot is always kept.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ LOGGER = logging.getLogger("broker_cy.server.metadata")
 
 
 class SnapshotKeeper:
-    """Told of every commit by `committed`. At most one snapshot is being written at a time."""
+    """`committed` has to be called after every commit. At most one snapshot is written at a time."""
 
     def __init__(
         self,
@@ -66,8 +66,8 @@ class SnapshotKeeper:
                 self._timer = self._loop.call_later(interval_ms / 1000, self._begin)
 
     async def stop(self) -> None:
-        """Give up the snapshot that is being written, if any, and begin no other. Its left-overs go at the next
-        start.
+        """Abandon the snapshot that is being written, if any, and begin no other. The next start removes what is left
+        of it.
         """
         self._disarm()
         if self._task is not None:
@@ -108,7 +108,7 @@ class SnapshotKeeper:
             self._task = None
 
     async def _remove_superfluous(self) -> None:
-        """Drop old snapshots, and the log below the oldest one that stays."""
+        """Drop old snapshots, and the log below the oldest one that is kept."""
         ids = self._files.snapshots()
         while len(ids) >= 2 and self._is_over(ids):
             await self._run(self._files.delete_snapshot, ids.pop(0))

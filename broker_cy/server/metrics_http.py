@@ -1,4 +1,4 @@
-"""`/metrics`, `/healthz` and `/readyz` over HTTP/1.1, on a port of their own.
+"""Serves `/metrics`, `/healthz` and `/readyz` over HTTP/1.1, on a separate port.
 
 `/healthz` answers 200 while the loop runs. `/readyz` answers 200 once the broker accepts clients and its coordinators
 are loaded, and 503 before that and during the stop; the body lists what is missing. `/metrics?topic=NAME`, which may
@@ -52,7 +52,7 @@ class _Peer:
 
 
 class MetricsServer:
-    """Serves `page()` at /metrics, and at /readyz `missing()`: what keeps the broker from being ready."""
+    """Serves `page()` at /metrics, and `missing()`, which prevents the broker from being ready, at /readyz."""
 
     def __init__(
         self,
@@ -109,7 +109,7 @@ class MetricsServer:
             writer.close()
 
     def _make_room(self) -> bool:
-        """Close a connection that waits for its peer, if there is one; whether one was closed."""
+        """Close a connection that waits for its peer, if there is one; returns whether one was closed."""
         waiting = [(peer.waits_since, peer) for peer in self._peers if peer.waits_since is not None]
         if not waiting:
             return False
@@ -171,7 +171,7 @@ class MetricsServer:
     async def respond(self, method: str, target: str) -> Answer:
         """(status, content type, body) of a request."""
         if method not in ("GET", "HEAD"):
-            return 405, TEXT, f"{method} is not served; GET and HEAD are\n".encode()
+            return 405, TEXT, f"{method} is not supported; use GET or HEAD\n".encode()
         path, _, query = target.partition("?")
         if path == "/metrics":
             topics = parse_qs(query, keep_blank_values=True).get("topic")
@@ -181,4 +181,4 @@ class MetricsServer:
         if path == "/readyz":
             missing = self._missing()
             return (503, TEXT, "".join(f"{each}\n" for each in missing).encode()) if missing else (200, TEXT, b"ok\n")
-        return 404, TEXT, b"not found; there are /metrics, /healthz and /readyz\n"
+        return 404, TEXT, b"not found; the pages are /metrics, /healthz and /readyz\n"

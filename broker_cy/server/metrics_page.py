@@ -1,7 +1,7 @@
 """One scrape: everything in metrics.definitions, read from the running broker.
 
-Written in slices between which the loop runs, so that ten thousand partitions delay no client: a slice has at most
-PARTITIONS_PER_SLICE lines, or the groups of one coordinator partition.
+The page is written in slices, and the loop runs between them, so that ten thousand partitions delay no client: a slice
+has at most PARTITIONS_PER_SLICE lines, or the groups of one coordinator partition.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ if TYPE_CHECKING:
     from broker_cy.server.loop_watch import LoopWatch
 
 PARTITIONS_PER_SLICE = 2_000
-# Client ids with a line of their own; the connections of others count as OTHER_CLIENTS.
+# Client ids that are listed; the connections of others are counted as OTHER_CLIENTS.
 CLIENT_IDS_MAX = 1_000
 OTHER_CLIENTS = "(others)"
 
 
 def api_name(key: int) -> str:
-    """Kafka's name, in the form its own tools print it: `Produce`, `OffsetCommit`."""
+    """Return Kafka's name in the form that its own tools print: `Produce`, `OffsetCommit`."""
     return "".join(word.capitalize() for word in ApiKey(key).name.split("_"))
 
 
 def error_name(code: int) -> str:
-    """Kafka's name, or the number of a code it has no name for."""
+    """Return Kafka's name of an error code, or the number of an unknown code."""
     try:
         return ErrorCode(code).name
     except ValueError:
@@ -47,7 +47,7 @@ def error_name(code: int) -> str:
 
 
 async def render(broker: Broker, core: ServerCore, watch: LoopWatch, only: frozenset[str] | None = None) -> bytes:
-    """The page of a scrape; of the partitions of the topics `only`, where these are given, and nothing else."""
+    """Return the page of a scrape. If `only` is given, it contains only the partition metrics of these topics."""
     page = Page()
     if only is not None:
         await _partitions(

@@ -1,7 +1,7 @@
-"""Writes a sample of the metrics to `__broker_metrics` at intervals: the history that consoles and jobs read.
+"""Writes a sample of the metrics to `__broker_metrics` at intervals, as the history that consoles and jobs read.
 
-The cost is that of reading the counters: idle APIs and connections are skipped. Bounds: the busiest TOPICS_MAX topics
-and CONNECTIONS_MAX connections have entries of their own; of the others there is only the number.
+The cost is that of reading the counters: idle APIs and connections are skipped. Bounds: a sample lists the busiest
+TOPICS_MAX topics and CONNECTIONS_MAX connections, and the number of the others.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ LOGGER = logging.getLogger("broker_cy.server.metrics")
 
 TOPICS_MAX = 500
 CONNECTIONS_MAX = 200
-# Partitions that are read before the loop gets a turn.
+# Partitions that are read in one turn of the loop.
 PARTITIONS_PER_TURN = 5_000
 
 
 def times_of(values: Snapshot) -> Times:
-    """The quantiles of a histogram that a sample has."""
+    """Return the quantiles of a histogram that a sample contains."""
     return Times(
         values.count,
         values.sum_ns // 1000,
@@ -88,13 +88,13 @@ class MetricsSampler:
                     LOGGER.warning("metrics not sampled", exc_info=error)
 
     def _since(self, name: str, value: int) -> int:
-        """How much a counter grew since the last sample."""
+        """Return by how much a counter grew since the last sample."""
         before = self._counters.get(name, 0)
         self._counters[name] = value
         return value - before
 
     async def sample(self) -> Sample:
-        """What was counted since the last call."""
+        """Return what was counted since the last call."""
         broker, core = self._broker, self._core
         now_s = broker.loop.time()
         sample = Sample(time_ms=broker.clock.wall_ms(), broker=broker.node_id)

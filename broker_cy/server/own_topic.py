@@ -1,4 +1,4 @@
-"""A topic that this broker itself writes. It is created with the first record, and never delays a client.
+"""A topic that this broker itself writes. It is created with the first record, and writing to it never delays a client.
 
 Records that cannot be written are dropped, with one log line: no client waits for them.
 """
@@ -30,7 +30,7 @@ LOGGER = logging.getLogger("broker_cy.server.own_topics")
 
 # Records that wait for the topic; beyond it the oldest are dropped.
 WAITING_MAX = 10_000
-# Of one batch, before compression; the topic takes max.message.bytes.
+# Size of one batch before compression; the topic accepts max.message.bytes.
 BATCH_BYTES = 512 << 10
 # Bytes from which a batch is worth compressing.
 COMPRESS_BYTES = 512
@@ -61,7 +61,7 @@ class OwnTopic:
         self._stopped = False
 
     def write(self, key: bytes, value: bytes, time_ms: int) -> None:
-        """Append a record, soon."""
+        """Queue a record, which is appended soon."""
         if self._stopped:
             return
         if len(self._waiting) >= WAITING_MAX:
@@ -73,7 +73,7 @@ class OwnTopic:
             self._loop.call_soon(self.flush)
 
     def flush(self) -> None:
-        """Append the waiting records if the topic exists; otherwise have it created."""
+        """Append the waiting records if the topic exists; otherwise request its creation."""
         self._scheduled = False
         if not self._waiting or self._stopped:
             return
@@ -127,7 +127,7 @@ class OwnTopic:
         self.dropped += count
 
     async def stop(self) -> None:
-        """Append what waits; nothing more is taken."""
+        """Append the waiting records; later ones are not accepted."""
         self.flush()
         self._stopped = True
         if self._creating is not None and not self._creating.done():

@@ -1,4 +1,4 @@
-"""What this broker does when the metadata image changes: opens, configures and deletes the partitions it holds."""
+"""Follows the metadata image: opens, configures and deletes the partitions of this broker."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 LOGGER = logging.getLogger("broker_cy.server.partitions")
 
-# Resources whose settings are reported where they have no effect; BrokerConfig reports the broker's.
+# Resources whose settings without effect are reported here; BrokerConfig reports those of the broker.
 REPORTED = {RESOURCE_TOPIC: "topic", RESOURCE_GROUP: "group", RESOURCE_CLIENT_METRICS: "client_metrics"}
 
 # How often to retry a log that could not be created or loaded because of a full disk or a lack of descriptors or
@@ -37,7 +37,7 @@ RETRY_S = 1.0
 
 
 class PartitionService:
-    """Keeps the partition table in step with the image."""
+    """Keeps the partition table consistent with the image."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class PartitionService:
         group: FlushGroup,
         on_online: Callable[[str, int], None] | None = None,
     ) -> None:
-        """`on_online(topic, index)` is called for partitions that were offline at first and are served now."""
+        """`on_online(topic, index)` is called for partitions that were offline and are served now."""
         self._config = config
         self._clock = clock
         self._table = table
@@ -58,7 +58,7 @@ class PartitionService:
         self._image: MetadataImage
         self._on_online = on_online
         self._starting = True
-        # Partitions without a log, and when it was last tried to get one (monotonic).
+        # Partitions without a log, and the time of the last attempt to open one (monotonic).
         self._offline: dict[tuple[str, int], Partition] = {}
         self._last_retry_s = 0.0
         config.on_change(self._on_broker_setting)
@@ -87,7 +87,7 @@ class PartitionService:
         self._logs.load(lambda topic: LogConfig.from_settings(self.settings(topic)), now_ms, topic_id_of)
 
     def apply(self, delta: ImageDelta, image: MetadataImage) -> None:
-        """Take over one committed change."""
+        """Apply one committed change."""
         self._image = image
         if any(kind == RESOURCE_BROKER for kind, _ in delta.configs):
             self._take_broker_settings(image)
@@ -103,9 +103,9 @@ class PartitionService:
         self._report_without_effect(delta, image)
 
     def _report_without_effect(self, delta: ImageDelta, image: MetadataImage) -> None:
-        """Say which of the settings that changed do nothing; at the start these are all that are stored."""
+        """Report which changed settings have no effect; at the start, all stored settings count as changed."""
         for kind, name in delta.configs:
-            # What we set ourselves on internal topics is for a later version and for Kafka's tools.
+            # The broker's own settings of internal topics are for a later version and for Kafka's tools.
             if kind not in REPORTED or (kind == RESOURCE_TOPIC and topic_names.is_internal(name)):
                 continue
             for event in self._reporter.events(REPORTED[kind], name, image.configs.resource(kind, name)):
@@ -156,7 +156,7 @@ class PartitionService:
             self._configure(topic.name, fresh)
 
     def _open_log(self, topic: TopicImage, index: int, leader_epoch: int) -> tuple[Log | None, str | None]:
-        """The partition's log, created if it does not exist, or the reason why it is offline."""
+        """Return the partition's log, created if it does not exist, or the reason why it is offline."""
         offline = self._logs.offline.get((topic.name, index))
         if offline is not None:
             return None, offline
@@ -181,7 +181,7 @@ class PartitionService:
         return self._logs.create(topic, index, topic_id, config, self._clock.wall_ms())
 
     def retry(self) -> None:
-        """Try again to open logs that are offline because of a shortage. Cheap without such logs; to be called
+        """Retry to open logs that are offline because of a shortage. Cheap without such logs, so it may be called
         often.
         """
         now_s = self._clock.monotonic()
@@ -196,7 +196,7 @@ class PartitionService:
                 else:
                     log = self._create_log(*key, partition.topic_id)
             except StorageError:
-                # There is no room still, for the others either.
+                # There is still no space, and the other logs would fail, too.
                 return
             if log is None:
                 continue
@@ -220,5 +220,5 @@ class PartitionService:
 
     @property
     def _flush(self) -> Callable[[], int]:
-        """A log must not be taken away with batches staged in it."""
+        """Write staged batches, because a log must not be removed while it has any."""
         return self._group.flush

@@ -2,9 +2,9 @@
 
 A handler file registers itself on import. ApiVersions and docs/protocol.md are derived from the registry, so that only
 served APIs can be advertised. An ordinary handler takes `(ctx, request)` and returns the response; an `async def`
-handler answers later, and the connection keeps the order of answers. The place of an error in a response differs from
-API to API, so handlers build their error responses themselves. An exception from a handler is a defect: it closes the
-connection and is logged.
+handler answers later, and the connection keeps the order of answers. The field for an error differs from API to API, so
+handlers build their error responses themselves. An exception from a handler is a bug: it closes the connection and is
+logged.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Registration:
 
 
 class RequestContext:
-    """What a handler knows of the request besides its body."""
+    """The context of a request: what a handler knows besides its body."""
 
     __slots__ = ("api_key", "broker", "client_host", "client_id", "connection_id", "listener", "version")
 
@@ -90,7 +90,7 @@ def handler(
 
 
 def registrations() -> dict[int, Registration]:
-    """All APIs that are served, by key. Call `load_handlers` first."""
+    """Return all supported APIs, by key. Call `load_handlers` first."""
     return _REGISTRY
 
 

@@ -1,7 +1,7 @@
-"""What the broker reports to systemd (sd_notify(3)): that it is ready, that it stops, and that its loop still runs.
+"""Notifies systemd (sd_notify(3)) that the broker is ready, that it stops, and that its loop still runs.
 
-Active only if the service manager set NOTIFY_SOCKET, which a unit with `Type=notify` does. Each notification is one
-datagram; none of them is waited for, and one that cannot be sent is logged once and does not affect the broker.
+Active only if the service manager set NOTIFY_SOCKET, as it does for a unit with `Type=notify`. Each notification is one
+datagram. The broker waits for none of them; a failure is logged once and does not affect the broker.
 
 * READY=1 once the broker accepts clients, STOPPING=1 when it begins to stop, each with a STATUS= for
   `systemctl status`.
@@ -46,16 +46,18 @@ class ServiceManager:
         if not address:
             return
         if address[0] not in "/@":
-            LOGGER.warning("NOTIFY_SOCKET is not a Unix socket: nothing is reported", extra=facts(address=address))
+            LOGGER.warning(
+                "NOTIFY_SOCKET is not a Unix socket: no notifications are sent", extra=facts(address=address)
+            )
             return
-        # An abstract socket has a null byte in front, which the environment cannot hold.
+        # The name of an abstract socket starts with a null byte, which an environment variable cannot contain.
         self._address = "\0" + address[1:] if address[0] == "@" else address
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK)
         self._watchdog_s = _watchdog_s(environment)
 
     @property
     def is_active(self) -> bool:
-        """Whether there is a service manager to report to."""
+        """Return whether there is a service manager to notify."""
         return self._socket is not None
 
     def notify(self, *assignments: str) -> None:
@@ -67,10 +69,10 @@ class ServiceManager:
         except OSError as error:
             if not self._failed:
                 self._failed = True
-                LOGGER.warning("service manager not notified", extra=facts(reason=error.strerror or str(error)))
+                LOGGER.warning("could not notify the service manager", extra=facts(reason=error.strerror or str(error)))
 
     def loading(self, logs: int) -> None:
-        """This number of logs is loaded, and others follow. At most one notification each PROGRESS_INTERVAL_S."""
+        """Report the number of logs loaded so far. Sends at most one notification each PROGRESS_INTERVAL_S."""
         if self._socket is None:
             return
         now_s = time.monotonic()
@@ -79,7 +81,7 @@ class ServiceManager:
             self.notify(_extension(), f"STATUS=loading logs: {logs} so far")
 
     def ready(self, loop: asyncio.AbstractEventLoop, status: str) -> None:
-        """The broker accepts clients: report that, and from now on that the loop runs."""
+        """Report that the broker accepts clients, and from now on that the loop runs."""
         self.notify("READY=1", f"STATUS={status}")
         if self._watchdog_s:
             self._ping(loop)
@@ -89,11 +91,11 @@ class ServiceManager:
         self._timer = loop.call_later(self._watchdog_s / PINGS, self._ping, loop)
 
     def stopping(self) -> None:
-        """The broker has begun to stop."""
+        """Report that the broker has begun to stop."""
         self.notify("STOPPING=1", _extension(), "STATUS=stopping")
 
     def close(self) -> None:
-        """Send nothing more."""
+        """Stop sending notifications."""
         if self._timer is not None:
             self._timer.cancel()
         if self._socket is not None:
@@ -106,7 +108,7 @@ def _extension() -> str:
 
 
 def _watchdog_s(environment: Mapping[str, str]) -> float:
-    """The watchdog interval of this process; 0 without one, or if it is meant for another process (WATCHDOG_PID)."""
+    """Return the watchdog interval of this process; 0 without one, or if WATCHDOG_PID names another process."""
     interval_us = environment.get("WATCHDOG_USEC", "")
     pid = environment.get("WATCHDOG_PID", "")
     if not interval_us.isdecimal() or (pid and pid != str(os.getpid())):

@@ -1,4 +1,4 @@
-"""What the answers of the transaction APIs have in common."""
+"""Common parts of the responses of the transaction APIs."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from broker_cy.core.errors import ErrorCode
 
 
 def fenced_before(version_fenced: int, version: int, code: ErrorCode) -> ErrorCode:
-    """The code as clients of `version` know it: PRODUCER_FENCED is INVALID_PRODUCER_EPOCH below `version_fenced`
-    (KIP-588).
+    """Return the code that clients of `version` know: INVALID_PRODUCER_EPOCH instead of PRODUCER_FENCED below
+    `version_fenced` (KIP-588).
     """
     if code is ErrorCode.PRODUCER_FENCED and version < version_fenced:
         return ErrorCode.INVALID_PRODUCER_EPOCH

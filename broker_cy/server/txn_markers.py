@@ -1,5 +1,5 @@
-"""What ends a transaction in the partitions of this broker: a commit or abort marker in each, and for
-`__consumer_offsets` the group coordinator's offsets of the transaction.
+"""Ends transactions in the partitions of this broker: with a commit or abort marker in each, and for
+`__consumer_offsets` with the group coordinator's offsets of the transaction.
 """
 
 from __future__ import annotations

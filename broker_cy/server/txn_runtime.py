@@ -93,7 +93,7 @@ class TransactionRuntime(CoordinatorRuntime[TransactionStateMachine]):
     # ---- markers ----
 
     def _send(self, markers: Markers) -> None:
-        """Have markers written; a partition that was deleted needs none."""
+        """Send the markers; a partition that was deleted needs none."""
         wanted = [partition for partition in markers.partitions if self._exists(partition)]
         if not wanted:
             self._loop.call_soon(self._sent, markers, {})
@@ -140,13 +140,15 @@ class TransactionRuntime(CoordinatorRuntime[TransactionStateMachine]):
     # ---- waiting ----
 
     def settled(self, transactional_id: str) -> asyncio.Future[None]:
-        """Done when a request that got CONCURRENT_TRANSACTIONS can be retried, or when the runtime is closed."""
+        """Return a future that is done when a request that failed with CONCURRENT_TRANSACTIONS can be retried, or when
+        the runtime is closed.
+        """
         future: asyncio.Future[None] = self._loop.create_future()
         self._waiting.setdefault(transactional_id, []).append(future)
         return future
 
     def give_up(self, transactional_id: str, future: asyncio.Future[None]) -> None:
-        """Nobody waits for `settled` any more."""
+        """Stop waiting for `settled`."""
         waiting = self._waiting.get(transactional_id, [])
         if future in waiting:
             waiting.remove(future)
@@ -161,7 +163,7 @@ class TransactionRuntime(CoordinatorRuntime[TransactionStateMachine]):
     # ---- time ----
 
     def abort_timed_out(self) -> None:
-        """Let the timeouts of transactions take effect."""
+        """Apply the timeouts of transactions."""
         if self.state is not LoadState.ACTIVE:
             return
         self.accept(self.machine.abort_timed_out(self.now()))
@@ -172,8 +174,8 @@ class TransactionRuntime(CoordinatorRuntime[TransactionStateMachine]):
         try:
             await self.add_producer_id()
         except KafkaError as error:
-            # The next look for timeouts tries again.
-            self.logger.warning("no producer id for an abort", extra=facts(reason=str(error)))
+            # The next check of timeouts tries again.
+            self.logger.warning("no producer id available to abort a transaction", extra=facts(reason=str(error)))
         finally:
             self._fetching = None
         if not self.machine.wants_producer_id:
@@ -186,7 +188,7 @@ class TransactionRuntime(CoordinatorRuntime[TransactionStateMachine]):
         self.machine.wants_producer_id = False
 
     def remove_expired(self) -> None:
-        """Let `transactional.id.expiration.ms` take effect."""
+        """Apply `transactional.id.expiration.ms`."""
         if self.state is LoadState.ACTIVE:
             self.accept(self.machine.remove_expired(self.now()))
 

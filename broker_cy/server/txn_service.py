@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# What a producer that speaks transaction.version 2 and one that does not is noted as.
+# The recorded version of a producer that supports transaction.version 2, and of one that does not.
 VERSION_IMPLICIT = 2
 VERSION_OLD = 0
 
@@ -74,7 +74,7 @@ class TransactionService(CoordinatorService[TransactionRuntime]):
     # ---- following the metadata ----
 
     def apply(self, delta: ImageDelta, image: MetadataImage) -> None:
-        """Besides what every coordinator does, follow the feature `transaction.version`."""
+        """Follow the metadata as every coordinator does, and also the feature `transaction.version`."""
         self._image = image
         self._transaction_version = image.features.finalized.get(features.TRANSACTION_VERSION, 0)
         for runtime in self.runtimes.values():
@@ -176,7 +176,7 @@ class TransactionService(CoordinatorService[TransactionRuntime]):
         *,
         add: bool,
     ) -> asyncio.Future[Results]:
-        """Whether the partitions are part of the producer's transaction, as one error code for each: for
+        """Return whether the partitions are part of the producer's transaction, as one error code for each: for
         AddPartitionsToTxn with `verify_only`, and for Produce requests with transactional batches.
 
         With `add` they become part of it (KIP-890 part 2), and NONE means that this is on disk. While the previous
@@ -229,7 +229,7 @@ class TransactionService(CoordinatorService[TransactionRuntime]):
 
 
 class _Adding:
-    """Partitions that a producer writes to become part of its transaction, as soon as the one before is ended."""
+    """Partitions to which a producer writes, which join its transaction as soon as the previous one has ended."""
 
     def __init__(
         self,

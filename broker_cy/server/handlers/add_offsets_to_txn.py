@@ -22,7 +22,7 @@ VERSION_FENCED = 2
 async def add_offsets_to_txn(
     ctx: RequestContext, request: messages.AddOffsetsToTxnRequest
 ) -> messages.AddOffsetsToTxnResponse:
-    # Whoever commits offsets asks for the group's coordinator, but perhaps later.
+    # A client that commits offsets looks up the group's coordinator, but perhaps later.
     groups = ctx.broker.groups
     code = await groups.ensure_topic()
     if code is ErrorCode.NONE:

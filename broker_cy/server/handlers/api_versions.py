@@ -32,7 +32,7 @@ def served() -> list[messages.ApiVersionsResponse.ApiVersion]:
 def api_versions(ctx: RequestContext, request: messages.ApiVersionsRequest | None) -> messages.ApiVersionsResponse:
     """`request` is None if its version is unknown."""
     if request is None:
-        # Version 0 has room for nothing but the ranges; the client needs the one of ApiVersions to ask again.
+        # Version 0 has only the ranges; the client needs that of ApiVersions to ask again.
         return messages.ApiVersionsResponse(
             error_code=ErrorCode.UNSUPPORTED_VERSION,
             api_keys=[entry for entry in served() if entry.api_key == ApiKey.API_VERSIONS],

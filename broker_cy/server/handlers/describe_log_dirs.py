@@ -1,4 +1,4 @@
-"""DescribeLogDirs, versions 1 to 5: the log directories, the size of each partition in them, and the room that is left.
+"""DescribeLogDirs, versions 1 to 5: the log directories, the size of each partition in them, and their free space.
 
 Omissions: cordoned directories (KIP-1066): none is ever cordoned.
 """
@@ -35,7 +35,7 @@ def describe_log_dirs(
 
 
 def wanted(ctx: RequestContext, request: messages.DescribeLogDirsRequest) -> list[Partition]:
-    """The partitions asked for that are here; null asks for all."""
+    """Return the requested partitions that exist; null requests all."""
     if request.topics is None:
         return list(ctx.broker.partitions)
     asked = dict.fromkeys((topic.topic, index) for topic in request.topics for index in topic.partitions)
@@ -44,7 +44,7 @@ def wanted(ctx: RequestContext, request: messages.DescribeLogDirsRequest) -> lis
 
 
 def describe(path: str, topics: dict[str, list[Partition]]) -> messages.DescribeLogDirsResponse.DescribeLogDirsResult:
-    """One directory, or its error."""
+    """Describe one directory, or return its error."""
     try:
         room = os.statvfs(path)
     except OSError:

@@ -85,7 +85,9 @@ def _absent(name: str) -> Any:
 
 
 def _invalid(request: messages.DescribeTopicPartitionsRequest) -> messages.DescribeTopicPartitionsResponse:
-    """A cursor outside of the topics asked for, or before the first partition; no error is of the whole answer."""
+    """Return the answer for a cursor outside of the requested topics, or before the first partition: the response has
+    no error field of its own.
+    """
     return Response(
         topics=[
             Response.DescribeTopicPartitionsResponseTopic(error_code=int(ErrorCode.INVALID_REQUEST), name=topic.name)

@@ -23,7 +23,7 @@ VERSION_SHARE = 6
 
 
 class Found(NamedTuple):
-    """Where the coordinator is; node -1 with a code other than NONE."""
+    """The coordinator's broker; node -1 with a code other than NONE."""
 
     code: ErrorCode
     message: str = ""

@@ -84,7 +84,7 @@ def _by_name(image: MetadataImage, names: list[str], listener: str, version: int
 
 
 def _by_id(image: MetadataImage, asked: list[Any], listener: str, version: int) -> list[Any]:
-    """Unknown ids first, as Kafka answers them; names beside ids are ignored."""
+    """Answer topics by id: unknown ids first, as in Kafka; names beside ids are ignored."""
     known, unknown = [], []
     for topic_id in dict.fromkeys(topic.topic_id for topic in asked):
         if topic_id == uuids.ZERO:

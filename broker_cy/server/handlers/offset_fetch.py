@@ -1,9 +1,9 @@
 """OffsetFetch, versions 1 to 10.
 
-From 2 a null list of topics asks for all offsets and errors of the group have a place of their own, 5 has the leader
-epoch, 7 can ask for stable offsets only (KIP-447), 8 asks for several groups, 9 names the member (KIP-848), 10 names
-topics by id. A partition without an offset has offset -1 and no error; so has every partition of a group that was never
-seen.
+From version 2 on a null list of topics requests all offsets, and errors of the group have a separate field; 5 has the
+leader epoch, 7 can request stable offsets only (KIP-447), 8 requests several groups, 9 names the member (KIP-848), 10
+names topics by id. A partition without an offset has offset -1 and no error, and so does every partition of an unknown
+group.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def _fetch(
 def _name_topics(
     ctx: RequestContext, group: messages.OffsetFetchRequest.OffsetFetchRequestGroup
 ) -> list[messages.OffsetFetchRequest.OffsetFetchRequestTopics]:
-    """Give the topics of a request by id their names; takes out and returns those that do not exist."""
+    """Fill in the names of topics requested by id; removes and returns those that do not exist."""
     known, unknown = [], []
     for topic in group.topics or ():
         image = ctx.broker.image.topics.by_id(topic.topic_id)
@@ -81,7 +81,7 @@ def _name_topics(
 
 
 def _add_topic_ids(ctx: RequestContext, group: messages.OffsetFetchResponse.OffsetFetchResponseGroup) -> None:
-    """Give the topics of an answer their ids; those that do not exist any more cannot be named and are left out."""
+    """Fill in the ids of the topics of an answer; topics that no longer exist have none and are omitted."""
     named = []
     for topic in group.topics:
         image = ctx.broker.image.topics.by_name(topic.name)

@@ -69,7 +69,7 @@ async def _commit(ctx: RequestContext, request: messages.TxnOffsetCommitRequest)
 async def _verify(
     ctx: RequestContext, request: messages.TxnOffsetCommitRequest, partition: Partition
 ) -> Verification | None:
-    """The verification that the append needs. Raises KafkaError if the transaction coordinator refuses."""
+    """Return the verification that the append needs. Raises KafkaError if the transaction coordinator refuses."""
     adds = ctx.version >= VERSION_ADDS
     verification = partition.verify_producer(request.producer_id, request.producer_epoch, adds=adds)
     if verification is None:
@@ -89,7 +89,7 @@ async def _verify(
 
 
 def _split(image: MetadataImage, topics: Iterable[RequestTopic]) -> tuple[list[RequestTopic], list[RequestTopic]]:
-    """The topics of a request with the partitions that exist, and with those that do not."""
+    """Split the topics of a request into partitions that exist and partitions that do not."""
     known: list[RequestTopic] = []
     missing: list[RequestTopic] = []
     for topic in topics:
@@ -107,7 +107,7 @@ def _split(image: MetadataImage, topics: Iterable[RequestTopic]) -> tuple[list[R
 def _with_missing(
     response: messages.TxnOffsetCommitResponse, missing: Iterable[RequestTopic]
 ) -> messages.TxnOffsetCommitResponse:
-    """What was committed behind what does not exist, as in Kafka; topics that are in both have one entry."""
+    """Return the answer with committed partitions after missing ones, as in Kafka; a topic with both has one entry."""
     by_name: dict[str, ResponseTopic] = {}
     for topic in missing:
         found = by_name.setdefault(topic.name, ResponseTopic(name=topic.name, partitions=[]))

@@ -36,11 +36,11 @@ def deviation(resource: dict[str, Any], kafka: Outcome) -> Outcome:
         # Kafka fails with a NullPointerException for some resources; it answers like this for others.
         return 42, f"Unknown operations type {max(ops)}"
     if named.get("config.providers") == "x":
-        return 42, "setting config.providers=x is not served yet: leave it out"
+        return 42, "setting config.providers=x is not supported yet: remove it"
     if named.get("cordoned.log.dirs") and kafka[0] == 0:
-        return 42, "setting cordoned.log.dirs=* is not served yet: leave it out"
+        return 42, "setting cordoned.log.dirs=* is not supported yet: remove it"
     if named.get("cordoned.log.dirs") == "/x":
-        return 42, "setting cordoned.log.dirs=/x is not served yet: leave it out"
+        return 42, "setting cordoned.log.dirs=/x is not supported yet: remove it"
     return kafka
 
 
