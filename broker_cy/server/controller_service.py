@@ -355,8 +355,9 @@ class ControllerService:
         self._syncing = None
         reason = "the broker was stopped" if done.cancelled() else done.exception()
         if reason is not None:
-            self._refusal = f"the metadata log cannot be synced ({reason}): restart the broker when the disk"
-            " works again"
+            self._refusal = (
+                f"the metadata log cannot be synced ({reason}): restart the broker when the disk works again"
+            )
             self._quorum.resign()
             self._controller.abandon()
             self._pending.clear()

@@ -15,7 +15,7 @@ ALWAYS = Rule("room", "disk", free_percent=100)
 
 
 def test_an_alert_is_announced_once_for_each_cluster(broker_cy: BrokerProcess) -> None:
-    """An alert is not seen on another screen, or is announced again at each change of the cluster."""
+    """If this fails, an alert is not seen on another screen, or is announced again at each change of the cluster."""
     alerting = Alerting(AlertSettings((ALWAYS,)), interval_s=0.05)
     entry = entry_of(broker_cy.bootstrap)
     clusters = {name: replace(entry, name=name) for name in ("a", "b")}
@@ -48,7 +48,7 @@ def test_an_alert_is_announced_once_for_each_cluster(broker_cy: BrokerProcess) -
 
 
 def test_the_built_in_rules_hold_without_a_file(broker_cy: BrokerProcess) -> None:
-    """Without a file nobody is alerted to anything."""
+    """If this fails, there are no alerts without a file."""
 
     async def job(terminal: Terminal) -> None:
         await terminal.command("alerts")
@@ -58,7 +58,7 @@ def test_the_built_in_rules_hold_without_a_file(broker_cy: BrokerProcess) -> Non
 
 
 def test_the_fate_of_deliveries_is_shown(broker_cy: BrokerProcess) -> None:
-    """The receiver is away, and everybody believes that they would hear of an alert."""
+    """If this fails, the receiver is away, and everybody believes that they would hear of an alert."""
     url = f"http://127.0.0.1:{free_ports(1)[0]}/secret"
     alerting = Alerting(AlertSettings((ALWAYS,), WebhookSettings(url, attempts=1)), interval_s=0.1)
 

@@ -36,7 +36,7 @@ async def open_setting(terminal: Terminal, name: str) -> Any:
 
 
 def test_a_broker_setting_is_changed_and_taken_back(broker_cy: BrokerProcess) -> None:
-    """A setting is changed to nonsense, on another broker, or cannot be changed back."""
+    """If this fails, a setting is changed to nonsense, on another broker, or cannot be changed back."""
 
     async def job(terminal: Terminal) -> None:
         before = await value_of(terminal, SETTING)
@@ -74,7 +74,7 @@ def test_a_broker_setting_is_changed_and_taken_back(broker_cy: BrokerProcess) ->
 
 
 def test_what_cannot_be_changed_is_grey(broker_cy: BrokerProcess) -> None:
-    """A key opens a form whose value the broker refuses in any case."""
+    """If this fails, a key opens a form whose value the broker refuses in any case."""
 
     async def job(terminal: Terminal) -> None:
         await open_setting(terminal, "node.id")
@@ -89,7 +89,7 @@ def test_what_cannot_be_changed_is_grey(broker_cy: BrokerProcess) -> None:
 
 
 def test_readonly_changes_no_broker(broker_cy: BrokerProcess) -> None:
-    """Somebody who only wanted to look changes a broker."""
+    """If this fails, somebody who only wanted to look changes a broker."""
 
     async def job(terminal: Terminal) -> None:
         before = await value_of(terminal, SETTING)

@@ -23,7 +23,7 @@ from tests.support.broker import BrokerProcess, Target
 
 
 def test_commands_complete_go_somewhere_and_come_back(broker_cy: BrokerProcess, name: str) -> None:
-    """A screen cannot be reached, or not left."""
+    """If this fails, a screen cannot be reached, or not left."""
 
     async def job(terminal: Terminal) -> None:
         (await terminal.client.topics.create([NewTopic(name, 1)])).whole()
@@ -61,7 +61,7 @@ def test_commands_complete_go_somewhere_and_come_back(broker_cy: BrokerProcess, 
 
 
 def test_filter_and_cursor_outlive_a_refresh(broker_cy: BrokerProcess, name: str) -> None:
-    """Every five seconds the cursor jumps, and something else is deleted than was meant."""
+    """If this fails, every five seconds the cursor jumps, and something else is deleted than was meant."""
 
     async def job(terminal: Terminal) -> None:
         (await terminal.client.topics.create([NewTopic(f"{name}-{n}", 1) for n in (1, 2, 3)])).whole()
@@ -96,7 +96,7 @@ def test_filter_and_cursor_outlive_a_refresh(broker_cy: BrokerProcess, name: str
 def test_a_broker_that_goes_away_leaves_the_last_data_with_its_age(
     make_broker: Callable[..., Target], name: str
 ) -> None:
-    """The screen empties when the broker restarts, or never recovers."""
+    """If this fails, the screen empties when the broker restarts, or never recovers."""
     broker = make_broker()
 
     async def job(terminal: Terminal) -> None:
@@ -121,7 +121,7 @@ def test_a_broker_that_goes_away_leaves_the_last_data_with_its_age(
 
 
 def test_a_broker_that_is_not_there_is_said_to_be_away() -> None:
-    """The console ends with a traceback, or shows nothing."""
+    """If this fails, the console ends with a traceback, or shows nothing."""
 
     async def job(terminal: Terminal) -> None:
         await terminal.shows("unreachable", "no answer", "127.0.0.1:1")
@@ -132,7 +132,7 @@ def test_a_broker_that_is_not_there_is_said_to_be_away() -> None:
 
 
 def test_clusters_of_the_file(broker_cy: BrokerProcess, name: str) -> None:
-    """Who looks after two clusters needs two terminals, or changes the wrong one."""
+    """If this fails, a user of two clusters needs two terminals, or changes the wrong cluster."""
     clusters = {"a": entry_of(broker_cy.bootstrap), "b": entry_of(broker_cy.bootstrap, is_readonly=True)}
 
     async def job(terminal: Terminal) -> None:
@@ -147,7 +147,7 @@ def test_clusters_of_the_file(broker_cy: BrokerProcess, name: str) -> None:
 
 
 def test_keys_can_be_bound_anew(broker_cy: BrokerProcess, name: str, tmp_path: Path) -> None:
-    """A key that a terminal keeps to itself can never be pressed."""
+    """If this fails, a key that a terminal keeps to itself can never be pressed."""
     path = tmp_path / "tui.toml"
     path.write_text('theme = "nord"\n[keys]\n"topics.create" = "f5"\n')
 
@@ -174,7 +174,7 @@ def test_keys_can_be_bound_anew(broker_cy: BrokerProcess, name: str, tmp_path: P
     ],
 )
 def test_bad_settings_name_file_and_field(tmp_path: Path, text: str, said: str) -> None:
-    """A typing mistake in the file is passed over."""
+    """If this fails, a typing mistake in the file is ignored."""
     path = tmp_path / "tui.toml"
     path.write_text(text)
     with pytest.raises(AdminError) as caught:
@@ -184,7 +184,7 @@ def test_bad_settings_name_file_and_field(tmp_path: Path, text: str, said: str) 
 
 
 def test_every_binding_has_an_id() -> None:
-    """A key cannot be rebound."""
+    """If this fails, a key cannot be rebound."""
     from textual.binding import Binding
 
     ids = binding_ids()
@@ -209,7 +209,7 @@ def test_every_binding_has_an_id() -> None:
 def test_bad_options_are_refused(
     arguments: list[str], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The console starts with something else than was asked for."""
+    """If this fails, the console starts with something else than was asked for."""
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     monkeypatch.delenv("BROKER_CY_CLUSTERS", raising=False)
     config = tmp_path / "clusters.toml"
@@ -219,7 +219,7 @@ def test_bad_options_are_refused(
 
 
 def test_settings_beside_the_clusters_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A file at its default path is ignored."""
+    """If this fails, a file at its default path is ignored."""
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     monkeypatch.delenv("BROKER_CY_CLUSTERS", raising=False)
     (tmp_path / "broker-cy").mkdir()
@@ -240,7 +240,7 @@ def test_settings_beside_the_clusters_are_read(tmp_path: Path, monkeypatch: pyte
 
 
 def test_an_act_tells_that_it_waits_for_the_broker(broker_cy: BrokerProcess, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A form closes, a broker that is away is asked for half a minute, and nothing says so."""
+    """If this fails, a form closes, a broker that is away is asked for half a minute, and nothing says so."""
     monkeypatch.setattr(view, "WAIT_SHOWN_S", 0.01)
 
     async def job(terminal: Terminal) -> None:
@@ -261,5 +261,5 @@ def test_an_act_tells_that_it_waits_for_the_broker(broker_cy: BrokerProcess, mon
 
 
 def test_settings_have_defaults() -> None:
-    """Without a file nothing works."""
+    """If this fails, the console does not work without a settings file."""
     assert Settings().keys == {}

@@ -53,7 +53,7 @@ def new_grid(drawn: list[int] | None = None) -> Grid[int]:
 
 
 def test_only_what_is_on_the_screen_is_drawn() -> None:
-    """Ten thousand rows keep the keyboard waiting."""
+    """If this fails, ten thousand rows keep the keyboard waiting."""
     drawn: list[int] = []
     grid = new_grid(drawn)
 
@@ -81,7 +81,7 @@ def test_only_what_is_on_the_screen_is_drawn() -> None:
 
 
 def test_columns_go_where_it_is_narrow_and_wide_characters_keep_the_width() -> None:
-    """A line is longer than the screen, and everything below it is shifted."""
+    """If this fails, a line is longer than the screen, and everything below it is shifted."""
     grid = new_grid()
 
     async def job(pilot: Pilot[None]) -> None:
@@ -105,7 +105,7 @@ def test_columns_go_where_it_is_narrow_and_wide_characters_keep_the_width() -> N
 
 
 def test_sorting_by_letter_and_back() -> None:
-    """Rows cannot be ordered without a mouse."""
+    """If this fails, rows cannot be ordered without a mouse."""
     grid = new_grid()
 
     async def job(pilot: Pilot[None]) -> None:
@@ -121,7 +121,7 @@ def test_sorting_by_letter_and_back() -> None:
 
 
 def test_a_chart_never_hides_a_value_nor_overflows() -> None:
-    """A peak of one second is not seen, or a rate looks like none."""
+    """If this fails, a peak of one second is not seen, or a rate looks like none."""
     columns, share = Chart.columns_of([0.0] * 99 + [5.0], 10)
     assert share == 10
     assert columns == [0.0] * 9 + [5.0]

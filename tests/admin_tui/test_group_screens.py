@@ -49,7 +49,7 @@ async def committed(terminal: Terminal, name: str) -> dict[int, int]:
 def test_reset_by_each_rule(
     broker_cy: BrokerProcess, name: str, fields: dict[str, str], expected: dict[int, int], option: str
 ) -> None:
-    """A group reads records again that it should not, or the preview is wrong."""
+    """If this fails, a group reads records again that it should not, or the preview is wrong."""
 
     async def job(terminal: Terminal) -> None:
         await with_group(terminal, name)
@@ -86,7 +86,7 @@ def test_reset_by_each_rule(
 def test_a_bad_rule_is_told_beside_its_field(
     broker_cy: BrokerProcess, name: str, fields: dict[str, str], said: str
 ) -> None:
-    """Something is sent that nobody meant."""
+    """If this fails, something is sent that nobody meant."""
 
     async def job(terminal: Terminal) -> None:
         await with_group(terminal, name)
@@ -101,7 +101,7 @@ def test_a_bad_rule_is_told_beside_its_field(
 
 
 def test_a_group_with_members_is_not_touched(broker_cy: BrokerProcess, name: str) -> None:
-    """A reset or deletion of an active group is tried, and its members go on from elsewhere."""
+    """If this fails, a reset or deletion of an active group is tried, and its members continue from elsewhere."""
 
     async def job(terminal: Terminal) -> None:
         await with_group(terminal, name)
@@ -124,7 +124,7 @@ def test_a_group_with_members_is_not_touched(broker_cy: BrokerProcess, name: str
 
 
 def test_forget_offsets_and_delete(broker_cy: BrokerProcess, name: str) -> None:
-    """An unused group cannot be deleted, or one key deletes it."""
+    """If this fails, an unused group cannot be deleted, or one key deletes it."""
 
     async def job(terminal: Terminal) -> None:
         await with_group(terminal, name)
@@ -147,7 +147,7 @@ def test_forget_offsets_and_delete(broker_cy: BrokerProcess, name: str) -> None:
 
 
 def test_lag_in_records_and_time_and_the_verdict(broker_cy: BrokerProcess, name: str) -> None:
-    """Lag is one number: nobody knows whether it is seconds or days, or whether it grows."""
+    """If this fails, lag is a single number without a unit or a trend."""
 
     async def job(terminal: Terminal) -> None:
         (await terminal.client.topics.create([NewTopic(name, 1)])).whole()
@@ -169,7 +169,7 @@ def test_lag_in_records_and_time_and_the_verdict(broker_cy: BrokerProcess, name:
 
 
 def test_the_rebalance_journal(broker_cy: BrokerProcess, name: str) -> None:
-    """Nobody knows why a group stood still."""
+    """If this fails, users cannot find out why a group stood still."""
 
     async def job(terminal: Terminal) -> None:
         await with_group(terminal, name)

@@ -92,7 +92,7 @@ def terminal(broker_cy: BrokerProcess, tmp_path: Path) -> Iterator[Tmux]:
 
 
 def test_the_life_of_a_topic_and_a_group(terminal: Tmux) -> None:
-    """What works in the tests' own screen does not work in a terminal."""
+    """If this fails, what works in the tests' own screen does not work in a terminal."""
     name = "t" + uuid.uuid4().hex[:6]
     terminal.shows("Health")
     terminal.shows("connected")
@@ -181,7 +181,7 @@ def test_the_life_of_a_topic_and_a_group(terminal: Tmux) -> None:
 
 
 def test_sixteen_colours(broker_cy: BrokerProcess, tmp_path: Path) -> None:
-    """The console ends, or shows nothing, in a terminal that knows 16 colours."""
+    """If this fails, the console ends, or shows nothing, in a terminal that knows 16 colours."""
     if shutil.which("tmux") is None:
         pytest.skip("there is no tmux: tools/system_packages.sh brings it")
     argv = [sys.executable, "-m", "admin_tui.cli", "--bootstrap", broker_cy.bootstrap, "--theme", "ansi-dark"]

@@ -21,7 +21,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_the_directory_of_pictures(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A picture is saved where nobody looks for it."""
+    """If this fails, a picture is saved where nobody looks for it."""
     assert pictures_directory() == home
     (home / ".config").mkdir()
     (home / ".config" / "user-dirs.dirs").write_text('XDG_MUSIC_DIR="$HOME/M"\nXDG_PICTURES_DIR="$HOME/Bilder"\n')
@@ -38,14 +38,14 @@ def test_the_directory_of_pictures(home: Path, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_no_picture_replaces_another(tmp_path: Path) -> None:
-    """Two pictures of one second are one."""
+    """If this fails, two pictures of one second are one."""
     paths = [save(str(n), tmp_path, "20260131-120000") for n in range(3)]
     assert [path.name for path in paths] == [f"broker-tui-20260131-120000{end}.svg" for end in ("", "-2", "-3")]
     assert [path.read_text() for path in paths] == ["0", "1", "2"]
 
 
 def test_a_key_saves_the_screen(broker_cy: BrokerProcess, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A picture lands in the working directory, and from there in a repository."""
+    """If this fails, a picture lands in the working directory, and from there in a repository."""
     work = home / "work"
     work.mkdir()
     monkeypatch.chdir(work)

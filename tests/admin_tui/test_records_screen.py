@@ -30,7 +30,7 @@ async def with_records(terminal: Terminal, name: str, records: list[Record], par
 
 
 def test_any_record_can_be_shown_and_none_steers_the_terminal(broker_cy: BrokerProcess, name: str) -> None:
-    """A record clears the screen, changes the title of the terminal, or is taken for markup."""
+    """If this fails, a record clears the screen, changes the title of the terminal, or is taken for markup."""
     records = [
         Record(timestamp=1, key=b"hostile", value=HOSTILE, headers=[("\x1b[31m", b"\x1b[31m")]),
         Record(timestamp=2, key=None, value=None),
@@ -62,7 +62,7 @@ def test_any_record_can_be_shown_and_none_steers_the_terminal(broker_cy: BrokerP
 
 
 def test_a_search_says_how_far_it_is_and_ends_with_what_it_found(broker_cy: BrokerProcess, name: str) -> None:
-    """A search ends in silence, and nobody knows whether it looked at everything."""
+    """If this fails, a search ends in silence, and nobody knows whether it looked at everything."""
     records = [
         Record(timestamp=1_700_000_000_000 + n, key=b"k%d" % n, value=b'{"user": {"id": %d}}' % (n % 50))
         for n in range(500)
@@ -92,7 +92,7 @@ def test_a_search_says_how_far_it_is_and_ends_with_what_it_found(broker_cy: Brok
 
 
 def test_following_shows_what_arrives_and_stops(broker_cy: BrokerProcess, name: str) -> None:
-    """Live mode misses records, or cannot be stopped."""
+    """If this fails, live mode misses records, or cannot be stopped."""
 
     async def job(terminal: Terminal) -> None:
         view = await with_records(terminal, name, [Record(value=b"before")])
@@ -115,7 +115,7 @@ def test_following_shows_what_arrives_and_stops(broker_cy: BrokerProcess, name: 
 
 
 def test_producing_and_producing_again(broker_cy: BrokerProcess, name: str) -> None:
-    """A message cannot be sent, or a dead letter not brought back with other headers."""
+    """If this fails, a message cannot be sent, or a dead letter not brought back with other headers."""
 
     async def job(terminal: Terminal) -> None:
         await with_records(terminal, name, [])
@@ -146,7 +146,7 @@ def test_producing_and_producing_again(broker_cy: BrokerProcess, name: str) -> N
 
 
 def test_export_writes_lines_that_can_be_produced_again(broker_cy: BrokerProcess, name: str, tmp_path: Path) -> None:
-    """An export leaves records out, or overwrites a file."""
+    """If this fails, an export leaves records out, or overwrites a file."""
     now = int(time.time() * 1000)
     records = [Record(timestamp=now + n, key=b"k", value=b"%d" % n) for n in range(300)]
 

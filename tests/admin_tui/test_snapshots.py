@@ -98,7 +98,7 @@ def frozen_time(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("size", [(80, 24), (160, 50)], ids=["80x24", "160x50"])
 @pytest.mark.parametrize("view", VIEWS)
 def test_the_screen_looks_as_it_did(view: str, size: tuple[int, int], tmp_path: Path) -> None:
-    """A screen lost a column, a colour or its footer, and no other test looks there."""
+    """If this fails, a screen lost a column, a colour or its footer, and no other test looks there."""
 
     async def picture() -> str:
         app = Console(entry_of("broker-1:9092"), Settings(utc=True), alerts=frozen_alerts())

@@ -29,7 +29,7 @@ async def open_topics(terminal: Terminal, name: str, *topics: NewTopic) -> Topic
 
 
 def test_create_checks_each_field_and_the_broker_the_rest(broker_cy: BrokerProcess, name: str) -> None:
-    """A topic with a wrong setting is created, or the reason for the refusal is not shown."""
+    """If this fails, a topic with a wrong setting is created, or the reason for the refusal is not shown."""
 
     async def job(terminal: Terminal) -> None:
         await open_topics(terminal, name)
@@ -50,7 +50,7 @@ def test_create_checks_each_field_and_the_broker_the_rest(broker_cy: BrokerProce
 
 
 def test_delete_asks_for_the_name_and_cancel_is_safe(broker_cy: BrokerProcess, name: str) -> None:
-    """A topic is gone by one wrong key."""
+    """If this fails, a topic is gone by one wrong key."""
 
     async def job(terminal: Terminal) -> None:
         await open_topics(terminal, name, NewTopic(name, 2))
@@ -75,7 +75,7 @@ def test_delete_asks_for_the_name_and_cancel_is_safe(broker_cy: BrokerProcess, n
 
 
 def test_many_marked_topics_are_deleted_together(broker_cy: BrokerProcess, name: str) -> None:
-    """Marks are lost, or another topic is deleted with the marked ones."""
+    """If this fails, marks are lost, or another topic is deleted with the marked ones."""
     topics = [NewTopic(f"{name}-{n}", 1) for n in range(3)]
 
     async def job(terminal: Terminal) -> None:
@@ -92,7 +92,7 @@ def test_many_marked_topics_are_deleted_together(broker_cy: BrokerProcess, name:
 
 
 def test_partitions_clone_and_records(broker_cy: BrokerProcess, name: str) -> None:
-    """Growing, cloning or trimming does something else than the preview says."""
+    """If this fails, growing, cloning or trimming does something else than the preview says."""
 
     async def job(terminal: Terminal) -> None:
         await open_topics(terminal, name, NewTopic(name, 2, configs={"retention.ms": "3600000"}))
@@ -129,7 +129,7 @@ def test_partitions_clone_and_records(broker_cy: BrokerProcess, name: str) -> No
 
 
 def test_settings_are_checked_beside_the_field_and_changed(broker_cy: BrokerProcess, name: str) -> None:
-    """A setting is changed to nonsense, or cannot be taken back."""
+    """If this fails, a setting is changed to nonsense, or cannot be taken back."""
 
     async def job(terminal: Terminal) -> None:
         (await terminal.client.topics.create([NewTopic(name, 1)])).whole()
@@ -160,7 +160,7 @@ def test_settings_are_checked_beside_the_field_and_changed(broker_cy: BrokerProc
 
 @pytest.mark.parametrize("size", [(80, 24), (160, 50)])
 def test_partitions_are_counted_by_reading(broker_cy: BrokerProcess, name: str, size: tuple[int, int]) -> None:
-    """Offsets are taken for records."""
+    """If this fails, offsets are taken for records."""
 
     async def job(terminal: Terminal) -> None:
         (await terminal.client.topics.create([NewTopic(name, 1)])).whole()
@@ -174,7 +174,9 @@ def test_partitions_are_counted_by_reading(broker_cy: BrokerProcess, name: str, 
 
 
 def test_segments_are_shown(broker_cy: BrokerProcess, name: str) -> None:
-    """Nobody sees why retention keeps old records: segments go as a whole."""
+    """If this fails, users do not see why retention keeps old records, which is that only whole segments are
+    deleted.
+    """
 
     async def job(terminal: Terminal) -> None:
         wanted = NewTopic(name, 2, configs={"segment.bytes": "1048576"})
@@ -193,7 +195,7 @@ def test_segments_are_shown(broker_cy: BrokerProcess, name: str) -> None:
 
 
 def test_readonly_refuses_every_change(broker_cy: BrokerProcess, name: str) -> None:
-    """Somebody who only wanted to look deletes a topic."""
+    """If this fails, somebody who only wanted to look deletes a topic."""
 
     async def job(terminal: Terminal) -> None:
         await open_topics(terminal, name, NewTopic(name, 1))

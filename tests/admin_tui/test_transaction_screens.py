@@ -15,7 +15,7 @@ from tests.support.hanging import leave_hanging
 
 
 def test_a_hanging_transaction_is_found_and_aborted(broker_cy: BrokerProcess, name: str) -> None:
-    """Consumers of committed records wait forever, and nobody sees why."""
+    """If this fails, consumers of committed records wait forever, and nobody sees why."""
 
     async def job(terminal: Terminal) -> None:
         await leave_hanging(terminal.client, name)
@@ -48,7 +48,7 @@ def test_a_hanging_transaction_is_found_and_aborted(broker_cy: BrokerProcess, na
 
 
 def test_open_transactions_and_producers_are_listed(broker_cy: BrokerProcess, name: str) -> None:
-    """Nobody sees who keeps a transaction open."""
+    """If this fails, nobody sees who keeps a transaction open."""
 
     async def job(terminal: Terminal) -> None:
         (await terminal.client.topics.create([NewTopic(name, 1)])).whole()
@@ -77,7 +77,7 @@ def test_open_transactions_and_producers_are_listed(broker_cy: BrokerProcess, na
 
 
 def test_what_changed_is_told_with_who_did_it(broker_cy: BrokerProcess, name: str) -> None:
-    """A setting was changed, and nobody knows when or by whom."""
+    """If this fails, a setting was changed, and nobody knows when or by whom."""
 
     async def job(terminal: Terminal) -> None:
         (await terminal.client.topics.create([NewTopic(name, 3)])).whole()
@@ -108,7 +108,7 @@ def test_what_changed_is_told_with_who_did_it(broker_cy: BrokerProcess, name: st
 def test_every_other_screen_has_its_data(
     broker_cy: BrokerProcess, view: str, texts: list[str], size: tuple[int, int]
 ) -> None:
-    """A screen stays empty, or breaks in a small terminal."""
+    """If this fails, a screen stays empty, or breaks in a small terminal."""
 
     async def job(terminal: Terminal) -> None:
         if view != "overview":

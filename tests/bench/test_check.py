@@ -156,7 +156,7 @@ def test_another_build_is_said_at_once_in_ci(
 
 
 def test_the_recorded_build_is_counted_in_ci(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A change that costs a tenth more passes `make test`."""
+    """If this fails, a change that costs a tenth more passes `make test`."""
     made = counted.Counts(110, 0.0, 1, profile.Profile(110, Counter()))
     monkeypatch.setattr(gate, "measure", lambda settings: {"heartbeat": made})
     path = tmp_path / "expected.json"
@@ -165,7 +165,7 @@ def test_the_recorded_build_is_counted_in_ci(tmp_path: Path, monkeypatch: pytest
 
 
 def test_what_was_never_recorded_is_no_pass() -> None:
-    """A new operation, or a lost file, would never be compared."""
+    """If this fails, a new operation, or a lost file, would never be compared."""
     assert decide({}, {"produce": 9})[1] == gate.NOTHING_TO_COMPARE
     assert decide({"fetch": 1}, {"produce": 9, "fetch": 2})[1] == gate.REGRESSED
     text, code = gate.verdict(None, Expected(MACHINE, {"produce": 9}), Path("expected.json"))
@@ -202,7 +202,7 @@ def test_a_broken_file_is_named(tmp_path: Path, text: str, message: str) -> None
 
 
 def test_the_repository_has_counts_of_every_operation() -> None:
-    """The gate would say that there is nothing to compare with, everywhere."""
+    """If this fails, the gate would say that there is nothing to compare with, everywhere."""
     kept = compare.load(gate.EXPECTED)
     assert kept is not None
     assert list(kept.operations) == list(operations.REQUESTS)

@@ -35,7 +35,7 @@ def test_the_inverse_of_due_is_how_many_are_due(start: float, end: float, ramp_s
 
 
 def test_a_ramp_sends_the_area_under_its_line() -> None:
-    """A ramp that is steeper or flatter than the workload says."""
+    """If this fails, a ramp is steeper or flatter than the workload says."""
     schedule = Schedule.of(Rate(1000, 3000, "records", 10.0), 100, producers=2, index=0)
     assert schedule.due_by(10.0) == 10_000  # of one of two producers: (1000 + 3000) / 2 * 10 / 2
     assert schedule.due_by(5.0) == 3750
@@ -150,7 +150,7 @@ def test_no_room_for_a_stamp_is_refused() -> None:
 
 
 def test_a_sample_is_told_once_all_processes_have_given_their_part() -> None:
-    """A live view that shows half of the rate while one process is late."""
+    """If this fails, a live view shows half of the rate while one process is late."""
     told: list[Sample] = []
     series = Series(2, told.append)
     series.add(0, Sample(0.25, 1, 10, 1, 0, Histogram()))

@@ -11,7 +11,9 @@ PACKAGE = Path(bench.__file__).parent
 
 
 def test_it_imports_nothing_of_the_tests() -> None:
-    """`broker-bench` in a fresh environment ends with ModuleNotFoundError before it measures anything."""
+    """If this fails, `broker-bench` in a fresh environment ends with ModuleNotFoundError before it measures
+    anything.
+    """
     found = {
         f"{path.relative_to(PACKAGE)}: {module}"
         for path in PACKAGE.rglob("*.py")
@@ -30,7 +32,9 @@ def modules(node: ast.AST) -> list[str]:
 
 
 def test_the_installed_command_measures(tmp_path: Path) -> None:
-    """The README's own command fails in a fresh checkout, outside of which there is no package `tests`."""
+    """If this fails, the README's own command fails in a fresh checkout, outside of which there is no package
+    `tests`.
+    """
     command = Path(sys.executable).parent / "broker-bench"
     argv: list[str | Path] = [
         command,

@@ -40,7 +40,7 @@ def java_children() -> list[psutil.Process]:
 
 @needs_java
 def test_producers_records_and_their_own_percentiles(broker: Target, topic: str) -> None:
-    """Figures that are not those the tool printed."""
+    """The figures are those that the tool printed."""
     create_topic(broker.bootstrap, topic, 2)
     samples: list[Sample] = []
     load = driver(broker, topic, codec="lz4", rate=Rate(2000, 2000, "records"))
@@ -99,7 +99,7 @@ def test_a_broker_that_dies_makes_errors(
 
 @needs_java
 def test_stop_ends_java_and_keeps_what_was_told(broker: Target, topic: str) -> None:
-    """Ctrl-C that waits for an hour's window."""
+    """If this fails, Ctrl-C waits for the end of an hour's window."""
     create_topic(broker.bootstrap, topic, 2)
     stop = threading.Event()
     load = driver(broker, topic, rate=Rate(1000, 1000, "records"))
@@ -122,7 +122,7 @@ def test_stop_ends_java_and_keeps_what_was_told(broker: Target, topic: str) -> N
     ],
 )
 def test_what_the_tools_cannot_do_is_refused(changed: dict[str, Any], words: str) -> None:
-    """A workload that is quietly another one."""
+    """If this fails, another workload is measured without notice."""
     with pytest.raises(DriverError, match=words):
         KafkaToolsDriver(("127.0.0.1", 1), "t", workload(**changed)).prepare()
 

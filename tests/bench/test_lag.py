@@ -10,7 +10,7 @@ from bench.launch.processes import run
 
 
 def test_the_benchmark_prints_its_figure(tmp_path: Path) -> None:
-    """The promised figure of lag can no longer be measured."""
+    """If this fails, the promised figure of lag can no longer be measured."""
     out = tmp_path / "lag.json"
     shape = ["--groups", "6", "--partitions", "3", "--topics", "2", "--repeats", "1", "--time"]
     done = run([sys.executable, "-m", "bench.lag", *shape, "--json", out], cwd=Path(__file__).resolve().parents[2])

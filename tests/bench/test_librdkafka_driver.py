@@ -125,7 +125,7 @@ def test_a_target_that_stops_for_a_while_is_charged_for_it(broker: Target, topic
 
 
 def test_consumers_follow_producers_live(broker: Target, topic: str) -> None:
-    """End-to-end latency of records that belong to another run, or a loss that nobody sees."""
+    """If this fails, the end-to-end latency is that of records of another run, or a loss goes unnoticed."""
     create_topic(broker.bootstrap, topic, PARTITIONS)
     send(broker, topic, [b"of nobody's run"] * 10)
     load = workload(producers=2, consumers=2, rate=Rate(2000, 2000, "records"))
@@ -142,7 +142,7 @@ def test_consumers_follow_producers_live(broker: Target, topic: str) -> None:
 
 
 def test_a_consumer_alone_reads_what_is_there_round_and_round(broker: Target, topic: str) -> None:
-    """A short topic would else end the window at once, and the figure be that of an idle client."""
+    """If this fails, a short topic ends the window immediately, and the figure is that of an idle client."""
     create_topic(broker.bootstrap, topic, PARTITIONS)
     for partition in range(PARTITIONS):
         send(broker, topic, [bytes(100)] * 500, partition)
@@ -167,7 +167,7 @@ def test_a_consumer_of_nothing_has_failed(broker: Target, topic: str) -> None:
 def test_a_broker_that_dies_makes_errors_and_no_endless_run(
     make_broker: Callable[..., Target], topic: str, rate: Rate
 ) -> None:
-    """A figure from a run with lost records."""
+    """If this fails, a run with lost records has a figure."""
     broker = make_broker()
     create_topic(broker.bootstrap, topic, PARTITIONS)
     driver = LibrdkafkaDriver((broker.host, broker.port), topic, workload(consumers=1, rate=rate), flush_s=0.5)
@@ -188,7 +188,7 @@ def test_a_broker_that_dies_makes_errors_and_no_endless_run(
 
 
 def test_stop_ends_a_run_and_keeps_what_was_measured(broker: Target, topic: str) -> None:
-    """Ctrl-C that waits for an hour's window, or throws away what there is."""
+    """If this fails, Ctrl-C waits for the end of an hour's window, or discards what was measured."""
     create_topic(broker.bootstrap, topic, PARTITIONS)
     driver = LibrdkafkaDriver((broker.host, broker.port), topic, workload(consumers=1))
     stop = threading.Event()
@@ -217,7 +217,7 @@ def test_a_client_process_that_is_killed_fails_the_run(broker: Target, topic: st
 
 
 def test_clients_end_when_their_parent_is_killed(broker: Target, topic: str, tmp_path: Path) -> None:
-    """A load that nobody controls any more."""
+    """If this fails, a load without a parent process keeps running."""
     create_topic(broker.bootstrap, topic, PARTITIONS)
     script = f"""
 import dataclasses, threading
@@ -251,7 +251,7 @@ driver.run(60.0)
     ids=["requests", "small", "many", "keys"],
 )
 def test_what_it_cannot_do_is_refused(broker: Target, topic: str, changed: dict[str, Any], words: str) -> None:
-    """A workload that is quietly another one."""
+    """If this fails, another workload is measured without notice."""
     create_topic(broker.bootstrap, topic, PARTITIONS)
     with pytest.raises(DriverError, match=words):
         LibrdkafkaDriver((broker.host, broker.port), topic, workload(**changed)).prepare()

@@ -81,7 +81,7 @@ def test_a_target_that_runs_already_is_refused(tmp_path: Path, capsys: pytest.Ca
 def test_a_disk_without_room_is_said_before_anything_is_written(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A full disk ends the run after an hour."""
+    """If this fails, a full disk ends the run after an hour."""
     (tmp_path / "w.toml").write_text(PRODUCING)
     argv = ["through", "-w", str(tmp_path / "w.toml"), "-t", "ours", "--size", "16000 GB", "--dir", str(tmp_path)]
     assert cli.main(argv) == 1

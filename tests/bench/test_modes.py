@@ -318,7 +318,7 @@ def test_a_workload_may_have_any_name(tmp_path: Path) -> None:
 def test_wrong_arguments_are_refused_before_anything_starts(
     files: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], told: str
 ) -> None:
-    """An hour of measuring whose result cannot be written."""
+    """If this fails, an hour is spent on a measurement whose result cannot be written."""
     argv = [each.format(files) for each in arguments]
     assert cli.main([*argv, "-w", str(files / "fast.toml"), "--dir", str(files / "data")]) == 1
     captured = capsys.readouterr().err

@@ -43,7 +43,7 @@ def try_perf() -> str:
 
 
 def test_a_report_of_perf_is_read() -> None:
-    """Shares of the wrong functions send the work to the wrong place."""
+    """If this fails, shares of the wrong functions send the work to the wrong place."""
     counted = parse(HEAD.format(lost=0, samples=36) + PYTHON)
     assert (counted.event, counted.samples, counted.notes) == ("cpu-clock", 36, ())
     assert list(counted.functions) == [
@@ -57,7 +57,7 @@ def test_a_report_of_perf_is_read() -> None:
 
 
 def test_what_the_jvm_compiled_is_one_row() -> None:
-    """A thousand addresses of a hundredth of a percent each hide three quarters of a broker's time."""
+    """If this fails, a thousand addresses of a hundredth of a percent each hide three quarters of a broker's time."""
     counted = parse(HEAD.format(lost=3, samples=50) + JAVA)
     assert counted.functions == {
         ("JVM", "JVM compiled code"): 0.8,
@@ -67,7 +67,7 @@ def test_what_the_jvm_compiled_is_one_row() -> None:
 
 
 def test_hidden_names_of_the_kernel_are_told() -> None:
-    """Rows of addresses look like a result."""
+    """If this fails, rows of addresses look like a result."""
     counted = parse(HEAD.format(lost=0, samples=1) + " 5   \t 1   \t[unknown]   \t[k] 0xffffffff9a0c1234\n")
     assert counted.functions == {perf.HIDDEN: 1.0}
     assert "kptr_restrict" in counted.notes[0]
@@ -75,7 +75,7 @@ def test_hidden_names_of_the_kernel_are_told() -> None:
 
 @pytest.mark.parametrize("rows", ["", " x\t1\tlibc\t[.] f\n", " 1\t1\tlibc\n"])
 def test_what_is_no_report_is_refused(rows: str) -> None:
-    """A profile of nothing, or of half a line."""
+    """If this fails, a profile of nothing, or of half a line, is shown."""
     with pytest.raises(PerfError, match=r"no sample|not a line of it"):
         parse(HEAD.format(lost=0, samples=0) + rows)
 
@@ -96,7 +96,7 @@ def test_the_heaviest_come_first_and_the_rest_is_summed() -> None:
 
 
 def test_without_perf_nothing_is_measured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Minutes of measuring end in an error, or in a report that silently lacks what was asked for."""
+    """If this fails, minutes of measuring end in an error, or in a report that silently lacks what was asked for."""
     from bench import cli
 
     monkeypatch.setenv("PATH", str(tmp_path))
@@ -107,7 +107,7 @@ def test_without_perf_nothing_is_measured(monkeypatch: pytest.MonkeyPatch, tmp_p
 
 
 def test_a_target_of_another_host_has_no_profile(capsys: pytest.CaptureFixture[str]) -> None:
-    """A process id of this host that belongs to something else is recorded in its place."""
+    """If this fails, a process id of this host that belongs to something else is recorded in its place."""
     from bench import cli
 
     assert cli.main(["run", "-w", "produce-1kb", "-t", "127.0.0.1:9", "--profile"]) == 1
@@ -116,7 +116,7 @@ def test_a_target_of_another_host_has_no_profile(capsys: pytest.CaptureFixture[s
 
 @pytest.mark.skipif(bool(try_perf()), reason=f"perf cannot be used here: {try_perf()}")
 def test_only_what_is_observed_is_counted(tmp_path: Path) -> None:
-    """Starts and warm-ups get into the shares."""
+    """If this fails, starts and warm-ups get into the shares."""
     command = [sys.executable, "-u", "-c", "import hashlib\nprint(1)\nwhile 1: hashlib.sha256(b'x' * 99999)"]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None

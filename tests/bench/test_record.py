@@ -26,7 +26,7 @@ def recorded(repeats: int = 6) -> Document:
 
 
 def test_every_command_of_the_plan_is_one_that_broker_bench_takes() -> None:
-    """Half an hour of measuring ends with a mistyped option."""
+    """If this fails, half an hour of measuring ends with a mistyped option."""
     for measurement in plans.load().measurements:
         program, *rest = measurement.command
         if program == "python":
@@ -42,7 +42,9 @@ def test_every_command_of_the_plan_is_one_that_broker_bench_takes() -> None:
 
 
 def test_the_document_shows_what_was_measured() -> None:
-    """A number that is typed by hand, or left from an earlier measurement, stands beside others that are not."""
+    """If this fails, a number that is typed by hand, or left from an earlier measurement, stands beside others that
+    are not.
+    """
     path = ROOT / "docs" / "performance.md"
     prose, plan = path.read_text(), plans.load()
     assert sorted(tables.places(prose)) == sorted(table.name for table in plan.tables)
@@ -60,7 +62,7 @@ def test_the_document_shows_what_was_measured() -> None:
     ],
 )
 def test_a_miss_is_called_a_miss(reach: Reach | None, shown: str) -> None:
-    """A reach that stands beside a number which does not reach it is read as reached."""
+    """If this fails, a reach that stands beside a number which does not reach it is read as reached."""
     pair = Pair("records_per_s", "ours", "kafka", (0.98,) * 6, 0.98, (0.976, 0.984))
     document = replace(recorded(), pairs=(pair,))
     row = Row("r", "m", reach={"rate": reach} if reach else {})
@@ -68,7 +70,7 @@ def test_a_miss_is_called_a_miss(reach: Reach | None, shown: str) -> None:
 
 
 def test_cells_say_where_there_is_no_interval_or_no_figure() -> None:
-    """One pair looks as certain as six; a run that failed looks like one that was never asked for."""
+    """If this fails, one pair looks as certain as six; a run that failed looks like one that was never asked for."""
     row = Row("r", "m")
     one = recorded(1)
     assert tables.cell(one, row, RATE) == "1.00 (1 pair)"
@@ -83,7 +85,7 @@ def test_cells_say_where_there_is_no_interval_or_no_figure() -> None:
 
 
 def test_tables_are_filled_in_place_and_name_their_origin() -> None:
-    """Text around a table is lost, or a table grows with each filling."""
+    """If this fails, text around a table is lost, or a table grows with each filling."""
     plan = Plan((), (Table("t", (RATE, P99), (Row("a row", "m"), Row("another", "n"))),))
     prose = "before\n<!-- table t -->\nold 1.23\n<!-- end of table -->\nafter\n"
     filled = tables.fill(prose, plan, {"m": recorded()}, "measurements")
@@ -145,7 +147,7 @@ def test_a_measurement_that_fails_is_named_and_keeps_the_older_result(
 
 
 def test_what_is_kept_is_small() -> None:
-    """Series and histograms of every run would fill the repository."""
+    """If this fails, series and histograms of every run would fill the repository."""
     whole = recorded()
     slim = runner.slim(whole)
     assert slim.runs[0].figures.keys() == whole.runs[0].figures.keys()
@@ -177,7 +179,7 @@ def test_a_wrong_plan_is_refused(tmp_path: Path, text: str, words: str) -> None:
 
 
 def test_names_that_are_not_known_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    """Who mistypes a table's name is not given all of them."""
+    """If this fails, a mistyped name of a table selects all of them."""
     assert cli.main(["record", "--list", "--only", "lag"]) == 0
     assert "python -m bench.lag --time" in capsys.readouterr().out
     assert cli.main(["record", "--list", "--only", "lagg"]) == 1

@@ -36,7 +36,7 @@ def test_what_was_written_is_read_back(tmp_path: Path) -> None:
 
 
 def test_a_file_from_before_warm_ups_were_recorded_is_read(tmp_path: Path) -> None:
-    """Reports that people kept cannot be opened any more."""
+    """If this fails, reports that people kept cannot be opened any more."""
     known = json.loads(document().text())
     del known["warm_ups"], known["notes"]
     for pair in known["pairs"]:

@@ -25,13 +25,13 @@ def warming(*values: float, bound_s: float = 60.0) -> Warming:
     ],
 )
 def test_steady_is_within_five_percent_over_three_windows(values: tuple[float, ...], steady: bool) -> None:
-    """A cold peer is measured, and the ratios fall from pair to pair."""
+    """If this fails, a cold peer is measured, and the ratios fall from pair to pair."""
     assert warming(*values).steady is steady
     assert warming(*values).over is steady
 
 
 def test_the_bound_ends_a_warm_up_and_is_said() -> None:
-    """A target that is never steady is warmed up forever, or measured without a word."""
+    """If this fails, a target that is never steady is warmed up forever, or measured without notice."""
     made = warming(*range(1, 5), bound_s=4 * WINDOW_S)
     assert made.over
     assert not made.steady
@@ -43,7 +43,7 @@ def test_the_bound_ends_a_warm_up_and_is_said() -> None:
 
 
 def test_the_document_has_every_window() -> None:
-    """Nobody can see afterwards how warm a target was."""
+    """If this fails, nobody can see afterwards how warm a target was."""
     found = warming(1.0, 2.0).result()
     assert (found.values, found.seconds, found.steady) == ((1.0, 2.0), 2 * WINDOW_S, False)
     assert spread([5.0, 1.0, 2.0, 4.0]) == 1.5

@@ -220,7 +220,7 @@ def test_an_idempotent_producer_is_believed(broker: BrokerCy, topic: str, produc
 
 
 def test_a_sequence_that_is_not_due_fails_the_run(broker: BrokerCy, topic: str) -> None:
-    """Else a broker that does not look at sequences would be measured as one that does."""
+    """If this fails, a broker that does not check sequences is measured like one that does."""
     payload = protocol.record_batch(10, 3) + protocol.PRODUCE_TAIL
     templates = [[protocol.produce_apart(topic, 0, payload, 3, protocol.ACKS_ALL)]]
     with protocol.Client(broker.address) as client:

@@ -54,7 +54,7 @@ def violation(source: str, imported: str) -> str | None:
 
 
 def test_cython_files_keep_the_layers() -> None:
-    """The data path grows a dependency upwards that no other check sees."""
+    """If this fails, the data path grows a dependency upwards that no other check sees."""
     assert len(SOURCES) > 20
     found, ours = [], 0
     for path in SOURCES:
@@ -87,13 +87,13 @@ def test_cython_files_keep_the_layers() -> None:
     ],
 )
 def test_a_wrong_import_is_found(line: str, allowed: bool) -> None:
-    """The check passes because it sees nothing."""
+    """If this fails, the check passes because it sees nothing."""
     reasons = [violation("broker_cy.storage.log", name) for name in imports(line + "\n", "broker_cy.storage")]
     assert reasons
     assert all(reason is None for reason in reasons) == allowed
 
 
 def test_the_control_plane_does_not_reach_the_data_path() -> None:
-    """The second contract is not held."""
+    """If this fails, the second contract is not held."""
     assert violation("broker_cy.coordinator.group", "broker_cy.storage.log.Log")
     assert violation("broker_cy.coordinator.group", "broker_cy.wire.messages") is None

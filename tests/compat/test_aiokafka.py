@@ -93,7 +93,7 @@ def values(records: list[Any]) -> list[bytes | None]:
 
 
 def test_admin(broker: Target, topic: str, group: str) -> None:
-    """An administrator's calls in their oldest versions do not work."""
+    """If this fails, an administrator's calls in their oldest versions do not work."""
 
     async def body() -> None:
         async with life(broker, group) as my:
@@ -136,7 +136,7 @@ def test_admin(broker: Target, topic: str, group: str) -> None:
 
 
 def test_groups(broker: Target, topic: str, group: str) -> None:
-    """A group cannot be found or described by an older client."""
+    """If this fails, a group cannot be found or described by an older client."""
 
     async def body() -> None:
         async with life(broker, group) as my:
@@ -157,7 +157,7 @@ def test_groups(broker: Target, topic: str, group: str) -> None:
 
 
 def test_records(broker: Target, topic: str, group: str) -> None:
-    """Parts of a record are lost or changed on their way."""
+    """If this fails, parts of a record are lost or changed on their way."""
 
     async def body() -> None:
         async with life(broker, group) as my:
@@ -181,7 +181,7 @@ def test_records(broker: Target, topic: str, group: str) -> None:
 
 
 def test_large_and_too_large(broker: Target, topic: str, group: str) -> None:
-    """A large record does not get through, or one that is too large does."""
+    """If this fails, a large record does not get through, or one that is too large does."""
 
     async def body() -> None:
         async with life(broker, group) as my:
@@ -200,7 +200,7 @@ def test_large_and_too_large(broker: Target, topic: str, group: str) -> None:
 
 @pytest.mark.parametrize(("acks", "idempotent"), [(0, False), (1, False), ("all", False), ("all", True)])
 def test_acks(broker: Target, topic: str, group: str, acks: Any, idempotent: bool) -> None:
-    """One of the ways to produce loses records."""
+    """If this fails, one of the ways to produce loses records."""
 
     async def body() -> None:
         async with life(broker, group) as my:
@@ -215,7 +215,7 @@ def test_acks(broker: Target, topic: str, group: str, acks: Any, idempotent: boo
 
 
 def test_seek_times_pause(broker: Target, topic: str, group: str) -> None:
-    """A consumer reads from another place than it asked for, or does not rest when it should."""
+    """If this fails, a consumer reads from another place than it asked for, or does not rest when it should."""
 
     async def body() -> None:
         async with life(broker, group) as my:
@@ -246,7 +246,7 @@ def test_seek_times_pause(broker: Target, topic: str, group: str) -> None:
 
 
 def test_delete_records(broker: Target, topic: str, group: str) -> None:
-    """Deleted records come back, or a consumer is not told that its place is gone."""
+    """If this fails, deleted records come back, or a consumer does not learn that its position is gone."""
 
     async def body() -> None:
         async with life(broker, group) as my:
@@ -265,7 +265,7 @@ def test_delete_records(broker: Target, topic: str, group: str) -> None:
 
 
 def test_commit_and_go_on(broker: Target, topic: str, group: str) -> None:
-    """A restarted consumer does not continue where it stopped."""
+    """If this fails, a restarted consumer does not continue where it stopped."""
 
     async def body() -> None:
         async with life(broker, group) as my:
@@ -284,7 +284,7 @@ def test_commit_and_go_on(broker: Target, topic: str, group: str) -> None:
 
 @pytest.mark.parametrize("static", [False, True])
 def test_members_share_and_take_over(broker: Target, topic: str, group: str, static: bool) -> None:
-    """Partitions are read twice or by nobody while members come and go."""
+    """If this fails, partitions are read twice or by nobody while members come and go."""
 
     async def body() -> None:
         async with life(broker, group) as my:

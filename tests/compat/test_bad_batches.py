@@ -34,7 +34,9 @@ def log_end_offset(connection: Connection, topic: str) -> int:
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_bad_batch(connection: Connection, case: Case) -> None:
-    """A broken producer poisons the log, or takes the good batches in its request down with the bad one."""
+    """If this fails, a broken producer poisons the log, or takes the good batches in its request down with the bad
+    one.
+    """
     answers = produce(connection, {case.topic: {0: case.make()}, "beside": {0: good()}})
     bad, beside = answers[case.topic, 0], answers["beside", 0]
     assert bad.error == case.error, bad
@@ -47,7 +49,7 @@ def test_bad_batch(connection: Connection, case: Case) -> None:
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_nothing_of_a_bad_batch_is_kept(connection: Connection, case: Case) -> None:
-    """Offsets are lost to batches that were refused."""
+    """If this fails, offsets are lost to batches that were refused."""
     if case.topic == "compacted":
         pytest.skip("the batch that measures the end has no key")
     before = log_end_offset(connection, case.topic)
@@ -57,20 +59,20 @@ def test_nothing_of_a_bad_batch_is_kept(connection: Connection, case: Case) -> N
 
 @pytest.mark.parametrize("name", ACCEPTED)
 def test_odd_but_accepted(connection: Connection, name: str) -> None:
-    """A client that works with Kafka is refused."""
+    """If this fails, a client that works with Kafka is refused."""
     answer = produce(connection, {"plain": {1: ACCEPTED[name]()}})["plain", 1]
     assert (answer.error, answer.record_errors) == (0, [])
     assert answer.base_offset >= 0
 
 
 def test_batches_that_compress_well_count_as_they_are_sent(connection: Connection) -> None:
-    """A compressed batch is refused because of what it would be uncompressed."""
+    """If this fails, a compressed batch is refused because of what it would be uncompressed."""
     batch = RawBatch(attributes=1, payload=gzip.compress(RawRecord(value=bytes(5000)).encode(0))).encode()
     assert produce(connection, {"small": {0: batch}})["small", 0].error == 0
 
 
 def test_partitions_and_topics_that_do_not_exist(connection: Connection) -> None:
-    """A typing error in one topic name loses the records of the others."""
+    """If this fails, a typing error in one topic name loses the records of the others."""
     answers = produce(
         connection, {"no-such-topic": {0: good()}, "plain": {7: good(), -1: good()}, "beside": {0: good()}}
     )
@@ -82,13 +84,13 @@ def test_partitions_and_topics_that_do_not_exist(connection: Connection) -> None
 
 @pytest.mark.parametrize("version", range(3, 9))
 def test_every_plain_version_tells_the_code(connection: Connection, version: int) -> None:
-    """An old client takes a refused batch for a written one."""
+    """If this fails, an old client takes a refused batch for a written one."""
     answers = produce(connection, {"plain": {0: RawBatch(crc=1).encode(), 1: good()}}, version)
     assert (answers["plain", 0].error, answers["plain", 1].error) == (2, 0)
 
 
 def test_many_bad_batches_in_one_request(connection: Connection) -> None:
-    """Answers are mixed up between the partitions of one request."""
+    """If this fails, answers are mixed up between the partitions of one request."""
     isolated = [case for case in CASES if not case.whole_request and case.topic == "plain"]
     for first, second in itertools.pairwise(isolated):
         answers = produce(connection, {"plain": {0: first.make(), 1: second.make()}})
@@ -96,7 +98,7 @@ def test_many_bad_batches_in_one_request(connection: Connection) -> None:
 
 
 def test_null_records(broker: Target, connection: Connection) -> None:
-    """A request without records hangs its connection forever, as it does with Apache Kafka 4.3.1."""
+    """If this fails, a request without records hangs its connection forever, as it does with Apache Kafka 4.3.1."""
     if target_is_kafka():
         pytest.skip("Apache Kafka 4.3.1 never answers: NullPointerException")
     with Connection((broker.host, broker.port)) as other:

@@ -86,8 +86,8 @@ class Reader(threading.Thread):
 
 
 def test_readers_lose_nothing_while_segments_are_replaced(broker: Target) -> None:
-    """A consumer of a compacted topic misses a record that nothing has taken the place of, gets one twice or out of
-    order, or fails when the segment that it reads goes.
+    """If this fails, a consumer of a compacted topic misses a record that nothing has taken the place of, gets one
+    twice or out of order, or fails when the segment that it reads goes.
     """
     create_topic(broker.bootstrap, "swapped", config=COMPACTED)
     readers = [Reader(broker, "swapped", f"reader-{number}") for number in range(2)]
@@ -152,7 +152,9 @@ def set_broker(broker: Target) -> object:
 
 
 def test_the_cleaner_follows_its_settings_while_it_runs(broker: Target, set_broker: object) -> None:
-    """A throttle, threads or memory that are set in a running broker take effect with the next start, or never."""
+    """If this fails, a throttle, threads or memory that are set in a running broker take effect with the next
+    start, or never.
+    """
     assert callable(set_broker)
     set_broker(io_max_bytes_per_second="1")
     create_topic(broker.bootstrap, "slow", config=COMPACTED)

@@ -14,7 +14,7 @@ from tests.support.kafka_dump import copy_data_directory, dump_log_segments
 
 
 def test_kafka_finds_no_fault_in_compacted_segments(tmp_path: Path) -> None:
-    """A log that was compacted here cannot be served by a Kafka that takes over."""
+    """If this fails, a log that was compacted here cannot be served by a Kafka that takes over."""
     log = Log.create(str(tmp_path / "t-0"), "t", 0, compacted_config(index_interval_bytes=200), 0)
     written = Written(log)
     for number in range(200):
@@ -36,7 +36,9 @@ def test_kafka_finds_no_fault_in_compacted_segments(tmp_path: Path) -> None:
 
 
 def test_what_kafka_compacted_stays_as_it_is(tmp_path: Path) -> None:
-    """Records of a topic that Kafka has compacted go, or its deleted ones stay, when we compact it again."""
+    """If this fails, records of a topic that Kafka has compacted go, or its deleted ones stay, when we compact it
+    again.
+    """
     source = copy_data_directory(tmp_path / "data") / "compacted-0"
     directory = tmp_path / "ours" / "compacted-0"
     shutil.copytree(source, directory)

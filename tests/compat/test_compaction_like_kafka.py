@@ -52,7 +52,7 @@ def load(directory: Path) -> Log:
 
 @pytest.mark.parametrize("number", list(PASSES))
 def test_leaves_what_kafka_leaves(pictures: Path, tmp_path: Path, number: str) -> None:
-    """Records go that Kafka keeps, deleted ones come back, or a producer loses its state."""
+    """If this fails, records go that Kafka keeps, deleted ones come back, or a producer loses its state."""
     before, after = pictures / f"{number}-before", pictures / f"{number}-after"
     directory = tmp_path / "t-0"
     shutil.copytree(before, directory)
@@ -75,7 +75,7 @@ def test_leaves_what_kafka_leaves(pictures: Path, tmp_path: Path, number: str) -
 
 
 def test_the_recording_has_what_a_cleaner_decides_about(pictures: Path) -> None:
-    """The comparison passes because there was nothing to decide."""
+    """If this fails, the comparison passes because there was nothing to decide."""
     before = [stored(pictures / f"{number}-before") for number in PASSES]
     after = [stored(pictures / f"{number}-after") for number in PASSES]
     for batches in after:

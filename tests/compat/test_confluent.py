@@ -36,7 +36,7 @@ class TestAdmin:
     """An administrator's day."""
 
     def test_topics_come_and_go(self, admin: AdminClient, topic: str) -> None:
-        """A topic cannot be created, found, or deleted."""
+        """If this fails, a topic cannot be created, found, or deleted."""
         created = admin.create_topics([NewTopic(topic, 3, 1, config={"retention.ms": "60000"})])
         assert created[topic].result(TIMEOUT_S) is None
         described = admin.describe_topics(TopicCollection([topic]))[topic].result(TIMEOUT_S)
@@ -48,7 +48,7 @@ class TestAdmin:
         until(lambda: topic not in admin.list_topics(timeout=TIMEOUT_S).topics, f"{topic} to go", TIMEOUT_S)
 
     def test_errors_of_topic_creation(self, admin: AdminClient, broker: Target, topic: str) -> None:
-        """A wrong topic is created, or the refusal does not say why."""
+        """If this fails, a wrong topic is created, or the refusal does not say why."""
         create_topic(broker.bootstrap, topic)
 
         def create(
@@ -66,17 +66,17 @@ class TestAdmin:
         assert not [name for name in admin.list_topics(timeout=TIMEOUT_S).topics if name.startswith(topic + "-")]
 
     def test_validate_only_creates_nothing(self, admin: AdminClient, topic: str) -> None:
-        """A dry run changes the cluster."""
+        """If this fails, a dry run changes the cluster."""
         admin.create_topics([NewTopic(topic, 1, 1)], validate_only=True)[topic].result(TIMEOUT_S)
         assert topic not in admin.list_topics(timeout=TIMEOUT_S).topics
 
     def test_delete_of_a_topic_that_is_not_there(self, admin: AdminClient, topic: str) -> None:
-        """A wrong name in a delete is reported as done."""
+        """If this fails, a wrong name in a delete is reported as done."""
         code = error_code(lambda: admin.delete_topics([topic])[topic].result(TIMEOUT_S))
         assert code == KafkaError.UNKNOWN_TOPIC_OR_PART
 
     def test_more_partitions(self, admin: AdminClient, broker: Target, topic: str) -> None:
-        """A topic cannot grow, or forgets its records when it does."""
+        """If this fails, a topic cannot grow, or forgets its records when it does."""
         create_topic(broker.bootstrap, topic, 1)
         send(broker, topic, [b"before"])
         admin.create_partitions([NewPartitions(topic, 4)])[topic].result(TIMEOUT_S)
@@ -96,7 +96,7 @@ class TestAdmin:
         )
 
     def test_topic_settings(self, admin: AdminClient, broker: Target, topic: str) -> None:
-        """A setting is not stored, not shown, or shown with the wrong source."""
+        """If this fails, a setting is not stored, not shown, or shown with the wrong source."""
         create_topic(broker.bootstrap, topic, 1, {"retention.ms": "60000"})
         resource = ConfigResource(ResourceType.TOPIC, topic)
 
@@ -133,7 +133,9 @@ class TestAdmin:
         assert code == KafkaError.INVALID_CONFIG
 
     def test_broker_settings(self, admin: AdminClient) -> None:
-        """An administrator cannot see how the broker runs, nor change what may be changed while it runs."""
+        """If this fails, an administrator cannot see how the broker runs, nor change what may be changed while it
+        runs.
+        """
         broker_id = admin.list_topics(timeout=TIMEOUT_S).controller_id
         resource = ConfigResource(ResourceType.BROKER, str(broker_id))
         entries = admin.describe_configs([resource])[resource].result(TIMEOUT_S)
@@ -157,7 +159,7 @@ class TestAdmin:
     def test_delete_records(
         self, admin: AdminClient, broker: Target, topic: str, make_consumer: Callable[..., Consumer]
     ) -> None:
-        """Records that were deleted come back, or take others with them."""
+        """If this fails, records that were deleted come back, or take others with them."""
         create_topic(broker.bootstrap, topic)
         send(broker, topic, [b"%d" % n for n in range(10)])
         deleted = admin.delete_records([TopicPartition(topic, 0, 4)])
@@ -171,7 +173,7 @@ class TestAdmin:
         assert code == KafkaError.OFFSET_OUT_OF_RANGE
 
     def test_list_offsets(self, admin: AdminClient, broker: Target, topic: str) -> None:
-        """Lag tools and resets by time work with wrong offsets."""
+        """If this fails, lag tools and resets by time work with wrong offsets."""
         create_topic(broker.bootstrap, topic)
         producer = Producer({"bootstrap.servers": broker.bootstrap})
         base = int(time.time() * 1000) - 10_000
@@ -193,7 +195,7 @@ class TestAdmin:
         assert offset_of(OffsetSpec.for_timestamp(base + 3001)) == -1
 
     def test_cluster(self, admin: AdminClient, broker: Target) -> None:
-        """Tools cannot find the brokers."""
+        """If this fails, tools cannot find the brokers."""
         cluster = admin.describe_cluster().result(TIMEOUT_S)
         assert [(node.host, node.port) for node in cluster.nodes] == [(broker.host, broker.port)]
         assert cluster.controller.id == cluster.nodes[0].id
@@ -206,7 +208,7 @@ class TestRecords:
     def test_headers_nulls_and_timestamps(
         self, broker: Target, topic: str, make_consumer: Callable[..., Consumer]
     ) -> None:
-        """Parts of a record are lost or changed on their way."""
+        """If this fails, parts of a record are lost or changed on their way."""
         create_topic(broker.bootstrap, topic)
         now = int(time.time() * 1000)
         sent: list[dict[str, Any]] = [
@@ -236,7 +238,7 @@ class TestRecords:
         assert got[4].headers() == [("ключ", "τιμή".encode())]
 
     def test_append_time(self, broker: Target, topic: str, make_consumer: Callable[..., Consumer]) -> None:
-        """A topic that stamps records itself tells the producer's clock."""
+        """If this fails, a topic that stamps records itself tells the producer's clock."""
         create_topic(broker.bootstrap, topic, 1, {"message.timestamp.type": "LogAppendTime"})
         before = int(time.time() * 1000)
         producer = Producer({"bootstrap.servers": broker.bootstrap})
@@ -254,7 +256,7 @@ class TestRecords:
     def test_large_messages(
         self, broker: Target, topic: str, make_consumer: Callable[..., Consumer], codec: str
     ) -> None:
-        """A message larger than every buffer on its way does not get through."""
+        """If this fails, a message larger than every buffer on its way does not get through."""
         size = 8_000_000
         create_topic(broker.bootstrap, topic, 1, {"max.message.bytes": str(size + 1000)})
         value = bytes(range(256)) * (size // 256)
@@ -265,7 +267,7 @@ class TestRecords:
         assert values(take(consumer, 3)) == [value, b"small", value]
 
     def test_too_large_a_message(self, broker: Target, topic: str) -> None:
-        """The producer hears of success, or nothing, for a message that the topic does not take."""
+        """If this fails, the producer hears of success, or nothing, for a message that the topic does not take."""
         create_topic(broker.bootstrap, topic, 1, {"max.message.bytes": "1000"})
         producer = Producer({"bootstrap.servers": broker.bootstrap})
         errors: list[KafkaError] = []
@@ -275,7 +277,7 @@ class TestRecords:
 
     @pytest.mark.parametrize("acks", ["0", "1", "all"])
     def test_acks(self, broker: Target, topic: str, make_consumer: Callable[..., Consumer], acks: str) -> None:
-        """One of the three ways to acknowledge loses records."""
+        """If this fails, one of the three ways to acknowledge loses records."""
         create_topic(broker.bootstrap, topic)
         sent = [b"%d" % n for n in range(1000)]
         send(broker, topic, sent, acks=acks)
@@ -284,7 +286,7 @@ class TestRecords:
         assert values(take(consumer, 1000)) == sent
 
     def test_idempotent_producer(self, broker: Target, topic: str, make_consumer: Callable[..., Consumer]) -> None:
-        """The default of most producers today does not work."""
+        """If this fails, the default of most producers today does not work."""
         create_topic(broker.bootstrap, topic, 2)
         sent = [b"%d" % n for n in range(3000)]
         settings = {"enable.idempotence": True, "batch.num.messages": 10, "linger.ms": 0}
@@ -316,7 +318,7 @@ class TestConsumer:
         return topic
 
     def test_seek(self, ten: str, make_consumer: Callable[..., Consumer]) -> None:
-        """A consumer reads from another offset than it asked for."""
+        """If this fails, a consumer reads from another offset than it asked for."""
         consumer = make_consumer()
         consumer.assign([TopicPartition(ten, 0, OFFSET_BEGINNING)])
         take(consumer, 5)
@@ -325,7 +327,7 @@ class TestConsumer:
             assert values(take(consumer, 1)) == [b"%d" % target]
 
     def test_offsets_for_times(self, broker: Target, topic: str, make_consumer: Callable[..., Consumer]) -> None:
-        """A replay from a point in time starts elsewhere."""
+        """If this fails, a replay from a point in time starts elsewhere."""
         create_topic(broker.bootstrap, topic)
         producer = Producer({"bootstrap.servers": broker.bootstrap})
         base = int(time.time() * 1000) - 100_000
@@ -338,7 +340,7 @@ class TestConsumer:
             assert found.offset == expected, when
 
     def test_pause_and_resume(self, ten: str, make_consumer: Callable[..., Consumer]) -> None:
-        """A paused partition still delivers, or a resumed one loses its place."""
+        """If this fails, a paused partition still delivers, or a resumed one loses its place."""
         consumer = make_consumer()
         partition = TopicPartition(ten, 0, OFFSET_BEGINNING)
         consumer.assign([partition])
@@ -349,7 +351,7 @@ class TestConsumer:
         assert values(take(consumer, 8)) == [b"%d" % n for n in range(2, 10)]
 
     def test_commit_and_fetch_offsets(self, ten: str, make_consumer: Callable[..., Consumer]) -> None:
-        """A restarted consumer does not continue where it stopped."""
+        """If this fails, a restarted consumer does not continue where it stopped."""
         first = make_consumer()
         first.subscribe([ten])
         take(first, 4)
@@ -362,12 +364,12 @@ class TestConsumer:
         assert values(take(second, 6)) == [b"%d" % n for n in range(4, 10)]
 
     def test_no_offset_of_a_group_never_seen(self, ten: str, make_consumer: Callable[..., Consumer]) -> None:
-        """A new group is an error instead of a beginning."""
+        """If this fails, a new group is an error instead of a beginning."""
         (committed,) = make_consumer().committed([TopicPartition(ten, 0)], TIMEOUT_S)
         assert committed.offset == -1001  # OFFSET_INVALID: none
 
     def test_end_of_partition(self, ten: str, make_consumer: Callable[..., Consumer]) -> None:
-        """A batch job never learns that it has read everything."""
+        """If this fails, a batch job never learns that it has read everything."""
         consumer = make_consumer(enable_partition_eof=True)
         consumer.assign([TopicPartition(ten, 0, OFFSET_BEGINNING)])
         codes = [error.code() if (error := message.error()) else 0 for message in consumer.consume(11, TIMEOUT_S)]
@@ -376,7 +378,7 @@ class TestConsumer:
     def test_a_new_record_wakes_a_waiting_fetch(
         self, broker: Target, ten: str, make_consumer: Callable[..., Consumer]
     ) -> None:
-        """A consumer at the end of the log sees new records only after its whole waiting time."""
+        """If this fails, a consumer at the end of the log sees new records only after its whole waiting time."""
         consumer = make_consumer(fetch_wait_max_ms=25_000)
         consumer.assign([TopicPartition(ten, 0, 10)])
         assert consumer.consume(1, 0.5) == []
@@ -384,7 +386,7 @@ class TestConsumer:
         assert values(consumer.consume(1, 15)) == [b"new"]
 
     def test_offset_out_of_range_resets(self, ten: str, make_consumer: Callable[..., Consumer]) -> None:
-        """A consumer whose records have expired is stuck."""
+        """If this fails, a consumer whose records have expired is stuck."""
         consumer = make_consumer()
         consumer.assign([TopicPartition(ten, 0, 5000)])
         assert values(take(consumer, 10)) == [b"%d" % n for n in range(10)]

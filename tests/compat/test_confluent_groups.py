@@ -59,7 +59,7 @@ def shared(consumers: list[Consumer], partitions: int) -> bool:
 def test_life_of_a_group(
     admin: AdminClient, broker: Target, topic: str, group: str, make_consumer: MakeConsumer
 ) -> None:
-    """A group cannot be found, described, given other offsets, or deleted."""
+    """If this fails, a group cannot be found, described, given other offsets, or deleted."""
     create_topic(broker.bootstrap, topic)
     send(broker, topic, [b"a", b"b"])
     consumer = make_consumer(client_id="a-client")
@@ -96,7 +96,7 @@ def test_life_of_a_group(
 
 @pytest.mark.parametrize("strategy", ["range", "roundrobin", "cooperative-sticky"])
 def test_members_share_and_take_over(broker: Target, topic: str, make_consumer: MakeConsumer, strategy: str) -> None:
-    """Partitions are read twice or by nobody while members come and go."""
+    """If this fails, partitions are read twice or by nobody while members come and go."""
     create_topic(broker.bootstrap, topic, 6)
     settings: dict[str, Any] = {
         "partition_assignment_strategy": strategy,
@@ -133,7 +133,7 @@ def _collect(members: list[Consumer], count: int) -> list[bytes]:
 
 
 def test_cooperative_members_keep_what_they_own(broker: Target, topic: str, make_consumer: MakeConsumer) -> None:
-    """A cooperative rebalance stops every member instead of moving a few partitions (KIP-429)."""
+    """If this fails, a cooperative rebalance stops every member instead of moving a few partitions (KIP-429)."""
     create_topic(broker.bootstrap, topic, 4)
     revoked: list[int] = []
     lost: list[int] = []
@@ -155,7 +155,7 @@ def test_cooperative_members_keep_what_they_own(broker: Target, topic: str, make
 def test_static_member_comes_back(
     admin: AdminClient, broker: Target, topic: str, group: str, make_consumer: MakeConsumer
 ) -> None:
-    """A restart of one static member makes the whole group rebalance (KIP-345)."""
+    """If this fails, a restart of one static member makes the whole group rebalance (KIP-345)."""
     create_topic(broker.bootstrap, topic, 4)
     settings: dict[str, Any] = {"session_timeout_ms": 30_000, "heartbeat_interval_ms": 100}
     moved: list[str] = []
@@ -178,7 +178,7 @@ def test_static_member_comes_back(
 def test_second_static_member_of_the_same_name_fences_the_first(
     broker: Target, topic: str, make_consumer: MakeConsumer
 ) -> None:
-    """Two processes with one instance id both believe that they own the partitions."""
+    """If this fails, two processes with one instance id both believe that they own the partitions."""
     create_topic(broker.bootstrap, topic)
     fatal: list[int] = []
     settings: dict[str, Any] = {"group_instance_id": "twin", "heartbeat_interval_ms": 100}
@@ -204,7 +204,7 @@ def test_second_static_member_of_the_same_name_fences_the_first(
 
 
 def test_silent_member_is_dropped(broker: Target, topic: str, make_consumer: MakeConsumer) -> None:
-    """Partitions of a member that hangs are read by nobody."""
+    """If this fails, partitions of a member that hangs are read by nobody."""
     create_topic(broker.bootstrap, topic, 2)
     settings: dict[str, Any] = {"session_timeout_ms": 1500, "max_poll_interval_ms": 1500, "heartbeat_interval_ms": 100}
     hangs, lives = make_consumer(**settings), make_consumer(**settings)
@@ -215,7 +215,7 @@ def test_silent_member_is_dropped(broker: Target, topic: str, make_consumer: Mak
 
 
 def test_commit_of_a_member_that_was_dropped(broker: Target, topic: str, make_consumer: MakeConsumer) -> None:
-    """A member that lost its partitions overwrites the offsets of their new owner."""
+    """If this fails, a member that lost its partitions overwrites the offsets of their new owner."""
     create_topic(broker.bootstrap, topic)
     send(broker, topic, [b"a", b"b", b"c"])
     settings: dict[str, Any] = {"session_timeout_ms": 1500, "max_poll_interval_ms": 1500, "heartbeat_interval_ms": 100}
@@ -236,7 +236,7 @@ def test_commit_of_a_member_that_was_dropped(broker: Target, topic: str, make_co
 
 
 def test_members_with_nothing_in_common(broker: Target, topic: str, make_consumer: MakeConsumer) -> None:
-    """A wrongly configured member breaks a running group."""
+    """If this fails, a wrongly configured member breaks a running group."""
     create_topic(broker.bootstrap, topic)
     first = make_consumer(partition_assignment_strategy="range")
     first.subscribe([topic])
@@ -258,7 +258,7 @@ def test_members_with_nothing_in_common(broker: Target, topic: str, make_consume
 
 
 def test_new_partitions_are_found(admin: AdminClient, broker: Target, topic: str, make_consumer: MakeConsumer) -> None:
-    """A group never reads the partitions that a topic grew by."""
+    """If this fails, a group never reads the partitions that a topic grew by."""
     create_topic(broker.bootstrap, topic, 1)
     consumer = make_consumer(topic_metadata_refresh_interval_ms=200)
     consumer.subscribe([topic])
@@ -268,7 +268,7 @@ def test_new_partitions_are_found(admin: AdminClient, broker: Target, topic: str
 
 
 def test_subscription_by_pattern(broker: Target, topic: str, make_consumer: MakeConsumer) -> None:
-    """Topics that are made later are not read."""
+    """If this fails, topics that are made later are not read."""
     create_topic(broker.bootstrap, topic + "-a")
     consumer = make_consumer(topic_metadata_refresh_interval_ms=200)
     consumer.subscribe([f"^{topic.replace('.', '[.]')}-.*"])
@@ -280,7 +280,7 @@ def test_subscription_by_pattern(broker: Target, topic: str, make_consumer: Make
 def test_offsets_of_a_group_can_be_deleted(
     admin: AdminClient, broker: Target, topic: str, group: str, make_consumer: MakeConsumer
 ) -> None:
-    """Offsets committed without members (a simple consumer) are lost, or stay forever."""
+    """If this fails, offsets committed without members (a simple consumer) are lost, or stay forever."""
     create_topic(broker.bootstrap, topic, 2)
     consumer = make_consumer()
     consumer.commit(offsets=[TopicPartition(topic, 0, 3), TopicPartition(topic, 1, 4)], asynchronous=False)

@@ -74,7 +74,7 @@ def test_transaction_without_records(broker: Target, topic: str) -> None:
 
 
 def test_second_producer_fences_the_first(broker: Target, topic: str) -> None:
-    """If this fails, a zombie goes on writing."""
+    """If this fails, a zombie continues writing."""
     create_topic(broker.bootstrap, topic)
     first, second = (new_producer(broker, f"{topic}-id") for _ in range(2))
     first.init_transactions(TIMEOUT_S)

@@ -67,7 +67,7 @@ def _proxy_port(target: Any) -> int:
 
 @pytest.mark.parametrize("direction", ["requests", "answers"])
 def test_confluent(behind_proxy: tuple[Target, CuttingProxy], topic: str, direction: str) -> None:
-    """A retry after a cut writes records a second time, or leaves some out."""
+    """If this fails, a retry after a cut writes records a second time, or leaves some out."""
     target, proxy = behind_proxy
     bootstrap = f"127.0.0.1:{proxy.port}"
     create_topic(bootstrap, topic)
@@ -197,7 +197,7 @@ def test_aiokafka(behind_proxy: tuple[Target, CuttingProxy], topic: str) -> None
 
 
 def test_a_consumer_goes_on_after_cuts(behind_proxy: tuple[Target, CuttingProxy], topic: str) -> None:
-    """A cut in the middle of a fetched batch loses or repeats records, or leaves the group hanging."""
+    """If this fails, a cut in the middle of a fetched batch loses or repeats records, or leaves the group hanging."""
     _, proxy = behind_proxy
     bootstrap = f"127.0.0.1:{proxy.port}"
     create_topic(bootstrap, topic)
@@ -266,7 +266,7 @@ class TestSequences:
         return send
 
     def test_duplicates_get_their_first_answer(self, send: Callable[..., ProducedPartition]) -> None:
-        """A repeated batch is written again, or answered with another offset than the first time."""
+        """If this fails, a repeated batch is written again, or answered with another offset than the first time."""
         firsts = [send(5 * index, 5) for index in range(7)]
         assert [(answer.error, answer.base_offset) for answer in firsts] == [(0, 5 * index) for index in range(7)]
         for index in range(2, 7):  # the last five
@@ -275,35 +275,35 @@ class TestSequences:
         assert send(35).base_offset == 35
 
     def test_older_duplicates_are_refused(self, send: Callable[..., ProducedPartition]) -> None:
-        """A batch older than the last five is taken for a new one."""
+        """If this fails, a batch older than the last five is taken for a new one."""
         for index in range(7):
             send(5 * index, 5)
         assert send(5, 5).error in (46, OUT_OF_ORDER_SEQUENCE_NUMBER)  # 46: DUPLICATE_SEQUENCE_NUMBER
         assert send(35).base_offset == 35
 
     def test_gaps_are_refused(self, send: Callable[..., ProducedPartition]) -> None:
-        """A lost batch goes unnoticed."""
+        """If this fails, a lost batch goes unnoticed."""
         assert send(0).error == 0
         assert send(2).error == OUT_OF_ORDER_SEQUENCE_NUMBER
         assert send(1).error == 0
         assert send(2).base_offset == 2
 
     def test_sequences_start_at_zero_in_a_new_epoch(self, send: Callable[..., ProducedPartition]) -> None:
-        """A producer that was fenced, or started again, keeps writing with its old sequences."""
+        """If this fails, a producer that was fenced, or started again, keeps writing with its old sequences."""
         assert send(0, 3).error == 0
         assert send(7, epoch=1).error == OUT_OF_ORDER_SEQUENCE_NUMBER
         assert send(0, epoch=1).error == 0
         assert send(3, epoch=0).error == INVALID_PRODUCER_EPOCH
 
     def test_sequences_wrap(self, send: Callable[..., ProducedPartition]) -> None:
-        """A producer that has sent 2^31 records can send no more."""
+        """If this fails, a producer that has sent 2^31 records can send no more."""
         largest = 2**31 - 1
         assert send(largest - 1, 2).error == 0  # an unknown producer may start anywhere
         assert send(0, 2).error == 0
         assert send(2).error == 0
 
     def test_a_batch_that_is_partly_a_duplicate(self, send: Callable[..., ProducedPartition]) -> None:
-        """Overlapping batches write records twice."""
+        """If this fails, overlapping batches write records twice."""
         assert send(0, 4).error == 0
         assert send(0, 2).error in (46, OUT_OF_ORDER_SEQUENCE_NUMBER)
         assert send(2, 4).error == OUT_OF_ORDER_SEQUENCE_NUMBER
@@ -312,7 +312,7 @@ class TestSequences:
     def test_two_producers_do_not_disturb_each_other(
         self, send: Callable[..., ProducedPartition], connection: Connection
     ) -> None:
-        """Producers share sequences."""
+        """If this fails, producers share sequences."""
         other = _init(connection)
         assert send(0).error == 0
         assert send(0, producer_id=other).base_offset == 1
@@ -321,7 +321,7 @@ class TestSequences:
         assert send(0).base_offset == 0
 
     def test_state_survives_a_restart(self, make_broker: Callable[..., Target], topic: str) -> None:
-        """After a restart the broker takes a retried batch for a new one."""
+        """If this fails, after a restart the broker takes a retried batch for a new one."""
         target = make_broker()
         create_topic(target.bootstrap, topic)
         with Connection((target.host, target.port)) as connection:
@@ -348,7 +348,7 @@ class TestSequences:
         assert send(3) == (0, 3)
 
     def test_producer_ids_are_never_given_twice(self, make_broker: Callable[..., Target]) -> None:
-        """Two producers with one id take each other's batches for duplicates."""
+        """If this fails, two producers with one id take each other's batches for duplicates."""
         target = make_broker()
         given: list[int] = []
         for end in (target.stop, target.kill, target.kill):

@@ -47,7 +47,7 @@ def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Brok
 
 @pytest.mark.parametrize("entry", SCRIPTS.values(), ids=lambda entry: entry.name)
 def test_answers_are_those_of_kafka(entry: Entry, brokers: dict[str, BrokerProcess], recorded: answers.Answers) -> None:
-    """A client that relies on how Kafka answers this meets another broker."""
+    """If this fails, a client that relies on how Kafka answers this meets another broker."""
     theirs = recorded[entry.name]
     ours = run_script(brokers[entry.broker], entry).answers
     assert list(ours) == list(theirs), "the script has changed since the answers were recorded"
@@ -61,7 +61,7 @@ def test_answers_are_those_of_kafka(entry: Entry, brokers: dict[str, BrokerProce
 
 
 def test_answers_are_recorded_for_every_script(recorded: answers.Answers) -> None:
-    """A script that was added and never recorded compares nothing."""
+    """If this fails, a script that was added and never recorded compares nothing."""
     assert recorded.keys() == SCRIPTS.keys(), "record the answers anew"
     assert all(recorded.values()), "a script without an answer"
 

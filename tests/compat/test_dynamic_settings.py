@@ -126,7 +126,7 @@ def log(broker: Target, topic: str) -> Iterator[Log]:
 @pytest.mark.parametrize("level", [ALL_BROKERS, THIS_BROKER], ids=["all brokers", "this broker"])
 @pytest.mark.parametrize("name", EFFECTS)
 def test_a_change_is_in_force(change: Change, log: Log, name: str, level: str) -> None:
-    """A setting is accepted and shown, and changes nothing before the next restart."""
+    """If this fails, a setting is accepted and shown, and changes nothing before the next restart."""
     value, seen = EFFECTS[name]
     assert not seen(log)
     assert change(level, name, value) == (0, None)
@@ -139,7 +139,9 @@ def test_a_change_is_in_force(change: Change, log: Log, name: str, level: str) -
 
 @pytest.mark.parametrize(("name", "value"), [("log.retention.ms", "1000"), ("log.retention.bytes", "0")])
 def test_a_change_of_retention_is_in_force(change: Change, log: Log, name: str, value: str) -> None:
-    """Old records fill the disk until the next restart, although the operator asked for their deletion."""
+    """If this fails, old records fill the disk until the next restart, although the operator asked for their
+    deletion.
+    """
     assert not rolls(log, *[(b"v", MINUTE_MS)] * 3)
     assert change(ALL_BROKERS, name, value) == (0, None)
     try:
@@ -150,6 +152,8 @@ def test_a_change_of_retention_is_in_force(change: Change, log: Log, name: str, 
 
 @pytest.mark.parametrize("level", [ALL_BROKERS, THIS_BROKER], ids=["all brokers", "this broker"])
 def test_what_needs_a_restart_is_refused(change: Change, level: str) -> None:
-    """A change is accepted that never has an effect: settings of groups, for example, are read at the start."""
+    """If this fails, a change is accepted that never has an effect: settings of groups, for example, are read at
+    the start.
+    """
     for name in READ_ONLY:
         assert change(level, name, "1") == (INVALID_REQUEST, f"Cannot update these configs dynamically: [{name}]")

@@ -37,5 +37,5 @@ def program() -> Path:
 @pytest.mark.timeout(360)  # the first of them compiles
 @pytest.mark.parametrize("scenario", ["topics", "records", "codecs", "offsets", "group"])
 def test_life(program: Path, broker: Target, topic: str, group: str, scenario: str) -> None:
-    """Programs in Go cannot administer topics, keep records whole, find offsets, or share work."""
+    """If this fails, programs in Go cannot administer topics, keep records whole, find offsets, or share work."""
     run([program, scenario, broker.bootstrap, topic, group], timeout_s=90)

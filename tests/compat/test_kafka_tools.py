@@ -33,7 +33,7 @@ def words(line: str) -> list[str]:
 
 
 def test_topics(broker: Target, topic: str) -> None:
-    """kafka-topics cannot create, describe, grow, or delete a topic."""
+    """If this fails, kafka-topics cannot create, describe, grow, or delete a topic."""
     assert f"Created topic {topic}." in tool(
         broker, "TopicCommand", "--create", "--topic", topic, "--partitions", "3", "--config", "retention.ms=100000"
     )
@@ -48,7 +48,7 @@ def test_topics(broker: Target, topic: str) -> None:
 
 
 def test_settings(broker: Target, topic: str) -> None:
-    """kafka-configs does not show or change a setting."""
+    """If this fails, kafka-configs does not show or change a setting."""
     create_topic(broker.bootstrap, topic, 1, {"retention.ms": "100000"})
     entity = ["--entity-type", "topics", "--entity-name", topic]
     change = ["--add-config", "segment.ms=50000", "--delete-config", "retention.ms"]
@@ -63,7 +63,7 @@ def test_settings(broker: Target, topic: str) -> None:
 
 
 def test_broker_defaults(broker: Target) -> None:
-    """kafka-configs cannot set a default for all brokers."""
+    """If this fails, kafka-configs cannot set a default for all brokers."""
     entity = ["--entity-type", "brokers", "--entity-default"]
     tool(broker, "kafka.admin.ConfigCommand", "--alter", *entity, "--add-config", "log.retention.ms=99999999")
     shown = tool(broker, "kafka.admin.ConfigCommand", "--describe", *entity)
@@ -73,7 +73,7 @@ def test_broker_defaults(broker: Target) -> None:
 
 
 def test_console_clients_and_groups(broker: Target, topic: str, group: str) -> None:
-    """The Java clients, or the tool that watches their groups, do not work."""
+    """If this fails, the Java clients, or the tool that watches their groups, do not work."""
     create_topic(broker.bootstrap, topic)
     lines = b"".join(b"k%d:v%d\n" % (number, number) for number in range(100))
     parse = ["--reader-property", "parse.key=true", "--reader-property", "key.separator=:"]
@@ -95,7 +95,7 @@ def test_console_clients_and_groups(broker: Target, topic: str, group: str) -> N
 
 
 def test_members_of_a_group(broker: Target, topic: str, group: str) -> None:
-    """kafka-consumer-groups does not show who reads what."""
+    """If this fails, kafka-consumer-groups does not show who reads what."""
     create_topic(broker.bootstrap, topic, 2)
     consumer = new_consumer(broker.bootstrap, group, client_id="a-reader")
     try:
@@ -112,7 +112,7 @@ def test_members_of_a_group(broker: Target, topic: str, group: str) -> None:
 
 
 def test_performance_tools(broker: Target, topic: str) -> None:
-    """kafka-producer-perf-test or kafka-consumer-perf-test cannot measure the broker."""
+    """If this fails, kafka-producer-perf-test or kafka-consumer-perf-test cannot measure the broker."""
     create_topic(broker.bootstrap, topic, 2)
     load = ["--topic", topic, "--num-records", "20000", "--record-size", "200", "--throughput", "-1"]
     told = tool(broker, "ProducerPerformance", *load, "--command-property", "acks=all")
@@ -123,7 +123,7 @@ def test_performance_tools(broker: Target, topic: str) -> None:
 
 
 def test_offsets(broker: Target, topic: str, tmp_path: Path) -> None:
-    """GetOffsetShell or kafka-delete-records works with wrong offsets."""
+    """If this fails, GetOffsetShell or kafka-delete-records works with wrong offsets."""
     create_topic(broker.bootstrap, topic, 2)
     send(broker, topic, [b"%d" % number for number in range(7)], 1)
     plan = tmp_path / "delete.json"
@@ -137,7 +137,7 @@ def test_offsets(broker: Target, topic: str, tmp_path: Path) -> None:
 
 
 def test_log_directories(broker: Target, topic: str) -> None:
-    """kafka-log-dirs shows wrong sizes or directories."""
+    """If this fails, kafka-log-dirs shows wrong sizes or directories."""
     create_topic(broker.bootstrap, topic)
     send(broker, topic, [b"x" * 1000])
     shown = tool(broker, "LogDirsCommand", "--describe", "--topic-list", topic)
@@ -149,7 +149,7 @@ def test_log_directories(broker: Target, topic: str) -> None:
 
 
 def test_versions_and_features(broker: Target) -> None:
-    """Kafka's own tools do not understand what the broker says of itself."""
+    """If this fails, Kafka's own tools do not understand what the broker says of itself."""
     shown = tool(broker, "BrokerApiVersionsCommand")
     assert shown.startswith(broker.bootstrap)
     ranges = {name: words(rest)[0:3] for name, rest in re.findall(r"\t(\w+)\(\d+\): (.*)", shown)}
@@ -165,7 +165,7 @@ def test_versions_and_features(broker: Target) -> None:
 
 
 def test_dump_of_what_the_broker_wrote(make_broker: Callable[..., Target], topic: str) -> None:
-    """Kafka's DumpLogSegments finds a fault in our files, or reads other records out of them."""
+    """If this fails, Kafka's DumpLogSegments finds a fault in our files, or reads other records out of them."""
     broker = make_broker()
     create_topic(broker.bootstrap, topic, 1, {"segment.bytes": "1048576", "index.interval.bytes": "1000"})
     noise = random.Random(1)
@@ -192,7 +192,7 @@ def test_dump_of_what_the_broker_wrote(make_broker: Callable[..., Target], topic
 
 
 def test_dump_of_internal_topics(broker: Target, topic: str, group: str) -> None:
-    """Kafka cannot read our offsets or our metadata log."""
+    """If this fails, Kafka cannot read our offsets or our metadata log."""
     create_topic(broker.bootstrap, topic)
     consumer = new_consumer(broker.bootstrap, group)
     consumer.commit(offsets=[TopicPartition(topic, 0, 3, metadata="here")], asynchronous=False)

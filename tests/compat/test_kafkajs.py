@@ -22,17 +22,17 @@ def live(broker: Target, topic: str, group: str) -> Live:
 
 
 def test_topics(live: Live, broker: Target) -> None:
-    """A topic cannot be created, grown, or deleted."""
+    """If this fails, a topic cannot be created, grown, or deleted."""
     assert live("topics") == {"made": True, "again": False, "listed": True, "brokers": [broker.bootstrap]}
 
 
 def test_settings(live: Live) -> None:
-    """A setting is not stored or not shown."""
+    """If this fails, a setting is not stored or not shown."""
     assert live("settings") == {"before": [["retention.ms", "100000"]], "wrong": "INVALID_CONFIG"}
 
 
 def test_records(live: Live) -> None:
-    """Parts of a record are lost or changed on their way."""
+    """If this fails, parts of a record are lost or changed on their way."""
     assert live("records") == [
         {"key": "k", "value": "v", "headers": [["a", ["1", "2"]], ["b", [""]]], "after": 0, "offset": "0"},
         {"key": None, "value": "no key", "headers": [], "after": 1, "offset": "1"},
@@ -41,37 +41,39 @@ def test_records(live: Live) -> None:
 
 
 def test_gzip(live: Live) -> None:
-    """Compressed records of the one codec it has are lost."""
+    """If this fails, compressed records of the one codec it has are lost."""
     assert live("gzip") is True
 
 
 def test_idempotent(live: Live) -> None:
-    """An idempotent producer's records come twice or not at all."""
+    """If this fails, an idempotent producer's records come twice or not at all."""
     assert live("idempotent") == [str(number) for number in range(300)]
 
 
 def test_too_large(live: Live) -> None:
-    """The producer gets a success for a message that the topic refuses."""
+    """If this fails, the producer gets a success for a message that the topic refuses."""
     assert live("tooLarge") == ["MESSAGE_TOO_LARGE", None]
 
 
 def test_offsets(live: Live) -> None:
-    """Offsets by time are wrong, or a consumer reads from another place than it asked for."""
+    """If this fails, offsets by time are wrong, or a consumer reads from another place than it asked for."""
     assert live("offsets") == {"ends": [["0", "10"]], "byTime": "2", "low": "4", "sought": ["7", "8"]}
 
 
 def test_commit_and_go_on(live: Live) -> None:
-    """A restarted consumer does not continue where it stopped."""
+    """If this fails, a restarted consumer does not continue where it stopped."""
     assert live("commitAndGoOn") == ["4", "5", "6", "7", "8", "9"]
 
 
 def test_pause(live: Live) -> None:
-    """A paused topic still delivers, or a resumed one loses its place."""
+    """If this fails, a paused topic still delivers, or a resumed one loses its place."""
     assert live("pause") == {"paused": ["0", "1"], "resumed": ["0", "1", "2"]}
 
 
 def test_groups(live: Live) -> None:
-    """A group cannot be found, described, given other offsets, or deleted; or its members do not share."""
+    """If this fails, a group cannot be found, described, given other offsets, or deleted; or its members do not
+    share.
+    """
     assert live("groups") == {
         "listed": True,
         "state": "Stable",

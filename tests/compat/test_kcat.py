@@ -12,13 +12,13 @@ from tests.support.topics import create_topic
 
 
 def test_produce_and_consume_lines(broker: Target, topic: str) -> None:
-    """The first thing that anybody tries does not work."""
+    """If this fails, the first thing that anybody tries does not work."""
     kcat(broker.bootstrap, "-P", "-t", topic, stdin=b"one\ntwo\nthree\n")
     assert kcat(broker.bootstrap, "-C", "-q", "-e", "-o", "beginning", "-t", topic) == b"one\ntwo\nthree\n"
 
 
 def test_metadata(broker: Target, topic: str) -> None:
-    """kcat -L shows wrong brokers or partitions."""
+    """If this fails, kcat -L shows wrong brokers or partitions."""
     create_topic(broker.bootstrap, topic, 3)
     shown = json.loads(kcat(broker.bootstrap, "-L", "-J", "-t", topic))
     (node,) = shown["brokers"]
@@ -31,7 +31,7 @@ def test_metadata(broker: Target, topic: str) -> None:
 
 
 def test_parts_of_a_record(broker: Target, topic: str) -> None:
-    """Key, headers, timestamp or partition of a record are lost."""
+    """If this fails, key, headers, timestamp or partition of a record are lost."""
     create_topic(broker.bootstrap, topic, 4)
     before = int(time.time() * 1000)
     arguments = ["-t", topic, "-p", "2", "-k", "the key", "-H", "a=1", "-H", "b=2", "-H", "a=3"]
@@ -46,7 +46,7 @@ def test_parts_of_a_record(broker: Target, topic: str) -> None:
 
 
 def test_offsets(broker: Target, topic: str) -> None:
-    """A part of a topic is read from the wrong place."""
+    """If this fails, a part of a topic is read from the wrong place."""
     kcat(broker.bootstrap, "-P", "-t", topic, stdin=b"".join(b"%d\n" % number for number in range(10)))
     reader = ["-C", "-q", "-e", "-t", topic]
     assert kcat(broker.bootstrap, *reader, "-o", "7") == b"7\n8\n9\n"
@@ -56,7 +56,7 @@ def test_offsets(broker: Target, topic: str) -> None:
 
 
 def test_query_by_time(broker: Target, topic: str) -> None:
-    """kcat -Q finds another offset than the one of that time."""
+    """If this fails, kcat -Q finds another offset than the one of that time."""
     kcat(broker.bootstrap, "-P", "-t", topic, stdin=b"a\nb\n")
     future = int(time.time() * 1000) + 3_600_000
     answer = kcat(broker.bootstrap, "-Q", "-t", f"{topic}:0:1", "-t", f"{topic}:0:-1", "-t", f"{topic}:0:-2").decode()
@@ -66,7 +66,7 @@ def test_query_by_time(broker: Target, topic: str) -> None:
 
 
 def test_group(broker: Target, topic: str, group: str) -> None:
-    """A group of kcat's does not go on where it stopped."""
+    """If this fails, a group of kcat's does not continue where it stopped."""
     kcat(broker.bootstrap, "-P", "-t", topic, stdin=b"".join(b"%d\n" % number for number in range(6)))
     settings = ["-X", "auto.offset.reset=earliest", "-X", "session.timeout.ms=6000", "-q"]
     first = kcat(broker.bootstrap, *settings, "-c", "4", "-G", group, topic)
@@ -84,14 +84,14 @@ def test_old_client_keeps_its_compression(broker: Target, topic: str) -> None:
 
 
 def test_topic_that_is_not_there(broker: Target) -> None:
-    """A mistyped name makes the client wait forever, or creates a topic."""
+    """If this fails, a mistyped name makes the client wait forever, or creates a topic."""
     done = run(["kcat", "-b", broker.bootstrap, "-C", "-e", "-t", "no/such"], check=False, timeout_s=30)
     assert done.returncode != 0
     assert b"Invalid topic" in done.stderr or b"Broker: Invalid" in done.stderr or b"Unknown topic" in done.stderr
 
 
 def test_idempotent(broker: Target, topic: str) -> None:
-    """An older idempotent producer is refused."""
+    """If this fails, an older idempotent producer is refused."""
     lines = b"".join(b"%d\n" % number for number in range(5000))
     kcat(
         broker.bootstrap, "-P", "-t", topic, "-X", "enable.idempotence=true", "-X", "batch.num.messages=50", stdin=lines

@@ -22,7 +22,7 @@ def test_negative_length_of_the_client_id(broker: Target, topic: str, client_id_
 
 
 def test_a_client_id_that_is_not_utf8(broker: Target) -> None:
-    """A client whose id is in Latin-1 is disconnected."""
+    """If this fails, a client whose id is in Latin-1 is disconnected."""
     with Connection((broker.host, broker.port)) as connection:
         connection.sock.sendall(
             frame(struct.pack(">hhih", METADATA, 1, 7, 4) + "Zoë".encode("latin-1") + b"!" + i32(-1))

@@ -33,7 +33,7 @@ def answered(sock: socket.socket) -> bool:
 
 
 def test_each_listener_tells_its_own_address(tmp_path: Path, topic: str) -> None:
-    """Clients outside of a container are told the address for those inside, and cannot connect."""
+    """If this fails, clients outside of a container are told the address for those inside, and cannot connect."""
     argv: list[str | Path] = [*broker_command(), "start", "--data-dir", tmp_path / "data"]
     for setting in (
         "listeners=INNER://127.0.0.1:0,OUTER://127.0.0.1:0",
@@ -60,7 +60,9 @@ def test_each_listener_tells_its_own_address(tmp_path: Path, topic: str) -> None
 
 
 def test_beyond_max_connections_new_ones_wait(make_broker: MakeBroker) -> None:
-    """max.connections: a flood of clients takes the place of those at work, or nobody is ever accepted again."""
+    """If this fails, max.connections: a flood of clients takes the place of those at work, or nobody is ever
+    accepted again.
+    """
     broker = make_broker({"max.connections": "2"})
     address = (broker.host, broker.port)
     with Connection(address) as first, Connection(address) as second:
@@ -77,7 +79,7 @@ def test_beyond_max_connections_new_ones_wait(make_broker: MakeBroker) -> None:
 
 
 def test_limits_of_connections_follow_the_settings(make_broker: MakeBroker) -> None:
-    """A limit that was too low can be raised only by a restart."""
+    """If this fails, a limit that was too low can be raised only by a restart."""
     broker = make_broker({"max.connections.per.ip": "3"})
     with contextlib.ExitStack() as held:
         until(lambda: not _served(broker, held), "a connection beyond the limit is closed")

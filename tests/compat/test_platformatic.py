@@ -29,7 +29,7 @@ def live(broker: Target, topic: str, group: str) -> Live:
 
 
 def test_topics(live: Live, broker: Target, topic: str) -> None:
-    """A topic cannot be created, grown, or deleted."""
+    """If this fails, a topic cannot be created, grown, or deleted."""
     assert live("topics") == {
         "made": {"name": topic, "partitions": 2, "replicas": 1, "retention": "100000"},
         "sameId": True,
@@ -41,7 +41,7 @@ def test_topics(live: Live, broker: Target, topic: str) -> None:
 
 
 def test_settings(live: Live) -> None:
-    """A setting is not stored or not shown."""
+    """If this fails, a setting is not stored or not shown."""
     week_ms = "604800000"
     assert live("settings") == {
         "first": {"retention.ms": ["100000", DYNAMIC_TOPIC], "segment.ms": [week_ms, STATIC_DEFAULT]},
@@ -52,7 +52,7 @@ def test_settings(live: Live) -> None:
 
 
 def test_records(live: Live) -> None:
-    """Parts of a record are lost or changed on their way."""
+    """If this fails, parts of a record are lost or changed on their way."""
     assert live("records") == [
         {"key": "k", "value": "v", "headers": [["a", "1"], ["empty", ""]], "after": 0, "offset": 0},
         {"key": None, "value": "no key", "headers": [], "after": 1, "offset": 1},
@@ -61,22 +61,22 @@ def test_records(live: Live) -> None:
 
 
 def test_large_messages(live: Live) -> None:
-    """A message larger than a fetch does not get through."""
+    """If this fails, a message larger than a fetch does not get through."""
     assert live("large") == [True, "small"]
 
 
 def test_too_large_messages(live: Live) -> None:
-    """The producer gets a success for a message that the topic refuses."""
+    """If this fails, the producer gets a success for a message that the topic refuses."""
     assert live("tooLarge") == [MESSAGE_TOO_LARGE, 0]
 
 
 def test_idempotent(live: Live) -> None:
-    """An idempotent producer's records come twice or not at all."""
+    """If this fails, an idempotent producer's records come twice or not at all."""
     assert live("idempotent") == [str(number) for number in range(300)]
 
 
 def test_offsets(live: Live) -> None:
-    """Offsets by time are wrong, or deleted records come back."""
+    """If this fails, offsets by time are wrong, or deleted records come back."""
     assert live("offsets") == {
         "earliest": 0,
         "latest": 3,
@@ -90,17 +90,17 @@ def test_offsets(live: Live) -> None:
 
 
 def test_seek(live: Live) -> None:
-    """A consumer reads from another offset than it asked for."""
+    """If this fails, a consumer reads from another offset than it asked for."""
     assert live("seek") == ["7", "8", "9"]
 
 
 def test_commit_and_go_on(live: Live) -> None:
-    """A restarted consumer does not continue where it stopped."""
+    """If this fails, a restarted consumer does not continue where it stopped."""
     assert live("commitAndGoOn") == {"committed": [4], "rest": ["4", "5", "6", "7", "8", "9"]}
 
 
 def test_groups(live: Live) -> None:
-    """A group cannot be found, described, given other offsets, or deleted."""
+    """If this fails, a group cannot be found, described, given other offsets, or deleted."""
     assert live("groups") == {
         "listed": "classic",
         "state": "Stable",
@@ -113,12 +113,12 @@ def test_groups(live: Live) -> None:
 
 
 def test_members(live: Live) -> None:
-    """Partitions are read by nobody when a member leaves."""
+    """If this fails, partitions are read by nobody when a member leaves."""
     assert live("members") == [0, 1, 2, 3]
 
 
 def test_log_directories(live: Live, broker: Target, topic: str) -> None:
-    """Nobody can see where the disk space goes."""
+    """If this fails, nobody can see where the disk space goes."""
     (found,) = live("logDirectories")
     size = (broker.data_dir / f"{topic}-0" / f"{0:020}.log").stat().st_size
     assert found == {"directory": str(broker.data_dir), "size": size}

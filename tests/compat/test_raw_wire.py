@@ -115,7 +115,9 @@ def works(connection: Connection) -> None:
 
 @pytest.mark.parametrize("name", CLOSES)
 def test_closes_that_connection_alone(broker: Target, witness: Connection, name: str) -> None:
-    """One broken or hostile client hangs, crashes the broker, or takes other clients' connections with it."""
+    """If this fails, one broken or hostile client hangs, crashes the broker, or takes other clients' connections
+    with it.
+    """
     with socket.create_connection((broker.host, broker.port), 10) as sock:
         sock.sendall(CLOSES[name])
         assert closes(sock)
@@ -124,7 +126,7 @@ def test_closes_that_connection_alone(broker: Target, witness: Connection, name:
 
 @pytest.mark.parametrize("name", ["Metadata version 99", "array of 2^31-1", "negative length"])
 def test_answers_what_came_before(broker: Target, witness: Connection, name: str) -> None:
-    """A good request is lost because a bad one follows it on the connection."""
+    """If this fails, a good request is lost because a bad one follows it on the connection."""
     with socket.create_connection((broker.host, broker.port), 10) as sock:
         send_request(sock, METADATA, 1, A_TOPIC, 5)
         assert Reader(receive_frame(sock)).i32() == 5
@@ -133,7 +135,7 @@ def test_answers_what_came_before(broker: Target, witness: Connection, name: str
 
 
 def test_an_end_in_the_middle_of_a_frame(broker: Target, witness: Connection) -> None:
-    """A client that dies while it sends leaves something behind that disturbs others."""
+    """If this fails, a client that dies while it sends leaves something behind that disturbs others."""
     whole = frame(request(METADATA, 1, A_TOPIC))
     for cut in range(1, len(whole)):
         with socket.create_connection((broker.host, broker.port), 10) as sock:
@@ -144,7 +146,7 @@ def test_an_end_in_the_middle_of_a_frame(broker: Target, witness: Connection) ->
 
 
 def test_a_frame_in_single_bytes(broker: Target, witness: Connection) -> None:
-    """A slow network's fragments are not put together again."""
+    """If this fails, a slow network's fragments are not put together again."""
     with Connection((broker.host, broker.port)) as connection:
         connection.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         for byte in frame(request(METADATA, 1, A_TOPIC, 9)):
@@ -153,7 +155,7 @@ def test_a_frame_in_single_bytes(broker: Target, witness: Connection) -> None:
 
 
 def test_a_claimed_length_costs_nothing(broker: Target, witness: Connection) -> None:
-    """A hundred idle connections that each claim a 100 MB request take the machine's memory."""
+    """If this fails, a hundred idle connections that each claim a 100 MB request take the machine's memory."""
     if target_is_kafka():
         pytest.skip("Apache Kafka allocates what a frame claims, and dies of it with a small heap")
     process = psutil.Process(broker.pid)
@@ -173,7 +175,7 @@ def test_a_claimed_length_costs_nothing(broker: Target, witness: Connection) -> 
 
 
 def test_answers_keep_the_order_of_pipelined_requests(broker: Target, witness: Connection) -> None:
-    """A client that pipelines gets the answer to another request."""
+    """If this fails, a client that pipelines gets the answer to another request."""
     body = A_TOPIC
     with Connection((broker.host, broker.port)) as connection:
         wanted = list(range(1000, 1200))
@@ -194,7 +196,9 @@ def test_answers_keep_the_order_of_pipelined_requests(broker: Target, witness: C
 
 
 def test_trailing_bytes_are_ignored(broker: Target, witness: Connection) -> None:
-    """A client whose requests carry bytes behind the last known field works with Kafka and not with us."""
+    """If this fails, a client whose requests carry bytes behind the last known field works with Kafka and not with
+    us.
+    """
     with Connection((broker.host, broker.port)) as connection:
         reader = connection.ask(METADATA, 1, A_TOPIC + b"zz")
         assert reader.i32() == 1  # one broker
@@ -202,14 +206,14 @@ def test_trailing_bytes_are_ignored(broker: Target, witness: Connection) -> None
 
 @pytest.mark.parametrize("client_id_size", [-1, 0])
 def test_null_client_id(broker: Target, witness: Connection, client_id_size: int) -> None:
-    """A client without a client id is disconnected."""
+    """If this fails, a client without a client id is disconnected."""
     with Connection((broker.host, broker.port)) as connection:
         connection.sock.sendall(frame(header(METADATA, 1, client_id_size, A_TOPIC)))
         assert Reader(receive_frame(connection.sock)).i32() == 7
 
 
 def test_unknown_tagged_fields_are_skipped(broker: Target, witness: Connection) -> None:
-    """A newer client that adds a tagged field is disconnected."""
+    """If this fails, a newer client that adds a tagged field is disconnected."""
     unknown_tag = uvarint(1) + uvarint(77) + uvarint(2) + b"ab"
     body = uvarint(0) + b"\x01\x00\x00" + unknown_tag
     with Connection((broker.host, broker.port)) as connection:
@@ -232,7 +236,7 @@ class TestApiVersions:
 
     @pytest.mark.parametrize("version", [5, -1, 32767])
     def test_a_version_of_the_future_falls_back(self, broker: Target, version: int) -> None:
-        """A client newer than the broker cannot even ask which versions there are (KIP-511)."""
+        """If this fails, a client newer than the broker cannot even ask which versions there are (KIP-511)."""
         reader = self.ask(broker, version, self.NAME if version > 2 else b"", version > 2)
         assert reader.i16() == UNSUPPORTED_VERSION
         assert self.ranges(reader) == {API_VERSIONS: (0, 4)}
@@ -240,7 +244,7 @@ class TestApiVersions:
 
     @pytest.mark.parametrize("version", [0, 1, 2])
     def test_ranges(self, broker: Target, version: int) -> None:
-        """A client picks a version that the broker does not speak."""
+        """If this fails, a client picks a version that the broker does not speak."""
         reader = self.ask(broker, version, b"", False)
         assert reader.i16() == 0
         ranges = self.ranges(reader)
@@ -254,7 +258,7 @@ class TestApiVersions:
 
     @pytest.mark.parametrize(("name", "version"), [("x y!", "1"), ("", ""), ("-x", "1"), ("x", "1_")])
     def test_client_software_is_checked(self, broker: Target, name: str, version: str) -> None:
-        """Invalid names get into logs and metrics."""
+        """If this fails, invalid names get into logs and metrics."""
         reader = self.ask(broker, 3, compact_string(name) + compact_string(version) + TAGS, True)
         assert reader.i16() == INVALID_REQUEST
 
@@ -275,7 +279,7 @@ class TestApiVersions:
 
 
 def test_acks_0_is_not_answered(broker: Target, witness: Connection) -> None:
-    """A producer with acks=0 takes the answer to its produce for the answer to something else."""
+    """If this fails, a producer with acks=0 takes the answer to its produce for the answer to something else."""
     with Connection((broker.host, broker.port)) as connection:
         send_request(connection.sock, PRODUCE, 8, produce_body({TOPIC: {1: RawBatch().encode()}}, acks=0), 41)
         send_request(connection.sock, METADATA, 1, A_TOPIC, 42)
@@ -283,7 +287,7 @@ def test_acks_0_is_not_answered(broker: Target, witness: Connection) -> None:
 
 
 def test_acks_0_with_an_error_closes(broker: Target, witness: Connection) -> None:
-    """A producer with acks=0 never learns that its records are refused."""
+    """If this fails, a producer with acks=0 never learns that its records are refused."""
     with Connection((broker.host, broker.port)) as connection:
         send_request(connection.sock, PRODUCE, 8, produce_body({TOPIC: {1: RawBatch(crc=1).encode()}}, acks=0), 41)
         assert closes(connection.sock)
@@ -291,13 +295,13 @@ def test_acks_0_with_an_error_closes(broker: Target, witness: Connection) -> Non
 
 @pytest.mark.parametrize("acks", [2, -2, 100])
 def test_acks_that_do_not_exist(witness: Connection, acks: int) -> None:
-    """A wrong acks is taken for one of the valid ones."""
+    """If this fails, a wrong acks is taken for one of the valid ones."""
     answers = produce(witness, {TOPIC: {0: RawBatch().encode(), 1: RawBatch().encode()}}, acks=acks)
     assert [answer.error for answer in answers.values()] == [21, 21]
 
 
 def test_many_clients_send_rubbish_while_others_work(broker: Target, witness: Connection) -> None:
-    """The broker stops serving during a port scan or an attack."""
+    """If this fails, the broker stops serving during a port scan or an attack."""
     failures: list[str] = []
 
     def scan() -> None:
@@ -321,7 +325,7 @@ def test_many_clients_send_rubbish_while_others_work(broker: Target, witness: Co
 
 
 def test_hand_made_frames_are_right() -> None:
-    """The helpers of these tests are wrong."""
+    """If this fails, the helpers of these tests are wrong."""
     assert crc32c(b"123456789") == 0xE3069283
     assert varint(-1) == b"\x01"
     assert varint(300) == b"\xd8\x04"
@@ -329,7 +333,7 @@ def test_hand_made_frames_are_right() -> None:
 
 
 def test_one_log_line_for_a_bad_frame(broker: Target, witness: Connection) -> None:
-    """An operator cannot find out who sends rubbish."""
+    """If this fails, an operator cannot find out who sends rubbish."""
     if target_is_kafka():
         pytest.skip("about our own log")
     with socket.create_connection((broker.host, broker.port), 10) as sock:

@@ -37,7 +37,7 @@ def core() -> Any:
 
 
 def test_every_pair_of_codecs_is_stored_as_the_topic_says(core: CoreHarness) -> None:
-    """A topic's compression.type or level is ignored, or Kafka cannot read what was compressed again."""
+    """If this fails, a topic's compression.type or level is ignored, or Kafka cannot read what was compressed again."""
     client = core.client()
     logs: list[Path] = []
     for number, (kind, level) in enumerate(TARGETS):

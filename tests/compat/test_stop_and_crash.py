@@ -45,7 +45,7 @@ class TestKill:
     """kill -9."""
 
     def test_every_acknowledged_record_is_there(self, make_broker: MakeBroker, topic: str) -> None:
-        """Records are lost for which the producer had its acknowledgement."""
+        """If this fails, records are lost for which the producer had its acknowledgement."""
         broker = make_broker()
         create_topic(broker.bootstrap, topic, 3)
         acknowledged: list[bytes] = []
@@ -86,7 +86,7 @@ class TestKill:
         assert len(there) == len(set(there)), "records came twice from an idempotent producer"
 
     def test_cluster_state_is_there(self, make_broker: MakeBroker, topic: str, group: str) -> None:
-        """Topics, settings, ids or committed offsets are gone after a crash."""
+        """If this fails, topics, settings, ids or committed offsets are gone after a crash."""
         broker = make_broker()
         admin = AdminClient({"bootstrap.servers": broker.bootstrap})
         create_topic(broker.bootstrap, topic, 3, {"retention.ms": "7777777"})
@@ -112,7 +112,7 @@ class TestKill:
             assert read_all(broker.bootstrap, topic, 2) == [b"a", b"b"]
 
     def test_indexes_are_rebuilt(self, make_broker: MakeBroker, topic: str) -> None:
-        """A missing or damaged index keeps records from being found."""
+        """If this fails, a missing or damaged index keeps records from being found."""
         broker = make_broker()
         create_topic(broker.bootstrap, topic, 2)
         for partition in (0, 1):
@@ -161,7 +161,7 @@ class TestStop:
     """SIGTERM."""
 
     def test_an_orderly_stop(self, make_broker: MakeBroker, topic: str) -> None:
-        """A stop takes long, loses something, or makes the next start check all logs."""
+        """If this fails, a stop takes long, loses something, or makes the next start check all logs."""
         broker = make_broker()
         create_topic(broker.bootstrap, topic)
         send(broker, topic, [b"%d" % n for n in range(1000)])
@@ -174,7 +174,7 @@ class TestStop:
         assert read_all(broker.bootstrap, topic) == [b"%d" % n for n in range(1000)]
 
     def test_a_stop_with_clients_at_work(self, make_broker: MakeBroker, topic: str) -> None:
-        """Waiting consumers hold the stop up, or acknowledged records are lost by it."""
+        """If this fails, waiting consumers hold the stop up, or acknowledged records are lost by it."""
         broker = make_broker()
         create_topic(broker.bootstrap, topic)
         acknowledged: list[bytes] = []
@@ -211,7 +211,7 @@ class TestStop:
         assert told <= set(read_all(broker.bootstrap, topic))
 
     def test_requests_that_were_read_are_answered(self, make_broker: MakeBroker, topic: str) -> None:
-        """A stop drops requests it has already taken in."""
+        """If this fails, a stop drops requests it has already taken in."""
         broker = make_broker()
         create_topic(broker.bootstrap, topic)
         with Connection((broker.host, broker.port)) as connection:
@@ -240,7 +240,7 @@ class TestStop:
 
     @ours_only
     def test_sigint_stops_too(self, make_broker: MakeBroker) -> None:
-        """Ctrl-C on `make run` leaves a stack trace or an unclean log."""
+        """If this fails, Ctrl-C on `make run` leaves a stack trace or an unclean log."""
         broker = make_broker()
         os.kill(broker.pid, signal.SIGINT)
         until(lambda: not _running(broker.pid), "the end", 10)
@@ -274,7 +274,7 @@ class TestRefusalToStart:
         return lines[0]
 
     def test_port_in_use(self, make_broker: MakeBroker) -> None:
-        """The second broker on a machine ends with a stack trace."""
+        """If this fails, the second broker on a machine ends with a stack trace."""
         with socket.socket() as taken:
             taken.bind(("127.0.0.1", 0))
             taken.listen()
@@ -283,14 +283,14 @@ class TestRefusalToStart:
             self.refused(target, str(target.port), "in use")
 
     def test_locked_directory(self, make_broker: MakeBroker) -> None:
-        """Two brokers write into one directory."""
+        """If this fails, two brokers write into one directory."""
         first = make_broker()
         second = make_broker(data_dir=first.data_dir, start=False)
         self.refused(second, re.escape(str(first.data_dir)), "lock|another|use")
         send(first, "still-works", [b"v"])
 
     def test_directory_that_cannot_be_written(self, make_broker: MakeBroker, tmp_path: Path) -> None:
-        """A wrong owner shows up as a stack trace."""
+        """If this fails, a wrong owner shows up as a stack trace."""
         # A file in its place: what even the superuser cannot make a directory of.
         blocked = tmp_path / "a-file"
         blocked.write_text("")
@@ -298,7 +298,7 @@ class TestRefusalToStart:
 
     @pytest.mark.skipif(os.geteuid() == 0, reason="the superuser may write everywhere")
     def test_directory_of_somebody_else(self, make_broker: MakeBroker, tmp_path: Path) -> None:
-        """A wrong owner shows up as a stack trace."""
+        """If this fails, a wrong owner shows up as a stack trace."""
         locked = tmp_path / "read-only"
         locked.mkdir()
         locked.chmod(stat.S_IRUSR | stat.S_IXUSR)
@@ -316,13 +316,13 @@ class TestRefusalToStart:
         ],
     )
     def test_bad_setting(self, make_broker: MakeBroker, name: str, value: str) -> None:
-        """A mistyped setting is ignored, or the message does not name it."""
+        """If this fails, a mistyped setting is ignored, or the message does not name it."""
         line = self.refused(make_broker({name: value}, start=False), re.escape(name))
         if name != "no.such.setting":
             assert value in line
 
     def test_directory_of_another_node(self, make_broker: MakeBroker) -> None:
-        """A broker takes the data of another."""
+        """If this fails, a broker takes the data of another."""
         first = make_broker()
         first.stop()
         properties = first.data_dir / "meta.properties"
@@ -335,14 +335,14 @@ class TestCommand:
     """The command line itself."""
 
     def test_ready_line(self, make_broker: MakeBroker) -> None:
-        """A script cannot tell when the broker is ready, or where."""
+        """If this fails, a script cannot tell when the broker is ready, or where."""
         broker = make_broker()
         (line,) = broker.stdout().splitlines()
         assert broker.bootstrap in line
         assert re.search(r"\d+(\.\d+)? ?m?s\b", line), "the line does not say how long the start took"
 
     def test_hints(self, tmp_path: Path) -> None:
-        """Somebody who runs `make run` for the first time gets no hint how to use it."""
+        """If this fails, somebody who runs `make run` for the first time gets no hint how to use it."""
         argv = [
             *broker_command(),
             "start",
@@ -362,7 +362,7 @@ class TestCommand:
             child.kill()
 
     def test_config_file(self, make_broker: MakeBroker, tmp_path: Path) -> None:
-        """An existing server.properties of Kafka's does not work."""
+        """If this fails, an existing server.properties of Kafka's does not work."""
         data = tmp_path / "kraft-logs"
         config = tmp_path / "server.properties"
         config.write_text(
@@ -400,7 +400,9 @@ class TestCommand:
 
 
 def test_a_copy_of_a_running_broker(make_broker: MakeBroker, topic: str, tmp_path: Path) -> None:
-    """A copy of the data directory of a running broker, as a snapshot of a disk makes it, cannot be started from."""
+    """If this fails, a copy of the data directory of a running broker, as a snapshot of a disk makes it, cannot be
+    started from.
+    """
     broker = make_broker()
     create_topic(broker.bootstrap, topic)
     send(broker, topic, [b"%d" % n for n in range(500)])

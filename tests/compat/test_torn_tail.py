@@ -24,7 +24,7 @@ def _line(broker: Target, *patterns: str) -> str:
 
 
 def test_a_torn_tail_is_cut_off(make_broker: MakeBroker, topic: str) -> None:
-    """A torn batch at the end keeps the broker from starting, or is served."""
+    """If this fails, a torn batch at the end keeps the broker from starting, or is served."""
     broker = make_broker()
     create_topic(broker.bootstrap, topic)
     send(broker, topic, [b"%d" % n for n in range(100)], **{"batch.num.messages": 10})
@@ -46,7 +46,7 @@ def test_a_torn_tail_is_cut_off(make_broker: MakeBroker, topic: str) -> None:
 
 
 def test_a_corrupt_tail_is_cut_off(make_broker: MakeBroker, topic: str) -> None:
-    """A last batch with a broken checksum is served, or takes good ones with it."""
+    """If this fails, a last batch with a broken checksum is served, or takes good ones with it."""
     broker = make_broker()
     create_topic(broker.bootstrap, topic)
     send(broker, topic, [b"%d" % n for n in range(50)])

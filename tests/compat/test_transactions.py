@@ -72,7 +72,7 @@ def committed(broker: Target, topic: str, partition: int = 0) -> list[bytes | No
 
 
 def test_committed_and_aborted(broker: Target, topic: str) -> None:
-    """Readers of committed records see aborted ones, or miss committed ones."""
+    """If this fails, readers of committed records see aborted ones, or miss committed ones."""
     create_topic(broker.bootstrap, topic, 2)
     producer = new_producer(broker, topic)
     expected: list[bytes] = []
@@ -94,7 +94,9 @@ def test_committed_and_aborted(broker: Target, topic: str) -> None:
 
 
 def test_an_open_transaction_holds_readers_up(broker: Target, topic: str) -> None:
-    """A reader of committed records sees what is aborted later, or does not go on when the transaction ends."""
+    """If this fails, a reader of committed records sees what is aborted later, or does not continue when the
+    transaction ends.
+    """
     create_topic(broker.bootstrap, topic)
     producer = new_producer(broker, topic)
     producer.begin_transaction()
@@ -112,7 +114,9 @@ def test_an_open_transaction_holds_readers_up(broker: Target, topic: str) -> Non
 
 
 def test_records_of_an_open_transaction_are_deleted(broker: Target, topic: str) -> None:
-    """A reader of committed records that begins at the end is sent before the beginning, and is out of range there."""
+    """If this fails, a reader of committed records that begins at the end is sent before the beginning, and is out
+    of range there.
+    """
     create_topic(broker.bootstrap, topic)
     producer = new_producer(broker, topic)
     producer.begin_transaction()
@@ -136,7 +140,7 @@ def test_records_of_an_open_transaction_are_deleted(broker: Target, topic: str) 
 def test_offsets_and_output_together(
     broker: Target, topic: str, group: str, make_consumer: Callable[..., Consumer]
 ) -> None:
-    """Input is counted as processed whose output was aborted, or the other way round."""
+    """If this fails, input is counted as processed whose output was aborted, or the other way round."""
     create_topic(broker.bootstrap, topic)
     output = topic + "-out"
     create_topic(broker.bootstrap, output)
@@ -164,7 +168,7 @@ def test_offsets_and_output_together(
 
 
 def test_a_successor_fences(broker: Target, topic: str) -> None:
-    """Two instances of one application write at once, and every record comes twice."""
+    """If this fails, two instances of one application write at once, and every record comes twice."""
     create_topic(broker.bootstrap, topic)
     first = new_producer(broker, topic)
     first.begin_transaction()
@@ -180,7 +184,7 @@ def test_a_successor_fences(broker: Target, topic: str) -> None:
 
 
 def test_killed_in_mid_transaction(make_broker: MakeBroker, topic: str) -> None:
-    """A crash of the broker loses a part of a transaction, or commits one that was given up."""
+    """If this fails, a crash of the broker loses a part of a transaction, or commits one that was given up."""
     broker = make_broker()
     create_topic(broker.bootstrap, topic)
     producer = new_producer(broker, topic)
@@ -228,7 +232,7 @@ def test_sequences_go_on_behind_deleted_records(make_broker: MakeBroker, topic: 
 
 @ours_only
 def test_kafka_reads_what_was_written(make_broker: MakeBroker, topic: str) -> None:
-    """Going back to Kafka, or using its tools, is not possible any more."""
+    """If this fails, going back to Kafka, or using its tools, is not possible any more."""
     broker = make_broker({"offsets.topic.num.partitions": "1", "transaction.state.log.num.partitions": "1"})
     create_topic(broker.bootstrap, topic)
     producer = new_producer(broker, topic)

@@ -33,7 +33,7 @@ Version: 2
 
 
 def test_packages_of_this_machine(tmp_path: Path) -> None:
-    """The demo has no records on a machine without dpkg, or stumbles over a field."""
+    """If this fails, the demo has no records on a machine without dpkg, or stumbles over a field."""
     status = tmp_path / "status"
     status.write_text(STATUS)
     libx, half = debian(status)
@@ -74,7 +74,9 @@ async def _what_is_there(bootstrap: str) -> tuple[dict[str, int], dict[str, int]
 
 
 def test_the_demo_lives_and_leaves_nothing(tmp_path: Path) -> None:
-    """The console's screens are empty in somebody's first minutes, or Ctrl-C leaves processes and data behind."""
+    """If this fails, the console's screens are empty in somebody's first minutes, or Ctrl-C leaves processes and
+    data behind.
+    """
     temporary = tmp_path / "tmp"
     temporary.mkdir()
     # Everything that happens in a minute, within seconds.

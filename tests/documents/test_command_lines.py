@@ -166,7 +166,7 @@ def world(tmp_path: Path) -> Iterator[World]:
 
 
 def test_there_are_command_lines() -> None:
-    """The parser sees none of them, and everything below passes."""
+    """If this fails, the parser finds no command lines, and all tests below pass."""
     places = {line.place.partition(":")[0] for line in LINES}
     assert {"README.md", "bench.md", "cli.md", "tui.md"} <= places
     assert len(LINES) > 40
@@ -183,7 +183,7 @@ def test_there_are_command_lines() -> None:
 
 
 def test_commands_run_as_they_stand(world: World) -> None:
-    """A new user copies a line of the README or the documents, and it fails."""
+    """If this fails, a new user copies a line of the README or the documents, and it fails."""
     lines = [line for line in LINES if not is_exception(line) and not MEASURING.match(line.command)]
     first = next(line for line in lines if line.command == "make run" and line.output)
     world.broker = world.start(first.command, "make-run")
@@ -237,7 +237,9 @@ class Understood(Exception):
 def test_measuring_commands_are_understood(
     line: Line, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A documented line of the benchmarks names a program, an option or a value that is not there any more."""
+    """If this fails, a documented line of the benchmarks names a program, an option or a value that is not there
+    any more.
+    """
     words = words_of(line)
     module, arguments = ("bench", words[1:]) if "broker-bench" in words[0] else (words[2], words[3:])
     parse_args = argparse.ArgumentParser.parse_args
@@ -258,7 +260,7 @@ def test_measuring_commands_are_understood(
 
 
 def test_documented_workloads_and_targets_exist(tmp_path: Path) -> None:
-    """A documented line names a workload or a target that does not come with the tool."""
+    """If this fails, a documented line names a workload or a target that does not come with the tool."""
     argv = [str(ROOT / ".venv" / "bin" / "broker-bench"), "check"]
     for line in LINES:
         words = words_of(line)
@@ -279,7 +281,7 @@ def test_documented_workloads_and_targets_exist(tmp_path: Path) -> None:
     ids=["shortened", "as it stands"],
 )
 def test_the_comparison_of_the_readme_runs(tmp_path: Path, shortened: bool) -> None:
-    """The README's own benchmark ends with a traceback in a fresh checkout."""
+    """If this fails, the README's own benchmark ends with a traceback in a fresh checkout."""
     for tool in ("java", "mvn"):
         if shutil.which(tool) is None:
             pytest.skip(f"Apache Kafka comes by Maven, and there is no {tool} here")

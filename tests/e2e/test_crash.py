@@ -201,7 +201,8 @@ def crash_again_and_again(broker: Target, topic: str, rounds: int, seed: int) ->
 
 
 def test_killed_again_and_again(make_broker: Callable[..., Target]) -> None:
-    """A power cut of the process loses acknowledged records, doubles those of idempotent producers, or takes topics and
+    """If this fails, a power cut of the process loses acknowledged records, doubles those of idempotent producers, or
+    takes topics and
     offsets with it."""
     crash_again_and_again(make_broker(SETTINGS), "crash", rounds=4, seed=0)
 
@@ -216,7 +217,7 @@ def test_killed_two_hundred_times(make_broker: Callable[..., Target]) -> None:
 
 
 def test_killed_while_it_recovers(make_broker: Callable[..., Target]) -> None:
-    """A broker that is killed again before it is up loses what the first kill left."""
+    """If this fails, a broker that is killed again before it is up loses what the first kill left."""
     broker = make_broker(SETTINGS)
     load = Load(broker)
     load.work(200)
@@ -231,7 +232,7 @@ def test_killed_while_it_recovers(make_broker: Callable[..., Target]) -> None:
 
 
 def test_stopped_under_load(make_broker: Callable[..., Target]) -> None:
-    """An orderly restart loses records, breaks idempotent producers, or costs a recovery."""
+    """If this fails, an orderly restart loses records, breaks idempotent producers, or costs a recovery."""
     broker = make_broker(SETTINGS)
     load = Load(broker)
     for _ in range(3):
@@ -256,7 +257,7 @@ def test_stopped_under_load(make_broker: Callable[..., Target]) -> None:
 
 
 def test_a_clean_stop_is_trusted(make_broker: Callable[..., Target]) -> None:
-    """Every start reads all of the logs: 10 GB take half a minute instead of none."""
+    """If this fails, every start reads all of the logs: 10 GB take half a minute instead of none."""
     broker = make_broker()
     create_topic(broker.bootstrap, TOPIC)
     with Connection((broker.host, broker.port)) as connection:

@@ -198,7 +198,7 @@ TAILS: dict[str, tuple[Callable[[Path], None], int, int]] = {
 
 @ENDS
 def test_a_damaged_tail_is_cut_off(new_data: Callable[[str], Data], end: str) -> None:
-    """A torn write makes a partition unavailable, is served to consumers, or costs good records."""
+    """If this fails, a torn write makes a partition unavailable, is served to consumers, or costs good records."""
     data = new_data(end)
     places = []
     for partition, (damage, _, cut_off) in enumerate(TAILS.values()):
@@ -236,7 +236,7 @@ def spoil_half(path: Path, other: Path) -> None:
 
 @ENDS
 def test_indexes_are_mended(new_data: Callable[[str], Data], end: str) -> None:
-    """A lost or wrong index hides records or makes a partition unavailable."""
+    """If this fails, a lost or wrong index hides records or makes a partition unavailable."""
     data = new_data(end)
     spoils = [spoil_missing, spoil_empty, spoil_noise, spoil_other, spoil_half]
     cases = [(spoil, which) for spoil in spoils for which in (0, 4, -1)]
@@ -252,7 +252,7 @@ def test_indexes_are_mended(new_data: Callable[[str], Data], end: str) -> None:
 
 @ENDS
 def test_an_older_segment_is_damaged(new_data: Callable[[str], Data], end: str) -> None:
-    """Damaged records are served, or one damaged file stops the whole broker."""
+    """If this fails, damaged records are served, or one damaged file stops the whole broker."""
     data = new_data(end)
     cases = [(part, place) for part in ("header", "records") for place in (0.1, 0.5, 0.95)]
     damaged = []
@@ -294,7 +294,7 @@ def test_an_older_segment_is_damaged(new_data: Callable[[str], Data], end: str) 
     ids=["empty-kill", "empty-stop", "noise-kill", "noise-stop", "short-kill", "version-kill"],
 )
 def test_checkpoints_are_damaged(new_data: Callable[[str], Data], end: str, content: bytes) -> None:
-    """A damaged checkpoint keeps the broker from starting, or records from being served."""
+    """If this fails, a damaged checkpoint keeps the broker from starting, or records from being served."""
     data = new_data(end)
     names = ("recovery-point-offset-checkpoint", "log-start-offset-checkpoint", "replication-offset-checkpoint")
     for name in (*names, "t-0/leader-epoch-checkpoint"):
@@ -309,7 +309,9 @@ def test_checkpoints_are_damaged(new_data: Callable[[str], Data], end: str, cont
 
 @ENDS
 def test_other_files_are_damaged_or_gone(new_data: Callable[[str], Data], end: str) -> None:
-    """A damaged, missing, unreadable or unknown file keeps the broker from starting, or its loss is not reported."""
+    """If this fails, a damaged, missing, unreadable or unknown file keeps the broker from starting, or its loss is
+    not reported.
+    """
     data = new_data(end)
     # 0: producer snapshots are damaged.
     snapshots = list(data.path("t-0").glob("*.snapshot"))
@@ -359,7 +361,7 @@ def test_other_files_are_damaged_or_gone(new_data: Callable[[str], Data], end: s
 
 
 def test_files_of_the_cluster_are_damaged(new_data: Callable[[str], Data]) -> None:
-    """Damage to a file of the cluster shows as a stack trace, or is taken for an empty cluster."""
+    """If this fails, damage to a file of the cluster shows as a stack trace, or is taken for an empty cluster."""
     data = new_data("stop")
     damages = {
         "__cluster_metadata-0/quorum-state": [b"", b'{"leaderId":"x"}', b"\xff\xfe", bytes(2_000_000)],
@@ -377,7 +379,7 @@ def test_files_of_the_cluster_are_damaged(new_data: Callable[[str], Data]) -> No
 
 
 def test_a_metadata_snapshot_is_damaged(make_broker: Callable[..., Target]) -> None:
-    """A damaged snapshot shows as a stack trace, or topics silently disappear."""
+    """If this fails, a damaged snapshot shows as a stack trace, or topics silently disappear."""
     broker = make_broker({"metadata.log.max.record.bytes.between.snapshots": "300"})
     assert isinstance(broker, BrokerProcess)
     data = Data(broker)
@@ -392,7 +394,7 @@ def test_a_metadata_snapshot_is_damaged(make_broker: Callable[..., Target]) -> N
 
 
 def test_a_torn_metadata_log(new_data: Callable[[str], Data]) -> None:
-    """A torn write to the metadata log shows as a stack trace, or is taken for an empty cluster."""
+    """If this fails, a torn write to the metadata log shows as a stack trace, or is taken for an empty cluster."""
     data = new_data("kill")
     (path,) = data.path("__cluster_metadata-0").glob("*.log")
     append(path, b"\xa5" * 50)
@@ -404,7 +406,7 @@ def test_a_torn_metadata_log(new_data: Callable[[str], Data]) -> None:
 
 @unprivileged
 def test_files_that_cannot_be_read(new_data: Callable[[str], Data]) -> None:
-    """Wrong permissions of one file stop the whole broker, or show as a stack trace."""
+    """If this fails, wrong permissions of one file stop the whole broker, or show as a stack trace."""
     data = new_data("stop")
     if os.geteuid() == 0:
         data.broker.wrapper = WITHOUT_PRIVILEGES

@@ -88,7 +88,7 @@ def flip(path: Path, position: int) -> None:
 
 @pytest.mark.parametrize("end", ["stop", "kill"])
 def test_committed_metadata_are_damaged(down: Down, end: str) -> None:
-    """One wrong byte in the metadata removes all topics without an error."""
+    """If this fails, one wrong byte in the metadata removes all topics without an error."""
     if end == "kill":
         # What the last start and stop wrote lies behind the middle, and below what was noted.
         down.run_and_kill()
@@ -102,7 +102,7 @@ def test_committed_metadata_are_damaged(down: Down, end: str) -> None:
 
 
 def test_committed_metadata_are_cut_short(down: Down) -> None:
-    """A metadata log that was restored in part is taken for a complete one."""
+    """If this fails, a metadata log that was restored in part is taken for a complete one."""
     content = down.log.read_bytes()
     length = 12 + int.from_bytes(content[8:12], "big")
     down.log.write_bytes(content[:length])
@@ -112,7 +112,7 @@ def test_committed_metadata_are_cut_short(down: Down) -> None:
 
 
 def test_noise_after_a_clean_stop_of_which_nothing_is_noted(down: Down) -> None:
-    """In a directory that Kafka stopped cleanly, damage is taken for a torn write."""
+    """If this fails, in a directory that Kafka stopped cleanly, damage is taken for a torn write."""
     (down.root / RECOVERY_POINTS).unlink()
     size = down.log.stat().st_size
     with open(down.log, "ab") as file:
@@ -123,7 +123,7 @@ def test_noise_after_a_clean_stop_of_which_nothing_is_noted(down: Down) -> None:
 
 
 def test_a_torn_write_is_cut_off(down: Down) -> None:
-    """A crash in the middle of a change of the metadata keeps the broker from starting."""
+    """If this fails, a crash in the middle of a change of the metadata keeps the broker from starting."""
     down.run_and_kill()
     with open(down.log, "ab") as file:
         file.write(batch(bytes(500))[:300])
@@ -133,7 +133,7 @@ def test_a_torn_write_is_cut_off(down: Down) -> None:
 
 
 def test_the_metadata_log_is_gone(down: Down) -> None:
-    """Without its metadata log the broker begins an empty cluster, and sets every topic aside."""
+    """If this fails, without its metadata log the broker begins an empty cluster, and sets every topic aside."""
     # Neither does it help that the checkpoint is gone, too.
     (down.root / RECOVERY_POINTS).unlink()
     directory = down.log.parent
@@ -148,7 +148,7 @@ def test_the_metadata_log_is_gone(down: Down) -> None:
 
 
 def test_meta_properties_are_gone(down: Down) -> None:
-    """Logs get a new cluster id, and clients take them for those of another cluster."""
+    """If this fails, logs get a new cluster id, and clients take them for those of another cluster."""
     path = down.root / "meta.properties"
     content = path.read_bytes()
     path.unlink()

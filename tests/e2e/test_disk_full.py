@@ -105,7 +105,8 @@ def make_full(tmp_path: Path) -> Iterator[Callable[..., Full]]:
 
 
 def test_producers_go_on_when_there_is_room_again(make_full: Callable[..., Full]) -> None:
-    """A full disk loses what was acknowledged, doubles or reorders what an idempotent producer sends, stops consumers,
+    """If this fails, a full disk loses what was acknowledged, doubles or reorders what an idempotent producer sends,
+    stops consumers,
     or leaves the broker useless until somebody restarts it."""
     full = make_full()
     create_topic(full.broker.bootstrap, "t", 2)
@@ -154,7 +155,7 @@ def test_producers_go_on_when_there_is_room_again(make_full: Callable[..., Full]
 
 
 def test_the_log_says_so_and_is_not_flooded(make_full: Callable[..., Full]) -> None:
-    """The operator does not learn that the disk is full, or log lines fill another disk."""
+    """If this fails, the operator does not learn that the disk is full, or log lines fill another disk."""
     full = make_full()
     create_topic(full.broker.bootstrap, "t")
     full.disk.fill()
@@ -168,7 +169,7 @@ def test_the_log_says_so_and_is_not_flooded(make_full: Callable[..., Full]) -> N
 
 
 def test_an_idempotent_producer_keeps_its_order_from_the_first_batch_on(make_full: Callable[..., Full]) -> None:
-    """The second batch of a producer is stored before its first one, for which there was no room."""
+    """If this fails, the second batch of a producer is stored before its first one, for which there was no room."""
     full = make_full()
     create_topic(full.broker.bootstrap, "t")
     producer_id = init_producer_id(full.address())
@@ -182,7 +183,7 @@ def test_an_idempotent_producer_keeps_its_order_from_the_first_batch_on(make_ful
 
 
 def test_one_request_over_several_rolls(make_full: Callable[..., Full]) -> None:
-    """A write that rolls segments and then finds the disk full leaves parts of itself behind."""
+    """If this fails, a write that rolls segments and then finds the disk full leaves parts of itself behind."""
     full = make_full()
     # A segment holds two or three batches, whose timestamps are 10 ms apart.
     create_topic(full.broker.bootstrap, "t", config={"segment.ms": "25"})
@@ -224,7 +225,7 @@ def test_one_request_over_several_rolls(make_full: Callable[..., Full]) -> None:
 
 
 def test_topics_created_while_full(make_full: Callable[..., Full]) -> None:
-    """A topic created on a full disk can never be used, or its creation stops the broker."""
+    """If this fails, a topic created on a full disk can never be used, or its creation stops the broker."""
     full = make_full()
     create_topic(full.broker.bootstrap, "before")
     full.disk.fill()
@@ -274,7 +275,7 @@ def committed(connection: Connection) -> int:
 
 
 def test_commits_while_full(make_full: Callable[..., Full]) -> None:
-    """A consumer's commit is acknowledged but not stored, or it can never commit again."""
+    """If this fails, a consumer's commit is acknowledged but not stored, or it can never commit again."""
     full = make_full()
     create_topic(full.broker.bootstrap, "t")
     with Connection(full.address()) as connection:
@@ -299,7 +300,7 @@ def test_commits_while_full(make_full: Callable[..., Full]) -> None:
 
 
 def test_groups_that_begin_while_full(make_full: Callable[..., Full]) -> None:
-    """The first consumer group on a full disk stays unusable when there is room again."""
+    """If this fails, the first consumer group on a full disk stays unusable when there is room again."""
     full = make_full()
     create_topic(full.broker.bootstrap, "t")
     assert full.send("t", b"v") == 0
@@ -318,7 +319,9 @@ def test_groups_that_begin_while_full(make_full: Callable[..., Full]) -> None:
 
 
 def test_a_stop_while_full(make_full: Callable[..., Full]) -> None:
-    """A broker on a full disk cannot be stopped, or a start after it trusts files that were not written."""
+    """If this fails, a broker on a full disk cannot be stopped, or a start after it trusts files that were not
+    written.
+    """
     full = make_full()
     create_topic(full.broker.bootstrap, "t")
     producer = AckedProducer(full.address, "t", value_bytes=3000)
@@ -340,7 +343,7 @@ def test_a_stop_while_full(make_full: Callable[..., Full]) -> None:
 
 
 def test_a_start_while_full(make_full: Callable[..., Full]) -> None:
-    """A start on a full disk damages data, or its error message does not help."""
+    """If this fails, a start on a full disk damages data, or its error message does not help."""
     full = make_full()
     create_topic(full.broker.bootstrap, "t")
     for _ in range(50):
@@ -357,7 +360,7 @@ def test_a_start_while_full(make_full: Callable[..., Full]) -> None:
 
 
 def test_partitions_that_find_no_room_at_start_come_back(make_full: Callable[..., Full]) -> None:
-    """A partition that could not be recovered on a full disk stays offline until the next restart."""
+    """If this fails, a partition that could not be recovered on a full disk stays offline until the next restart."""
     full = make_full()
     create_topic(full.broker.bootstrap, "t", 3)
     for partition in range(3):
@@ -377,7 +380,7 @@ def test_partitions_that_find_no_room_at_start_come_back(make_full: Callable[...
 
 @pytest.mark.parametrize("by", ["size", "time"])
 def test_retention_makes_room(make_full: Callable[..., Full], by: str) -> None:
-    """A full disk stays full, because even deleting old segments needs room."""
+    """If this fails, a full disk stays full, because even deleting old segments needs room."""
     full = make_full({"log.retention.check.interval.ms": "1500", "log.segment.delete.delay.ms": "0"})
     # By size some segments are too many; by time all of them are too old, also the one that is written to.
     config = {"retention.bytes": "3000000", "retention.ms": "-1"} if by == "size" else {"retention.ms": "1000"}

@@ -237,7 +237,7 @@ def test_changes_are_told_with_who_made_them(broker: BrokerProcess) -> None:
 
 
 def test_start_stop_and_what_was_cut_off(broker: BrokerProcess) -> None:
-    """After a crash an operator sees what it cost."""
+    """After a crash, an operator sees how many bytes were truncated."""
     told = Told(broker)
     assert told.wait_for(BrokerStarted)[0].clean
     create_topic(broker.bootstrap, "t")

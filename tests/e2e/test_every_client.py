@@ -17,7 +17,7 @@ SLICE_RECORDS = 2_000
 
 @pytest.mark.parametrize(("producer", "codec"), list(itertools.product(CLIENTS, CODECS)))
 def test_every_client_reads_what_each_client_wrote(broker: Target, topic: str, producer: str, codec: str) -> None:
-    """A user who mixes clients reads other records than were written."""
+    """If this fails, a user who mixes clients reads other records than were written."""
     pairs = corpus.head(SLICE_RECORDS)
     create_topic(broker.bootstrap, topic)
     CLIENTS[producer].produce(broker.bootstrap, topic, pairs, codec)
@@ -32,7 +32,7 @@ def test_every_client_reads_what_each_client_wrote(broker: Target, topic: str, p
     ("producer", "codec"), list(itertools.product([name for name in CLIENTS if CLIENTS[name].fast], CODECS))
 )
 def test_the_whole_file_through_the_fast_clients(broker: Target, topic: str, producer: str, codec: str) -> None:
-    """A topic of many fetches is read changed, out of order, or with gaps."""
+    """If this fails, a topic of many fetches is read changed, out of order, or with gaps."""
     pairs = corpus.paragraphs()
     create_topic(broker.bootstrap, topic)
     CLIENTS[producer].produce(broker.bootstrap, topic, pairs, codec)

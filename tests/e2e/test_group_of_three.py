@@ -47,7 +47,7 @@ def members(broker: Target, topic: str, tmp_path: Path) -> Iterator[list[Child]]
 def test_nothing_is_lost_when_a_member_is_killed(
     broker: Target, topic: str, members: list[Child], tmp_path: Path, producer: str
 ) -> None:
-    """Records of the killed member's partitions are never read, or the group stands still."""
+    """If this fails, records of the killed member's partitions are never read, or the group stands still."""
     pairs = corpus.head(20_000)
     # The members subscribed before the topic was there, and find it.
     create_topic(broker.bootstrap, topic, PARTITIONS)

@@ -134,7 +134,7 @@ def check_records(topic: str, found: list[Read], left_out: set[int]) -> None:
 
 @pytest.mark.parametrize("client", READERS)
 def test_every_topic_reads_as_kafka_dumped_it(broker: Target, client: str) -> None:
-    """Records of a Kafka are missing, changed or made up once its data is served by this broker."""
+    """If this fails, records of a Kafka are missing, changed or made up once its data is served by this broker."""
     assert len(aborted_offsets("sample-0")) == 11
     for topic in TOPICS:
         check_records(topic, READERS[client](broker.bootstrap, topic, "read_uncommitted"), set())
@@ -181,7 +181,9 @@ def check_cluster(broker: Target) -> None:
 
 
 def test_topics_groups_and_offsets_are_those_of_kafka(broker: Target) -> None:
-    """After the migration consumers start again or skip records, or topics lose their ids and settings."""
+    """If this fails, after the migration consumers start again or skip records, or topics lose their ids and
+    settings.
+    """
     check_cluster(broker)
     assert len(committed_offsets()) == 2
     assert committed(AdminClient({"bootstrap.servers": broker.bootstrap})) == committed_offsets()
@@ -196,7 +198,7 @@ def commit(bootstrap: str, group: str, topic: str, offset: int) -> None:
 
 
 def test_what_is_added_outlives_a_kill_with_what_was_there(broker: Target) -> None:
-    """The first crash after the migration loses old or new records."""
+    """If this fails, the first crash after the migration loses old or new records."""
     new = [b"new-%d" % number for number in range(100)]
     settings: dict[str, Any] = {"enable.idempotence": True, "compression.type": "zstd"}
     send(broker, "sample", new, **settings)

@@ -16,7 +16,7 @@ MakeBroker = Callable[..., Target]
 
 
 def test_every_client_reads_everything_after_kills(make_broker: MakeBroker, topic: str) -> None:
-    """After a crash some clients see other records than were acknowledged."""
+    """If this fails, after a crash some clients see other records than were acknowledged."""
     broker = make_broker({"log.segment.bytes": "1048576"})
     create_topic(broker.bootstrap, topic)
     pairs = corpus.head(9000)
@@ -69,7 +69,7 @@ def test_every_client_reads_everything_after_kills(make_broker: MakeBroker, topi
 
 
 def test_every_producer_goes_on_after_a_restart(make_broker: MakeBroker, topic: str) -> None:
-    """A client cannot produce to a broker that was killed and came back with its data."""
+    """If this fails, a client cannot produce to a broker that was killed and came back with its data."""
     broker = make_broker()
     pairs = corpus.head(1000)
     create_topic(broker.bootstrap, topic)

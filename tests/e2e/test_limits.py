@@ -85,7 +85,7 @@ def set_dynamically(broker: Target, name: str, value: str) -> None:
 
 
 def test_idle_connections_are_closed(make_broker: MakeBroker) -> None:
-    """Connections of clients that are gone are kept forever, or those of working clients are closed."""
+    """If this fails, connections of clients that are gone are kept forever, or those of working clients are closed."""
     broker = make_broker({"connections.max.idle.ms": "1000"})
     with connect(broker) as idle, connect(broker) as half, connect(broker) as busy:
         assert served(idle)
@@ -109,7 +109,7 @@ def test_idle_connections_are_closed(make_broker: MakeBroker) -> None:
 
 
 def test_limits_by_address(make_broker: MakeBroker) -> None:
-    """One client opens so many connections that others get none."""
+    """If this fails, one client opens so many connections that others get none."""
     settings = {"max.connections.per.ip": "2", "max.connections.per.ip.overrides": "127.0.0.2:4"}
     broker = make_broker(settings)
     with contextlib.ExitStack() as held:
@@ -135,7 +135,7 @@ def test_limits_by_address(make_broker: MakeBroker) -> None:
 
 
 def test_request_size(make_broker: MakeBroker) -> None:
-    """socket.request.max.bytes is not what the file says, or takes others' connections with it."""
+    """If this fails, socket.request.max.bytes is not what the file says, or takes others' connections with it."""
     broker = make_broker({"socket.request.max.bytes": "100000"})
     create_topic(broker.bootstrap, "t")
     with connect(broker) as sock:
@@ -151,7 +151,7 @@ def test_request_size(make_broker: MakeBroker) -> None:
 
 
 def test_two_thousand_connections_leave_nothing(make_broker: MakeBroker) -> None:
-    """After a day of clients that come and go the broker is out of descriptors or memory."""
+    """If this fails, after a day of clients that come and go the broker is out of descriptors or memory."""
     broker = make_broker({"socket.listen.backlog.size": "1000"})
     create_topic(broker.bootstrap, "t")
     works(broker)
@@ -188,7 +188,7 @@ def poor_broker(make_broker: MakeBroker) -> BrokerProcess:
 
 
 def test_more_connections_than_descriptors(poor_broker: BrokerProcess) -> None:
-    """Too many clients keep the logs from being written, or stop the broker."""
+    """If this fails, too many clients keep the logs from being written, or stop the broker."""
     broker = poor_broker
     create_topic(broker.bootstrap, "t", 20)
     with Connection((broker.host, broker.port)) as first, contextlib.ExitStack() as held:
@@ -214,7 +214,7 @@ def test_more_connections_than_descriptors(poor_broker: BrokerProcess) -> None:
 
 
 def test_more_partitions_than_descriptors(poor_broker: BrokerProcess) -> None:
-    """A broker with many partitions runs out of descriptors."""
+    """If this fails, a broker with many partitions runs out of descriptors."""
     broker = poor_broker
     create_topic(broker.bootstrap, "t", 400)
     with Connection((broker.host, broker.port)) as connection:
@@ -272,19 +272,19 @@ class TestRefusals:
         ],
     )
     def test_arguments(self, tmp_path: Path, arguments: list[str], said: str) -> None:
-        """A mistyped argument shows as a stack trace, or is ignored."""
+        """If this fails, a mistyped argument shows as a stack trace, or is ignored."""
         assert said in self.refused(tmp_path, "--data-dir", str(tmp_path / "data"), *arguments)
         assert not (tmp_path / "data" / "meta.properties").exists(), "it was formatted all the same"
 
     def test_a_config_file_with_an_error(self, tmp_path: Path) -> None:
-        """The line does not say where to look."""
+        """If this fails, the line does not say where to look."""
         (tmp_path / "bad.properties").write_text("num.partitions=3\nlog.dirs=\\u12\n")
         line = self.refused(tmp_path, "--config", "bad.properties")
         assert "bad.properties" in line
         assert "line 2" in line
 
     def test_an_unknown_setting(self, tmp_path: Path) -> None:
-        """The message does not say which line of the file is wrong, and how to correct it."""
+        """If this fails, the message does not say which line of the file is wrong, and how to correct it."""
         (tmp_path / "bad.properties").write_text("# mine\nnum.\\\n  partitons=3\nnum.io.threads=8\n")
         to_do = "unknown setting num.partitons: remove it or correct its name (did you mean num.partitions?)"
         assert self.refused(tmp_path, "--config", "bad.properties") == f"broker-cy: bad.properties: line 2: {to_do}"
@@ -295,7 +295,7 @@ class TestRefusals:
 
 
 def test_ipv6(make_broker: MakeBroker, tmp_path: Path) -> None:
-    """A listener on an IPv6 address cannot be used, or the ready line cannot be pasted into a client."""
+    """If this fails, a listener on an IPv6 address cannot be used, or the ready line cannot be pasted into a client."""
     if not socket.has_ipv6 or not Path("/proc/net/if_inet6").exists():
         pytest.skip("this machine has no IPv6")
     broker = make_broker(start=False)
@@ -310,7 +310,7 @@ def test_ipv6(make_broker: MakeBroker, tmp_path: Path) -> None:
 
 
 def test_settings_without_effect_are_said(make_broker: MakeBroker) -> None:
-    """A setting without effect is accepted without a warning."""
+    """If this fails, a setting without effect is accepted without a warning."""
     broker = make_broker({"num.io.threads": "3", "num.network.threads": "2"})
     said = 'event="setting has no effect yet" '
     for name, value in (("num.io.threads", 3), ("num.network.threads", 2)):
@@ -335,7 +335,7 @@ def alter_configs(broker: Target, resource_type: int, name: str, settings: dict[
 
 
 def test_settings_of_groups_and_client_metrics_without_effect_are_said(make_broker: MakeBroker) -> None:
-    """A setting of a group or of client metrics that has no effect is stored without a warning."""
+    """If this fails, a setting of a group or of client metrics that has no effect is stored without a warning."""
     broker = make_broker({})
     group = {name: str(setting.default_text) for name, setting in GROUP.items()}
     metrics = {"metrics": "org.apache.kafka.", "interval.ms": "1000", "match": "client_id=a"}

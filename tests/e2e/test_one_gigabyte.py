@@ -22,7 +22,7 @@ TIMEOUT_S = 120.0
 
 @pytest.mark.serial
 def test_a_gigabyte_comes_out_as_it_went_in(make_broker: Callable[..., Target], topic: str) -> None:
-    """A log of many segments is read changed, out of order, or with gaps."""
+    """If this fails, a log of many segments is read changed, out of order, or with gaps."""
     broker = make_broker({"log.segment.bytes": str(200_000_000)})
     create_topic(broker.bootstrap, topic, 1, {"max.message.bytes": "2000000"})
     text = b"\n\n".join(value for _, value in corpus.paragraphs())

@@ -46,7 +46,8 @@ def recreate(broker: Target, admin: AdminClient, **config: str) -> None:
 
 @pytest.mark.parametrize("clean", [False, True])
 def test_deleted_records_take_nothing_of_the_next_topic(make_broker: Callable[..., Target], clean: bool) -> None:
-    """A new topic is empty after kill -9, with all its acknowledged records gone: the topic that had its name before
+    """If this fails, a new topic is empty after kill -9, with all its acknowledged records gone: the topic that had its
+    name before
     began at a later offset."""
     broker = make_broker({"log.flush.offset.checkpoint.interval.ms": "100"})
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
@@ -70,7 +71,9 @@ def test_deleted_records_take_nothing_of_the_next_topic(make_broker: Callable[..
 
 
 def test_producers_of_the_old_topic_are_not_those_of_the_new_one(make_broker: Callable[..., Target]) -> None:
-    """An idempotent producer's first batch to a topic that was created again is dropped as one that was sent before."""
+    """If this fails, an idempotent producer's first batch to a topic that was created again is dropped as one that
+    was sent before.
+    """
     broker = make_broker({"log.flush.offset.checkpoint.interval.ms": "50", "log.flush.scheduler.interval.ms": "50"})
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     address = (broker.host, broker.port)

@@ -240,7 +240,9 @@ def attack(directory: Path, frames: int, seed: int) -> None:
 
 @pytest.mark.parametrize("part", range(2))
 def test_a_broker_outlives_mutants(part: int, tmp_path: Path) -> None:
-    """One client with a defect, or with intent, takes the broker from all others or fills its disk with log lines."""
+    """If this fails, one client with a defect, or with intent, takes the broker from all others or fills its disk
+    with log lines.
+    """
     attack(tmp_path, int(FRAMES * SCALE), SEED * 10 + part)
 
 

@@ -71,13 +71,13 @@ def check(result: dict[str, Any], count: int) -> None:
 
 @pytest.mark.parametrize(("target", "seed", "count"), parts(), ids=lambda value: str(value))
 def test_mutants(target: str, seed: int, count: int, tmp_path: Path) -> None:
-    """A client that can reach the port, or a bad disk, can stop the broker or fill its memory."""
+    """If this fails, a client that can reach the port, or a bad disk, can stop the broker or fill its memory."""
     count = max(int(count * SCALE), 100)
     check(drive(tmp_path / "scratch", "run", target, str(seed), str(count)), count)
 
 
 def test_an_unknown_target_is_refused_by_name() -> None:
-    """A mistyped target shows as a defect of the driver instead of the list of names."""
+    """If this fails, a mistyped target shows as a defect of the driver instead of the list of names."""
     with pytest.raises(KeyError, match=r"no target 'batches'; there are requests, messages, .*quorum_state"):
         load("batches")
 
@@ -89,7 +89,7 @@ def test_a_million() -> None:
 
 @pytest.mark.parametrize("target", names())
 def test_what_once_failed(target: str, tmp_path: Path) -> None:
-    """A defect that was fixed has returned."""
+    """If this fails, a defect that was fixed has returned."""
     files = sorted(str(path) for path in (REGRESSIONS / target).glob("*.hex"))
     result = drive(tmp_path / "scratch", "replay", target, *files)
     assert result["count"] == len(files)

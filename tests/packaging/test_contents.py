@@ -31,7 +31,7 @@ def names_in_wheel(wheel: Path) -> set[str]:
 
 
 def test_the_source_distribution_is_the_tree(sdist: Path) -> None:
-    """A file that the build or a test reads is missing for everybody who has no checkout."""
+    """If this fails, a file that the build or a test reads is missing for everybody who has no checkout."""
     with tarfile.open(sdist) as archive:
         names = {str(PurePath(*PurePath(member.name).parts[1:])) for member in archive if member.isfile()}
     tree = {str(path) for path in tree_files()} - NOT_IN_SDIST
@@ -41,7 +41,7 @@ def test_the_source_distribution_is_the_tree(sdist: Path) -> None:
 
 
 def test_the_wheel_is_complete(wheel: Path) -> None:
-    """A schema, stylesheet, stub or extension is in the repository and not in what users install."""
+    """If this fails, a schema, stylesheet, stub or extension is in the repository and not in what users install."""
     rooms = {path.parts[0] for path in tree_files() if path.name == "__init__.py" and len(path.parts) == 2}
     suffix = f".cpython-{sys.version_info.major}{sys.version_info.minor}-x86_64-linux-gnu.so"
     expected = set()
@@ -53,7 +53,7 @@ def test_the_wheel_is_complete(wheel: Path) -> None:
 
 
 def test_the_metadata_is_valid(wheel: Path, sdist: Path) -> None:
-    """An index refuses the upload, or pip chooses a Python or an extra that was not meant."""
+    """If this fails, an index refuses the upload, or pip chooses a Python or an extra that was not meant."""
     with zipfile.ZipFile(wheel) as archive:
         (name,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
         raw = archive.read(name)
@@ -78,7 +78,7 @@ def test_the_metadata_is_valid(wheel: Path, sdist: Path) -> None:
 
 @pytest.mark.parametrize("name", ["runtime", "tui", "bench", "dev"])
 def test_the_lock_file_has_what_is_required(name: str) -> None:
-    """`make build` installs other versions than the package asks for, or not what it needs."""
+    """If this fails, `make build` installs other versions than the package asks for, or not what it needs."""
     locked: dict[str, set[str]] = {}
     for found, version in LOCKED.findall((ROOT / "requirements.lock").read_text()):
         locked.setdefault(canonicalize_name(found), set()).add(version)
@@ -91,7 +91,9 @@ def test_the_lock_file_has_what_is_required(name: str) -> None:
 
 
 def test_the_build_requirements_are_those_of_the_lock_file() -> None:
-    """A wheel that pip builds in an environment of its own is compiled by a tool that no test ever ran with."""
+    """If this fails, a wheel that pip builds in an environment of its own is compiled by a tool that no test ever
+    ran with.
+    """
     locked = dict(LOCKED.findall((ROOT / "requirements.lock").read_text()))
     for text in tomllib.loads((ROOT / "pyproject.toml").read_text())["build-system"]["requires"]:
         requirement = Requirement(text)

@@ -42,7 +42,9 @@ def environment(tmp_path: Path, wheel: Path) -> Environment:
 
 
 def test_the_command_runs_with_the_base_requirements(environment: Environment, tmp_path: Path) -> None:
-    """`pip install broker-cy` gives a command that needs the repository, or a library that nobody named."""
+    """If this fails, `pip install broker-cy` gives a command that needs the repository, or a library that nobody
+    named.
+    """
     assert environment.pip("check") == "No broken requirements found.\n"
     commands.run_broker_cy(environment.program("broker-cy"), tmp_path)
 
@@ -51,7 +53,7 @@ def test_the_command_runs_with_the_base_requirements(environment: Environment, t
 def test_a_command_without_its_extra_says_what_to_install(
     environment: Environment, tmp_path: Path, program: str, extra: str
 ) -> None:
-    """A traceback, or a failure after minutes of measuring, where one library is missing."""
+    """If this fails, a traceback, or a failure after minutes of measuring, where one library is missing."""
     environment.link(requirements_of(NAME, [extra]))
     direct = [Requirement(text) for text in metadata.requires(NAME) or ()]
     names = [each.name for each in direct if each.marker is not None and f'extra == "{extra}"' in str(each.marker)]
@@ -68,7 +70,7 @@ def test_a_command_without_its_extra_says_what_to_install(
 
 
 def test_every_command_runs_with_all_extras(environment: Environment, tmp_path: Path) -> None:
-    """`pip install 'broker-cy[all]'` lacks a file or a library that only the repository has."""
+    """If this fails, `pip install 'broker-cy[all]'` lacks a file or a library that only the repository has."""
     environment.link(requirements_of(NAME, ["all"]))
     assert environment.pip("check") == "No broken requirements found.\n"
     run([environment.program("python"), "-c", IMPORT_ALL], cwd=tmp_path, env={"PYTHONPATH": ""})
@@ -93,7 +95,9 @@ def find_python(version: str) -> Path:
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("version", PYTHONS)
 def test_every_python_builds_and_runs_it(version: str, sdist: Path, tmp_path: Path) -> None:
-    """A Python that the metadata names cannot compile the source distribution, or a command fails on it."""
+    """If this fails, a Python that the metadata names cannot compile the source distribution, or a command fails on
+    it.
+    """
     python = find_python(version)
     run([python, "-m", "venv", tmp_path / "venv"], timeout_s=120)
     binaries = tmp_path / "venv" / "bin"

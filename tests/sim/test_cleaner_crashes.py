@@ -220,7 +220,7 @@ def _no_log_lines() -> Iterator[None]:
 
 @pytest.mark.parametrize("name", ENDINGS)
 def test_a_cleaning_that_ends_leaves_the_old_segment_or_the_new_one(name: str) -> None:
-    """Records that count are gone, come twice, or the partition cannot be opened."""
+    """If this fails, records that count are gone, come twice, or the partition cannot be opened."""
     run_seeds(FIRST_SEED, SEEDS, name)
 
 

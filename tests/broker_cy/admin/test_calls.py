@@ -24,7 +24,7 @@ from tests.support.kafka_peer import KafkaPeer
 
 
 def test_the_cluster_is_described(run: Run, cluster: BrokerProcess | KafkaPeer) -> None:
-    """The overview names a wrong broker, address or controller."""
+    """If this fails, the overview names a wrong broker, address or controller."""
 
     async def job(client: AdminClient) -> None:
         described = await client.cluster.describe()
@@ -43,7 +43,7 @@ def test_the_cluster_is_described(run: Run, cluster: BrokerProcess | KafkaPeer) 
 
 
 def test_the_quorum_is_told_or_the_reason_why_not(run: Run, cluster: BrokerProcess | KafkaPeer) -> None:
-    """A cluster that cannot tell its quorum breaks the overview without a reason."""
+    """If this fails, a cluster that cannot tell its quorum breaks the overview without a reason."""
 
     async def job(client: AdminClient) -> None:
         if cluster.target == "kafka":
@@ -62,7 +62,7 @@ def test_the_quorum_is_told_or_the_reason_why_not(run: Run, cluster: BrokerProce
 
 
 def test_the_life_of_a_topic(run: Run, name: str) -> None:
-    """A topic cannot be made, cloned, grown or deleted, or the list is wrong."""
+    """If this fails, a topic cannot be made, cloned, grown or deleted, or the list is wrong."""
 
     async def job(client: AdminClient) -> None:
         new = NewTopic(name, 3, 1, {"retention.ms": "86400000", "cleanup.policy": "compact"})
@@ -99,7 +99,9 @@ def test_the_life_of_a_topic(run: Run, name: str) -> None:
 
 
 def test_a_refused_topic_says_why(run: Run, name: str, cluster: BrokerProcess | KafkaPeer) -> None:
-    """Whoever gives a bad name or setting is not told which, by whom and why."""
+    """If this fails, a user who gives an invalid name or setting does not learn which one it is, who refused it and
+    why.
+    """
 
     async def job(client: AdminClient) -> None:
         outcome = await client.topics.create(
@@ -133,7 +135,7 @@ async def settings_once(
 
 
 def test_settings_with_their_source(run: Run, name: str) -> None:
-    """A change of a setting is lost, changes another, or the console shows a wrong source."""
+    """If this fails, a change of a setting is lost, changes another, or the console shows a wrong source."""
 
     async def job(client: AdminClient) -> None:
         (await client.topics.create([NewTopic(name, 1, 1)])).whole()
@@ -170,7 +172,7 @@ def test_settings_with_their_source(run: Run, name: str) -> None:
 
 
 def test_a_brokers_settings_come_from_that_broker(run: Run) -> None:
-    """The settings of one broker are shown as those of another."""
+    """If this fails, the settings of one broker are shown as those of another."""
 
     async def job(client: AdminClient) -> None:
         node, word = ConfigResource(ResourceType.BROKER, "1"), ConfigResource(ResourceType.BROKER, "one")
@@ -186,7 +188,7 @@ def test_a_brokers_settings_come_from_that_broker(run: Run) -> None:
 
 
 def test_offsets_of_a_group(run: Run, name: str) -> None:
-    """A reset commits the wrong offsets, or destroys what other partitions had."""
+    """If this fails, a reset commits the wrong offsets, or destroys what other partitions had."""
 
     async def job(client: AdminClient) -> None:
         (await client.topics.create([NewTopic(name, 3, 1)])).whole()
@@ -220,7 +222,7 @@ def test_offsets_of_a_group(run: Run, name: str) -> None:
 
 
 def test_impossible_values_are_refused_before_anything_is_sent(run: Run, name: str) -> None:
-    """A typing error travels to the broker, and comes back as its error."""
+    """If this fails, a typing error travels to the broker, and comes back as its error."""
 
     async def job(client: AdminClient) -> None:
         key = TopicPartition(name, 0)
@@ -240,7 +242,7 @@ def test_impossible_values_are_refused_before_anything_is_sent(run: Run, name: s
 
 
 def test_records_of_an_empty_topic_are_deleted(run: Run, name: str) -> None:
-    """Deleting records says that it failed where there were none, or deletes beyond the end."""
+    """If this fails, deleting records says that it failed where there were none, or deletes beyond the end."""
 
     async def job(client: AdminClient) -> None:
         (await client.topics.create([NewTopic(name, 2, 1)])).whole()

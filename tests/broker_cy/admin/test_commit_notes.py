@@ -77,7 +77,7 @@ class Asking:
 
 
 def test_an_event_is_believed_for_the_offset_it_tells_of(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A group is said to be minutes behind by the time of another record."""
+    """If this fails, a group is said to be minutes behind by the time of another record."""
 
     async def job() -> None:
         log = Log([commit("g", A, 5, 1000), commit("g", B, 9, -1), commit("h", A, 5, 3000)])
@@ -99,7 +99,7 @@ def test_an_event_is_believed_for_the_offset_it_tells_of(monkeypatch: pytest.Mon
 
 
 def test_no_more_is_read_than_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Looking at the lag of one group reads a month of events."""
+    """If this fails, looking at the lag of one group reads a month of events."""
 
     async def job() -> None:
         log = Log([commit("old", A, 1, 10), *[BrokerStopped()] * 10, commit("far", A, 2, 20), commit("g", A, 5, 1000)])
@@ -125,7 +125,7 @@ def test_no_more_is_read_than_is_needed(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_a_step_with_too_many_bytes_is_not_taken_in_part(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The part that was read has an event, and the part that was not had the newer one."""
+    """If this fails, the part that was read has an event, and the part that was not had the newer one."""
 
     async def job() -> None:
         log = Log([commit("g", A, 5, 1000), commit("g", A, 5, 2000), commit("h", A, 1, 1)])
@@ -141,7 +141,7 @@ def test_a_step_with_too_many_bytes_is_not_taken_in_part(monkeypatch: pytest.Mon
 
 
 def test_older_events_of_a_topic_that_was_deleted_since(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A topic that was made anew has the times of the old one."""
+    """If this fails, a topic that was made again has the times of the old one."""
 
     async def job() -> None:
         log = Log([commit("g", A, 5, 1000), commit("g", B, 5, 1000), TopicDeleted("a"), commit("h", A, 5, 2000)])
@@ -156,7 +156,7 @@ def test_older_events_of_a_topic_that_was_deleted_since(monkeypatch: pytest.Monk
 
 
 def test_without_events_records_tell(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Apache Kafka's groups have no time lag, or each look at one asks for a topic that is not there."""
+    """If this fails, Apache Kafka's groups have no time lag, or each look at one asks for a topic that is not there."""
 
     async def job() -> None:
         log = Log()
@@ -174,7 +174,7 @@ def test_without_events_records_tell(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_notes_are_bounded() -> None:
-    """A console that runs for months holds every group there ever was."""
+    """If this fails, a console that runs for months holds every group there ever was."""
     notes = CommitNotes(commits_max=2)
     for number, group in enumerate(("f", "g", "f", "h")):
         notes.take(Stamped(number, 0, commit(group, A, 5, number)))

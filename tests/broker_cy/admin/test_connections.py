@@ -33,14 +33,14 @@ from tests.support.old_broker import OldBroker
     ],
 )
 def test_addresses(text: str, expected: Address) -> None:
-    """An address that Kafka's tools take is not understood."""
+    """If this fails, an address that Kafka's tools take is not understood."""
     assert parse_address(text) == expected
     assert parse_address(str(expected)) == expected
 
 
 @pytest.mark.parametrize("text", ["", ":9092", "host:", "host:port", "host:0", "host:65536", "::1", "a b:1", "h:²"])
 def test_bad_addresses_are_refused(text: str) -> None:
-    """A mistyped address is tried for 30 s, or taken for another."""
+    """If this fails, a mistyped address is tried for 30 s, or taken for another."""
     with pytest.raises(AdminError) as raised:
         parse_addresses(f"ok:1,{text}")
     assert raised.value.failure is Failure.INVALID
@@ -48,7 +48,7 @@ def test_bad_addresses_are_refused(text: str) -> None:
 
 
 def test_a_wrong_address_is_told_at_once() -> None:
-    """Who mistypes the port waits for the deadline, and is told of a timeout."""
+    """If this fails, a user who mistypes the port waits for the deadline, and sees a timeout."""
     (port,) = free_ports(1)
     with pytest.raises(AdminError) as raised:
         with_client(f"127.0.0.1:{port}", lambda client: client.topics.list_all(), timeout_s=120)
@@ -58,7 +58,7 @@ def test_a_wrong_address_is_told_at_once() -> None:
 
 
 def test_the_second_bootstrap_address_helps(ours: BrokerProcess) -> None:
-    """One broker that is away hides the whole cluster."""
+    """If this fails, one broker that is away hides the whole cluster."""
     (port,) = free_ports(1)
     described = with_client(f"127.0.0.1:{port},{ours.bootstrap}", lambda client: client.cluster.describe())
     assert described.brokers[0].port == ours.port
@@ -89,7 +89,7 @@ async def serve(answer: Callable[[bytes], bytes | None]) -> tuple[asyncio.Server
     ],
 )
 def test_what_is_no_broker_is_told(answer: Callable[[bytes], bytes | None], failure: Failure, reason: str) -> None:
-    """Something else behind the port hangs the console, or ends it with a traceback."""
+    """If this fails, something else behind the port hangs the console, or ends it with a traceback."""
 
     async def job() -> AdminError:
         server, bootstrap = await serve(answer)
@@ -108,7 +108,9 @@ def test_what_is_no_broker_is_told(answer: Callable[[bytes], bytes | None], fail
 
 
 def test_a_broker_that_restarts_is_found_again(tmp_path: Path) -> None:
-    """After a restart a console that was left running shows errors forever, or a call fails that could have waited."""
+    """If this fails, after a restart a console that was left running shows errors forever, or a call fails that
+    could have waited.
+    """
     broker = BrokerProcess(tmp_path, QUICK).start()
 
     async def job() -> None:
@@ -142,7 +144,7 @@ OLDEST = {
 
 
 def test_an_old_broker_is_spoken_to_in_its_versions(tmp_path: Path) -> None:
-    """Clusters that were not upgraded yet cannot be looked after."""
+    """If this fails, clusters that were not upgraded yet cannot be looked after."""
     (port,) = free_ports(1)
     broker = BrokerProcess(tmp_path, {**QUICK, "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}"}).start()
 
@@ -175,7 +177,9 @@ def test_an_old_broker_is_spoken_to_in_its_versions(tmp_path: Path) -> None:
 
 
 def test_a_silent_broker_does_not_outlive_the_deadline(tmp_path: Path) -> None:
-    """A broker that hangs hangs the console, or what was asked after it wakes up gets the answers to old questions."""
+    """If this fails, a broker that hangs hangs the console, or what was asked after it wakes up gets the answers to
+    old questions.
+    """
     (port,) = free_ports(1)
     broker = BrokerProcess(tmp_path, {**QUICK, "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}"}).start()
 
@@ -198,7 +202,7 @@ def test_a_silent_broker_does_not_outlive_the_deadline(tmp_path: Path) -> None:
 
 
 def test_many_calls_share_one_connection(tmp_path: Path) -> None:
-    """Every call opens a connection of its own, or answers are given to the wrong caller."""
+    """If this fails, every call opens a connection of its own, or answers are given to the wrong caller."""
     (port,) = free_ports(1)
     broker = BrokerProcess(tmp_path, {**QUICK, "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}"}).start()
 
@@ -225,7 +229,7 @@ def test_many_calls_share_one_connection(tmp_path: Path) -> None:
 
 
 def test_a_lost_answer_makes_no_duplicate(tmp_path: Path) -> None:
-    """A connection that breaks after the broker stored a batch stores it twice, or loses it."""
+    """If this fails, a connection that breaks after the broker stored a batch stores it twice, or loses it."""
     proxy = CuttingProxy()
     broker = BrokerProcess(tmp_path, {**QUICK, "advertised.listeners": f"PLAINTEXT://127.0.0.1:{proxy.port}"}).start()
     proxy.connect_to(broker.host, broker.port)
@@ -260,7 +264,7 @@ def test_a_lost_answer_makes_no_duplicate(tmp_path: Path) -> None:
 
 
 def test_a_reader_outlives_a_restart(tmp_path: Path) -> None:
-    """A live view ends when the broker restarts, or goes on with a gap."""
+    """If this fails, a live view ends when the broker restarts, or continues with a gap."""
     broker = BrokerProcess(tmp_path, QUICK).start()
     key = TopicPartition("live", 0)
 

@@ -56,7 +56,7 @@ async def described_once(client: AdminClient, name: str, members: list[Consumer]
 
 
 def test_a_classic_group_with_members(run: Run, name: str, member: MakeMember) -> None:
-    """Who reads what is not shown, or a reset is let through while the group is at work."""
+    """If this fails, who reads what is not shown, or a reset is let through while the group is at work."""
 
     async def job(client: AdminClient) -> None:
         (await client.topics.create([NewTopic(name, 4, 1)])).whole()
@@ -86,7 +86,9 @@ def test_a_classic_group_with_members(run: Run, name: str, member: MakeMember) -
 
 @pytest.mark.parametrize("cluster", ["kafka"], indirect=True)
 def test_a_consumer_group_with_members(run: Run, name: str, member: MakeMember) -> None:
-    """Groups of the newer protocol (KIP-848), which broker-cy does not have yet, are shown as missing."""
+    """If this fails, groups of the newer protocol (KIP-848), which broker-cy does not have yet, are shown as
+    missing.
+    """
 
     async def job(client: AdminClient) -> None:
         (await client.topics.create([NewTopic(name, 3, 1)])).whole()

@@ -69,18 +69,18 @@ def window(
     ],
 )
 def test_groups_are_judged(samples: list[Sample], status: Status) -> None:
-    """A group that stands still is called healthy, or a healthy one wakes somebody up."""
+    """If this fails, a group that stands still is called healthy, or a healthy one wakes somebody up."""
     assert judge(samples) is status
 
 
 def test_a_group_is_as_its_worst_partition() -> None:
-    """One partition that nobody reads hides behind fifty that are read."""
+    """If this fails, one partition that nobody reads hides behind fifty that are read."""
     assert worst([Status.OK, Status.STALLED, Status.WARN]) is Status.STALLED
     assert worst([]) is Status.OK
 
 
 def test_velocity_and_time_to_catch_up() -> None:
-    """The time to catch up is wrong, or promised to a group that falls behind."""
+    """If this fails, the time to catch up is wrong, or promised to a group that falls behind."""
     gaining = trend(window((0, 1000), (300, 1100), (600, 1200)))
     assert gaining is not None
     assert (gaining.consumed_per_s, gaining.produced_per_s) == (300, 100)
@@ -104,7 +104,7 @@ def test_velocity_and_time_to_catch_up() -> None:
 
 
 def test_time_lag() -> None:
-    """A group without lag is said to be late, or a clock that is ahead gives a negative time."""
+    """If this fails, a group without lag is said to be late, or a clock that is ahead gives a negative time."""
     assert time_lag_ms(0, 5, 100) == 0
     assert time_lag_ms(1, 40, 100) == 60
     assert time_lag_ms(1, 140, 100) == 0
@@ -121,7 +121,7 @@ def lag_of(group_id: str, *parts: tuple[int, int, int | None]) -> GroupLag:
 
 
 def test_judging_in_turns_gives_the_same() -> None:
-    """A list of groups says something else than the screen of one."""
+    """If this fails, a list of groups says something else than the screen of one."""
     history = LagHistory()
     looks = {"ok": ((5, 9), (9, 9)), "warn": ((1, 5), (2, 9)), "rewound": ((5, 9), (2, 9)), "one": ((1, 5),)}
     for at, _ in enumerate(range(2)):
@@ -141,7 +141,7 @@ def test_judging_in_turns_gives_the_same() -> None:
 
 
 def test_the_history_is_bounded() -> None:
-    """Watching many groups for a day takes all memory, or what is gone is judged forever."""
+    """If this fails, watching many groups for a day takes all memory, or what is gone is judged forever."""
     history = LagHistory(samples_max=3, windows_max=3)
     key = TopicPartition("t", 0)
     for look in range(1, 10):
@@ -185,7 +185,9 @@ class Noted:
 
 
 def test_lag_in_records_and_in_time(run: Run, name: str) -> None:
-    """The lag of a group is not what waits for it, or its time is not the age of the first record that waits."""
+    """If this fails, the lag of a group is not what waits for it, or its time is not the age of the first record
+    that waits.
+    """
 
     async def job(client: AdminClient) -> None:
         (await client.topics.create([NewTopic(name, 4, 1), NewTopic(f"{name}-gone", 1, 1)])).whole()

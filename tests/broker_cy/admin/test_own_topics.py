@@ -31,7 +31,7 @@ class Numbers(OwnTopic[int]):
 
 
 def test_the_newest_are_found_without_reading_everything() -> None:
-    """The last twenty events of a busy cluster take a minute, or the memory of all."""
+    """If this fails, the last twenty events of a busy cluster take a minute, or the memory of all."""
 
     async def job() -> None:
         topic = Numbers(range_max=1_000_000)
@@ -64,7 +64,7 @@ def test_the_newest_are_found_without_reading_everything() -> None:
 
 
 def test_samples_are_put_together() -> None:
-    """A rate is that of one second only, or a bad second hides behind nine good ones."""
+    """If this fails, a rate is that of one second only, or a bad second hides behind nine good ones."""
 
     def sample(at_s: int, broker: int = 1, **values: object) -> Sample:
         return Sample(time_ms=at_s * 1000, broker=broker, interval_ms=1000, **values)  # type: ignore[arg-type]
@@ -95,7 +95,9 @@ def test_samples_are_put_together() -> None:
 
 
 def test_every_event_is_told_in_a_line() -> None:
-    """A type that was added is shown as its name alone; a name with control characters reaches the terminal."""
+    """If this fails, a type that was added is shown as its name alone; a name with control characters reaches the
+    terminal.
+    """
     for kind in EVENTS.values():
         event = kind()
         for each in fields(event):

@@ -42,7 +42,7 @@ async def read(
 
 @pytest.mark.parametrize("codec", list(Codec))
 def test_what_is_produced_is_consumed(run: Run, name: str, codec: Codec) -> None:
-    """Keys, headers, nulls or order are lost, or a codec is not understood by the broker."""
+    """If this fails, keys, headers, nulls or order are lost, or a codec is not understood by the broker."""
 
     async def job(client: AdminClient) -> None:
         (await client.topics.create([NewTopic(name, 3, 1)])).whole()
@@ -75,7 +75,9 @@ def test_what_is_produced_is_consumed(run: Run, name: str, codec: Codec) -> None
 
 
 def test_keys_go_where_other_clients_put_them(run: Run, cluster: BrokerProcess | KafkaPeer, name: str) -> None:
-    """A record produced by hand lands in another partition than the application's own, out of order with them."""
+    """If this fails, a record produced by hand lands in another partition than the application's own, out of order
+    with them.
+    """
     keys = [b"key-%d" % number for number in range(200)]
 
     async def job(client: AdminClient) -> None:
@@ -92,13 +94,13 @@ def test_keys_go_where_other_clients_put_them(run: Run, cluster: BrokerProcess |
 
 
 def test_murmur2_is_kafkas() -> None:
-    """Keys are placed by another function than Kafka's (its UtilsTest has these values)."""
+    """If this fails, keys are placed by another function than Kafka's (its UtilsTest has these values)."""
     expected = {b"21": -973932308, b"foobar": -790332482, b"a-little-bit-long-string": -985981536}
     assert {key: murmur2(key) - (1 << 32) for key in expected} == expected
 
 
 def test_where_reading_starts(run: Run, name: str) -> None:
-    """The browser starts at another record than the one that was asked for."""
+    """If this fails, the browser starts at another record than the one that was asked for."""
 
     async def job(client: AdminClient) -> None:
         (await client.topics.create([NewTopic(name, 2, 1)])).whole()
@@ -135,7 +137,7 @@ def test_where_reading_starts(run: Run, name: str) -> None:
 
 
 def test_a_reader_that_waits_holds_up_no_other(run: Run, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A search crawls along while something else follows a topic."""
+    """If this fails, a search crawls along while something else follows a topic."""
     # Longer than the calls of a test may take.
     monkeypatch.setattr("broker_cy.admin.reader.WAIT_MS", 60_000)
 
@@ -158,7 +160,7 @@ def test_a_reader_that_waits_holds_up_no_other(run: Run, name: str, monkeypatch:
 
 
 def test_a_reader_follows_what_arrives_and_skips_what_was_deleted(run: Run, name: str) -> None:
-    """A live view stops, or hides that records were deleted before it read them."""
+    """If this fails, a live view stops, or hides that records were deleted before it read them."""
 
     async def job(client: AdminClient) -> None:
         (await client.topics.create([NewTopic(name, 1, 1)])).whole()
@@ -186,7 +188,7 @@ def test_a_reader_follows_what_arrives_and_skips_what_was_deleted(run: Run, name
 
 
 def test_large_records_and_refused_ones(run: Run, name: str) -> None:
-    """A record larger than a fetch stops the reader forever, or one that is refused is not named."""
+    """If this fails, a record larger than a fetch stops the reader forever, or one that is refused is not named."""
 
     async def job(client: AdminClient) -> None:
         large = NewTopic(name, 1, 1, {"max.message.bytes": "21000000"})
@@ -211,7 +213,9 @@ def test_large_records_and_refused_ones(run: Run, name: str) -> None:
 
 
 def test_a_producer_creates_a_missing_topic_only_where_it_may(run: Run, name: str) -> None:
-    """Records for a new topic are refused where every other client has it created, or a misspelt name makes a topic."""
+    """If this fails, records for a new topic are refused where every other client has it created, or a misspelt
+    name makes a topic.
+    """
 
     async def job(client: AdminClient) -> None:
         with pytest.raises(AdminError) as raised:
@@ -226,7 +230,7 @@ def test_a_producer_creates_a_missing_topic_only_where_it_may(run: Run, name: st
 
 @pytest.mark.parametrize("acks", [0, 1, -1])
 def test_acks(run: Run, name: str, acks: int) -> None:
-    """A level of acknowledgement loses records, or waits for an answer that never comes."""
+    """If this fails, a level of acknowledgement loses records, or waits for an answer that never comes."""
 
     async def job(client: AdminClient) -> None:
         (await client.topics.create([NewTopic(name, 1, 1)])).whole()
@@ -245,7 +249,7 @@ def test_acks(run: Run, name: str, acks: int) -> None:
 
 
 def test_an_unknown_number_of_acks_is_refused(run: Run) -> None:
-    """acks=2 is taken for something else."""
+    """If this fails, acks=2 is taken for something else."""
 
     async def job(client: AdminClient) -> None:
         with pytest.raises(AdminError) as raised:
@@ -264,7 +268,7 @@ def decoded(
 
 
 def test_batches_that_cannot_have_what_is_looked_for_are_passed_over_and_counted() -> None:
-    """A search tells fewer records than it went through, or more."""
+    """If this fails, a search tells fewer records than it went through, or more."""
     batches = b"".join(encode_batch([Record(value=b"v%d" % n)] * 5, base_offset=n * 5) for n in range(3))
     chunk = decoded(batches, containing=b"v1")
     assert [record.offset for record in chunk.records] == [5, 6, 7, 8, 9]
@@ -275,7 +279,7 @@ def test_batches_that_cannot_have_what_is_looked_for_are_passed_over_and_counted
 
 
 def test_damaged_batches_are_told_and_passed() -> None:
-    """One damaged batch ends the message browser, or is silently left out."""
+    """If this fails, one damaged batch ends the message browser, or is silently left out."""
     batches = [encode_batch([Record(value=b"v%d" % n)] * 5, base_offset=n * 5) for n in range(3)]
     broken = bytearray(batches[1])
     broken[-1] ^= 1
@@ -292,7 +296,7 @@ def test_damaged_batches_are_told_and_passed() -> None:
 
 
 def test_a_torn_batch_is_asked_for_again() -> None:
-    """What a fetch limit cut off is lost."""
+    """If this fails, what a fetch limit cut off is lost."""
     batches = [encode_batch([Record(value=b"v")], base_offset=n) for n in range(2)]
     chunk = decoded(batches[0] + batches[1][:-1])
     assert (len(chunk.records), chunk.next_offset, chunk.damage) == (1, 1, ())

@@ -29,7 +29,7 @@ def transactional(bootstrap: str, name: str) -> ConfluentProducer:
 
 
 def test_aborted_records_are_left_out(run: Run, cluster: BrokerProcess | KafkaPeer, name: str) -> None:
-    """A reader of committed records is shown aborted ones, or misses those that follow them."""
+    """If this fails, a reader of committed records is shown aborted ones, or misses those that follow them."""
 
     async def job(client: AdminClient) -> None:
         (await client.topics.create([NewTopic(name, 1, 1)])).whole()
@@ -64,7 +64,7 @@ def test_aborted_records_are_left_out(run: Run, cluster: BrokerProcess | KafkaPe
 
 
 def test_an_open_transaction_is_listed_and_described(run: Run, cluster: BrokerProcess | KafkaPeer, name: str) -> None:
-    """Nobody sees who keeps readers waiting."""
+    """If this fails, nobody sees who keeps readers waiting."""
 
     async def job(client: AdminClient) -> None:
         (await client.topics.create([NewTopic(name, 2, 1)])).whole()
@@ -106,7 +106,7 @@ def test_an_open_transaction_is_listed_and_described(run: Run, cluster: BrokerPr
 
 
 def test_a_hanging_transaction_is_found_and_ended(run: Run, name: str) -> None:
-    """A transaction that its coordinator forgot keeps readers of committed records waiting forever."""
+    """If this fails, a transaction that its coordinator forgot keeps readers of committed records waiting forever."""
 
     async def job(client: AdminClient) -> None:
         topic = (await client.topics.create([NewTopic(name, 1, 1)])).whole()[name]
@@ -158,7 +158,7 @@ def test_a_hanging_transaction_is_found_and_ended(run: Run, name: str) -> None:
 
 
 def test_log_directories(run: Run, cluster: BrokerProcess | KafkaPeer, name: str) -> None:
-    """The disk fills up, and the console shows other sizes than there are."""
+    """If this fails, the disk fills up, and the console shows other sizes than there are."""
 
     async def job(client: AdminClient) -> None:
         (await client.topics.create([NewTopic(name, 2, 1)])).whole()

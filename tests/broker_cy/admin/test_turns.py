@@ -11,7 +11,9 @@ from broker_cy.core.uuid import ZERO
 
 
 def test_a_turn_ends_only_when_its_time_is_over() -> None:
-    """A list of 10,000 partitions blocks the keyboard; or each of its parts waits for all other tasks."""
+    """If this fails, a list of 10,000 partitions blocks the keyboard; or each of its parts waits for all other
+    tasks.
+    """
 
     async def others_ran(turn_s: float) -> int:
         ran = 0
@@ -34,7 +36,7 @@ def test_a_turn_ends_only_when_its_time_is_over() -> None:
 
 
 def test_leaders_are_found_where_partitions_are_left_out() -> None:
-    """A request goes to the leader of another partition."""
+    """If this fails, a request goes to the leader of another partition."""
     metadata = Metadata(None, [Address("127.0.0.1", 1)])  # type: ignore[arg-type]
     parts = tuple(PartitionInfo(number, 10 + number, 0, (1,), (1,), ()) for number in (0, 1, 3))
     metadata._topics["t"] = _Cached(TopicInfo("t", ZERO, False, parts), 1e18)

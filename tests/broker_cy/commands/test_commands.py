@@ -52,7 +52,7 @@ def leaves() -> Iterator[list[str]]:
 
 @pytest.mark.parametrize("words", list(leaves()), ids=" ".join)
 def test_every_command_has_help_with_examples(bare: Cli, words: list[str]) -> None:
-    """Somebody who forgot how a command is used has to search the web."""
+    """If this fails, somebody who forgot how a command is used has to search the web."""
     shown = bare(*words, "--help").out
     # On a line of its own: else the paragraph was filled anew, and nobody can copy a line of it.
     assert re.search(r"^ *examples:\n +\S", shown, re.MULTILINE)
@@ -62,14 +62,14 @@ def test_every_command_has_help_with_examples(bare: Cli, words: list[str]) -> No
 
 
 def test_starting_a_broker_imports_no_command() -> None:
-    """The time to the first answer grows by what only operators' commands need."""
+    """If this fails, the time to the first answer grows by what only operators' commands need."""
     code = "import sys, atexit; atexit.register(lambda: print('click' in sys.modules, 'rich' in sys.modules)); "
     code += "from broker_cy import cli; cli.main(['start', '--help'])"
     assert run([sys.executable, "-c", code], cwd=ROOT).stdout.splitlines()[-1] == b"False False"
 
 
 def test_the_life_of_a_topic(broker_cy: Cli, broker: Target, name: str) -> None:
-    """A topic cannot be made, looked at, cloned, grown or deleted; or is deleted unasked."""
+    """If this fails, a topic cannot be made, looked at, cloned, grown or deleted; or is deleted unasked."""
     shape = ["-p", "3", "--set", "retention.ms=1000", "--set", "cleanup.policy=compact"]
     assert "would create" in broker_cy("topics", "create", name, *shape, "--dry-run").out
     assert (
@@ -117,7 +117,7 @@ def test_the_life_of_a_topic(broker_cy: Cli, broker: Target, name: str) -> None:
 
 
 def test_settings(broker_cy: Cli, new_topic: NewTopic) -> None:
-    """A setting is shown wrongly, or changed unasked, or with others."""
+    """If this fails, a setting is shown wrongly, or changed unasked, or with others."""
     topic = new_topic()
     describe = ["configs", "describe", "topic", topic, "--json"]
     assert own_settings(broker_cy(*describe)) == {}
@@ -146,7 +146,7 @@ def test_settings(broker_cy: Cli, new_topic: NewTopic) -> None:
 
 
 def test_groups_are_reset_by_every_rule(broker_cy: Cli, new_topic: NewTopic, name: str, tmp_path: Path) -> None:
-    """A reset goes elsewhere than its preview says, or than its rule means."""
+    """If this fails, a reset goes elsewhere than its preview says, or than its rule means."""
     topic, other = new_topic(2), new_topic(1)
     for partition, number in itertools.product((0, 1), range(10)):
         stamp = str(1_700_000_000_000 + number * 1000)
@@ -188,7 +188,7 @@ def test_groups_are_reset_by_every_rule(broker_cy: Cli, new_topic: NewTopic, nam
 
 
 def test_groups_with_members(broker_cy: Cli, broker: Target, new_topic: NewTopic, name: str) -> None:
-    """A group at work is reset or deleted under its members' feet, or who they are is not shown."""
+    """If this fails, a group at work is reset or deleted under its members' feet, or who they are is not shown."""
     topic = new_topic(1)
     broker_cy("produce", topic, stdin=b"x\n" * 5)
     # Its name plays with the terminal.
@@ -226,7 +226,7 @@ def test_groups_with_members(broker_cy: Cli, broker: Target, new_topic: NewTopic
 
 
 def test_lag_is_told_and_judged(broker_cy: Cli, broker: Target, new_topic: NewTopic, name: str) -> None:
-    """Nobody hears of the group that stands still."""
+    """If this fails, nobody hears of the group that stands still."""
     topic = new_topic(2)
     broker_cy("produce", topic, "-p", "0", "--timestamp", "-1h", stdin=b"x\n" * 10)
     broker_cy("groups", "reset", name, "--to-offset", "4", "--topic", topic, "--yes")
@@ -252,7 +252,7 @@ def test_lag_is_told_and_judged(broker_cy: Cli, broker: Target, new_topic: NewTo
 
 
 def test_producers_and_transactions(broker_cy: Cli, broker: Target, new_topic: NewTopic, name: str) -> None:
-    """Who keeps readers waiting is not found from the shell."""
+    """If this fails, who keeps readers waiting is not found from the shell."""
     topic = new_topic(1)
     producer = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": name})
     producer.init_transactions(20)
@@ -284,7 +284,7 @@ def test_producers_and_transactions(broker_cy: Cli, broker: Target, new_topic: N
 
 
 def test_cluster_and_log_directories(broker_cy: Cli, broker: Target, new_topic: NewTopic) -> None:
-    """The first look at a cluster shows wrong things."""
+    """If this fails, the first look at a cluster shows wrong things."""
     topic = new_topic(1)
     broker_cy("produce", topic, stdin=b"x" * 5000 + b"\n")
     described = broker_cy("cluster", "describe", "--json").json
@@ -306,7 +306,7 @@ def test_cluster_and_log_directories(broker_cy: Cli, broker: Target, new_topic: 
 
 
 def test_exit_codes_and_errors_for_programs(bare: Cli) -> None:
-    """A script cannot tell a broker that is away from a topic that is missing."""
+    """If this fails, a script cannot tell a broker that is away from a topic that is missing."""
     (port,) = free_ports(1)
     away = bare("topics", "list", "--bootstrap", f"127.0.0.1:{port}", code=3)
     assert away.err.startswith(f"broker-cy: connect, broker 127.0.0.1:{port}: connection refused")
@@ -327,7 +327,7 @@ def clusters_file(tmp_path: Path, text: str) -> Path:
 
 
 def test_named_clusters(bare: Cli, broker: Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A name means another cluster, or a cluster that is readonly is changed."""
+    """If this fails, a name means another cluster, or a cluster that is readonly is changed."""
     text = f'default = "here"\n[clusters.here]\nbootstrap = "{broker.bootstrap}"\ntimeout_s = 20\n'
     path = clusters_file(tmp_path, text + f'[clusters.look]\nbootstrap = "{broker.bootstrap}"\nreadonly = true\n')
     every: list[list[str | Path]] = [["--config", path], ["--config", path, "--cluster", "look"]]
@@ -373,7 +373,7 @@ def test_named_clusters(bare: Cli, broker: Target, tmp_path: Path, monkeypatch: 
     ],
 )
 def test_a_bad_file_of_clusters_is_told(bare: Cli, tmp_path: Path, text: str, reason: str) -> None:
-    """A typing error in the file is passed over, or ends in a traceback."""
+    """If this fails, a typing error in the file is passed over, or ends in a traceback."""
     path = clusters_file(tmp_path, text)
     said = bare("topics", "list", "--config", path, code=2)
     assert str(path) in said.err
@@ -383,7 +383,7 @@ def test_a_bad_file_of_clusters_is_told(bare: Cli, tmp_path: Path, text: str, re
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_completion_scripts(bare: Cli, shell: str) -> None:
-    """Completion cannot be switched on."""
+    """If this fails, completion cannot be switched on."""
     assert "_BROKER_CY_COMPLETE" in bare("completion", shell).out
 
 
@@ -396,7 +396,7 @@ def completions(words: str, tmp_path: Path, bootstrap: str) -> list[str]:
 
 
 def test_names_are_completed(broker_cy: Cli, broker: Target, new_topic: NewTopic, name: str, tmp_path: Path) -> None:
-    """Long names of topics and groups have to be typed."""
+    """If this fails, long names of topics and groups have to be typed."""
     topic = new_topic(1)
     broker_cy("groups", "reset", name, "--to-latest", "--topic", topic, "--yes")
     assert completions("broker-cy top", tmp_path, broker.bootstrap) == ["topics"]
@@ -409,7 +409,7 @@ def test_names_are_completed(broker_cy: Cli, broker: Target, new_topic: NewTopic
 
 
 def test_a_narrow_terminal_cuts_nothing(broker: Target, new_topic: NewTopic) -> None:
-    """In a terminal of 80 columns the ends of names are cut off, and a progress bar stays behind."""
+    """If this fails, in a terminal of 80 columns the ends of names are cut off, and a progress bar stays behind."""
     topic = new_topic(1)
     shown = in_terminal(["topics", "list", "--bootstrap", broker.bootstrap])
     assert shown.code == 0
@@ -419,7 +419,7 @@ def test_a_narrow_terminal_cuts_nothing(broker: Target, new_topic: NewTopic) -> 
 
 
 def test_asked_questions_are_answered_by_nobody_but_people(broker: Target, new_topic: NewTopic) -> None:
-    """`yes` in a pipe deletes what a script did not mean to."""
+    """If this fails, `yes` in a pipe deletes what a script did not mean to."""
     topic = new_topic(1)
     argv = [*COMMAND, "topics", "delete", topic, "--bootstrap", broker.bootstrap]
     done = subprocess.run(argv, input=b"y\n", capture_output=True, cwd=ROOT, check=False, timeout=60)

@@ -20,7 +20,7 @@ NewTopic = Callable[..., str]
 
 
 def test_lines_go_in_and_come_out(broker_cy: Cli, new_topic: NewTopic) -> None:
-    """The first thing anybody tries does not work."""
+    """If this fails, the first thing anybody tries does not work."""
     topic = new_topic()
     broker_cy("produce", topic, stdin=b"hello\nworld\n\nlast")
     assert broker_cy("consume", topic, "-e").out == "hello\nworld\n\nlast\n"
@@ -32,7 +32,7 @@ def test_lines_go_in_and_come_out(broker_cy: Cli, new_topic: NewTopic) -> None:
 def test_kcat_reads_what_we_write_and_we_what_it_writes(
     broker_cy: Cli, broker: Target, new_topic: NewTopic, codec: str
 ) -> None:
-    """Records by our hand look different to the tools people have, or theirs to us."""
+    """If this fails, records by our hand look different to the tools people have, or theirs to us."""
     topic = new_topic(3)
     lines = b"".join(b"key-%d:value %d\n" % (number % 40, number) for number in range(500))
     broker_cy("produce", topic, "-K", ":", "-z", codec, "-H", "from=us", "-H", "null", stdin=lines)
@@ -50,7 +50,7 @@ def test_kcat_reads_what_we_write_and_we_what_it_writes(
 
 
 def test_every_byte_survives_json(broker_cy: Cli, new_topic: NewTopic) -> None:
-    """A copy by JSON changes binary values, nulls, headers or timestamps."""
+    """If this fails, a copy by JSON changes binary values, nulls, headers or timestamps."""
     topic, copy = new_topic(2), new_topic(2)
     records = [
         {"key": "k", "value": {"base64": "/wAB"}, "headers": [{"name": "h", "value": None}],
@@ -88,13 +88,13 @@ def test_every_byte_survives_json(broker_cy: Cli, new_topic: NewTopic) -> None:
     ],
 )
 def test_bad_json_names_its_line(broker_cy: Cli, new_topic: NewTopic, line: bytes, reason: str) -> None:
-    """One line of a million is wrong, and nobody says which."""
+    """If this fails, one line of a million is wrong, and nobody says which."""
     said = broker_cy("produce", new_topic(), "--json-lines", stdin=b'{"value": "ok"}\n' + line + b"\n", code=2)
     assert reason in said.err
 
 
 def test_where_reading_starts_and_ends(broker_cy: Cli, new_topic: NewTopic) -> None:
-    """The browser of the shell shows other records than were asked for."""
+    """If this fails, the browser of the shell shows other records than were asked for."""
     # Old timestamps: retention would delete the records.
     topic = new_topic(2, "--set", "retention.ms=-1")
     for partition in (0, 1):
@@ -117,7 +117,7 @@ def test_where_reading_starts_and_ends(broker_cy: Cli, new_topic: NewTopic) -> N
 
 
 def test_files_keys_and_nulls(broker_cy: Cli, new_topic: NewTopic, tmp_path: Path) -> None:
-    """A file becomes several records, or an empty value no tombstone."""
+    """If this fails, a file becomes several records, or an empty value no tombstone."""
     topic = new_topic()
     path = tmp_path / "order.json"
     path.write_bytes(b"line 1\nline 2\n")
@@ -131,7 +131,7 @@ def test_files_keys_and_nulls(broker_cy: Cli, new_topic: NewTopic, tmp_path: Pat
 def test_a_record_that_arrives_is_shown_until_interrupted(
     broker: Target, broker_cy: Cli, new_topic: NewTopic, tmp_path: Path
 ) -> None:
-    """A live view shows records late, or cannot be left."""
+    """If this fails, a live view shows records late, or cannot be left."""
     topic = new_topic()
     child = Child(
         [*COMMAND, "consume", topic, "--from", "beginning", "--bootstrap", broker.bootstrap],
@@ -152,7 +152,7 @@ def test_a_record_that_arrives_is_shown_until_interrupted(
 
 
 def test_typed_lines_are_sent_as_they_are_typed(broker: Target, broker_cy: Cli, new_topic: NewTopic) -> None:
-    """What is typed waits for the end of the input, or Ctrl-C hangs."""
+    """If this fails, what is typed waits for the end of the input, or Ctrl-C hangs."""
     topic = new_topic()
     argv = die_with_parent([*COMMAND, "produce", topic, "--bootstrap", broker.bootstrap])
     process = subprocess.Popen(argv, stdin=subprocess.PIPE, stderr=subprocess.PIPE, cwd=ROOT)
@@ -171,7 +171,7 @@ def test_typed_lines_are_sent_as_they_are_typed(broker: Target, broker_cy: Cli, 
 
 
 def test_a_reader_that_has_enough_is_no_error(broker: Target, broker_cy: Cli, new_topic: NewTopic) -> None:
-    """`| head` ends in a traceback."""
+    """If this fails, `| head` ends in a traceback."""
     topic = new_topic()
     broker_cy("produce", topic, stdin=b"x" * 99 + b"\n" + b"y\n" * 200_000)
     argv = die_with_parent([*COMMAND, "consume", topic, "-e", "--bootstrap", broker.bootstrap])
@@ -186,7 +186,7 @@ def test_a_reader_that_has_enough_is_no_error(broker: Target, broker_cy: Cli, ne
 
 
 def test_what_cannot_be_written_is_told(broker_cy: Cli, new_topic: NewTopic) -> None:
-    """A refused record is lost in silence, or with it the count of those before it."""
+    """If this fails, a refused record is lost in silence, or with it the count of those before it."""
     topic = new_topic(1, "--set", "max.message.bytes=1000")
     said = broker_cy("produce", topic, "-D", "|", stdin=b"ok|" + b"x" * 2000, code=1)
     assert "MESSAGE_TOO_LARGE" in said.err
@@ -202,7 +202,9 @@ def test_what_cannot_be_written_is_told(broker_cy: Cli, new_topic: NewTopic) -> 
 
 
 def test_a_missing_topic_is_created(broker_cy: Cli, new_topic: NewTopic, name: str) -> None:
-    """The example of docs/cli.md fails: `produce` refuses a topic that kcat and Kafka's console producer create."""
+    """If this fails, the example of docs/cli.md fails: `produce` refuses a topic that kcat and Kafka's console
+    producer create.
+    """
     source, copy = new_topic(), f"{name}-copy"
     broker_cy("produce", source, "-K", ":", stdin=b"a:1\nb:2\n")
     broker_cy("produce", copy, "--json-lines", stdin=broker_cy("consume", source, "-e", "--json").out.encode())
@@ -210,7 +212,7 @@ def test_a_missing_topic_is_created(broker_cy: Cli, new_topic: NewTopic, name: s
 
 
 def test_a_broker_that_creates_no_topics_is_named_as_the_reason(bare: Cli, tmp_path: Path) -> None:
-    """`produce` waits for a topic that never comes, or does not say why it failed."""
+    """If this fails, `produce` waits for a topic that never comes, or does not say why it failed."""
     broker = BrokerProcess(tmp_path, {**QUICK, "auto.create.topics.enable": "false"})
     try:
         broker.start()
@@ -223,7 +225,7 @@ def test_a_broker_that_creates_no_topics_is_named_as_the_reason(bare: Cli, tmp_p
 
 
 def test_records_are_deleted_after_a_look(broker: Target, broker_cy: Cli, new_topic: NewTopic) -> None:
-    """Records are deleted that nobody meant, or without being asked."""
+    """If this fails, records are deleted that nobody meant, or without being asked."""
     topic = new_topic(2)
     for partition in ("0", "1"):
         broker_cy("produce", topic, "-p", partition, stdin=b"x\n" * 10)
@@ -249,7 +251,7 @@ def test_records_are_deleted_after_a_look(broker: Target, broker_cy: Cli, new_to
 
 
 def test_aborted_records_are_left_out_on_demand(broker: Target, broker_cy: Cli, new_topic: NewTopic) -> None:
-    """--committed shows what was aborted."""
+    """If this fails, --committed shows what was aborted."""
     from confluent_kafka import Producer
 
     topic = new_topic()
@@ -265,7 +267,7 @@ def test_aborted_records_are_left_out_on_demand(broker: Target, broker_cy: Cli, 
 
 
 def test_contradictions_are_refused(broker_cy: Cli) -> None:
-    """Options that contradict are taken for one of them."""
+    """If this fails, options that contradict are taken for one of them."""
     for arguments, reason in (
         (["consume", "t", "--json", "-f", "%s"], "--json cannot be combined with --format"),
         (["consume", "t", "-f", "%q"], "unknown conversion %q"),

@@ -41,7 +41,7 @@ def lines(text: str) -> list[Any]:
 
 @needs_broker_cy
 def test_events(broker_cy: Cli, new_topic: NewTopic, following: Callable[..., Child], name: str) -> None:
-    """After an incident nobody can tell from the shell what was changed, and by whom."""
+    """If this fails, after an incident nobody can tell from the shell what was changed, and by whom."""
     topic, other = new_topic(2), new_topic()
     about = ["events", "--topic", topic, "--json"]
     until(lambda: lines(broker_cy(*about).out), "the creation", TIMEOUT_S)
@@ -77,7 +77,7 @@ def test_events(broker_cy: Cli, new_topic: NewTopic, following: Callable[..., Ch
 
 @needs_broker_cy
 def test_metrics(broker_cy: Cli, new_topic: NewTopic) -> None:
-    """What a broker is busy with is known only to who has Prometheus."""
+    """If this fails, what a broker is busy with is known only to who has Prometheus."""
     topic = new_topic()
     broker_cy("produce", topic, stdin=b"x\n" * 70)
     only = ["metrics", "--topic", topic, "--api", "Produce", "--over", "1m"]
@@ -114,7 +114,7 @@ def test_metrics(broker_cy: Cli, new_topic: NewTopic) -> None:
 
 
 def test_wrong_options(broker_cy: Cli) -> None:
-    """A slip of the hand is answered with nothing, or with everything."""
+    """If this fails, a slip of the hand is answered with nothing, or with everything."""
     assert (
         "--follow and --until cannot be used together" in broker_cy("events", "--follow", "--until", "now", code=2).err
     )
@@ -127,6 +127,6 @@ def test_wrong_options(broker_cy: Cli) -> None:
 
 @pytest.mark.skipif(not target_is_kafka(), reason="tests/e2e/test_events.py has a broker-cy without such topics")
 def test_a_cluster_that_tells_nothing(broker_cy: Cli) -> None:
-    """An operator of Apache Kafka is left with a stack trace."""
+    """If this fails, an operator of Apache Kafka is left with a stack trace."""
     for command in ("events", "metrics"):
         assert "Apache Kafka does not" in broker_cy(command, code=1).err

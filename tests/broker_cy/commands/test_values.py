@@ -60,12 +60,12 @@ NOTHING = Record(8, -1, None, None)
     ],
 )
 def test_what_is_understood(parse: Callable[[str], Any], text: str, value: object) -> None:
-    """Something that the help names is not understood, or as something else."""
+    """If this fails, something that the help names is not understood, or as something else."""
     assert parse(text) == value
 
 
 def test_times_are_local_and_relative() -> None:
-    """A time of the day is taken for one in another zone."""
+    """If this fails, a time of the day is taken for one in another zone."""
     assert parse_time("2026-01-31T12:00") == int(datetime(2026, 1, 31, 12).timestamp() * 1000)
     assert parse_time("2026-01-31") == int(datetime(2026, 1, 31).timestamp() * 1000)
     assert parse_time("-15m", lambda: 1_000_000) == 100_000
@@ -101,7 +101,7 @@ def test_times_are_local_and_relative() -> None:
     ],
 )
 def test_what_is_refused_says_what_is_allowed(parse: Callable[[str], Any], text: str, allowed: str) -> None:
-    """A typing error is taken for something else, or refused without help."""
+    """If this fails, a typing error is taken for something else, or refused without help."""
     with pytest.raises(ValueError) as raised:  # noqa: PT011  (the text is looked at below)
         parse(text)
     assert allowed in str(raised.value).replace("\n", " ")
@@ -119,23 +119,23 @@ def test_what_is_refused_says_what_is_allowed(parse: Callable[[str], Any], text:
     ],
 )
 def test_formats(text: str, expected: bytes) -> None:
-    """Scripts that were written for kcat print something else."""
+    """If this fails, scripts that were written for kcat print something else."""
     assert compile_format(text, b"NULL")(KEY, RECORD) == expected
 
 
 def test_null_in_formats() -> None:
-    """Null cannot be told from empty."""
+    """If this fails, null cannot be told from empty."""
     assert compile_format("%k %K %s %S", b"NULL")(KEY, NOTHING) == b"NULL -1 NULL -1"
 
 
 def test_what_the_terminal_is_shown() -> None:
-    """A name with control characters plays with the terminal."""
+    """If this fails, a name with control characters plays with the terminal."""
     assert clean("a\x1b[31mb\n\u202ec") == r"a\x1b[31mb\n\u202ec"
     assert clean("é 漢") == "é 漢"
 
 
 def test_amounts() -> None:
-    """A size or time is off by a unit."""
+    """If this fails, a size or time is off by a unit."""
     assert [size(0), size(1023), size(1536), size(5 << 40), size(None)] == ["0 B", "1023 B", "1.5 KiB", "5.0 TiB", "-"]
     shown = [duration(each) for each in (0, 999, 1500, 61_000, 3_700_000, 90_000_000, None)]
     assert shown == ["0 ms", "999 ms", "1.5 s", "1 m 1 s", "1 h 1 m", "1 d 1 h", "-"]
@@ -145,7 +145,7 @@ def test_amounts() -> None:
 
 
 def test_input_is_split_where_reads_end_anywhere(tmp_path: Any) -> None:
-    """A record is cut in two where a read ended, or an empty one is left out."""
+    """If this fails, a record is cut in two where a read ended, or an empty one is left out."""
     whole = b"a||b||||" + b"c" * 3_000_000 + b"||d|"
     path = tmp_path / "input"
     path.write_bytes(whole)

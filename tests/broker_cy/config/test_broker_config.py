@@ -41,7 +41,7 @@ def config(**settings: str) -> BrokerConfig:
 
 
 def test_no_arguments() -> None:
-    """Without it `broker-cy start` alone would not start."""
+    """If this fails, `broker-cy start` without arguments does not start."""
     found = BrokerConfig.from_properties({})
     assert [str(listener) for listener in found.listeners] == ["PLAINTEXT://127.0.0.1:9092"]
     assert found.advertised_listeners == found.listeners

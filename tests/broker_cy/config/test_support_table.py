@@ -47,7 +47,7 @@ def test_effective_settings_are_read() -> None:
 
 
 def test_settings_that_are_read_are_not_called_inert() -> None:
-    """Records are deleted by a setting of which the log says that it has no effect."""
+    """If this fails, records are deleted by a setting of which the log says that it has no effect."""
     text = source()
     inert = {name for name, setting in {**BROKER, **TOPIC, **GROUP}.items() if setting.support is Support.INERT}
     assert {name for name in inert if f'"{name}"' in text} <= PARTLY

@@ -46,7 +46,9 @@ async def topics_of(client: AdminClient) -> set[str]:
 
 
 def test_a_plan_is_data_that_another_client_executes(broker_cy: BrokerProcess, name: str) -> None:
-    """What somebody confirms later, or elsewhere, is not what was previewed; or planning already does it."""
+    """If this fails, what somebody confirms later, or elsewhere, is not what was previewed; or planning already
+    does it.
+    """
 
     async def job(client: AdminClient) -> None:
         typed = {"name": name, "partitions": "3", "settings": "retention.ms=7200000"}
@@ -69,7 +71,7 @@ def test_a_plan_is_data_that_another_client_executes(broker_cy: BrokerProcess, n
 
 
 def test_a_wrong_name_or_a_problem_changes_nothing(broker_cy: BrokerProcess, name: str) -> None:
-    """A console that forgets to compare the typed name deletes a topic."""
+    """If this fails, a console that forgets to compare the typed name deletes a topic."""
 
     async def job(client: AdminClient) -> None:
         (await client.topics.create([NewTopic(name, 1)])).whole()
@@ -91,7 +93,7 @@ def test_a_wrong_name_or_a_problem_changes_nothing(broker_cy: BrokerProcess, nam
 
 
 def test_what_fails_in_part_is_reported_by_thing(broker_cy: BrokerProcess, name: str) -> None:
-    """Two topics of three are deleted, and nobody knows which."""
+    """If this fails, two topics of three are deleted, and nobody knows which."""
 
     async def job(client: AdminClient) -> None:
         names = [f"{name}-{n}" for n in range(3)]
@@ -116,7 +118,7 @@ def test_what_fails_in_part_is_reported_by_thing(broker_cy: BrokerProcess, name:
 
 
 def test_a_reset_is_previewed_and_applied(broker_cy: BrokerProcess, name: str) -> None:
-    """Offsets are reset to something else than the preview says."""
+    """If this fails, offsets are reset to something else than the preview says."""
 
     async def job(client: AdminClient) -> None:
         (await client.topics.create([NewTopic(name, 2)])).whole()
@@ -140,7 +142,7 @@ def test_a_reset_is_previewed_and_applied(broker_cy: BrokerProcess, name: str) -
 
 
 def test_settings_and_records(broker_cy: BrokerProcess, name: str) -> None:
-    """The web dashboard needs an implementation of its own."""
+    """If this fails, the web dashboard needs an implementation of its own."""
 
     async def job(client: AdminClient) -> None:
         (await client.topics.create([NewTopic(name, 1)])).whole()
@@ -166,7 +168,7 @@ def test_settings_and_records(broker_cy: BrokerProcess, name: str) -> None:
 
 
 def test_a_form_reports_every_problem_by_field() -> None:
-    """A form is refused, and nobody knows for which field."""
+    """If this fails, a form is refused, and nobody knows for which field."""
     checked = create_form().checked({"name": "a b", "partitions": "0", "settings": "x"})
     assert set(checked.problems) == {"name", "partitions", "settings"}
     assert "NAME=VALUE is expected" in checked.problems["settings"]

@@ -85,7 +85,7 @@ def run(bootstrap: str, rules: Sequence[Rule], job: Callable[[Looking], Awaitabl
 
 
 def test_lag_is_announced_once_and_resolved(broker_cy: BrokerProcess, name: str) -> None:
-    """Nobody hears that a group falls behind, or hears it every five seconds."""
+    """If this fails, nobody hears that a group falls behind, or hears it every five seconds."""
 
     async def job(looking: Looking) -> None:
         client = looking.session.client
@@ -109,7 +109,7 @@ def test_lag_is_announced_once_and_resolved(broker_cy: BrokerProcess, name: str)
 
 
 def test_lag_in_time(broker_cy: BrokerProcess, name: str) -> None:
-    """A group with few old records in front of it counts as one that keeps up."""
+    """If this fails, a group with few old records in front of it counts as one that keeps up."""
 
     async def job(looking: Looking) -> None:
         client = looking.session.client
@@ -124,7 +124,7 @@ def test_lag_in_time(broker_cy: BrokerProcess, name: str) -> None:
 
 
 def test_a_stalled_and_then_stopped_group(broker_cy: BrokerProcess, name: str) -> None:
-    """A consumer hangs, or is gone, and nobody is alerted."""
+    """If this fails, a consumer hangs, or is gone, and nobody is alerted."""
     rules = [
         Rule(rule.name, rule.kind, rule.for_s, group=name)
         for rule in (built_in("stalled_group"), built_in("stopped_group"))
@@ -156,7 +156,7 @@ def test_a_stalled_and_then_stopped_group(broker_cy: BrokerProcess, name: str) -
 
 
 def test_a_hanging_transaction(broker_cy: BrokerProcess, name: str) -> None:
-    """Consumers of committed records wait forever, and nobody is alerted."""
+    """If this fails, consumers of committed records wait forever, and nobody is alerted."""
 
     async def job(looking: Looking) -> None:
         await leave_hanging(looking.session.client, name)
@@ -170,7 +170,7 @@ def test_a_hanging_transaction(broker_cy: BrokerProcess, name: str) -> None:
 
 @pytest.mark.skipif(why_not() is not None, reason=str(why_not()))
 def test_a_disk_that_fills_up(tmp_path: Path) -> None:
-    """The disk is full before anybody hears of it."""
+    """If this fails, the disk is full before anybody hears of it."""
     disk = SmallDisk(tmp_path, 16 << 20)
     broker = BrokerProcess(tmp_path, QUICK, disk.path / "data")
     broker.wrapper = disk.wrapper
@@ -195,7 +195,9 @@ def test_a_disk_that_fills_up(tmp_path: Path) -> None:
 
 
 def test_a_broker_that_is_away_and_comes_back(tmp_path: Path) -> None:
-    """A broker is down, and the rules say that all is well; or what is broken already is announced again."""
+    """If this fails, a broker is down, and the rules say that all is well; or what is broken already is announced
+    again.
+    """
     broker = BrokerProcess(tmp_path, QUICK)
     broker.start()
     rules = [built_in("broker_away"), built_in("leaderless_quorum"), Rule("all", "disk", free_percent=100)]
@@ -220,7 +222,7 @@ def test_a_broker_that_is_away_and_comes_back(tmp_path: Path) -> None:
 
 
 def test_what_one_broker_cannot_show(tmp_path: Path, name: str) -> None:
-    """Partitions without a leader, a fenced broker or a quorum without a leader are not noticed."""
+    """If this fails, partitions without a leader, a fenced broker or a quorum without a leader are not noticed."""
     broker_port, proxy_port = free_ports(2)
     broker = BrokerProcess(tmp_path, {**QUICK, "advertised.listeners": f"PLAINTEXT://127.0.0.1:{proxy_port}"})
     broker.port = broker_port
@@ -302,7 +304,7 @@ def test_what_one_broker_cannot_show(tmp_path: Path, name: str) -> None:
 
 
 def test_many_broken_things_are_bounded(broker_cy: BrokerProcess, name: str) -> None:
-    """A thousand groups fall behind at once, and a thousand messages are sent."""
+    """If this fails, a thousand groups fall behind at once, and a thousand messages are sent."""
 
     async def job(looking: Looking) -> None:
         client = looking.session.client
@@ -319,7 +321,7 @@ def test_many_broken_things_are_bounded(broker_cy: BrokerProcess, name: str) -> 
 
 
 def test_an_alert_is_not_repeated_when_another_cluster_was_shown(broker_cy: BrokerProcess) -> None:
-    """Each change of the cluster announces the same alerts again."""
+    """If this fails, each change of the cluster announces the same alerts again."""
     rules = (Rule("all", "disk", free_percent=100),)
 
     async def job() -> list[list[Notice]]:
@@ -340,7 +342,7 @@ def test_an_alert_is_not_repeated_when_another_cluster_was_shown(broker_cy: Brok
 
 
 def test_a_defect_in_one_rule_hinders_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One answer that nobody expected ends all alerts."""
+    """If this fails, one answer that nobody expected ends all alerts."""
 
     async def defect(session: Session, rule: Rule) -> list[Broken]:
         raise KeyError("defect")

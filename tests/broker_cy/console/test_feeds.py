@@ -35,7 +35,7 @@ async def until(feed: Feed[int], answers: int) -> None:
 
 
 def test_many_viewers_share_one_request() -> None:
-    """A hundred viewers ask the broker a hundred times."""
+    """If this fails, a hundred viewers ask the broker a hundred times."""
 
     async def job() -> None:
         answers = Answers()
@@ -57,7 +57,7 @@ def test_many_viewers_share_one_request() -> None:
 
 
 def test_a_listener_that_fails_hinders_no_other(caplog: pytest.LogCaptureFixture) -> None:
-    """One viewer's defect freezes the panels of all viewers."""
+    """If this fails, one viewer's defect freezes the panels of all viewers."""
 
     def fails() -> None:
         raise ZeroDivisionError
@@ -77,7 +77,7 @@ def test_a_listener_that_fails_hinders_no_other(caplog: pytest.LogCaptureFixture
 
 @pytest.mark.parametrize("failure", [AdminError(Failure.UNREACHABLE, "away"), KeyError("defect")])
 def test_a_failure_is_reported_and_the_feed_recovers(failure: Exception) -> None:
-    """A panel never changes after one bad answer, and nobody sees why."""
+    """If this fails, a panel never changes after one bad answer, and nobody sees why."""
 
     async def job() -> None:
         answers = Answers()
@@ -98,7 +98,7 @@ def test_a_failure_is_reported_and_the_feed_recovers(failure: Exception) -> None
 
 
 def test_fresh_waits_for_the_next_answer_only_where_the_last_is_too_old() -> None:
-    """A callback of the dashboard shows nothing on its first call, or asks the broker at each."""
+    """If this fails, a callback of the dashboard shows nothing on its first call, or asks the broker at each."""
 
     async def job() -> None:
         answers = Answers()
@@ -118,7 +118,7 @@ def test_fresh_waits_for_the_next_answer_only_where_the_last_is_too_old() -> Non
 
 
 def test_a_session_belongs_to_one_event_loop() -> None:
-    """A callback in another thread waits for an answer that never comes."""
+    """If this fails, a callback in another thread waits for an answer that never comes."""
     session = Session(ClusterEntry("c", parse_addresses("127.0.0.1:1"), 0.1), client_id="test")
 
     async def use() -> None:
@@ -130,7 +130,7 @@ def test_a_session_belongs_to_one_event_loop() -> None:
 
 
 def test_sessions_share_nothing() -> None:
-    """Two clusters in one dashboard show each other's answers."""
+    """If this fails, two clusters in one dashboard show each other's answers."""
 
     async def job() -> None:
         first, second = (

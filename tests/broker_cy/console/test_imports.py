@@ -28,7 +28,9 @@ print(*names)
 
 
 def test_every_module_imports_without_a_user_interface() -> None:
-    """The web dashboard drags in Textual, or fails to start on a machine that has only its own libraries."""
+    """If this fails, the web dashboard drags in Textual, or fails to start on a machine that has only its own
+    libraries.
+    """
     done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
     files = Path(broker_cy.console.__file__).parent.rglob("*.py")
@@ -36,7 +38,7 @@ def test_every_module_imports_without_a_user_interface() -> None:
 
 
 def test_a_blocked_module_is_noticed() -> None:
-    """The test above passes because it blocks nothing."""
+    """If this fails, the test above passes because it blocks nothing."""
     program = PROGRAM.replace("import broker_cy.console\n", "import broker_cy.console\nimport click\n", 1)
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
     assert "click is blocked" in done.stderr

@@ -64,13 +64,13 @@ def keeps(**fields: str) -> bool:
     ],
 )
 def test_filters(fields: dict[str, str], expected: bool) -> None:
-    """A search misses a matching record, or finds another one."""
+    """If this fails, a search misses a matching record, or finds another one."""
     assert keeps(**fields) is expected
 
 
 @pytest.mark.parametrize("value", [None, b"", b"no json", b'{"user": 5}', b"[" * 100_000, b"\xff\xfe"])
 def test_values_that_are_no_such_json_do_not_match(value: bytes | None) -> None:
-    """One malformed record ends a search through ten million."""
+    """If this fails, one malformed record ends a search through ten million."""
     record = Record(value=value)
     wanted = RecordFilter(path="$.user.id = 1", value="user").compile()
     assert wanted([record]) == []
@@ -89,13 +89,13 @@ def test_values_that_are_no_such_json_do_not_match(value: bytes | None) -> None:
     ],
 )
 def test_bad_filters_say_why(fields: dict[str, str], said: str) -> None:
-    """Nobody knows why nothing is found."""
+    """If this fails, nobody knows why nothing is found."""
     with pytest.raises(ValueError, match=said):
         RecordFilter(**fields).compile()
 
 
 def test_batches_without_the_text_are_not_read_record_by_record() -> None:
-    """A search for one record through ten million takes minutes."""
+    """If this fails, a search for one record through ten million takes minutes."""
     (batch,) = decode_batches(encode_batch([ORDER] * 3, codec=Codec.ZSTD))
     for wanted in (
         RecordFilter(value="Bob"),

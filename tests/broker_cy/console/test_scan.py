@@ -30,7 +30,7 @@ async def make(
 
 
 def test_a_search_pauses_at_a_page_and_goes_on_without_gaps(broker_cy: BrokerProcess, name: str) -> None:
-    """The second page of a search repeats or leaves out records."""
+    """If this fails, the second page of a search repeats or leaves out records."""
 
     async def job() -> None:
         async with AdminClient(broker_cy.bootstrap) as client:
@@ -53,7 +53,7 @@ def test_a_search_pauses_at_a_page_and_goes_on_without_gaps(broker_cy: BrokerPro
 
 
 def test_the_newest_records_are_those_by_time_over_all_partitions(broker_cy: BrokerProcess, name: str) -> None:
-    """ "Newest first" is sorted within each partition only."""
+    """If this fails,  "Newest first" is sorted within each partition only."""
 
     async def job() -> None:
         async with AdminClient(broker_cy.bootstrap) as client:
@@ -74,7 +74,7 @@ def test_the_newest_records_are_those_by_time_over_all_partitions(broker_cy: Bro
 
 
 def test_a_scan_that_is_stopped_goes_on_where_it_was(broker_cy: BrokerProcess, name: str) -> None:
-    """A long search that was stopped has to start again."""
+    """If this fails, a long search that was stopped has to start again."""
 
     async def job() -> None:
         async with AdminClient(broker_cy.bootstrap) as client:
@@ -95,7 +95,7 @@ def test_a_scan_that_is_stopped_goes_on_where_it_was(broker_cy: BrokerProcess, n
 
 
 def test_a_tail_keeps_the_newest_and_counts_what_it_drops(broker_cy: BrokerProcess, name: str) -> None:
-    """A burst takes all memory, or records vanish without a word."""
+    """If this fails, a burst takes all memory, or records vanish without notice."""
 
     async def job() -> None:
         async with AdminClient(broker_cy.bootstrap) as client:
@@ -117,7 +117,7 @@ def test_a_tail_keeps_the_newest_and_counts_what_it_drops(broker_cy: BrokerProce
 
 
 def test_a_tail_is_bounded_by_bytes_too(broker_cy: BrokerProcess, name: str) -> None:
-    """A few thousand large values are more than the machine has."""
+    """If this fails, a few thousand large values are more than the machine has."""
 
     async def job() -> None:
         async with AdminClient(broker_cy.bootstrap) as client:

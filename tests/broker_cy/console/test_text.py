@@ -15,7 +15,7 @@ from broker_cy.console.payload import Format
 
 @given(st.text())
 def test_foreign_text_never_steers_the_terminal(foreign: str) -> None:
-    """A topic name or a record moves the cursor, changes colours, or turns what follows around."""
+    """If this fails, a topic name or a record moves the cursor, changes colours, or turns what follows around."""
     shown = text.clean(foreign)
     assert "\n" not in shown
     for sign in shown + text.clean_lines(foreign).replace("\n", ""):
@@ -25,13 +25,13 @@ def test_foreign_text_never_steers_the_terminal(foreign: str) -> None:
 
 @given(st.binary(max_size=3_000), st.sampled_from(Format))
 def test_any_bytes_can_be_shown_in_any_format(data: bytes, shown: Format) -> None:
-    """A malformed record takes the screen with it."""
+    """If this fails, a malformed record takes the screen with it."""
     for sign in payload.line(data, shown) + payload.detail(data, shown).replace("\n", ""):
         assert unicodedata.category(sign) not in ("Cc", "Cs"), repr(sign)
 
 
 def test_large_values_are_cut_with_their_size() -> None:
-    """20 MB in one cell keep the screen waiting, or nobody knows that something is missing."""
+    """If this fails, 20 MB in one cell keep the screen waiting, or nobody knows that something is missing."""
     data = b"x" * 20_000_000
     assert len(payload.line(data)) < 500
     assert payload.line(data).endswith("... 20,000,000 B")
@@ -41,7 +41,7 @@ def test_large_values_are_cut_with_their_size() -> None:
 
 
 def test_formats() -> None:
-    """JSON is shown as a heap of signs, or bytes as text."""
+    """If this fails, JSON is shown as a heap of signs, or bytes as text."""
     assert payload.detail(b'{"a":[1,9007199254740993]}') == '{\n  "a": [\n    1,\n    9007199254740993\n  ]\n}'
     assert payload.detail(b"{broken", Format.JSON).startswith("not JSON: ")
     assert payload.line(None) == "null"
@@ -53,7 +53,7 @@ def test_formats() -> None:
 
 
 def test_a_character_that_a_cut_goes_through_does_not_make_it_binary() -> None:
-    """A long text in another script is shown as hexadecimal digits."""
+    """If this fails, a long text in another script is shown as hexadecimal digits."""
     data = ("ж" * payload.ROW_BYTES_MAX).encode()
     for shift in range(3):
         assert payload.is_text(b"x" * shift + data)
@@ -83,5 +83,5 @@ def test_a_character_that_a_cut_goes_through_does_not_make_it_binary() -> None:
     ],
 )
 def test_numbers(shown: str, expected: str) -> None:
-    """An offset is rounded, or a duration cannot be read."""
+    """If this fails, an offset is rounded, or a duration cannot be read."""
     assert shown == expected

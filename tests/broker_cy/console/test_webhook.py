@@ -43,7 +43,7 @@ async def done(hook: Webhook) -> None:
 
 
 def test_alerts_are_delivered_in_order_as_json(endpoint: Endpoint) -> None:
-    """A receiver sees the resolution before the alert, or cannot tell them apart."""
+    """If this fails, a receiver sees the resolution before the alert, or cannot tell them apart."""
 
     async def job() -> None:
         hook = webhook(endpoint.url)
@@ -70,7 +70,7 @@ def test_alerts_are_delivered_in_order_as_json(endpoint: Endpoint) -> None:
 
 
 def test_failures_are_retried(endpoint: Endpoint) -> None:
-    """One bad moment of the receiver, and nobody is alerted."""
+    """If this fails, one bad moment of the receiver, and nobody is alerted."""
     endpoint.answers = [500, 503, 429, -1]
 
     async def job() -> None:
@@ -85,7 +85,7 @@ def test_failures_are_retried(endpoint: Endpoint) -> None:
 
 
 def test_a_receiver_that_does_not_answer_is_given_up_in_time(endpoint: Endpoint) -> None:
-    """One endpoint that hangs holds up every later alert forever."""
+    """If this fails, one endpoint that hangs holds up every later alert forever."""
     endpoint.answers = [0, 0]
 
     async def job() -> None:
@@ -100,7 +100,7 @@ def test_a_receiver_that_does_not_answer_is_given_up_in_time(endpoint: Endpoint)
 
 
 def test_a_receiver_that_comes_back_gets_what_waited() -> None:
-    """The receiver is restarted, and the alerts of that minute are lost."""
+    """If this fails, the receiver is restarted, and the alerts of that minute are lost."""
     (port,) = free_ports(1)
 
     async def job() -> None:
@@ -123,7 +123,7 @@ def test_a_receiver_that_comes_back_gets_what_waited() -> None:
 
 
 def test_a_refusal_is_not_retried(endpoint: Endpoint) -> None:
-    """A wrong URL is asked for minutes, and later alerts wait behind it. A redirection is not followed."""
+    """If this fails, a wrong URL is tried for minutes while later alerts wait, or a redirection is followed."""
     endpoint.answers = [404, 302]
 
     async def job() -> None:
@@ -137,7 +137,7 @@ def test_a_refusal_is_not_retried(endpoint: Endpoint) -> None:
 
 
 def test_a_full_queue_drops_the_oldest_and_counts() -> None:
-    """A receiver that is away for a day takes all memory, or nobody sees that alerts were lost."""
+    """If this fails, a receiver that is away for a day takes all memory, or nobody sees that alerts were lost."""
     (port,) = free_ports(1)
 
     async def job() -> None:
@@ -160,7 +160,7 @@ def test_a_full_queue_drops_the_oldest_and_counts() -> None:
 
 
 def test_closing_delivers_what_it_can_and_counts_the_rest(endpoint: Endpoint) -> None:
-    """A console that ends takes its last alerts with it, or never ends."""
+    """If this fails, a console that ends takes its last alerts with it, or never ends."""
 
     async def job() -> None:
         hook = webhook(endpoint.url)
@@ -177,7 +177,7 @@ def test_closing_delivers_what_it_can_and_counts_the_rest(endpoint: Endpoint) ->
 
 
 def test_a_secret_in_the_url_is_not_shown() -> None:
-    """A token is on the screen, and in its picture."""
+    """If this fails, a token is on the screen, and in its picture."""
     hook = webhook("https://user:secret@hooks.example.com/token/abc")
     assert hook.target == "hooks.example.com"
     assert AlertSettings().webhook is None

@@ -63,7 +63,7 @@ def setting(topic: str, name: str, value: str | None) -> Records:
 
 
 def test_a_new_cluster() -> None:
-    """A new directory would hold something else than Kafka's bootstrap and an unfenced broker."""
+    """If this fails, a new directory would hold something else than Kafka's bootstrap and an unfenced broker."""
     cluster = Cluster.started()
     image = cluster.image
     assert image.features.levels() == {"metadata.version": 30, "transaction.version": 2}
@@ -73,7 +73,7 @@ def test_a_new_cluster() -> None:
 
 
 def test_operations_see_what_is_not_committed_yet() -> None:
-    """Two clients that create the same topic at the same time would both get success."""
+    """If this fails, two clients that create the same topic at the same time would both get success."""
     cluster = Cluster.started()
     first = cluster.accept(create("a"))
     second = cluster.accept(create("a"))
@@ -85,7 +85,7 @@ def test_operations_see_what_is_not_committed_yet() -> None:
 
 
 def test_abandoned_operations_leave_nothing() -> None:
-    """After a full disk the broker would go on with topics that no log knows."""
+    """If this fails, after a full disk the broker would continue with topics that no log knows."""
     cluster = Cluster.started()
     cluster.run(create("kept"))
     before = cluster.image.copy()
@@ -99,7 +99,7 @@ def test_abandoned_operations_leave_nothing() -> None:
 
 
 def test_commit_of_a_sealed_layer_keeps_the_later_one() -> None:
-    """What is accepted while a sync runs would be lost or committed too early."""
+    """If this fails, what is accepted while a sync runs would be lost or committed too early."""
     cluster = Cluster.started()
     controller = cluster.controller
     cluster.accept(create("a"))
@@ -117,7 +117,7 @@ def test_commit_of_a_sealed_layer_keeps_the_later_one() -> None:
 
 
 def test_an_atomic_step_has_a_bound() -> None:
-    """One request could write a batch that no reader can read in one piece."""
+    """If this fails, one request could write a batch that no reader can read in one piece."""
     cluster = Cluster.started()
     noop = VersionedRecord(messages.NoOpRecord())
     with pytest.raises(KafkaError, match="excessively large batch operation"):
@@ -127,7 +127,7 @@ def test_an_atomic_step_has_a_bound() -> None:
 
 
 def test_a_step_that_does_not_fit_leaves_nothing() -> None:
-    """A bug in one operation would leave records in the state that no log has."""
+    """If this fails, a bug in one operation would leave records in the state that no log has."""
     cluster = Cluster.started()
     cluster.accept(create("kept"))
     good = VersionedRecord(messages.TopicRecord(name="half", topic_id=cluster.new_uuid()))
@@ -141,7 +141,9 @@ def test_a_step_that_does_not_fit_leaves_nothing() -> None:
 
 
 def test_restart_begins_a_new_leader_epoch_everywhere() -> None:
-    """After a crash, consumers could not tell new records from lost ones at the same offsets (KIP-320)."""
+    """If this fails, after a crash, consumers could not tell new records from lost ones at the same offsets
+    (KIP-320).
+    """
     cluster = Cluster.started()
     cluster.run(create("a", "b", partitions=2))
     old_epoch = cluster.image.brokers[1].epoch
@@ -200,7 +202,9 @@ def lonely(
 
 
 def test_only_what_is_in_sync_is_led() -> None:
-    """Started from the log of a larger cluster, the broker would lead partitions that it has only a part of."""
+    """If this fails, started from the log of a larger cluster, the broker would lead partitions that it has only a
+    part of.
+    """
     assert lonely([1, 2], [1, 2], 2) == (1, (1,))
     assert lonely([1, 2], [2], 2) == (-1, (2,))
     assert lonely([2], [2], 2) == (-1, (2,))
@@ -209,7 +213,7 @@ def test_only_what_is_in_sync_is_led() -> None:
 
 
 def test_stop_fences_the_broker_once() -> None:
-    """Apache Kafka would refuse to start on the directory until a session has timed out."""
+    """If this fails, Apache Kafka would refuse to start on the directory until a session has timed out."""
     cluster = Cluster.started()
     cluster.run(StopBroker(1))
     assert cluster.image.brokers[1].fenced
@@ -219,7 +223,7 @@ def test_stop_fences_the_broker_once() -> None:
 
 
 def test_producer_ids_are_never_given_twice() -> None:
-    """Two producers with one id would take each other's records for duplicates."""
+    """If this fails, two producers with one id would take each other's records for duplicates."""
     cluster = Cluster.started()
     epoch = cluster.image.brokers[1].epoch
     seen = [cluster.run(AllocateProducerIds(1, epoch)) for _ in range(3)]
@@ -231,7 +235,7 @@ def test_producer_ids_are_never_given_twice() -> None:
 
 
 def test_producer_ids_end() -> None:
-    """The id after the last would be negative, which means none."""
+    """If this fails, the id after the last would be negative, which means none."""
     cluster = Cluster.started()
     epoch = cluster.image.brokers[1].epoch
     record = messages.ProducerIdsRecord(broker_id=1, broker_epoch=epoch, next_producer_id=2**63 - 900)
@@ -242,7 +246,7 @@ def test_producer_ids_end() -> None:
 
 @pytest.mark.parametrize("level", [6, 31])
 def test_metadata_version_out_of_range(level: int) -> None:
-    """The broker would write records that the cluster's other software cannot read."""
+    """If this fails, the broker would write records that the cluster's other software cannot read."""
     record = messages.FeatureLevelRecord(name="metadata.version", feature_level=level)
     with pytest.raises(MetadataLogError, match=f"metadata.version {level} of this cluster is not supported: 7 to 30"):
         Cluster.started(bootstrap=[VersionedRecord(record)])
@@ -250,7 +254,7 @@ def test_metadata_version_out_of_range(level: int) -> None:
 
 @pytest.mark.parametrize("level", [7, 8, 15, 17, 23, 30])
 def test_older_metadata_versions(level: int) -> None:
-    """On a cluster that was never upgraded, records would be written in versions it does not know."""
+    """If this fails, on a cluster that was never upgraded, records would be written in versions it does not know."""
     record = messages.FeatureLevelRecord(name="metadata.version", feature_level=level)
     cluster = Cluster.started(bootstrap=[VersionedRecord(record)])
     cluster.run(create("a"))
@@ -262,7 +266,9 @@ def test_older_metadata_versions(level: int) -> None:
 
 
 def test_torn_transaction_is_ended() -> None:
-    """Everything written after a transaction that a crash cut off would count as part of it, and vanish."""
+    """If this fails, everything written after a transaction that a crash cut off would count as part of it, and
+    vanish.
+    """
     cluster = Cluster.started()
     cluster.log.append(b"")
     begin = Records(VersionedRecord(messages.BeginTransactionRecord(name="x")))
@@ -321,7 +327,9 @@ def act(cluster: Cluster, action: tuple[Any, ...]) -> None:
 @settings(deadline=None, max_examples=60)
 @given(st.lists(ACTIONS, max_size=25))
 def test_replay_gives_the_same_image(actions: list[tuple[Any, ...]]) -> None:
-    """After a restart the broker would know other topics, settings, epochs or producer ids than before."""
+    """If this fails, after a restart the broker would know other topics, settings, epochs or producer ids than
+    before.
+    """
     cluster = Cluster.started()
     newest: Loader | None = None
     for action in actions:

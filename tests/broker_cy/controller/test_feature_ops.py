@@ -18,7 +18,9 @@ def update(*updates: tuple[str, int, int], validate_only: bool = False) -> Updat
 
 
 def test_levels_go_down_and_up_and_are_in_the_log() -> None:
-    """A restart falls back to the level before, or a log of older brokers stays without the new protocol."""
+    """If this fails, a restart falls back to the level before, or a log of older brokers stays without the new
+    protocol.
+    """
     cluster = Cluster.started()
     for level, kind in ((0, SAFE_DOWNGRADE), (1, UPGRADE), (2, UPGRADE), (2, SAFE_DOWNGRADE)):
         cluster.run(update((NAME, level, kind)))
@@ -27,7 +29,7 @@ def test_levels_go_down_and_up_and_are_in_the_log() -> None:
 
 
 def test_looking_changes_nothing() -> None:
-    """A dry run changes the cluster."""
+    """If this fails, a dry run changes the cluster."""
     cluster = Cluster.started()
     before = cluster.next_offset
     cluster.run(update((NAME, 0, SAFE_DOWNGRADE), validate_only=True))
@@ -35,7 +37,7 @@ def test_looking_changes_nothing() -> None:
 
 
 def test_all_or_nothing() -> None:
-    """A request that is refused has changed a part."""
+    """If this fails, a request that is refused has changed a part."""
     cluster = Cluster.started()
     with pytest.raises(KafkaError, match=r"version 1 for feature group\.version\. Local controller 1 does not support"):
         cluster.run(update((NAME, 1, SAFE_DOWNGRADE), ("group.version", 1, UPGRADE)))
@@ -43,7 +45,9 @@ def test_all_or_nothing() -> None:
 
 
 def test_levels_that_are_kept() -> None:
-    """Records are written that other nodes, or a restart, cannot replay; or a request for the current level fails."""
+    """If this fails, records are written that other nodes, or a restart, cannot replay; or a request for the
+    current level fails.
+    """
     cluster = Cluster.started()
     level = cluster.image.features.metadata_version
     before = cluster.next_offset
@@ -61,7 +65,7 @@ def test_levels_that_are_kept() -> None:
 
 
 def test_a_level_that_is_not_served_can_be_given_up() -> None:
-    """The log of an Apache Kafka keeps a feature forever that this broker does not serve."""
+    """If this fails, the log of an Apache Kafka keeps a feature forever that this broker does not serve."""
     levels = {"metadata.version": 30, "group.version": 1}
     records = [VersionedRecord(messages.FeatureLevelRecord(name=name, feature_level=at)) for name, at in levels.items()]
     cluster = Cluster.started(bootstrap=records)

@@ -42,7 +42,7 @@ def outcome(result: Any) -> tuple[str, str | None]:
 
 
 def test_create() -> None:
-    """A created topic would not be led by this broker, or lie in no directory."""
+    """If this fails, a created topic would not be led by this broker, or lie in no directory."""
     cluster = Cluster.started()
     (result,) = create(cluster, topic("a", 3, 1, retention_ms="1000"))
     assert outcome(result) == ("NONE", None)
@@ -64,7 +64,7 @@ def test_defaults_of_the_broker() -> None:
 
 
 def test_validate_only_writes_nothing() -> None:
-    """A dry run would create the topic."""
+    """If this fails, a dry run would create the topic."""
     cluster = Cluster.started()
     size = len(cluster.log)
     (good, bad) = create(cluster, topic("a"), topic("b", 0), validate_only=True)
@@ -122,7 +122,7 @@ TOO_FEW = (
     ],
 )
 def test_refused(wanted: Any, code: str, message: str) -> None:
-    """A client would get another code than from Kafka, or a topic that cannot work."""
+    """If this fails, a client would get another code than from Kafka, or a topic that cannot work."""
     cluster = Cluster.started()
     create(cluster, topic("taken"), topic("t.x"))
     (result,) = create(cluster, wanted)
@@ -132,7 +132,7 @@ def test_refused(wanted: Any, code: str, message: str) -> None:
 
 
 def test_null_setting() -> None:
-    """A null value would be stored as text."""
+    """If this fails, a null value would be stored as text."""
     cluster = Cluster.started()
     wanted = topic("a")
     wanted.configs = [Config(name="retention.ms", value=None)]
@@ -141,14 +141,14 @@ def test_null_setting() -> None:
 
 
 def test_manual_assignment() -> None:
-    """Partitions given by hand would get other numbers."""
+    """If this fails, partitions given by hand would get other numbers."""
     cluster = Cluster.started()
     (result,) = create(cluster, manual("a", (1, [1]), (0, [1])))
     assert (outcome(result)[0], result.num_partitions, result.replication_factor) == ("NONE", 2, 1)
 
 
 def test_one_bad_topic_does_not_harm_the_others() -> None:
-    """A request for many topics would fail as a whole, or a duplicate would be created once."""
+    """If this fails, a request for many topics would fail as a whole, or a duplicate would be created once."""
     cluster = Cluster.started()
     results = create(cluster, topic("a"), topic("d"), topic("b", 0), topic("d"), topic("c.c"), topic("c_c"))
     assert {r.name: outcome(r)[0] for r in results} == {
@@ -162,7 +162,7 @@ def test_one_bad_topic_does_not_harm_the_others() -> None:
 
 
 def test_no_broker_is_up() -> None:
-    """A topic would be created that no broker can lead."""
+    """If this fails, a topic would be created that no broker can lead."""
     cluster = Cluster.started()
     cluster.run(StopBroker(1))
     (result,) = create(cluster, topic("a"))
@@ -189,7 +189,7 @@ def grow(cluster: Cluster, *wanted: tuple[str, int, list[list[int]] | None], val
 
 
 def test_grow() -> None:
-    """New partitions would replace old ones."""
+    """If this fails, new partitions would replace old ones."""
     cluster = Cluster.started()
     create(cluster, topic("a", 2))
     cluster.start()
@@ -212,7 +212,7 @@ def test_grow() -> None:
     ],
 )
 def test_grow_refused(wanted: Any, code: str, message: str | None) -> None:
-    """Partitions would be lost or have no broker."""
+    """If this fails, partitions would be lost or have no broker."""
     cluster = Cluster.started()
     create(cluster, topic("a", 2))
     (result,) = grow(cluster, wanted)
@@ -222,7 +222,7 @@ def test_grow_refused(wanted: Any, code: str, message: str | None) -> None:
 
 
 def test_grow_validate_only_and_duplicates() -> None:
-    """A dry run would add partitions; a topic named twice would grow by the luck of order."""
+    """If this fails, a dry run would add partitions; a topic named twice would grow by the luck of order."""
     cluster = Cluster.started()
     create(cluster, topic("a"), topic("b"))
     assert [outcome(r)[0] for r in grow(cluster, ("a", 3, None), validate_only=True)] == ["NONE"]
@@ -246,7 +246,7 @@ def delete(cluster: Cluster, *choices: str | UUID | TopicChoice) -> dict[Any, tu
 
 
 def test_delete_by_name_and_id() -> None:
-    """A deleted topic would stay, or keep its settings for the next one of that name."""
+    """If this fails, a deleted topic would stay, or keep its settings for the next one of that name."""
     cluster = Cluster.started()
     a, b = create(cluster, topic("a", retention_ms="1"), topic("b.b"))
     assert delete(cluster, "a", b.topic_id) == {"a": ("NONE", None), "b.b": ("NONE", None)}
@@ -258,7 +258,7 @@ def test_delete_by_name_and_id() -> None:
 
 
 def test_delete_refused() -> None:
-    """The wrong topic would be deleted if a request is ambiguous."""
+    """If this fails, the wrong topic would be deleted if a request is ambiguous."""
     cluster = Cluster.started()
     (a, b, _) = create(cluster, topic("a"), topic("b"), topic("c"))
     unknown = UUID(int=12345)

@@ -90,7 +90,7 @@ def test_deletion_that_cannot_be_written_is_undone(h: Harness) -> None:
 
 
 def test_member_id_that_expires_during_a_failed_deletion_is_gone(h: Harness) -> None:
-    """Else: nobody ever joins with it, and each rebalance of the group waits for it until its timeout."""
+    """If this fails, each rebalance of the group waits for a member that never joins, until its timeout."""
     h.join("first", session_ms=10_000)
     assert h.group().pending_members
     h.hold = True

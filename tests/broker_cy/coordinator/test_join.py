@@ -55,7 +55,7 @@ def test_id_that_is_not_used_is_forgotten(h: Harness) -> None:
 
 
 def test_unknown_member_id_is_refused(h: Harness) -> None:
-    """If this fails, a client whose session ended goes on with an id that means nothing."""
+    """If this fails, a client whose session ended continues with an id that means nothing."""
     assert h.join("a", "ghost").error_code == ErrorCode.UNKNOWN_MEMBER_ID
     assert GROUP not in h.machine.groups
     h.stable("m")

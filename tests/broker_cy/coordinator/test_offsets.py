@@ -21,7 +21,7 @@ def h() -> Harness:
 
 
 def test_offset_comes_back_as_committed(h: Harness) -> None:
-    """If this fails, a consumer goes on at the wrong place."""
+    """If this fails, a consumer continues at the wrong place."""
     assert h.commit("c", 42, metadata="mark", leader_epoch=3) is ErrorCode.NONE
     h.restart()
     found = h.fetch()

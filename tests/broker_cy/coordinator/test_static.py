@@ -112,7 +112,7 @@ def test_static_member_survives_a_rebalance_it_misses(h: Harness) -> None:
 
 
 def test_restart_with_another_protocol_rebalances_only_if_the_choice_changes(h: Harness) -> None:
-    """If this fails, the group goes on with an assignor that one member no longer has."""
+    """If this fails, the group continues with an assignor that one member no longer has."""
     h.join("one", instance_id="one", protocols=[("range", b""), ("sticky", b"")])
     h.advance(1)
     member_id = h.answers["one"].member_id

@@ -116,7 +116,7 @@ def test_epoch_bump_that_a_producer_asks_for() -> None:
 
 
 def test_expected_producer_of_an_id_that_was_forgotten() -> None:
-    """If this fails, a producer whose id expired cannot go on."""
+    """If this fails, a producer whose id expired cannot continue."""
     harness = TxnHarness()
     assert harness.init(expected=(77, 3)) == Initialized(NONE, 1000, 0)
 

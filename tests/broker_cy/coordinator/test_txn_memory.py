@@ -18,7 +18,7 @@ NOW = Now(1_700_000_000_000, 5)
 
 @pytest.mark.parametrize(("partitions", "bytes_max"), [(0, 500), (1, 800), (4, 1_000)])
 def test_ten_thousand_transactional_ids(partitions: int, bytes_max: int) -> None:
-    """A broker that many producers come to runs out of memory."""
+    """If this fails, a broker that many producers come to runs out of memory."""
     machine = TransactionStateMachine(TxnSettings())
     machine.transaction_version = 2
     machine.producer_ids = list(range(1_000_000 + COUNT, 1_000_000, -1))

@@ -12,13 +12,13 @@ from broker_cy.core.text import STRING_BYTES_MAX, java_text
 
 @given(st.text())
 def test_what_is_utf8_is_read_as_it_is(text: str) -> None:
-    """Group ids with letters that are not ASCII would not be found again."""
+    """If this fails, group ids with letters that are not ASCII would not be found again."""
     assert java_text(text.encode()) == text
 
 
 @given(st.lists(st.sampled_from([b"\xed", b"\xa0", b"\xbf", b"\x80", b"\xe2", b"\xf0\x9f", b"\xff", b"a"])))
 def test_whatever_is_read_can_be_sent(pieces: list[bytes]) -> None:
-    """An answer that has the string in it could not be written."""
+    """If this fails, an answer that has the string in it could not be written."""
     text = java_text(b"".join(pieces))
     assert text.encode().decode() == text
     assert text.count("a") == pieces.count(b"a")

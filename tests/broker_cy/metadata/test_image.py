@@ -32,7 +32,7 @@ def topic(name: str, n: int, partitions: int = 1) -> TopicImage:
 
 
 def test_branch_is_not_seen_below_until_absorbed() -> None:
-    """An operation that fails to be written would otherwise already be visible to every client."""
+    """If this fails, an operation that fails to be written would otherwise already be visible to every client."""
     image = MetadataImage()
     image.topics.put(topic("a", 1))
     branch = image.branch()
@@ -57,7 +57,7 @@ def test_branch_is_not_seen_below_until_absorbed() -> None:
 
 
 def test_delete_and_create_again_in_one_commit() -> None:
-    """A topic deleted and created within one sync would keep its old log under the new id."""
+    """If this fails, a topic deleted and created within one sync would keep its old log under the new id."""
     image = MetadataImage()
     image.topics.put(topic("a", 1))
     branch = image.branch()
@@ -74,7 +74,7 @@ def test_delete_and_create_again_in_one_commit() -> None:
 
 
 def test_created_and_deleted_in_one_commit_is_no_change() -> None:
-    """The broker would be asked to delete a log that it never made."""
+    """If this fails, the broker would be asked to delete a log that it never made."""
     image = MetadataImage()
     branch = image.branch()
     branch.topics.put(topic("a", 1))
@@ -83,7 +83,9 @@ def test_created_and_deleted_in_one_commit_is_no_change() -> None:
 
 
 def test_chain_of_branches_commits_in_order() -> None:
-    """Operations that come in while a sync runs would be validated against stale state, or lost on commit."""
+    """If this fails, operations that come in while a sync runs would be validated against stale state, or lost on
+    commit.
+    """
     image = MetadataImage()
     first = image.branch()
     first.topics.put(topic("a", 1))
@@ -98,7 +100,7 @@ def test_chain_of_branches_commits_in_order() -> None:
 
 
 def test_copy_does_not_follow() -> None:
-    """A snapshot written while the broker works would mix two states."""
+    """If this fails, a snapshot written while the broker works would mix two states."""
     image = MetadataImage()
     image.topics.put(topic("a", 1))
     twin = image.copy()
@@ -111,7 +113,7 @@ def test_copy_does_not_follow() -> None:
 
 
 def test_initial_delta_names_everything() -> None:
-    """After a start the broker would open only part of its partitions."""
+    """If this fails, after a start the broker would open only part of its partitions."""
     image = MetadataImage()
     image.topics.put(topic("a", 1, 3))
     image.configs.set(RESOURCE_TOPIC, "a", "retention.ms", "1")
@@ -128,7 +130,7 @@ operations = st.lists(
 
 @given(operations)
 def test_branches_agree_with_a_plain_model(steps: list[tuple[str, int]]) -> None:
-    """State seen through overlays would differ from what replaying the log gives."""
+    """If this fails, state seen through overlays would differ from what replaying the log gives."""
     image = MetadataImage()
     committed: dict[str, int] = {}
     pending, model = image.branch(), dict(committed)
@@ -170,7 +172,7 @@ def test_branches_agree_with_a_plain_model(steps: list[tuple[str, int]]) -> None
     ],
 )
 def test_illegal_names(name: str, part: str) -> None:
-    """A name that is no legal directory name would be created."""
+    """If this fails, a name that is no legal directory name would be created."""
     reason = topic_names.invalid_reason(name)
     assert reason is not None
     assert part in reason
@@ -178,5 +180,5 @@ def test_illegal_names(name: str, part: str) -> None:
 
 @pytest.mark.parametrize("name", ["a", "a.b_c-D9", "...", "a" * 249])
 def test_legal_names(name: str) -> None:
-    """A name that Kafka takes would be refused."""
+    """If this fails, a name that Kafka takes would be refused."""
     assert topic_names.invalid_reason(name) is None

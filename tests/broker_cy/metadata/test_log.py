@@ -38,7 +38,7 @@ def record(kind: str, version: int = 0, /, **fields: object) -> VersionedRecord:
 
 
 def test_kafkas_log_loads() -> None:
-    """A directory of Apache Kafka would not open, or open without its topics and settings."""
+    """If this fails, a directory of Apache Kafka would not open, or open without its topics and settings."""
     loader = load(METADATA_LOG)
     image = loader.image
     assert (image.offset, image.epoch, loader.in_transaction) == (49, 1, False)
@@ -60,7 +60,7 @@ def test_kafkas_log_loads() -> None:
 
 
 def test_features_that_are_not_served_are_not_told() -> None:
-    """Clients would use protocols that this broker does not speak, since the log has them finalized."""
+    """If this fails, clients would use protocols that this broker does not speak, since the log has them finalized."""
     features = load(METADATA_LOG).image.features
     assert features.level("group.version") == 1
     assert features.finalized == {
@@ -71,7 +71,7 @@ def test_features_that_are_not_served_are_not_told() -> None:
 
 
 def test_every_record_of_kafka_is_written_back_byte_for_byte() -> None:
-    """What this broker writes would differ from Kafka's form of the same record."""
+    """If this fails, what this broker writes would differ from Kafka's form of the same record."""
     count = 0
     for content in (METADATA_LOG, BOOTSTRAP):
         for batch in framing.batches(content):
@@ -84,7 +84,7 @@ def test_every_record_of_kafka_is_written_back_byte_for_byte() -> None:
 
 
 def test_bootstrap_checkpoint_is_kafkas_byte_for_byte_but_for_times() -> None:
-    """Kafka would not start on a directory that this broker formatted."""
+    """If this fails, Kafka would not start on a directory that this broker formatted."""
     records = snapshot.bootstrap_records(BOOTSTRAP)
     written = b"".join(snapshot.write(iter(records), KRaftState(), 0, 0, 0))
     for ours, theirs in zip(framing.batches(written), framing.batches(BOOTSTRAP), strict=True):
@@ -108,13 +108,13 @@ def round_trip(loader: Loader) -> Loader:
 
 
 def test_snapshot_gives_the_same_image() -> None:
-    """After the log below a snapshot is deleted, a part of the metadata would be lost with it."""
+    """If this fails, after the log below a snapshot is deleted, a part of the metadata would be lost with it."""
     loader = load(METADATA_LOG)
     assert round_trip(loader).image.same_content(loader.image)
 
 
 def test_snapshot_and_tail_skip_what_is_covered() -> None:
-    """A record in both would be applied twice: epochs would run ahead."""
+    """If this fails, a record in both would be applied twice: epochs would run ahead."""
     batches = list(framing.batches(METADATA_LOG))
     half = batches[len(batches) // 2]
     again = round_trip(load(METADATA_LOG[: half.position]))
@@ -140,7 +140,9 @@ KEPT = [
 
 
 def test_records_of_later_parts_survive_snapshots() -> None:
-    """ACLs, passwords, quotas and tokens of a log written by Kafka would silently vanish with the first snapshot."""
+    """If this fails, ACLs, passwords, quotas and tokens of a log written by Kafka would silently vanish with the
+    first snapshot.
+    """
     loader = load(data(record("FeatureLevelRecord", name="metadata.version", feature_level=30), *KEPT))
     assert len(loader.image.kept) == 4
     assert round_trip(loader).image.same_content(loader.image)
@@ -155,7 +157,7 @@ def test_records_of_later_parts_survive_snapshots() -> None:
 
 
 def test_voters_survive_snapshots() -> None:
-    """A quorum with dynamic voters (kraft.version 1) would forget them."""
+    """If this fails, a quorum with dynamic voters (kraft.version 1) would forget them."""
     voters = KraftVoters((VoterSetEntry(1, uuids.from_text("fv9LOLxnSJqPLJftUSoyAg"), (), 0, 1),))
     content = framing.control_batch([KraftVersion(1), voters], 0, 1, 1000)
     loader = load(content + data(record("FeatureLevelRecord", name="metadata.version", feature_level=30), offset=2))
@@ -169,7 +171,7 @@ TOPIC = record("TopicRecord", name="t", topic_id=uuids.from_text("fv9LOLxnSJqPLJ
 
 @pytest.mark.parametrize(("end", "expected"), [("End", True), ("Abort", False), (None, False)])
 def test_transactions_apply_as_a_whole(end: str | None, expected: bool) -> None:
-    """Half of a change that Kafka made in one transaction (KIP-868) would be applied."""
+    """If this fails, half of a change that Kafka made in one transaction (KIP-868) would be applied."""
     content = data(record("BeginTransactionRecord", name="x"), TOPIC)
     if end:
         content += data(record(f"{end}TransactionRecord"), offset=2)
@@ -198,31 +200,35 @@ def test_transactions_apply_as_a_whole(end: str | None, expected: bool) -> None:
     ],
 )
 def test_a_log_that_is_not_whole_is_refused(content: bytes, message: str) -> None:
-    """The broker would start with half of its metadata and delete the partitions it does not find there."""
+    """If this fails, the broker would start with half of its metadata and delete the partitions it does not find
+    there.
+    """
     with pytest.raises(MetadataLogError, match=message):
         load(content)
 
 
 def test_a_snapshot_without_footer_is_not_finished() -> None:
-    """A snapshot that a crash cut off would be taken for the whole."""
+    """If this fails, a snapshot that a crash cut off would be taken for the whole."""
     parts = list(snapshot.write(snapshot.records_of(load(METADATA_LOG).image), KRaftState(), 1, 0, 0))
     assert not snapshot.is_finished(b"".join(parts[:-1]))
 
 
 @pytest.mark.parametrize("name", ["00000000000000000000.log", "0-0.checkpoint", "bootstrap.checkpoint", "x"])
 def test_other_files_are_no_snapshots(name: str) -> None:
-    """Anything in the directory could be read as a snapshot, or deleted as an old one."""
+    """If this fails, anything in the directory could be read as a snapshot, or deleted as an old one."""
     assert SnapshotId.of_file(name) is None
 
 
 def test_snapshot_names() -> None:
-    """Kafka would not find the snapshots."""
+    """If this fails, Kafka would not find the snapshots."""
     assert SnapshotId(50, 3).file_name == "00000000000000000050-0000000003.checkpoint"
     assert SnapshotId.of_file("00000000000000000050-0000000003.checkpoint") == (50, 3)
 
 
 def test_clear_elr() -> None:
-    """A topic whose eligible leaders Kafka has cleared could still elect one that lost acknowledged records."""
+    """If this fails, a topic whose eligible leaders Kafka has cleared could still elect one that lost acknowledged
+    records.
+    """
     loader = load(METADATA_LOG)
     content = data(record("ClearElrRecord", topic_name="sample"), offset=50)
     loader.load_log(content)
@@ -234,7 +240,9 @@ def test_clear_elr() -> None:
 
 
 def test_hundred_thousand_partitions_cost_little() -> None:
-    """A broker with many partitions would need minutes to start: equal replica lists must be one object."""
+    """If this fails, a broker with many partitions would need minutes to start: equal replica lists must be one
+    object.
+    """
     topic_id = TOPIC.message.topic_id
     records = [
         record("PartitionRecord", 2, partition_id=i, topic_id=topic_id, replicas=[1], isr=[1], leader=1, leader_epoch=0)

@@ -20,12 +20,12 @@ KAFKA_V1 = b'{"leaderId":1,"leaderEpoch":7,"votedId":-1,"votedDirectoryId":"AAAA
 
 @pytest.mark.parametrize("content", [KAFKA_V0, KAFKA_V1])
 def test_quorum_state_is_kafkas_byte_for_byte(content: bytes) -> None:
-    """Kafka would not start on a directory that this broker used, or the other way round."""
+    """If this fails, Kafka would not start on a directory that this broker used, or the other way round."""
     assert ElectionState.from_json(content).to_json() == content
 
 
 def test_quorum_state_fields() -> None:
-    """An epoch or a vote would be read from the wrong field and given twice."""
+    """If this fails, an epoch or a vote would be read from the wrong field and given twice."""
     state = ElectionState.from_json(KAFKA_V0)
     assert (state.epoch, state.leader_id, state.voted_id, state.voters) == (1, 1, -1, (1,))
     state = ElectionState.from_json(KAFKA_V1)
@@ -36,13 +36,13 @@ def test_quorum_state_fields() -> None:
     "content", [b"", b"{}", b"[1]", b'{"data_version":2}', b'{"data_version":0,"leaderEpoch":"x"}']
 )
 def test_broken_quorum_state_is_refused(content: bytes) -> None:
-    """Taken for a new node, the broker would reuse epochs."""
+    """If this fails, taken for a new node, the broker would reuse epochs."""
     with pytest.raises(QuorumError, match="quorum-state"):
         ElectionState.from_json(content)
 
 
 def test_first_start_and_restart_raise_the_epoch() -> None:
-    """Two leaderships in one epoch could write different entries at the same offset and epoch."""
+    """If this fails, two leaderships in one epoch could write different entries at the same offset and epoch."""
     first = Quorum(1, None, 0)
     assert first.role is Role.UNATTACHED
     elected = first.elect(static_voters=True)
@@ -54,12 +54,12 @@ def test_first_start_and_restart_raise_the_epoch() -> None:
 
 
 def test_epoch_of_the_log_counts_even_if_the_file_is_lost() -> None:
-    """Without quorum-state, the epoch would fall below that of entries in the log."""
+    """If this fails, without quorum-state, the epoch would fall below that of entries in the log."""
     assert Quorum(1, None, 9).elect(static_voters=True).epoch == 10
 
 
 def test_other_voters_are_refused() -> None:
-    """One node of a larger quorum would go on alone and split it."""
+    """If this fails, one node of a larger quorum would continue alone and split it."""
     with pytest.raises(QuorumError, match=r"voters \[1, 2, 3\]"):
         Quorum(1, ElectionState(4, voters=(1, 2, 3)), 4)
     with pytest.raises(QuorumError, match="only a quorum whose one voter"):
@@ -67,7 +67,7 @@ def test_other_voters_are_refused() -> None:
 
 
 def test_high_watermark_waits_for_the_own_epoch() -> None:
-    """Entries of an older epoch would count as committed before the leader's own are on disk."""
+    """If this fails, entries of an older epoch would count as committed before the leader's own are on disk."""
     quorum = Quorum(1, ElectionState(1, 1, voters=(1,)), 1)
     quorum.elect(static_voters=True)
     quorum.began_epoch(50)
@@ -77,7 +77,7 @@ def test_high_watermark_waits_for_the_own_epoch() -> None:
 
 
 def test_resigned_leader_commits_nothing() -> None:
-    """After a failed write the broker would still answer that changes are committed."""
+    """If this fails, after a failed write the broker would still answer that changes are committed."""
     quorum = Quorum(1, None, 0)
     quorum.elect(static_voters=True)
     quorum.began_epoch(0)
@@ -88,7 +88,7 @@ def test_resigned_leader_commits_nothing() -> None:
 
 
 def test_illegal_transition_is_caught() -> None:
-    """A leader that stands for election again would raise the epoch under its own writes."""
+    """If this fails, a leader that stands for election again would raise the epoch under its own writes."""
     quorum = Quorum(1, None, 0)
     quorum.elect(static_voters=True)
     with pytest.raises(AssertionError, match="may not be followed"):
@@ -98,7 +98,7 @@ def test_illegal_transition_is_caught() -> None:
 
 @given(st.lists(st.integers(0, 100), max_size=20))
 def test_high_watermark_never_falls(ends: list[int]) -> None:
-    """A client would see a topic appear and vanish again."""
+    """If this fails, a client would see a topic appear and vanish again."""
     quorum = Quorum(1, None, 0)
     quorum.elect(static_voters=True)
     quorum.began_epoch(10)

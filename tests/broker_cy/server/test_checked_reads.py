@@ -76,7 +76,9 @@ def read(client: RawClient, offset: int, max_bytes: int = 1 << 20) -> Any:
 
 @pytest.mark.parametrize("restarted", [[3, 200]], indirect=True)
 def test_a_reader_waits_for_the_check_of_what_it_reads(restarted: Restarted, client: RawClient) -> None:
-    """After each restart a consumer at the tail waits until a segment of 1 GiB was read; or damage is served."""
+    """If this fails, after each restart a consumer at the tail waits until a segment of 1 GiB was read; or damage
+    is served.
+    """
     tail = read(client, BATCHES - 1)
     assert (tail.error_code, tail.records) == (0, batch(BATCHES - 1))
     # The damage far behind does not concern it, and was not found.
@@ -91,7 +93,7 @@ def test_a_reader_waits_for_the_check_of_what_it_reads(restarted: Restarted, cli
 
 
 def test_a_consumer_that_reads_all_has_all_checked_once(restarted: Restarted, client: RawClient) -> None:
-    """Each fetch of old records costs a check forever; or some part of a segment is never checked."""
+    """If this fails, each fetch of old records costs a check forever; or some part of a segment is never checked."""
     for offset in (250, 0):
         while offset < BATCHES:
             records = read(client, offset).records

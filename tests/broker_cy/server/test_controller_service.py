@@ -53,7 +53,7 @@ def snapshots(path: Path) -> list[SnapshotId]:
 
 
 def test_a_new_directory(tmp_path: Path) -> None:
-    """A fresh directory would lack a file that Kafka's tools and Kafka itself need."""
+    """If this fails, a fresh directory would lack a file that Kafka's tools and Kafka itself need."""
 
     async def work() -> None:
         async with MetadataBroker(tmp_path) as broker:
@@ -70,7 +70,7 @@ def test_a_new_directory(tmp_path: Path) -> None:
 
 
 def test_everything_is_there_after_a_restart(tmp_path: Path) -> None:
-    """A topic whose creation a client got confirmed would be lost."""
+    """If this fails, a topic whose creation a client got confirmed would be lost."""
 
     async def work() -> None:
         async with MetadataBroker(tmp_path) as broker:
@@ -89,7 +89,7 @@ def test_everything_is_there_after_a_restart(tmp_path: Path) -> None:
 
 
 def test_kafkas_directory_is_continued(tmp_path: Path) -> None:
-    """A user who migrates from Apache Kafka would lose topics, settings or producer ids."""
+    """If this fails, a user who migrates from Apache Kafka would lose topics, settings or producer ids."""
     path = tmp_path / "data"
     shutil.copytree(FIXTURE, path)
     for file in [path, *path.rglob("*")]:
@@ -110,7 +110,7 @@ def test_kafkas_directory_is_continued(tmp_path: Path) -> None:
 
 
 def test_operations_of_one_turn_share_a_sync(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Creating many topics at once would take one disk sync for each."""
+    """If this fails, creating many topics at once would take one disk sync for each."""
 
     async def work() -> None:
         async with MetadataBroker(tmp_path) as broker:
@@ -124,7 +124,7 @@ def test_operations_of_one_turn_share_a_sync(tmp_path: Path, monkeypatch: pytest
 
 
 def test_nothing_is_visible_before_it_is_synced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A power loss could take back a topic that clients have seen."""
+    """If this fails, a power loss could take back a topic that clients have seen."""
 
     async def work() -> None:
         async with MetadataBroker(tmp_path) as broker:
@@ -138,7 +138,9 @@ def test_nothing_is_visible_before_it_is_synced(tmp_path: Path, monkeypatch: pyt
 
 
 def test_full_disk(tmp_path: Path) -> None:
-    """After the disk was full for a moment the broker would refuse changes forever, or keep a topic it never wrote."""
+    """If this fails, after the disk was full for a moment the broker would refuse changes forever, or keep a topic
+    it never wrote.
+    """
 
     async def work() -> None:
         async with MetadataBroker(tmp_path) as broker:
@@ -159,7 +161,7 @@ def test_full_disk(tmp_path: Path) -> None:
 
 
 def test_failed_sync_ends_the_leadership(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Changes would be acknowledged although they may not be on disk."""
+    """If this fails, changes would be acknowledged although they may not be on disk."""
 
     def fail(path: str) -> None:
         raise OSError(5, "Input/output error")
@@ -179,7 +181,7 @@ def test_failed_sync_ends_the_leadership(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_a_failing_listener_holds_nobody_up(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """A defect in one part of the broker would leave clients without an answer to a committed change."""
+    """If this fails, a defect in one part of the broker would leave clients without an answer to a committed change."""
 
     def fail(delta: ImageDelta, image: MetadataImage) -> None:
         raise ZeroDivisionError
@@ -195,7 +197,7 @@ def test_a_failing_listener_holds_nobody_up(tmp_path: Path, caplog: pytest.LogCa
 
 
 def test_a_refused_operation_does_not_write(tmp_path: Path) -> None:
-    """Requests that fail would fill the metadata log."""
+    """If this fails, requests that fail would fill the metadata log."""
 
     async def work() -> None:
         async with MetadataBroker(tmp_path) as broker:
@@ -212,7 +214,7 @@ SMALL_SNAPSHOTS = {"metadata.log.max.record.bytes.between.snapshots": "4000"}
 
 
 def test_snapshots_and_what_they_make_superfluous(tmp_path: Path) -> None:
-    """The metadata log would grow forever, or be cut above what the snapshot covers."""
+    """If this fails, the metadata log would grow forever, or be cut above what the snapshot covers."""
     settings = {**SMALL_SNAPSHOTS, "metadata.max.retention.bytes": "10000", "metadata.log.segment.bytes": "8388608"}
 
     async def work() -> None:
@@ -234,7 +236,7 @@ def test_snapshots_and_what_they_make_superfluous(tmp_path: Path) -> None:
 
 
 def test_start_from_snapshot_without_the_log_before_it(tmp_path: Path) -> None:
-    """Once the log's prefix is deleted, everything that a snapshot lacks is lost."""
+    """If this fails, once the log's prefix is deleted, everything that a snapshot lacks is lost."""
 
     async def work() -> None:
         async with MetadataBroker(tmp_path, SMALL_SNAPSHOTS) as broker:
@@ -254,7 +256,7 @@ def test_start_from_snapshot_without_the_log_before_it(tmp_path: Path) -> None:
 
 
 def test_other_voters(tmp_path: Path) -> None:
-    """A node of a larger cluster would go on alone and split it."""
+    """If this fails, a node of a larger cluster would continue alone and split it."""
     begin(tmp_path)
     metadata(tmp_path, "quorum-state").write_text(
         '{"clusterId":"","leaderId":-1,"leaderEpoch":3,"votedId":-1,"appliedOffset":0,'
@@ -269,7 +271,7 @@ def test_other_voters(tmp_path: Path) -> None:
 
 
 def test_damaged_snapshot(tmp_path: Path) -> None:
-    """The broker would start without the topics of a snapshot that lost its end."""
+    """If this fails, the broker would start without the topics of a snapshot that lost its end."""
     begin(tmp_path)
     metadata(tmp_path, "00000000000000000050-0000000001.checkpoint").write_bytes(b"")
 
@@ -281,7 +283,7 @@ def test_damaged_snapshot(tmp_path: Path) -> None:
 
 
 def test_damaged_bootstrap(tmp_path: Path) -> None:
-    """A directory that Kafka formatted would start with other features than it was formatted for."""
+    """If this fails, a directory that Kafka formatted would start with other features than it was formatted for."""
     (tmp_path / "bootstrap.checkpoint").write_bytes(b"\x00" * 90)
 
     async def work() -> None:
@@ -292,7 +294,7 @@ def test_damaged_bootstrap(tmp_path: Path) -> None:
 
 
 def test_torn_tail(tmp_path: Path) -> None:
-    """A crash while the metadata log is written would keep the broker from starting."""
+    """If this fails, a crash while the metadata log is written would keep the broker from starting."""
 
     async def work() -> None:
         async with MetadataBroker(tmp_path) as broker:
@@ -311,7 +313,7 @@ def test_torn_tail(tmp_path: Path) -> None:
 
 
 def test_stop_while_a_snapshot_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With many partitions a stop would take as long as the snapshot that happens to be under way."""
+    """If this fails, with many partitions a stop would take as long as the snapshot that happens to be under way."""
     turns = 0
 
     def endless(*_: object) -> Iterator[bytes]:
@@ -334,7 +336,7 @@ def test_stop_while_a_snapshot_is_written(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_log_shorter_than_snapshot(tmp_path: Path) -> None:
-    """New records would get offsets that the snapshot has covered, and be skipped at the next start."""
+    """If this fails, new records would get offsets that the snapshot has covered, and be skipped at the next start."""
 
     async def work() -> None:
         async with MetadataBroker(tmp_path, SMALL_SNAPSHOTS) as broker:
@@ -349,7 +351,7 @@ def test_log_shorter_than_snapshot(tmp_path: Path) -> None:
 
 
 def test_left_over_part_is_removed(tmp_path: Path) -> None:
-    """Crashes while a snapshot is written would fill the disk with parts."""
+    """If this fails, crashes while a snapshot is written would fill the disk with parts."""
     begin(tmp_path)
     part = metadata(tmp_path, "00000000000000000050-0000000001.checkpoint.part")
     part.write_bytes(b"x")
@@ -362,7 +364,7 @@ def test_left_over_part_is_removed(tmp_path: Path) -> None:
 
 
 def test_after_stop_nothing_is_accepted(tmp_path: Path) -> None:
-    """A request that comes in late would be answered and then not be there."""
+    """If this fails, a request that comes in late would be answered and then not be there."""
 
     async def work() -> None:
         broker = MetadataBroker(tmp_path)
@@ -377,7 +379,7 @@ def test_after_stop_nothing_is_accepted(tmp_path: Path) -> None:
 
 
 def test_producer_ids_asked_for_at_once_are_distinct(tmp_path: Path) -> None:
-    """Producers that start together would share an id, or each would take a block of a thousand."""
+    """If this fails, producers that start together would share an id, or each would take a block of a thousand."""
 
     async def work() -> None:
         async with MetadataBroker(tmp_path) as broker:
@@ -389,7 +391,7 @@ def test_producer_ids_asked_for_at_once_are_distinct(tmp_path: Path) -> None:
 
 
 def test_a_step_of_many_records(tmp_path: Path) -> None:
-    """A broker with more than 10,000 partitions could not register."""
+    """If this fails, a broker with more than 10,000 partitions could not register."""
 
     async def work() -> None:
         async with MetadataBroker(tmp_path) as broker:

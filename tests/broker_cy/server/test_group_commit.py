@@ -115,7 +115,7 @@ def test_the_answer_and_the_records_come_after_the_sync(broker: Broker, acks: in
 
 
 def test_one_round_serves_all_that_came_meanwhile(broker: Broker) -> None:
-    """With 64 producers each record costs a sync of its own, and the disk does some hundred a second."""
+    """If this fails, with 64 producers each record costs a sync of its own, and the disk does some hundred a second."""
     clients = [broker.client() for _ in range(8)]
     send(clients[0], SLOW)
     broker.wait_for_jobs(1)
@@ -134,7 +134,7 @@ def test_one_round_serves_all_that_came_meanwhile(broker: Broker) -> None:
 
 
 def test_other_topics_do_not_wait(broker: Broker) -> None:
-    """One topic with flush.messages makes every producer of the broker as slow as the disk."""
+    """If this fails, one topic with flush.messages makes every producer of the broker as slow as the disk."""
     client, other = broker.client(), broker.client()
     send(client, SLOW)
     broker.wait_for_jobs(1)
@@ -149,7 +149,7 @@ def test_other_topics_do_not_wait(broker: Broker) -> None:
 
 
 def test_below_flush_messages_nothing_is_synced(broker: Broker) -> None:
-    """Every record is synced though each third was asked for; or those behind a sync pass it."""
+    """If this fails, every record is synced though each third was asked for; or those behind a sync pass it."""
     client = broker.client()
     for offset in (0, 1):
         send(client, "few")
@@ -186,7 +186,9 @@ def test_a_batch_sent_again_waits_for_the_sync_of_the_first(broker: Broker) -> N
 
 
 def test_the_next_request_of_a_connection_finds_what_it_produced(broker: Broker) -> None:
-    """A producer with acks=0 that asks for its records right after does not find them, as it does with Kafka."""
+    """If this fails, a producer with acks=0 that asks for its records right after does not find them, as it does
+    with Kafka.
+    """
     client = broker.client()
     send(client, SLOW, acks=0)
     client.send(client.encode(fetch_request(SLOW, 0, 0), ApiKey.FETCH, 11))
@@ -213,7 +215,7 @@ def test_a_waiting_fetch_is_woken_by_the_sync(broker: Broker) -> None:
 
 
 def test_internal_appends_wait_for_the_sync(broker: Broker) -> None:
-    """A committed offset or a transaction's marker is acknowledged and then lost."""
+    """If this fails, a committed offset or a transaction's marker is acknowledged and then lost."""
     partition = broker.partition(SLOW)
     future = broker.on_loop(lambda: partition.append_records(batch(), 1))
     broker.wait_for_jobs(1)
@@ -223,7 +225,7 @@ def test_internal_appends_wait_for_the_sync(broker: Broker) -> None:
 
 
 def test_a_failed_sync_takes_the_partition_offline(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Records that a failed sync may have lost are acknowledged by the next one, which succeeds."""
+    """If this fails, records that a failed sync may have lost are acknowledged by the next one, which succeeds."""
     client, other = broker.client(), broker.client()
     partition = broker.partition(SLOW)
 
@@ -254,7 +256,7 @@ def test_a_failed_sync_takes_the_partition_offline(broker: Broker, monkeypatch: 
 
 
 def test_a_partition_deleted_during_a_round_is_answered(broker: Broker) -> None:
-    """A producer hangs on the answer of a topic that was deleted under it."""
+    """If this fails, a producer hangs on the answer of a topic that was deleted under it."""
     client = broker.client()
     send(client, SLOW)
     broker.wait_for_jobs(1)
@@ -268,7 +270,7 @@ def test_a_partition_deleted_during_a_round_is_answered(broker: Broker) -> None:
 
 
 def test_a_client_that_left_does_not_disturb_the_round(broker: Broker) -> None:
-    """A producer that is killed while its records are synced takes the others' answers along."""
+    """If this fails, a producer that is killed while its records are synced takes the others' answers along."""
     gone, client = broker.client(), broker.client()
     send(gone, SLOW)
     gone.send(gone.encode(messages.ListGroupsRequest(), ApiKey.LIST_GROUPS, 0))

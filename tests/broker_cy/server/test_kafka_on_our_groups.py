@@ -11,7 +11,9 @@ from tests.support.kafka_dump import dump_log_segments
 
 
 def test_kafka_reads_our_group_records(tmp_path: Path) -> None:
-    """A person could not go back to Apache Kafka without losing every group, nor look into them with its tools."""
+    """If this fails, a person could not go back to Apache Kafka without losing every group, nor look into them with
+    its tools.
+    """
     files: list[Path] = []
 
     async def write() -> None:

@@ -32,7 +32,7 @@ def ask(port: int) -> messages.MetadataResponse:
 
 
 def test_kafka_reads_and_continues_our_metadata(tmp_path: Path) -> None:
-    """A person could not go back to Apache Kafka, nor look into the data with its tools."""
+    """If this fails, a person could not go back to Apache Kafka, nor look into the data with its tools."""
     data = tmp_path / "data"
     log_directory = data / "__cluster_metadata-0"
 

@@ -39,7 +39,7 @@ def topics_request(*names: str | UUID | None, auto: bool = False, **fields: Any)
 
 @pytest.mark.parametrize("version", range(14))
 def test_metadata_in_every_version(tmp_path: Path, version: int) -> None:
-    """A client that speaks this version would find no broker, no leader or no topic."""
+    """If this fails, a client that speaks this version would find no broker, no leader or no topic."""
 
     async def work(broker: MetadataBroker) -> None:
         made = await create(broker, "t", 3)
@@ -87,7 +87,7 @@ def test_metadata_of_all_and_of_no_topics(tmp_path: Path) -> None:
 
 
 def test_metadata_tells_the_address_of_the_listener(tmp_path: Path) -> None:
-    """A client from outside would be sent to an address that only the inside reaches."""
+    """If this fails, a client from outside would be sent to an address that only the inside reaches."""
 
     async def work(broker: MetadataBroker) -> None:
         await create(broker, "t")
@@ -104,7 +104,7 @@ def test_metadata_tells_the_address_of_the_listener(tmp_path: Path) -> None:
 
 
 def test_metadata_creates_topics(tmp_path: Path) -> None:
-    """A producer to a new topic would wait forever, or topics would appear where the client said no."""
+    """If this fails, a producer to a new topic would wait forever, or topics would appear where the client said no."""
 
     async def work(broker: MetadataBroker) -> None:
         async def there(name: str) -> Any:
@@ -150,7 +150,7 @@ def test_metadata_creates_topics(tmp_path: Path) -> None:
 
 
 def test_metadata_does_not_create_where_the_broker_forbids_it(tmp_path: Path) -> None:
-    """auto.create.topics.enable=false would be ignored."""
+    """If this fails, auto.create.topics.enable=false would be ignored."""
 
     async def work(broker: MetadataBroker) -> None:
         response = await broker.call(topics_request("new", auto=True), 9)
@@ -191,7 +191,7 @@ def test_log_says_why_a_topic_is_not_created(tmp_path: Path, caplog: pytest.LogC
 
 
 def test_metadata_by_id(tmp_path: Path) -> None:
-    """Consumers that follow topic ids (KIP-516) would lose an existing topic."""
+    """If this fails, consumers that follow topic ids (KIP-516) would lose an existing topic."""
 
     async def work(broker: MetadataBroker) -> None:
         made = await create(broker, "t")
@@ -210,7 +210,7 @@ def test_metadata_by_id(tmp_path: Path) -> None:
 
 
 def test_metadata_tells_operations_when_asked(tmp_path: Path) -> None:
-    """Admin tools would show a client as allowed to do nothing."""
+    """If this fails, admin tools would show a client as allowed to do nothing."""
 
     async def work(broker: MetadataBroker) -> None:
         await create(broker, "t")
@@ -250,7 +250,7 @@ def test_metadata_follows_every_change(tmp_path: Path) -> None:
 
 
 def test_metadata_without_leader(tmp_path: Path) -> None:
-    """A client would send to a broker that is down."""
+    """If this fails, a client would send to a broker that is down."""
 
     async def work(broker: MetadataBroker) -> None:
         await create(broker, "t")
@@ -267,7 +267,7 @@ def test_metadata_without_leader(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("version", range(6))
 def test_init_producer_id(tmp_path: Path, version: int) -> None:
-    """Two producers would get one id."""
+    """If this fails, two producers would get one id."""
 
     async def work(broker: MetadataBroker) -> None:
         request = messages.InitProducerIdRequest(transactional_id=None)
@@ -287,7 +287,7 @@ def test_init_producer_id(tmp_path: Path, version: int) -> None:
 
 @pytest.mark.parametrize("version", range(3))
 def test_describe_cluster(tmp_path: Path, version: int) -> None:
-    """Admin tools would show no cluster, or another address than that of their listener."""
+    """If this fails, admin tools would show no cluster, or another address than that of their listener."""
 
     async def work(broker: MetadataBroker) -> None:
         response = await broker.call(messages.DescribeClusterRequest(), version, listener="OTHER")
@@ -330,7 +330,7 @@ def pages(response: Any) -> tuple[dict[str, list[int]], tuple[str, int] | None]:
 
 
 def test_describe_topic_partitions(tmp_path: Path) -> None:
-    """An admin client that pages through topics would miss partitions or turn in a circle."""
+    """If this fails, an admin client that pages through topics would miss partitions or turn in a circle."""
 
     async def work(broker: MetadataBroker) -> None:
         for name, count in [("b", 3), ("a", 2), ("c", 1)]:
@@ -360,7 +360,7 @@ def test_describe_topic_partitions(tmp_path: Path) -> None:
 
 
 def test_describe_topic_partitions_bounds(tmp_path: Path) -> None:
-    """One request could make the broker build an answer of any size."""
+    """If this fails, one request could make the broker build an answer of any size."""
 
     async def work(broker: MetadataBroker) -> None:
         await create(broker, "a", 9)

@@ -60,7 +60,7 @@ def answers(client: RawClient, *keys: ApiKey) -> list[int]:
 @pytest.mark.parametrize("in_one_piece", [True, False], ids=["in one piece", "later"])
 @pytest.mark.parametrize("size", [1, 6000, 30_000])
 def test_the_next_request_waits_for_the_handler(core: Harness, in_one_piece: bool, size: int) -> None:
-    """A member that leaves behind its own JoinGroup would leave a group that it has not joined."""
+    """If this fails, a member that leaves behind its own JoinGroup would leave a group that it has not joined."""
     client, other = core.client(), core.client()
     names = ["first", "l" * size, "third", "last"]
     frames = [beat(client, names[0]), leave(client, names[1]), beat(client, names[2]), leave(client, names[3])]

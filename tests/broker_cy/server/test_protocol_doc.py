@@ -8,7 +8,7 @@ ROOT = Path(__file__).resolve().parents[3]
 
 
 def test_protocol_page_is_in_step() -> None:
-    """A reader would else plan on an API or version that is not there."""
+    """If this fails, a reader plans on an API or version that is not supported."""
     done = subprocess.run(
         [sys.executable, "tools/protocol_doc.py", "--check"], cwd=ROOT, capture_output=True, text=True, check=False
     )

@@ -14,7 +14,7 @@ ANSWER = messages.ListGroupsResponse(groups=[messages.ListGroupsResponse.ListedG
 
 
 def test_a_reset_between_pipelined_requests_ends_that_connection_only() -> None:
-    """Everybody's broker dies because one client was killed with many requests under way."""
+    """If this fails, everybody's broker dies because one client was killed with many requests under way."""
     harness = CoreHarness({ApiKey.LIST_GROUPS: lambda ctx, request: ANSWER})
 
     def all_closed(number: int) -> bool:

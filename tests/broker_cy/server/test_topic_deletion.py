@@ -81,7 +81,7 @@ def directory() -> Iterator[Path]:
 
 
 def test_ten_thousand_segments_go_while_others_are_served(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Deleting a large topic stops every producer for seconds, or frees no space."""
+    """If this fails, deleting a large topic stops every producer for seconds, or frees no space."""
     answered = 0
     parts: list[int] = []
     more_answers = threading.Condition()

@@ -28,7 +28,7 @@ def keys_and_offsets(directory: str) -> dict[bytes | None, int]:
 
 
 def test_a_reader_keeps_what_it_reads(tmp_path: Path) -> None:
-    """A fetch that is being sent while its segment is replaced breaks, or sends other bytes."""
+    """If this fails, a fetch that is being sent while its segment is replaced breaks, or sends other bytes."""
     log = dirty_log(tmp_path).log
     part = log.read_slice(0)
     assert part is not None
@@ -47,7 +47,7 @@ def test_a_reader_keeps_what_it_reads(tmp_path: Path) -> None:
 
 
 def test_a_full_map_ends_the_pass(tmp_path: Path) -> None:
-    """With more keys than fit, records that nothing has superseded are lost."""
+    """If this fails, with more keys than fit, records that nothing has superseded are lost."""
     written = Written(Log.create(str(tmp_path / "t-0"), "t", 0, compacted_config(segment_bytes=600), 0))
     for number in range(100):
         written.data([(b"key-%d" % (number % 50), b"%d" % number)])
@@ -68,7 +68,9 @@ class FullDisk(UnsyncedFiles):
 
 
 def test_a_full_disk_is_told_once_and_waited_for(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """A disk that was full for a minute ends compaction until the next start, or fills the broker's log."""
+    """If this fails, a disk that was full for a minute ends compaction until the next start, or fills the broker's
+    log.
+    """
     log = dirty_log(tmp_path).log
     before = stored(log.directory)
     full = [True]
@@ -89,7 +91,7 @@ def test_a_full_disk_is_told_once_and_waited_for(tmp_path: Path, caplog: pytest.
 
 
 def test_a_damaged_batch_is_never_given_a_good_checksum(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Damage is copied into a new segment as if it were what a producer sent."""
+    """If this fails, damage is copied into a new segment as if it were what a producer sent."""
     log = dirty_log(tmp_path).log
     path = Path(log.directory) / f"{0:020d}.log"
     data = bytearray(path.read_bytes())
@@ -105,7 +107,7 @@ def test_a_damaged_batch_is_never_given_a_good_checksum(tmp_path: Path, caplog: 
 
 
 def test_a_truncated_log_is_not_replaced(tmp_path: Path) -> None:
-    """Records that were truncated come back with a segment that was cleaned before."""
+    """If this fails, records that were truncated come back with a segment that was cleaned before."""
     log = dirty_log(tmp_path).log
     cleaner, jobs = make_cleaner(log)
     held: list[tuple[object, object]] = []
@@ -136,7 +138,9 @@ def lagging_log(directory: Path, **settings: object) -> Written:
 
 @pytest.mark.parametrize(("now_ms", "expected"), [(1_011_999, 0), (1_012_000, 10), (1_022_000, 20), (1_052_000, 40)])
 def test_min_compaction_lag_leaves_young_segments_alone(tmp_path: Path, now_ms: int, expected: int) -> None:
-    """A consumer that is given min.compaction.lag.ms to see every record misses some; or nothing is ever compacted."""
+    """If this fails, a consumer that is given min.compaction.lag.ms to see every record misses some; or nothing is
+    ever compacted.
+    """
     written = lagging_log(tmp_path, min_compaction_lag_ms=12_000)
     cleaner = clean(written.log, now_ms)
     assert cleaner.policy.cleaned.get(KEY, 0) == expected
@@ -147,7 +151,7 @@ def test_min_compaction_lag_leaves_young_segments_alone(tmp_path: Path, now_ms: 
 
 @pytest.mark.parametrize(("now_ms", "is_cleaned"), [(1_060_000, False), (1_060_001, True)])
 def test_max_compaction_lag_cleans_what_is_not_dirty_enough(tmp_path: Path, now_ms: int, is_cleaned: bool) -> None:
-    """Records that have to go after a time by law stay, because the rest of the log is large."""
+    """If this fails, records that have to go after a time by law stay, because the rest of the log is large."""
     written = lagging_log(tmp_path, max_compaction_lag_ms=60_000, min_cleanable_dirty_ratio=1.0)
     cleaner = clean(written.log, now_ms)
     assert (KEY in cleaner.policy.cleaned) == is_cleaned
@@ -155,7 +159,9 @@ def test_max_compaction_lag_cleans_what_is_not_dirty_enough(tmp_path: Path, now_
 
 @pytest.mark.parametrize(("after_ms", "is_left"), [(4_999, True), (5_000, False)])
 def test_tombstones_stay_for_delete_retention(tmp_path: Path, after_ms: int, is_left: bool) -> None:
-    """A consumer that was away for less than delete.retention.ms never hears of a deletion; or it stays forever."""
+    """If this fails, a consumer that was away for less than delete.retention.ms never hears of a deletion; or it
+    stays forever.
+    """
     written = Written(Log.create(str(tmp_path / "t-0"), "t", 0, compacted_config(delete_retention_ms=5_000), 0))
     written.data([(b"a", b"1"), (b"b", b"2")])
     written.data([(b"a", None)])
@@ -170,7 +176,9 @@ def test_tombstones_stay_for_delete_retention(tmp_path: Path, after_ms: int, is_
 
 
 def test_deleted_records_end_a_cleaning(tmp_path: Path) -> None:
-    """DeleteRecords or retention during a cleaning marks the partition uncleanable, or what was deleted comes back."""
+    """If this fails, DeleteRecords or retention during a cleaning marks the partition uncleanable, or what was
+    deleted comes back.
+    """
     log = dirty_log(tmp_path).log
     cleaner, jobs = make_cleaner(log)
     held: list[tuple[object, object]] = []
@@ -198,8 +206,8 @@ def test_deleted_records_end_a_cleaning(tmp_path: Path) -> None:
 def test_what_is_committed_behind_an_abort_takes_the_place_of_what_was_there(
     tmp_path: Path, value: bytes | None
 ) -> None:
-    """A value comes back once the tombstone that a transaction wrote is gone, or old values stay forever, where the
-    producer's transaction before was aborted and was cleaned already.
+    """If this fails, a value comes back once the tombstone that a transaction wrote is gone, or old values stay
+    forever, where the producer's transaction before was aborted and was cleaned already.
     """
     written = Written(Log.create(str(tmp_path / "t-0"), "t", 0, compacted_config(), 0))
     cleaner, _ = make_cleaner(written.log)

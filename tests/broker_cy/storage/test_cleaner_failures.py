@@ -118,7 +118,9 @@ def readable(log: Log) -> list[int]:
 
 
 def test_a_swap_that_cannot_be_completed_is_undone(tmp_path: Path) -> None:
-    """One rename that fails takes the partition offline, or leaves half of the old and half of the new segment."""
+    """If this fails, one rename that fails takes the partition offline, or leaves half of the old and half of the
+    new segment.
+    """
     at = 0
     while True:
         at += 1
@@ -149,7 +151,9 @@ def test_a_swap_that_cannot_be_completed_is_undone(tmp_path: Path) -> None:
 
 
 def test_a_full_disk_leaves_the_old_segments_wherever_it_strikes(tmp_path: Path) -> None:
-    """A disk that is full for a moment costs records, leaves files behind, or ends compaction until the next start."""
+    """If this fails, a disk that is full for a moment costs records, leaves files behind, or ends compaction until
+    the next start.
+    """
     at = 0
     while True:
         at += 1
@@ -181,7 +185,7 @@ def test_a_full_disk_leaves_the_old_segments_wherever_it_strikes(tmp_path: Path)
 
 @pytest.mark.parametrize("at", [1, 2, 9, 24, 30])
 def test_a_swap_that_cannot_be_undone_either_waits_for_a_start(tmp_path: Path, at: int) -> None:
-    """After a disk failed at both, records are gone or a wrong segment is served."""
+    """If this fails, after a disk failed at both, records are gone or a wrong segment is served."""
     log = dirty_log(tmp_path).log
     newest = {key: offset for batch in stored(log.directory) for offset, _, key, _ in batch.records}
     files = failing(at, undo_fails=True)
@@ -200,7 +204,7 @@ def test_a_swap_that_cannot_be_undone_either_waits_for_a_start(tmp_path: Path, a
 def test_one_damaged_partition_is_left_alone_and_the_others_are_cleaned(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """One bad sector ends the compaction of every topic; or the damaged log is tried again forever."""
+    """If this fails, one bad sector ends the compaction of every topic; or the damaged log is tried again forever."""
     logs = {("t", number): dirty_log(tmp_path, number).log for number in range(3)}
     broken = logs["t", 1]
     path = segment_paths(broken.directory)[2]

@@ -73,7 +73,7 @@ def play(written: Written, step: Step) -> None:
 @settings(max_examples=150, deadline=None)
 @given(STEPS, st.sampled_from([200, 700, 1 << 20]), st.sampled_from([128, 1 << 16]))
 def test_what_is_left_is_what_the_model_says(steps: list[Step], segment_bytes: int, buffer_bytes: int) -> None:
-    """Records that count are gone, or deleted ones come back."""
+    """If this fails, records that count are gone, or deleted ones come back."""
     with tempfile.TemporaryDirectory() as root:
         config = compacted_config(segment_bytes=segment_bytes, index_interval_bytes=100)
         log = Log.create(f"{root}/t-0", "t", 0, config, 0)

@@ -103,7 +103,9 @@ def views(draw: st.DrawFn) -> View:
 @example(View(0, 20, 20, [(0, 5), (10, 5)], [(0, 5_000), (0, 0)], 1.0, 0, 5_000), 0)
 @example(View(0, 20, 20, [(0, 5), (10, 5)], [(0, 4_999), (0, 0)], 1.0, 0, 5_000), 0)
 def test_chooses_what_kafka_chooses(view: View, at: int) -> None:
-    """Logs are cleaned too early, against min.compaction.lag.ms or an open transaction; too often; or never."""
+    """If this fails, logs are cleaned too early, against min.compaction.lag.ms or an open transaction; too often;
+    or never.
+    """
     dirty = view.log_start_offset + at % (view.log_end_offset - view.log_start_offset + 1)
     assert examine(KEY, view, dirty, NOW_MS) == Kafka(view).choice(dirty)
     assert examine(KEY, view, None, NOW_MS) == Kafka(view).choice(view.log_start_offset)
@@ -115,7 +117,7 @@ def dirty(share: int) -> View:
 
 
 def test_the_dirtiest_comes_first_and_none_twice() -> None:
-    """One busy log keeps all others from being cleaned, or two workers clean the same one."""
+    """If this fails, one busy log keeps all others from being cleaned, or two workers clean the same one."""
     policy = CleanerPolicy(15_000)
     logs = [(("a", 0), dirty(2)), (("b", 0), dirty(8)), (("c", 0), dirty(5)), (("d", 0), dirty(1))]
     policy.cleaned = {key: 10 for key, _ in logs}
@@ -137,7 +139,9 @@ def test_the_dirtiest_comes_first_and_none_twice() -> None:
 
 
 def test_a_checkpoint_outside_of_its_log_is_given_up_for_good() -> None:
-    """A log that lost its end grows beyond its old checkpoint, and what was appended since is never cleaned."""
+    """If this fails, a log that lost its end grows beyond its old checkpoint, and what was appended since is never
+    cleaned.
+    """
     policy = CleanerPolicy(15_000)
     policy.cleaned = {KEY: 100}
     assert not policy.fit(KEY, 0, 100)

@@ -44,7 +44,7 @@ def make_throttle(bytes_per_s: float) -> tuple[Throttle, Time]:
 
 @pytest.mark.parametrize("part_bytes", [1, 10_000, 3_000_000])
 def test_the_rate_is_kept(part_bytes: int) -> None:
-    """The cleaner takes the disk away from producers, or gets less of it than it was given."""
+    """If this fails, the cleaner takes the disk away from producers, or gets less of it than it was given."""
     throttle, time = make_throttle(1_000_000)
     total = 6_000_000 if part_bytes > 1 else 200_000
     for _ in range(total // part_bytes):
@@ -53,7 +53,7 @@ def test_the_rate_is_kept(part_bytes: int) -> None:
 
 
 def test_time_that_was_not_used_is_not_saved_up() -> None:
-    """After an idle night the cleaner writes at full speed for hours."""
+    """If this fails, after an idle night the cleaner writes at full speed for hours."""
     throttle, time = make_throttle(1_000_000)
     throttle.spend(1, nothing)
     time.now_s += 10_000
@@ -65,7 +65,7 @@ def test_time_that_was_not_used_is_not_saved_up() -> None:
 @pytest.mark.parametrize("before", [0.0, 1.0, 1_000.0])
 @pytest.mark.parametrize("after", [1e6, 1.7976931348623157e308])
 def test_a_new_rate_holds_for_what_waits_already(before: float, after: float) -> None:
-    """A rate that was far too low is raised, and the cleaner still waits for days."""
+    """If this fails, a rate that was far too low is raised, and the cleaner still waits for days."""
     throttle, time = make_throttle(before)
 
     def change() -> None:
@@ -78,7 +78,7 @@ def test_a_new_rate_holds_for_what_waits_already(before: float, after: float) ->
 
 
 def test_a_lower_rate_after_none_begins_at_once() -> None:
-    """A limit that is set while the cleaner runs has no effect."""
+    """If this fails, a limit that is set while the cleaner runs has no effect."""
     throttle, time = make_throttle(1.7976931348623157e308)
     throttle.spend(1 << 40, nothing)
     assert time.naps == 0
@@ -88,7 +88,7 @@ def test_a_lower_rate_after_none_begins_at_once() -> None:
 
 
 def test_who_waits_can_be_called_off() -> None:
-    """A stop, or the deletion of a topic, waits for the throttle."""
+    """If this fails, a stop, or the deletion of a topic, waits for the throttle."""
     throttle, time = make_throttle(0)
 
     class Aborted(Exception):
@@ -134,7 +134,7 @@ class Cleaners:
 
 
 def test_threads_are_changed_while_logs_are_cleaned(tmp_path: Path) -> None:
-    """log.cleaner.threads has no effect until the next start, or each thread takes the whole buffer."""
+    """If this fails, log.cleaner.threads has no effect until the next start, or each thread takes the whole buffer."""
     settings = CleanerSettings(threads=1, dedupe_buffer_bytes=8 * MIB, backoff_ms=0)
     cleaners = Cleaners(tmp_path, 6, settings)
     assert cleaners.tick() == 1
@@ -162,7 +162,9 @@ def test_threads_are_changed_while_logs_are_cleaned(tmp_path: Path) -> None:
 
 
 def test_the_cleaner_is_switched_off_and_backs_off(tmp_path: Path) -> None:
-    """log.cleaner.enable=false still compacts; or one with nothing to do looks through all logs all the time."""
+    """If this fails, log.cleaner.enable=false still compacts; or one with nothing to do looks through all logs all
+    the time.
+    """
     cleaners = Cleaners(tmp_path, 1, CleanerSettings(enable=False))
     assert cleaners.tick() == 0
     cleaners.cleaner.reconfigure(CleanerSettings(backoff_ms=15_000))
@@ -182,7 +184,7 @@ def test_the_cleaner_is_switched_off_and_backs_off(tmp_path: Path) -> None:
 
 
 def test_a_checkpoint_that_does_not_fit_is_written_anew(tmp_path: Path) -> None:
-    """The old offset comes back with the next start, when the log may have grown beyond it."""
+    """If this fails, the old offset comes back with the next start, when the log may have grown beyond it."""
     (tmp_path / "cleaner-offset-checkpoint").write_text("0\n1\nt 0 4711\n")
     cleaners = Cleaners(tmp_path, 1, CleanerSettings())
     cleaners.logs["t", 0].reconfigure(compacted_config(min_cleanable_dirty_ratio=1.0))

@@ -39,7 +39,8 @@ def damaged(directory: Path, *, flushed: bool) -> tuple[Path, bytes, bytes]:
 
 @pytest.mark.parametrize("flushed", [True, False])
 def test_damage_outlives_a_restart(tmp_path: Path, flushed: bool) -> None:
-    """After an orderly restart a damaged partition takes writes behind the damage, or is cut off where it begins, with
+    """If this fails, after an orderly restart a damaged partition takes writes behind the damage, or is cut off where
+    it begins, with
     acknowledged records behind it."""
     path, before, data = damaged(tmp_path, flushed=flushed)
     size = path.stat().st_size
@@ -61,7 +62,7 @@ def test_damage_outlives_a_restart(tmp_path: Path, flushed: bool) -> None:
 
 
 def test_an_operator_may_accept_the_loss(tmp_path: Path) -> None:
-    """A partition stays offline for good, and only deleting its topic helps."""
+    """If this fails, a partition stays offline for good, and only deleting its topic helps."""
     damaged(tmp_path, flushed=False)
     open_manager(tmp_path, config=SMALL).stop()
     (tmp_path / "t-0" / damage.FILE_NAME).unlink()
@@ -72,7 +73,9 @@ def test_an_operator_may_accept_the_loss(tmp_path: Path) -> None:
 
 
 def test_records_missing_at_the_end_are_damage_too(tmp_path: Path) -> None:
-    """A damaged partition whose last segment was taken away uses offsets of acknowledged records again."""
+    """If this fails, a damaged partition whose last segment was taken away uses offsets of acknowledged records
+    again.
+    """
     path, *_ = damaged(tmp_path, flushed=True)
     base = int(path.name[:20])
     path.unlink()
@@ -85,7 +88,7 @@ def test_records_missing_at_the_end_are_damage_too(tmp_path: Path) -> None:
 
 
 def test_damage_found_at_a_start_is_found_again_after_a_clean_stop(tmp_path: Path) -> None:
-    """The second start after a crash trusts what the first one found damaged."""
+    """If this fails, the second start after a crash trusts what the first one found damaged."""
     manager = open_manager(tmp_path, config=SMALL)
     log = manager.create("t", 0, TOPIC_ID, SMALL, 0)
     fill(log, 150)
@@ -102,7 +105,7 @@ def test_damage_found_at_a_start_is_found_again_after_a_clean_stop(tmp_path: Pat
 def test_the_tail_of_a_log_that_could_not_be_loaded_is_not_trusted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A broker that was short of descriptors, and stopped, serves half a batch after the next start."""
+    """If this fails, a broker that was short of descriptors, and stopped, serves half a batch after the next start."""
     manager = open_manager(tmp_path)
     for partition in (0, 1):
         fill(manager.create("t", partition, TOPIC_ID, LogConfig(), 0), 5)
@@ -128,7 +131,7 @@ def test_the_tail_of_a_log_that_could_not_be_loaded_is_not_trusted(
 
 
 def test_a_failed_sync_is_no_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A partition whose sync failed stays offline where records are gone that nobody was told are there."""
+    """If this fails, a partition whose sync failed stays offline because of records that were never acknowledged."""
     manager = open_manager(tmp_path)
     log = manager.create("t", 0, TOPIC_ID, LogConfig(flush_messages=1), 0)
     fill(log, 2)
@@ -148,7 +151,7 @@ def test_a_failed_sync_is_no_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_a_damaged_note_costs_no_partition(tmp_path: Path) -> None:
-    """A note of a few bytes that was torn keeps a sound partition offline."""
+    """If this fails, a note of a few bytes that was torn keeps a sound partition offline."""
     manager = open_manager(tmp_path)
     fill(manager.create("t", 0, TOPIC_ID, LogConfig(), 0), 5)
     manager.stop()

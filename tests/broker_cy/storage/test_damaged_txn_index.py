@@ -75,7 +75,7 @@ DAMAGE: dict[str, Callable[[bytes], bytes]] = {
 def test_damaged_indexes_are_rebuilt(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, what: str, clean: bool, with_snapshots: bool
 ) -> None:
-    """Readers of committed records are refused forever, or get what was aborted."""
+    """If this fails, readers of committed records are refused forever, or get what was aborted."""
     directory = tmp_path / "t-0"
     aborted, end = fill(directory)
     if not with_snapshots:
@@ -100,7 +100,7 @@ def test_damaged_indexes_are_rebuilt(
 
 
 def test_good_indexes_are_left_alone(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Each start reads whole logs for nothing."""
+    """If this fails, each start reads whole logs for nothing."""
     directory = tmp_path / "t-0"
     aborted, end = fill(directory)
     for clean in (True, False):
@@ -111,7 +111,7 @@ def test_good_indexes_are_left_alone(tmp_path: Path, caplog: pytest.LogCaptureFi
 
 
 def test_what_an_entry_may_be(tmp_path: Path) -> None:
-    """Damage passes for an index, or an index for damage."""
+    """If this fails, damage passes for an index, or an index for damage."""
     good = (7, 90, 120, 121)
     for entries, is_good in (
         ([good], True),

@@ -11,7 +11,7 @@ from .managing import open_manager
 
 @pytest.mark.parametrize("name", ["t-0", "__cluster_metadata-0"])
 def test_logs_of_an_unknown_cluster_are_refused(tmp_path: Path, name: str) -> None:
-    """Logs whose meta.properties is lost become part of a new cluster without a word."""
+    """If this fails, logs whose meta.properties is lost become part of a new cluster without notice."""
     (tmp_path / "new").mkdir()
     (tmp_path / "old" / name).mkdir(parents=True)
     expected = rf"old holds logs \({name}\) but no meta.properties: put that file back"
@@ -26,7 +26,7 @@ def test_logs_of_an_unknown_cluster_are_refused(tmp_path: Path, name: str) -> No
 
 
 def test_foreign_files_do_not_make_a_directory_an_old_one(tmp_path: Path) -> None:
-    """A mounted, empty file system cannot be used as a data directory."""
+    """If this fails, a mounted, empty file system cannot be used as a data directory."""
     for name in ("lost+found", "t-0.0123456789abcdef0123456789abcdef-delete", "-1"):
         (tmp_path / name).mkdir()
     for name in ("readme.txt", "a-7", ".lock"):

@@ -62,8 +62,8 @@ def recovery_point(directory: Path) -> int:
 
 
 def test_a_flush_that_failed_takes_the_partition_offline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The next sync succeeds, and what the kernel dropped is acknowledged, checkpointed and served as if it were on the
-    disk.
+    """If this fails, the next sync succeeds, and what the kernel dropped is acknowledged, checkpointed and served as if
+    it were on the disk.
     """
     kernel = Kernel(monkeypatch)
     manager = open_manager(tmp_path)
@@ -93,8 +93,8 @@ def test_a_flush_that_failed_takes_the_partition_offline(tmp_path: Path, monkeyp
 def test_a_sync_that_ends_behind_a_failed_one_acknowledges_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Group commit acknowledges records in the moment between the flush that was told of the loss and the loop that
-    hears of it.
+    """If this fails, group commit acknowledges records in the moment between the flush that was told of the loss and
+    the loop that hears of it.
     """
     kernel = Kernel(monkeypatch)
     manager = open_manager(tmp_path)
@@ -115,7 +115,7 @@ def test_a_sync_that_ends_behind_a_failed_one_acknowledges_nothing(
 
 
 def test_no_sync_begins_before_the_failure_of_another_is_noted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two threads sync a file: one gets the error, the other succeeds before the first has said so."""
+    """If this fails, two threads sync a file: one gets the error, the other succeeds before the first has said so."""
     log = Log.create(str(tmp_path / "t-0"), "t", 0, LogConfig(), 0)
     entered, go_on = threading.Event(), threading.Event()
     calls = []
@@ -152,7 +152,7 @@ def test_no_sync_begins_before_the_failure_of_another_is_noted(tmp_path: Path, m
 def test_a_file_that_cannot_be_opened_is_no_failed_sync(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: int
 ) -> None:
-    """A moment without descriptors takes partitions offline until the broker is started again."""
+    """If this fails, a moment without descriptors takes partitions offline until the broker is started again."""
     manager = open_manager(tmp_path)
     log = manager.create("t", 0, TOPIC_ID, LogConfig(), 0)
     fill(log, 3)
@@ -177,8 +177,8 @@ def many_logs(manager: Manager) -> list[Log]:
 
 
 def test_of_many_logs_the_one_with_the_error_goes_offline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One bad file takes all partitions of the directory offline; or, as the sync of the file system reports it once,
-    the next flush takes it for synced.
+    """If this fails, one bad file takes all partitions of the directory offline; or, as the sync of the file system
+    reports it once, the next flush takes it for synced.
     """
     kernel = Kernel(monkeypatch)
     manager = open_manager(tmp_path)
@@ -209,7 +209,9 @@ class UnreadableSource(DirectoryFiles):
 
 
 def test_a_segment_that_could_not_be_synced_is_not_cleaned(tmp_path: Path) -> None:
-    """Compaction drops a record because of a newer one that the disk has lost, and then both are gone."""
+    """If this fails, compaction drops a record because of a newer one that the disk has lost, and then both are
+    gone.
+    """
     written = Written(Log.create(str(tmp_path / "t-0"), "t", 0, compacted_config(segment_bytes=300), 0))
     for number in range(20):
         written.data([(b"key", b"%d" % number)])
@@ -263,7 +265,9 @@ def counted_writes(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
 def test_the_next_start_writes_again_what_may_not_be_on_the_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The pages are in memory, so all looks right, and no sync writes them: they are gone with the next power cut."""
+    """If this fails, the pages are in memory, so all looks right, and no sync writes them: they are gone with the
+    next power cut.
+    """
     content = broken(tmp_path, monkeypatch)
     written = counted_writes(monkeypatch)
     manager = open_manager(tmp_path, config=SMALL)
@@ -280,7 +284,9 @@ def test_the_next_start_writes_again_what_may_not_be_on_the_disk(
 
 
 def test_a_start_that_cannot_write_it_again_serves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The disk is still broken: the partition comes online with what is in memory, and loses it later."""
+    """If this fails, the disk is still broken: the partition comes online with what is in memory, and loses it
+    later.
+    """
     broken(tmp_path, monkeypatch)
 
     def fail(fd: int) -> None:
@@ -303,8 +309,8 @@ def overwrite(path: str, position: int, data: bytes) -> None:
 def test_what_left_memory_before_the_start_is_cut_off(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clean: bool
 ) -> None:
-    """Pages that the disk never got read as zeros: the partition stays offline for good, or serves them. `clean`: a
-    Kafka has run in between, which does not know the mark.
+    """If this fails, pages that the disk never got read as zeros: the partition stays offline for good, or serves them.
+    `clean`: a Kafka has run in between, which does not know the mark.
     """
     content = broken(tmp_path, monkeypatch)
     one = 121

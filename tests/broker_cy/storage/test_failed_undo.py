@@ -60,8 +60,8 @@ def write_that_fails(
 def test_what_a_refused_write_has_left_is_no_part_of_the_log(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, names: tuple[str, ...], suffixes: tuple[str, ...], power_lost: bool
 ) -> None:
-    """Refused batches are served behind a hole, or their sequences are known: the producer sends them again, is told
-    that they are there already, and they are lost.
+    """If this fails, refused batches are served behind a hole, or their sequences are known: the producer sends them
+    again, is told that they are there already, and they are lost.
     """
     manager = open_manager(tmp_path, config=CONFIG)
     log = manager.create("t", 0, TOPIC_ID, CONFIG, 0)
@@ -89,7 +89,9 @@ def test_what_a_refused_write_has_left_is_no_part_of_the_log(
 def test_a_segment_that_could_not_be_begun_takes_the_log_offline_if_it_stays(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The log goes on and grows over the offset at which an empty segment is left, whose records are not found."""
+    """If this fails, the log continues and grows over the offset at which an empty segment is left, whose records
+    are not found.
+    """
     manager = open_manager(tmp_path, config=CONFIG)
     log = manager.create("t", 0, TOPIC_ID, CONFIG, 0)
     log.append(batch(0, size=60), 0)
@@ -110,7 +112,9 @@ def test_a_segment_that_could_not_be_begun_takes_the_log_offline_if_it_stays(
 
 
 def test_a_note_says_where_a_log_ends(tmp_path: Path) -> None:
-    """A start takes the offset at which damage was found for the end of a log, and removes the records behind it."""
+    """If this fails, a start takes the offset at which damage was found for the end of a log, and removes the
+    records behind it.
+    """
     damage.write(str(tmp_path), damage.Note(7, 5, True), "x")
     assert damage.read(str(tmp_path)) == damage.Note(7, 5, True)
     damage.remove(str(tmp_path))
@@ -121,8 +125,8 @@ def test_a_note_says_where_a_log_ends(tmp_path: Path) -> None:
 def test_a_topic_gets_nothing_of_one_whose_directory_could_not_be_renamed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The topic is deleted while its disk fails, and created again: after the next start it serves the records of the
-    deleted one.
+    """If this fails, the topic is deleted while its disk fails, and created again: after the next start it serves the
+    records of the deleted one.
     """
     manager = open_manager(tmp_path, config=CONFIG)
     log = manager.create("t", 0, TOPIC_ID, CONFIG, 0)
@@ -147,8 +151,8 @@ def test_a_topic_gets_nothing_of_one_whose_directory_could_not_be_renamed(
 def test_an_empty_segment_behind_a_gap_is_removed_although_nothing_could_be_noted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Not even the note could be written. The log goes on behind offsets that no record has, with the state of
-    producers whose batches were refused.
+    """If this fails, not even the note could be written. The log continues behind offsets that no record has, with the
+    state of producers whose batches were refused.
     """
     manager = open_manager(tmp_path, config=CONFIG)
     log = manager.create("t", 0, TOPIC_ID, CONFIG, 0)

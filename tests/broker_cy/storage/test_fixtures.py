@@ -110,7 +110,7 @@ def read_timestamps(partition: str) -> list[tuple[int, int]]:
 
 
 def test_a_kafka_directory_is_served_as_it_is(directory: Path) -> None:
-    """Someone who moves over from Kafka finds records, producers or transactions missing."""
+    """If this fails, someone who moves over from Kafka finds records, producers or transactions missing."""
     before = {path.name: path.read_bytes() for path in (directory / "sample-0").iterdir()}
     manager = load(directory)
     assert manager.was_clean
@@ -127,7 +127,9 @@ def test_a_kafka_directory_is_served_as_it_is(directory: Path) -> None:
 
 
 def test_timestamps_are_found_as_kafka_finds_them(directory: Path) -> None:
-    """offsetsForTimes gives other offsets than Kafka: consumers that seek by time lose or repeat records."""
+    """If this fails, offsetsForTimes gives other offsets than Kafka: consumers that seek by time lose or repeat
+    records.
+    """
     manager = load(directory)
     sample = manager.logs["sample", 0]
     records = read_timestamps("sample-0")
@@ -140,7 +142,9 @@ def test_timestamps_are_found_as_kafka_finds_them(directory: Path) -> None:
 
 
 def test_everything_is_found_again_without_the_side_files(directory: Path) -> None:
-    """After an unclean stop indexes, aborted transactions, epochs or producers differ from what Kafka had written."""
+    """If this fails, after an unclean stop indexes, aborted transactions, epochs or producers differ from what
+    Kafka had written.
+    """
     side_files = {
         path: path.read_bytes()
         for path in (directory / "sample-0").iterdir()
@@ -160,7 +164,9 @@ def test_everything_is_found_again_without_the_side_files(directory: Path) -> No
 
 
 def test_a_preallocated_index_of_an_unclean_stop_is_read_right(directory: Path) -> None:
-    """Kafka leaves 10 MiB of zeroes behind the entries of an index when it is killed: lookups end in them."""
+    """If this fails, Kafka leaves 10 MiB of zeroes behind the entries of an index when it is killed: lookups end in
+    them.
+    """
     (directory / ".kafka_cleanshutdown").unlink()
     sizes = {}
     for path in (directory / "sample-0").glob("*index"):

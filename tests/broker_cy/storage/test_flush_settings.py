@@ -50,13 +50,15 @@ class Flushed:
 
 
 def test_flush_ms_counts_from_the_last_flush(tmp_path: Path) -> None:
-    """The first record of a log is synced at once; or a log that is written to all the time is synced too often."""
+    """If this fails, the first record of a log is synced at once; or a log that is written to all the time is
+    synced too often.
+    """
     flushed = Flushed(tmp_path, 0)
     assert flushed.run(5_000, {200, 600, 1_050, 1_900, 4_000}) == [1_000, 2_000, 4_000]
 
 
 def test_a_log_that_is_loaded_waits_for_flush_ms(tmp_path: Path) -> None:
-    """After a crash all logs are synced at once, when the disk is busiest."""
+    """If this fails, after a crash all logs are synced at once, when the disk is busiest."""
     flushed = Flushed(tmp_path, 0)
     flushed.run(100, {50})
     manager = open_manager(
@@ -73,12 +75,12 @@ def test_a_log_that_is_loaded_waits_for_flush_ms(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("interval_ms", "expected"), [(0, [100, 250, 400]), (200, [200, 400]), (1_000, [])])
 def test_logs_are_looked_at_each_scheduler_interval(tmp_path: Path, interval_ms: int, expected: list[int]) -> None:
-    """log.flush.scheduler.interval.ms is accepted and has no effect."""
+    """If this fails, log.flush.scheduler.interval.ms is accepted and has no effect."""
     flushed = Flushed(tmp_path, interval_ms, flush_ms=100)
     assert flushed.run(450, {50, 250, 400}) == expected
 
 
 def test_nothing_is_flushed_without_flush_ms(tmp_path: Path) -> None:
-    """Kafka's default leaves it to the kernel: a sync each second makes the disk busy for nothing."""
+    """If this fails, Kafka's default leaves it to the kernel: a sync each second makes the disk busy for nothing."""
     flushed = Flushed(tmp_path, 0, flush_ms=(1 << 63) - 1)
     assert flushed.run(100_000, {50, 5_000, 90_000}, step_ms=50) == []

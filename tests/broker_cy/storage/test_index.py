@@ -21,7 +21,7 @@ increasing = st.lists(st.integers(1, 500), max_size=300).map(
 def test_offset_index_finds_the_entry_at_or_before(
     tmp_path_factory: pytest.TempPathFactory, offsets: list[int], wanted: list[int], written: int, zeroes: int
 ) -> None:
-    """A consumer starts at the wrong batch."""
+    """If this fails, a consumer starts at the wrong batch."""
     directory = str(tmp_path_factory.mktemp("index"))
     index = OffsetIndex(directory, BASE, False)
     entries = [(BASE + offset, 5_000 + 3 * number) for number, offset in enumerate(offsets)]
@@ -62,7 +62,7 @@ def check_offsets(index: OffsetIndex, entries: list[tuple[int, int]], wanted: li
 def test_time_index_keeps_only_larger_timestamps(
     tmp_path_factory: pytest.TempPathFactory, timestamps: list[int], wanted: list[int], written: int
 ) -> None:
-    """A search by time ends at the wrong record."""
+    """If this fails, a search by time ends at the wrong record."""
     directory = str(tmp_path_factory.mktemp("index"))
     index = TimeIndex(directory, BASE, False)
     entries: list[tuple[int, int]] = []

@@ -38,7 +38,7 @@ def read_all(log: Log, start: int | None = None, max_bytes: int = 1000) -> list[
 
 
 def test_batches_are_read_back_across_segments(directory: str) -> None:
-    """A consumer loses or repeats records where a segment ends."""
+    """If this fails, a consumer loses or repeats records where a segment ends."""
     log = Log.create(directory, "t", 0, LogConfig(segment_bytes=3_000, index_interval_bytes=300), 0)
     written = []
     for number in range(200):
@@ -54,8 +54,8 @@ def test_batches_are_read_back_across_segments(directory: str) -> None:
 
 
 def test_limits_of_a_read(directory: str) -> None:
-    """A consumer sees records above the high watermark, or nothing at all because its limit is below one batch
-    (KIP-74).
+    """If this fails, a consumer sees records above the high watermark, or nothing at all because its limit is below one
+    batch (KIP-74).
     """
     log = Log.create(directory, "t", 0, LogConfig(), 0)
     for _ in range(10):
@@ -74,7 +74,9 @@ def test_limits_of_a_read(directory: str) -> None:
 
 
 def test_a_full_disk_undoes_everything_staged(directory: str) -> None:
-    """With a full disk the broker serves half a batch, or answers an offset that a later record gets too."""
+    """If this fails, with a full disk the broker serves half a batch, or answers an offset that a later record gets
+    too.
+    """
     log = Log.create(directory, "t", 0, LogConfig(segment_bytes=2_000), 0)
     for _ in range(20):
         log.append(batch(log.log_end_offset, producer_id=7, producer_epoch=0, sequence=log.log_end_offset), 5)
@@ -100,8 +102,8 @@ def test_a_full_disk_undoes_everything_staged(directory: str) -> None:
 
 
 def test_a_write_that_cannot_be_undone_takes_the_log_offline(directory: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Batches that were refused lie behind the end of the log: the next start finds them there, whole and at the right
-    offsets, behind a shorter write, and serves them.
+    """If this fails, batches that were refused lie behind the end of the log: the next start finds them there, whole
+    and at the right offsets, behind a shorter write, and serves them.
     """
     log = Log.create(directory, "t", 0, LogConfig(), 0)
     log.append(batch(0), 5)
@@ -126,7 +128,7 @@ def test_a_write_that_cannot_be_undone_takes_the_log_offline(directory: str, mon
 def test_a_batch_that_finds_no_memory_leaves_nothing(
     directory: str, monkeypatch: pytest.MonkeyPatch, staged: int
 ) -> None:
-    """The bytes of a refused batch are written, and the next batch gets the same offset."""
+    """If this fails, the bytes of a refused batch are written, and the next batch gets the same offset."""
     log = Log.create(directory, "t", 0, LogConfig(), 0)
     log.append(batch(0, producer_id=7, producer_epoch=0, sequence=0), 5)
     log.stage_batches(b"".join(batch(1 + i, producer_id=7, producer_epoch=0, sequence=1 + i) for i in range(staged)), 5)
@@ -156,7 +158,9 @@ PARTS = st.lists(st.tuples(st.integers(0, 99), st.integers(1, 30)), max_size=60)
 @settings(max_examples=200, deadline=None)
 @given(parts=PARTS, every_other=st.booleans())
 def test_what_is_not_verified_is_never_taken_for_verified(parts: list[tuple[int, int]], every_other: bool) -> None:
-    """Damage is served because the segment was read at many places; or a reader's own part is checked forever."""
+    """If this fails, damage is served because the segment was read at many places; or a reader's own part is
+    checked forever.
+    """
     segment = Segment("/nowhere", 0, OpenFiles(), 100)
     verified: set[int] = set()
     steps = [(at, 1) for at in range(0, 100, 2)] if every_other else []

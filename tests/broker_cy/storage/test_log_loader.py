@@ -42,7 +42,7 @@ def reopen(path: Path, config: LogConfig = SMALL) -> tuple[Manager, Log]:
 
 
 def test_leftovers_of_interrupted_work_are_removed(filled: Path) -> None:
-    """Files of an interrupted deletion or compaction come back as records, or fill the disk for ever."""
+    """If this fails, files of an interrupted deletion or compaction come back as records, or fill the disk forever."""
     _, log = reopen(filled)
     data = contents(log)
     folder = filled / "t-0"
@@ -63,7 +63,9 @@ def test_leftovers_of_interrupted_work_are_removed(filled: Path) -> None:
 
 
 def test_a_completed_compaction_is_put_in_place(filled: Path) -> None:
-    """The broker stops between writing a compacted segment and renaming it: records are there twice, or not at all."""
+    """If this fails, the broker stops between writing a compacted segment and renaming it: records are there twice,
+    or not at all.
+    """
     _, log = reopen(filled)
     first, second = log.segments[0], log.segments[1]
     folder = filled / "t-0"
@@ -82,7 +84,7 @@ def test_a_completed_compaction_is_put_in_place(filled: Path) -> None:
 
 
 def test_a_damaged_epoch_checkpoint_is_found_again(filled: Path) -> None:
-    """After a power loss a partition does not load, or leader epochs are lost (KIP-101)."""
+    """If this fails, after a power loss a partition does not load, or leader epochs are lost (KIP-101)."""
     path = filled / "t-0" / "leader-epoch-checkpoint"
     assert path.read_text() == "0\n2\n0 0\n3 200\n"
     for text in ("", "0\n2\n0 0\n", "\0" * 16):
@@ -93,7 +95,7 @@ def test_a_damaged_epoch_checkpoint_is_found_again(filled: Path) -> None:
 
 
 def test_damaged_checkpoints_cost_time_and_not_data(filled: Path) -> None:
-    """A damaged recovery point checkpoint keeps the broker from starting."""
+    """If this fails, a damaged recovery point checkpoint keeps the broker from starting."""
     _, log = reopen(filled)
     data = contents(log)
     for name in ("recovery-point-offset-checkpoint", "replication-offset-checkpoint", "log-start-offset-checkpoint"):
@@ -103,7 +105,7 @@ def test_damaged_checkpoints_cost_time_and_not_data(filled: Path) -> None:
 
 
 def test_lost_segments_let_the_log_begin_anew(filled: Path) -> None:
-    """Segment files that were lost leave a partition that never accepts a record again."""
+    """If this fails, segment files that were lost leave a partition that never accepts a record again."""
     (filled / "log-start-offset-checkpoint").write_text("0\n1\nt 0 250\n")
     for path in (filled / "t-0").glob("*.log"):
         path.unlink()
@@ -113,8 +115,8 @@ def test_lost_segments_let_the_log_begin_anew(filled: Path) -> None:
 
 
 def test_a_rolled_empty_segment_behind_a_torn_one(filled: Path) -> None:
-    """The broker rolls and loses power before anything is written: the partition stays offline although nothing
-    follows.
+    """If this fails, the broker rolls and loses power before anything is written: the partition stays offline although
+    nothing follows.
     """
     _, log = reopen(filled)
     tail, end = log.active.path, log.log_end_offset
@@ -127,7 +129,7 @@ def test_a_rolled_empty_segment_behind_a_torn_one(filled: Path) -> None:
 
 
 def test_names_of_directories() -> None:
-    """A partition of another topic is deleted or served: its directory's name was read wrongly."""
+    """If this fails, a partition of another topic is deleted or served: its directory's name was read wrongly."""
     assert parse_partition("my-topic.with_all-12") == ("my-topic.with_all", 12)
     assert parse_partition("t-2147483647") == ("t", 2147483647)
     assert parse_partition("t-2147483648") is None
@@ -143,7 +145,7 @@ def test_names_of_directories() -> None:
 
 
 def test_partitions_that_are_not_in_use_are_left_alone(filled: Path) -> None:
-    """A stray or future copy is served as the partition, or deleted."""
+    """If this fails, a stray or future copy is served as the partition, or deleted."""
     unique = "0123456789abcdef0123456789abcdef"
     for mark in ("stray", "future"):
         shutil.copytree(filled / "t-0", filled / f"u-0.{unique}-{mark}")
@@ -153,7 +155,7 @@ def test_partitions_that_are_not_in_use_are_left_alone(filled: Path) -> None:
 
 
 def test_a_partition_in_two_directories_is_refused(filled: Path, tmp_path: Path) -> None:
-    """Half of a partition's records are served, depending on the order of directories."""
+    """If this fails, half of a partition's records are served, depending on the order of directories."""
     shutil.copytree(filled, tmp_path / "other")
     with pytest.raises(DataDirectoryError, match=r"t-0 is in .* and in another data directory"):
         open_manager(filled, tmp_path / "other")
@@ -168,7 +170,9 @@ def rolled(directory: Path, config: LogConfig, steps: Iterable[tuple[int, int, i
 
 
 def test_segments_roll_as_in_kafka(tmp_path: Path) -> None:
-    """Retention deletes too late or too early, or an index overflows: segments do not end where Kafka ends them."""
+    """If this fails, retention deletes too late or too early, or an index overflows: segments do not end where
+    Kafka ends them.
+    """
     by_time = LogConfig(segment_ms=1_000)
     # By the timestamps of the batches against the first of the segment, not by the clock.
     steps = [(1, 5_000, 0), (1, 6_000, 0), (1, 6_001, 0), (1, 5_000, 99_999)]
@@ -188,7 +192,7 @@ def test_segments_roll_as_in_kafka(tmp_path: Path) -> None:
 
 
 def test_open_files_are_bounded(tmp_path: Path) -> None:
-    """Thousands of partitions use up the descriptors, and the broker accepts no connection any more."""
+    """If this fails, thousands of partitions use up the descriptors, and the broker accepts no connection any more."""
     files = OpenFiles(5)
     logs = [Log.create(str(tmp_path / f"t-{i}"), "t", i, LogConfig(), 0, files) for i in range(20)]
     before = len(os.listdir("/proc/self/fd"))
@@ -208,7 +212,9 @@ def test_open_files_are_bounded(tmp_path: Path) -> None:
 
 
 def test_a_failed_sync_keeps_the_recovery_point(filled: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The kernel drops what it could not write and says so once: a second sync that succeeds hides the loss."""
+    """If this fails, the kernel drops what it could not write and says so once: a second sync that succeeds hides
+    the loss.
+    """
     manager = open_manager(filled, config=SMALL)
     log = manager.logs["t", 0]
     fill(log, 3)
@@ -229,7 +235,7 @@ def test_a_failed_sync_keeps_the_recovery_point(filled: Path, monkeypatch: pytes
 
 
 def test_reading_damage_takes_the_partition_offline(filled: Path) -> None:
-    """A consumer gets bytes that are no records, for ever, and nobody is told."""
+    """If this fails, a consumer reads bytes that are not records, and the damage is never reported."""
     manager = open_manager(filled, config=SMALL)
     log = manager.logs["t", 0]
     path = log.segments[0].path

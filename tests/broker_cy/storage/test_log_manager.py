@@ -62,7 +62,7 @@ def overwrite(path: str | Path, data: bytes, at: int = 0) -> None:
 
 
 def test_a_clean_stop_brings_everything_back(tmp_path: Path) -> None:
-    """Records, epochs, producers or offsets are lost over an ordinary restart."""
+    """If this fails, records, epochs, producers or offsets are lost over an ordinary restart."""
     manager = open_manager(tmp_path, config=SMALL)
     log = manager.create("t", 0, TOPIC_ID, SMALL, 0)
     fill(log, 100, producer_id=9)
@@ -87,7 +87,7 @@ def test_a_clean_stop_brings_everything_back(tmp_path: Path) -> None:
 
 
 def test_a_crash_loses_nothing_that_was_written(tmp_path: Path) -> None:
-    """Acknowledged records are missing after kill -9."""
+    """If this fails, acknowledged records are missing after kill -9."""
     manager = open_manager(tmp_path, config=SMALL)
     log = manager.create("t", 0, TOPIC_ID, SMALL, 0)
     fill(log, 150, producer_id=9)
@@ -106,7 +106,9 @@ def test_a_crash_loses_nothing_that_was_written(tmp_path: Path) -> None:
 
 
 def test_a_torn_tail_is_cut_at_every_byte(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """After a power loss the broker does not start, serves half a batch, or throws whole batches away."""
+    """If this fails, after a power loss the broker does not start, serves half a batch, or throws whole batches
+    away.
+    """
     origin = tmp_path / "origin"
     manager = open_manager(origin, config=SMALL)
     log = manager.create("t", 0, TOPIC_ID, SMALL, 0)
@@ -140,7 +142,9 @@ def test_a_torn_tail_is_cut_at_every_byte(tmp_path: Path, caplog: pytest.LogCapt
 
 
 def test_a_torn_tail_is_cut_after_a_clean_stop_without_index(tmp_path: Path) -> None:
-    """A file that lost its end and its index on the way to another disk takes the partition offline for good."""
+    """If this fails, a file that lost its end and its index on the way to another disk takes the partition offline
+    for good.
+    """
     manager = open_manager(tmp_path, config=SMALL)
     log = manager.create("t", 0, TOPIC_ID, SMALL, 0)
     fill(log, 150)
@@ -156,7 +160,7 @@ def test_a_torn_tail_is_cut_after_a_clean_stop_without_index(tmp_path: Path) -> 
 
 
 def test_a_flipped_bit_past_the_recovery_point_ends_the_log_there(tmp_path: Path) -> None:
-    """A batch with a wrong checksum is served, and every consumer stops at it."""
+    """If this fails, a batch with a wrong checksum is served, and every consumer stops at it."""
     manager = open_manager(tmp_path)
     log = manager.create("t", 0, TOPIC_ID, LogConfig(), 0)
     fill(log, 10)
@@ -169,7 +173,7 @@ def test_a_flipped_bit_past_the_recovery_point_ends_the_log_there(tmp_path: Path
 
 
 def test_damage_in_an_older_segment_takes_only_that_partition_offline(tmp_path: Path) -> None:
-    """Records after a damaged one vanish silently, or one bad sector takes the whole broker down."""
+    """If this fails, records after a damaged one vanish silently, or one bad sector takes the whole broker down."""
     manager = open_manager(tmp_path, config=SMALL)
     for partition in (0, 1):
         fill(manager.create("t", partition, TOPIC_ID, SMALL, 0), 150)
@@ -192,7 +196,9 @@ def test_damage_in_an_older_segment_takes_only_that_partition_offline(tmp_path: 
 
 
 def test_only_what_lies_past_the_recovery_point_is_read(tmp_path: Path) -> None:
-    """A start after a crash takes as long as reading all logs: damage below the recovery point is not even noticed."""
+    """If this fails, a start after a crash takes as long as reading all logs: damage below the recovery point is
+    not even noticed.
+    """
     manager = open_manager(tmp_path, config=SMALL)
     log = manager.create("t", 0, TOPIC_ID, SMALL, 0)
     fill(log, 150, producer_id=3)
@@ -217,7 +223,7 @@ def test_only_what_lies_past_the_recovery_point_is_read(tmp_path: Path) -> None:
 
 
 def test_wrong_indexes_are_made_again(tmp_path: Path) -> None:
-    """A missing or damaged index hides records that are there."""
+    """If this fails, a missing or damaged index hides records that are there."""
     origin = tmp_path / "origin"
     manager = open_manager(origin, config=SMALL)
     fill(manager.create("t", 0, TOPIC_ID, SMALL, 0), 150)
@@ -251,7 +257,7 @@ def test_wrong_indexes_are_made_again(tmp_path: Path) -> None:
 
 
 def test_flushing_moves_the_recovery_point(tmp_path: Path) -> None:
-    """The time to start after a crash grows without bound while the broker runs."""
+    """If this fails, the time to start after a crash grows without bound while the broker runs."""
     settings = StorageSettings(flush_bytes=50_000, checkpoint_interval_ms=60_000)
     manager = open_manager(tmp_path, settings=settings)
     log = manager.create("t", 0, TOPIC_ID, LogConfig(), 0)
@@ -276,7 +282,7 @@ def test_flushing_moves_the_recovery_point(tmp_path: Path) -> None:
 
 
 def test_flush_ms_flushes_that_log_alone(tmp_path: Path) -> None:
-    """flush.ms has no effect; or one topic that has it makes the disk busy with all others."""
+    """If this fails, flush.ms has no effect; or one topic that has it makes the disk busy with all others."""
     manager = open_manager(tmp_path, jobs=HeldJobs())
     jobs = cast(HeldJobs, manager.jobs)
     while jobs.held:
@@ -302,7 +308,7 @@ def test_flush_ms_flushes_that_log_alone(tmp_path: Path) -> None:
 def test_a_log_whose_sync_failed_keeps_the_stop_from_being_clean(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Records that a failed sync lost are never found missing: the next start trusts the log."""
+    """If this fails, records that a failed sync lost are never found missing: the next start trusts the log."""
     manager = open_manager(tmp_path)
     log = manager.create("t", 0, TOPIC_ID, LogConfig(flush_messages=1), 0)
 
@@ -324,7 +330,7 @@ def test_a_log_whose_sync_failed_keeps_the_stop_from_being_clean(
 
 
 def test_each_checkpoint_has_its_own_interval(tmp_path: Path) -> None:
-    """log.flush.start.offset.checkpoint.interval.ms is accepted and has no effect."""
+    """If this fails, log.flush.start.offset.checkpoint.interval.ms is accepted and has no effect."""
     settings = StorageSettings(checkpoint_interval_ms=60_000, start_offset_checkpoint_interval_ms=5_000)
     manager = open_manager(tmp_path, settings=settings)
     manager.create("t", 0, TOPIC_ID, LogConfig(), 0)
@@ -339,7 +345,7 @@ def test_each_checkpoint_has_its_own_interval(tmp_path: Path) -> None:
 
 
 def test_deleted_partitions_leave_the_disk(tmp_path: Path) -> None:
-    """Deleting a topic frees no space, or a restart brings the topic back."""
+    """If this fails, deleting a topic frees no space, or a restart brings the topic back."""
     config = LogConfig(file_delete_delay_ms=1_234)
     manager = open_manager(tmp_path)
     fill(manager.create("t", 0, TOPIC_ID, config, 0), 3)
@@ -360,7 +366,7 @@ def test_deleted_partitions_leave_the_disk(tmp_path: Path) -> None:
 
 
 def test_deleted_records_free_whole_segments(tmp_path: Path) -> None:
-    """DeleteRecords and retention free no space, or take records that were to stay."""
+    """If this fails, DeleteRecords and retention free no space, or take records that were to stay."""
     manager = open_manager(tmp_path, config=SMALL)
     log = manager.create("t", 0, TOPIC_ID, SMALL, 0)
     fill(log, 150)
@@ -384,8 +390,8 @@ def test_deleted_records_free_whole_segments(tmp_path: Path) -> None:
 
 
 def test_a_burst_of_deleted_records_is_checkpointed_one_write_at_a_time(tmp_path: Path) -> None:
-    """Two DeleteRecords at once write the same checkpoint in two workers: one write fails, or the older one stays and
-    the deleted records are back after a crash.
+    """If this fails, two DeleteRecords at once write the same checkpoint in two workers: one write fails, or the older
+    one stays and the deleted records are back after a crash.
     """
     jobs = HeldJobs()
     manager = open_manager(tmp_path, config=SMALL, jobs=jobs)
@@ -401,8 +407,8 @@ def test_a_burst_of_deleted_records_is_checkpointed_one_write_at_a_time(tmp_path
 
 
 def test_a_checkpoint_is_never_replaced_by_an_older_one(tmp_path: Path) -> None:
-    """A worker that was slow writes a recovery point above the end of a log that was truncated meanwhile: after a
-    crash what was appended since is served unchecked.
+    """If this fails, a worker that was slow writes a recovery point above the end of a log that was truncated
+    meanwhile: after a crash what was appended since is served unchecked.
     """
     jobs = HeldJobs()
     manager = open_manager(tmp_path, config=SMALL, jobs=jobs)
@@ -418,7 +424,7 @@ def test_a_checkpoint_is_never_replaced_by_an_older_one(tmp_path: Path) -> None:
 
 
 def test_retention_by_time_and_size(tmp_path: Path) -> None:
-    """retention.ms and retention.bytes are accepted and have no effect."""
+    """If this fails, retention.ms and retention.bytes are accepted and have no effect."""
     by_time = LogConfig(segment_bytes=4_000, retention_ms=1_000)
     by_size = LogConfig(segment_bytes=4_000, retention_ms=-1, retention_bytes=9_000)
     manager = open_manager(tmp_path)
@@ -434,7 +440,7 @@ def test_retention_by_time_and_size(tmp_path: Path) -> None:
 
 
 def test_a_directory_in_use_is_refused(tmp_path: Path) -> None:
-    """Two brokers write into the same files."""
+    """If this fails, two brokers write into the same files."""
     manager = open_manager(tmp_path)
     with pytest.raises(DataDirectoryError, match=f"{tmp_path} is in use by another broker .process {os.getpid()}"):
         open_manager(tmp_path)
@@ -444,7 +450,7 @@ def test_a_directory_in_use_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_directory_of_another_broker_is_refused(tmp_path: Path) -> None:
-    """A broker started with the wrong node.id or directory serves another broker's data."""
+    """If this fails, a broker started with the wrong node.id or directory serves another broker's data."""
     open_manager(tmp_path / "a").stop()
     text = (tmp_path / "a" / "meta.properties").read_text()
     assert f"cluster.id={CLUSTER_ID}\n" in text
@@ -457,7 +463,7 @@ def test_a_directory_of_another_broker_is_refused(tmp_path: Path) -> None:
 
 
 def test_partitions_spread_over_data_directories(tmp_path: Path) -> None:
-    """A second disk in log.dirs stays empty."""
+    """If this fails, a second disk in log.dirs stays empty."""
     manager = open_manager(tmp_path / "a", tmp_path / "b")
     for partition in range(4):
         fill(manager.create("t", partition, TOPIC_ID, LogConfig(), 0), partition + 1)
@@ -470,7 +476,7 @@ def test_partitions_spread_over_data_directories(tmp_path: Path) -> None:
 
 
 def test_an_index_that_vanishes_while_it_is_used_is_made_again(tmp_path: Path) -> None:
-    """Someone removes index files of a running broker: consumers get errors until it is restarted."""
+    """If this fails, someone removes index files of a running broker: consumers get errors until it is restarted."""
     manager = open_manager(tmp_path, config=SMALL)
     log = manager.create("t", 0, TOPIC_ID, SMALL, 0)
     fill(log, 150)

@@ -31,7 +31,7 @@ STEPS = st.lists(
 @pytest.mark.parametrize("commit", [True, False])
 @pytest.mark.parametrize("append_time", [True, False])
 def test_markers_are_those_of_the_general_encoder(commit: bool, append_time: bool) -> None:
-    """Kafka's tools and every reader of committed records fail at a marker of another form."""
+    """If this fails, Kafka's tools and every reader of committed records fail at a marker of another form."""
     record = encode_control(EndTxnMarker(commit, 9), 1_700_000_000_123)
     expected = encode_batch(
         [record],
@@ -78,7 +78,9 @@ class Model:
 def test_last_stable_offset_and_aborted_transactions(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, int]]
 ) -> None:
-    """A reader of committed records sees open or aborted ones, or waits for a transaction that is over."""
+    """If this fails, a reader of committed records sees open or aborted ones, or waits for a transaction that is
+    over.
+    """
     log = Log.create(str(tmp_path_factory.mktemp("log") / "t-0"), "t", 0, LogConfig(segment_bytes=700), 0)
     model = Model()
     sequences: dict[int, int] = {}
@@ -114,7 +116,9 @@ def test_last_stable_offset_and_aborted_transactions(
 def test_aborted_transactions_of_what_was_read(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, int]], data: st.DataObject
 ) -> None:
-    """A reader takes aborted records for committed ones; or each small answer names every transaction of the log."""
+    """If this fails, a reader takes aborted records for committed ones; or each small answer names every
+    transaction of the log.
+    """
     config = LogConfig(segment_bytes=1_500, index_interval_bytes=200)
     log = Log.create(str(tmp_path_factory.mktemp("log") / "t-0"), "t", 0, config, 0)
     first: dict[int, int] = {}
@@ -144,7 +148,9 @@ def test_aborted_transactions_of_what_was_read(
 
 
 def test_an_answer_does_not_name_all_that_was_aborted(tmp_path: Path) -> None:
-    """Each fetch from the beginning of a long log carries megabytes of transactions that lie behind what it reads."""
+    """If this fails, each fetch from the beginning of a long log carries megabytes of transactions that lie behind
+    what it reads.
+    """
     log = Log.create(str(tmp_path / "t-0"), "t", 0, LogConfig(segment_bytes=100_000, index_interval_bytes=500), 0)
     for number in range(2_000):
         log.append(transactional(2 * number, number, 0), 0)
@@ -156,7 +162,7 @@ def test_an_answer_does_not_name_all_that_was_aborted(tmp_path: Path) -> None:
 
 
 def test_aborts_that_were_cut_off_are_named_no_more(tmp_path: Path) -> None:
-    """Records that were written anew at these offsets are left out by every reader."""
+    """If this fails, records that were written again at these offsets are left out by every reader."""
     log = Log.create(str(tmp_path / "t-0"), "t", 0, LogConfig(), 0)
     for number in range(3):
         log.append(transactional(2 * number, number, 0), 0)
@@ -170,7 +176,7 @@ def test_aborts_that_were_cut_off_are_named_no_more(tmp_path: Path) -> None:
 
 
 def test_ten_thousand_open_producers(tmp_path: Path) -> None:
-    """A broker with many transactional producers runs out of memory."""
+    """If this fails, a broker with many transactional producers runs out of memory."""
     log = Log.create(str(tmp_path / "t-0"), "t", 0, LogConfig(), 0)
     before = sys.getsizeof(log.producers)
     count = 10_000
@@ -187,7 +193,9 @@ def test_ten_thousand_open_producers(tmp_path: Path) -> None:
 
 
 def test_expiry_spares_open_transactions(tmp_path: Path) -> None:
-    """A transaction whose producer is forgotten can be ended by nobody: readers of committed records wait forever."""
+    """If this fails, a transaction whose producer is forgotten can be ended by nobody: readers of committed records
+    wait forever.
+    """
     log = Log.create(str(tmp_path / "t-0"), "t", 0, LogConfig(), 0)
     log.append(transactional(0, 1, 0), 0)
     log.append(transactional(1, 2, 0), 0)
@@ -201,7 +209,9 @@ def test_expiry_spares_open_transactions(tmp_path: Path) -> None:
 
 
 def test_the_end_for_committed_readers_is_not_before_the_start(tmp_path: Path) -> None:
-    """Where the beginning of an open transaction was deleted a reader is sent to an offset that the log has not got."""
+    """If this fails, where the beginning of an open transaction was deleted a reader is sent to an offset that the
+    log has not got.
+    """
     log = Log.create(str(tmp_path / "t-0"), "t", 0, LogConfig(), 0)
     log.append(transactional(0, 1, 0) + transactional(1, 1, 1) + batch(2), 0)
     maintenance.delete_records_before(log, 1, 0)

@@ -73,7 +73,7 @@ step = st.tuples(
 def test_answers_are_those_of_kafka(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[int, int, str, int]], failures: list[bool]
 ) -> None:
-    """A resend is stored twice, a gap goes unnoticed, or a good producer is refused forever."""
+    """If this fails, a resend is stored twice, a gap goes unnoticed, or a good producer is refused forever."""
     log = Log.create(str(tmp_path_factory.mktemp("producers") / "t-0"), "t", 0, LogConfig(), 0)
     model = Model()
     for number, (producer_id, epoch, kind, count) in enumerate(steps):
@@ -111,7 +111,7 @@ def test_answers_are_those_of_kafka(
 
 
 def test_staged_batches_count_at_once(tmp_path: Path) -> None:
-    """Two batches of one producer that arrive together are told to be out of order."""
+    """If this fails, two batches of one producer that arrive together are refused as out of order."""
     log = Log.create(str(tmp_path / "t-0"), "t", 0, LogConfig(), 0)
     many = b"".join(sent(3 * i, (7, 0, 3 * i, 3), 50 + i) for i in range(8))
     log.append(many, 0)
@@ -127,7 +127,7 @@ def fill(state_of: str, count: int) -> Log:
 
 
 def test_snapshots_round_trip(tmp_path: Path) -> None:
-    """After a restart producers are refused, or their resends stored again."""
+    """If this fails, after a restart producers are refused, or their resends stored again."""
     log = fill(str(tmp_path / "t-0"), 300)
     data = log.producers.encode()
     version, _, count = struct.unpack_from(">hIi", data)
@@ -144,7 +144,7 @@ def test_snapshots_round_trip(tmp_path: Path) -> None:
 
 
 def test_damaged_snapshots_are_refused(tmp_path: Path) -> None:
-    """A broken snapshot gives producers a state they never had."""
+    """If this fails, a broken snapshot gives producers a state they never had."""
     data = fill(str(tmp_path / "t-0"), 3).producers.encode()
     state = ProducerState(str(tmp_path))
     for at in range(len(data)):
@@ -156,7 +156,7 @@ def test_damaged_snapshots_are_refused(tmp_path: Path) -> None:
 
 
 def test_idle_producers_expire(tmp_path: Path) -> None:
-    """The memory of a log grows with every producer that ever wrote to it."""
+    """If this fails, the memory of a log grows with every producer that ever wrote to it."""
     log = fill(str(tmp_path / "t-0"), 1_000)
     assert log.producers.expire(1_500, 1_000) == 501
     assert len(log.producers) == 499
@@ -179,7 +179,7 @@ def marker(offset: int, producer_id: int, kind: int) -> bytes:
 
 
 def test_open_transactions_hold_the_last_stable_offset(tmp_path: Path) -> None:
-    """A read_committed consumer sees records of a transaction that is aborted later."""
+    """If this fails, a read_committed consumer sees records of a transaction that is aborted later."""
     log = Log.create(str(tmp_path / "t-0"), "t", 0, LogConfig(), 0)
     log.append(batch(0), 0)
     log.append(transactional(1, 10, 0, 2), 0)
@@ -199,7 +199,7 @@ def test_open_transactions_hold_the_last_stable_offset(tmp_path: Path) -> None:
 
 
 def test_a_failed_write_takes_a_marker_back(tmp_path: Path) -> None:
-    """A transaction is told to be over whose marker was never written."""
+    """If this fails, a transaction is reported as ended whose marker was never written."""
     log = Log.create(str(tmp_path / "t-0"), "t", 0, LogConfig(), 0)
     log.append(transactional(0, 10, 0), 0)
     disk.set_write_budget(20, errno.EIO)

@@ -30,7 +30,7 @@ def producers_of(log: Log) -> list[tuple[int, ...]]:
 
 
 def test_the_last_batch_is_deleted_and_its_marker_is_not(tmp_path: Path) -> None:
-    """Else: the producer is out of order for good, although it does nothing wrong."""
+    """If this fails, the producer stays out of order for good, although its requests are correct."""
     manager = open_manager(tmp_path, config=CONFIG)
     log = manager.create("t", 0, TOPIC_ID, CONFIG, 0)
     log.append(transactional(0, 7, 0) + transactional(1, 7, 1) + marker(2, 7, True), 0)
@@ -46,7 +46,9 @@ def test_the_last_batch_is_deleted_and_its_marker_is_not(tmp_path: Path) -> None
 @settings(max_examples=100, deadline=None)
 @given(steps=STEPS)
 def test_a_kill_changes_nothing(tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, int]]) -> None:
-    """Else: what is sent again is written twice, what comes next is refused, or a transaction stays open forever."""
+    """If this fails, a batch that is sent again is written twice, the next one is refused, or a transaction stays
+    open forever.
+    """
     directory = tmp_path_factory.mktemp("data")
     sequences: dict[int, int] = {}
     with pytest.MonkeyPatch.context() as patch:

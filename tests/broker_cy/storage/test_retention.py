@@ -33,7 +33,9 @@ def many_segments(manager: Manager, count: int, topic: str = "t", **settings: An
 
 
 def test_thousands_of_segments_are_renamed_over_many_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One DeleteRecords, or a change of retention.ms, keeps every producer waiting while 50,000 files are renamed."""
+    """If this fails, one DeleteRecords, or a change of retention.ms, keeps every producer waiting while 50,000
+    files are renamed.
+    """
     jobs = ClockedJobs()
     manager = open_manager(tmp_path, jobs=jobs)
     log = many_segments(manager, 1_000)
@@ -67,7 +69,7 @@ def test_thousands_of_segments_are_renamed_over_many_turns(tmp_path: Path, monke
 
 
 def test_removal_lets_other_work_of_the_workers_through(tmp_path: Path) -> None:
-    """Flushes and checkpoints wait until the files of every deleted topic are gone."""
+    """If this fails, flushes and checkpoints wait until the files of every deleted topic are gone."""
     jobs = HeldJobs()
     manager = open_manager(tmp_path, jobs=jobs)
     for topic in ("a", "b"):
@@ -92,7 +94,9 @@ def test_removal_lets_other_work_of_the_workers_through(tmp_path: Path) -> None:
 def test_a_file_that_cannot_be_renamed_stays_and_is_tried_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One bad rename loses segments that are still on the disk, or keeps the space of all others for good."""
+    """If this fails, one bad rename loses segments that are still on the disk, or keeps the space of all others for
+    good.
+    """
     jobs = ClockedJobs()
     manager = open_manager(tmp_path, jobs=jobs)
     log = many_segments(manager, 10, retention_ms=5_000)
@@ -121,7 +125,7 @@ def test_a_file_that_cannot_be_renamed_stays_and_is_tried_again(
 def test_a_file_that_cannot_be_removed_does_not_keep_the_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """One file with wrong rights fills the disk: whatever is deleted behind it stays."""
+    """If this fails, one file with wrong rights fills the disk: whatever is deleted behind it stays."""
     jobs = ClockedJobs()
     manager = open_manager(tmp_path, jobs=jobs)
     log = many_segments(manager, 10)
@@ -142,7 +146,9 @@ def test_a_file_that_cannot_be_removed_does_not_keep_the_others(
 
 
 def test_the_first_check_comes_soon_and_then_at_its_interval(tmp_path: Path) -> None:
-    """A broker that is started each few minutes never deletes anything; or looks through all logs all the time."""
+    """If this fails, a broker that is started each few minutes never deletes anything; or looks through all logs
+    all the time.
+    """
     manager = open_manager(tmp_path, settings=StorageSettings(retention_check_interval_ms=300_000))
     checks = []
     monkeypatched = manager.apply_retention
@@ -160,8 +166,8 @@ def test_the_first_check_comes_soon_and_then_at_its_interval(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("enable", [True, False])
 def test_logs_that_are_compacted_too_lose_old_segments_each_backoff(tmp_path: Path, enable: bool) -> None:
-    """cleanup.policy=compact,delete keeps records for minutes after retention.ms; or, as in Kafka without its cleaner,
-    they go although log.cleaner.enable is false.
+    """If this fails, cleanup.policy=compact,delete keeps records for minutes after retention.ms; or, as in Kafka
+    without its cleaner, they go although log.cleaner.enable is false.
     """
     jobs = ClockedJobs()
     manager = open_manager(tmp_path, jobs=jobs)
@@ -187,7 +193,7 @@ def test_logs_that_are_compacted_too_lose_old_segments_each_backoff(tmp_path: Pa
 
 
 def test_rolls_at_the_very_byte_and_millisecond(tmp_path: Path) -> None:
-    """segment.bytes and segment.ms are off by one against Kafka."""
+    """If this fails, segment.bytes and segment.ms are off by one against Kafka."""
     config = LogConfig(segment_bytes=300, segment_ms=1_000)
     log = Log.create(str(tmp_path / "t-0"), "t", 0, config, 0)
     log.append(batch(0, size=39, timestamp=5_000), 0)
@@ -201,8 +207,9 @@ def test_rolls_at_the_very_byte_and_millisecond(tmp_path: Path) -> None:
 
 
 def test_records_deleted_while_a_rolled_write_is_staged(tmp_path: Path) -> None:
-    """DeleteRecords comes in the turn of the loop in which a log rolls, and then the write fails: the new segment gets
-    the size of the old one, and records that were acknowledged are read from the wrong place, or not at all.
+    """If this fails, DeleteRecords comes in the turn of the loop in which a log rolls, and then the write fails: the
+    new segment gets the size of the old one, and records that were acknowledged are read from the wrong place, or not
+    at all.
     """
     jobs = ClockedJobs()
     manager = open_manager(tmp_path, jobs=jobs)

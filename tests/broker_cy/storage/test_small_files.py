@@ -13,7 +13,7 @@ from broker_cy.storage.epochs import LeaderEpochs
 
 
 def test_offset_checkpoints_round_trip(tmp_path: Path) -> None:
-    """Recovery points or high watermarks are lost with a restart."""
+    """If this fails, recovery points or high watermarks are lost with a restart."""
     path = str(tmp_path / "checkpoint")
     assert checkpoints.read_offsets(path) == {}
     offsets = {("t", 0): 5, ("with-dash.and_more", 12): 1 << 40}
@@ -39,7 +39,7 @@ def test_offset_checkpoints_round_trip(tmp_path: Path) -> None:
     ],
 )
 def test_damaged_checkpoints_name_the_file(tmp_path: Path, text: str) -> None:
-    """A damaged checkpoint is taken for a good one."""
+    """If this fails, a damaged checkpoint is taken for a good one."""
     path = tmp_path / "checkpoint"
     path.write_text(text, errors="surrogateescape")
     with pytest.raises(ValueError, match=str(path)):
@@ -48,7 +48,7 @@ def test_damaged_checkpoints_name_the_file(tmp_path: Path, text: str) -> None:
 
 @pytest.mark.parametrize("content", [b"\xff\xfe", b"version: 0\n", b"version: 0\ntopic_id: \xff\n"])
 def test_damaged_partition_metadata_name_the_file(tmp_path: Path, content: bytes) -> None:
-    """An operator is told of a byte that is no UTF-8, and not in which file."""
+    """If this fails, an operator sees an error about a byte that is not UTF-8, but not in which file it is."""
     path = tmp_path / data_directory.PARTITION_METADATA
     path.write_bytes(content)
     with pytest.raises(ValueError, match=str(path)):
@@ -59,7 +59,7 @@ def test_damaged_partition_metadata_name_the_file(tmp_path: Path, content: bytes
     st.lists(st.tuples(st.integers(0, 30), st.integers(0, 100)), max_size=20), st.integers(0, 110), st.integers(0, 110)
 )
 def test_leader_epochs_against_a_table(assigned: list[tuple[int, int]], start: int, end: int) -> None:
-    """Followers and consumers truncate at the wrong offset after a leader change (KIP-101)."""
+    """If this fails, followers and consumers truncate at the wrong offset after a leader change (KIP-101)."""
     epochs = LeaderEpochs("nowhere")
     table: list[tuple[int, int]] = []
     for epoch, offset in assigned:
@@ -88,7 +88,7 @@ def test_leader_epochs_against_a_table(assigned: list[tuple[int, int]], start: i
 
 
 def test_leader_epoch_file(tmp_path: Path) -> None:
-    """Leader epochs are lost with a restart, or a damaged file is believed."""
+    """If this fails, leader epochs are lost with a restart, or a damaged file is believed."""
     epochs = LeaderEpochs(str(tmp_path))
     epochs.assign(0, 0)
     epochs.assign(4, 90)
@@ -103,7 +103,7 @@ def test_leader_epoch_file(tmp_path: Path) -> None:
 
 
 def test_transaction_index(tmp_path: Path) -> None:
-    """Aborted records are shown to read_committed consumers."""
+    """If this fails, aborted records are shown to read_committed consumers."""
     directory = str(tmp_path)
     entries = [(1, 5, 9, 7), (2, 7, 12, 13), (1, 20, 30, 31)]
     txn_index.append(directory, 5, entries[:1])
@@ -120,7 +120,7 @@ def test_transaction_index(tmp_path: Path) -> None:
 
 
 def test_a_failed_replacement_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A full disk destroys a checkpoint that was good."""
+    """If this fails, a full disk destroys a checkpoint that was good."""
     path = tmp_path / "file"
     atomic.write_atomically(str(path), b"old", sync=True)
 

@@ -60,7 +60,9 @@ def flushed(directory: Path, jobs: HeldJobs, config: LogConfig = CONFIG) -> tupl
 
 
 def test_deleted_records_of_the_old_topic_take_none_of_the_new_one(tmp_path: Path) -> None:
-    """Every acknowledged record of a new topic is gone after kill -9: its predecessor had a log start offset."""
+    """If this fails, every acknowledged record of a new topic is gone after kill -9: its predecessor had a log
+    start offset.
+    """
     jobs = HeldJobs()
     manager, old = flushed(tmp_path, jobs)
     manager.delete_records_before(old, 80)
@@ -78,7 +80,7 @@ def test_deleted_records_of_the_old_topic_take_none_of_the_new_one(tmp_path: Pat
 
 
 def test_a_recovery_point_of_the_old_topic_hides_no_torn_write(tmp_path: Path) -> None:
-    """Half of a batch is served: the start does not look at records that were never brought to disk."""
+    """If this fails, half of a batch is served: the start does not look at records that were never brought to disk."""
     jobs = HeldJobs()
     manager, _ = flushed(tmp_path, jobs)
     log = recreate(manager)
@@ -112,7 +114,7 @@ def test_a_written_point_of_the_old_topic_hides_no_torn_write(tmp_path: Path, mo
 
 
 def test_a_high_watermark_of_the_old_topic_is_not_taken_over(tmp_path: Path) -> None:
-    """The checkpoint claims more than the new partition ever had."""
+    """If this fails, the checkpoint claims more than the new partition ever had."""
     jobs = HeldJobs()
     manager, _ = flushed(tmp_path, jobs)
     assert read_entries(str(tmp_path / HIGH_WATERMARKS)).offsets == {KEY: 100}
@@ -131,7 +133,7 @@ def with_cleaner(manager: Manager) -> LogCleaner:
 
 
 def test_the_new_topic_is_compacted_from_its_start(tmp_path: Path) -> None:
-    """Old values of a key are never removed from the first records of a topic that was created again."""
+    """If this fails, old values of a key are never removed from the first records of a topic that was created again."""
     manager = open_manager(tmp_path, load=False)
     cleaner = with_cleaner(manager)
     manager.load(lambda topic: CONFIG, 0)
@@ -152,7 +154,7 @@ def test_the_new_topic_is_compacted_from_its_start(tmp_path: Path) -> None:
 def test_the_new_topic_may_not_have_gaps_because_the_old_one_did(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """After a power loss a topic is served with a segment missing, as if it had been compacted."""
+    """If this fails, after a power loss a topic is served with a segment missing, as if it had been compacted."""
     small = LogConfig(segment_bytes=2_000, file_delete_delay_ms=0)
     write_offsets(str(tmp_path / CLEANED_OFFSETS), {KEY: 90}, {"t": OLD})
     manager = open_manager(tmp_path, config=small)
@@ -168,7 +170,9 @@ def test_the_new_topic_may_not_have_gaps_because_the_old_one_did(
 
 
 def test_entries_of_kafka_are_applied_by_name(tmp_path: Path) -> None:
-    """A data directory of Kafka loses its recovery points and deletions: its checkpoints know no topic ids."""
+    """If this fails, a data directory of Kafka loses its recovery points and deletions: its checkpoints know no
+    topic ids.
+    """
     manager = open_manager(tmp_path)
     log = manager.create("t", 0, OLD, CONFIG, 0)
     fill(log, 50)
@@ -181,7 +185,9 @@ def test_entries_of_kafka_are_applied_by_name(tmp_path: Path) -> None:
 
 
 def test_the_entries_of_an_offline_partition_keep_their_topic(tmp_path: Path) -> None:
-    """A partition that could not be loaded once loses its deletions, or passes them on to another topic."""
+    """If this fails, a partition that could not be loaded once loses its deletions, or passes them on to another
+    topic.
+    """
     jobs = HeldJobs()
     manager, old = flushed(tmp_path, jobs, LogConfig(segment_bytes=4_000))
     manager.delete_records_before(old, 3)
@@ -202,7 +208,9 @@ def test_the_entries_of_an_offline_partition_keep_their_topic(tmp_path: Path) ->
 
 @pytest.mark.parametrize("known", [NEW, None])
 def test_a_directory_of_another_topic_is_neither_read_nor_changed(tmp_path: Path, known: UUID | None) -> None:
-    """Records of a deleted topic are served under the name of a new one, or cut before anybody can look at them."""
+    """If this fails, records of a deleted topic are served under the name of a new one, or cut before anybody can
+    look at them.
+    """
     manager = open_manager(tmp_path)
     log = manager.create("t", 0, OLD, CONFIG, 0)
     fill(log, 5)
@@ -220,7 +228,9 @@ def test_a_directory_of_another_topic_is_neither_read_nor_changed(tmp_path: Path
 
 @pytest.mark.parametrize("content", [bytes(30), b"", None], ids=["zeros", "empty", "no file"])
 def test_a_directory_that_lost_its_topic_id_is_no_topic(tmp_path: Path, content: bytes | None) -> None:
-    """A new topic serves the records of a deleted one whose directory lost its topic id with the power."""
+    """If this fails, a new topic serves the records of a deleted one whose directory lost its topic id with the
+    power.
+    """
     manager = open_manager(tmp_path)
     fill(manager.create("t", 0, OLD, CONFIG, 0), 5)
     manager.crash()
@@ -241,7 +251,9 @@ def test_a_directory_that_lost_its_topic_id_is_no_topic(tmp_path: Path, content:
 def test_a_flush_that_waits_writes_nothing_into_the_new_topic(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
-    """A new topic gets the leader epochs and producers of the old one: batches are refused or dropped."""
+    """If this fails, a new topic gets the leader epochs and producers of the old one: batches are refused or
+    dropped.
+    """
     monkeypatch.setattr(flusher, "NOTE_LOG_BYTES", 0)
     jobs = HeldJobs()
     manager = open_manager(tmp_path, jobs=jobs)
@@ -297,7 +309,7 @@ def test_a_flush_under_way_goes_to_the_directory_that_it_began_in(
 
 
 def test_removal_follows_no_symbolic_link(tmp_path: Path) -> None:
-    """A link that looks like a deleted partition takes the files it points at along."""
+    """If this fails, a link that looks like a deleted partition takes the files it points at along."""
     precious = tmp_path / "precious"
     (precious / "inner").mkdir(parents=True)
     (precious / "file").write_text("keep")
@@ -321,7 +333,8 @@ def test_removal_follows_no_symbolic_link(tmp_path: Path) -> None:
 
 
 def test_a_partition_behind_a_symbolic_link_is_deleted_as_a_link(tmp_path: Path) -> None:
-    """Deleting a topic whose partition an operator moved to another disk fails for good, or removes more than it is
+    """If this fails, deleting a topic whose partition an operator moved to another disk fails for good, or removes more
+    than it is
     asked for."""
     data, moved = tmp_path / "data", tmp_path / "moved"
     manager = open_manager(data)

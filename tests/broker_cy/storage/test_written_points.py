@@ -32,7 +32,7 @@ def noted(directory: Path) -> Manager:
 
 
 def test_a_killed_broker_reads_only_what_was_not_noted(tmp_path: Path) -> None:
-    """The start after a kill takes as long as reading everything since the last flush."""
+    """If this fails, the start after a kill takes as long as reading everything since the last flush."""
     manager = noted(tmp_path)
     log = manager.logs["t", 0]
     point, described = log.written_point, log.producers.describe()
@@ -54,7 +54,7 @@ def test_a_killed_broker_reads_only_what_was_not_noted(tmp_path: Path) -> None:
 
 
 def test_the_state_of_producers_is_as_old_as_the_note(tmp_path: Path) -> None:
-    """After a kill a resent batch is taken as a new one, or a new one as resent."""
+    """If this fails, after a kill a resent batch is taken as a new one, or a new one as resent."""
     manager = noted(tmp_path)
     described = manager.logs["t", 0].producers.describe()
     manager.crash()
@@ -64,7 +64,9 @@ def test_the_state_of_producers_is_as_old_as_the_note(tmp_path: Path) -> None:
 
 
 def test_a_machine_that_started_again_has_no_written_points(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A power loss took pages that were never on disk, and the start takes what is there instead for records."""
+    """If this fails, a power loss took pages that were never on disk, and the start takes what is there instead for
+    records.
+    """
     manager = noted(tmp_path)
     first = manager.logs["t", 0].segments[0]
     manager.crash()
@@ -78,8 +80,8 @@ def test_a_machine_that_started_again_has_no_written_points(tmp_path: Path, monk
 
 
 def test_a_directory_that_was_restored_from_a_copy_has_no_written_points(tmp_path: Path) -> None:
-    """A snapshot of the disk is mounted, or a backup put in place, on the boot that the points are of: it lacks pages
-    that were in memory alone, and the start takes what is there instead for records.
+    """If this fails, a snapshot of the disk is mounted, or a backup put in place, on the boot that the points are of:
+    it lacks pages that were in memory alone, and the start takes what is there instead for records.
     """
     manager = noted(tmp_path / "a")
     first = os.path.basename(manager.logs["t", 0].segments[0].path)
@@ -115,7 +117,7 @@ def test_a_partition_that_was_restored_from_a_copy_has_no_written_point(tmp_path
     "damage", [b"", b"\n", b"x\n0\n1\nt 0 246\n", b"BOOT", b"BOOT\n0\n1\n", b"BOOT\n0\n1\nt 0 x\n"]
 )
 def test_damaged_written_points_are_ignored(tmp_path: Path, damage: bytes) -> None:
-    """A torn file of a few bytes keeps a broker from starting, or has it trust what it must not."""
+    """If this fails, a torn file of a few bytes keeps a broker from starting, or has it trust what it must not."""
     path = tmp_path / WRITTEN_POINTS
     path.touch()
     found = path.stat()
@@ -134,7 +136,9 @@ def test_where_the_kernel_has_no_boot_id_nothing_is_noted(tmp_path: Path, monkey
 
 
 def test_truncation_takes_the_written_point_along(tmp_path: Path) -> None:
-    """Records appended after a truncation are not checked after a kill, since the old point lies behind them."""
+    """If this fails, records appended after a truncation are not checked after a kill, since the old point lies
+    behind them.
+    """
     manager = noted(tmp_path)
     log = manager.logs["t", 0]
     manager.truncate_to(log, 10, 5)
@@ -150,14 +154,18 @@ def test_truncation_takes_the_written_point_along(tmp_path: Path) -> None:
 
 
 def test_a_clean_stop_and_a_flush_leave_no_written_point(tmp_path: Path) -> None:
-    """A point of before the stop is believed after the next kill, although the log has become another."""
+    """If this fails, a point of before the stop is believed after the next kill, although the log has become
+    another.
+    """
     manager = noted(tmp_path)
     manager.stop()
     assert read_points(str(tmp_path / WRITTEN_POINTS)).offsets == {}
 
 
 def test_notes_leave_no_snapshot_and_never_take_the_flushed_one(tmp_path: Path) -> None:
-    """Each note leaves a file for good, or removes the producer state that a start after a power loss needs."""
+    """If this fails, each note leaves a file for good, or removes the producer state that a start after a power
+    loss needs.
+    """
     jobs = HeldJobs()
     manager = open_manager(tmp_path, settings=SETTINGS, jobs=jobs)
     log = manager.create("t", 0, TOPIC_ID, LogConfig(), 0)
@@ -200,7 +208,9 @@ def test_notes_leave_no_snapshot_and_never_take_the_flushed_one(tmp_path: Path) 
 
 
 def test_notes_go_on_while_a_flush_takes_long(tmp_path: Path) -> None:
-    """A kill during a flush that takes as long as the disk does makes the next start read all that came since then."""
+    """If this fails, a kill during a flush that takes as long as the disk does makes the next start read all that
+    came since then.
+    """
     jobs = HeldJobs()
     manager = open_manager(tmp_path, settings=StorageSettings(flush_bytes=100_000, note_bytes=100_000), jobs=jobs)
     log = manager.create("t", 0, TOPIC_ID, LogConfig(), 0)
@@ -230,7 +240,7 @@ def test_notes_go_on_while_a_flush_takes_long(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("damage", ["cut", "flipped", "missing"])
 def test_damaged_noted_producers_are_found_again(tmp_path: Path, damage: str) -> None:
-    """A resent batch is appended twice because of a torn file that only makes the start faster."""
+    """If this fails, a resent batch is appended twice because of a torn file that only makes the start faster."""
     manager = noted(tmp_path)
     log = manager.logs["t", 0]
     described, found = log.producers.describe(), noted_state.read(log.directory, log.written_point)
@@ -249,7 +259,9 @@ def test_damaged_noted_producers_are_found_again(tmp_path: Path, damage: str) ->
 
 
 def test_noted_producers_of_other_records_are_not_believed(tmp_path: Path) -> None:
-    """A state that was noted of records which are gone is taken for that of those that came in their place."""
+    """If this fails, a state that was noted of records which are gone is taken for that of those that came in their
+    place.
+    """
     manager = open_manager(tmp_path, settings=SETTINGS)
     log = manager.create("t", 0, TOPIC_ID, CONFIG, 0)
     for slot in range(noted_state.SLOTS):  # as a process before this one may have left them
@@ -265,7 +277,7 @@ def test_noted_producers_of_other_records_are_not_believed(tmp_path: Path) -> No
 
 
 def test_a_log_with_little_new_is_not_noted(tmp_path: Path) -> None:
-    """With thousands of partitions each note writes thousands of files."""
+    """If this fails, with thousands of partitions each note writes thousands of files."""
     manager = open_manager(tmp_path, settings=SETTINGS)
     little, much = manager.create("t", 0, TOPIC_ID, CONFIG, 0), manager.create("t", 1, TOPIC_ID, CONFIG, 0)
     fill(little, 10, size=1_000)

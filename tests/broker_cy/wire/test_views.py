@@ -153,7 +153,9 @@ def test_fetch_view_reads_what_the_codec_writes(case: tuple[int, messages.FetchR
 
 @pytest.mark.parametrize("version", [3, 8, 9, 12, 13])
 def test_cut_produce_request_is_refused(version: int) -> None:
-    """A request cut anywhere closes the connection; it never makes the broker read beyond what was received."""
+    """A request that is cut anywhere closes the connection, and never makes the broker read beyond what was
+    received.
+    """
     topic = messages.ProduceRequest.TopicProduceData(
         partition_data=[messages.ProduceRequest.PartitionProduceData(index=0, records=b"x" * 40)]
     )

@@ -25,7 +25,7 @@ class TestRecords:
     def test_headers_nulls_and_timestamps(
         self, admin: KafkaAdminClient, producer: KafkaProducer, topic: str, make_consumer: MakeConsumer
     ) -> None:
-        """Parts of a record are lost or changed on their way."""
+        """If this fails, parts of a record are lost or changed on their way."""
         create(admin, topic)
         now = int(time.time() * 1000)
         sent: list[dict[str, Any]] = [
@@ -45,7 +45,7 @@ class TestRecords:
     def test_append_time(
         self, admin: KafkaAdminClient, producer: KafkaProducer, topic: str, make_consumer: MakeConsumer
     ) -> None:
-        """A topic that stamps records itself tells the producer's clock."""
+        """If this fails, a topic that stamps records itself tells the producer's clock."""
         create(admin, topic, 1, {"message.timestamp.type": "LogAppendTime"})
         told = producer.send(topic, b"v", timestamp_ms=5).get(TIMEOUT_S)
         consumer = make_consumer()
@@ -55,7 +55,7 @@ class TestRecords:
         assert abs(got.timestamp - time.time() * 1000) < 60_000
 
     def test_too_large(self, broker: Target, admin: KafkaAdminClient, topic: str) -> None:
-        """The producer gets a success for a message that the topic refuses."""
+        """If this fails, the producer gets a success for a message that the topic refuses."""
         create(admin, topic, 1, {"max.message.bytes": "1000"})
         with contextlib.closing(
             KafkaProducer(bootstrap_servers=broker.bootstrap, enable_idempotence=False)
@@ -74,7 +74,7 @@ class TestRecords:
         acks: Any,
         idempotent: bool,
     ) -> None:
-        """One of the ways to produce loses records."""
+        """If this fails, one of the ways to produce loses records."""
         create(admin, topic)
         producer = KafkaProducer(
             bootstrap_servers=broker.bootstrap, acks=acks, enable_idempotence=idempotent, batch_size=500
@@ -89,7 +89,7 @@ class TestRecords:
     def test_large_message(
         self, broker: Target, admin: KafkaAdminClient, topic: str, make_consumer: MakeConsumer
     ) -> None:
-        """A message larger than a fetch does not get through."""
+        """If this fails, a message larger than a fetch does not get through."""
         value = bytes(range(256)) * 16_000
         create(admin, topic, 1, {"max.message.bytes": "5000000"})
         with contextlib.closing(
@@ -106,7 +106,7 @@ class TestConsumer:
     """One consumer, and members of a group."""
 
     def test_seek_and_position(self, ten: str, make_consumer: MakeConsumer) -> None:
-        """A consumer reads from another offset than it asked for."""
+        """If this fails, a consumer reads from another offset than it asked for."""
         consumer = make_consumer()
         partition = TopicPartition(ten, 0)
         consumer.assign([partition])
@@ -123,7 +123,7 @@ class TestConsumer:
     def test_offsets_for_times(
         self, admin: KafkaAdminClient, producer: KafkaProducer, topic: str, make_consumer: MakeConsumer
     ) -> None:
-        """A replay from a point in time starts elsewhere."""
+        """If this fails, a replay from a point in time starts elsewhere."""
         create(admin, topic)
         base = int(time.time() * 1000) - 100_000
         for index in range(20):
@@ -136,7 +136,7 @@ class TestConsumer:
         assert consumer.offsets_for_times({partition: base + 1901}) == {partition: None}
 
     def test_pause_and_resume(self, ten: str, make_consumer: MakeConsumer) -> None:
-        """A paused partition still delivers, or a resumed one loses its place."""
+        """If this fails, a paused partition still delivers, or a resumed one loses its place."""
         consumer, partition = make_consumer(), TopicPartition(ten, 0)
         consumer.assign([partition])
         take(consumer, 3)
@@ -146,7 +146,7 @@ class TestConsumer:
         assert values(take(consumer, 7)) == [b"%d" % number for number in range(3, 10)]
 
     def test_commit_and_go_on(self, ten: str, make_consumer: MakeConsumer) -> None:
-        """A restarted consumer does not continue where it stopped."""
+        """If this fails, a restarted consumer does not continue where it stopped."""
         first, partition = make_consumer(ten), TopicPartition(ten, 0)
         take(first, 4)
         assert first.committed(partition) is None
@@ -159,7 +159,7 @@ class TestConsumer:
     def test_members_share_and_take_over(
         self, admin: KafkaAdminClient, topic: str, make_consumer: MakeConsumer, assignor: type
     ) -> None:
-        """Partitions are read twice or by nobody while members come and go."""
+        """If this fails, partitions are read twice or by nobody while members come and go."""
         create(admin, topic, 4)
         settings = {
             "partition_assignment_strategy": [assignor],
@@ -174,7 +174,7 @@ class TestConsumer:
     def test_static_member_comes_back(
         self, admin: KafkaAdminClient, topic: str, group: str, make_consumer: MakeConsumer
     ) -> None:
-        """A restart of a static member makes the whole group rebalance (KIP-345)."""
+        """If this fails, a restart of a static member makes the whole group rebalance (KIP-345)."""
         create(admin, topic, 2)
         settings = {"heartbeat_interval_ms": 100, "session_timeout_ms": 30_000}
         stays, goes = (make_consumer(topic, group_instance_id=name, **settings) for name in ("stays", "goes"))

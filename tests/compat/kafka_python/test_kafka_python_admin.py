@@ -29,7 +29,7 @@ class TestAdmin:
     """An administrator's day."""
 
     def test_topics_come_and_go(self, admin: KafkaAdminClient, topic: str) -> None:
-        """A topic cannot be created, described, or deleted."""
+        """If this fails, a topic cannot be created, described, or deleted."""
         made = create(admin, topic, 2, {"retention.ms": "1000000"})
         assert (made["num_partitions"], made["replication_factor"]) == (2, 1)
         assert made["configs"]["retention.ms"] == {
@@ -60,14 +60,14 @@ class TestAdmin:
             admin.delete_topics([topic])
 
     def test_topics_by_id(self, admin: KafkaAdminClient, topic: str) -> None:
-        """A tool that works with topic ids (KIP-516) finds or deletes nothing, or the wrong topic."""
+        """If this fails, a tool that works with topic ids (KIP-516) finds or deletes nothing, or the wrong topic."""
         topic_id = uuid.UUID(str(create(admin, topic)["topic_id"]))
         assert [found["name"] for found in admin.describe_topics([topic_id])] == [topic]
         admin.delete_topics([topic_id])
         until(lambda: topic not in admin.list_topics(), f"{topic} to go")
 
     def test_errors(self, admin: KafkaAdminClient, topic: str) -> None:
-        """A wrong topic is created, or the refusal does not say why."""
+        """If this fails, a wrong topic is created, or the refusal does not say why."""
         wrong: list[tuple[type[Exception], str, dict[str, Any]]] = [
             (InvalidTopicError, "a/b", {"num_partitions": 1, "replication_factor": 1}),
             (InvalidTopicError, "..", {"num_partitions": 1, "replication_factor": 1}),
@@ -81,7 +81,7 @@ class TestAdmin:
         assert topic not in admin.list_topics()
 
     def test_partitions(self, admin: KafkaAdminClient, topic: str) -> None:
-        """A topic cannot grow, or can shrink."""
+        """If this fails, a topic cannot grow, or can shrink."""
         create(admin, topic, 2)
         admin.create_partitions({topic: 5}, validate_only=True)
         assert len(admin.describe_topics([topic])[0]["partitions"]) == 2
@@ -92,7 +92,7 @@ class TestAdmin:
                 admin.create_partitions({topic: count})
 
     def test_pages_of_partitions(self, admin: KafkaAdminClient, topic: str) -> None:
-        """A description in pages (KIP-966) skips or repeats partitions."""
+        """If this fails, a description in pages (KIP-966) skips or repeats partitions."""
         create(admin, topic, 5)
         seen: list[int] = []
         cursor = None
@@ -106,7 +106,7 @@ class TestAdmin:
 
     @pytest.mark.parametrize("incremental", [True, False])
     def test_settings(self, admin: KafkaAdminClient, topic: str, incremental: bool) -> None:
-        """A setting is not stored, or takes others with it, with the newer or the older call."""
+        """If this fails, a setting is not stored, or takes others with it, with the newer or the older call."""
         create(admin, topic, 1, {"segment.ms": "3600000"})
 
         def shown() -> dict[str, Any]:
@@ -126,7 +126,7 @@ class TestAdmin:
         until(lambda: shown() == {"segment.ms": "3600000"}, "one setting", 10)
 
     def test_settings_with_their_synonyms(self, admin: KafkaAdminClient, topic: str) -> None:
-        """A tool cannot tell where a value comes from."""
+        """If this fails, a tool cannot tell where a value comes from."""
         create(admin, topic, 1, {"retention.ms": "1000000"})
         resource = ConfigResource(ConfigResourceType.TOPIC, topic)
         shown = admin.describe_configs([resource], include_synonyms=True, config_filter="all")["topic"][topic]
@@ -138,7 +138,7 @@ class TestAdmin:
         assert shown["segment.bytes"]["config_source"] == "DEFAULT_CONFIG"
 
     def test_cluster(self, admin: KafkaAdminClient, broker: Target, ten: str) -> None:
-        """Tools cannot find the brokers, nor what they speak."""
+        """If this fails, tools cannot find the brokers, nor what they speak."""
         cluster = admin.describe_cluster()
         (node,) = cluster["brokers"]
         assert (node["host"], node["port"], node["rack"]) == (broker.host, broker.port, None)
@@ -150,7 +150,7 @@ class TestAdmin:
         assert ten in str(topics)
 
     def test_log_directories(self, admin: KafkaAdminClient, broker: Target, ten: str) -> None:
-        """Nobody can see where the disk space goes."""
+        """If this fails, nobody can see where the disk space goes."""
         (found,) = admin.describe_log_dirs()
         (directory,) = found["log_dirs"]
         assert directory["error_code"] == 0
@@ -162,7 +162,7 @@ class TestAdmin:
         assert partition == {"partition_index": 0, "partition_size": on_disk, "offset_lag": 0, "is_future_key": False}
 
     def test_offsets_by_spec(self, admin: KafkaAdminClient, producer: KafkaProducer, topic: str) -> None:
-        """Lag tools and resets by time work with wrong offsets."""
+        """If this fails, lag tools and resets by time work with wrong offsets."""
         create(admin, topic)
         base = int(time.time() * 1000) - 60_000
         for offset, delta in enumerate((0, 500, 100)):
@@ -180,14 +180,14 @@ class TestAdmin:
         assert ask(base + 1) == (1, base + 500, 0)
 
     def test_delete_records(self, admin: KafkaAdminClient, ten: str, make_consumer: MakeConsumer) -> None:
-        """Records that were deleted come back, or take others with them."""
+        """If this fails, records that were deleted come back, or take others with them."""
         partition = TopicPartition(ten, 0)
         assert admin.delete_records({partition: 7})[partition]["low_watermark"] == 7
         assert make_consumer().beginning_offsets([partition]) == {partition: 7}
         assert admin.delete_records({partition: -1})[partition]["low_watermark"] == 10  # all there is
 
     def test_groups(self, admin: KafkaAdminClient, ten: str, group: str, make_consumer: MakeConsumer) -> None:
-        """A group cannot be found, described, given other offsets, or deleted."""
+        """If this fails, a group cannot be found, described, given other offsets, or deleted."""
         consumer = make_consumer(ten)
         take(consumer, 5)
         consumer.commit()
