@@ -136,13 +136,13 @@ def _deletable(machine: GroupStateMachine, group_id: str) -> ErrorCode:
 
 
 def offset_tombstones(machine: GroupStateMachine, group_id: str) -> list[Record]:
-    """What deletes every offset of a group, also those of open transactions."""
+    """Return the tombstones of every offset of a group, also of those in open transactions."""
     partitions = {(topic, index): None for topic, found in machine.offsets.topics(group_id).items() for index in found}
     partitions.update(dict.fromkeys(machine.offsets.pending_partitions(group_id)))
     return [Record(encode_offset_key(group_id, topic, index), None) for topic, index in partitions]
 
 
 def group_tombstones(machine: GroupStateMachine, group_id: str) -> list[Record]:
-    """What deletes a group itself."""
+    """Return the tombstones of a group itself."""
     other = machine.other_groups.get(group_id)
     return [group_tombstone(group_id)] if other is None else other.tombstones()

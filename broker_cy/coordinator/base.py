@@ -1,4 +1,4 @@
-"""What the state machines of both coordinators have in common: what follows when records are written, or cannot be."""
+"""Base of the state machines of both coordinators: what follows when records were written, or could not be."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class StateMachine:
         return out
 
     def failed(self, steps: Sequence[Step], code: ErrorCode, now: Now) -> Step:
-        """The records of these steps, which must be the youngest, could not be written: undo them, and return what
+        """The records of these steps, which must be the newest, could not be written: undo them, and return what
         follows.
         """
         for step in reversed(steps):

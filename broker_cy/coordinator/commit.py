@@ -17,7 +17,7 @@ from broker_cy.wire import messages
 if TYPE_CHECKING:
     from broker_cy.coordinator.state_machine import GroupStateMachine
 
-# From this version on the group being unknown has a code of its own.
+# From this version on there is a separate code for an unknown group.
 VERSION_GROUP_ID_NOT_FOUND = 9
 # The request's RetentionTimeMs that stands for the broker's own retention.
 DEFAULT_RETENTION_MS = -1
@@ -27,7 +27,7 @@ STRING_BYTES_MAX = 0x7FFF
 
 
 def commit_error(request: messages.OffsetCommitRequest, code: ErrorCode) -> messages.OffsetCommitResponse:
-    """The same code for every partition of the request."""
+    """Return the same code for every partition of the request."""
     return messages.OffsetCommitResponse(
         topics=[
             messages.OffsetCommitResponse.OffsetCommitResponseTopic(
@@ -109,7 +109,7 @@ def _validate(machine: GroupStateMachine, request: messages.OffsetCommitRequest,
     group = machine.groups.get(request.group_id)
     if group is None:
         if generation < 0:
-            # A consumer that assigns its partitions itself, or an administrator: the group comes to be with the record.
+            # A consumer that assigns its partitions itself, or an administrator: the record creates the group.
             return
         raise KafkaError(
             ErrorCode.GROUP_ID_NOT_FOUND if version >= VERSION_GROUP_ID_NOT_FOUND else ErrorCode.ILLEGAL_GENERATION
@@ -132,8 +132,8 @@ def _validate(machine: GroupStateMachine, request: messages.OffsetCommitRequest,
 
 
 def _validate_other(group: OtherGroup, member_epoch: int) -> None:
-    """Nobody can be a live member of a group whose protocol is not served; an administrator may commit in an empty
-    one.
+    """Check a commit in a group of an unsupported protocol. Such a group has no live members; an administrator may
+    commit in an empty one.
     """
     if group.group_type is GroupType.SHARE:
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND)
@@ -177,7 +177,7 @@ def commit_transactional(
                 continue
             results.append(_txn_result(partition.partition_index, ErrorCode.NONE))
             leader_epoch = max(partition.committed_leader_epoch, -1)
-            # Kafka notes no topic id here, and no expiry.
+            # Kafka stores no topic id here, and no expiry.
             value = encode_offset_value(partition.committed_offset, leader_epoch, metadata, now.wall_ms, -1, ZERO.bytes)
             records.append(Record(encode_offset_key(request.group_id, topic.name, partition.partition_index), value))
         topics.append(
@@ -254,7 +254,7 @@ def delete_offsets(machine: GroupStateMachine, step: Step, request: messages.Off
 
 
 def _deletable(machine: GroupStateMachine, group_id: str) -> Callable[[str], bool]:
-    """The topics that the group reads. Raises KafkaError if none of its offsets may be deleted."""
+    """Return the topics that the group reads. Raises KafkaError if none of its offsets may be deleted."""
     other = machine.other_groups.get(group_id)
     if other is not None:
         if other.group_type is GroupType.SHARE:

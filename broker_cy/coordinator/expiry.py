@@ -1,4 +1,4 @@
-"""Deletion of offsets that no client asked for: the retention of unused groups, and the deletion of a topic."""
+"""Deletion of offsets without a client's request: the retention of unused groups, and the deletion of a topic."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def sweep(machine: GroupStateMachine, step: Step, now: Now) -> None:
 
 
 def _expired(machine: GroupStateMachine, group: ClassicGroup, now: Now) -> tuple[list[Record], bool]:
-    """Tombstones of the group's expired offsets, and whether nothing is left beside them."""
+    """Return the tombstones of the group's expired offsets, and whether no other offsets remain."""
     group_id = group.group_id
     topics = machine.offsets.topics(group_id)
     if not topics:
@@ -56,15 +56,15 @@ def _expired(machine: GroupStateMachine, group: ClassicGroup, now: Now) -> tuple
 
 
 def _retention_begin(group: ClassicGroup) -> Callable[[CommittedOffset], int] | None:
-    """From when the retention of an offset counts; None if nothing of the group expires now."""
+    """Return the time from which the retention of an offset counts; None if no offset of the group expires now."""
     if group.protocol_type is None:
-        # Nobody ever joined: offsets of consumers that assign their partitions themselves.
+        # A group without members ever: offsets of consumers that assign their partitions themselves.
         return lambda offset: offset.commit_timestamp_ms
     if group.state is GroupState.EMPTY:
         empty_since_ms = group.state_timestamp_ms
         return lambda offset: offset.commit_timestamp_ms if empty_since_ms is None else empty_since_ms
     if group.state is GroupState.STABLE and group.uses_consumer_protocol and group.subscribed_topics is not None:
-        # Of topics that the group no longer reads.
+        # Offsets of topics that the group no longer reads.
         return lambda offset: offset.commit_timestamp_ms
     return None
 

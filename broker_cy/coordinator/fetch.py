@@ -19,8 +19,8 @@ NO_OFFSET = -1
 def fetch_offsets(
     machine: GroupStateMachine, request: messages.OffsetFetchRequest.OffsetFetchRequestGroup, *, require_stable: bool
 ) -> messages.OffsetFetchResponse.OffsetFetchResponseGroup:
-    """Offsets of the partitions asked for, by topic name, or of all (`topics` is None). A partition without one has
-    offset -1 and no error, and so has every partition of a group that was never seen. With `require_stable`, a
+    """Return the offsets of the requested partitions, by topic name, or of all (`topics` is None). A partition without
+    an offset has offset -1 and no error, and so does every partition of an unknown group. With `require_stable`, a
     partition with an offset in an open transaction has UNSTABLE_OFFSET_COMMIT.
     """
     try:
@@ -39,7 +39,7 @@ def fetch_offsets(
         for index in topic.partition_indexes:
             offset = found.get(index)
             if offset is not None and not offset.is_of_topic(topic_id):
-                # Committed in a topic of the same name that was deleted since.
+                # Committed for a topic of the same name that has been deleted since.
                 offset = None
             partitions.append(_partition(machine, request.group_id, topic.name, index, offset, require_stable))
         results.append(
@@ -95,7 +95,7 @@ def _partition(
 
 
 def _is_visible(machine: GroupStateMachine, request: messages.OffsetFetchRequest.OffsetFetchRequestGroup) -> bool:
-    """Whether the group's offsets may be returned. Raises KafkaError if the sender is refused.
+    """Return whether the group's offsets may be returned. Raises KafkaError if the sender is refused.
 
     Only groups of the other types check the member (from version 9 on), and those have no live members on this broker.
     """

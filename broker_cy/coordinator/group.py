@@ -78,9 +78,9 @@ class ClassicGroup:
         self.pending_members: set[str] = set()
         self.pending_sync: set[str] = set()
         self.waiting_joins = 0
-        # How many members speak each protocol; counted, so that a join does not cost a walk over all members.
+        # The number of members that support each protocol, so that a join need not walk over all members.
         self.speakers: dict[str, int] = {}
-        # Topics the members subscribe to, where they speak the consumer protocol and it could be read; else None.
+        # Topics of the members' subscriptions; None unless they use the consumer protocol and it could be read.
         self.subscribed_topics: frozenset[str] | None = None
         # First rebalance of an empty group: whether a member came since the delay began, and (delay, what remains) in
         # ms.
@@ -88,7 +88,7 @@ class ClassicGroup:
         self.initial_delay: tuple[int, int] | None = None
         self.journal = Journal()
 
-    # ---- what it is ----
+    # ---- properties ----
 
     @property
     def uses_consumer_protocol(self) -> bool:
@@ -110,13 +110,13 @@ class ClassicGroup:
         return self.leader_id is not None and self.leader_id == member_id
 
     def is_subscribed(self, topic: str) -> bool:
-        """Whether the members read `topic`; where that is not known, whether they could."""
+        """Return whether the members read `topic`, or might read it if their subscriptions are not known."""
         if self.subscribed_topics is None:
             return self.uses_consumer_protocol
         return topic in self.subscribed_topics
 
     def member_error(self, member_id: str, instance_id: str | None) -> ErrorCode:
-        """NONE if the pair names a member; FENCED_INSTANCE_ID where another member has taken over the instance
+        """Return NONE if the pair names a member; FENCED_INSTANCE_ID if another member has taken over the instance
         id.
         """
         if instance_id is not None:
@@ -128,7 +128,7 @@ class ClassicGroup:
         return ErrorCode.NONE if member_id in self.members else ErrorCode.UNKNOWN_MEMBER_ID
 
     def supports(self, protocol_type: str, protocols: Protocols) -> bool:
-        """Whether a member with these `protocols` can join: all current members support at least one of them."""
+        """Return whether a member with these `protocols` can join: all current members support at least one of them."""
         if self.state is GroupState.EMPTY:
             return bool(protocol_type) and bool(protocols)
         everyone = len(self.members)
@@ -139,11 +139,11 @@ class ClassicGroup:
     # ---- members ----
 
     def add(self, member: ClassicMember, join_token: Token | None) -> None:
-        """Add a member that is not there yet and that fits in. The first one sets the protocol type and leads."""
+        """Add a new member whose protocols are supported. The first one sets the protocol type and becomes leader."""
         if member.member_id in self.members or (
             member.instance_id is not None and member.instance_id in self.static_members
         ):
-            raise ValueError(f"{member.member_id} is a member of {self.group_id} already")
+            raise ValueError(f"{member.member_id} is already a member of {self.group_id}")
         if not self.members:
             self.protocol_type = member.protocol_type
         if member.instance_id is not None:
@@ -199,7 +199,7 @@ class ClassicGroup:
     def update(
         self, member: ClassicMember, protocols: Protocols, rebalance_timeout_ms: int, session_timeout_ms: int
     ) -> None:
-        """Take over the protocols and timeouts of a member that joined again."""
+        """Update the protocols and timeouts of a member that joined again."""
         self._count_protocols(member.protocols, -1)
         member.protocols = protocols
         self._count_protocols(protocols, 1)
@@ -207,7 +207,7 @@ class ClassicGroup:
         member.session_timeout_ms = session_timeout_ms
 
     def set_join_token(self, member: ClassicMember, token: Token | None) -> Token | None:
-        """Note which JoinGroup of the member waits; returns the one that did so far."""
+        """Set the JoinGroup of the member that waits; returns the previous one."""
         before = member.join_token
         member.join_token = token
         self.waiting_joins += (token is not None) - (before is not None)
@@ -216,7 +216,9 @@ class ClassicGroup:
     # ---- generations ----
 
     def elect_joined_leader(self) -> bool:
-        """Keep the leader if it waits for the join to end, else take the first member that does. False if none does."""
+        """Keep the leader if it waits for the join to end, otherwise select the first member that waits. False if none
+        does.
+        """
         if self.leader_id is None:
             return False
         if self.members[self.leader_id].join_token is not None:
@@ -228,7 +230,7 @@ class ClassicGroup:
         return False
 
     def select_protocol(self) -> str:
-        """Of the protocols that all members speak, the one most of them like best; among equals the one voted for
+        """Select the protocol that all members support and most of them prefer; among equals the one voted for
         first.
         """
         candidates = {name for name, count in self.speakers.items() if count == len(self.members)}

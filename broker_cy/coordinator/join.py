@@ -50,7 +50,7 @@ def join(
     unique: str,
     now: Now,
 ) -> None:
-    """`unique` is the random part of the member id that may be made here."""
+    """Handle a JoinGroup. `unique` is the random part of a member id that may be created here."""
     is_unknown = request.member_id == ""
     if machine.other_groups.get(request.group_id) is not None:
         step.reply(token, join_error("", ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
@@ -87,11 +87,10 @@ def _persist_new_group(machine: GroupStateMachine, step: Step, group: ClassicGro
 
 
 def _has_room(machine: GroupStateMachine, group: ClassicGroup, member_id: str) -> bool:
-    """Whether `group.max.size` lets the member in."""
+    """Return whether `group.max.size` allows the member."""
     limit = machine.settings.group_max_size
     if group.state is GroupState.PREPARING_REBALANCE:
-        # Counted in joins that wait: the group may be larger than a limit that was lowered, and sheds its last ones
-        # here.
+        # Waiting joins are counted: the group may exceed a limit that was lowered, and loses its last members here.
         member = group.members.get(member_id)
         return (member is not None and member.join_token is not None) or group.waiting_joins < limit
     if group.state in (GroupState.COMPLETING_REBALANCE, GroupState.STABLE):
@@ -234,9 +233,7 @@ def _replace_static(
     new_id: str,
     now: Now,
 ) -> None:
-    """Whoever holds the old member id is fenced; the new one takes its place, without a rebalance where none is
-    needed.
-    """
+    """Fence the holder of the old member id; the new one takes its place, without a rebalance if none is needed."""
     old = group.members[old_id]
     old_leader = group.leader_id
     before = (old.protocols, old.rebalance_timeout_ms, old.session_timeout_ms)

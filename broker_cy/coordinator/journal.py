@@ -1,8 +1,8 @@
 """The journal of one group's rebalances: why each started, how long its phases took, which partitions moved, and for
 how long no member read them.
 
-It observes the group and decides nothing. It takes the owners of partitions from the assignments of the consumer
-protocol (ConsumerProtocolAssignment); other protocols have no moves. A partition is stalled from the moment its owner
+It observes the group and decides nothing. It reads the owners of partitions from the assignments of the consumer
+protocol (ConsumerProtocolAssignment); other protocols have no moves. A partition is stalled from the time its owner
 gives it up: the owner joins without listing it among its partitions (an eager consumer lists none, a cooperative one,
 KIP-429, all that it keeps), it leaves, or its session ends, which counts from its last request.
 """
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 TopicPartition = tuple[str, int]
 
-# Further triggers of a rebalance that is going on; a group that never settles must not grow.
+# Further triggers of a rebalance in progress; bounded, because a group may never settle.
 TRIGGERS_MAX = 100
 
 
@@ -52,14 +52,14 @@ class Journal:
         self._learn(group)
 
     def joined(self, group: ClassicGroup, member: ClassicMember, now: Now) -> None:
-        """A JoinGroup of this member came: what it does not name any more stands still."""
+        """A JoinGroup of this member arrived: partitions that it no longer lists are stalled."""
         kept = subscription.owned_partitions(member.protocols)
         for place, owner in self._learn(group).items():
             if owner == member.member_id and place not in kept:
                 self._stopped.setdefault(place, now.mono_ms)
 
     def lost(self, group: ClassicGroup, member_id: str, last_heard_ms: int) -> None:
-        """The member is not there any more; it was last heard of at `last_heard_ms` (monotonic)."""
+        """The member is gone; its last request was at `last_heard_ms` (monotonic)."""
         for place, owner in self._learn(group).items():
             if owner == member_id:
                 self._stopped.setdefault(place, last_heard_ms)
@@ -128,7 +128,7 @@ class Journal:
 
 
 def assigned(group: ClassicGroup) -> dict[TopicPartition, str]:
-    """Who owns what by the assignments of the members; nothing if they are not of the consumer protocol."""
+    """Return the owners by the assignments of the members; empty if they are not of the consumer protocol."""
     owners: dict[TopicPartition, str] = {}
     if group.uses_consumer_protocol:
         for member in group.members.values():

@@ -63,8 +63,8 @@ class ClassicMember:
 
     @property
     def has_satisfied_heartbeat(self) -> bool:
-        """Whether the session of the member cannot expire because the member waits for our answer. This does not hold
-        for a new member: it cannot have sent a heartbeat, and its connection may be closed.
+        """Return whether the session cannot expire because the member waits for an answer. This does not apply to a
+        new member: it cannot have sent a heartbeat, and its connection may be closed.
         """
         return not self.is_new and (self.join_token is not None or self.sync_token is not None)
 
@@ -76,7 +76,7 @@ class ClassicMember:
         raise KeyError(f"member {self.member_id} does not support protocol {protocol}")
 
     def vote(self, candidates: Container[str]) -> str:
-        """The candidate this member likes best; it must support one."""
+        """Return the candidate that this member prefers; it must support one."""
         for name, _ in self.protocols:
             if name in candidates:
                 return name

@@ -42,7 +42,7 @@ def leave(
     token: Token,
     now: Now,
 ) -> None:
-    """Remove members by member id or, by an administrator, by instance id alone. Each is answered for itself."""
+    """Remove members by member id or, by an administrator, by instance id alone. Each has a separate result."""
     group = machine.groups.get(group_id)
     results: list[messages.LeaveGroupResponse.MemberResponse] = []
     left: list[ClassicMember] = []

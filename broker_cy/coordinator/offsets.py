@@ -28,7 +28,7 @@ class OffsetStore:
     def __init__(self) -> None:
         self.by_group: dict[str, dict[str, PartitionOffsets]] = {}
         self.count = 0
-        # Offsets committed since the partition was loaded: a counter, which a write that failed does not take back.
+        # Offsets committed since the partition was loaded: a counter, which a failed write does not decrease.
         self.commits = 0
         # (group, topic, partition) of the commits since the commit sampler last took this; at most CHANGED_MAX.
         self.changed: dict[tuple[str, str, int], None] = {}
@@ -44,7 +44,7 @@ class OffsetStore:
         return None if partitions is None else partitions.get(partition)
 
     def topics(self, group_id: str) -> dict[str, PartitionOffsets]:
-        """Offsets of one group by topic; not to be changed."""
+        """Return the offsets of one group by topic; they must not be modified."""
         return self.by_group.get(group_id) or {}
 
     def has_pending(self, group_id: str) -> bool:
@@ -130,7 +130,7 @@ class OffsetStore:
             self._close(producer_id, group_id, topic, partition)
             if not committed:
                 continue
-            # Compaction may have left a younger record than the transaction's; the youngest counts.
+            # Compaction may have left a newer record than the transaction's; the newest one takes precedence.
             current = self.get(group_id, topic, partition)
             if current is None or offset.record_offset > current.record_offset:
                 replaced.append((group_id, topic, partition, current))

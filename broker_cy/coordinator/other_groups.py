@@ -56,7 +56,7 @@ _MEMBER_KEYS = frozenset(
         OtherKeyType.STREAMS_GROUP_MEMBER_METADATA,
     }
 )
-# `state` of ConsumerGroupCurrentMemberAssignmentValue of a member that has nothing left to do.
+# `state` in ConsumerGroupCurrentMemberAssignmentValue of a member whose assignment is complete.
 _MEMBER_STABLE = 0
 
 
@@ -110,7 +110,7 @@ class OtherGroup:
         return "Stable"
 
     def tombstones(self) -> list[Record]:
-        """What deletes the group: what hangs on it first, its own record last."""
+        """Return the tombstones of the group: dependent records first, its own record last."""
         return [Record(key, None) for key in sorted(self.records, key=key_type, reverse=True)]
 
 
@@ -126,7 +126,7 @@ class OtherGroups:
         return self.by_id.get(group_id)
 
     def replay(self, key: bytes, value: bytes | None) -> tuple[str, bytes | None]:
-        """Take over a record whose key type is in GROUP_TYPES; returns its group and the value it had before."""
+        """Apply a record whose key type is in GROUP_TYPES; returns its group and its previous value."""
         group_id = group_of_key(key)
         group = self.by_id.get(group_id)
         before = group.records.get(key) if group is not None else None

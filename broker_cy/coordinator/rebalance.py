@@ -69,7 +69,7 @@ def join_response(
 
 
 def answer_join(step: Step, group: ClassicGroup, member: ClassicMember, response: messages.JoinGroupResponse) -> bool:
-    """Answer the member's JoinGroup if one waits; whether one did."""
+    """Answer the member's JoinGroup if one waits; returns whether one did."""
     token = group.set_join_token(member, None)
     if token is None:
         return False
@@ -78,7 +78,7 @@ def answer_join(step: Step, group: ClassicGroup, member: ClassicMember, response
 
 
 def answer_sync(step: Step, member: ClassicMember, response: messages.SyncGroupResponse) -> bool:
-    """Answer the member's SyncGroup if one waits; whether one did."""
+    """Answer the member's SyncGroup if one waits; returns whether one did."""
     token, member.sync_token = member.sync_token, None
     if token is None:
         return False
@@ -87,8 +87,8 @@ def answer_sync(step: Step, member: ClassicMember, response: messages.SyncGroupR
 
 
 def wait_for_join(step: Step, group: ClassicGroup, member: ClassicMember, token: object) -> None:
-    """Let a JoinGroup wait. The client has given up an earlier one of the same member: answer that one with a retriable
-    error.
+    """Let a JoinGroup wait. The client has abandoned an earlier one of the same member: answer that one with a
+    retriable error.
     """
     before = group.set_join_token(member, token)
     if before is not None:
@@ -98,7 +98,7 @@ def wait_for_join(step: Step, group: ClassicGroup, member: ClassicMember, token:
 def set_session(
     machine: GroupStateMachine, group: ClassicGroup, member: ClassicMember, now: Now, timeout_ms: int | None = None
 ) -> None:
-    """The member was heard of: its session lasts from now, for its own timeout or the one given."""
+    """Restart the member's session after a request, with its own timeout or the given one."""
     machine.timers.set(
         TimerKey(TimerKind.SESSION, group.group_id, member.member_id),
         now.mono_ms + (member.session_timeout_ms if timeout_ms is None else timeout_ms),
@@ -130,7 +130,7 @@ def drop_member(
 def rebalance_or_complete(
     machine: GroupStateMachine, step: Step, group: ClassicGroup, now: Now, trigger: Trigger
 ) -> None:
-    """Begin a rebalance; where one is going on, end its join phase if that was all it waited for."""
+    """Begin a rebalance; if one is in progress, end its join phase if nothing else is missing."""
     if group.can_rebalance:
         prepare(machine, step, group, now, trigger)
     else:
@@ -179,7 +179,7 @@ def complete_join(machine: GroupStateMachine, step: Step, group: ClassicGroup, n
             group.journal.began(group, trigger_of("join_timeout", member), now)
             drop_member(machine, step, group, member.member_id)
     if group.members and not group.elect_joined_leader():
-        # Only static members are left, and none has come: wait until they do or their sessions end.
+        # Only static members are left, and none has joined: wait until they join or their sessions end.
         _set_join_timer(machine, group, now, group.rebalance_timeout_ms)
         return
     group.next_generation(now.wall_ms)
@@ -247,7 +247,7 @@ def on_sync_timer(machine: GroupStateMachine, step: Step, group: ClassicGroup, n
 
 
 def on_session_timer(machine: GroupStateMachine, step: Step, group: ClassicGroup, member_id: str, now: Now) -> None:
-    """A member, or a member id that was handed out, has not been heard of for its session timeout."""
+    """Expire a member, or a member id that was handed out, without requests for its session timeout."""
     if member_id in group.pending_members:
         drop_member(machine, step, group, member_id)
         _complete_if_all_joined(machine, step, group, now)

@@ -12,13 +12,13 @@ from broker_cy.core.cursor import Cursor
 from broker_cy.core.errors import WireError
 from broker_cy.wire import codec, messages
 
-# What Kafka 4.3 writes; 4 can be read.
+# The version that Kafka 4.3 writes; version 4 can be read.
 GROUP_METADATA_VERSION = 3
 GROUP_METADATA_VERSION_MAX = 4
 
 
 class KeyType(IntEnum):
-    """The number in front of a key. All others belong to groups of other types, or to a Kafka that is newer than
+    """The number at the start of a key. All others belong to groups of other types, or to a Kafka that is newer than
     4.3.
     """
 

@@ -3,8 +3,8 @@
 from functools import lru_cache
 
 OFFSETS_TOPIC = "__consumer_offsets"
-# Every request of a group asks for its partition: of this many groups with ids of up to so many characters it is kept,
-# about 2 MB at the most.
+# Every request of a group needs its partition, which is cached for this many groups with ids of at most this many
+# characters, in about 2 MB.
 CACHED_GROUPS = 4096
 CACHED_CHARACTERS_MAX = 255
 

@@ -1,4 +1,4 @@
-"""The settings that groups and offsets obey."""
+"""The settings of groups and offsets."""
 
 from __future__ import annotations
 

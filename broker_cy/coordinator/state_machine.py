@@ -149,7 +149,7 @@ class GroupStateMachine(StateMachine):
         def undo() -> None:
             self._restore_group_value(group_id, before)
             if group is not None and self.groups.setdefault(group_id, group) is group:
-                # Their sessions may have ended while the deletion was being written.
+                # The sessions of members may have ended while the deletion was being written.
                 group.pending_members &= {
                     member_id
                     for member_id in group.pending_members
@@ -168,7 +168,9 @@ class GroupStateMachine(StateMachine):
         self.other_groups.replay(key, before)
 
     def _ensure_simple_group(self, group_id: str, wall_ms: int) -> bool:
-        """Create a simple group for committed offsets if there is no group of that id; whether it was created."""
+        """Create a simple group for committed offsets if there is no group of that id; returns whether it was
+        created.
+        """
         if group_id in self.groups or self.other_groups.get(group_id) is not None:
             return False
         self.groups[group_id] = ClassicGroup(group_id, wall_ms)
@@ -181,7 +183,7 @@ class GroupStateMachine(StateMachine):
         return self.timers.next_wake_ms()
 
     def expire(self, now: Now) -> Step:
-        """Let every deadline that has come take effect."""
+        """Apply every deadline that has passed."""
         step = Step()
         for key in self.timers.due(now.mono_ms):
             group = self.groups.get(key.group_id)
@@ -196,7 +198,7 @@ class GroupStateMachine(StateMachine):
         return step
 
     def sweep(self, now: Now) -> Step:
-        """Delete what `offsets.retention.minutes` ends."""
+        """Delete the offsets and groups that exceed `offsets.retention.minutes`."""
         step = Step()
         expiry.sweep(self, step, now)
         return step

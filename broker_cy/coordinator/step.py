@@ -1,7 +1,7 @@
 """The arguments and results of a coordinator's operations.
 
-An operation changes the durable state only by records, which the state machine replays at once, so that the next
-operation sees them; they are on disk later. `Step` defines what must be on disk before which answer leaves: `replies`
+An operation changes the durable state only by records, which the state machine replays immediately, so that the next
+operation sees them; they are on disk later. `Step` defines what must be on disk before which answer is sent: `replies`
 depend on nothing, and the replies that `written` of the state machine returns depend on the records of the step. If the
 records cannot be written, `failed` undoes them.
 """
@@ -70,11 +70,11 @@ class Step:
     _failed: list[Failed] = field(default_factory=list)
 
     def reply(self, token: Token, response: Any) -> None:
-        """Answer whether or not the records get written."""
+        """Answer whether or not the records are written."""
         self.replies.append(Reply(token, response))
 
     def then(self, written: Written, failed: Failed) -> None:
-        """Go on with one of the two when the fate of this step's records is known."""
+        """Continue with one of the two when the result of writing this step's records is known."""
         self._written.append(written)
         self._failed.append(failed)
 
@@ -90,7 +90,7 @@ class Step:
 
     def reply_when_written(self, token: Token, response: Any, failure: Callable[[ErrorCode], Any]) -> None:
         """Answer `response` once the records are on disk, or `failure(code)` if they cannot be written. A step without
-        records answers at once.
+        records answers immediately.
         """
         if not self.records:
             self.reply(token, response)

@@ -1,4 +1,4 @@
-"""SyncGroup: the leader brings the assignment, the others come for theirs."""
+"""SyncGroup: the leader sends the assignment, and the other members receive theirs."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def sync(machine: GroupStateMachine, step: Step, request: messages.SyncGroupRequ
         return
     before, member.sync_token = member.sync_token, token
     if before is not None:
-        # The client gave that request up and asks again.
+        # The client abandoned that request and sends another one.
         step.reply(before, sync_error(ErrorCode.REBALANCE_IN_PROGRESS))
     if group.is_leader(request.member_id):
         _assign(machine, step, group, request)
@@ -84,7 +84,7 @@ def _assign(machine: GroupStateMachine, step: Step, group: ClassicGroup, request
         for member in group.members.values():
             member.assignment = assignment.get(member.member_id, b"")
             if answer_sync(out, member, _response(group, member.assignment)):
-                # Sessions that ended while the answer was awaited were passed over, and have no deadline left.
+                # Sessions that ended while the answer was awaited were skipped, and have no deadline left.
                 set_session(machine, group, member, later)
         group.journal.settled(group, out, later)
 

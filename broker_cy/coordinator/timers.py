@@ -13,7 +13,7 @@ from typing import Generic, NamedTuple, TypeVar
 
 
 class TimerKind(IntEnum):
-    """What ends at a deadline."""
+    """The kind of a deadline."""
 
     SESSION = 0
     """The session of a member, or of a member id that was handed out and has not joined yet."""

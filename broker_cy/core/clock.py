@@ -1,4 +1,4 @@
-"""Time as an argument: code that needs the time gets a Clock, so that a test controls it."""
+"""Time as an argument: code that needs the time receives a Clock, so that tests control it."""
 
 import time
 from typing import Protocol

@@ -163,7 +163,7 @@ class ErrorCode(IntEnum):
 
     @property
     def retriable(self) -> bool:
-        """Whether a client may send the same request again and hope."""
+        """Return whether the same request may succeed if a client sends it again."""
         return self in RETRIABLE
 
 

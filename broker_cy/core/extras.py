@@ -1,4 +1,4 @@
-"""Commands whose libraries come with an extra of the distribution: which extra to install where one is missing."""
+"""Commands whose libraries belong to an extra of the distribution, and the message if the extra is not installed."""
 
 from __future__ import annotations
 

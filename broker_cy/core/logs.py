@@ -1,4 +1,4 @@
-"""Structured logs: one line an event, `key=value`, to stderr.
+"""Structured logs: one line per event, with `key=value` fields, on stderr.
 
 A log call gives a fixed event text and its facts: `LOGGER.info("log recovered", extra=facts(path=path, bytes=n))`.
 """

@@ -1,4 +1,4 @@
-"""Strings of requests, read as Kafka reads them."""
+"""Decodes strings of requests in the same way as Kafka."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from broker_cy.core.errors import WireError
 # A string on the wire has at most as many bytes as an int16 allows.
 STRING_BYTES_MAX: Final = 32767
 
-# Java takes a surrogate, whole or cut off, for one fault; Python counts a fault for each of its bytes.
+# Java replaces a surrogate, complete or truncated, by one U+FFFD; Python uses one for each of its bytes.
 _SURROGATE = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
 
 

@@ -34,7 +34,7 @@ def from_text(text: str) -> UUID:
 
 
 def is_reserved(value: UUID) -> bool:
-    """Whether Kafka never gives `value` out as an id."""
+    """Return whether Kafka never uses `value` as an id."""
     return value.int <= RESERVED_MAX
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """What is to be listed: everything, unless something is named."""
+    """Selects transactional ids; everything by default."""
 
     states: frozenset[TxnState] | None
     """None for all; empty for none, as where only unknown states are named."""

@@ -68,7 +68,7 @@ def end(
 
 
 def decide(machine: TransactionStateMachine, step: Step, decided: Transaction) -> None:
-    """Write the record of a decided end; then the markers."""
+    """Write the record of a decided end, and then the markers."""
     machine.change(step, decided)
     step.then(lambda out, at: machine.start_ending(out, decided, at), lambda out, at, code: None)
 

@@ -129,7 +129,7 @@ def _bump(
     elif epoch in (NO_PRODUCER_EPOCH, expected.epoch):
         new = transaction.initialized(epoch + 1, epoch, timeout_ms, now.wall_ms)
     elif expected.epoch == transaction.last_producer_epoch:
-        # It did not get the answer: the same again.
+        # The producer did not receive the answer: send the same one again.
         new = transaction.initialized(epoch, transaction.last_producer_epoch, timeout_ms, now.wall_ms)
     else:
         step.reply(token, Initialized(ErrorCode.PRODUCER_FENCED))

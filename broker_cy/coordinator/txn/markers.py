@@ -31,7 +31,7 @@ class Markers(NamedTuple):
     """Markers that are to be written for one transaction."""
 
     number: int
-    """Of the ending they belong to."""
+    """Number of the ending to which they belong."""
     transactional_id: str
     producer_id: int
     producer_epoch: int
@@ -48,7 +48,7 @@ class Ending:
     number: int
     remaining: set[TopicPartition]
     failures: int = 0
-    """How often in a row."""
+    """Number of consecutive failures."""
     under_way: bool = False
     """Markers, or the last record, are being written."""
     fenced: bool = False

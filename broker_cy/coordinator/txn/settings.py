@@ -1,4 +1,4 @@
-"""The settings that transactions obey."""
+"""The settings of transactions."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ class TxnSettings:
     id_expiration_ms: int = 604_800_000
     """`transactional.id.expiration.ms`: how long an id without a transaction is kept after its last one."""
     abort_interval_ms: int = 10_000
-    """`transaction.abort.timed.out.transaction.cleanup.interval.ms`: how often timeouts are looked for."""
+    """`transaction.abort.timed.out.transaction.cleanup.interval.ms`: how often timeouts are checked."""
     expiration_interval_ms: int = 3_600_000
-    """`transaction.remove.expired.transaction.cleanup.interval.ms`: how often expired ids are looked for."""
+    """`transaction.remove.expired.transaction.cleanup.interval.ms`: how often expired ids are searched for."""
     add_backoff_ms: int = 20
-    """`add.partitions.to.txn.retry.backoff.ms`: how often to try to add partitions that a producer just writes to."""
+    """`add.partitions.to.txn.retry.backoff.ms`: interval of attempts to add partitions to which a producer writes."""
     add_backoff_max_ms: int = 100
-    """`add.partitions.to.txn.retry.backoff.max.ms`: for how long."""
+    """`add.partitions.to.txn.retry.backoff.max.ms`: time limit of these attempts."""
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> TxnSettings:

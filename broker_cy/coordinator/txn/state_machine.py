@@ -117,7 +117,7 @@ class TransactionStateMachine(StateMachine):
         return lambda: self._set(transactional_id, before)
 
     def _known(self, transactional_id: str, step: Step) -> None:
-        """The fate of a step is known, of which one record is this transactional id's."""
+        """Handle the result of writing a step that has a record of this transactional id."""
         waiting = [other for other in self._unwritten[transactional_id] if other is not step]
         if waiting:
             self._unwritten[transactional_id] = waiting
@@ -136,7 +136,7 @@ class TransactionStateMachine(StateMachine):
             self.ongoing.pop(transactional_id, None)
 
     def unwritten(self, transactional_id: str) -> Step | None:
-        """The youngest step with a record of this id that is not on disk yet."""
+        """Return the newest step with a record of this id that is not on disk yet."""
         waiting = self._unwritten.get(transactional_id)
         return waiting[-1] if waiting else None
 
@@ -167,7 +167,7 @@ class TransactionStateMachine(StateMachine):
         markers.go_on(self, step, transaction, ending, now)
 
     def markers_written(self, sent: Markers, results: Mapping[TopicPartition, ErrorCode], now: Now) -> Step:
-        """What became of markers from the outbox, for each of their partitions."""
+        """Handle the results of markers from the outbox, for each of their partitions."""
         step = Step()
         markers.written(self, step, sent, results, now)
         return step
@@ -179,7 +179,7 @@ class TransactionStateMachine(StateMachine):
         return self.timers.next_wake_ms()
 
     def expire(self, now: Now) -> Step:
-        """Try again what failed and is due now."""
+        """Retry failed markers that are due now."""
         step = Step()
         for transactional_id in self.timers.due(now.mono_ms):
             ending = self.ending.get(transactional_id)
@@ -196,7 +196,7 @@ class TransactionStateMachine(StateMachine):
         return step
 
     def remove_expired(self, now: Now) -> Step:
-        """Forget the transactional ids that `transactional.id.expiration.ms` ends."""
+        """Forget the transactional ids that exceed `transactional.id.expiration.ms`."""
         step = Step()
         expiry.remove_expired(self, step, now)
         return step
