@@ -17,7 +17,8 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from broker_cy.core.logs import facts
-from broker_cy.storage.atomic import read_whole, write_atomically
+from broker_cy.storage.atomic import read_whole, sync_directory, write_atomically
+from broker_cy.storage.disk import sync_file
 
 logger = logging.getLogger(__name__)
 
@@ -39,9 +40,12 @@ class Note(NamedTuple):
     is_end: bool = False
 
 
-def write(directory: str, note: Note, reason: str) -> None:
-    """Note damage, unless there is a note already. Without a sync: a killed process leaves it, and after a power loss
-    the damage is found again. Where that fails it is only logged.
+def write(directory: str, note: Note, reason: str, *, sync: bool = False) -> None:
+    """Note damage, unless there is a note already. Where that fails it is only logged.
+
+    Without `sync` a killed process leaves the note. A power loss may take it, and the next start, which finds the
+    damage again, may take it for a write that was torn. So a worker calls the function `sync` soon. With the parameter
+    `sync` this function blocks for the disk.
     """
     path = f"{directory}/{FILE_NAME}"
     if os.path.exists(path):
@@ -49,9 +53,16 @@ def write(directory: str, note: Note, reason: str) -> None:
     end = f" {END}" if note.is_end else ""
     text = f"{note.end_offset} {note.synced_offset}{end}\n{reason[:REASON_MAX]}\n"
     try:
-        write_atomically(path, text.encode(), sync=False)
+        write_atomically(path, text.encode(), sync=sync)
     except OSError as error:
         logger.error("cannot note damage", extra=facts(path=path, reason=error))
+
+
+def sync(directory: str) -> None:
+    """Bring the note to disk, if there is one. Blocks. Raises OSError."""
+    with suppress(FileNotFoundError):
+        sync_file(f"{directory}/{FILE_NAME}")
+        sync_directory(directory)
 
 
 def read(directory: str) -> Note | None:

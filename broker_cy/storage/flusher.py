@@ -18,7 +18,7 @@ from collections.abc import Iterable
 from typing import TypeVar
 
 from broker_cy.core.logs import facts
-from broker_cy.storage import disk, maintenance, offset_checkpoints
+from broker_cy.storage import damage, disk, maintenance, offset_checkpoints
 from broker_cy.storage.checkpoints import RECOVERY_POINTS, TopicPartition
 from broker_cy.storage.data_directory import DataDirectory
 from broker_cy.storage.errors import StorageError
@@ -86,12 +86,22 @@ class Flusher:
         totals.due_bytes = min(flush_bytes, note_bytes)
         # Soon, but not in the middle of an append.
         totals.on_due = lambda: jobs.later(0, self._due)
+        totals.on_damage = self._sync_note
 
     def _due(self) -> None:
         if self.totals.unflushed_bytes >= self.flush_bytes:
             self.start()
         # Also while a flush runs: it may take minutes, and what is written meanwhile waits for the next one.
         self.note()
+
+    def _sync_note(self, directory: str) -> None:
+        """Bring the damage note in a log's directory to disk, in a worker."""
+
+        def done(_: None, error: BaseException | None) -> None:
+            if error is not None:
+                logger.error("cannot sync the damage note", extra=facts(path=directory, reason=error))
+
+        self.jobs.run(lambda: damage.sync(directory), done)
 
     def note(self) -> None:
         """Let the written points move, in a worker, and checkpoint them. Nothing happens while it is being done

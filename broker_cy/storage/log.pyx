@@ -489,6 +489,8 @@ cdef class Log:
                 # After a failed sync the next start writes again what may be lost (storage.syncs).
                 from broker_cy.storage import damage
                 damage.write(self.directory, damage.Note(self.written_end_offset, self.synced_end_offset, is_end), reason)
+                if self.totals.on_damage is not None:
+                    self.totals.on_damage(self.directory)
 
     def needs_flush(self, int64_t now_ms):
         """Whether flush.ms have passed with something to flush."""

@@ -191,6 +191,12 @@ def base_offset_of(name: str) -> int | None:
     return base if base <= BASE_OFFSET_MAX else None
 
 
+def newest_base_offset(directory: str) -> int:
+    """Where the newest segment in a partition's directory begins; 0 where there is none. Raises OSError."""
+    bases = [base_offset_of(name) for name in os.listdir(directory) if name[DIGITS:] == ".log"]
+    return max((base for base in bases if base is not None), default=0)
+
+
 def _unlink(path: str) -> None:
     try:
         os.unlink(path)
@@ -329,11 +335,12 @@ def load_log(
 
 def _mend_txn_indexes(log: Log, files: LogFiles) -> None:
     """Rebuild torn or damaged transaction indexes: readers of committed records would be refused, or would receive
-    aborted records. Reads the log from the snapshot before the first of them. Raises CorruptSegment, StorageError,
+    aborted records; or committed ones would be hidden, if entries stayed of records that were truncated and whose
+    offsets others get. Reads the log from the snapshot before the first of them. Raises CorruptSegment, StorageError,
     OSError.
     """
     damaged = []
-    ends = [segment.base_offset for segment in log.segments[1:]] + [NEVER]
+    ends = [segment.base_offset for segment in log.segments[1:]] + [log.log_end_offset]
     for segment, end in zip(log.segments, ends, strict=True):
         base = segment.base_offset
         if base in files.txn_indexes and (problem := txn_index.problem_of(log.directory, base, end)):

@@ -24,12 +24,12 @@ from broker_cy.storage.data_directory import (
     read_topic_id,
     write_topic_id,
 )
-from broker_cy.storage.errors import SHORTAGES, StorageError, errno_of
+from broker_cy.storage.errors import SHORTAGES, CorruptSegment, StorageError, errno_of
 from broker_cy.storage.flusher import FLUSH_BYTES, NOTE_BYTES, Flusher
 from broker_cy.storage.jobs import Jobs
 from broker_cy.storage.log import Log
 from broker_cy.storage.log_config import LogConfig
-from broker_cy.storage.log_loader import LoadContext, load_log
+from broker_cy.storage.log_loader import LoadContext, load_log, newest_base_offset
 from broker_cy.storage.log_slice import LogTotals
 from broker_cy.storage.offset_checkpoints import METADATA_TOPIC, OffsetCheckpoints
 from broker_cy.storage.removal import Removal, rename_away
@@ -285,7 +285,11 @@ class LogManager:
             # What the loader was to trust. Behind that the end of the log may be cut off once the rest is whole again.
             synced = self.checkpoints.recovery_points.get(key, 0)
             written = self.checkpoints.written_points.get(key, 0)
-            damage.write(path, damage.Note(max(synced, written), synced), str(error))
+            if isinstance(error, CorruptSegment) and self._same_boot[os.path.dirname(path)]:
+                # No power loss has torn it, and so the next one must not be taken for the reason. What the older
+                # segments held was there, and group commit may have brought it to disk.
+                synced = max(synced, newest_base_offset(path))
+            damage.write(path, damage.Note(max(synced, written), synced), str(error), sync=True)
 
     def _load_log(self, key: TopicPartition, path: str, config: LogConfig, context: LoadContext) -> Log:
         topic, partition = key

@@ -14,6 +14,7 @@ cdef class LogTotals:
     cdef public int64_t unflushed_bytes         # written and not yet known to be on disk
     cdef public int64_t due_bytes               # on_due is called each time that so many more were written
     cdef public object on_due                   # None, or what asks for a flush; it may not flush by itself
-    cdef int64_t new_bytes                      # written since then
+    cdef public object on_damage                # None, or called with the directory of a log in which a damage note was written
+    cdef int64_t new_bytes                      # written since on_due was called
     cdef public set dirty                       # logs that may have something to flush
     cdef int written(self, object log, bint first, int64_t size) except -1

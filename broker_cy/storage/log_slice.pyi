@@ -15,4 +15,5 @@ class LogTotals:
     unflushed_bytes: int
     due_bytes: int
     on_due: Callable[[], None] | None
+    on_damage: Callable[[str], None] | None
     dirty: set[Log]

@@ -31,7 +31,7 @@ from broker_cy.storage.log_manager import StorageSettings
 from tests.broker_cy.server.test_controller_service import create
 from tests.broker_cy.storage.batches import batch
 from tests.broker_cy.storage.managing import Manager, open_manager
-from tests.broker_cy.storage.test_log_manager import contents
+from tests.broker_cy.storage.test_log_manager import contents, overwrite
 from tests.broker_cy.storage.test_open_transactions import marker, transactional
 from tests.sim.power_broker import Broker
 from tests.support.power import Disk, PowerCut
@@ -241,6 +241,46 @@ def test_readers_of_committed_records_see_no_aborted_ones_after_a_power_cut(disk
     again = started(disk, config)
     assert again.logs[KEY].log_end_offset == 3
     assert again.logs[KEY].aborted_transactions(0, 3) == aborted
+    again.crash()
+
+
+def test_damage_that_was_found_is_not_cut_off_after_a_power_cut(disk: Machine) -> None:
+    """A start finds a closed segment damaged, and the partition is offline. The power is lost, and the next start takes
+    the damage for a torn write: it removes the records behind it, which were acknowledged.
+    """
+    config = LogConfig(segment_bytes=300, flush_messages=1)
+    manager = started(disk, config)
+    log = manager.create("t", 0, TOPIC_ID, config, 0)
+    fill(log, 5)
+    assert (log.synced_end_offset, log.recovery_point) == (5, 0)
+    path, newest = log.segments[1].path, log.active.base_offset
+    manager.crash()
+    overwrite(path, b"\xee" * 3, 30)
+    sync_file(path)
+    for cut in (False, True, True):
+        if cut:
+            disk.cut()
+        again = started(disk, config)
+        assert "corrupt" in again.offline[KEY]
+        assert os.path.exists(f"{disk.root}/t-0/{newest:020d}.log")
+        again.crash()
+
+
+def test_damage_that_a_consumer_found_is_not_cut_off_after_a_power_cut(disk: Machine) -> None:
+    """The same, where the damage is found when the segment is read: the note of it was never brought to disk."""
+    config = LogConfig(segment_bytes=300, flush_messages=1)
+    manager = started(disk, config)
+    log = manager.create("t", 0, TOPIC_ID, config, 0)
+    fill(log, 5)
+    segment = log.segments[1]
+    overwrite(segment.path, b"\xee" * 100, 0)
+    sync_file(segment.path)
+    with pytest.raises(StorageError, match="corrupt"):
+        log.read_slice(segment.base_offset)
+    manager.crash()
+    disk.cut()
+    again = started(disk, config)
+    assert KEY in again.offline
     again.crash()
 
 

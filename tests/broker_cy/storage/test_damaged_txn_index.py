@@ -131,3 +131,30 @@ def test_what_an_entry_may_be(tmp_path: Path) -> None:
                 os.truncate(path, size)
                 assert txn_index.problem_of(str(tmp_path), 100, 200)
                 path.write_bytes(txn_index.encode(entries))
+
+
+@pytest.mark.parametrize("left", ["nothing", "up to a snapshot"])
+def test_entries_of_records_that_were_cut_off_go_with_them(tmp_path: Path, left: str) -> None:
+    """The offsets of an aborted transaction that was lost are given to other records, which committed readers never
+    receive.
+    """
+    directory = tmp_path / "t-0"
+    config = LogConfig(segment_bytes=1 << 20)
+    log = Log.create(str(directory), "t", 0, config, 0)
+    if left != "nothing":
+        log.append(transactional(0, 8, 0), 0)
+        snapshots.write(str(directory), 1, log.producers.encode())
+    start, size = log.log_end_offset, log.active.size
+    log.append(transactional(start, 7, 0), 0)
+    log.append(marker(start + 1, 7, False), 0)
+    assert log.aborted_transactions(0, start + 2) == [(7, start)]
+    path = log.active.path
+    close(log)
+    os.truncate(path, size)
+    again = load(directory, False, 0)
+    assert again.log_end_offset == start
+    assert again.aborted_transactions(0, start + 2) == []
+    again.append(transactional(start, 7, 0), 0)
+    again.append(marker(start + 1, 7, True), 0)
+    assert again.aborted_transactions(0, start + 2) == []
+    close(again)
