@@ -1,4 +1,4 @@
-"""`broker-bench`, also as `python -m bench`: runs bench.cli, once its libraries are known to be there."""
+"""`broker-bench`, also as `python -m bench`: checks that the libraries are installed, then runs bench.cli."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import sys
 
 from broker_cy.core import extras
 
-# Modules of the extra `bench`, by which it is known to be installed (requirements/bench.in).
+# Modules of the extra `bench` (requirements/bench.in); if they can be imported, it is installed.
 LIBRARIES = ("confluent_kafka", "hdrh", "numpy", "plotly")
 
 

@@ -27,45 +27,63 @@ def value(parse: Callable[[Any], object]) -> Callable[[str], object]:
 
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
-    """The command line; exits with a message where it is wrong."""
+    """Parse the command line; exits with a message if it is invalid."""
     parser = argparse.ArgumentParser(prog="broker-bench", description="Benchmark a Kafka-compatible broker.")
     modes = parser.add_subparsers(dest="mode", required=True, metavar="MODE")
     common = argparse.ArgumentParser(add_help=False)
-    common.add_argument("--duration", type=value(units.duration(0.1, 86400)), help="instead of the workload's")
-    common.add_argument("--warm-up", type=value(units.duration(0, 86400)), help="instead of the workload's")
+    common.add_argument(
+        "--duration", type=value(units.duration(0.1, 86400)), help="length of a window, overriding the workload's"
+    )
+    common.add_argument(
+        "--warm-up", type=value(units.duration(0, 86400)), help="warm-up of each window, overriding the workload's"
+    )
     common.add_argument(
         "--steady",
         type=value(units.duration(0, 86400)),
         metavar="TIME",
-        help="instead of the workload's: the longest warm-up of a target before its first window",
+        help="longest warm-up of a target before its first window, overriding the workload's",
     )
     common.add_argument("--json", type=Path, metavar="FILE", help="write the results, with their provenance")
-    common.add_argument("--html", type=Path, metavar="FILE", help="write the report, one file that needs no network")
-    common.add_argument("--dir", type=Path, help="where brokers that are started keep their data (a disk, not a tmpfs)")
-    named = "a workload file, or the name of one of the tool's"
+    common.add_argument("--html", type=Path, metavar="FILE", help="write the report, as one file that needs no network")
+    common.add_argument(
+        "--dir", type=Path, help="directory for the data of brokers that the tool starts (a disk, not a tmpfs)"
+    )
+    named = "a workload file, or the name of one that comes with the tool"
     single = argparse.ArgumentParser(add_help=False, parents=[common])
     single.add_argument("-w", "--workload", nargs=1, required=True, help=named)
     many = argparse.ArgumentParser(add_help=False, parents=[common])
-    many.add_argument("-w", "--workload", action="append", required=True, help=f"{named}; again for more of them")
+    many.add_argument("-w", "--workload", action="append", required=True, help=f"{named}; may be repeated")
     several = argparse.ArgumentParser(add_help=False)
     several.add_argument("-t", "--target", action="append", required=True, metavar="TARGET",
-                         help="a target file, ours, kafka, floor or HOST:PORT; again for more of them")  # fmt: skip
+                         help="a target file, ours, kafka, floor or HOST:PORT; may be repeated")  # fmt: skip
     pairs = argparse.ArgumentParser(add_help=False)
-    pairs.add_argument("--pairs", type=value(units.integer(1, PAIRS_MAX)), default=1, help="how often each is measured")
+    pairs.add_argument(
+        "--pairs",
+        type=value(units.integer(1, PAIRS_MAX)),
+        default=1,
+        help="number of times that each target is measured",
+    )
     profiled = argparse.ArgumentParser(add_help=False)
-    profiled.add_argument("--profile", action="store_true", help="one more window of each target, recorded by perf")
+    profiled.add_argument("--profile", action="store_true", help="run one more window of each target, recorded by perf")
     counts = argparse.ArgumentParser(add_help=False)
-    counts.add_argument("--counts", type=numbers, default=growth.COUNTS, help="numbers with commas between them")
+    counts.add_argument("--counts", type=numbers, default=growth.COUNTS, help="numbers, separated by commas")
 
     faulty = argparse.ArgumentParser(add_help=False)
-    faulty.add_argument("--fault", type=value(faults.parse), help='put into each target: "freeze 1 s at 3 s"')
+    faulty.add_argument(
+        "--fault", type=value(faults.parse), help='fault to cause in each target, such as "freeze 1 s at 3 s"'
+    )
 
-    modes.add_parser("run", parents=[single, several, pairs, faulty, profiled], help="one workload")
+    modes.add_parser("run", parents=[single, several, pairs, faulty, profiled], help="measure one workload")
     compared = modes.add_parser(
-        "compare", parents=[many, faulty, profiled], help="A B A B ...: ratios with their interval"
+        "compare",
+        parents=[many, faulty, profiled],
+        help="measure several targets or workloads alternately; ratios with their interval",
     )
     compared.add_argument(
-        "targets", nargs="+", metavar="TARGET", help="the first is compared with each of the others; so are workloads"
+        "targets",
+        nargs="+",
+        metavar="TARGET",
+        help="the first target is compared with each of the others, and so are workloads",
     )
     # With fewer than six pairs there is no interval of 95 %.
     compared.add_argument("--pairs", type=value(units.integer(1, PAIRS_MAX)), default=6)
@@ -79,52 +97,77 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
             )
         if name == "offsets":
             alone.add_argument("--count", type=value(units.integer(offsets.PARTITIONS, 10**7)), default=offsets.COUNT)
-    passed = modes.add_parser("through", parents=[single, several, pairs], help="memory after a log, then kill -9")
+    passed = modes.add_parser(
+        "through", parents=[single, several, pairs], help="memory after a log was written and read, then kill -9"
+    )
     passed.add_argument("--size", type=value(units.size(1 << 20, 1 << 44)), default=lifecycle.THROUGH_BYTES)
-    ceiling = modes.add_parser("ceiling", parents=[single, several], help="the highest rate with p99 under a bound")
-    ceiling.add_argument("--p99", type=value(units.duration(1e-6, 60)), default=0.005, help='"5 ms" where not given')
+    ceiling = modes.add_parser(
+        "ceiling", parents=[single, several], help="find the highest rate with p99 below a bound"
+    )
+    ceiling.add_argument(
+        "--p99", type=value(units.duration(1e-6, 60)), default=0.005, help='bound of p99; "5 ms" by default'
+    )
     ceiling.add_argument(
         "--start",
         type=value(units.integer(1, 10_000_000)),
         default=1000,
         metavar="RATE",
-        help="requests/s to begin with",
+        help="requests/s at which the search begins",
     )
-    cells = modes.add_parser("matrix", parents=[single, several, pairs], help="record size x codec x acks")
+    cells = modes.add_parser("matrix", parents=[single, several, pairs], help="measure each record size x codec x acks")
     cells.add_argument("--sizes", type=sizes(1, 1 << 30), default=run.MATRIX_SIZES, help='such as "100 B,1 KB"')
     for name, allowed in (("--codecs", run.MATRIX_CODECS), ("--acks", run.MATRIX_ACKS)):
         cells.add_argument(name, type=some_of(allowed), default=allowed, help=f"some of {','.join(allowed)}")
-    drained = modes.add_parser("backlog", parents=[single, several, pairs], help="drain a cold log beside producers")
+    drained = modes.add_parser(
+        "backlog", parents=[single, several, pairs], help="measure producers while a cold log is drained"
+    )
     drained.add_argument("--size", type=value(units.size(1 << 20, 1 << 44)), default=10_000_000_000)
-    modes.add_parser("connections", parents=[single, several, counts], help="1 to 10,000 connections")
-    modes.add_parser("partitions", parents=[single, several, counts], help="1 to 10,000 partitions in one broker")
+    modes.add_parser("connections", parents=[single, several, counts], help="measure 1 to 10,000 connections")
+    modes.add_parser(
+        "partitions", parents=[single, several, counts], help="measure 1 to 10,000 partitions in one broker"
+    )
     killed = modes.add_parser(
-        "recovery", parents=[single, several, pairs], help="kill -9, and the time to the first answer"
+        "recovery", parents=[single, several, pairs], help="kill -9, and the time to the first response"
     )
     killed.add_argument("--sizes", type=sizes(1 << 20, 1 << 44), default=recovery.SIZES, help='such as "1 GB,10 GB"')
-    killed.add_argument("--partitions", type=numbers, default=(), help="numbers with commas; else the workload's")
+    killed.add_argument(
+        "--partitions", type=numbers, default=(), help="numbers, separated by commas; the workload's by default"
+    )
     cleaned = modes.add_parser(
-        "compaction", parents=[single, several, pairs], help="what cleaning a log costs the broker, and its producers"
+        "compaction", parents=[single, several, pairs], help="cost of cleaning a log, and its effect on producers"
     )
     cleaned.add_argument("--records", type=value(units.integer(1000, 10**9)), default=compaction.RECORDS)
     cleaned.add_argument("--keys", type=value(units.integer(1, KEYS_MAX)), default=compaction.KEYS)
     cleaned.add_argument("--batch", type=value(units.size(1000, 1_000_000)), default=compaction.BATCH_BYTES)
-    synced = modes.add_parser("flush", parents=[single, several, pairs], help="a sync before each acknowledgement")
-    synced.add_argument("--depths", type=depths, default=flush.DEPTHS, help="requests in flight, with commas")
-    opened = modes.add_parser("producers", parents=[single, several, pairs], help="memory of an open producer's state")
+    synced = modes.add_parser(
+        "flush", parents=[single, several, pairs], help="measure a sync before each acknowledgement"
+    )
+    synced.add_argument(
+        "--depths", type=depths, default=flush.DEPTHS, help="numbers of requests in flight, separated by commas"
+    )
+    opened = modes.add_parser(
+        "producers", parents=[single, several, pairs], help="measure the memory of an open producer's state"
+    )
     opened.add_argument("--count", type=value(units.integer(1000, 10**7)), default=producers.COUNT)
-    moved = modes.add_parser("rebalance", parents=[single, several, pairs], help="stalls while members join and leave")
-    moved.add_argument("--members", type=value(units.integer(2, 50)), default=2, help="of the group at first")
+    moved = modes.add_parser(
+        "rebalance", parents=[single, several, pairs], help="measure stalls while members join and leave"
+    )
+    moved.add_argument("--members", type=value(units.integer(2, 50)), default=2, help="initial number of members")
     moved.add_argument(
-        "--session-timeout", type=value(units.duration(0.1, 300)), default=6.0, help='"6 s" if not given'
+        "--session-timeout",
+        type=value(units.duration(0.1, 300)),
+        default=6.0,
+        help='session timeout of members; "6 s" by default',
     )
     moved.add_argument("--assignor", choices=ASSIGNORS, default=ASSIGNORS[0])
-    modes.add_parser("floor", parents=[single, pairs, profiled], help="what bare system calls cost for the same bytes")
-    told = modes.add_parser("report", help="results side by side, as one HTML file")
+    modes.add_parser(
+        "floor", parents=[single, pairs, profiled], help="measure the cost of bare system calls for the same bytes"
+    )
+    told = modes.add_parser("report", help="show results side by side, as one HTML file")
     told.add_argument("files", nargs="+", type=Path, metavar="FILE.json")
     told.add_argument("-o", "--html", type=Path, default=Path("report.html"))
-    add_record(modes.add_parser("record", help="measure the tables of docs/performance.md, and fill them in"))
-    check = modes.add_parser("check", help="say what is wrong with workload and target files")
+    add_record(modes.add_parser("record", help="measure the tables of docs/performance.md and fill them in"))
+    check = modes.add_parser("check", help="report errors in workload and target files")
     check.add_argument("-w", "--workload", action="append", default=[])
     check.add_argument("-t", "--target", action="append", default=[])
     return parser.parse_args(argv)
@@ -133,18 +176,29 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
 def add_record(parser: argparse.ArgumentParser) -> None:
     """The options of `record`."""
     add = parser.add_argument
-    add("--only", type=lambda text: tuple(text.split(",")), metavar="NAME,...", help="measurements, or tables")
+    add(
+        "--only",
+        type=lambda text: tuple(text.split(",")),
+        metavar="NAME,...",
+        help="only these measurements, or those of these tables",
+    )
     add("--budget", type=value(units.duration(1, 86400)), default=86400.0, metavar="TIME",
-        help='"25 min": what would not end within it is left out')  # fmt: skip
-    add("--out", type=Path, default=Path("docs/measurements"), metavar="DIR", help="where the JSON is kept")
-    add("--doc", type=Path, default=Path("docs/performance.md"), metavar="FILE", help="whose tables are filled")
-    add("--again", action="store_true", help="measure again what is recorded already")
-    add("--list", action="store_true", help="show what there is, and what it takes")
-    add("--fill", action="store_true", help="measure nothing: fill the tables from what is recorded")
+        help='time limit, such as "25 min": measurements that would exceed it are left out')  # fmt: skip
+    add("--out", type=Path, default=Path("docs/measurements"), metavar="DIR", help="directory of the JSON files")
+    add(
+        "--doc",
+        type=Path,
+        default=Path("docs/performance.md"),
+        metavar="FILE",
+        help="document whose tables are filled in",
+    )
+    add("--again", action="store_true", help="repeat measurements that are already recorded")
+    add("--list", action="store_true", help="list the measurements, and how long each takes")
+    add("--fill", action="store_true", help="measure nothing, only fill in the tables from the recorded measurements")
 
 
 def numbers(text: str, most: int = 10_000) -> tuple[int, ...]:
-    """Whole numbers from 1 to `most`."""
+    """Parse whole numbers from 1 to `most`, separated by commas."""
     try:
         return tuple(units.integer(1, most)(int(each)) for each in text.split(","))
     except ValueError as error:
@@ -152,12 +206,12 @@ def numbers(text: str, most: int = 10_000) -> tuple[int, ...]:
 
 
 def depths(text: str) -> tuple[int, ...]:
-    """Numbers of requests in flight: those that a workload may have."""
+    """Parse numbers of requests in flight, within the bounds of workloads."""
     return numbers(text, 1000)
 
 
 def sizes(least: int, most: int) -> Callable[[str], tuple[int, ...]]:
-    """Sizes with their units, and commas between them."""
+    """Return a parser of sizes with units, separated by commas."""
 
     def convert(text: str) -> tuple[int, ...]:
         try:
@@ -169,7 +223,7 @@ def sizes(least: int, most: int) -> Callable[[str], tuple[int, ...]]:
 
 
 def some_of(allowed: Sequence[str]) -> Callable[[str], tuple[str, ...]]:
-    """Words with commas between them."""
+    """Return a parser of words, separated by commas."""
 
     def convert(text: str) -> tuple[str, ...]:
         found = tuple(text.split(","))
@@ -181,5 +235,5 @@ def some_of(allowed: Sequence[str]) -> Callable[[str], tuple[str, ...]]:
 
 
 def cells_of(options: argparse.Namespace) -> run.Cells:
-    """What the matrix is made of."""
+    """Return the cells of the matrix."""
     return run.Cells(options.sizes, options.codecs, options.acks)

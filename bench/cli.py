@@ -1,7 +1,7 @@
 """`broker-bench MODE ...`: measure a Kafka-compatible broker. Modes, files and reports are described in docs/bench.md.
 
-Exit code 0: measured. 1: a run failed, or a file or target cannot be used. 130: stopped by Ctrl-C; what was measured
-until then is written all the same.
+Exit code 0: measured. 1: a run failed, or a file or target cannot be used. 130: stopped by Ctrl-C; the results up to
+then are written all the same.
 """
 
 import argparse
@@ -46,7 +46,7 @@ STOPPED = 130
 
 
 def find(kind: str, name: str) -> Path:
-    """A file by its path, or one of those that come with the tool by its name. Raises SpecError."""
+    """Find a file by its path, or one that comes with the tool by its name. Raises SpecError."""
     path = Path(name)
     if path.suffix == ".toml":
         return path
@@ -59,7 +59,7 @@ def find(kind: str, name: str) -> Path:
 
 
 def find_target(name: str) -> TargetSpec:
-    """A target file, one that comes with the tool, or HOST:PORT."""
+    """Find a target file, one that comes with the tool, or HOST:PORT."""
     if ":" in name and not name.endswith(".toml"):
         try:
             return targets.from_address(name)
@@ -70,7 +70,7 @@ def find_target(name: str) -> TargetSpec:
 
 @contextlib.contextmanager
 def interruptible(session: Session) -> Iterator[None]:
-    """Ctrl-C (or SIGTERM) stops the window that runs; a second one ends the program."""
+    """Ctrl-C (or SIGTERM) stops the current window; a second one ends the program."""
 
     def on_signal(number: int, frame: FrameType | None) -> None:
         if session.stop.is_set():
@@ -93,7 +93,7 @@ def measure(
     specs: list[TargetSpec],
     outcome: Outcome,
 ) -> None:
-    """Run the mode; what it measures goes into `outcome`, also where it ends early."""
+    """Run the mode; its measurements go into `outcome`, also if it ends early."""
     if not workloads_asked:
         measure_without_load(options, session, specs, outcome)
         return
@@ -133,7 +133,7 @@ def measure(
 def measure_without_load(
     options: argparse.Namespace, session: Session, specs: list[TargetSpec], outcome: Outcome
 ) -> None:
-    """The modes that have no workload."""
+    """Run a mode without a workload."""
     match options.mode:
         case "start":
             lifecycle.start(session, specs, outcome, options.pairs)
@@ -215,7 +215,7 @@ def run_mode(options: argparse.Namespace) -> int:
 
 
 def workloads_of(options: argparse.Namespace) -> list[Workload]:
-    """The workloads that the command line names, with its times. Raises SpecError."""
+    """Return the workloads of the command line, with its times. Raises SpecError."""
     times = {"duration_s": options.duration, "warm_up_s": options.warm_up, "steady_s": options.steady}
     changes = {name: seconds for name, seconds in times.items() if seconds is not None}
     found = [dataclasses.replace(workloads.load(find("workloads", name)), **changes) for name in options.workload]
@@ -234,7 +234,7 @@ def workloads_of(options: argparse.Namespace) -> list[Workload]:
 
 
 def check_fault(fault: Freeze, workload: Workload, specs: Sequence[TargetSpec]) -> None:
-    """Raises SpecError for a fault that no window would show, or that another process would suffer."""
+    """Raise SpecError for a fault that no window would show, or that would affect a process of another owner."""
     if fault.at_s + fault.seconds > workload.duration_s:
         raise SpecError(f"--fault: {fault} does not end within the window of {workload.duration_s:g} s")
     if others := [spec.name for spec in specs if spec.kind == "address"]:
@@ -242,7 +242,7 @@ def check_fault(fault: Freeze, workload: Workload, specs: Sequence[TargetSpec]) 
 
 
 def check(options: argparse.Namespace) -> int:
-    """Read the files, and say what is in them."""
+    """Read the files and print a summary."""
     for name in options.workload:
         print(workloads.load(find("workloads", name)))
     for name in options.target:
@@ -251,7 +251,7 @@ def check(options: argparse.Namespace) -> int:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run what the command line asks for; returns the exit code."""
+    """Run the command line and return the exit code."""
     options = arguments.parse(argv)
     try:
         if options.mode == "check":

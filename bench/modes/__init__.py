@@ -1,1 +1,1 @@
-"""The ways to measure: each mode takes a session, targets and workloads, and gives runs for the report."""
+"""The modes of measurement: each takes a session, targets and workloads, and produces runs for the report."""

@@ -1,4 +1,4 @@
-"""`backlog`: a log is built and leaves the page cache, then it is drained while producers go on; what that costs."""
+"""`backlog`: a log is written and evicted from the page cache, then drained while producers continue."""
 
 import dataclasses
 from collections.abc import Callable, Sequence
@@ -24,7 +24,7 @@ SampleFunction = Callable[[str, Sample, proc.Sampled | None], None]
 def backlog(
     session: Session, specs: Sequence[TargetSpec], workload: Workload, outcome: Outcome, size: int, pairs: int
 ) -> None:
-    """For each target in turn: producers alone, then the same while consumers drain `size` bytes of cold log."""
+    """Measure each target in turn: producers alone, then the same while consumers drain `size` bytes of cold log."""
     producing = dataclasses.replace(workload, consumers=0)
     with up(session, specs, outcome) as targets:
         for target in targets.values():
@@ -53,7 +53,7 @@ def backlog(
 def _beside(
     session: Session, name: str, target: Target, producing: Workload, size: int, pair: int
 ) -> tuple[Measured, Measured]:
-    """Producers for their time, and the drain for as long as it takes."""
+    """Run producers for their time, and the drain for as long as it takes."""
     draining = dataclasses.replace(
         producing,
         producers=0,
@@ -79,14 +79,14 @@ def _beside(
     share = drain.spent.usage.read_bytes / wanted if drain.spent is not None and wanted else None
     if not drain.failed and not session.stop.is_set() and share is not None and share < COLD_SHARE_MIN:
         drain.failed = (
-            f"only {share:.0%} of what was drained came from the disk: {target.directory} is in memory, or its pages "
+            f"only {share:.0%} of the drained bytes came from the disk: {target.directory} is in memory, or its pages "
             "are in use"
         )
     return while_drained, drain
 
 
 def _until(size: int, enough: Event, on_sample: SampleFunction | None) -> SampleFunction:
-    """Sets `enough` once `size` bytes came: a second round over the log would be read from the page cache."""
+    """Set `enough` after `size` bytes: a second round over the log would be read from the page cache."""
     left = size
 
     def tell(name: str, sample: Sample, usage: proc.Sampled | None) -> None:
@@ -101,11 +101,11 @@ def _until(size: int, enough: Event, on_sample: SampleFunction | None) -> Sample
 
 
 def _notes(producers: Measured, drain: Measured) -> list[str]:
-    """Where the two were not at work for the same time, which part the figures are of."""
+    """Return which part the figures cover if the drain and the producers did not run for the same time."""
     drain_s, window_s = drain.extra.get("drain_s"), producers.result.seconds
     if drain_s is None or drain_s >= window_s:
         return []
     return [
         f"{drain.target}: the log was drained in {drain_s:.1f} s of the {window_s:.1f} s in which producers were "
-        "measured beside it: a larger --size, or a shorter --duration, shows more of what it costs them"
+        "measured beside it: a larger --size, or a shorter --duration, shows more of its effect on them"
     ]

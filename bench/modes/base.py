@@ -1,4 +1,4 @@
-"""What modes share: targets that are up for as long as a mode needs them, and workloads made from others."""
+"""Shared parts of the modes: targets that run for as long as a mode needs them, and workloads derived from others."""
 
 import contextlib
 import dataclasses
@@ -15,7 +15,7 @@ from bench.warm import warm
 
 @dataclasses.dataclass
 class Outcome:
-    """What a mode measured."""
+    """The measurements of a mode."""
 
     runs: list[Measured] = dataclasses.field(default_factory=list)
     versions: dict[str, str] = dataclasses.field(default_factory=dict)
@@ -27,13 +27,13 @@ class Outcome:
 
     @property
     def failed(self) -> str | None:
-        """The first failure there is."""
+        """Return the first failure, if any."""
         return self.error or next((f"{run.target}: {run.failed}" for run in self.runs if run.failed), None)
 
 
 @contextlib.contextmanager
 def up(session: Session, specs: Sequence[TargetSpec], outcome: Outcome) -> Iterator[dict[str, Target]]:
-    """All targets started, by name; stopped at the end, and what was started here has its data removed."""
+    """Start all targets, by name; at the end they are stopped, and the data of those started here is removed."""
     with contextlib.ExitStack() as stack:
         found: dict[str, Target] = {}
         for spec in specs:
@@ -46,16 +46,16 @@ def up(session: Session, specs: Sequence[TargetSpec], outcome: Outcome) -> Itera
 
 
 def at_rate(workload: Workload, rate: float, unit: str) -> Workload:
-    """The same workload on a schedule, in requests or records a second."""
+    """Return the same workload on a schedule, in requests or records per second."""
     return dataclasses.replace(workload, rate=Rate(rate, rate, unit))
 
 
 def in_turn(
     session: Session, targets: dict[str, Target], workload: Workload, outcome: Outcome, pairs: int, label: str = ""
 ) -> None:
-    """A B B A ...: each target once, `pairs` times; ends early where a run failed or the session is stopped.
+    """Yield A B B A ...: each target once, `pairs` times; ends early if a run failed or the session is stopped.
 
-    Who comes after another finds memory that is warm from it, so each side comes first in every second pair.
+    The second target of a pair finds memory that the first one warmed, so each side comes first in every second pair.
     """
     take_turns(session, targets, [(workload, label)], outcome, pairs)
 
@@ -67,7 +67,7 @@ def take_turns(
     outcome: Outcome,
     pairs: int,
 ) -> None:
-    """`in_turn` with several workloads, each with its label: all of them on one target, then on the next.
+    """Like `in_turn` with several workloads, each with its label: all of them on one target, then on the next.
 
     Before the first pair each target is warmed up with each workload until it is steady.
     """
@@ -93,7 +93,9 @@ def take_turns(
 def _filled(
     session: Session, stack: contextlib.ExitStack, target: Target, workload: Workload, outcome: Outcome
 ) -> str | None:
-    """A topic with what consumers are to read, until the stack ends; None if the session stopped or it failed."""
+    """Create a topic with the records that consumers read, until the stack ends; None if the session stopped or it
+    failed.
+    """
     if session.stop.is_set() or outcome.failed:
         return None
     topic = new_topic(workload.name)
@@ -110,7 +112,7 @@ def _filled(
 
 
 def _deleted(target: Target, topic: str) -> None:
-    """Delete a topic of a target that may have ended: what went wrong first says more."""
+    """Delete a topic of a target that may have ended; errors are ignored, because the first one is more informative."""
     with contextlib.suppress(*FAILURES):
         if target.alive():
             target.delete_topic(topic)
@@ -125,7 +127,7 @@ def warm_up(
     label: str = "",
     topic: str | None = None,
 ) -> tuple[str, ...]:
-    """Warm one target until it is steady; what has to be said of every figure that is measured after it."""
+    """Warm one target until it is steady; returns the remarks for every figure that is measured after it."""
     warming, failed = warm(session, name, target, workload, label, topic)
     if failed:
         outcome.error = f"warm-up of {name}{' ' + label if label else ''}: {failed}"

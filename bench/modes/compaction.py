@@ -1,9 +1,9 @@
-"""`compaction`: what cleaning a log costs a broker, and its producers.
+"""`compaction`: the cost of cleaning a log, and its effect on producers.
 
-A log of many records and few keys is written while min.compaction.lag.ms holds the cleaner back. Removing that setting
-begins a compaction, and cleaner-offset-checkpoint shows its end. One such log is compacted with nothing beside it
-(input per second, CPU for it), a second one beside producers on a schedule, which are measured alone before. Everything
-that is left is read, and the latest value of every key must be there.
+A log of many records and few keys is written while min.compaction.lag.ms prevents cleaning. Removing that setting
+starts a compaction, and cleaner-offset-checkpoint shows its end. One such log is compacted without other load (input
+per second, CPU), a second one beside producers on a schedule, which are measured alone before. Everything that is left
+is read, and the latest value of every key must be there.
 """
 
 import contextlib
@@ -38,7 +38,7 @@ FETCH_BYTES = 8 << 20
 LENGTH_END = 12  # of a batch: its length counts from there
 HELD_BACK_MS = 1 << 50
 LAG = "min.compaction.lag.ms"
-# Kafka looks for something to clean each 15 s: waiting for that is not what is measured.
+# Kafka searches for logs to clean every 15 s, which must not be part of the measurement.
 SETTINGS = {"log.cleaner.backoff.ms": "100"}
 SECONDS_MAX = 600.0
 MB, GB = 1e6, 1e9
@@ -54,15 +54,15 @@ class Plan:
 
     @property
     def segment_bytes(self) -> int:
-        """Of the topic: some segments, as the active one is not cleaned."""
+        """Return the segment size of the topic: several segments, because the active one is not cleaned."""
         return min(max(self.records * RECORD_BYTES // SEGMENTS, SEGMENT_LEAST), SEGMENT_MOST)
 
 
 def prepared(specs: Sequence[TargetSpec]) -> list[TargetSpec]:
-    """The targets with SETTINGS, where their files do not say otherwise. Raises SpecError for one of the wrong kind."""
+    """Return the targets with SETTINGS, unless their files set them. Raises SpecError for one of the wrong kind."""
     if others := [spec.name for spec in specs if spec.kind not in ("ours", "kafka")]:
         raise SpecError(
-            f"target {others[0]}: what its cleaner did is read in its data directory (allowed: ours, kafka)"
+            f"target {others[0]}: the progress of its cleaner is read from its data directory (allowed: ours, kafka)"
         )
     return [replace(spec, settings={**SETTINGS, **spec.settings}) for spec in specs]
 
@@ -70,18 +70,20 @@ def prepared(specs: Sequence[TargetSpec]) -> list[TargetSpec]:
 def compaction(
     session: Session, specs: Sequence[TargetSpec], workload: Workload, outcome: Outcome, plan: Plan, pairs: int
 ) -> None:
-    """Each target in turn, `pairs` times: a compaction alone, producers alone, and both at once."""
+    """Measure each target in turn, `pairs` times: a compaction alone, producers alone, and both together."""
     if not workload.producers or workload.rate.unlimited or workload.rate.ramp_s or workload.consumers:
         raise SpecError(
-            f"workload {workload.name}: what compaction costs producers is seen on a steady schedule "
+            f"workload {workload.name}: the effect of compaction on producers is measured on a steady schedule "
             '(needed: producers and no consumers, and a rate such as "1000 requests/s")'
         )
     if plan.records * RECORD_BYTES < 3 * plan.segment_bytes:
         least = 3 * SEGMENT_LEAST // RECORD_BYTES
-        raise SpecError(f"--records: {plan.records} fill no segment that is cleaned (allowed: at least {least})")
+        raise SpecError(
+            f"--records: {plan.records} do not fill a segment that can be cleaned (allowed: at least {least})"
+        )
     need = plan.records * RECORD_BYTES * (1 + len(specs)) + GB
     if (free := shutil.disk_usage(session.root).free) < need:
-        raise TargetError(f"{need / GB:.1f} GB must be free in {session.root}, there are {free / GB:.1f}")
+        raise TargetError(f"{need / GB:.1f} GB must be free in {session.root}, but only {free / GB:.1f} are")
     with up(session, specs, outcome) as targets:
         verdicts = {name: warm_up(session, name, target, workload, outcome) for name, target in targets.items()}
         for pair in range(pairs):
@@ -118,7 +120,7 @@ def _round(
         if (compacted_s := log.run.extra["compaction_s"]) > beside.result.seconds + TOLD_S:
             outcome.notes.append(
                 f"{name}: producers were measured in {beside.result.seconds:.1f} s of the {compacted_s:.1f} s in which "
-                "the log was compacted: a longer --duration sees all of it"
+                "the log was compacted: a longer --duration covers all of it"
             )
         log.verify()
 
@@ -131,7 +133,7 @@ def _round(
 
 
 def _with(log: "_Log", work: "Callable[[_Log], None]") -> None:
-    """Write the log, do `work` with it, and delete it; a failure is reported in its run."""
+    """Write the log, call `work` with it, and delete it; a failure is reported in its run."""
     try:
         log.write()
         work(log)
@@ -146,7 +148,7 @@ def _with(log: "_Log", work: "Callable[[_Log], None]") -> None:
 
 
 class _Log:
-    """One topic of one partition, from its first record to what compaction leaves of it."""
+    """One topic of one partition, from its first record to the result of its compaction."""
 
     def __init__(self, session: Session, name: str, target: Target, plan: Plan, run: Measured) -> None:
         self.session, self.name, self.target, self.plan, self.run = session, name, target, plan, run
@@ -159,7 +161,7 @@ class _Log:
         return self.target.directory / f"{self.topic}-0"
 
     def write(self) -> None:
-        """All records, and onto the disk: else the kernel brings them there while something is measured."""
+        """Write all records and sync them, because the kernel would otherwise write them during a measurement."""
         self.session.on_phase(f"{self.name}: filling")
         settings = {
             "cleanup.policy": "compact",
@@ -199,7 +201,7 @@ class _Log:
                 time.sleep(LOOK_S)
 
     def compact(self) -> None:
-        """With nothing beside it. Raises TargetError, Stopped."""
+        """Compact without other load. Raises TargetError, Stopped."""
         self.session.on_phase(f"{self.name}: idle")
         watched_s = min(IDLE_S, IDLE_LEAST_S + IDLE_S * self.plan.records / RECORDS)
         before = proc.usage(self.target.pid)
@@ -214,7 +216,7 @@ class _Log:
         self.run.extra["compaction_cpu_s_per_gb"] = cpu_s / (self.input_bytes / GB)
 
     def beside(self, workload: Workload) -> Measured:
-        """Producers for as long as the compaction takes, and at most for their own time."""
+        """Run producers for as long as the compaction takes, and at most for their own time."""
         stop = Event()
 
         @contextlib.contextmanager
@@ -237,7 +239,9 @@ class _Log:
         return producing.result()
 
     def clean(self, ended: Event | None = None) -> float:
-        """Let the cleaner go until all but the active segment is clean, then set `ended`; how long that took."""
+        """Start the cleaner, wait until all but the active segment is clean, then set `ended`; returns how long it
+        took.
+        """
         begun = time.monotonic()
         try:
             with protocol.Client(self.target.address) as client:
@@ -261,7 +265,7 @@ class _Log:
         return seconds
 
     def _cleaned_to(self) -> int:
-        """What cleaner-offset-checkpoint says of the topic; 0 for nothing."""
+        """Return the topic's entry in cleaner-offset-checkpoint; 0 if there is none."""
         try:
             lines = (self.target.directory / "cleaner-offset-checkpoint").read_text().splitlines()[2:]
         except FileNotFoundError:
@@ -270,7 +274,7 @@ class _Log:
         return max((int(words[2]) for words in found if words[:1] == [self.topic]), default=0)
 
     def verify(self) -> None:
-        """Read all that is left. Raises KeyedLogError where something is missing, LoadError."""
+        """Read all that is left. Raises KeyedLogError if something is missing, LoadError."""
         self.session.on_phase(f"{self.name}: reading what is left")
         left = Leftover(self.log)
         for offset, key, value in _consumed(self.target, self.topic):
@@ -283,7 +287,7 @@ class _Log:
 
 
 def _consumed(target: Target, topic: str) -> Iterator[tuple[int, bytes | None, bytes | None]]:
-    """Offset, key and value of every record of partition 0. Raises ProtocolError."""
+    """Yield offset, key and value of every record of partition 0. Raises ProtocolError."""
     offset = 0
     with protocol.Client(target.address) as client:
         while True:
@@ -306,7 +310,7 @@ def _size_of_batch(data: bytes, at: int) -> int:
 
 
 def _next_offset(data: bytes, at: int) -> int:
-    """Behind the batch: its base offset, and the delta of its last offset."""
+    """Return the offset after the batch: its base offset plus the delta of its last offset plus 1."""
     return int.from_bytes(data[at : at + 8], "big") + int.from_bytes(data[at + 23 : at + 27], "big") + 1
 
 

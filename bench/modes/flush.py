@@ -1,7 +1,8 @@
-"""`flush`: every record is synced before it is acknowledged (flush.messages=1), at more and more requests in flight.
+"""`flush`: every record is synced before it is acknowledged (flush.messages=1), with growing numbers of requests in
+flight.
 
-How often the disk was told to flush its cache is the kernel's count for the device that holds the data: the same for
-every broker, and with what else runs on that disk in it.
+The number of cache flushes of the disk is the kernel's count for the device that holds the data: the same for every
+broker, and including other users of that disk.
 """
 
 import contextlib
@@ -30,14 +31,14 @@ def flush(
     depths: Sequence[int],
     pairs: int,
 ) -> None:
-    """Each depth on each target in turn, `pairs` times. Raises SpecError."""
+    """Measure each depth on each target in turn, `pairs` times. Raises SpecError."""
     if workload.driver != "raw" or not workload.producers or not workload.rate.unlimited or workload.acks != "all":
         raise SpecError(
             f"workload {workload.name}: a number of requests that wait for a sync is kept in flight "
             '(needed: driver = "raw", producers, acks = "all" and rate = "max")'
         )
     if others := [spec.name for spec in specs if spec.kind == "floor"]:
-        raise SpecError(f"target {others[0]}: never flushes to the disk (allowed: ours, kafka and addresses)")
+        raise SpecError(f"target {others[0]} never flushes to the disk (allowed: ours, kafka and addresses)")
     producing = replace(workload, consumers=0)
     with up(session, specs, outcome) as targets:
         first = replace(producing, in_flight=depths[0])
@@ -79,7 +80,7 @@ def _measure(session: Session, name: str, target: Target, workload: Workload, pa
 
 
 class _Counted:
-    """The disk's flushes in the pieces of a window; between them memory is warmed, which is not counted."""
+    """Counts the disk's flushes in the pieces of a window, without the warming of memory between them."""
 
     def __init__(self, directory: Path, observe: Callable[[int], contextlib.AbstractContextManager[None]]) -> None:
         self.directory, self.observe = directory, observe
@@ -98,7 +99,7 @@ class _Counted:
 
 
 def disk_flushes(path: Path) -> int | None:
-    """Flush requests so far of the disk that holds `path`; None if the kernel does not count them."""
+    """Return the number of flush requests of the disk that holds `path`; None if the kernel does not count them."""
     device = os.stat(path).st_dev
     block = Path(f"/sys/dev/block/{os.major(device)}:{os.minor(device)}")
     if (block / "partition").exists():  # they are counted for the whole disk alone

@@ -1,4 +1,4 @@
-"""How a broker grows: `connections` (1 to 10,000) and `partitions` (1 to 10,000)."""
+"""Scaling: `connections` (1 to 10,000) and `partitions` (1 to 10,000)."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ MB = 1e6
 def connections(
     session: Session, specs: Sequence[TargetSpec], workload: Workload, outcome: Outcome, counts: Sequence[int]
 ) -> None:
-    """The workload's whole rate over more and more connections; resident memory beside it."""
+    """Measure the workload's whole rate over growing numbers of connections, with resident memory."""
     raise_file_limit(2 * max(counts) + 1000)
     with up(session, specs, outcome) as targets:
         first = over(workload, counts[0])
@@ -34,7 +34,7 @@ def connections(
 
 
 def over(workload: Workload, count: int) -> Workload:
-    """The same with `count` clients: producers, or consumers in a workload without producers."""
+    """Return the workload with `count` clients: producers, or consumers in a workload without producers."""
     if workload.producers:
         return dataclasses.replace(workload, producers=count)
     return dataclasses.replace(workload, consumers=count)
@@ -43,7 +43,9 @@ def over(workload: Workload, count: int) -> Workload:
 def partitions(
     session: Session, specs: Sequence[TargetSpec], workload: Workload, outcome: Outcome, counts: Sequence[int]
 ) -> None:
-    """A broker of its own for each number of partitions: load, memory, then an orderly stop and the next start."""
+    """Measure a separate broker for each number of partitions: load, memory, then a clean shutdown and the next
+    start.
+    """
     raise_file_limit(FILES_PER_PARTITION * max(counts) + 10_000)
     for count in counts:
         for spec in specs:

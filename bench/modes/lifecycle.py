@@ -1,8 +1,8 @@
-"""`start`, `idle` and `through`: modes that start and stop a target of their own for each run.
+"""`start`, `idle` and `through`: modes that start and stop a separate target for each run.
 
-`start`: spawn on an empty directory until ApiVersions is answered. `idle`: what connections cost that asked once and
-then keep silent. `through`: resident memory at rest, and after a log went in and out; then kill -9, and a start after
-which nothing acknowledged may be missing.
+`start`: time from the start on an empty directory until ApiVersions is answered. `idle`: memory of connections that
+sent one request and are then idle. `through`: resident memory at rest, and after a log was written and read; then
+kill -9, and a start after which no acknowledged record may be missing.
 """
 
 import shutil
@@ -31,7 +31,9 @@ Work = Callable[[Session, Target, Measured], None]
 
 
 def start(session: Session, specs: Sequence[TargetSpec], outcome: Outcome, pairs: int) -> None:
-    """Start to first answer, and the CPU until then. Raises SpecError for a target that runs already."""
+    """Measure the start to the first response, and the CPU until then. Raises SpecError for a target that already
+    runs.
+    """
 
     def work(session: Session, target: Target, run: Measured) -> None:
         run.extra |= {"start_s": target.first_answer_s, "start_cpu_s": proc.usage(target.pid).cpu_s}
@@ -40,7 +42,7 @@ def start(session: Session, specs: Sequence[TargetSpec], outcome: Outcome, pairs
 
 
 def idle(session: Session, specs: Sequence[TargetSpec], outcome: Outcome, connections: int, pairs: int) -> None:
-    """Resident memory of each of `connections` idle connections."""
+    """Measure the resident memory of each of `connections` idle connections."""
     raise_file_limit(2 * connections + 1000)
 
     def work(session: Session, target: Target, run: Measured) -> None:
@@ -66,14 +68,14 @@ def idle(session: Session, specs: Sequence[TargetSpec], outcome: Outcome, connec
 def through(
     session: Session, specs: Sequence[TargetSpec], workload: Workload, outcome: Outcome, size: int, pairs: int
 ) -> None:
-    """`size` bytes of the workload's batches go in and out. Raises SpecError, TargetError."""
+    """Write and read back `size` bytes of the workload's batches. Raises SpecError, TargetError."""
     if not workload.producers:
         raise SpecError(f"workload {workload.name}: producers.count 0 writes no log (allowed: 1 and more)")
 
     def work(session: Session, target: Target, run: Measured) -> None:
         need = size * SPARE + SPARE_BYTES
         if (free := shutil.disk_usage(session.root).free) < need:
-            raise TargetError(f"{need / 1e9:.1f} GB must be free in {session.root}, there are {free / 1e9:.1f}")
+            raise TargetError(f"{need / 1e9:.1f} GB must be free in {session.root}, but only {free / 1e9:.1f} are")
         time.sleep(SETTLE_S)
         run.extra |= {"idle_mb": proc.resident_bytes(target.pid) / MB, "log_gb": size / 1e9}
         target.create_topic(TOPIC, workload.partitions)
@@ -95,9 +97,9 @@ def through(
 
 
 def each(session: Session, specs: Sequence[TargetSpec], outcome: Outcome, pairs: int, label: str, work: Work) -> None:
-    """`work` with each target in turn, A B B A ..., each started for it and stopped after it."""
+    """Call `work` with each target in turn, A B B A ..., each started for it and stopped after it."""
     if others := [spec.name for spec in specs if spec.kind not in ("ours", "kafka")]:
-        raise SpecError(f"target {others[0]}: is not started and measured as a process (allowed: ours, kafka)")
+        raise SpecError(f"target {others[0]} is not started and measured as a process (allowed: ours, kafka)")
     for pair in range(pairs):
         for spec in list(specs)[:: -1 if pair % 2 else 1]:
             if session.stop.is_set() or outcome.failed:

@@ -1,6 +1,7 @@
-"""`offsets`: how long a group coordinator takes to know its committed offsets again after kill -9.
+"""`offsets`: the time until a group coordinator has loaded its committed offsets after kill -9.
 
-OffsetCommit 2, OffsetFetch 2 and FindCoordinator 1, by hand as in bench.protocol; groups that commit without members.
+OffsetCommit 2, OffsetFetch 2 and FindCoordinator 1 are encoded by hand as in bench.protocol; the groups have no
+members.
 """
 
 import struct
@@ -20,7 +21,7 @@ COUNT = 100_000
 OFFSET_COMMIT, OFFSET_FETCH, FIND_COORDINATOR = 8, 9, 10
 TOPIC = "bench-offsets"
 PARTITIONS = 100
-# A coordinator that is on its way: COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR.
+# The coordinator is not ready yet: COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR.
 NOT_YET = {14, 15, 16}
 PATIENCE_S = 60.0
 
@@ -60,7 +61,9 @@ def offsets(session: Session, specs: Sequence[TargetSpec], outcome: Outcome, cou
 
 
 def until_ready(ask: Callable[[], int]) -> None:
-    """Ask until the coordinator is there; raises ProtocolError with any other error, or after PATIENCE_S."""
+    """Repeat the request until the coordinator is ready; raises ProtocolError for any other error, or after
+    PATIENCE_S.
+    """
     deadline = time.monotonic() + PATIENCE_S
     while (code := ask()) in NOT_YET and time.monotonic() < deadline:
         time.sleep(0.002)
@@ -79,7 +82,7 @@ def find(client: Client, group: str) -> int:
 
 
 def commit(client: Client, group: str) -> int:
-    """Commit an offset for each partition; the first error there is."""
+    """Commit an offset for each partition; returns the first error, if any."""
     body = text(group) + struct.pack(">i", -1) + text("") + struct.pack(">qi", -1, 1) + text(TOPIC)
     body += struct.pack(">i", PARTITIONS)
     for partition in range(PARTITIONS):
@@ -109,7 +112,7 @@ def fetch(client: Client, group: str) -> int:
 
 
 def topic(reader: Reader, element: Callable[[], tuple[int, int]]) -> list[tuple[int, int]]:
-    """What `element` reads for each partition of the one topic there is; empty if there is none."""
+    """Return what `element` reads for each partition of the only topic; empty if there is none."""
     found = []
     for _ in range(reader.number(4)):
         reader.take(reader.number(2))

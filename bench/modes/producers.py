@@ -1,8 +1,9 @@
-"""`producers`: what a broker keeps in memory for each idempotent producer that is open in a partition.
+"""`producers`: the memory that a broker needs for each idempotent producer that is open in a partition.
 
-Each gets a producer id and writes one batch. WARM producers come first, so that what is made once is not counted; then
-memory is looked at before and after `count` more. Of a JVM that is the live heap behind a full collection (`jcmd
-GC.class_histogram`), since its resident memory is what it was given; of any other process it is resident memory.
+Each obtains a producer id and writes one batch. WARM producers come first, so that one-time allocations are not
+counted; then memory is measured before and after `count` more. For a JVM it is the live heap after a full collection
+(`jcmd GC.class_histogram`), because its resident memory is the configured heap; for any other process it is resident
+memory.
 """
 
 import re
@@ -31,7 +32,7 @@ _TOTAL = re.compile(r"^Total\s+\d+\s+(\d+)\s*$", re.MULTILINE)
 def producers(
     session: Session, specs: Sequence[TargetSpec], workload: Workload, outcome: Outcome, count: int, pairs: int
 ) -> None:
-    """Each target in turn, `pairs` times, started again each time. Raises SpecError."""
+    """Measure each target in turn, `pairs` times, restarted each time. Raises SpecError."""
     for spec in specs:
         if spec.kind not in ("ours", "kafka"):
             raise SpecError(f"target {spec.name}: its memory cannot be measured (allowed: ours and kafka)")
@@ -62,14 +63,14 @@ def _measure(session: Session, name: str, target: Target, workload: Workload, co
 
 
 def _open(session: Session, client: Client, topic: str, batch: batches.Batch, count: int) -> None:
-    """So many producers, each with its first batch. Raises OSError, ProtocolError, Stopped."""
+    """Open this number of producers, each with its first batch. Raises OSError, ProtocolError, Stopped."""
     for _ in range(count):
         session.go_on()
         write(client, topic, batch, init_producer(client))
 
 
 def write(client: Client, topic: str, batch: batches.Batch, producer: Producer) -> None:
-    """The first batch of an idempotent producer in partition 0. Raises OSError, ProtocolError."""
+    """Write the first batch of an idempotent producer to partition 0. Raises OSError, ProtocolError."""
     data = bytearray(batch.data)
     stamp(data, 0, len(data), producer, 0)
     body = b"\0" + struct.pack(">hi", ACKS_ALL, TIMEOUT_MS) + uvarint(2) + compact(topic.encode()) + uvarint(2)
@@ -83,7 +84,7 @@ def write(client: Client, topic: str, batch: batches.Batch, producer: Producer) 
 
 
 def memory_bytes(pid: int) -> int:
-    """What lives in the process: of a JVM its live heap, of others resident memory. Raises OSError, TargetError."""
+    """Return the memory in use: the live heap of a JVM, the resident memory of others. Raises OSError, TargetError."""
     if Path(f"/proc/{pid}/exe").resolve().name != "java":
         return proc.resident_bytes(pid)
     told = subprocess.run(

@@ -1,4 +1,4 @@
-"""`rebalance`: how long partitions stand still while members of a group join, leave and are killed beside producers."""
+"""`rebalance`: how long partitions stall while members of a group join, leave and are killed beside producers."""
 
 import dataclasses
 import itertools
@@ -21,7 +21,7 @@ from bench.spec.toml_file import SpecError
 from bench.spec.workload import Workload
 from bench.targets import Target
 
-# What is done, and which share of the window is looked at from then on: only the session's end reveals a kill.
+# The steps, and the share of the window after each: a kill is only detected at the end of the session.
 STEPS = (("steady", 0.15), ("a member joins", 0.2), ("a member leaves", 0.2), ("a member is killed", 0.45))
 SPARE_S = 1.0  # of the last step, beyond the session's timeout
 CATCH_UP_S = 30.0  # for the group to consume what there is, after the producers' end
@@ -31,7 +31,7 @@ PARTITIONS_TOLD = 64  # each with a figure of its own
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """The group: how many members there are at first, and how it works."""
+    """The group: the initial number of members, and its settings."""
 
     members: int
     session_timeout_s: float
@@ -41,7 +41,7 @@ class Plan:
 def rebalance(
     session: Session, specs: Sequence[TargetSpec], workload: Workload, outcome: Outcome, plan: Plan, pairs: int
 ) -> None:
-    """Each target in turn, `pairs` times: producers on their schedule, and the group's STEPS beside them."""
+    """Measure each target in turn, `pairs` times: producers on their schedule, and the group's STEPS beside them."""
     check(workload, plan)
     producing = dataclasses.replace(workload, consumers=0)
     with up(session, specs, outcome) as targets:
@@ -57,7 +57,7 @@ def rebalance(
 
 
 def check(workload: Workload, plan: Plan) -> None:
-    """Raises SpecError for a workload by which no stall can be measured."""
+    """Raise SpecError for a workload with which stalls cannot be measured."""
     if workload.driver != "raw" or not workload.producers or workload.rate.unlimited or workload.rate.ramp_s:
         raise SpecError(
             f"workload {workload.name}: stalls are measured against a steady schedule "
@@ -71,7 +71,7 @@ def check(workload: Workload, plan: Plan) -> None:
 
 
 def _measure(session: Session, name: str, target: Target, workload: Workload, plan: Plan, pair: int) -> list[Measured]:
-    """The producers' run, and one for each step."""
+    """Measure the producers' run, and one run for each step."""
     steps = [Measured.begin(name, label, pair) for label, _ in STEPS]
     topic = new_topic(workload.name)
     flowing = Event()
@@ -120,8 +120,9 @@ def _when_it_flows(flowing: Event, session: Session) -> Callable[[str, Sample, p
 def _act(
     session: Session, name: str, workload: Workload, group: Group, flowing: Event, producers: "Future[Measured]"
 ) -> list[float]:
-    """The STEPS at their times; when each began, and the last one ended (monotonic seconds), or less with producers
-    that ended early."""
+    """Run the STEPS at their times; returns when each began and the last one ended (monotonic seconds), or fewer times
+    if
+    the producers ended early."""
     while not flowing.wait(LOOK_S) and not producers.done():
         group.check()
     at = time.monotonic() - SAMPLE_S  # the first sample covers that time
@@ -144,7 +145,7 @@ def _act(
 
 
 def _catch_up(session: Session, group: Group, ends: dict[int, int]) -> None:
-    """Until everything that is in the topic was consumed. Raises DriverError if that does not happen."""
+    """Wait until everything in the topic was consumed. Raises DriverError if that does not happen."""
     deadline = time.monotonic() + CATCH_UP_S
     while missing := stalls.coverage(list(group.taken), ends)[0]:
         session.go_on()
@@ -162,9 +163,9 @@ def _tell(
     begins: Sequence[float],
     ends: dict[int, int],
 ) -> None:
-    """Figures of each step."""
+    """Add the figures of each step."""
     interval_s = workload.partitions * producers.result.seconds / producers.result.requests
-    # The producers may have ended a moment before: then what they sent last came before, too.
+    # The producers may have ended just before: then their last records were also consumed before.
     end = min(begins[-1], max(took.at_ns for took in group.taken) / stalls.NS)
     spans = list(itertools.pairwise([*begins[:-1], end]))
     found = stalls.longest(group.taken, workload.partitions, spans, interval_s)

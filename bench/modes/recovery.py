@@ -1,8 +1,7 @@
-"""`recovery`: kill -9 by size of the log and number of partitions; how long until a broker answers, and what is left.
+"""`recovery`: kill -9 by size of the log and number of partitions; the time until a broker answers, and what is left.
 
-The broker is killed at once after its last acknowledgement, so that what came last is not on the disk yet. Afterwards
-each partition must end at or behind what was acknowledged, and its last acknowledged record must come with a right
-checksum.
+The broker is killed immediately after its last acknowledgement, when the newest records are not on the disk yet.
+Afterwards each partition must end at or after its last acknowledged record, and that record must have a valid checksum.
 """
 
 import shutil
@@ -28,7 +27,7 @@ MB = 1e6
 
 @dataclass(frozen=True)
 class Plan:
-    """Each size with each number of partitions; no number: the workload's own."""
+    """Each size with each number of partitions; without numbers, the workload's own."""
 
     sizes: Sequence[int] = SIZES
     partitions: Sequence[int] = ()
@@ -40,9 +39,9 @@ class Plan:
 def recovery(
     session: Session, specs: Sequence[TargetSpec], workload: Workload, outcome: Outcome, plan: Plan, pairs: int
 ) -> None:
-    """A broker of its own for each run; targets in turn, A B B A ..., one at a time."""
+    """Measure a separate broker for each run; targets in turn, A B B A ..., one at a time."""
     if others := [spec.name for spec in specs if spec.kind not in ("ours", "kafka")]:
-        raise SpecError(f"target {others[0]}: cannot be killed and started with its log (allowed: ours, kafka)")
+        raise SpecError(f"target {others[0]} cannot be killed and restarted with its log (allowed: ours, kafka)")
     if not workload.producers:
         raise SpecError(f"workload {workload.name}: producers.count 0 writes no log (allowed: 1 and more)")
     for size in plan.sizes:
@@ -58,7 +57,7 @@ def recovery(
 def _one(session: Session, spec: TargetSpec, workload: Workload, outcome: Outcome, size: int, pair: int) -> None:
     need = size * (1 + SPARE_SHARE) + SPARE_BYTES
     if (free := shutil.disk_usage(session.root).free) < need:
-        raise TargetError(f"{need / 1e9:.1f} GB must be free in {session.root}, there are {free / 1e9:.1f}")
+        raise TargetError(f"{need / 1e9:.1f} GB must be free in {session.root}, but only {free / 1e9:.1f} are")
     with up(session, [spec], outcome) as targets:
         outcome.runs.append(_measure(session, spec.name, targets[spec.name], workload, size, pair))
     session.on_window()
@@ -96,7 +95,7 @@ def _measure(session: Session, name: str, target: Target, workload: Workload, si
 
 
 def unsynced_bytes() -> int:
-    """What of this machine's page cache is not on the disk yet, all files together (/proc/meminfo)."""
+    """Return how much of this machine's page cache is not on the disk yet, over all files (/proc/meminfo)."""
     lines = Path("/proc/meminfo").read_text().splitlines()
     found = {name: rest.split() for name, _, rest in (line.partition(":") for line in lines)}
     return sum(int(found[name][0]) * 1024 for name in ("Dirty", "Writeback"))

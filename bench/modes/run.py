@@ -26,9 +26,9 @@ def compare(
     pairs: int,
     profile: bool = False,
 ) -> None:
-    """Every target in turn with every workload, `pairs` times. With one of each and one pair it is `run`.
+    """Measure every target in turn with every workload, `pairs` times. With one of each and one pair it is `run`.
 
-    `profile`: then one more window of each target with the first workload, that perf records and that is in no figure.
+    `profile`: then one more window of each target with the first workload, recorded by perf and not part of any figure.
     """
     outcome.workloads = len(workloads)
     labels = [each.name if len(workloads) > 1 else "" for each in workloads]
@@ -39,7 +39,7 @@ def compare(
 
 
 def profiles(session: Session, targets: dict[str, Target], workload: Workload, outcome: Outcome) -> None:
-    """Where the time of each target goes under this workload."""
+    """Profile each target under this workload."""
     short = dataclasses.replace(workload, duration_s=min(workload.duration_s, perf.WINDOW_MOST_S))
     for name, target in targets.items():
         if session.stop.is_set() or outcome.failed:
@@ -58,7 +58,7 @@ def profiles(session: Session, targets: dict[str, Target], workload: Workload, o
 
 @contextlib.contextmanager
 def recording(session: Session) -> Iterator[perf.Recording]:
-    """What is measured meanwhile is recorded; the file is there until the session's end."""
+    """Record what runs meanwhile with perf; the file exists until the session ends."""
     recorded = perf.Recording(Path(tempfile.mkdtemp(prefix="perf-", dir=session.root)))
     before, session.observe = session.observe, recorded.observed
     try:
@@ -70,7 +70,7 @@ def recording(session: Session) -> Iterator[perf.Recording]:
 
 @dataclasses.dataclass(frozen=True)
 class Cells:
-    """What a matrix is made of: record sizes in bytes, codecs, acks."""
+    """The cells of a matrix: record sizes in bytes, codecs, acks."""
 
     sizes: Sequence[int] = MATRIX_SIZES
     codecs: Sequence[str] = MATRIX_CODECS
@@ -83,7 +83,7 @@ class Cells:
 def matrix(
     session: Session, specs: Sequence[TargetSpec], workload: Workload, outcome: Outcome, pairs: int, cells: Cells
 ) -> None:
-    """Record size x codec x acks; everything else as in the workload."""
+    """Measure record size x codec x acks; everything else as in the workload."""
     with up(session, specs, outcome) as targets:
         for size in cells.sizes:
             for codec in cells.codecs:

@@ -16,7 +16,7 @@ HOPELESS = 1 / 16
 
 
 def sustained(run: Measured, rate: float, bound_ms: float, unit: str = "requests") -> bool:
-    """Whether a run kept the rate with its p99 within the bound, and without an error."""
+    """Return whether a run kept the rate with its p99 within the bound, and without an error."""
     result = run.result
     if run.failed or not result.seconds:
         return False
@@ -28,7 +28,7 @@ def sustained(run: Measured, rate: float, bound_ms: float, unit: str = "requests
 def ceilings(
     session: Session, specs: Sequence[TargetSpec], workload: Workload, outcome: Outcome, bound_ms: float, start: float
 ) -> None:
-    """The ceiling of each target, one after the other."""
+    """Find the ceiling of each target, one after the other."""
     for spec in specs:
         with up(session, [spec], outcome) as targets:
             search(session, spec.name, targets[spec.name], workload, outcome, bound_ms, start)
@@ -45,8 +45,8 @@ def search(
 ) -> None:
     """Double the rate from `start` until it is not sustained, then halve the interval down to PRECISION of the rate.
 
-    A rate that fails is tried twice: one pause of the machine is no verdict. Where nothing is sustained the search ends
-    at a HOPELESS of the start.
+    A rate that fails is tried twice, because the machine may have paused once. If no rate is sustained, the search ends
+    at the fraction HOPELESS of the start.
     """
     unit = "requests" if workload.driver == "raw" else "records"
     low, high, rate = 0.0, 0.0, start
@@ -78,4 +78,4 @@ def search(
     else:
         outcome.notes.append(f"{name}: {low:,.0f} {unit}/s are sustained {bound}; {high:,.0f} are not")
         if any(run.result.generator_share > GENERATOR_LIMIT for run in runs[-2:]):
-            outcome.notes.append(f"{name}: the generator was the limit there; the target may go further")
+            outcome.notes.append(f"{name}: the generator was the limit there; the target may sustain more")

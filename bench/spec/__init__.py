@@ -1,1 +1,1 @@
-"""Workloads and targets as TOML files: what is measured, and on what."""
+"""Workloads and targets as TOML files."""

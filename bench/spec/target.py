@@ -1,4 +1,4 @@
-"""A target: `ours`, `kafka` and `floor` (bare system calls) are started by the tool, `address` runs already."""
+"""A target: `ours`, `kafka` and `floor` (bare system calls) are started by the tool, `address` is already running."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -8,7 +8,7 @@ from typing import Any
 from bench.spec import units
 from bench.spec.toml_file import Table, read
 
-# Nothing is removed by age or size while it is measured, and what a workload deletes is gone before the next one.
+# No data is removed by age or size during a measurement, and the files of a deleted topic are gone before the next one.
 BROKER_SETTINGS = {"log.retention.ms": "-1", "log.segment.delete.delay.ms": "1000"}
 KINDS = ("ours", "kafka", "floor", "address")
 

@@ -28,13 +28,15 @@ class Table:
         self.known: list[str] = []
 
     def error(self, key: str, why: str) -> SpecError:
-        """What is wrong with `key` of this table, at its line."""
+        """Return an error about `key` of this table, at its line."""
         full = self._full(key)
         line = self.lines.get(full) or self.lines.get(self.path) or 1
         return SpecError(f"{self.file}:{line}: {full}: {why}")
 
     def take(self, key: str, parse: Callable[[Any], T], default: Any = _MISSING) -> T:
-        """The value of `key` as `parse` gives it; SpecError if it raises ValueError or a needed key is missing."""
+        """Return the value of `key` as parsed by `parse`. Raises SpecError if `parse` raises ValueError or a required
+        key is missing.
+        """
         self.known.append(key)
         if key not in self.values:
             if default is _MISSING:

@@ -1,4 +1,4 @@
-"""A workload: what is sent and fetched, how fast and for how long. The target is another file's business."""
+"""A workload: what is sent and fetched, how fast and for how long. Targets are described in other files."""
 
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -28,7 +28,7 @@ STEADY_S = 60.0
 
 @dataclass(frozen=True)
 class Size:
-    """Bytes of a record's value: fixed where least == most, else drawn for each record of the encoded batches."""
+    """Bytes of a record's value: fixed if least == most, otherwise drawn for each record of the encoded batches."""
 
     least: int
     most: int
@@ -41,7 +41,7 @@ class Size:
 
 @dataclass(frozen=True)
 class Rate:
-    """How fast: `start` to `end` of `unit` a second, in a line over `ramp_s`; as fast as possible where both are 0."""
+    """A rate from `start` to `end` of `unit` per second, linear over `ramp_s`; as fast as possible if both are 0."""
 
     start: float = 0.0
     end: float = 0.0
@@ -148,7 +148,7 @@ def _transactions(table: Table) -> Transactions:
 
 
 def _check(workload: Workload, top: Table, producers: Table, consumers: Table) -> None:
-    """Rules that concern more than one key."""
+    """Check rules for more than one key."""
     if workload.producers == 0 and workload.consumers == 0:
         raise producers.error("count", "0 producers and 0 consumers: nothing to measure")
     if workload.driver == "kafka" and workload.producers and workload.consumers:
@@ -160,7 +160,7 @@ def _check(workload: Workload, top: Table, producers: Table, consumers: Table) -
 def _check_transactions(
     workload: Workload, top: Table, producers: Table, consumers: Table, transactions: Table
 ) -> None:
-    """The same for idempotent and transactional producers, and for consumers of their records."""
+    """Check rules for idempotent and transactional producers, and for consumers of their records."""
     if workload.idempotent and workload.driver == "kafka":
         raise producers.error("idempotent", "Kafka's own tools are idempotent wherever acks and in_flight allow it")
     if workload.idempotent and (workload.acks != "all" or workload.in_flight > IN_FLIGHT_IDEMPOTENT):

@@ -88,13 +88,13 @@ def test_producers_tells_what_an_open_one_costs(files: Path) -> None:
     ("mode", "workload", "arguments", "told"),
     [
         ("compaction", "synced", [], 'a rate such as "1000 requests/s"'),
-        ("compaction", "scheduled", ["--records", "1000"], "--records: 1000 fill no segment that is cleaned"),
-        ("compaction", "scheduled", ["-t", "floor"], "target floor: what its cleaner did"),
+        ("compaction", "scheduled", ["--records", "1000"], "--records: 1000 do not fill a segment"),
+        ("compaction", "scheduled", ["-t", "floor"], "target floor: the progress of its cleaner"),
         ("compaction", "scheduled", ["-t", "127.0.0.1:1"], "allowed: ours, kafka"),
         ("flush", "scheduled", [], 'acks = "all" and rate = "max"'),
-        ("flush", "synced", ["-t", "floor"], "target floor: never flushes to the disk"),
+        ("flush", "synced", ["-t", "floor"], "target floor never flushes to the disk"),
         ("producers", "synced", ["-t", "floor"], "target floor: its memory cannot be measured"),
-        ("recovery", "synced", ["-t", "127.0.0.1:1"], "cannot be killed and started with its log"),
+        ("recovery", "synced", ["-t", "127.0.0.1:1"], "cannot be killed and restarted with its log"),
     ],
 )
 def test_what_cannot_be_measured_is_refused(

@@ -65,4 +65,4 @@ def test_warm_reads_fail_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(backlog, "evict", lambda directory: None)
     code, runs = measure(tmp_path)
     assert code == 1
-    assert "of what was drained came from the disk" in str(runs[-1]["failed"])
+    assert "of the drained bytes came from the disk" in str(runs[-1]["failed"])
