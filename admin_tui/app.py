@@ -22,7 +22,7 @@ from admin_tui.screens.overview import OverviewView
 from admin_tui.settings import Settings
 from broker_cy.admin.cluster import ClusterDescription
 from broker_cy.admin.clusters import ClusterEntry
-from broker_cy.admin.collector import relax_collector
+from broker_cy.admin.collector import IdleCollector
 from broker_cy.admin.errors import AdminError, Failure
 from broker_cy.admin.text import age, clean, plural
 from broker_cy.console.acts.plan import Command
@@ -38,8 +38,6 @@ CLIENT_ID = "broker-tui"
 TYPED_MAX = 100
 # New alerts of one evaluation that are shown individually.
 NOTICES_SHOWN = 3
-# After the first screen is drawn: a full collection would delay it.
-COLLECTOR_RELAXED_AFTER_S = 3.0
 _OTHER_COMMANDS = (
     ("cluster NAME", "switch to another cluster of the cluster file"),
     ("theme NAME", "change the colours"),
@@ -82,6 +80,7 @@ class Console(App[int]):
         self.alerts = alerts or Alerting(AlertSettings())
         self.typed: list[str] = []
         self.keys = KeyOrder(self, super().on_event)
+        self.collector = IdleCollector()
         self.theme = self.settings.theme
         self.set_keymap(self.settings.keys)
 
@@ -129,6 +128,7 @@ class Console(App[int]):
             # The key was typed while the console was exiting.
             return
         if isinstance(event, events.Key) and not event.is_forwarded:
+            self.collector.used()
             self.keys.add(event)
         else:
             await super().on_event(event)
@@ -137,7 +137,7 @@ class Console(App[int]):
         self.run_worker(self.keys.run(), group="keys")
         self._start_session()
         self.push_screen(OverviewView())
-        self.set_timer(COLLECTOR_RELAXED_AFTER_S, relax_collector)
+        self.run_worker(self.collector.run(), group="collector")
         self.set_interval(self.alerts.interval_s, self._look)
 
     def _start_session(self) -> None:

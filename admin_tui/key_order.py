@@ -13,6 +13,8 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from broker_cy.admin.turns import URGENT
+
 if TYPE_CHECKING:
     from textual.app import App
     from textual.dom import DOMNode
@@ -44,13 +46,17 @@ class KeyOrder:
         while True:
             key = await self._keys.get()
             try:
-                began = self._app.focused or self._app.screen
-                await self._handle(key)
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(WAIT_S):
-                        await self._pass_queues(began)
+                with URGENT.under_way():
+                    await self._take(key)
             finally:
                 self._keys.task_done()
+
+    async def _take(self, key: Event) -> None:
+        began = self._app.focused or self._app.screen
+        await self._handle(key)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(WAIT_S):
+                await self._pass_queues(began)
 
     async def done(self) -> None:
         """Wait until every key so far has taken effect."""

@@ -119,6 +119,7 @@ def measure_keys(target: BrokerCy, directory: Path, rounds: int, seed: int) -> d
     try:
         terminal.shows(r"brokers +\d")
         keys = Presser(terminal, seed)
+        used_s, begun_s = terminal.cpu_s(), time.perf_counter()
         for number in range(rounds):
             terminal.command("topics", r"Topics · \d")
             # Sorted by name; what the broker keeps for itself is hidden.
@@ -140,6 +141,7 @@ def measure_keys(target: BrokerCy, directory: Path, rounds: int, seed: int) -> d
             keys.press(ESCAPE, "Groups", "back")
             terminal.command("overview", "Health")
             print(f"round {number + 1}: {len(keys.took_ms)} presses", file=sys.stderr)
+        used_s, took_s = terminal.cpu_s() - used_s, time.perf_counter() - begun_s
         for took_ms, what in keys.worst:
             print(f"  {took_ms:6.1f} ms {what}", file=sys.stderr)
         return {
@@ -149,6 +151,9 @@ def measure_keys(target: BrokerCy, directory: Path, rounds: int, seed: int) -> d
             "key_worst_ms": max(keys.took_ms),
             "key_while_loading_p50_ms": percentile(keys.loading_ms, 0.5),
             "key_while_loading_worst_ms": max(keys.loading_ms),
+            # With the refreshes meanwhile; on a machine that others use it says more than times do.
+            "key_cpu_ms": used_s * 1000 / (len(keys.took_ms) + len(keys.loading_ms)),
+            "key_cores": used_s / took_s,
         }
     finally:
         terminal.close()

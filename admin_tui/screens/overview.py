@@ -111,7 +111,7 @@ actions."""
 
     def _show_health(self) -> None:
         session = self.session
-        facts = health_of(session.cluster().value, session.topics().value, session.samples.last)
+        facts = health_of(session.cluster().value, session.topic_counts(), session.samples.last)
         self.query_one("#health", Facts).set_facts(toned(facts))
 
     def _show_samples(self) -> None:

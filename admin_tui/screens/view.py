@@ -15,6 +15,7 @@ from textual.widget import Widget
 from admin_tui.dialogs.act import ActDialog
 from admin_tui.dialogs.form import FormDialog
 from admin_tui.widgets.bars import CommandBar, KeyBar, TitleBar
+from admin_tui.widgets.edges import set_edge
 from admin_tui.widgets.grid import Grid
 from broker_cy.admin import AdminClient
 from broker_cy.admin.errors import AdminError
@@ -52,6 +53,8 @@ class Link:
 class View(Screen[None]):
     """A screen of the console. A subclass yields its panels in `body`, and links them to sources in `connect`."""
 
+    # Its panels fill the screen: Textual need not draw 50 lines of background below them.
+    BLANK: ClassVar[bool] = True
     NAME: ClassVar[str] = ""
     ABOUT: ClassVar[str] = ""
     # Actions that change something: in read-only mode they are refused and shown in grey.
@@ -202,7 +205,7 @@ class View(Screen[None]):
             panel.set_notice(clean(error))
         else:
             text = Text(f"{age(age_s)} old: {clean(error)}"[:100], "bold red")
-        link.panel.border_subtitle = text
+        set_edge(link.panel, "subtitle", text)
 
     # Keys that every screen has.
 

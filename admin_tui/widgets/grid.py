@@ -22,10 +22,14 @@ from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
+from admin_tui.widgets.edges import set_edge
 from broker_cy.admin.text import when
 
 R = TypeVar("R")
 Cell = str | Text
+# The cells of a row with their styles; with them, whether the cursor is on the row and whether it is marked.
+_Cells = tuple[tuple[str, str | Style], ...]
+_Line = tuple[bool, bool, _Cells] | None
 _GAP = 2
 _HEADER = 1
 
@@ -152,6 +156,9 @@ class Grid(ScrollView, Generic[R], can_focus=True):
         self.notice = ""
         self._layout: list[tuple[Column[R], int]] = []
         self._widest: dict[str, int] = {}
+        # What each line showed when it was last drawn: rows that look the same after a refresh are not drawn again.
+        self._drawn: dict[int, _Line] = {}
+        self._frame: tuple[int, Style] | None = None
         # New rows come first here: a cursor on the first row stays on the first row.
         self._stays_first = stays_first
         self._tell_title()
@@ -205,6 +212,7 @@ class Grid(ScrollView, Generic[R], can_focus=True):
             self._descending = not self._descending
         else:
             self._sort, self._descending = column, column.align == "right"
+        self._lay_out_anew()
         self._rebuild()
 
     def _rebuild(self) -> None:
@@ -217,16 +225,29 @@ class Grid(ScrollView, Generic[R], can_focus=True):
             order = self._sort.sort
             rows = sorted(rows, key=lambda row: _comparable(order(row)), reverse=self._descending)
         self.view = list(rows) if rows is self._rows else rows
-        self._layout = []
         if held is not None and not (self.cursor < len(self.view) and self._key(self.view[self.cursor]) == held):
             self.cursor = next((at for at, row in enumerate(self.view) if self._key(row) == held), self.cursor)
         self.cursor = max(0, min(self.cursor, len(self.view) - 1))
         self.virtual_size = Size(self.scrollable_content_region.width, len(self.view) + _HEADER)
         self._tell_title()
-        self._scroll_to_cursor()
-        self.refresh()
+        if self._scroll_to_cursor():
+            self._lay_out_anew()
+        else:
+            self._refresh_changed()
         if self.is_attached:
             self.post_message(self.Moved(self))
+
+    def _refresh_changed(self) -> None:
+        """Draw the lines that show something else than before."""
+        width = self.scrollable_content_region.width
+        layout = self._lay_out(self._room(width)) if self._drawn else []
+        if not layout or layout != self._layout:
+            self._lay_out_anew()
+            return
+        top = int(self.scroll_offset.y) - _HEADER
+        for y in range(_HEADER, self.scrollable_content_region.height):
+            if self._drawn.get(y) != self._line(y + top):
+                self.refresh(Region(0, y, self.size.width, 1))
 
     def _tell_title(self) -> None:
         number = f"{len(self.view):,} of {len(self._rows):,}" if self.pattern else f"{len(self._rows):,}"
@@ -235,7 +256,7 @@ class Grid(ScrollView, Generic[R], can_focus=True):
             parts.append(f"/{self.pattern}")
         if self.marks:
             parts.append(f"{len(self.marks):,} marked")
-        self.border_title = Text(" · ".join(filter(None, parts)))
+        set_edge(self, "title", Text(" · ".join(filter(None, parts))))
 
     # Drawing.
 
@@ -271,24 +292,35 @@ class Grid(ScrollView, Generic[R], can_focus=True):
                 if length > max(column.width, self._widest.get(column.label, 0)):
                     self._widest[column.label] = length
 
+    def _room(self, width: int) -> int:
+        """Cells for the columns. The column of marks takes two."""
+        return width - (2 if self._can_mark else 0)
+
+    def render_lines(self, crop: Region) -> list[Strip]:
+        # Textual composes the style from those of all ancestors each time it is asked for: once for all lines.
+        self._frame = None
+        return super().render_lines(crop)
+
     def render_line(self, y: int) -> Strip:
-        width = self.scrollable_content_region.width
+        if self._frame is None:
+            self._frame = self.scrollable_content_region.width, self.rich_style
+        width, base = self._frame
         if not self._layout:
-            # The column of marks takes two cells.
-            self._layout = self._lay_out(width - (2 if self._can_mark else 0))
-        base = self.rich_style
+            self._layout = self._lay_out(self._room(width))
         if y == 0:
             return self._header(width, base)
-        at = y - _HEADER + int(self.scroll_offset.y)
-        if at >= len(self.view):
+        line = self._line(y - _HEADER + int(self.scroll_offset.y))
+        self._drawn[y] = line
+        if line is None:
             lines = [] if self.view else wrap(self.notice, max(10, width))
             if 0 <= y - 2 < len(lines):
                 return Strip([Segment(lines[y - 2], base)]).adjust_cell_length(width, base)
             return Strip.blank(width, base)
-        return self._row(at, width, base)
+        return self._row(line, width, base)
 
     def _lay_out_anew(self) -> None:
         self._layout = []
+        self._drawn.clear()
         self.refresh()
 
     def _header(self, width: int, base: Style) -> Strip:
@@ -313,34 +345,40 @@ class Grid(ScrollView, Generic[R], can_focus=True):
             segments.append(Segment((pad if column.align == "left" else "") + " " * _GAP, style))
         return Strip(segments).adjust_cell_length(width, style)
 
-    def _row(self, at: int, width: int, base: Style) -> Strip:
+    def _line(self, at: int) -> _Line:
+        """What the line of a row shows, before it is cut and coloured; None behind the last row."""
+        if at >= len(self.view):
+            return None
         row = self.view[at]
-        is_cursor = at == self.cursor
+        cells = [column.cell(row) for column, _ in self._layout]
+        shown = tuple((cell.plain, cell.style) if isinstance(cell, Text) else (cell, "") for cell in cells)
+        return at == self.cursor, bool(self.marks) and self._key(row) in self.marks, shown
+
+    def _row(self, line: tuple[bool, bool, _Cells], width: int, base: Style) -> Strip:
+        is_cursor, is_marked, cells = line
         name = "grid--cursor" if self.has_focus else "grid--blurred"
         style = base + self.get_component_rich_style(name, partial=True) if is_cursor else base
         segments = []
         # Adjacent cells of one style are one segment: the time to draw a screen grows with the number of segments.
-        run = ("* " if self._key(row) in self.marks else "  ") if self._can_mark else ""
-        for column, size in self._layout:
-            cell = column.cell(row)
-            plain, own = (cell.plain, cell.style) if isinstance(cell, Text) else (cell, "")
+        run = ("* " if is_marked else "  ") if self._can_mark else ""
+        for (column, size), (plain, own) in zip(self._layout, cells, strict=True):
             length = cell_len(plain)
             if length > size:
-                plain = set_cell_size(plain, size - 1) + "…"
                 if column.align == "right" and length > self._widest.get(column.label, 0):
                     # A wider number was scrolled into view.
                     self._widest[column.label] = length
                     self.call_later(self._lay_out_anew)
+                text = set_cell_size(plain, size - 1) + "…"
             elif column.align == "right":
-                plain = " " * (size - length) + plain
+                text = " " * (size - length) + plain
             else:
-                plain += " " * (size - length)
+                text = plain + " " * (size - length)
             if own and not is_cursor:
                 segments.append(Segment(run, style))
-                segments.append(Segment(plain, style + (Style.parse(own) if isinstance(own, str) else own)))
+                segments.append(Segment(text, style + (Style.parse(own) if isinstance(own, str) else own)))
                 run = " " * _GAP
             else:
-                run += plain + " " * _GAP
+                run += text + " " * _GAP
         segments.append(Segment(run, style))
         return Strip(segments).adjust_cell_length(width, style)
 

@@ -1,19 +1,103 @@
-"""Settings of Python's garbage collector for consoles."""
+"""Settings of Python's garbage collector for commands and consoles."""
 
 from __future__ import annotations
 
+import asyncio
 import gc
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
 
 # The broker's values. With Python's 700, 10, 10 the collector scans the lag of 100,000 partitions for cycles again and
 # again; each scan takes a tenth of a second, in which a console does not react to keys.
 THRESHOLDS = (50_000, 20, 50)
 
+# When nothing was typed for so long, the next key is probably not in the next tenth of a second.
+QUIET_S: Final = 2.0
+# Full collections, where nobody types, and where somebody always does.
+FULL_EVERY_S: Final = 60.0
+FULL_AT_LATEST_S: Final = 600.0
+# Memory that the process may gain until a collection is due at once.
+GROWTH_MAX_BYTES: Final = 64 << 20
+_LOOK_S: Final = 0.5
+
 
 def relax_collector() -> None:
-    """Run the collector seldom, and exclude the objects that exist now. Call it once, when a console has started.
+    """Run the collector seldom, and exclude the objects that exist now. Call it once, when a command has started.
 
     Answers become trees of objects, which reference counting frees: there is little for a collector to find.
     """
     gc.collect()
     gc.freeze()
     gc.set_threshold(*THRESHOLDS)
+
+
+def resident_bytes() -> int:
+    """Memory of this process; 0 where the system does not report it."""
+    try:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except OSError:
+        return 0
+
+
+class IdleCollector:
+    """Collects garbage while nobody types, instead of Python's automatic collections.
+
+    Those come when many objects were made: while a large answer is decoded, of which nothing is garbage. They scan it
+    for 10 ms to 150 ms, in which no key is handled. `used` is to be called at each key.
+    """
+
+    def __init__(
+        self,
+        collect: Callable[[], object] = gc.collect,
+        freeze: Callable[[], None] = gc.freeze,
+        clock: Callable[[], float] = time.monotonic,
+        memory_bytes: Callable[[], int] = resident_bytes,
+    ) -> None:
+        self._collect = collect
+        self._freeze = freeze
+        self._clock = clock
+        self._memory_bytes = memory_bytes
+        self._used_at_s = clock()
+        self._is_first = True
+        # What the start left is due as soon as it is quiet.
+        self._collected_at_s = clock() - FULL_EVERY_S
+        self._collected_at_bytes = memory_bytes()
+
+    def used(self) -> None:
+        self._used_at_s = self._clock()
+
+    def look(self) -> bool:
+        """Collect if it is time to; whether it was.
+
+        The objects of the start are excluded afterwards, and nothing else: a screen that is closed is garbage with
+        cycles, and would stay.
+        """
+        now_s = self._clock()
+        is_quiet = now_s - self._used_at_s >= QUIET_S
+        if now_s - self._collected_at_s < (FULL_EVERY_S if is_quiet else FULL_AT_LATEST_S) and (
+            self._memory_bytes() - self._collected_at_bytes <= GROWTH_MAX_BYTES
+        ):
+            return False
+        self._collect()
+        if self._is_first:
+            self._freeze()
+            self._is_first = False
+        self._collected_at_s = self._clock()
+        self._collected_at_bytes = self._memory_bytes()
+        return True
+
+    async def run(self) -> None:
+        """Runs until it is cancelled."""
+        gc.disable()
+        try:
+            while True:
+                await asyncio.sleep(_LOOK_S)
+                self.look()
+        finally:
+            # Together: all objects go to the oldest generation, which the first automatic collection need not scan.
+            gc.freeze()
+            gc.unfreeze()
+            gc.enable()

@@ -4,10 +4,53 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import Final
 
 # A key press takes some twenty turns of the loop, while several computations may be under way: 50 ms in all.
 TURN_S: Final = 0.001
+# How long a computation waits between two turns for something urgent. It goes on even while keys never end.
+HELD_S: Final = 0.01
+
+
+class Urgent:
+    """What somebody waits for, such as the effect of a key. Meanwhile computations take one turn per HELD_S at most."""
+
+    def __init__(self) -> None:
+        self._under_way = 0
+        self._waiting: list[asyncio.Future[None]] = []
+
+    @contextmanager
+    def under_way(self) -> Iterator[None]:
+        self._under_way += 1
+        try:
+            yield
+        finally:
+            self._under_way -= 1
+            if not self._under_way:
+                waiting, self._waiting = self._waiting, []
+                for each in waiting:
+                    if not each.done():
+                        each.set_result(None)
+
+    async def let_by(self) -> None:
+        """Wait until nothing urgent is under way, for HELD_S at most."""
+        if not self._under_way:
+            return
+        done = asyncio.get_running_loop().create_future()
+        self._waiting.append(done)
+        try:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(HELD_S):
+                    await done
+        finally:
+            if done in self._waiting:
+                self._waiting.remove(done)
+
+
+# A process has one event loop with a person in front of it.
+URGENT: Final = Urgent()
 
 
 class Turns:
@@ -20,4 +63,5 @@ class Turns:
     async def pause(self) -> None:
         if time.perf_counter() >= self._until_s:
             await asyncio.sleep(0)
+            await URGENT.let_by()
             self._until_s = time.perf_counter() + self._turn_s

@@ -27,6 +27,27 @@ class Fact(NamedTuple):
     tone: Tone = Tone.PLAIN
 
 
+class TopicCounts(NamedTuple):
+    """Topics and partitions of a cluster; `behind` are under-replicated, and not offline."""
+
+    topics: int
+    partitions: int
+    offline: int
+    behind: int
+
+
+def counts_of(topics: Sequence[TopicInfo]) -> TopicCounts:
+    partitions = offline = behind = 0
+    for topic in topics:
+        for part in topic.partitions:
+            partitions += 1
+            if part.is_offline:
+                offline += 1
+            elif part.is_under_replicated:
+                behind += 1
+    return TopicCounts(len(topics), partitions, offline, behind)
+
+
 @dataclass(frozen=True, slots=True)
 class BusyTopic:
     """Rates of a topic."""
@@ -97,9 +118,7 @@ def busiest(samples: Sequence[Sample]) -> list[BusyTopic]:
     return [BusyTopic(name, *(each / seconds for each in total)) for name, total in sums.items()]
 
 
-def health_of(
-    cluster: ClusterDescription | None, topics: Sequence[TopicInfo] | None, sample: Sample | None
-) -> list[Fact]:
+def health_of(cluster: ClusterDescription | None, topics: TopicCounts | None, sample: Sample | None) -> list[Fact]:
     """Return what is known about the cluster's health; None for parts that are not known yet."""
     facts: list[Fact] = []
     if cluster is not None:
@@ -110,13 +129,11 @@ def health_of(
         controller = str(cluster.controller_id) if has_controller else "none"
         facts.append(Fact("controller", controller, Tone.PLAIN if has_controller else Tone.BAD))
     if topics is not None:
-        offline = sum(part.is_offline for topic in topics for part in topic.partitions)
-        behind = sum(part.is_under_replicated and not part.is_offline for topic in topics for part in topic.partitions)
-        facts.append(Fact("topics", count(len(topics))))
-        facts.append(Fact("partitions", count(sum(len(topic.partitions) for topic in topics))))
-        facts.append(Fact("offline", count(offline), Tone.BAD if offline else Tone.GOOD))
-        if behind:
-            facts.append(Fact("under-replicated", count(behind), Tone.WARN))
+        facts.append(Fact("topics", count(topics.topics)))
+        facts.append(Fact("partitions", count(topics.partitions)))
+        facts.append(Fact("offline", count(topics.offline), Tone.BAD if topics.offline else Tone.GOOD))
+        if topics.behind:
+            facts.append(Fact("under-replicated", count(topics.behind), Tone.WARN))
     if sample is None:
         return facts
     lag_us = sample.loop_lag.p99_us

@@ -24,6 +24,7 @@ from broker_cy.admin.segments import segments_of
 from broker_cy.admin.transactions import MAX_TIMEOUT_MS, HangingTransaction, ProducerState, TransactionListing
 from broker_cy.admin.turns import Turns
 from broker_cy.console.feeds import Feed, Feeds
+from broker_cy.console.figures import TopicCounts, counts_of
 from broker_cy.console.history import Events, Samples
 from broker_cy.console.listeners import LoopOwner
 
@@ -106,6 +107,9 @@ class Session:
         # The answer from which the sizes of topics were computed, and the sizes.
         self._sizes_of: Outcome[int, tuple[LogDir, ...]] | None = None
         self._sizes: Mapping[str, int] = {}
+        # The same for the counts of topics and partitions.
+        self._counts_of: tuple[TopicInfo, ...] | None = None
+        self._counts: TopicCounts | None = None
 
     def start(self) -> None:
         self.samples.start()
@@ -143,6 +147,13 @@ class Session:
                         sizes[replica.topic] = sizes.get(replica.topic, 0) + replica.size_bytes
             self._sizes_of, self._sizes = outcome, sizes
         return None if outcome is None else self._sizes
+
+    def topic_counts(self) -> TopicCounts | None:
+        """Of the newest answer of `topics`; None before the first one."""
+        topics = self.topics().value
+        if topics is not self._counts_of:
+            self._counts_of, self._counts = topics, None if topics is None else counts_of(topics)
+        return self._counts
 
     def groups(self) -> Feed[tuple[GroupListing, ...]]:
         return self._feeds.get("groups", self._quick.groups.listed, 5.0)

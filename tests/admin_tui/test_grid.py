@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from typing import Any
 
+from rich.text import Text
 from textual.app import App, ComposeResult
 from textual.pilot import Pilot
+from textual.strip import Strip
 
 from admin_tui.widgets.chart import Chart
+from admin_tui.widgets.edges import set_edge
 from admin_tui.widgets.grid import Column, Grid
 
 
@@ -21,7 +25,7 @@ class _App(App[None]):
         yield self.grid
 
 
-def run(grid: Grid[int], job: Callable[[Pilot[None]], Awaitable[None]], width: int = 40) -> None:
+def run(grid: Grid[Any], job: Callable[[Pilot[None]], Awaitable[None]], width: int = 40) -> None:
     async def inside() -> None:
         async with _App(grid).run_test(size=(width, 12)) as pilot:
             grid.focus()
@@ -31,7 +35,7 @@ def run(grid: Grid[int], job: Callable[[Pilot[None]], Awaitable[None]], width: i
     asyncio.run(inside())
 
 
-def lines(grid: Grid[int]) -> list[str]:
+def lines(grid: Grid[Any]) -> list[str]:
     return ["".join(part.text for part in grid.render_line(y)) for y in range(grid.scrollable_content_region.height)]
 
 
@@ -128,3 +132,69 @@ def test_a_chart_never_hides_a_value_nor_overflows() -> None:
     columns, share = Chart.columns_of([None, 1.0, None], 10)
     assert (columns, share) == ([None, 1.0, None], 1)
     assert Chart.columns_of([], 10) == ([], 1)
+
+
+class Drawing(Grid[tuple[int, str]]):
+    """Counts the lines that are drawn."""
+
+    def __init__(self) -> None:
+        columns: list[Column[tuple[int, str]]] = [
+            Column("Name", lambda row: str(row[0]), 10),
+            Column("Value", lambda row: row[1], 10),
+        ]
+        super().__init__(columns, key=lambda row: row[0], title="Rows", can_mark=True)
+        self.lines_drawn: list[int] = []
+
+    def render_line(self, y: int) -> Strip:
+        self.lines_drawn.append(y)
+        return super().render_line(y)
+
+
+def test_a_refresh_draws_only_what_changed() -> None:
+    """Each answer of the broker draws all cells of the table again, and keys wait for it."""
+    grid = Drawing()
+
+    async def job(pilot: Pilot[None]) -> None:
+        def rows(*changed: int) -> list[tuple[int, str]]:
+            return [(number, "new" if number in changed else "old") for number in range(1_000)]
+
+        async def drawn(change: Callable[[], None]) -> set[int]:
+            grid.lines_drawn.clear()
+            change()
+            await pilot.pause()
+            return set(grid.lines_drawn)
+
+        # The second time for the scroll bar, which takes a column.
+        for _ in range(2):
+            grid.set_rows(rows())
+            await pilot.pause()
+        assert await drawn(lambda: grid.set_rows(rows())) == set()
+        # The header is line 0; row 3 is in line 4. Row 500 is not on the screen.
+        assert await drawn(lambda: grid.set_rows(rows(3, 500))) == {4}
+        assert "new" in lines(grid)[4]
+        assert await drawn(lambda: set_edge(grid, "subtitle", Text("5 s ago"))) == set()
+        assert await drawn(lambda: grid.set_rows(rows(3, 500))) == set()
+        # Other rows than before in the same lines.
+        assert len(await drawn(lambda: grid.set_rows([(1_000 + number, "old") for number in range(1_000)]))) >= 9
+        assert "1000" in lines(grid)[1]
+        assert await drawn(lambda: grid.set_rows([])) >= {1, 2, 3}
+        assert not lines(grid)[1].strip()
+
+    run(grid, job)
+
+
+def test_the_text_in_a_border_is_shown() -> None:
+    """The age of a list does not change, or stays when the list is fresh again."""
+    grid = Drawing()
+
+    async def job(pilot: Pilot[None]) -> None:
+        grid.set_rows([(1, "one")])
+        for text in ("5 s ago", "now", ""):
+            set_edge(grid, "subtitle", Text(text))
+            await pilot.pause()
+            shown = ["".join(part.text for part in strip) for strip in pilot.app.screen._compositor.render_strips()]
+            assert shown[0].startswith("╭─ Rows · 1 ")
+            assert text in shown[-1]
+            assert set(shown[-1]) - set("╰─╯ ") == set(text.replace(" ", ""))
+
+    run(grid, job)

@@ -10,6 +10,7 @@ from broker_cy.admin.group_lag import GroupLag
 from broker_cy.admin.lag import Status
 from broker_cy.admin.metadata import PartitionInfo
 from broker_cy.admin.text import count, duration, percent, plural, size
+from broker_cy.admin.turns import Turns
 from broker_cy.console.alerts.rules import Rule
 from broker_cy.console.session import GroupSummary, Session, now_ms
 from broker_cy.core.errors import ErrorCode
@@ -39,13 +40,13 @@ Look = Callable[[Session, Rule], Awaitable[list[Broken]]]
 async def _partitions(
     session: Session, rule: Rule, is_broken: Callable[[PartitionInfo], bool]
 ) -> list[tuple[str, PartitionInfo]]:
-    return [
-        (f"{topic.name}-{part.partition}", part)
-        for topic in await session.topics().fresh(AGE_MAX_S)
-        if rule.is_about(topic.name)
-        for part in topic.partitions
-        if is_broken(part)
-    ]
+    found: list[tuple[str, PartitionInfo]] = []
+    turns = Turns()
+    for topic in await session.topics().fresh(AGE_MAX_S):
+        await turns.pause()
+        if rule.is_about(topic.name):
+            found += [(f"{topic.name}-{part.partition}", part) for part in topic.partitions if is_broken(part)]
+    return found
 
 
 async def _offline(session: Session, rule: Rule) -> list[Broken]:
@@ -153,8 +154,11 @@ async def _broker_away(session: Session, rule: Rule) -> list[Broken]:
         for each in cluster.brokers
         if each.is_fenced
     ]
-    topics = await session.topics().fresh(AGE_MAX_S)
-    expected = {broker for topic in topics for part in topic.partitions for broker in part.replicas}
+    expected: set[int] = set()
+    turns = Turns()
+    for topic in await session.topics().fresh(AGE_MAX_S):
+        await turns.pause()
+        expected.update(broker for part in topic.partitions for broker in part.replicas)
     away = expected - {each.broker_id for each in cluster.brokers}
     return found + [Broken(f"broker {each}", f"broker {each} is away: it has replicas") for each in sorted(away)]
 

@@ -6,7 +6,7 @@ import asyncio
 
 from broker_cy.admin.address import Address
 from broker_cy.admin.metadata import Metadata, PartitionInfo, TopicInfo, TopicPartition, _Cached
-from broker_cy.admin.turns import Turns
+from broker_cy.admin.turns import URGENT, Turns
 from broker_cy.core.uuid import ZERO
 
 
@@ -33,6 +33,35 @@ def test_a_turn_ends_only_when_its_time_is_over() -> None:
 
     assert asyncio.run(others_ran(0.0)) == 10
     assert asyncio.run(others_ran(1e9)) == 0
+
+
+def test_a_computation_waits_for_what_is_urgent() -> None:
+    """Between the twenty turns of the loop that a key takes, each computation does a part of its own."""
+
+    async def job() -> None:
+        parts = 0
+
+        async def compute() -> None:
+            nonlocal parts
+            turns = Turns(0.0)
+            for _ in range(1_000):
+                await turns.pause()
+                parts += 1
+
+        task = asyncio.create_task(compute())
+        with URGENT.under_way():
+            await asyncio.sleep(0)
+            before = parts
+            for _ in range(20):
+                await asyncio.sleep(0)
+            # At most those whose wait is over: they go on even where something is always urgent.
+            assert parts - before <= 2
+            while parts < 2:
+                await asyncio.sleep(0.001)
+        await task
+        assert parts == 1_000
+
+    asyncio.run(job())
 
 
 def test_leaders_are_found_where_partitions_are_left_out() -> None:
