@@ -116,7 +116,7 @@ class Session:
 
 
 def make_driver(target: Target, topic: str, workload: Workload) -> LoadDriver:
-    """The driver that the workload asks for. Raises DriverError where what it needs is not there."""
+    """The driver that the workload asks for. Raises DriverError if what it needs is not there."""
     refuse(target, workload)
     if workload.transactions is not None and workload.producers:
         one_by_one = TransactionDriver if workload.transactions.measure == TRANSACTIONS else StartDriver

@@ -1,4 +1,4 @@
-"""The terminal view while a benchmark runs: phase, rate, p99 and what the broker spends; plain lines where there is no
+"""The terminal view while a benchmark runs: phase, rate, p99 and what the broker spends; plain lines if there is no
 terminal."""
 
 import sys

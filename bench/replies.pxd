@@ -133,7 +133,7 @@ cdef inline Fetched take_fetched(View* view, Verdict* verdict) noexcept nogil:
     take(view, 4)                                           # preferred replica
     fetched.size = max(0, uvarint(view) - 1)                # null is the same as empty
     fetched.batches = take(view, fetched.size)
-    skip_tags(view)                                         # where there is an error: the current leader
+    skip_tags(view)                                         # if there is an error: the current leader
     if fetched.batches is not NULL and code_at(p + 4):
         refuse(verdict, b"Fetch error %lld on partition %lld", code_at(p + 4), fetched.partition)
         fetched.batches = NULL

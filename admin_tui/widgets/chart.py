@@ -36,7 +36,7 @@ class Chart(Widget):
     def __init__(
         self, title: str, show: Callable[[float | None], str], unit: str = "", *, id: str | None = None
     ) -> None:
-        """`show` formats a value; `unit` follows it where there is room."""
+        """`show` formats a value; `unit` follows it if there is room."""
         super().__init__(id=id)
         self._unit = unit
         self._title = title

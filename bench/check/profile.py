@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 # `fn=(12) name` defines the name 12, `fn=(12)` uses it; files, objects and functions are numbered apart.
 NAME = re.compile(r"(c?(?:fn|fl|fi|fe|ob)|cfi|cfl|cob)=(?:\((\d+)\))?(?: ?(.*))?$")
-COST = re.compile(r"[+\-*]?\d*(?: (\d+))?$")  # the line, absolute or relative; then the instructions, 0 where left out
+COST = re.compile(r"[+\-*]?\d*(?: (\d+))?$")  # the line, absolute or relative; then the instructions, 0 if left out
 UNKNOWN = "???"
 
 

@@ -24,7 +24,7 @@ def values(workload: Workload, seed: int) -> list[bytes]:
 
 
 def keys(workload: Workload, seed: int) -> Iterator[bytes] | None:
-    """All keys of the workload in a random order, over and over; None where records have none.
+    """All keys of the workload in a random order, over and over; None if records have none.
 
     Raises ValueError if that many keys of that size do not exist.
     """

@@ -28,7 +28,7 @@ class Entity:
 
 
 def entities(documents: Sequence[tuple[str, Document]]) -> list[Entity]:
-    """Of documents with their names, which are shown only where there are several documents."""
+    """Of documents with their names, which are shown only if there are several documents."""
     found: list[Entity] = []
     for name, document in documents:
         for target in document.targets:

@@ -35,7 +35,7 @@ def main(options: argparse.Namespace) -> int:
 
 
 def chosen(plan: Plan, names: Sequence[str] | None) -> list[Measurement]:
-    """The measurements that are named, or that a table of this name is made of; all where none is. Raises PlanError."""
+    """The measurements that are named, or that a table of this name is made of; all if none is. Raises PlanError."""
     if names is None:
         return list(plan.measurements)
     of_tables = {table.name: {row.measurement for row in table.rows} for table in plan.tables}

@@ -37,7 +37,7 @@ class Outcome(Generic[K, V]):
     failed: dict[K, AdminError]
 
     def whole(self) -> dict[K, V]:
-        """`found`; raises the first failure where there is one."""
+        """`found`; raises the first failure if there is one."""
         for error in self.failed.values():
             raise error
         return self.found

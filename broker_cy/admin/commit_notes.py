@@ -168,7 +168,7 @@ class CommitTail:
                 self._steps_left.clear()
 
     async def _look_ahead(self, topic: OwnTopic[Stamped]) -> None:
-        """Read new events. At the first search, after the topic was re-created, and where there is more than is read at
+        """Read new events. At the first search, after the topic was re-created, and if there is more than is read at
         once, this only finds the end, from which to search backward.
         """
         span = await topic.span(Start.latest())

@@ -36,7 +36,7 @@ def subject_of(event: Event) -> str:
 
 
 def by_of(event: Event) -> str:
-    """Who requested it; empty where nobody did."""
+    """Return the client that requested it; empty if there is none."""
     by = getattr(event, "by", None)
     return "" if by is None else clean(f"{by.client_id or by.principal} {by.host}".strip())
 

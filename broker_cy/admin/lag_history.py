@@ -30,7 +30,7 @@ class Window:
         self.seen_at_ms = 0
 
     def add(self, sample: Sample, samples_max: int) -> None:
-        """Add a sample, and drop the oldest where there are too many."""
+        """Add a sample, and drop the oldest if there are too many."""
         self._numbers.extend(
             (
                 sample.at_ms,

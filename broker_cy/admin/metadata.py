@@ -52,7 +52,7 @@ class Node:
 
 
 class PartitionInfo(NamedTuple):
-    """A partition and its replicas. `leader_id` is -1 where there is none."""
+    """A partition and its replicas. `leader_id` is -1 if there is none."""
 
     partition: int
     leader_id: int

@@ -86,7 +86,7 @@ class OwnTopic(Generic[T]):
             raise
 
     async def read(self, start: int, end: int | None = None, *, skip: bytes = b"") -> AsyncIterator[list[Entry[T]]]:
-        """Entries from an offset on, the oldest first; up to `end`, or as they are written where there is no end.
+        """Entries from an offset on, the oldest first; up to `end`, or as they are written if there is no end.
 
         Values that begin with `skip` are left out without being decoded: decoding takes most of the time, and most
         events are commits.

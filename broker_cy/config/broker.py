@@ -103,7 +103,7 @@ class BrokerConfig(Mapping[str, Any]):
     # Dynamic settings
 
     def on_change(self, listener: ChangeListener, *names: str) -> None:
-        """Call `listener` after a dynamic change of any of `names` (of any setting where none is named)."""
+        """Call `listener` after a dynamic change of any of `names` (of any setting if none is named)."""
         self._change_listeners.append((listener, frozenset(names)))
 
     def effective(self, dynamic_broker: Mapping[str, str], dynamic_default: Mapping[str, str]) -> BrokerConfig:

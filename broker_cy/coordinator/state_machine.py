@@ -53,7 +53,7 @@ class GroupStateMachine(StateMachine):
     def load_record(self, offset: int, producer_id: int, key: bytes, value: bytes | None) -> None:
         """Replay a record from the log. `producer_id` is that of its batch if the batch is transactional, else -1.
 
-        Raises WireError where key or value is malformed or of a version this broker does not know.
+        Raises WireError if key or value is malformed or of a version this broker does not know.
         """
         self.next_offset = offset + 1
         kind = records.key_type(key)

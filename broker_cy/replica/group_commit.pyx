@@ -117,7 +117,7 @@ cdef object join(Partition partition):
 
 
 cdef int leave(Partition partition, job) except -1:
-    """The round is done: what it brought to disk may be read. Where that failed the partition is offline."""
+    """The round is done: what it brought to disk may be read. If that failed the partition is offline."""
     partition.syncing = False
     if job is None or partition.closed:
         return 0

@@ -8,7 +8,7 @@ from broker_cy.wire.batch cimport BatchHeader, ValidationRules
 from broker_cy.wire.batch_check cimport BatchCheck
 
 cdef struct AppendResult:
-    int16_t error                   # Kafka error code, 0 where the batch was staged or is a duplicate
+    int16_t error                   # Kafka error code, 0 if the batch was staged or is a duplicate
     int64_t base_offset
     int64_t log_append_time_ms      # -1 under CreateTime, but for duplicates
     int64_t log_start_offset

@@ -35,7 +35,7 @@ _ODD_NAMES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Versions:
-    """An inclusive range of versions; empty where `low > high`."""
+    """An inclusive range of versions; empty if `low > high`."""
 
     low: int
     high: int
@@ -74,7 +74,7 @@ class StructSpec:
 
 @dataclass(slots=True)
 class MessageSpec:
-    """A message: `structs` has every structure it uses by name, itself not included. `key` is -1 where it has none."""
+    """A message: `structs` has every structure it uses by name, itself not included. `key` is -1 if it has none."""
 
     kind: str
     name: str
@@ -147,7 +147,7 @@ def load_api_header(name: str) -> MessageSpec:
 
 
 def parse(text: str) -> list[MessageSpec]:
-    """All messages of one table; ValueError with the line where it does not follow the form."""
+    """All messages of one table; ValueError with the line if it does not follow the form."""
     return [_parse_block(block.split("\n")) for block in text.strip("\n").split("\n\n")]
 
 

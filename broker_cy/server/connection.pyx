@@ -208,7 +208,7 @@ cdef class Connection(AnswerQueue):
         if missing >= WAKE_BYTES_MIN:
             wanted = <int>min(missing, WAKE_BYTES_MAX)
         if wanted != self.wake_bytes:
-            # Where it fails the socket is readable earlier, and that is all.
+            # If it fails the socket is readable earlier, and that is all.
             setsockopt(self.fd, SOL_SOCKET, SO_RCVLOWAT, &wanted, sizeof(wanted))
             self.wake_bytes = wanted
         return 0

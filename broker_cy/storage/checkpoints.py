@@ -1,12 +1,12 @@
-"""Kafka's text checkpoints: a version line, a count line, one entry a line.
+"""Kafka's text checkpoints: a version line, a count line, then one entry per line.
 
 `recovery-point-offset-checkpoint`, `log-start-offset-checkpoint`, `replication-offset-checkpoint` and
 `cleaner-offset-checkpoint` of a data directory hold "topic partition offset"; `leader-epoch-checkpoint` of a log holds
 "epoch offset".
 
-A topic may be deleted, and another one created under its name, before the file is written again. So beside the entries
-of a topic there is one that says which topic they were written for: "topic/topic-id 0 0". No topic's name has a slash:
-Kafka, which looks entries up by partition, ignores it, and drops it when it writes the file.
+A topic may be deleted, and another one created under its name, before the file is written again. So the entries of a
+topic are accompanied by one with its id: "topic/topic-id 0 0". No topic name contains a slash: Kafka, which looks
+entries up by partition, ignores this entry, and drops it when it writes the file.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Entries(NamedTuple):
 
 
 def _lines(data: bytes, path: str) -> list[list[bytes]]:
-    """Entries as words; raises ValueError naming the file where the version or the count is wrong."""
+    """Return the entries as words; raises ValueError, which names the file, if the version or the count is wrong."""
     lines = data.split(b"\n")
     if lines and not lines[-1]:
         lines.pop()

@@ -41,7 +41,7 @@ class Note(NamedTuple):
 
 
 def write(directory: str, note: Note, reason: str, *, sync: bool = False) -> None:
-    """Note damage, unless there is a note already. Where that fails it is only logged.
+    """Note damage, unless there is a note already. If that fails it is only logged.
 
     Without `sync` a killed process leaves the note. A power loss may take it, and the next start, which finds the
     damage again, may take it for a write that was torn. So a worker calls the function `sync` soon. With the parameter

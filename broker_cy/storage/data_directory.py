@@ -1,4 +1,4 @@
-"""One data directory (an entry of log.dirs): its lock, `meta.properties`, and the mark of a clean stop."""
+"""One data directory (an entry of log.dirs): its lock, `meta.properties`, and the mark of a clean shutdown."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class DataDirectory:
         self._lock_fd = -1
 
     def lock(self) -> None:
-        """Make the directory if it is missing, and lock it; raises DataDirectoryError.
+        """Create the directory if it is missing, and lock it; raises DataDirectoryError.
 
         Both kinds of file lock are taken: Kafka's own (fcntl), which a running Kafka holds, and flock, which also tells
         two brokers of one process apart.
@@ -96,7 +96,7 @@ class DataDirectory:
 
     @property
     def formatted(self) -> bool:
-        """Whether the directory has a meta.properties."""
+        """Return whether the directory has a meta.properties."""
         return os.path.exists(f"{self.path}/{META_PROPERTIES}")
 
     def partitions(self) -> list[str]:
@@ -108,7 +108,9 @@ class DataDirectory:
         return [name for name in names if parse_partition(name) and os.path.isdir(f"{self.path}/{name}")]
 
     def refuse_logs_without_meta(self) -> None:
-        """Logs of an unknown cluster must not be given a new cluster id; raises DataDirectoryError."""
+        """Raise DataDirectoryError if there are logs, because logs of an unknown cluster must not get a new cluster
+        id.
+        """
         if names := self.partitions():
             more = f" and {len(names) - 1} more" if len(names) > 1 else ""
             raise DataDirectoryError(
@@ -154,7 +156,7 @@ class DataDirectory:
     # --- clean stop
 
     def clean_broker_epoch(self) -> int | None:
-        """The broker epoch that a clean stop wrote, -1 where it wrote none; None after an unclean stop."""
+        """Return the broker epoch that a clean shutdown wrote, -1 if it wrote none; None after an unclean shutdown."""
         try:
             data = read_whole(f"{self.path}/{CLEAN_SHUTDOWN}", SMALL_FILE_MAX_BYTES)
         except (OSError, ValueError):
@@ -165,12 +167,12 @@ class DataDirectory:
             return -1
 
     def mark_clean(self, broker_epoch: int) -> None:
-        """Record that everything is on disk, as the last step of a stop. Raises OSError."""
+        """Record that everything is on disk, as the last step of a shutdown. Raises OSError."""
         content = json.dumps({"version": 0, "brokerEpoch": broker_epoch}, separators=(",", ":"))
         write_atomically(f"{self.path}/{CLEAN_SHUTDOWN}", content.encode(), sync=True)
 
     def unmark_clean(self) -> None:
-        """From now on a stop is unclean until mark_clean; raises OSError."""
+        """Remove the mark: from now on a shutdown is unclean until mark_clean; raises OSError."""
         with suppress(FileNotFoundError):
             os.unlink(f"{self.path}/{CLEAN_SHUTDOWN}")
             sync_directory(self.path)

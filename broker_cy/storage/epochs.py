@@ -1,4 +1,4 @@
-"""Which leader epoch began at which offset: the `leader-epoch-checkpoint` of a log (KIP-101, KIP-279)."""
+"""The start offsets of leader epochs: the `leader-epoch-checkpoint` of a log (KIP-101, KIP-279)."""
 
 from bisect import bisect_left, bisect_right
 
@@ -42,7 +42,7 @@ class LeaderEpochs:
 
     @property
     def latest_epoch(self) -> int:
-        """The newest epoch, -1 where there is none."""
+        """Return the newest epoch, -1 if there is none."""
         return self.epochs[-1] if self.epochs else NO_EPOCH
 
     def assign(self, epoch: int, start_offset: int) -> bool:
@@ -78,9 +78,9 @@ class LeaderEpochs:
         return True
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
-        """(epoch, end offset) for OffsetForLeaderEpoch: the largest known epoch <= `epoch` and where it ends.
+        """Return (epoch, end offset) for OffsetForLeaderEpoch: the largest known epoch <= `epoch`, and its end.
 
-        (-1, -1) where the epoch is unknown: none asked for, none stored, or newer than the newest.
+        (-1, -1) if the epoch is unknown: none was requested, none is stored, or it is newer than the newest.
         """
         if epoch == NO_EPOCH or not self.epochs or epoch > self.epochs[-1]:
             return NO_EPOCH, NO_OFFSET
@@ -93,6 +93,6 @@ class LeaderEpochs:
         return self.epochs[higher - 1], self.starts[higher]
 
     def epoch_for_offset(self, offset: int) -> int:
-        """Epoch of the batch at `offset`; -1 where it lies before the first known epoch."""
+        """Return the epoch of the batch at `offset`; -1 if it is before the first known epoch."""
         at = bisect_right(self.starts, offset)
         return self.epochs[at - 1] if at else NO_EPOCH

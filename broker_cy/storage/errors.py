@@ -1,10 +1,10 @@
-"""What storage raises."""
+"""The exceptions of storage."""
 
 import errno
 
 from broker_cy.core.errors import ErrorCode, KafkaError
 
-# Errors that may be gone a moment later: the disk is full, or descriptors or memory are used up.
+# Errors that may be temporary: the disk is full, or descriptors or memory are exhausted.
 SHORTAGES = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 
 
@@ -20,14 +20,14 @@ class OffsetOutOfRange(KafkaError):
 
 
 class StorageError(KafkaError):
-    """A file of a log cannot be read or written, or does not hold what it should."""
+    """A file of a log cannot be read or written, or has invalid contents."""
 
     def __init__(self, message: str) -> None:
         super().__init__(ErrorCode.KAFKA_STORAGE_ERROR, message)
 
 
 class CorruptSegment(StorageError):
-    """A segment file holds something that is no record batch. `position` is where, in bytes."""
+    """A segment file contains something that is not a record batch, at byte `position`."""
 
     def __init__(self, path: str, position: int, reason: str) -> None:
         super().__init__(f"{path} is corrupt at byte {position}: {reason}")
@@ -38,7 +38,7 @@ class CorruptSegment(StorageError):
 class ColdRead(Exception):
     """Under `disk.confine_reads`: a lookup needs `size` bytes at `position` of the file `path` that are not in memory.
 
-    No error of the log: a worker thread reads them (`page_cache.warm_path`), then the lookup is made again.
+    This is not an error of the log: a worker thread reads them (`page_cache.warm_path`), then the lookup is repeated.
     """
 
     def __init__(self, path: str, position: int, size: int) -> None:
@@ -49,7 +49,7 @@ class ColdRead(Exception):
 
 
 def errno_of(error: BaseException | None) -> int:
-    """The errno of an OSError, or of the one that this error was raised from; EIO where there is none."""
+    """Return the errno of an OSError, or of the one from which this error was raised; EIO if there is none."""
     while error is not None:
         if isinstance(error, MemoryError):
             return errno.ENOMEM
@@ -60,7 +60,7 @@ def errno_of(error: BaseException | None) -> int:
 
 
 def rights_advice(error: BaseException) -> str:
-    """What to do where the system does not let us use a file, to be put after the reason; empty for other errors."""
+    """Return advice for an error of permissions, to be appended to the reason; empty for other errors."""
     if errno_of(error) in (errno.EACCES, errno.EPERM):
         return ": make it readable and writable for the broker's user"
     return ""

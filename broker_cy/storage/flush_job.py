@@ -1,7 +1,7 @@
-"""Flushing a log to disk, or only out of this process, in a worker thread.
+"""Flushing a log to the disk, or only to the page cache, in a worker thread.
 
-A job writes by a descriptor of the log's directory: while it waits for a worker the topic may be deleted and another
-one created under its name, whose epochs and producers are others.
+A job writes through a descriptor of the log's directory: while it waits for a worker, the topic may be deleted and
+another one created under its name, with other epochs and producers.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ if TYPE_CHECKING:
 class FlushJob:
     """The data of one log to flush, copied from it on the loop (Log.begin_flush).
 
-    `run` (or `note`) blocks, and touches files only, none where the log was closed meanwhile; then
-    `maintenance.complete_flush` (`complete_note`) takes the result on the loop.
+    `run` (or `note`) blocks, and touches only files, and none if the log was closed meanwhile; then
+    `maintenance.complete_flush` (`complete_note`) applies the result on the loop.
     """
 
     log: Log
     end_offset: int
-    # Of the log when the job was made: a truncation meanwhile makes the result worthless.
+    # Value of the log when the job was created: a truncation meanwhile makes the result invalid.
     generation: int
     unflushed_bytes: int
-    # What flush.ms counts from.
+    # The time from which flush.ms counts.
     begun_ms: int = -1
     paths: list[str] = field(default_factory=list)
     # Those that hold files which are new since the last flush; the log's own is synced in any case.
@@ -61,7 +61,7 @@ class FlushJob:
             os.close(fd)
 
     def sync(self) -> None:
-        """Sync what `run` has written and what the log had before. An OSError is kept in `error`."""
+        """Sync the files that `run` has written and those that existed before. An OSError is kept in `error`."""
         try:
             for path in self.paths:
                 if not self.log.closed:
@@ -73,9 +73,7 @@ class FlushJob:
             self.error = error
 
     def remove_superseded(self) -> None:
-        """Remove the snapshot that the flush before has left, now that there is a newer one on disk. An OSError is kept
-        in `error`.
-        """
+        """Remove the snapshot of the previous flush, now that a newer one is on disk. An OSError is kept in `error`."""
         if self.superseded_snapshot < 0 or self.superseded_snapshot == self.end_offset:
             return
         fd = self._open()
@@ -106,7 +104,7 @@ class FlushJob:
             os.close(fd)
 
     def _open(self) -> int:
-        """A descriptor of the log's directory; -1 where the log was closed, or with an OSError kept in `error`."""
+        """Open a descriptor of the log's directory; -1 if the log was closed, or with an OSError kept in `error`."""
         try:
             fd = os.open(self.log.directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         except OSError as error:
@@ -119,7 +117,7 @@ class FlushJob:
         return fd
 
     def _write_snapshot(self, fd: int) -> None:
-        """There may be one already: a segment begins at that offset."""
+        """Write the snapshot of producer state, unless it exists already because a segment begins at that offset."""
         name = snapshots.name_of(self.end_offset)
         try:
             os.stat(name, dir_fd=fd)

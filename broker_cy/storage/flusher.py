@@ -1,13 +1,13 @@
 """Flushing the logs of a broker to disk: in a worker while it runs, and completely when it stops.
 
-How much a crash makes the next start read is bounded. The page cache outlives the process, so a killed broker loses
-nothing: once NOTE_BYTES were written a note is made of how far the logs are whole, which costs no sync
+The amount that a start after a crash has to read is bounded. The page cache outlives the process, so a killed broker
+loses nothing: after each NOTE_BYTES, a note records up to where the logs are complete, which needs no sync
 (storage.written_points), and the start after a kill reads about 2 * NOTE_BYTES and NOTE_LOG_BYTES of each log. Notes
-have a worker of their own: behind a flush, which takes as long as the disk does, they would come minutes late. Only a
-power loss can take what was not flushed, as in Kafka. A flush runs with each checkpoint
-(log.flush.offset.checkpoint.interval.ms) and once FLUSH_BYTES wait for it; recovery points follow at once. By then the
-kernel has brought most of it to disk by itself: a flush each 256 MiB costs a tenth of the CPU of writing, and stalls
-the writers behind it.
+have a separate worker: after a flush, which takes as long as the disk does, they would be minutes late. Only a
+power loss can lose data that was not flushed, as in Kafka. A flush runs with each checkpoint
+(log.flush.offset.checkpoint.interval.ms) and once FLUSH_BYTES wait for it; recovery points follow immediately. By then
+the kernel has written most of the data by itself: a flush each 256 MiB costs a tenth of the CPU of writing, and stalls
+the writers.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ logger = logging.getLogger(__name__)
 # Bytes that wait for a flush until one starts, and bytes written since the last note. See the module's docstring.
 FLUSH_BYTES = 4 << 30
 NOTE_BYTES = 256 << 20
-# A log that less was written to is not noted: with thousands of partitions the files would cost more than reading it.
+# A log with fewer new bytes is not noted: with thousands of partitions the files would cost more than reading the log.
 NOTE_LOG_BYTES = 64 << 10
 # From this many files on, the file system is synced instead of each file.
 SYNC_FILES_MAX = 64
@@ -45,7 +45,7 @@ Pending = list[tuple[Log, FlushJob]]
 
 
 def _directory(log: Log) -> str:
-    """By which logs are taken in the same order in every run: a simulation can be repeated."""
+    """Return the sort key of logs, so that their order is the same in every run and a simulation can be repeated."""
     return log.directory
 
 
@@ -63,7 +63,7 @@ class Flusher:
         note_bytes: int = NOTE_BYTES,
         note_jobs: Jobs | None = None,
     ) -> None:
-        """`note_jobs` has the worker for the notes; `jobs` where there is none."""
+        """`note_jobs` has the worker for the notes; `jobs` if there is none."""
         self.logs = logs
         self.offline = offline
         self.checkpoints = checkpoints
@@ -75,7 +75,7 @@ class Flusher:
         self._asked: dict[Log, None] = {}
         self._writing = False
         self._names_due: set[str] = set()
-        # The last flush did not do all it was to do: the disk is full or broken.
+        # Whether the last flush failed, because the disk is full or broken.
         self.failed = False
         self.flush_bytes = flush_bytes
         # As of the last call of `start` that told it.
@@ -115,7 +115,7 @@ class Flusher:
                 try:
                     pending.append((log, maintenance.begin_note(log)))
                 except StorageError as error:  # a start after a kill reads more, and nothing is lost
-                    logger.warning("written point stays", extra=facts(reason=error))
+                    logger.warning("written point not advanced", extra=facts(reason=error))
         self._noting = True
 
         def write() -> None:
@@ -152,7 +152,7 @@ class Flusher:
             try:
                 job = maintenance.begin_flush(log)
             except StorageError as error:
-                self._note_failure("recovery point stays", error)
+                self._note_failure("recovery point not advanced", error)
                 continue
             if job is not None:
                 job.begun_ms = self._now_ms
@@ -187,7 +187,7 @@ class Flusher:
                 maintenance.complete_flush(log, job)
             except StorageError as error:
                 failed.add(os.path.dirname(log.directory))
-                self._note_failure("recovery point stays", error)
+                self._note_failure("recovery point not advanced", error)
         return failed
 
     def write_checkpoints(self, *names: str) -> None:
@@ -212,7 +212,7 @@ class Flusher:
 
     def sync_loaded(self, logs: Iterable[Log]) -> None:
         """Keep flush.messages for logs that were just loaded: what a killed process left in the page cache is served,
-        and acknowledged to those who send it again, from now on. Blocks. Where it fails the log goes offline.
+        and acknowledged to those who send it again, from now on. Blocks. If it fails the log goes offline.
         """
         due = [log for log in logs if log.written_end_offset - log.synced_end_offset >= log.config.flush_messages]
         pending = [(log, maintenance.begin_sync(log)) for log in due if log.offline is None]
@@ -285,7 +285,7 @@ class Flusher:
     def _not_synced_together(self, pending: list[tuple[Log, J]]) -> list[tuple[Log, J]]:
         """Those whose files have to be synced one by one. With many files the whole file system is synced once instead.
 
-        Where that fails some file has an error, maybe one of another program: each is asked for its own, which it still
+        If that fails some file has an error, maybe one of another program: each is asked for its own, which it still
         reports. The file system has reported it then, and is not asked again.
         """
         if sum(len(job.paths) for _, job in pending) <= SYNC_FILES_MAX:

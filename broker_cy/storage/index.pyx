@@ -245,7 +245,7 @@ cdef class IndexFile:
         return 0
 
     cdef int64_t search(self, int64_t key, uint8_t* out) except -2:
-        """Number of the last entry whose key is <= `key`, copied to `out`; -1 where there is none."""
+        """Number of the last entry whose key is <= `key`, copied to `out`; -1 if there is none."""
         if self.count() == 0:
             return -1
         if self.pending_count > 0 and self.key_of(self.pending) <= key:
@@ -296,7 +296,7 @@ cdef class IndexFile:
 
     cdef int64_t bisect(self, const uint8_t* entries, int64_t first, int64_t count, int64_t key, uint8_t* out) noexcept:
         """Number of the last of `count` entries, of which the first is number `first`, with a key <= `key`, copied to `out`; -1
-        where there is none."""
+        if there is none."""
         cdef int64_t low = 0, high = count, middle
         while low < high:
             middle = (low + high) // 2
@@ -379,11 +379,11 @@ cdef class OffsetIndex(IndexFile):
         return -1 if low == count else self.base_offset + get_i32(entries + low * OFFSET_ENTRY_BYTES)
 
     def find_position(self, int64_t position, int64_t size):
-        """Offset of the first entry at `position` or behind it, in a segment of `size` bytes; -1 where there is none."""
+        """Offset of the first entry at `position` or behind it, in a segment of `size` bytes; -1 if there is none."""
         return self.offset_from(position, size)
 
     def find(self, int64_t offset):
-        """(offset, position) of the entry at or before `offset`; (base offset, 0) where there is none."""
+        """(offset, position) of the entry at or before `offset`; (base offset, 0) if there is none."""
         cdef int64_t entry_offset = 0
         cdef int64_t position = self.lookup(offset, &entry_offset)
         return entry_offset, position
@@ -472,12 +472,12 @@ cdef class TimeIndex(IndexFile):
 
     @property
     def last(self):
-        """(timestamp, offset) of the last entry; (-1, base offset) where there is none."""
+        """(timestamp, offset) of the last entry; (-1, base offset) if there is none."""
         self.count()
         return self.last_timestamp, self.last_offset
 
     def find(self, int64_t timestamp):
-        """(timestamp, offset) of the last entry at or before `timestamp`; (-1, base offset) where there is none."""
+        """(timestamp, offset) of the last entry at or before `timestamp`; (-1, base offset) if there is none."""
         cdef int64_t entry_timestamp = -1
         cdef int64_t offset = self.lookup(timestamp, &entry_timestamp)
         return entry_timestamp, offset

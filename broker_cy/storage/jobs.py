@@ -1,4 +1,4 @@
-"""How storage gets work done off the loop: the server hands in an object of this form."""
+"""The interface by which storage runs work off the loop; the server provides the implementation."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Jobs(Protocol):
 
 
 class InlineJobs:
-    """Does everything at once in the caller's thread, and keeps what is due later: for tools and tests."""
+    """Runs everything immediately in the caller's thread, and keeps delayed callbacks: for tools and tests."""
 
     def __init__(self) -> None:
         self.due: list[tuple[int, Callable[[], None]]] = []
@@ -38,6 +38,6 @@ class InlineJobs:
         self.due.append((delay_ms, callback))
 
     def run_due(self) -> None:
-        """Call everything that was kept."""
+        """Call all kept callbacks."""
         while self.due:
             self.due.pop(0)[1]()

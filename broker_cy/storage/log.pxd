@@ -3,7 +3,7 @@
 # Life of a batch: stage (kept where it was received, offsets and producer state move at once) -> flush_staged (one pwritev per
 # segment; then written_end_offset moves) -> read. Invariants, outside of a call:
 #   log_start_offset <= recovery_point <= written_end_offset <= log_end_offset
-#   written_end_offset == log_end_offset where nothing is staged
+#   written_end_offset == log_end_offset if nothing is staged
 #   the file of the active segment ends at active.size, or what lies behind it was never acknowledged and is never read
 from libc.stdint cimport int32_t, int64_t, uint8_t
 

@@ -132,7 +132,7 @@ class LogFiles:
         return swaps
 
     def deleted_end(self) -> int:
-        """Where the newest segment among those that were deleted and are still there ends; 0 where there is none. A log
+        """Where the newest segment among those that were deleted and are still there ends; 0 if there is none. A log
         of which no other is left does not begin before: the file that followed them was lost with the power.
         """
         bases = [int(name[:DIGITS]) for name in self._deleted if name[DIGITS:] == ".log.deleted"]
@@ -183,7 +183,7 @@ class LogFiles:
 
 
 def base_offset_of(name: str) -> int | None:
-    """The offset in front of a segment file's name; None where the file belongs to no segment that there can be."""
+    """The offset in front of a segment file's name; None if the file belongs to no segment that there can be."""
     stem = name[:DIGITS]
     if len(stem) < DIGITS or not (stem.isascii() and stem.isdigit()):
         return None
@@ -192,7 +192,7 @@ def base_offset_of(name: str) -> int | None:
 
 
 def newest_base_offset(directory: str) -> int:
-    """Where the newest segment in a partition's directory begins; 0 where there is none. Raises OSError."""
+    """Where the newest segment in a partition's directory begins; 0 if there is none. Raises OSError."""
     bases = [base_offset_of(name) for name in os.listdir(directory) if name[DIGITS:] == ".log"]
     return max((base for base in bases if base is not None), default=0)
 
@@ -216,8 +216,8 @@ def load_log(
     topic_id: UUID | None = None,
 ) -> Log:
     """Load the log in `directory`. `recovery_point`, `log_start_offset` and `written_point` are those of the data
-    directory's checkpoints (0 where they have none), `topic_id` that of the topic (None where it is not known). Raises
-    CorruptSegment and StorageError where the partition cannot be served, OSError.
+    directory's checkpoints (0 if they have none), `topic_id` that of the topic (None if it is not known). Raises
+    CorruptSegment and StorageError if the partition cannot be served, OSError.
     """
     if syncs.has_failed(directory):
         syncs.write_again(directory, recovery_point)
@@ -427,7 +427,7 @@ def _recover(
     result = recovery.next_offset(tail, clean)
     if result.problem is not None and clean:
         # The stop was clean, and what lies behind the last index entry is damaged, or that entry itself is. Before it
-        # all is trusted still; where that does not help, nothing is.
+        # all is trusted still; if that does not help, nothing is.
         for checked in (recovery.last_indexed_offset(tail), tail.base_offset):
             _check(tail, True, checked, config, epochs, may_cut)
             result = recovery.next_offset(tail, clean)
@@ -442,7 +442,7 @@ def _check(
     segment: Segment, is_last: bool, check_from: int, config: LogConfig, epochs: LeaderEpochs, may_cut: MayCut
 ) -> tuple[bool, int]:
     """Check one segment from offset `check_from` on; returns whether its end was truncated, and the offset at which it
-    ends. Raises CorruptSegment where that is not allowed: other segments with data follow, or see
+    ends. Raises CorruptSegment if that is not allowed: other segments with data follow, or see
     LoadContext.may_cut.
     """
     size = segment.size

@@ -111,7 +111,7 @@ class LogManager:
         )
         # Called by `load` before each directory with the number of logs that are loaded.
         self.on_progress: Callable[[int], None] | None = None
-        # Compacts logs where there is one; hears of logs that change or go.
+        # Compacts logs if there is one; hears of logs that change or go.
         self.cleaner: LogCleaner | None = None
         # How many partitions each data directory holds: a new one goes where the fewest are.
         self._held = {directory.path: 0 for directory in directories}
@@ -141,14 +141,14 @@ class LogManager:
         return self.checkpoints.high_watermarks
 
     def get(self, topic: str, partition: int) -> Log | None:
-        """The log of a partition; None where there is none or it is offline (see `offline`)."""
+        """The log of a partition; None if there is none or it is offline (see `offline`)."""
         return self.logs.get((topic, partition))
 
     # --- loading
 
     def load_metadata_log(self, config: LogConfig, now_ms: int, directory: str | None = None) -> Log:
         """Load or create the log of the metadata quorum, in `directory` (metadata.log.dir; a data directory, the
-        first by default). Raises StorageError, OSError, and DataDirectoryError where committed metadata are damaged or
+        first by default). Raises StorageError, OSError, and DataDirectoryError if committed metadata are damaged or
         gone: then nothing was changed.
         """
         root = directory if directory is not None else self.data_directories[0].path
@@ -195,10 +195,10 @@ class LogManager:
         topic_id_of: Callable[[str], UUID | None] | None = None,
     ) -> None:
         """Load all logs of the data directories, recovering them where the last stop was unclean. A partition that
-        cannot be served goes to `offline`; the others are not touched by that. Raises OSError where a directory
-        cannot be read, StorageError where one cannot be renamed.
+        cannot be served goes to `offline`; the others are not touched by that. Raises OSError if a directory
+        cannot be read, StorageError if one cannot be renamed.
 
-        `topic_id_of` gives the id of a topic, None where there is no such topic: a directory with another id, or
+        `topic_id_of` gives the id of a topic, None if there is no such topic: a directory with another id, or
         with none, is renamed and kept. Without `topic_id_of` each directory is taken for what it says it is.
         """
         configs: dict[str, LogConfig] = {}
@@ -247,10 +247,10 @@ class LogManager:
         self, key: TopicPartition, path: str, topic_id_of: Callable[[str], UUID | None] | None
     ) -> Exception | None:
         """Determine which topic the directory of a partition belongs to, and accept its checkpoint entries. Returns
-        STRAY where it is not the topic of that name (see `load`), or the reason why that is not known.
+        STRAY if it is not the topic of that name (see `load`), or the reason why that is not known.
 
         A directory without a topic id is a stray, too, as in Kafka: the process ended, or the power was lost, before
-        the first sync of a log that was new, perhaps of a deleted topic of this name. Raises StorageError where a stray
+        the first sync of a log that was new, perhaps of a deleted topic of this name. Raises StorageError if a stray
         cannot be renamed.
         """
         expected = topic_id_of(key[0]) if topic_id_of is not None else None
@@ -302,7 +302,7 @@ class LogManager:
         )
 
     def reopen(self, topic: str, partition: int, config: LogConfig, now_ms: int) -> Log | None:
-        """Try again to load a partition that is offline for lack of space, descriptors or memory. None where that fails
+        """Try again to load a partition that is offline for lack of space, descriptors or memory. None if that fails
         again, or where it is offline for another reason.
         """
         key = (topic, partition)
@@ -327,7 +327,7 @@ class LogManager:
 
     def create(self, topic: str, partition: int, topic_id: UUID, config: LogConfig, now_ms: int) -> Log:
         """Make a new, empty log in the data directory that holds the fewest. It begins at offset 0, or where the
-        checkpoints say if its directory was lost with the power. Raises StorageError, or ValueError where it exists.
+        checkpoints say if its directory was lost with the power. Raises StorageError, or ValueError if it exists.
         """
         key = (topic, partition)
         if key in self.logs or key in self.offline:
@@ -355,7 +355,7 @@ class LogManager:
 
     def delete(self, topic: str, partition: int) -> None:
         """Delete a partition: its directory is renamed at once and removed after file.delete.delay.ms. Does nothing
-        where there is none. Raises StorageError.
+        if there is none. Raises StorageError.
         """
         key = (topic, partition)
         log = self.logs.pop(key, None)
@@ -469,7 +469,7 @@ class LogManager:
 
     def flush_old(self, now_ms: int) -> None:
         """Flush the logs whose flush.ms have passed, in a worker. `tick` does it each flush_check_interval_ms; called
-        by itself where that is more often than the ticks are. Cheap where nothing is due.
+        by itself where that is more often than the ticks are. Cheap if nothing is due.
         """
         if self.flusher.failed and now_ms - self._last_flush_ms < FLUSH_RETRY_MS:
             return

@@ -24,7 +24,7 @@ def check(path: str, committed: int | None, clean: bool, directories: Iterable[D
     `committed` is the end offset of what the checkpoints know to be committed (None if they know nothing of it),
     `clean` whether the last stop was. Nothing may be missing or damaged below `committed`, nor damaged below the newest
     snapshot (a log that just ends there is left to who reads the snapshot); after a clean stop of which the checkpoints
-    know nothing, nothing at all may be damaged. Where there is no log, or an
+    know nothing, nothing at all may be damaged. If there is no log, or an
     empty one, `directories` may hold no partition of a topic. Raises DataDirectoryError, and OSError if a file
     cannot be read.
     """
@@ -84,7 +84,7 @@ def _read(path: str, names: list[str], snapshot_end: int) -> tuple[int, tuple[st
 
 def _refuse_partitions(path: str, directories: Iterable[DataDirectory]) -> None:
     for directory in directories:
-        # One that somebody knows is named, where there is one: topics of brokers' own begin with two underscores.
+        # A topic that users know is named, if there is one: topics of brokers' own begin with two underscores.
         for name in sorted(directory.partitions(), key=lambda name: (name.startswith("__"), name)):
             key = parse_partition(name)
             if key is not None and key[0] != METADATA_TOPIC:

@@ -58,7 +58,7 @@ def write(directory: str | int, slot: int, offset: int, data: bytes) -> None:
 
 
 def read(directory: str, offset: int) -> tuple[int, bytes] | None:
-    """The slot that holds the snapshot taken at `offset`, and that; None where neither does."""
+    """The slot that holds the snapshot taken at `offset`, and that; None if neither does."""
     for slot in range(SLOTS):
         with suppress(OSError, ValueError):
             if _is_of(path_of(directory, slot), offset):
@@ -85,7 +85,7 @@ def _is_of(path: str, offset: int) -> bool:
 
 
 def load(producers: ProducerState, directory: str, offset: int, now_ms: int, expiration_ms: int) -> int:
-    """Take the snapshot of `offset` into `producers`; the slot it is in, or -1 where there is none or a damaged one:
+    """Take the snapshot of `offset` into `producers`; the slot it is in, or -1 if there is none or a damaged one:
     then `producers` is not to be used as it is.
     """
     found = read(directory, offset)

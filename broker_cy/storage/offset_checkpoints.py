@@ -77,7 +77,7 @@ class OffsetCheckpoints:
 
     def accept(self, root: str, key: TopicPartition, topic_id: UUID | None) -> None:
         """Take over what the files said at start of the partition in `root`, which is of the topic `topic_id` (None
-        where nobody knows): entries that were written for another topic of that name are not.
+        if it is not known): entries that were written for another topic of that name are not.
         """
         for name, entries in self._read[root].items():
             offset = entries.offset_of(key, topic_id)

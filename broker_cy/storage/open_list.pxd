@@ -14,7 +14,7 @@ cdef struct OpenList:
 
 
 cdef inline int64_t first_open(OpenList* self) noexcept nogil:
-    """-1 where none is open."""
+    """-1 if none is open."""
     return self.offsets[0] if self.count else -1
 
 

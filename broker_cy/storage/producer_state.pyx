@@ -283,7 +283,7 @@ cdef class ProducerState:
         return header.producer_id, first_offset, header.base_offset, stable_offset
 
     cdef int find_open(self) except -1:
-        """List the open transactions anew."""
+        """List the open transactions again."""
         cdef Py_ssize_t i
         self.open_transactions.count = 0
         for i in range(self.count):
@@ -417,7 +417,7 @@ cdef class ProducerState:
 
     def describe(self):
         """[(producer id, epoch, last sequence, last timestamp, coordinator epoch, transaction start offset)], for
-        DescribeProducers; -1 where there is none."""
+        DescribeProducers; -1 if there is none."""
         cdef Producer* producer
         cdef Py_ssize_t i
         found = []

@@ -104,7 +104,7 @@ cdef class BatchReader:
         return 0
 
     cdef bint advance(self) except -1:
-        """Go to the next batch; False at the end or where there is no good one (then `problem` says why, and `position` is the
+        """Go to the next batch; False at the end or if there is no good one (then `problem` says why, and `position` is the
         end of the last good one)."""
         cdef int64_t at = self.next_position
         cdef BatchHeader* header = &self.header
@@ -192,7 +192,7 @@ def index_need(Segment segment not None, int64_t index_interval_bytes):
 
 
 def last_indexed_offset(Segment segment not None):
-    """Offset of the newest entry of the offset index; the base offset where there is none."""
+    """Offset of the newest entry of the offset index; the base offset if there is none."""
     cdef int64_t count = segment.offsets.count()
     return segment.offsets.entry_at(count - 1)[0] if count > 0 else segment.base_offset
 

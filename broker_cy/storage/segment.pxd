@@ -23,7 +23,7 @@ cdef class Segment:
     cdef readonly OffsetIndex offsets
     cdef readonly TimeIndex times
     cdef list pending_aborts            # entries for the .txnindex that wait for the next write; None if there are none
-    cdef public bint without_aborts     # there is no .txnindex; False where nobody has looked yet
+    cdef public bint without_aborts     # there is no .txnindex; False if nobody has looked yet
     cdef bytes aborts                   # content of the .txnindex, where it is short and was read; whoever changes it sets None
     cdef OpenFiles open_files
     cdef int fd                         # -1 while closed

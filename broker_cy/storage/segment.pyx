@@ -181,7 +181,7 @@ cdef class Segment:
         self.created_ms = now_ms
 
     def discard(self):
-        """Remove the files of a segment that was begun and is not wanted, and the producer state taken for it. Raises OSError where
+        """Remove the files of a segment that was begun and is not wanted, and the producer state taken for it. Raises OSError if
         one of them stays; it is empty then if that was possible."""
         failure = None
         for suffix in SEGMENT_SUFFIXES:

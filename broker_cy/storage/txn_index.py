@@ -48,7 +48,7 @@ def read(directory: str, base_offset: int) -> list[AbortedTransaction]:
 
 
 def decode(data: bytes, path: str) -> list[AbortedTransaction]:
-    """Entries in a file's content; raises ValueError, which names `path`, where that is not an index."""
+    """Entries in a file's content; raises ValueError, which names `path`, if that is not an index."""
     if len(data) % ENTRY.size:
         raise ValueError(f"{path} has {len(data)} bytes, which is no multiple of {ENTRY.size}")
     entries: list[AbortedTransaction] = []

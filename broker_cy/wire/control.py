@@ -108,7 +108,7 @@ ControlMessage = EndTxnMarker | LeaderChange | SnapshotHeader | SnapshotFooter |
 
 
 def control_type(record: Record) -> ControlType | int:
-    """The type in a control record's key; the plain number where it is not one of ControlType, which readers must skip.
+    """The type in a control record's key; the plain number if it is not one of ControlType, which readers must skip.
 
     Raises WireError for a record that is no control record.
     """

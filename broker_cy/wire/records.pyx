@@ -126,7 +126,7 @@ cdef class Batch:
 
     @property
     def last_sequence(self):
-        """-1 where there is no base sequence; sequences go on at 0 behind 2**31 - 1."""
+        """-1 if there is no base sequence; sequences go on at 0 behind 2**31 - 1."""
         if self.header.base_sequence < 0:
             return -1
         return (self.header.base_sequence + <int64_t>self.header.last_offset_delta) & INT32_MAX
@@ -328,7 +328,7 @@ def rebuild_batch(data not None, *, codec=None, level=None, log_append_time_ms=N
     """The one batch in `data` again with consecutive offset deltas, and another codec where `codec` is not None.
 
     For a batch whose verdict says `rebuild`: the topic's compression.type is not what the producer used, or deltas had gaps. Raises
-    WireError where `data` does not hold a whole batch or its records are malformed, or exceed compression.decompressed_limit.
+    WireError if `data` does not hold a whole batch or its records are malformed, or exceed compression.decompressed_limit.
     """
     cdef Batch batch = next(_Reader(data), None)
     if batch is None:
@@ -344,7 +344,7 @@ def rebuild_batch(data not None, *, codec=None, level=None, log_append_time_ms=N
 def recoded_batch(data not None, plain not None, int codec, level=None, *, Py_ssize_t size_max=INT32_MAX):
     """The one batch in `data` with its records, which `plain` has uncompressed, stored with another codec: no record is read.
 
-    None if the result has more than `size_max` bytes. Raises WireError where `data` does not hold a whole batch.
+    None if the result has more than `size_max` bytes. Raises WireError if `data` does not hold a whole batch.
     """
     cdef Batch batch = next(_Reader(data), None)
     cdef BatchHeader header

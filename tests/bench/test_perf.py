@@ -1,4 +1,6 @@
-"""Profiles: what perf says is read right, and where it cannot say anything that is told before anything is measured."""
+"""Profiles: perf's output is parsed correctly, and a perf that cannot be used is reported before anything is
+measured.
+"""
 
 import shutil
 import subprocess

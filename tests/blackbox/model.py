@@ -10,7 +10,7 @@ names its sending. The promises:
   of the same name that was deleted, is not there.
 - A record without an answer is there once or not at all. After a restart it is settled which: it stays so.
 - The records of one producer keep their order. Offsets of a log without transactions and compaction have no gap.
-- The log begins where DeleteRecords said, and at 0 where nobody asked for it; after a kill it may also begin before,
+- The log begins where DeleteRecords said, and at 0 if nobody asked for it; after a kill it may also begin before,
   down to where it began after the restart before, with the records that were there.
 - A transaction whose end is unknown is there with all its acknowledged records or with none.
 """
@@ -174,7 +174,7 @@ def _order(partition: Partition, reading: Reading) -> list[str]:
 
 
 def _expected(partition: Partition, reading: Reading) -> Iterable[Sent]:
-    """Acknowledged records that a reader of this isolation level gets where nothing is compacted."""
+    """Acknowledged records that a reader of this isolation level gets if nothing is compacted."""
     for sent in partition.sent.values():
         if sent.fate is Fate.ACKED and sent.offset is not None and sent.offset >= min(reading.start, partition.start):
             if reading.committed and not sent.committed:

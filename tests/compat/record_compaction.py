@@ -38,7 +38,7 @@ class Recorder:
         self.step = 0
 
     def produce(self, pairs: list[tuple[str, bytes | None]], **settings: str) -> None:
-        """One batch; of a transaction that is committed or aborted where there is a transactional.id."""
+        """One batch; of a transaction that is committed or aborted if there is a transactional.id."""
         end = settings.pop("end", "")
         producer = Producer({"bootstrap.servers": self.peer.bootstrap, "linger.ms": "50", **settings})
         if end:

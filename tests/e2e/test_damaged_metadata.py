@@ -31,7 +31,7 @@ class Down:
         self.log = broker.data_dir / LOG
 
     def committed(self) -> int:
-        """The end of the committed metadata by the checkpoint; -1 where it has none."""
+        """The end of the committed metadata by the checkpoint; -1 if it has none."""
         return read_offsets(str(self.root / RECOVERY_POINTS)).get(("__cluster_metadata", 0), -1)
 
     def run_and_kill(self) -> None:

@@ -268,7 +268,7 @@ def commit(connection: Connection, offset: int, metadata: str = "") -> int:
 
 
 def committed(connection: Connection) -> int:
-    """The committed offset of t-0; -1 where there is none or the group is not loaded."""
+    """The committed offset of t-0; -1 if there is none or the group is not loaded."""
     reader = connection.ask(OFFSET_FETCH, 1, string("g") + array([string("t") + array([i32(0)])]))
     assert (reader.i32(), reader.string(), reader.i32(), reader.i32()) == (1, "t", 1, 0)
     return reader.i64()

@@ -1,7 +1,7 @@
 """Runs one target in a process of its own: `python -m tests.fuzz.driver run TARGET SEED COUNT SCRATCH`.
 
 The input is in the file SCRATCH while it runs, so that it is known after a crash or a hang. The last line of stdout is
-a JSON object: what was run, and the first finding, where there is one. `replay TARGET SCRATCH FILE...` runs inputs from
+a JSON object: what was run, and the first finding, if there is one. `replay TARGET SCRATCH FILE...` runs inputs from
 files.
 """
 

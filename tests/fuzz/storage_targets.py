@@ -197,7 +197,9 @@ def _mutate_one_batch(mutator: Mutator, content: bytes) -> bytearray:
 
 
 def run_log(data: bytes) -> None:
-    """A log that loads is whole: it can be read to its end, or says where it is damaged, takes appends, and closes."""
+    """A log that loads is whole: it can be read to its end, or reports where it is damaged, takes appends, and
+    closes.
+    """
     files = directory()
     head = data[:2].ljust(2, b"\0")
     files.restore()

@@ -123,7 +123,7 @@ class _History:
         self.seen_transactions = {
             self.sends[value].transaction for value in self.seen.get(True, ()) if value in self.sends
         }
-        # The greatest offset at which a record of a key may be, by partition and key; NOWHERE where nobody knows it.
+        # The greatest offset at which a record of a key may be, by partition and key; NOWHERE if it is not known.
         self.newest: dict[tuple[Place, str | None], float] = {}
         offsets = {read.value: read.offset for poll, _ in self.polls for read in poll.records}
         for send in self.sends.values():

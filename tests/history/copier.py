@@ -172,7 +172,7 @@ async def copy_aiokafka(job: Job) -> None:
         if choose.random() < ABORTED_SHARE:
             await producer.abort_transaction()
             for place in batches:
-                # Not seek_to_committed(), which stays where nothing is committed yet.
+                # Not seek_to_committed(), which stays if nothing is committed yet.
                 consumer.seek(place, await consumer.committed(place) or 0)
             return
         await producer.commit_transaction()

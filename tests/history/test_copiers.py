@@ -1,6 +1,6 @@
 """Consume, transform, produce exactly once, on real input, whatever is killed.
 
-The input is a Debian package index of this machine (tests/support/corpus.py says which, and fails where there is none).
+The input is a Debian package index of this machine (tests/support/corpus.py says which, and fails if there is none).
 A failure prints the seed and the command that kills after the same counts again: HISTORY_SEED=<seed>.
 """
 

@@ -79,7 +79,7 @@ def test_every_command_runs_with_all_extras(environment: Environment, tmp_path: 
 
 
 def find_python(version: str) -> Path:
-    """An interpreter of that version, on PATH or of pyenv; the test is skipped where there is none."""
+    """An interpreter of that version, on PATH or of pyenv; the test is skipped if there is none."""
     on_path = shutil.which(f"python{version}")
     of_pyenv = sorted(Path.home().glob(f".pyenv/versions/{version}.*/bin/python{version}"))
     for place in [*([Path(on_path)] if on_path else []), *of_pyenv]:

@@ -28,7 +28,7 @@ READ_BYTES = 1 << 20
 
 @contextmanager
 def new_directory() -> Iterator[str]:
-    """A directory in memory where there is one: these tests are not about disks."""
+    """A directory in memory if there is one: these tests are not about disks."""
     with tempfile.TemporaryDirectory(prefix="sim-", dir=MEMORY if MEMORY.is_dir() else None) as root:
         yield root
 

@@ -137,7 +137,7 @@ def run_seed(seed: int, ending: Ending) -> tuple[int, int]:
     draw = random.Random(seed)
     config = compacted_config(segment_bytes=draw.choice([250, 500, 1_000, 1 << 20]), index_interval_bytes=64)
     grown = compacted_config(segment_bytes=draw.choice([400, 2_000]), index_interval_bytes=64)
-    # In memory where there is such a place: a start syncs, and thousands of those take a disk minutes.
+    # In memory if there is such a place: a start syncs, and thousands of those take a disk minutes.
     with tempfile.TemporaryDirectory(dir="/dev/shm" if os.path.isdir("/dev/shm") else None) as root:
         source = f"{root}/source/t-0"
         log = make_log(source, draw, config).log

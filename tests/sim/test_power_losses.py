@@ -294,7 +294,7 @@ def broker_on(disk: Machine) -> Broker:
 
 
 def start_and_create(disk: Machine) -> bool:
-    """A broker is started, and the topic `t` created where it does not exist yet: whether it exists for sure."""
+    """A broker is started, and the topic `t` created if it does not exist yet: whether it exists for sure."""
     broker = broker_on(disk)
     try:
         broker.start()

@@ -225,7 +225,7 @@ def expiry_forgets_open_transactions(patch: Patch) -> None:
 
 
 def complete_transaction_keeps_its_partitions(patch: Patch) -> None:
-    """The next transaction begins with the partitions of the one before: it ends where nothing was begun."""
+    """The next transaction begins with the partitions of the one before: it ends if nothing was begun."""
     right = Transaction.completed
 
     def completed(self: Transaction, now_ms: int) -> Transaction:

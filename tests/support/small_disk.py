@@ -1,7 +1,7 @@
 """A small file system of a test's own, to be full when the test wants it.
 
 A tmpfs in a mount namespace that a child process holds: nothing of it is left when that process ends. It needs root;
-`why_not` says what is missing where it cannot be had.
+`why_not` says what is missing if it cannot be had.
 """
 
 from __future__ import annotations

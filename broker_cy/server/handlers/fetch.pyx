@@ -316,7 +316,7 @@ cdef class FetchWait(DelayedFetch):
 
 
 cdef int read_one(FetchReply reply, FetchPartition target, Py_ssize_t left, bint at_least_one) except -1:
-    """Read one partition into `target`, its error where there is one."""
+    """Read one partition into `target`, its error if there is one."""
     cdef Partition partition
     cdef int64_t bound
     cdef Py_ssize_t limit = min(left, target.max_bytes)

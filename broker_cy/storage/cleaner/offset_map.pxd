@@ -14,7 +14,7 @@ cdef class OffsetMap:
     cdef int64_t entries_limit      # of the table in use
     cdef int64_t large_slot_count   # of the table that follows when the first is full; 0 if it is in use
     cdef double load_factor
-    cdef uint64_t key_low           # of the hash: drawn anew for each map, so that nobody can make keys collide
+    cdef uint64_t key_low           # of the hash: a new one for each map, so that clients cannot cause collisions
     cdef uint64_t key_high
     cdef readonly int64_t entries
     # Everything up to it has been put; -1 for nothing.
@@ -23,7 +23,7 @@ cdef class OffsetMap:
     # The hash of a key, whose slot is then on its way into the processor's cache: where a few keys are hashed before the first is
     # looked up, the waits for memory, which are most of the cost, overlap.
     cdef void hash(self, const uint8_t* key, int64_t size, uint64_t* low, uint64_t* high) noexcept nogil
-    # 1; 0 if the key is new and has no room; -1 where there is no memory.
+    # 1; 0 if the key is new and has no room; -1 if there is no memory.
     cdef int put(self, uint64_t low, uint64_t high, int64_t offset) noexcept nogil
     # The offset put last, or -1.
     cdef int64_t find(self, uint64_t low, uint64_t high) noexcept nogil

@@ -6,7 +6,7 @@ from broker_cy.storage.cleaner.source cimport BatchSource
 from broker_cy.wire.batch cimport BatchHeader
 
 cdef enum:
-    # Bytes that a record may grow by where its timestamp is written anew: the delta, and its own length.
+    # Bytes that a record may grow by where its timestamp is written again: the delta, and its own length.
     RECORD_GROWTH_BYTES = 14
 
 # Records that stay and follow each other: bytes [start, end) of a payload.
@@ -51,7 +51,7 @@ cdef class CleanedOutput:
     cdef int64_t last_indexed_timestamp
     cdef readonly int64_t max_timestamp
     cdef readonly int64_t max_timestamp_offset
-    cdef readonly int64_t next_offset   # after the last batch written; base_offset where there is none
+    cdef readonly int64_t next_offset   # after the last batch written; base_offset if there is none
     # What stays of the current batch.
     cdef Growing runs               # of Run
     cdef int32_t kept

@@ -2,7 +2,7 @@
 
 The records that stay are copied byte for byte behind the old header, with a new count, checksum and largest timestamp; offsets,
 sequences and the base timestamp stay what they were (Kafka makes the first record's timestamp the base; no reader can tell). Only
-where a batch is given a delete horizon, which takes the place of its base timestamp (KIP-534), timestamps are written anew.
+where a batch is given a delete horizon, which takes the place of its base timestamp (KIP-534), timestamps are written again.
 """
 
 from cpython.memoryview cimport PyMemoryView_FromMemory

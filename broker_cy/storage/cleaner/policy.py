@@ -16,7 +16,7 @@ NEVER_MS = 2**63 - 1
 
 
 class LogView(Protocol):
-    """What the choice depends on. Timestamps in ms, -1 where there is none."""
+    """What the choice depends on. Timestamps in ms, -1 if there is none."""
 
     log_start_offset: int
     log_end_offset: int
@@ -150,7 +150,7 @@ class CleanerPolicy:
             self.cleaned[key] = end_offset
 
     def mark_uncleanable(self, key: TopicPartition) -> None:
-        """Leave this partition alone until the next start, or until it is made anew."""
+        """Leave this partition alone until the next start, or until it is made again."""
         self.uncleanable.add(key)
 
     def truncated(self, key: TopicPartition, offset: int) -> bool:

@@ -32,7 +32,7 @@ cdef int64_t modified_ms(Segment segment) except -1:
 
 
 def first_timestamp(Log log not None, Py_ssize_t number):
-    """Largest timestamp of the first batch of segment `number`; -1 where there is none. Raises StorageError."""
+    """Largest timestamp of the first batch of segment `number`; -1 if there is none. Raises StorageError."""
     cdef Segment segment = log.segments[number]
     segment.ensure_rolling_timestamp()
     return segment.rolling_timestamp if segment.rolling_timestamp >= 0 else -1

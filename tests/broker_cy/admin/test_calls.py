@@ -242,7 +242,7 @@ def test_impossible_values_are_refused_before_anything_is_sent(run: Run, name: s
 
 
 def test_records_of_an_empty_topic_are_deleted(run: Run, name: str) -> None:
-    """If this fails, deleting records says that it failed where there were none, or deletes beyond the end."""
+    """If this fails, deleting records says that it failed if there were none, or deletes beyond the end."""
 
     async def job(client: AdminClient) -> None:
         (await client.topics.create([NewTopic(name, 2, 1)])).whole()

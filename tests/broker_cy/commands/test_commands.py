@@ -54,7 +54,7 @@ def leaves() -> Iterator[list[str]]:
 def test_every_command_has_help_with_examples(bare: Cli, words: list[str]) -> None:
     """If this fails, somebody who forgot how a command is used has to search the web."""
     shown = bare(*words, "--help").out
-    # On a line of its own: else the paragraph was filled anew, and nobody can copy a line of it.
+    # On a line of its own: else the paragraph was filled again, and nobody can copy a line of it.
     assert re.search(r"^ *examples:\n +\S", shown, re.MULTILINE)
     if len(words) == 2 or words[0] in ("lag", "events", "metrics", "producers", "log-dirs", "consume", "produce"):
         assert "--bootstrap" in shown

@@ -29,7 +29,7 @@ Outcome = tuple[int, str | None]
 
 
 def deviation(resource: dict[str, Any], kafka: Outcome) -> Outcome:
-    """What we answer where it is not what Kafka does."""
+    """What we answer if it is not what Kafka does."""
     ops = {config.get("config_operation", 0) for config in resource["configs"]}
     named = {config["name"]: config["value"] for config in resource["configs"]}
     if ops - {0, 1, 2, 3}:

@@ -75,7 +75,7 @@ async def produce(connection: Connection) -> None:
 
 @pytest.fixture
 def directory() -> Iterator[Path]:
-    """In memory where there is such a place: a disk takes many seconds to make fifty thousand files."""
+    """In memory if there is such a place: a disk takes many seconds to make fifty thousand files."""
     with tempfile.TemporaryDirectory(dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None) as path:
         yield Path(path)
 

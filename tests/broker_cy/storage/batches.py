@@ -45,7 +45,7 @@ def split(data: bytes) -> list[tuple[int, int, bytes]]:
 
 
 def some_slice(log: Log, offset: int, max_offset: int | None = None, *, max_bytes: int = 1 << 20) -> LogSlice:
-    """What a read from `offset` on gives, where there is something to read."""
+    """What a read from `offset` on gives, if there is something to read."""
     part = log.read_slice(offset, max_offset, max_bytes)
     assert part is not None, f"nothing to read at offset {offset}"
     return part

@@ -226,6 +226,6 @@ def test_one_damaged_partition_is_left_alone_and_the_others_are_cleaned(
     assert broken.offline is None
     for number in (0, 2):
         assert len(readable(logs["t", number])) == 5
-    # Deleted and made anew under the same name it is cleaned again.
+    # Deleted and made again under the same name it is cleaned again.
     cleaner.forget(("t", 1))
     assert cleaner.policy.uncleanable == set()

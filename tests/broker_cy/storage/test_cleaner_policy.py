@@ -130,7 +130,7 @@ def test_the_dirtiest_comes_first_and_none_twice() -> None:
     again = policy.choose(logs, NOW_MS)
     assert again is not None
     assert again.key == ("c", 0)
-    # What is cleaned up to the active segment has nothing dirty; what is uncleanable stays so until it is made anew.
+    # What is cleaned up to the active segment has nothing dirty; what is uncleanable stays so until it is made again.
     assert policy.choose(logs, NOW_MS) is None
     policy.forget(("a", 0))
     last = policy.choose(logs, NOW_MS)

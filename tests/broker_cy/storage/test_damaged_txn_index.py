@@ -1,4 +1,4 @@
-"""Transaction indexes that a start finds torn or damaged: they are made anew from the log."""
+"""Transaction indexes that a start finds torn or damaged: they are made again from the log."""
 
 from __future__ import annotations
 
