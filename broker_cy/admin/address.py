@@ -20,7 +20,9 @@ class Address(NamedTuple):
 
 
 def parse_address(text: str) -> Address:
-    """`host:port`, `host` (port 9092) or `[ipv6]:port`; AdminError for anything else, which says what is allowed."""
+    """Parse `host:port`, `host` (port 9092) or `[ipv6]:port`. Raises AdminError, which says what is allowed, for
+    anything else.
+    """
     host, colon, port = text.strip().rpartition(":")
     if not colon or port.endswith("]"):
         host, port = text.strip(), str(DEFAULT_PORT)
@@ -37,5 +39,5 @@ def parse_address(text: str) -> Address:
 
 
 def parse_addresses(text: str) -> tuple[Address, ...]:
-    """Addresses separated by commas, at least one; AdminError as `parse_address` raises it."""
+    """Parse addresses separated by commas, at least one. Raises AdminError as `parse_address`."""
     return tuple(parse_address(part) for part in text.split(","))

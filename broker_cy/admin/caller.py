@@ -1,8 +1,8 @@
-"""How calls reach the broker that can answer them, and when they are retried.
+"""Routes calls to the brokers that can answer them, and retries them.
 
-A call is about many keys (partitions, groups, broker ids). `Caller.spread` finds out which broker answers for which
-key, asks those brokers concurrently, a limited number of keys in each request, and repeats the keys that failed with an
-error that Kafka calls retriable, until the deadline.
+A call concerns several keys (partitions, groups, broker ids). `Caller.spread` determines which broker answers for which
+key, sends requests to those brokers concurrently, with a limited number of keys each, and repeats the keys that failed
+with an error that Kafka calls retriable, until the deadline.
 """
 
 from __future__ import annotations
@@ -31,26 +31,28 @@ _UNKNOWN = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TO
 
 @dataclass(frozen=True, slots=True)
 class Outcome(Generic[K, V]):
-    """The result of a call about many keys: each key is in `found` or in `failed`."""
+    """The result of a call for several keys: each key is in `found` or in `failed`."""
 
     found: dict[K, V]
     failed: dict[K, AdminError]
 
     def whole(self) -> dict[K, V]:
-        """`found`; raises the first failure if there is one."""
+        """Return `found`; raises the first failure if there is one."""
         for error in self.failed.values():
             raise error
         return self.found
 
 
 class Locator(Protocol[K]):
-    """Knows which broker answers for a key."""
+    """Determines which broker answers for a key."""
 
     async def locate(self, keys: list[K], deadline: Deadline) -> tuple[dict[Peer, list[K]], dict[K, AdminError]]:
-        """The keys by broker, and those that have no broker now. AdminError if the lookup itself failed."""
+        """Return the keys by broker, and those that have no broker now. Raises AdminError if the lookup itself
+        failed.
+        """
 
     def forget(self, keys: Iterable[K]) -> None:
-        """Look these keys up again: their broker gave no answer, or is not the right one."""
+        """Look these keys up again: their broker did not answer, or is not the right one."""
 
 
 Send = Callable[[Peer, list[K], Deadline], Awaitable[Mapping[K, V | Problem]]]
@@ -93,9 +95,9 @@ class Caller:
         at_most: int = 32767,
         what: str = "",
     ) -> R:
-        """One request with one answer: of any broker, of broker `node_id`, or of the `controller`.
+        """Send one request to any broker, to broker `node_id`, or to the `controller`, and return its answer.
 
-        `problem` finds the answer's error code. Raises AdminError when it is not retriable or time is up.
+        `problem` finds the answer's error code. Raises AdminError if it is not retriable or the deadline has passed.
         """
         deadline = deadline or self.deadline()
         attempt = 1
@@ -121,7 +123,7 @@ class Caller:
             attempt += 1
 
     async def controller(self, deadline: Deadline) -> Peer:
-        """The broker to send changes to: the reported controller, else any broker, which forwards them (KIP-590)."""
+        """Return the broker for changes: the reported controller, or any broker, which forwards them (KIP-590)."""
         if not self.metadata.nodes:
             await self.metadata.refresh((), deadline)
         node = self.metadata.nodes.get(self.metadata.controller_id)
@@ -139,7 +141,7 @@ class Caller:
         deadline: Deadline | None = None,
         repeatable: bool = True,
     ) -> Outcome[K, V]:
-        """Ask `send` for each key at the broker that `locator` names, at most `chunk` keys in one request.
+        """Call `send` for the keys of each broker that `locator` names, with at most `chunk` keys in one request.
 
         `name` describes a key in errors. Unless `repeatable`, requests that may have been carried out are not sent
         again.
@@ -164,7 +166,7 @@ class Caller:
                 for key in pending:
                     del failed[key]
             attempt += 1
-        # In the order in which they were asked for, not answered.
+        # In the order in which they were requested, not answered.
         return Outcome({key: found[key] for key in order if key in found}, failed)
 
     async def _round(
@@ -178,7 +180,7 @@ class Caller:
         deadline: Deadline,
         found: dict[K, V],
     ) -> dict[K, AdminError]:
-        """One attempt for each key. Results are added to `found`; failures are returned."""
+        """Make one attempt for each key. Results are added to `found`; failures are returned."""
         try:
             places, problems = await locator.locate(pending, deadline)
         except AdminError as error:
@@ -278,6 +280,6 @@ class Controller(Generic[K]):
 
 
 async def every_broker(caller: Caller, deadline: Deadline) -> list[int]:
-    """The ids of the brokers that the cluster has now, lowest first."""
+    """Return the ids of the brokers that the cluster has now, lowest first."""
     await caller.metadata.refresh((), deadline)
     return sorted(caller.metadata.nodes)

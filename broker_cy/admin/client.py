@@ -33,8 +33,8 @@ class AdminClient:
 
     `bootstrap` is `HOST:PORT`, several of them separated by commas, or a list of addresses. A call takes `timeout_s` at
     most, with all its attempts; `with_timeout` returns the same client with another limit. The first call connects.
-    Calls raise AdminError; those about many things return an Outcome with what was found, and an AdminError for each
-    that failed.
+    Calls raise AdminError; calls for several resources return an Outcome with the results, and an AdminError for each
+    resource that failed.
     """
 
     def __init__(

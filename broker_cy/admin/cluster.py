@@ -27,7 +27,7 @@ class BrokerInfo:
 
 @dataclass(frozen=True, slots=True)
 class ClusterDescription:
-    """The answer of DescribeCluster. `controller_id` is the broker to send changes to, -1 if there is none."""
+    """The answer of DescribeCluster. `controller_id` is the broker for changes, -1 if there is none."""
 
     cluster_id: str
     controller_id: int

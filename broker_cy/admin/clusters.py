@@ -1,4 +1,4 @@
-"""The file that names clusters, for every console:
+"""The cluster file, which every console reads:
 
 default = "local"
 
@@ -40,14 +40,14 @@ class ClusterEntry:
 
 @dataclass(frozen=True, slots=True)
 class ClusterFile:
-    """The contents of the file. `default` is the name of the cluster to use if none is named, or None."""
+    """The contents of the file. `default` is the name of the default cluster, or None."""
 
     path: Path
     clusters: Mapping[str, ClusterEntry]
     default: str | None
 
     def entry(self, name: str) -> ClusterEntry:
-        """The cluster `name`; AdminError, which lists the known names, if it is not one of them."""
+        """Return the cluster `name`. Raises AdminError, which lists the known names, if it is not one of them."""
         try:
             return self.clusters[name]
         except KeyError:
@@ -65,7 +65,7 @@ def default_path() -> Path:
 
 
 def load_clusters(path: Path) -> ClusterFile:
-    """The file at `path`; AdminError, which names file and field, if it is missing or not valid."""
+    """Load the file at `path`. Raises AdminError, which names file and field, if it is missing or not valid."""
     try:
         data = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:

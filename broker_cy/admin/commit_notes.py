@@ -26,9 +26,9 @@ COMMITS_MAX = 200_000
 # Records of `__cluster_events` that are searched, the newest first, as long as a commit is not found; and at most
 # own_topics.RANGE_BYTES_MAX in each step.
 STEPS = (250, 750, 1_000, 1_000, 1_000)
-# Brokers report commits once a second: there is nothing newer before that.
+# Brokers report commits once a second, so there are no newer ones before that.
 REFRESH_S = 1.0
-# How long a search may delay a caller who could read the records instead, and after which time it is tried again.
+# How long a search may delay a caller that could read the records instead, and after which time it is retried.
 LOOK_TIMEOUT_S = 5.0
 RETRY_S = 30.0
 
@@ -49,7 +49,9 @@ class CommitNotes:
         self._noted.clear()
 
     def take(self, stamped: Stamped) -> None:
-        """Note the commits of an event. Of other events, only the deletion of a topic matters: its offsets are void."""
+        """Note the commits of an event. Of other events, only the deletion of a topic matters: its offsets are
+        discarded.
+        """
         event = stamped.event
         if isinstance(event, Commits):
             group = intern(event.group)
@@ -77,11 +79,13 @@ class CommitNotes:
             self._noted.popitem(last=False)
 
     def knows(self, group_id: str, partition: TopicPartition) -> bool:
-        """Whether a commit of this group to the partition is known."""
+        """Return whether a commit of this group to the partition is known."""
         return (group_id, partition.topic, partition.partition) in self._noted
 
     def at(self, group_id: str, partition: TopicPartition, offset: int) -> Committed | None:
-        """The reported commit of `offset` by the group; None if its last commit is another one, or is not known."""
+        """Return the reported commit of `offset` by the group; None if its last commit is another one, or is
+        unknown.
+        """
         found = self._noted.get((group_id, partition.topic, partition.partition))
         return found if found is not None and found.offset == offset else None
 
@@ -185,7 +189,7 @@ class CommitTail:
         self._steps_left = list(STEPS)
 
     async def _look_back(self, topic: OwnTopic[Stamped]) -> None:
-        """Take one step: all of it, or nothing if it is too large; then there are no further steps."""
+        """Search one step back, completely; if it is too large, search nothing, and make no further steps."""
         assert self._seen is not None
         first, end = self._seen
         start = max(self._earliest, first - self._steps_left.pop(0))
@@ -201,7 +205,7 @@ class CommitTail:
 
 
 def _note(notes: CommitNotes, entries: Iterable[Entry[Stamped]]) -> set[str]:
-    """Take the entries; the topics that were deleted in them."""
+    """Note the entries, and return the topics that were deleted in them."""
     deleted = set()
     for entry in entries:
         if entry.item is not None:

@@ -45,7 +45,7 @@ class TimedOut(Exception):
 
 
 def reason_of(error: OSError) -> str:
-    """The reason of the operating system, in a few words."""
+    """Return the reason given by the operating system, in a few words."""
     if isinstance(error, ConnectionRefusedError):
         return "connection refused: no process listens there"
     if error.strerror:
@@ -82,7 +82,7 @@ class Connection:
                 return await answer
         except TimeoutError:
             if sent:
-                self.close("an answer did not come in time")
+                self.close("an answer did not arrive in time")
             raise TimedOut(sent=sent) from None
         except OSError as error:
             self.close(reason_of(error))
@@ -137,7 +137,7 @@ class Connection:
                 self._free.release()
                 if int.from_bytes(data[:4], "big") != correlation_id:
                     return self._fail(answer, "the broker sent an answer to another request")
-                # No broker sends a tag in a header yet; one that did could not be understood.
+                # No broker sends a tag in a header yet, and this client could not decode one.
                 if flexible and (size < 5 or data[4]):
                     return self._fail(answer, "the broker sent an answer with an unknown header")
                 if not answer.done():
@@ -167,7 +167,7 @@ class Connection:
             self._task.cancel()
 
     async def wait_closed(self) -> None:
-        """Until the socket and the reading task are gone, after `close`."""
+        """Wait until the socket and the reading task are closed, after `close`."""
         with contextlib.suppress(asyncio.CancelledError, OSError):
             await self._task
         with contextlib.suppress(OSError):
@@ -175,7 +175,7 @@ class Connection:
 
 
 async def open_connection(address: Address, client_id: str, deadline: Deadline) -> Connection:
-    """A connection to `address`. Raises ConnectionFailed and TimedOut."""
+    """Open a connection to `address`. Raises ConnectionFailed and TimedOut."""
     try:
         async with asyncio.timeout_at(deadline.at):
             reader, writer = await asyncio.open_connection(address.host, address.port, limit=STREAM_LIMIT_BYTES)

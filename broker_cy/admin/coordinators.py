@@ -87,7 +87,9 @@ class Coordinators:
             else:
                 told = {part[0]: (answer.error_code, answer.error_message, answer.node_id)}
             for key in part:
-                code, message, node_id = told.get(key, (ErrorCode.COORDINATOR_NOT_AVAILABLE, "not told", -1))
+                code, message, node_id = told.get(
+                    key, (ErrorCode.COORDINATOR_NOT_AVAILABLE, "the answer does not mention it", -1)
+                )
                 if (problem := problem_of(code, message)) is not None:
                     failed[key] = refused(problem, peer.name, _API, f"{self.noun} {key}")
                 else:

@@ -13,7 +13,7 @@ INT32_MAX = 0x7FFFFFFF
 
 
 class Deadline:
-    """A point in the running loop's time."""
+    """A point in the time of the running loop."""
 
     __slots__ = ("at", "timeout_s")
 
@@ -23,7 +23,7 @@ class Deadline:
 
     @property
     def left_s(self) -> float:
-        """Seconds that are left; 0 when it has passed."""
+        """Return the remaining seconds; 0 when the deadline has passed."""
         return max(0.0, self.at - asyncio.get_running_loop().time())
 
     @property

@@ -1,4 +1,4 @@
-"""What the admin core raises: one exception, which names broker, API and reason in fields."""
+"""The exception of the admin core, which has broker, API and reason in fields."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class AdminError(Exception):
 
     @property
     def retriable(self) -> bool:
-        """Whether the same call may succeed later without anybody changing anything."""
+        """Return whether the same call may succeed later without any change by the user."""
         if self.failure is Failure.REFUSED:
             return self.code is not None and self.code.retriable
         return self.failure in (Failure.UNREACHABLE, Failure.TIMED_OUT)
@@ -84,11 +84,11 @@ def problem_of(code: int, message: str | None = None) -> Problem | None:
         )
 
 
-# What to tell an operator where the broker sends a code without a message.
+# Messages for codes that the broker sends without a message.
 EXPLANATIONS = {
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "there is no such topic or partition",
-    ErrorCode.UNKNOWN_TOPIC_ID: "there is no topic with this id",
-    ErrorCode.TOPIC_ALREADY_EXISTS: "the topic exists already",
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "the topic or partition does not exist",
+    ErrorCode.UNKNOWN_TOPIC_ID: "no topic has this id",
+    ErrorCode.TOPIC_ALREADY_EXISTS: "the topic already exists",
     ErrorCode.NOT_LEADER_OR_FOLLOWER: "the broker does not lead the partition",
     ErrorCode.LEADER_NOT_AVAILABLE: "the partition has no leader now",
     ErrorCode.COORDINATOR_NOT_AVAILABLE: "the coordinator is not available now",
@@ -96,12 +96,12 @@ EXPLANATIONS = {
     ErrorCode.NOT_COORDINATOR: "the broker is not the coordinator",
     ErrorCode.OFFSET_OUT_OF_RANGE: "the offset is outside of the log",
     ErrorCode.NON_EMPTY_GROUP: "the group has members; stop them first",
-    ErrorCode.GROUP_ID_NOT_FOUND: "there is no such group",
+    ErrorCode.GROUP_ID_NOT_FOUND: "the group does not exist",
     ErrorCode.UNKNOWN_MEMBER_ID: "the group has members that own these offsets; stop them first",
     ErrorCode.REBALANCE_IN_PROGRESS: "the group is rebalancing",
     ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC: "the group is subscribed to the topic; stop its members first",
     ErrorCode.INVALID_GROUP_ID: "the group id is not allowed",
-    ErrorCode.TRANSACTIONAL_ID_NOT_FOUND: "there is no such transactional id",
+    ErrorCode.TRANSACTIONAL_ID_NOT_FOUND: "the transactional id does not exist",
     ErrorCode.INVALID_TOPIC_EXCEPTION: "the topic name is not allowed",
     ErrorCode.MESSAGE_TOO_LARGE: "a record is larger than max.message.bytes allows",
     ErrorCode.POLICY_VIOLATION: "the topic's settings do not allow it",

@@ -1,4 +1,4 @@
-"""Events of the cluster, one line each. Foreign names are made harmless to terminals."""
+"""One-line texts of cluster events. Control characters in names are escaped for terminals."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def by_of(event: Event) -> str:
 
 
 def line_of(event: Event) -> str:
-    """What happened."""
+    """Return a description of what happened."""
     match event:
         case Rebalance():
             reasons = ", ".join(dict.fromkeys(trigger.reason for trigger in event.triggers)) or "unknown reason"
@@ -52,7 +52,7 @@ def line_of(event: Event) -> str:
                 f"{plural(event.moves_total, 'partition')} moved, stall {duration(event.stall_max_ms)}"
             )
         case StaticReplacement():
-            return clean(f"instance {event.instance_id} came back as {event.new_member_id} from {event.host}")
+            return clean(f"instance {event.instance_id} returned as {event.new_member_id} from {event.host}")
         case TransactionTimedOut():
             return f"aborted after {duration(event.open_ms)} (timeout {duration(event.timeout_ms)})"
         case TopicCreated():
@@ -67,8 +67,8 @@ def line_of(event: Event) -> str:
             changes = (f"{each.name}: {_value(each.before)} -> {_value(each.after)}" for each in event.changes)
             return clean(f"{event.resource_type.lower()}: {'; '.join(changes)}")
         case BrokerStarted():
-            cut = f", {size(event.truncated_bytes)} cut off" if event.truncated_bytes else ""
-            how = "after an orderly stop" if event.clean else "after a crash"
+            cut = f", {size(event.truncated_bytes)} truncated" if event.truncated_bytes else ""
+            how = "after a clean shutdown" if event.clean else "after a crash"
             return clean(f"{event.software} {how} in {duration(event.start_ms)}{cut}")
         case BrokerStopped():
             return f"after {duration(event.uptime_ms)}"

@@ -192,7 +192,7 @@ def test_what_cannot_be_written_is_told(broker_cy: Cli, new_topic: NewTopic) -> 
     assert "MESSAGE_TOO_LARGE" in said.err
     assert f"partition {topic}-0" in said.err
     missing = broker_cy("produce", "no-such-topic", "--no-create", stdin=b"x\n", code=1)
-    assert "topic no-such-topic: UNKNOWN_TOPIC_OR_PARTITION: there is no such topic" in missing.err
+    assert "topic no-such-topic: UNKNOWN_TOPIC_OR_PARTITION: the topic or partition does not exist" in missing.err
     assert "no-such-topic" not in broker_cy("topics", "list").out
     assert "topic a/b: INVALID_TOPIC_EXCEPTION" in broker_cy("produce", "a/b", stdin=b"x\n", code=1).err
     assert "has no partition 7; it has 0 to 0" in broker_cy("consume", topic, "-p", "7", code=2).err
