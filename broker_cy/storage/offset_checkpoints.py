@@ -60,6 +60,8 @@ class OffsetCheckpoints:
             HIGH_WATERMARKS: self.high_watermarks,
             WRITTEN_POINTS: self.written_points,
         }
+        # Partitions that `accept_missing` found: where their entry was, and their topic.
+        self._missing: dict[TopicPartition, tuple[str, UUID]] = {}
         self._collected = 0
         # By path, the sequence of what its file holds. Each is guarded by a lock, as the file itself is: the loop
         # writes (truncation, stop) while a worker may, and written points never wait for the sync of another file.
@@ -86,14 +88,16 @@ class OffsetCheckpoints:
 
     def accept_missing(self, topic_id_of: Callable[[str], UUID | None]) -> None:
         """Take over the log start offsets of partitions whose directory, or the topic id in it, was lost with the
-        power: the log begins there again, and gives no other records the offsets of those that were deleted.
+        power: the log begins there again, and gives no other records the offsets of those that were deleted. Until it
+        is created its entry stays in the checkpoint of that data directory.
         """
-        for by_name in self._read.values():
+        for root, by_name in self._read.items():
             entries = by_name.get(LOG_START_OFFSETS, Entries({}, {}))
             for key, offset in entries.offsets.items():
                 topic_id = topic_id_of(key[0])
                 if key not in self._topic_ids and topic_id is not None and topic_id == entries.topic_ids.get(key[0]):
                     self.log_starts[key] = max(offset, self.log_starts.get(key, 0))
+                    self._missing[key] = (root, topic_id)
 
     def loaded(self) -> None:
         """Drop the content that was read at the start: every partition of that time is accepted."""
@@ -104,6 +108,7 @@ class OffsetCheckpoints:
         """Drop the entries of a partition that was deleted."""
         for offsets in self._by_name.values():
             offsets.pop(key, None)
+        self._missing.pop(key, None)
 
     def collect(
         self, names: Iterable[str], logs: Mapping[TopicPartition, Log], offline: Iterable[TopicPartition]
@@ -139,8 +144,14 @@ class OffsetCheckpoints:
                 for root, offsets in found.items():
                     if key in self._by_name[name] and os.path.isdir(f"{root}/{key[0]}-{key[1]}"):
                         offsets[key] = self._by_name[name][key]
+            topic_ids = self._topic_ids
+            if name == LOG_START_OFFSETS:
+                missing = {key: place for key, place in self._missing.items() if key not in logs}
+                for key, (root, _) in missing.items():
+                    found[root][key] = self.log_starts[key]
+                topic_ids = {**topic_ids, **{key: topic_id for key, (_, topic_id) in missing.items()}}
             wanted += [
-                Content(self._collected, f"{root}/{name}", offsets, topic_ids_of(offsets, self._topic_ids))
+                Content(self._collected, f"{root}/{name}", offsets, topic_ids_of(offsets, topic_ids))
                 for root, offsets in found.items()
             ]
         return wanted

@@ -196,6 +196,15 @@ def test_a_partition_whose_directory_was_lost_begins_at_its_checkpointed_log_sta
     disk.cut()
     again = started(disk)
     assert KEY not in again.logs
+    # The power is lost again before the partition is created, or after that. Its entry stays.
+    again.flusher.write_checkpoints(LOG_START_OFFSETS)
+    for is_created in (False, True):
+        if is_created:
+            again.create("t", 0, TOPIC_ID, CONFIG, 0)
+        again.crash()
+        disk.cut()
+        again = started(disk)
+        assert KEY not in again.logs
     log = again.create("t", 0, TOPIC_ID, CONFIG, 0)
     assert (log.log_start_offset, log.log_end_offset) == (9, 9)
     fill(log, 1)
