@@ -4,6 +4,7 @@ power loss may take".
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from uuid import UUID
 
@@ -50,6 +51,12 @@ class Model:
         self.batches: list[Batch] = []
         # Batches whose write failed in a way that leaves open whether they are in the file.
         self.uncertain: list[Batch] = []
+        # Batches that were refused and undone. Until a later sync a power cut may bring them back: a sync that ran
+        # meanwhile had brought them to disk.
+        self.undone: list[Batch] = []
+        # Producers of batches that were refused. The log may know them, with no sequence: so it does not take what they
+        # sent behind their first batch for the beginning.
+        self.refused: set[int] = set()
         # Everything before it is on the disk, or was deleted.
         self.durable_end = 0
         self.written_end = 0
@@ -62,6 +69,8 @@ class Model:
         self.state = State()
         # The partition was found damaged: it is offline, or what it serves is right.
         self.damaged = False
+        # The note of it is on the disk.
+        self.note_is_synced = True
         # A start found that, and must not take it back as long as the damage is there.
         self.was_offline = False
         self.now_ms = 0
@@ -79,15 +88,15 @@ class Model:
         self.written_end = log.written_end_offset
         if log.synced_end_offset > self.taken_for_synced:
             self.durable_end = max(self.durable_end, log.synced_end_offset)
-        if log.config.flush_messages < NEVER:
+        if log.config.flush_messages < NEVER and log.offline is None:
             # What was acknowledged, or read by a consumer, and is not on the disk, is less than flush.messages.
             self.durable_end = max(self.durable_end, high_watermark - log.config.flush_messages + 1)
 
     def write_failed(self, batch: Batch, *, is_certain: bool) -> None:
         """The batch was not acknowledged, and is not in the log."""
         self.batches.remove(batch)
-        if not is_certain:
-            self.uncertain.append(batch)
+        self.refused.add(batch.producer_id)
+        (self.undone if is_certain else self.uncertain).append(batch)
 
     # --- after a start
 
@@ -103,6 +112,9 @@ class Model:
             assert not self.was_offline, f"{name}: was found damaged, and is online again"
             self.damaged = True
             return False
+        if not self.note_is_synced and self.state.power_lost:
+            self.durable_end = min(self.durable_end, log.log_end_offset)
+        self.note_is_synced = True
         assert log.log_end_offset >= self.durable_end, f"{name}: offsets are used again before {self.durable_end}"
         assert log.log_start_offset >= self.start_floor, f"{name}: records before {self.start_floor} are back"
         data = self._read(log)
@@ -117,6 +129,7 @@ class Model:
         assert lost or log.log_end_offset >= self.written_end, f"{name}: a killed process lost what it had written"
         # What was deleted may come back with the power, unless the deletion is on the disk.
         self.batches = [each for each in self.batches if self.start_floor <= each.last < log.log_end_offset]
+        self.undone = [each for each in self.undone + self.uncertain if each.base >= self.durable_end]
         self.uncertain.clear()
         for base, epoch in list(epochs.items())[-3:]:
             found = log.epochs.epoch_for_offset(max(base, log.log_start_offset))
@@ -158,13 +171,24 @@ class Model:
             offset = last + 1
         return b"".join(parts)
 
+    def _take_back(self, is_there: Callable[[Batch], bool]) -> None:
+        """Batches that were refused, and are there all the same, take the place of those that got their offsets later.
+        That is no loss as long as those were not acknowledged to be on the disk.
+        """
+        for batch in self.uncertain + (self.undone if self.state.power_lost else []):
+            if batch.base >= self.durable_end and is_there(batch):
+                kept = [
+                    each
+                    for each in self.batches
+                    if each.last < batch.base or each.base > batch.last or each.base < self.durable_end
+                ]
+                self.batches = sorted([*kept, batch], key=lambda each: each.base)
+
     def _check_run(self, name: str, log: Log, data: bytes) -> None:
         """What is there is what was written, without a hole, with all that had to stay."""
         found = split(data)
         first = found[0][0] if found else log.log_end_offset
-        for batch in self.uncertain:
-            if (batch.base, batch.last, batch.data) in found and all(each.last < batch.base for each in self.batches):
-                self.batches.append(batch)
+        self._take_back(lambda batch: (batch.base, batch.last, batch.data) in found)
         written = [(each.base, each.last, each.data) for each in self.batches]
         left = [each for each in written if first <= each[0] < log.log_end_offset]
         assert found == left, (
@@ -192,9 +216,11 @@ class Model:
             expected = (batch.last_sequence, batch.last)
             assert known.get(producer_id) == expected, f"{name}: {known.get(producer_id)} instead of {expected}"
         ever = {each.producer_id for each in self.batches}
-        for producer_id, (_, last_offset) in known.items():
+        for producer_id, (last_sequence, last_offset) in known.items():
             assert last_offset < log.log_end_offset, f"{name}: producer {producer_id} wrote {last_offset}"
-            assert producer_id in ever or self.was_deleted_before, f"{name}: producer {producer_id} wrote nothing"
+            is_refused = producer_id in self.refused and last_sequence < 0
+            wrote = producer_id in ever or self.was_deleted_before or is_refused
+            assert wrote, f"{name}: producer {producer_id} wrote nothing"
 
     def _check_compacted(self, name: str, log: Log, data: bytes, cleaned_offset: int | None) -> None:
         """The newest record of each key that was on the disk is there, or a newer one; nothing that it replaced came
@@ -202,9 +228,14 @@ class Model:
         """
         written: dict[int, tuple[bytes, bytes | None]] = {}
         times: dict[int, int] = {}
-        for each in self.batches + self.uncertain:
+        stored = {
+            (record.offset, record.key, record.value) for batch in decode_batches(data) for record in batch.records()
+        }
+        stored -= {record for each in self.batches for record in each.records}
+        self._take_back(lambda batch: not stored.isdisjoint(batch.records))
+        for each in self.batches:
             for offset, key, value in each.records:
-                written.setdefault(offset, (key, value))
+                written[offset] = (key, value)
                 times[offset] = each.written_ms
         found: dict[bytes, list[int]] = {}
         end = 0
@@ -228,8 +259,8 @@ class Model:
             assert went, f"{name}: {key!r} at {offset} was acknowledged; there is {there}"
             assert there == [-1], f"{name}: {key!r} is back at {there}, its tombstone was at {offset}"
         if self.state.power_lost:
-            # What was not on the disk may be gone in any part: compaction leaves holes, too, that look the same.
             here = {offset for offsets in found.values() for offset in offsets}
+            # What was not on the disk may be gone in any part: compaction leaves holes, too, that look the same.
             self.batches = [
                 replace(each, records=tuple(r for r in each.records if r[0] < self.durable_end or r[0] in here))
                 for each in self.batches

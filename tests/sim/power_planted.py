@@ -5,6 +5,7 @@ seeds (from 0 on) within which a seed has to fail.
 from __future__ import annotations
 
 import os
+import random
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -13,40 +14,41 @@ from uuid import UUID
 
 import pytest
 
+from broker_cy.controller.activation import default_bootstrap
+from broker_cy.metadata import snapshot
+from broker_cy.metadata.snapshot import BOOTSTRAP_NAME, KRaftState
 from broker_cy.server import controller_service, metadata_log
 from broker_cy.storage import (
     checkpoints,
-    data_directory,
+    damage,
     flusher,
     log_loader,
+    log_manager,
     maintenance,
     syncs,
 )
 from broker_cy.storage.atomic import write_atomically
 from broker_cy.storage.checkpoints import TopicPartition
 from broker_cy.storage.cleaner.files import DirectoryFiles
+from broker_cy.storage.cleaner.job import Cleaning
 from broker_cy.storage.flush_job import FlushJob
-from broker_cy.storage.log import Log
 from broker_cy.storage.log_manager import LogManager
 from broker_cy.storage.offset_checkpoints import OffsetCheckpoints
 from broker_cy.storage.sync_job import SyncJob
 from broker_cy.storage.syncs import LogSyncs
+from tests.sim import power_run
 from tests.sim.power_run import Run
 from tests.support.power import Disk
 
 
 @dataclass(frozen=True)
 class Planted:
-    """`plant` makes the code wrong; the first `seeds` seeds find it, with the steps `steps` that are else held back."""
+    """`plant` makes the code wrong; the first `seeds` seeds find it."""
 
     plant: Callable[[pytest.MonkeyPatch], Any]
     seeds: int
-    steps: frozenset[str] = frozenset()
     # Takes too long for `make test`.
     is_rare: bool = False
-
-
-BREAK = frozenset({"break"})
 
 
 def _roll_inside_of_an_append(patch: pytest.MonkeyPatch) -> None:
@@ -80,12 +82,6 @@ def _by_name(checkpoint: str) -> Callable[[pytest.MonkeyPatch], Any]:
     return plant
 
 
-def _gaps_by_name(patch: pytest.MonkeyPatch) -> None:
-    """A log may have gaps because one of that name was compacted."""
-    read = checkpoints.read_entries
-    patch.setattr(checkpoints, "read_entries", lambda path: checkpoints.Entries(read(path).offsets, {}))
-
-
 def _jobs_by_path(patch: pytest.MonkeyPatch) -> None:
     """A flush that waited writes epochs and producers into whatever has the path by then."""
 
@@ -93,35 +89,6 @@ def _jobs_by_path(patch: pytest.MonkeyPatch) -> None:
         return os.open(self.log.directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
 
     patch.setattr(FlushJob, "_open", opened)
-
-
-def _adopt_nameless(patch: pytest.MonkeyPatch) -> None:
-    """A directory that lost its topic id with the power belongs to the topic that has the name now."""
-    identify = LogManager._identify
-
-    def wrong(self: LogManager, key: TopicPartition, path: str, topic_id_of: Callable[[str], UUID | None]) -> Any:
-        expected = topic_id_of(key[0])
-        if expected is not None and data_directory.read_topic_id(path) is None:
-            data_directory.write_topic_id(path, expected)
-        return identify(self, key, path, topic_id_of)
-
-    patch.setattr(LogManager, "_identify", wrong)
-
-
-def _drop_while_staged(patch: pytest.MonkeyPatch) -> None:
-    """DeleteRecords takes segments away while batches are staged that a failed write has to undo."""
-    delete = maintenance.delete_records_before
-
-    def wrong(log: Log, offset: int, now_ms: int, segments_max: int) -> list[str]:
-        paths = delete(log, offset, now_ms, segments_max)
-        while log.staged_batches and len(log.segments) > 1 and log.segments[1].base_offset <= log.log_start_offset:
-            segment = log.segments.pop(0)
-            segment.close()
-            os.rename(segment.path, f"{segment.path}.deleted")
-            paths.append(f"{segment.path}.deleted")
-        return paths
-
-    patch.setattr(maintenance, "delete_records_before", wrong)
 
 
 def _forget_truncations(patch: pytest.MonkeyPatch) -> None:
@@ -135,6 +102,63 @@ def _forget_truncations(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Disk, "truncate", wrong)
 
 
+def _sync_no_directory(patch: pytest.MonkeyPatch) -> None:
+    """The directory of the metadata log is made without a sync, in a data directory that Kafka's StorageTool has
+    formatted: otherwise the sync of bootstrap.checkpoint includes it.
+    """
+
+    def formatted(root: str, draw: random.Random) -> Disk:
+        content = b"".join(snapshot.write(iter(default_bootstrap()), KRaftState(), 0, 0, 0))
+        write_atomically(f"{root}/{BOOTSTRAP_NAME}", content, sync=False)
+        return Disk(root, draw)
+
+    patch.setattr(power_run, "Disk", formatted)
+    patch.setattr(log_manager, "sync_directory", lambda path: None)
+
+
+def _forget_removals(patch: pytest.MonkeyPatch) -> None:
+    """Nobody hears that files of a segment that was begun, and is not wanted, stay."""
+    unlink = Disk.unlink
+
+    def wrong(self: Disk, path: Any, *, dir_fd: int | None = None) -> None:
+        try:
+            unlink(self, path, dir_fd=dir_fd)
+        except FileNotFoundError:
+            raise
+        except OSError:
+            # Only Segment.discard removes a snapshot, or a segment that no start has found, by its path.
+            if dir_fd is not None or not str(path).endswith((".log", ".snapshot")):
+                raise
+
+    patch.setattr(Disk, "unlink", wrong)
+
+
+def _create_in_place(patch: pytest.MonkeyPatch) -> None:
+    """A new partition uses the directory of a deleted one that could not be renamed, and what is in it."""
+    rename = LogManager._rename_away
+
+    def wrong(self: LogManager, path: str, mark: str, topic_id: UUID, delay_ms: int) -> None:
+        # What is deleted has an id.
+        if mark != "delete" or topic_id != log_manager.NO_TOPIC_ID:
+            rename(self, path, mark, topic_id, delay_ms)
+
+    patch.setattr(LogManager, "_rename_away", wrong)
+
+
+def _sync_no_bootstrap(patch: pytest.MonkeyPatch) -> None:
+    """bootstrap.checkpoint, and no other file of the metadata log, is written without a sync."""
+
+    def write(path: str, data: bytes, *, sync: bool) -> None:
+        write_atomically(path, data, sync=sync and not path.endswith(BOOTSTRAP_NAME))
+
+    patch.setattr(metadata_log, "write_atomically", write)
+
+
+def _forget_damage(patch: pytest.MonkeyPatch) -> None:
+    """A partition that was found damaged is served after the next start."""
+    patch.setattr(damage, "write", lambda directory, note, reason, *, sync=False: None)
+
+
 PLANTED: dict[str, Planted] = {
     "group commit syncs nothing": Planted(lambda patch: patch.setattr(SyncJob, "run", lambda job: job), 50),
     "a start serves what a killed process did not sync": Planted(
@@ -144,29 +168,32 @@ PLANTED: dict[str, Planted] = {
         lambda patch: patch.setattr(DirectoryFiles, "sync", lambda self, fd: None), 300
     ),
     "names of cleaned segments are not synced": Planted(
-        lambda patch: patch.setattr(DirectoryFiles, "sync_directory", lambda self: None), 400
+        lambda patch: patch.setattr(DirectoryFiles, "sync_directory", lambda self: None), 1200, is_rare=True
+    ),
+    "the cleaner drops records for others that are not on the disk": Planted(
+        lambda patch: patch.setattr(Cleaning, "_sync_sources", lambda self: None), 1000, is_rare=True
     ),
     "notes of the page cache outlive it": Planted(
         lambda patch: patch.setattr(Run, "boot", property(lambda self: 1, lambda self, number: None), raising=False),
-        100,
+        300,
     ),
     "segments behind damage stay": Planted(
         lambda patch: patch.setattr(log_loader, "_remove_for_good", lambda segments: None), 100
     ),
-    "bootstrap.checkpoint is not synced": Planted(
-        lambda patch: patch.setattr(
-            metadata_log, "write_atomically", lambda path, data, sync: write_atomically(path, data, sync=False)
-        ),
-        300,
-    ),
+    "bootstrap.checkpoint is not synced": Planted(_sync_no_bootstrap, 200),
+    "the name of the metadata log's directory is not synced": Planted(_sync_no_directory, 300),
     "a segment of the metadata log begins in the middle of an append": Planted(_roll_inside_of_an_append, 300),
-    "transaction indexes are not made again after a power cut": Planted(_trust_every_snapshot, 200),
-    "log start offsets are applied by name": Planted(_by_name(checkpoints.LOG_START_OFFSETS), 600),
-    "flushes and notes go by path": Planted(_jobs_by_path, 300),
+    "transaction indexes are not made again after a power cut": Planted(_trust_every_snapshot, 1000, is_rare=True),
+    "log start offsets are applied by name": Planted(_by_name(checkpoints.LOG_START_OFFSETS), 2500, is_rare=True),
+    "flushes and notes go by path": Planted(_jobs_by_path, 800, is_rare=True),
+    "a topic is created in the directory of a deleted one": Planted(_create_in_place, 600),
     "a failed sync is forgotten": Planted(
-        lambda patch: patch.setattr(LogSyncs, "_failed", lambda self, error: None), 80, BREAK
+        lambda patch: patch.setattr(LogSyncs, "_failed", lambda self, error: None), 400
     ),
     "a start takes what a failed sync dropped for written": Planted(
-        lambda patch: patch.setattr(syncs, "has_failed", lambda directory: False), 80, BREAK
+        lambda patch: patch.setattr(syncs, "has_failed", lambda directory: False), 150
     ),
+    "a file that cannot be cut back is left as it is": Planted(_forget_truncations, 300),
+    "segments of a refused write that cannot be removed are ignored": Planted(_forget_removals, 600),
+    "a damaged partition is served again": Planted(_forget_damage, 300),
 }

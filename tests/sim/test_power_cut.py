@@ -36,7 +36,12 @@ def _no_log_lines() -> Iterator[None]:
     logging.disable(logging.NOTSET)
 
 
-def run_seeds(first: int, count: int, monkeypatch: pytest.MonkeyPatch, wanted: frozenset[str] = WANTED) -> None:
+def run_seeds(
+    first: int,
+    count: int,
+    monkeypatch: pytest.MonkeyPatch,
+    wanted: frozenset[str] = WANTED,
+) -> None:
     steps = syncs = failed = 0
     for seed in range(first, first + count):
         with tempfile.TemporaryDirectory(dir=MEMORY, prefix="power-") as root:
@@ -83,5 +88,5 @@ def test_the_simulation_finds_planted_defects(name: str, monkeypatch: pytest.Mon
     planted = PLANTED[name]
     planted.plant(monkeypatch)
     with pytest.raises(Exception, match=r"plain|keyed|txn|metadata|bootstrap") as found:
-        run_seeds(0, planted.seeds, monkeypatch, planted.steps)
+        run_seeds(0, planted.seeds, monkeypatch)
     assert "POWER_FIRST_SEED=" in found.value.__notes__[0]

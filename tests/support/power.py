@@ -299,6 +299,18 @@ class Disk:
 
     # --- what becomes of it
 
+    def damage(self, path: str, position: int, data: bytes) -> None:
+        """Have `data` in a file, in memory and as far as those bytes are on the disk there, too."""
+        with open(path, "r+b") as file:
+            file.seek(position)
+            file.write(data)
+            inode = os.fstat(file.fileno()).st_ino
+        durable = bytearray(self.contents.get(inode, b""))
+        end = min(position + len(data), len(durable))
+        if position < end:
+            durable[position:end] = data[: end - position]
+            self.contents[inode] = bytes(durable)
+
     def cut(self) -> None:
         """Leave in the directory what a start after a power cut might find. What is there then is durable."""
         power_loss.cut(self)
