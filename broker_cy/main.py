@@ -66,7 +66,8 @@ def run(
     loop = uvloop.new_event_loop()
     asyncio.set_event_loop(loop)
     manager = ServiceManager(os.environ)
-    server = BrokerServer(config, SystemClock(), loop, manager.loading)
+    # Thousands of logs that are there for good need not be looked at again and again.
+    server = BrokerServer(config, SystemClock(), loop, manager.loading, gc.freeze)
     try:
         server.start()
     except (ListenError, DataDirectoryError, MetadataLogError, QuorumError, ConfigError) as error:

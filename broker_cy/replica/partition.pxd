@@ -81,6 +81,8 @@ cdef class Partition:
     cdef readonly int64_t fetches
     cdef readonly int64_t fetched_bytes
     cdef readonly object last_error     # (message, [(record index, reason)]) of the last refused append
+    # The log is not open yet, and will be: `log` is None. Who needs it waits (server.openings).
+    cdef readonly bint unopened
 
     cdef int append_produced(self, uint8_t* data, Py_ssize_t size, object owner, int64_t now_ms, int16_t acks,
                              int16_t version, Verification verification, BatchCheck check, AppendResult* out) except -1

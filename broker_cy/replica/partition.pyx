@@ -40,6 +40,8 @@ cdef enum:
 
 # compression.type, as ValidationRules.target_codec
 CODECS = {"producer": -1, "uncompressed": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
+# What an unopened partition says to whoever does not wait for it.
+NOT_OPEN = "its log is not open yet"
 LEVELS = {"gzip": "compression.gzip.level", "lz4": "compression.lz4.level", "zstd": "compression.zstd.level"}
 
 
@@ -124,14 +126,15 @@ cdef class FlushGroup:
 
 cdef class Partition:
     def __init__(self, FlushGroup group, str topic, int32_t index, topic_id, Log log, int32_t leader_epoch,
-                 *, bint internal=False, str offline_reason=None, int replication_factor=1):
-        """`log` is None for a partition whose log cannot be served; `offline_reason` is the reason."""
+                 *, bint internal=False, str offline_reason=None, int replication_factor=1, bint unopened=False):
+        """`log` is None for a partition whose log cannot be served; `offline_reason` is the reason. With `unopened` it will be."""
         self.group = group
         self.topic = topic
         self.index = index
         self.topic_id = topic_id
         self.log = log
-        self.offline_reason = offline_reason
+        self.offline_reason = NOT_OPEN if unopened else offline_reason
+        self.unopened = unopened
         self.leader_epoch = leader_epoch
         self.internal = internal
         self.high_watermark = -1
@@ -534,13 +537,20 @@ cdef class Partition:
     def come_online(self, Log log not None):
         """Serve `log`, which could not be had before."""
         self.log = log
+        self.unopened = False
         self.offline_reason = None
         self.high_watermark = log.written_end_offset
         log.producers.forget_completed(self.high_watermark)
         self.verifications = None
 
+    def stay_offline(self, str reason not None):
+        """The log of an unopened partition cannot be served."""
+        self.unopened = False
+        self.offline_reason = reason
+
     def close(self):
         """The topic is deleted: nothing is appended any more, and waiting fetches are answered."""
         self.closed = True
+        self.unopened = False
         if self.waiting_fetches:
             self.wake(-1)

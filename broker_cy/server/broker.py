@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from broker_cy.server.controller_service import ControllerService
     from broker_cy.server.event_log import EventLog
     from broker_cy.server.group_service import GroupService
+    from broker_cy.server.openings import Openings
     from broker_cy.server.txn_markers import TxnMarkers
     from broker_cy.server.txn_service import TransactionService
     from broker_cy.storage.log_manager import LogManager
@@ -33,6 +34,7 @@ class Broker:
         self.cluster_id: str = ""
         self.log_manager: LogManager
         self.partitions: PartitionTable
+        self.openings: Openings
         self.controller: ControllerService
         self.auto_topics: AutoTopics
         self.groups: GroupService

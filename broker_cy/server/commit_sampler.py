@@ -77,6 +77,7 @@ class CommitSampler:
     async def _look_at(self, machine: GroupStateMachine, group: str, topic: str, index: int) -> Committed | None:
         """The current offset; None if it, the partition or its log no longer exists."""
         partition = self._broker.partitions.get(topic, index)
+        await self._broker.openings.opened([partition])
         committed = machine.offsets.get(group, topic, index)
         if committed is None or partition is None or partition.offline is not None:
             return None

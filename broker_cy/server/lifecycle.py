@@ -34,13 +34,16 @@ from broker_cy.server.jobs import LoopJobs
 from broker_cy.server.listener import Admission, Listener, ListenError, open_socket
 from broker_cy.server.loop_watch import LoopWatch
 from broker_cy.server.metrics_sampler import MetricsSampler
+from broker_cy.server.openings import Openings
 from broker_cy.server.partition_service import PartitionService
 from broker_cy.server.registry import load_handlers
 from broker_cy.server.txn_markers import TxnMarkers
 from broker_cy.server.txn_service import TransactionService
 from broker_cy.storage.cleaner.log_cleaner import CleanerSettings, LogCleaner
 from broker_cy.storage.data_directory import open_directories
-from broker_cy.storage.log_manager import LogManager, StorageSettings
+from broker_cy.storage.log_manager import LogManager
+from broker_cy.storage.log_opener import OPENING_MAX
+from broker_cy.storage.settings import StorageSettings
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -55,6 +58,8 @@ LOGGER = logging.getLogger("broker_cy.server")
 # A clean shutdown waits this long for pending answers; requests that still wait for data or members are abandoned.
 STOP_ANSWERS_S = 0.8
 STOP_POLL_S = 0.005
+# It waits this long, twice, for logs that are being opened, which may be recovered.
+STOP_OPENING_S = 0.3
 # Concurrent cold reads, each for one consumer; further ones queue.
 COLD_READERS = 4
 # Kafka's MIN_INCREMENTAL_FETCH_SESSION_EVICTION_MS: a fetch session unused for this long makes room for a new one.
@@ -87,10 +92,14 @@ class BrokerServer:
         clock: Clock,
         loop: asyncio.AbstractEventLoop,
         on_progress: Callable[[int], None] | None = None,
+        on_all_opened: Callable[[], None] | None = None,
     ) -> None:
-        """`on_progress` is called during the start with the number of partitions that are loaded."""
+        """`on_progress` is called during the start with the number of partitions that are loaded, `on_all_opened` when
+        all are, which may be after the start.
+        """
         self.config = config
         self._on_progress = on_progress
+        self._on_all_opened = on_all_opened
         self.clock = clock
         self.loop = loop
         self.broker = Broker(config, clock, loop)
@@ -106,6 +115,8 @@ class BrokerServer:
         self._note_jobs = LoopJobs(loop, self._note_pool)
         self._sync_pool = ThreadPoolExecutor(SYNC_THREADS, thread_name_prefix="sync")
         self._sync_jobs = LoopJobs(loop, self._sync_pool)
+        self._open_pool = ThreadPoolExecutor(OPENING_MAX, thread_name_prefix="open")
+        self._open_jobs = LoopJobs(loop, self._open_pool)
         # One thread: no two large batches are decompressed, and in memory, at the same time.
         self._check_pool = ThreadPoolExecutor(1, thread_name_prefix="check")
         self._check_jobs = LoopJobs(loop, self._check_pool)
@@ -153,7 +164,10 @@ class BrokerServer:
         if interval_ms:
             self._sampler = MetricsSampler(self.broker, self._core, self._watch, interval_ms)
             self._sampler.start()
-        self._tell_start()
+        if self.broker.log_manager.unopened:
+            self.broker.log_manager.opener.start()
+        else:
+            self._all_opened()
         self._every("storage", STORAGE_TICK_S, self._storage_tick)
         flush_check_s = self.config["log.flush.scheduler.interval.ms"] / 1000
         if 0 < flush_check_s < STORAGE_TICK_S:
@@ -192,7 +206,7 @@ class BrokerServer:
         self.broker.events.started(
             clean=logs.was_clean or self._is_new,
             start_ms=int((self.loop.time() - self._began_s) * 1000),
-            partitions=len(logs.logs),
+            partitions=len(logs.logs) + len(logs.unopened),
             cuts=logs.cuts,
         )
 
@@ -218,7 +232,7 @@ class BrokerServer:
 
         self._core.cold_reader = self._cold_reader
         self._core.fetch_bytes_max = self.config["fetch.max.bytes"]
-        produce.install(self._core)
+        produce.install(self._core, some_unopened=True)
         fetch.install(
             self._core,
             self.config["max.incremental.fetch.session.cache.slots"],
@@ -243,16 +257,18 @@ class BrokerServer:
             producer_id_expiration_ms=self.config["producer.id.expiration.ms"],
             kept_whole=topic_names.INTERNAL_TOPICS,
         )
-        logs = LogManager(directories, settings, self._jobs, self._note_jobs)
+        logs = LogManager(directories, settings, self._jobs, self._note_jobs, self._open_jobs)
         logs.cleaner = LogCleaner(
             logs.logs,
             logs.directories,
             self._cleaner_settings(),
             LoopJobs(self.loop, self._cleaner_pool),
             logs.removal.files,
+            unopened=logs.unopened,
         )
         logs.on_progress = self._on_progress
         self.broker.log_manager = logs
+        self.broker.openings = Openings(self.loop, logs.opener)
         self.broker.cluster_id = directories[0].cluster_id
 
     def _cleaner_settings(self) -> CleanerSettings:
@@ -287,6 +303,7 @@ class BrokerServer:
             broker.log_manager,
             self._core,
             self._on_online,
+            self._on_opened,
         )
         broker.topic_settings = self._partitions.settings
         broker.groups = GroupService(
@@ -298,7 +315,7 @@ class BrokerServer:
             self._partitions.settings,
             self._executor,
         )
-        broker.txn_markers = TxnMarkers(broker.partitions, broker.groups, self.clock, self.loop)
+        broker.txn_markers = TxnMarkers(broker.partitions, broker.groups, broker.openings, self.clock, self.loop)
         broker.transactions = TransactionService(
             self.config,
             self.clock,
@@ -329,6 +346,20 @@ class BrokerServer:
     def _on_online(self, topic: str, index: int) -> None:
         self.broker.groups.partition_online(topic, index)
         self.broker.transactions.partition_online(topic, index)
+
+    def _on_opened(self, topic: str, index: int) -> None:
+        self.broker.openings.settled(topic, index)
+        if not self.broker.log_manager.unopened:
+            self._all_opened()
+
+    def _all_opened(self) -> None:
+        """Every log is open, offline or deleted."""
+        from broker_cy.server.handlers import produce
+
+        produce.install(self._core)
+        self._tell_start()
+        if self._on_all_opened is not None:
+            self._on_all_opened()
 
     def _follow_settings(self, admission: Admission) -> None:
         """Follow dynamic settings that are not topic settings."""
@@ -405,6 +436,7 @@ class BrokerServer:
         self._watch.stop()
         for listener in self.listeners:
             listener.close()
+        await self._stop_opening()
         self._core.stop_reading()
         self._core.flush()
         await self._commit_sampler.stop()
@@ -426,11 +458,27 @@ class BrokerServer:
         if self.broker.log_manager.cleaner is not None:
             self.broker.log_manager.cleaner.stop()
         self._cleaner_pool.shutdown(wait=True, cancel_futures=True)
-        for jobs in (self._jobs, self._note_jobs, self._sync_jobs, self._check_jobs):
+        for jobs in (self._jobs, self._note_jobs, self._sync_jobs, self._check_jobs, self._open_jobs):
             jobs.stop()
         self._note_pool.shutdown(wait=True, cancel_futures=True)
+        self._open_pool.shutdown(wait=True, cancel_futures=True)
         self._sync_pool.shutdown(wait=True, cancel_futures=True)
         self._executor.shutdown(wait=True, cancel_futures=True)
         self._cold_reader.shutdown(wait=False, cancel_futures=True)
         self._check_pool.shutdown(wait=False, cancel_futures=True)
         self.broker.log_manager.close(self._partitions.high_watermark_of, self.broker.controller.broker_epoch)
+
+    async def _stop_opening(self) -> None:
+        """Open no more logs. After an unclean stop those that are left make this one unclean, too: so they are opened
+        first, unless that takes long. What is being opened is adopted, unless that takes long.
+        """
+        opener = self.broker.log_manager.opener
+        for is_last in (self.broker.log_manager.was_clean, True):
+            if is_last:
+                opener.stop()
+            deadline = self.loop.time() + STOP_OPENING_S
+            while opener.running and self.loop.time() < deadline:
+                await asyncio.sleep(STOP_POLL_S)
+        if opener.unopened:
+            # Else it is reported when all are open.
+            self._tell_start()

@@ -47,8 +47,11 @@ class PartitionService:
         log_manager: LogManager,
         group: FlushGroup,
         on_online: Callable[[str, int], None] | None = None,
+        on_opened: Callable[[str, int], None] | None = None,
     ) -> None:
-        """`on_online(topic, index)` is called for partitions that were offline and are served now."""
+        """`on_online(topic, index)` is called for partitions that were offline and are served now,
+        `on_opened(topic, index)` for those that were unopened and are served now, offline or deleted.
+        """
         self._config = config
         self._clock = clock
         self._table = table
@@ -57,7 +60,10 @@ class PartitionService:
         self._reporter = NoEffectReporter()
         self._image: MetadataImage
         self._on_online = on_online
+        self._on_opened = on_opened
         self._starting = True
+        # By topic, as last applied: thousands of logs are opened one by one.
+        self._configs: dict[str, LogConfig] = {}
         # Partitions without a log, and the time of the last attempt to open one (monotonic).
         self._offline: dict[tuple[str, int], Partition] = {}
         self._last_retry_s = 0.0
@@ -84,7 +90,8 @@ class PartitionService:
             topic = image.topics.by_name(name)
             return topic.topic_id if topic is not None else None
 
-        self._logs.load(lambda topic: LogConfig.from_settings(self.settings(topic)), now_ms, topic_id_of)
+        self._logs.on_opened = self._opened
+        self._logs.load(self._log_config, now_ms, topic_id_of, late=True)
 
     def apply(self, delta: ImageDelta, image: MetadataImage) -> None:
         """Apply one committed change."""
@@ -122,11 +129,16 @@ class PartitionService:
 
     def _configure(self, topic: str, partitions: Iterable[Partition]) -> None:
         settings = self.settings(topic)
-        config = LogConfig.from_settings(settings)
+        config = self._configs[topic] = LogConfig.from_settings(settings)
         for partition in partitions:
             partition.configure(settings)
             if partition.log is not None:
                 partition.log.reconfigure(config)
+
+    def _log_config(self, topic: str) -> LogConfig:
+        """What the topic's logs are configured with."""
+        found = self._configs.get(topic)
+        return found if found is not None else LogConfig.from_settings(self.settings(topic))
 
     def _open(self, topic: TopicImage) -> None:
         """Open this broker's partitions of the topic that are not open yet; a log that cannot be served stays
@@ -136,7 +148,8 @@ class PartitionService:
         for index, image in topic.partitions.items():
             if self._config.node_id not in image.replicas or self._table.get(topic.name, index) is not None:
                 continue
-            log, reason = self._open_log(topic, index, image.leader_epoch)
+            unopened = (topic.name, index) in self._logs.unopened
+            log, reason = (None, None) if unopened else self._open_log(topic, index, image.leader_epoch)
             partition = Partition(
                 self._group,
                 topic.name,
@@ -147,10 +160,11 @@ class PartitionService:
                 internal=topic.is_internal,
                 offline_reason=reason,
                 replication_factor=len(image.replicas),
+                unopened=unopened,
             )
             self._table.add(partition)
             fresh.append(partition)
-            if log is None:
+            if log is None and not unopened:
                 self._offline[topic.name, index] = partition
         if fresh:
             self._configure(topic.name, fresh)
@@ -174,6 +188,20 @@ class PartitionService:
                 return None, str(error)
         log.epochs.assign(leader_epoch, log.log_end_offset)
         return log, None
+
+    def _opened(self, key: tuple[str, int]) -> None:
+        """The log manager has opened a log, or could not."""
+        partition = self._table.get(*key)
+        log = self._logs.get(*key)
+        if partition is not None and log is None:
+            partition.stay_offline(self._logs.offline[key])
+            self._offline[key] = partition
+        elif partition is not None and log is not None:
+            log.reconfigure(self._log_config(partition.topic))
+            log.epochs.assign(partition.leader_epoch, log.log_end_offset)
+            partition.come_online(log)
+        if self._on_opened is not None:
+            self._on_opened(*key)
 
     def _create_log(self, topic: str, index: int, topic_id: UUID) -> Log:
         """Raises StorageError."""
@@ -209,7 +237,9 @@ class PartitionService:
 
     def _delete(self, topic: TopicImage) -> None:
         self._flush()
+        self._configs.pop(topic.name, None)
         for partition in self._table.remove_topic(topic.name, topic.topic_id):
+            was_unopened = partition.unopened
             partition.close()
             self._offline.pop((topic.name, partition.index), None)
             try:
@@ -217,6 +247,8 @@ class PartitionService:
             except StorageError as error:
                 # The topic is deleted all the same; the next start renames the directory.
                 LOGGER.error("directory of a deleted partition not removed", extra=facts(reason=str(error)))
+            if was_unopened and self._on_opened is not None:
+                self._on_opened(topic.name, partition.index)
 
     @property
     def _flush(self) -> Callable[[], int]:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from broker_cy.core.clock import Clock
     from broker_cy.replica.partition_table import PartitionTable
     from broker_cy.server.group_service import GroupService
+    from broker_cy.server.openings import Openings
 
 # As in Kafka, the transaction coordinator gets the error codes of a partition for a group coordinator that is not
 # ready.
@@ -35,11 +36,13 @@ class TxnMarkers:
         self,
         partitions: PartitionTable,
         groups: GroupService,
+        openings: Openings,
         clock: Clock,
         loop: asyncio.AbstractEventLoop,
     ) -> None:
         self._partitions = partitions
         self._groups = groups
+        self._openings = openings
         self._clock = clock
         self._loop = loop
 
@@ -69,17 +72,24 @@ class TxnMarkers:
         def finish(place: Place, future: asyncio.Future[Any]) -> None:
             take(place, _code_of(future))
 
-        if not places:
-            done.set_result(results)
-        for place in places:
+        def begin(place: Place) -> None:
             try:
                 written = self._append(
                     place, producer_id, producer_epoch, coordinator_epoch, commit, transaction_version
                 )
             except KafkaError as error:
                 take(place, ErrorCode.NOT_LEADER_OR_FOLLOWER if error.code in _NOT_READY else error.code)
-                continue
+                return
             written.add_done_callback(partial(finish, place))
+
+        if not places:
+            done.set_result(results)
+        for place in places:
+            partition = self._partitions.get(*place)
+            if partition is not None and partition.unopened:
+                self._openings.when_open([partition], partial(begin, place))
+            else:
+                begin(place)
         return done
 
     def _append(

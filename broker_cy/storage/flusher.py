@@ -18,13 +18,14 @@ from collections.abc import Iterable
 from typing import TypeVar
 
 from broker_cy.core.logs import facts
-from broker_cy.storage import damage, disk, maintenance, offset_checkpoints
+from broker_cy.storage import damage, disk, maintenance, offset_checkpoints, syncs
 from broker_cy.storage.checkpoints import RECOVERY_POINTS, TopicPartition
 from broker_cy.storage.data_directory import DataDirectory
 from broker_cy.storage.errors import StorageError
 from broker_cy.storage.flush_job import FlushJob
 from broker_cy.storage.jobs import Jobs
 from broker_cy.storage.log import Log
+from broker_cy.storage.log_opener import Unopened
 from broker_cy.storage.log_slice import LogTotals
 from broker_cy.storage.offset_checkpoints import OffsetCheckpoints
 from broker_cy.storage.sync_job import SyncJob
@@ -214,15 +215,11 @@ class Flusher:
         """Keep flush.messages for logs that were just loaded: what a killed process left in the page cache is served,
         and acknowledged to those who send it again, from now on. Blocks. If it fails the log goes offline.
         """
-        due = [log for log in logs if log.written_end_offset - log.synced_end_offset >= log.config.flush_messages]
-        pending = [(log, maintenance.begin_sync(log)) for log in due if log.offline is None]
+        pending = [(log, maintenance.begin_sync(log)) for log in logs if _sync_is_due(log)]
         for _, job in self._not_synced_together(pending):
             job.run()
         for log, job in pending:
-            try:
-                maintenance.complete_sync(log, job)
-            except StorageError as error:
-                logger.error("partition offline", extra=facts(path=log.directory, reason=error))
+            _complete_sync(log, job)
 
     def stop(self, directories: list[DataDirectory], broker_epoch: int) -> None:
         """Bring everything to disk, write checkpoints, close the logs and mark the stop as clean, except in a
@@ -235,6 +232,7 @@ class Flusher:
             for directory in directories
             if os.path.isdir(f"{directory.path}/{topic}-{partition}")
         }
+        failed |= self._sync_unopened()
         pending: Pending = []
         self.failed = False
         for log in self.logs.values():
@@ -272,6 +270,23 @@ class Flusher:
                 except OSError as error:
                     logger.error("cannot mark the stop as clean", extra=facts(path=directory.path, reason=error))
 
+    def _sync_unopened(self) -> set[str]:
+        """Bring to disk what logs hold that nobody has opened since the start, unless a clean stop has done that.
+        Returns the data directories of those: the next start has to recover them.
+        """
+        unopened: dict[str, list[Unopened]] = {}
+        for each in self.checkpoints.unopened.values():
+            if each.begun or not each.was_clean:
+                unopened.setdefault(os.path.dirname(each.path), []).append(each)
+        for root, partitions in unopened.items():
+            try:
+                disk.sync_filesystem(root)
+            except OSError as error:
+                logger.error("file system cannot be synced", extra=facts(path=root, reason=error))
+                for each in partitions:
+                    syncs.mark_failed(each.path)
+        return set(unopened)
+
     def _sync(self, pending: Pending) -> None:
         """Run the jobs in a worker."""
         for _, job in pending:
@@ -297,3 +312,23 @@ class Flusher:
                 logger.error("file system cannot be synced", extra=facts(path=root, reason=error))
                 self._roots_with_errors.add(root)
         return [(log, job) for log, job in pending if os.path.dirname(log.directory) in self._roots_with_errors]
+
+
+def sync_one_loaded(log: Log) -> None:
+    """Flusher.sync_loaded for one log, in the worker that loaded it."""
+    if _sync_is_due(log):
+        job = maintenance.begin_sync(log)
+        job.run()
+        _complete_sync(log, job)
+
+
+def _sync_is_due(log: Log) -> bool:
+    unsynced = log.written_end_offset - log.synced_end_offset
+    return log.offline is None and unsynced >= log.config.flush_messages
+
+
+def _complete_sync(log: Log, job: SyncJob) -> None:
+    try:
+        maintenance.complete_sync(log, job)
+    except StorageError as error:
+        logger.error("partition offline", extra=facts(path=log.directory, reason=error))

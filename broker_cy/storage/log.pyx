@@ -87,6 +87,19 @@ cdef class Log:
         log.last_flush_ms = now_ms
         return log
 
+    def adopt(self, OpenFiles open_files not None, LogTotals totals not None):
+        """Use the broker's counters and bound of open files from now on: a worker loaded this log with ones of its own."""
+        cdef Segment segment
+        cdef bint is_dirty = self in self.totals.dirty
+        for segment in self.segments:
+            segment.close_fd()
+            segment.open_files = open_files
+        self.open_files = open_files
+        self.totals = totals
+        totals.unflushed_bytes += self.unflushed_bytes
+        if is_dirty:
+            totals.dirty.add(self)
+
     def __repr__(self):
         return f"Log({self.topic}-{self.partition}, {self.log_start_offset}..{self.log_end_offset})"
 

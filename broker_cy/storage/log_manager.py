@@ -6,13 +6,13 @@ import errno
 import logging
 import os
 import resource
-from collections.abc import Callable
-from contextlib import suppress
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
 from uuid import UUID
 
 from broker_cy.core.logs import facts
-from broker_cy.storage import checkpoints, damage, maintenance, metadata_check
+from broker_cy.storage import checkpoints, damage, maintenance, metadata_check, syncs
 from broker_cy.storage.atomic import sync_directory
 from broker_cy.storage.checkpoints import TopicPartition
 from broker_cy.storage.cleaner.log_cleaner import LogCleaner
@@ -25,48 +25,28 @@ from broker_cy.storage.data_directory import (
     write_topic_id,
 )
 from broker_cy.storage.errors import SHORTAGES, CorruptSegment, StorageError, errno_of
-from broker_cy.storage.flusher import FLUSH_BYTES, NOTE_BYTES, Flusher
+from broker_cy.storage.flusher import Flusher
 from broker_cy.storage.jobs import Jobs
 from broker_cy.storage.log import Log
 from broker_cy.storage.log_config import LogConfig
 from broker_cy.storage.log_loader import LoadContext, load_log, newest_base_offset
+from broker_cy.storage.log_loading import LogLoading
+from broker_cy.storage.log_opener import LogOpener, Unopened
 from broker_cy.storage.log_slice import LogTotals
 from broker_cy.storage.offset_checkpoints import METADATA_TOPIC, OffsetCheckpoints
+from broker_cy.storage.periodic import PeriodicWork
 from broker_cy.storage.removal import Removal, rename_away
 from broker_cy.storage.retention import Retention
 from broker_cy.storage.segment import OpenFiles
+from broker_cy.storage.settings import StorageSettings
 from broker_cy.storage.written_points import WRITTEN_POINTS, is_same_boot
 
 logger = logging.getLogger(__name__)
 
 OPEN_FILES_MIN = 16
-# How long after a flush that failed (the disk is full) the next one is tried.
-FLUSH_RETRY_MS = 5_000
-# How long at most committed metadata may not be noted as such; with many partitions the file is long.
-METADATA_CHECKPOINT_MS = 10_000
 NO_TOPIC_ID = UUID(int=0)
 # Returned instead of a reason why a partition cannot be loaded: the directory belongs to no topic.
 STRAY = Exception("stray")
-# Kafka's delay of the first look at retention after a start.
-FIRST_RETENTION_CHECK_MS = 30_000
-
-
-@dataclass(slots=True, frozen=True)
-class StorageSettings:
-    """Broker settings that storage acts on; Kafka's names with units."""
-
-    open_files_max: int = 4096
-    checkpoint_interval_ms: int = 60_000
-    start_offset_checkpoint_interval_ms: int = 60_000
-    # 0: with each tick.
-    flush_check_interval_ms: int = 0
-    retention_check_interval_ms: int = 300_000
-    producer_id_expiration_ms: int = 86_400_000
-    producer_id_expiration_check_interval_ms: int = 600_000
-    flush_bytes: int = FLUSH_BYTES
-    note_bytes: int = NOTE_BYTES
-    kept_whole: frozenset[str] = frozenset()
-    """Topics whose logs are rather taken offline than cut where they are damaged: see LoadContext."""
 
 
 class LogManager:
@@ -78,8 +58,11 @@ class LogManager:
         settings: StorageSettings,
         jobs: Jobs,
         note_jobs: Jobs | None = None,
+        open_jobs: Jobs | None = None,
     ) -> None:
-        """`note_jobs`: a worker that is never kept by the disk for long, for the notes of the flusher."""
+        """`note_jobs`: a worker that is never kept by the disk for long, for the notes of the flusher; `open_jobs`:
+        workers that open logs. `jobs` does the work of those that are missing.
+        """
         self.data_directories = directories
         self.settings = settings
         self.jobs = jobs
@@ -87,16 +70,22 @@ class LogManager:
         self.topic_ids: dict[TopicPartition, UUID] = {}
         # Partitions that cannot be served, and why; and the directories of those of them that `reopen` may bring back.
         self.offline: dict[TopicPartition, str] = {}
-        # Bytes that loading cut off the ends of logs, by topic-partition.
-        self.cuts: dict[str, int] = {}
         self._short_of_room: dict[TopicPartition, str] = {}
         self.checkpoints = OffsetCheckpoints([directory.path for directory in directories], self.topic_ids)
         self.clean = {directory.path: directory.clean_broker_epoch() is not None for directory in directories}
         self._same_boot = {path: is_same_boot(f"{path}/{WRITTEN_POINTS}") for path in self.clean}
+        # Logs that `load` leaves to be opened later, and who is called for each then: its log is in `logs` or it is in
+        # `offline`.
+        self.opener = LogOpener(open_jobs or jobs, self._opened_late)
+        self.checkpoints.unopened = self.opener.unopened
+        self.on_opened: Callable[[TopicPartition], None] = lambda key: None
         # A segment takes two descriptors; half of what the process may open is left to connections.
         allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         self.open_files = OpenFiles(min(settings.open_files_max, max(OPEN_FILES_MIN, allowed // 4)))
         self.totals = LogTotals()
+        self._loading = LogLoading(
+            self.checkpoints, self.topic_ids, self.open_files, self.totals, self.clean, self._same_boot
+        )
         self.flusher = Flusher(
             self.logs, self.offline, self.checkpoints, self.totals, jobs,
             settings.flush_bytes, settings.note_bytes, note_jobs,
@@ -115,15 +104,7 @@ class LogManager:
         self.cleaner: LogCleaner | None = None
         # How many partitions each data directory holds: a new one goes where the fewest are.
         self._held = {directory.path: 0 for directory in directories}
-        self._last_checkpoint_ms = -1
-        self._last_start_offset_checkpoint_ms = -1
-        self._last_flush_ms = -1
-        self._last_flush_check_ms = -1
-        self._last_retention_ms = -1
-        self._last_compacted_retention_ms = -1
-        self._last_expiry_ms = -1
-        self._metadata_committed = False
-        self._last_metadata_checkpoint_ms = -METADATA_CHECKPOINT_MS
+        self._periodic = PeriodicWork(self)
 
     @property
     def directories(self) -> list[str]:
@@ -140,8 +121,18 @@ class LogManager:
         """High watermarks by partition, as last checkpointed."""
         return self.checkpoints.high_watermarks
 
+    @property
+    def unopened(self) -> Mapping[TopicPartition, Unopened]:
+        """Partitions whose logs are not open yet."""
+        return self.opener.unopened
+
+    @property
+    def cuts(self) -> dict[str, int]:
+        """Bytes that loading cut off the ends of logs, by topic-partition."""
+        return self._loading.cuts
+
     def get(self, topic: str, partition: int) -> Log | None:
-        """The log of a partition; None if there is none or it is offline (see `offline`)."""
+        """The log of a partition; None if there is none, it is offline (see `offline`) or not open yet."""
         return self.logs.get((topic, partition))
 
     # --- loading
@@ -170,29 +161,19 @@ class LogManager:
         find. Checkpointed soon, by `tick`.
         """
         self.checkpoints.recovery_points[METADATA_TOPIC, 0] = end_offset
-        self._metadata_committed = True
+        self._periodic.metadata_committed = True
 
     def _context(self, root: str, now_ms: int) -> LoadContext:
-        cleaned = checkpoints.Entries({}, {})
-        with suppress(OSError, ValueError):  # the cleaner reports a damaged one
-            cleaned = checkpoints.read_entries(f"{root}/{checkpoints.CLEANED_OFFSETS}")
-        return LoadContext(
-            self.open_files,
-            self.totals,
-            self.clean.get(root, False),
-            now_ms,
-            self.settings.producer_id_expiration_ms,
-            not self._same_boot.get(root, False),
-            cleaned,
-            self.settings.kept_whole,
-            self.cuts,
-        )
+        settings = self.settings
+        return self._loading.context(root, now_ms, settings.producer_id_expiration_ms, settings.kept_whole)
 
     def load(
         self,
         config_of: Callable[[str], LogConfig],
         now_ms: int,
         topic_id_of: Callable[[str], UUID | None] | None = None,
+        *,
+        late: bool = False,
     ) -> None:
         """Load all logs of the data directories, recovering them where the last stop was unclean. A partition that
         cannot be served goes to `offline`; the others are not touched by that. Raises OSError if a directory
@@ -200,6 +181,8 @@ class LogManager:
 
         `topic_id_of` gives the id of a topic, None if there is no such topic: a directory with another id, or
         with none, is renamed and kept. Without `topic_id_of` each directory is taken for what it says it is.
+
+        With `late`, logs that need not be opened now are left to `opener` (see _may_open_late).
         """
         configs: dict[str, LogConfig] = {}
         for data_directory in self.data_directories:
@@ -219,13 +202,17 @@ class LogManager:
                 problem = self._identify(key, path, topic_id_of)
                 if problem is STRAY:
                     continue
-                if key in self.logs or key in self.offline:
+                if key in self.logs or key in self.offline or key in self.unopened:
                     raise DataDirectoryError(
                         f"partition {key[0]}-{key[1]} is in {path} and in another data directory: remove one of them"
                     )
                 self._held[data_directory.path] += 1
                 if problem is not None:
                     self._take_offline(key, path, problem)
+                    continue
+                prepare = partial(self._prepare, key, path, config_of, context)
+                if late and self._may_open_late(key, path, context):
+                    self.opener.add(Unopened(key, path, context.clean, prepare))
                     continue
                 if key[0] not in configs:
                     configs[key[0]] = config_of(key[0])
@@ -238,10 +225,47 @@ class LogManager:
         # The next start is to know whether the machine has started again; and deletions that only names of segments
         # tell of must not be undone by a power loss for longer than those of a broker that goes on.
         names = [WRITTEN_POINTS]
-        known = self.checkpoints.log_starts
-        if any(log.log_start_offset > known.get(key, 0) for key, log in self.logs.items()):
+        if any(self._start_moved(key, log) for key, log in self.logs.items()):
             names.append(checkpoints.LOG_START_OFFSETS)
         self.flusher.write_checkpoints(*names)
+
+    def _start_moved(self, key: TopicPartition, log: Log) -> bool:
+        """Whether only names of segments tell of deletions."""
+        return log.log_start_offset > self.checkpoints.log_starts.get(key, 0)
+
+    def _may_open_late(self, key: TopicPartition, path: str, context: LoadContext) -> bool:
+        """Whether a log may be opened after the start.
+
+        Not after a power loss: the written points that the start writes say that the machine has not started again,
+        so every log has to be recovered by then. Not where a sync failed: what is to be written again may leave memory.
+        Not the topics that the broker itself needs.
+        """
+        if context.power_lost and not context.clean:
+            return False
+        return key[0] not in self.settings.kept_whole and not syncs.has_failed(path)
+
+    # --- opening after the start
+
+    def _prepare(
+        self,
+        key: TopicPartition,
+        path: str,
+        config_of: Callable[[str], LogConfig],
+        context: LoadContext,
+    ) -> Callable[[], Log]:
+        """What loads the log of an unopened partition in a worker."""
+        return self._loading.late(key, path, config_of(key[0]), context)
+
+    def _opened_late(self, partition: Unopened, log: Log | None, error: Exception | None) -> None:
+        key = partition.key
+        if log is None:
+            self._take_offline(key, partition.path, error or StorageError("not loaded"), late=True)
+        else:
+            self._loading.adopt(log)
+            self.logs[key] = log
+            if self._start_moved(key, log):
+                self.flusher.write_checkpoints(checkpoints.LOG_START_OFFSETS)
+        self.on_opened(key)
 
     def _identify(
         self, key: TopicPartition, path: str, topic_id_of: Callable[[str], UUID | None] | None
@@ -272,11 +296,12 @@ class LogManager:
 
     def _load_one(self, key: TopicPartition, path: str, config: LogConfig, context: LoadContext) -> None:
         try:
-            self.logs[key] = self._load_log(key, path, config, context)
+            self.logs[key] = self._loading.load(key, path, config, context)
         except (StorageError, OSError, ValueError) as error:
             self._take_offline(key, path, error)
 
-    def _take_offline(self, key: TopicPartition, path: str, error: Exception) -> None:
+    def _take_offline(self, key: TopicPartition, path: str, error: Exception, *, late: bool = False) -> None:
+        """Serve no partition whose log could not be loaded. With `late`, the broker runs, and nothing may block it."""
         logger.error("partition offline", extra=facts(partition=f"{key[0]}-{key[1]}", reason=error))
         self.offline[key] = str(error)
         if errno_of(error) in SHORTAGES:
@@ -289,17 +314,9 @@ class LogManager:
                 # No power loss has torn it, and so the next one must not be taken for the reason. What the older
                 # segments held was there, and group commit may have brought it to disk.
                 synced = max(synced, newest_base_offset(path))
-            damage.write(path, damage.Note(max(synced, written), synced), str(error), sync=True)
-
-    def _load_log(self, key: TopicPartition, path: str, config: LogConfig, context: LoadContext) -> Log:
-        topic, partition = key
-        recovery_point = self.checkpoints.recovery_points.get(key, 0)
-        log_start_offset = self.checkpoints.log_starts.get(key, 0)
-        written_point = self.checkpoints.written_points.get(key, 0)
-        topic_id = self.topic_ids.get(key)
-        return load_log(
-            path, topic, partition, config, recovery_point, log_start_offset, context, written_point, topic_id
-        )
+            damage.write(path, damage.Note(max(synced, written), synced), str(error), sync=not late)
+            if late and self.totals.on_damage is not None:
+                self.totals.on_damage(path)
 
     def reopen(self, topic: str, partition: int, config: LogConfig, now_ms: int) -> Log | None:
         """Try again to load a partition that is offline for lack of space, descriptors or memory. None if that fails
@@ -311,7 +328,7 @@ class LogManager:
             return None
         context = replace(self._context(os.path.dirname(path), now_ms), clean=False)
         try:
-            log = self._load_log(key, path, config, context)
+            log = self._loading.load(key, path, config, context)
         except (StorageError, OSError, ValueError) as error:
             if errno_of(error) not in SHORTAGES:
                 logger.error("partition stays offline", extra=facts(partition=f"{topic}-{partition}", reason=error))
@@ -330,7 +347,7 @@ class LogManager:
         checkpoints say if its directory was lost with the power. Raises StorageError, or ValueError if it exists.
         """
         key = (topic, partition)
-        if key in self.logs or key in self.offline:
+        if key in self.logs or key in self.offline or key in self.unopened:
             raise ValueError(f"partition {topic}-{partition} exists")
         root = min(self._held, key=self._held.__getitem__)
         path = f"{root}/{topic}-{partition}"
@@ -355,9 +372,10 @@ class LogManager:
 
     def delete(self, topic: str, partition: int) -> None:
         """Delete a partition: its directory is renamed at once and removed after file.delete.delay.ms. Does nothing
-        if there is none. Raises StorageError.
+        if there is none. Waits for a worker that is opening it. Raises StorageError.
         """
         key = (topic, partition)
+        unopened = self.opener.drop(key)
         log = self.logs.pop(key, None)
         reason = self.offline.pop(key, None)
         self._short_of_room.pop(key, None)
@@ -369,6 +387,9 @@ class LogManager:
             maintenance.mark_closed(log)
             self._held[os.path.dirname(log.directory)] -= 1
             self._rename_away(log.directory, "delete", topic_id, log.config.file_delete_delay_ms)
+        elif unopened is not None:
+            self._held[os.path.dirname(unopened.path)] -= 1
+            self._rename_away(unopened.path, "delete", topic_id, 0)
         elif reason is not None:
             for root in self.directories:
                 if os.path.isdir(f"{root}/{topic}-{partition}"):
@@ -429,54 +450,13 @@ class LogManager:
         """Do what is due: flush, checkpoints, producer expiry, retention. Cheap when nothing is; call it about once a
         second.
         """
-        settings = self.settings
-        if self._last_checkpoint_ms < 0:
-            self._last_checkpoint_ms = self._last_expiry_ms = self._last_flush_check_ms = now_ms
-            # As in Kafka the first check comes soon: a broker that is started often would never delete anything.
-            first_ms = min(settings.retention_check_interval_ms, FIRST_RETENTION_CHECK_MS)
-            self._last_retention_ms = now_ms + first_ms - settings.retention_check_interval_ms
-            self._last_compacted_retention_ms = now_ms
-            self._last_start_offset_checkpoint_ms = now_ms
-        if now_ms - self._last_checkpoint_ms >= settings.checkpoint_interval_ms:
-            self._last_checkpoint_ms = now_ms
-            for key in self.logs:
-                self.high_watermarks[key] = high_watermark_of(*key)
-            self.flusher.start(now_ms=now_ms)
-            self.flusher.write_checkpoints(checkpoints.HIGH_WATERMARKS)
-        elif now_ms - self._last_flush_check_ms >= settings.flush_check_interval_ms:
-            self._last_flush_check_ms = now_ms
-            self.flush_old(now_ms)
-        if self._metadata_committed and now_ms - self._last_metadata_checkpoint_ms >= METADATA_CHECKPOINT_MS:
-            self._metadata_committed = False
-            self._last_metadata_checkpoint_ms = now_ms
-            self.flusher.write_checkpoints(checkpoints.RECOVERY_POINTS)
-        if now_ms - self._last_start_offset_checkpoint_ms >= settings.start_offset_checkpoint_interval_ms:
-            self._last_start_offset_checkpoint_ms = now_ms
-            self.flusher.write_checkpoints(checkpoints.LOG_START_OFFSETS)
-        if now_ms - self._last_expiry_ms >= settings.producer_id_expiration_check_interval_ms:
-            self._last_expiry_ms = now_ms
-            for log in self.logs.values():
-                log.producers.expire(now_ms, settings.producer_id_expiration_ms)
-        if now_ms - self._last_retention_ms >= settings.retention_check_interval_ms:
-            self._last_retention_ms = now_ms
-            self.apply_retention(now_ms, high_watermark_of)
-        if self.cleaner is not None and self.cleaner.settings.enable:
-            # The cleaner's part in Kafka, too: without it nothing is deleted from logs that are compacted.
-            if now_ms - self._last_compacted_retention_ms >= self.cleaner.settings.backoff_ms:
-                self._last_compacted_retention_ms = now_ms
-                self.apply_retention(now_ms, high_watermark_of, compacted=True)
-            self.cleaner.tick(now_ms, high_watermark_of)
+        self._periodic.tick(now_ms, high_watermark_of)
 
     def flush_old(self, now_ms: int) -> None:
         """Flush the logs whose flush.ms have passed, in a worker. `tick` does it each flush_check_interval_ms; called
         by itself where that is more often than the ticks are. Cheap if nothing is due.
         """
-        if self.flusher.failed and now_ms - self._last_flush_ms < FLUSH_RETRY_MS:
-            return
-        due = [log for log in self.totals.dirty if log.needs_flush(now_ms)]
-        if due:
-            self._last_flush_ms = now_ms
-            self.flusher.start(due, now_ms)
+        self._periodic.flush_old(now_ms)
 
     def close(self, high_watermark_of: Callable[[str, int], int], broker_epoch: int = -1) -> None:
         """Stop cleanly: everything on disk, checkpoints and marks written, directories unlocked. Blocks; nothing may be

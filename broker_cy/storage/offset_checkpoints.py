@@ -23,6 +23,7 @@ from broker_cy.storage.checkpoints import (
     write_offsets,
 )
 from broker_cy.storage.log import Log
+from broker_cy.storage.log_opener import Unopened
 from broker_cy.storage.written_points import WRITTEN_POINTS, read_points, write_points
 
 logger = logging.getLogger(__name__)
@@ -48,6 +49,8 @@ class OffsetCheckpoints:
     def __init__(self, roots: list[str], topic_ids: Mapping[TopicPartition, UUID]) -> None:
         self.roots = roots
         self._topic_ids = topic_ids
+        # Partitions whose logs are not open yet (the log manager's): what was accepted of them stays in the files.
+        self.unopened: Mapping[TopicPartition, Unopened] = {}
         # What the files said at start, by directory and name. An entry counts once `accept` has taken it.
         self._read: dict[str, dict[str, Entries]] = {root: {} for root in roots}
         self.recovery_points: dict[TopicPartition, int] = {}
@@ -113,8 +116,8 @@ class OffsetCheckpoints:
     def collect(
         self, names: Iterable[str], logs: Mapping[TopicPartition, Log], offline: Iterable[TopicPartition]
     ) -> list[Content]:
-        """What the checkpoint files `names` have to hold now. Partitions that are offline keep what was read at
-        start. To be called on the loop.
+        """What the checkpoint files `names` have to hold now. Partitions that are offline, or not open yet, keep what
+        was read at start. To be called on the loop.
         """
         self._collected += 1
         wanted: list[Content] = []
@@ -140,10 +143,14 @@ class OffsetCheckpoints:
                 elif log.log_start_offset > 0:
                     # Also where the name of the first segment says it: with the power those before it may come back.
                     offsets[key] = log.log_start_offset
+            accepted = self._by_name[name]
+            for key, each in self.unopened.items():
+                if key in accepted:
+                    found[os.path.dirname(each.path)][key] = accepted[key]
             for key in offline:
                 for root, offsets in found.items():
-                    if key in self._by_name[name] and os.path.isdir(f"{root}/{key[0]}-{key[1]}"):
-                        offsets[key] = self._by_name[name][key]
+                    if key in accepted and os.path.isdir(f"{root}/{key[0]}-{key[1]}"):
+                        offsets[key] = accepted[key]
             topic_ids = self._topic_ids
             if name == LOG_START_OFFSETS:
                 missing = {key: place for key, place in self._missing.items() if key not in logs}

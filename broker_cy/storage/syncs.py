@@ -82,12 +82,17 @@ class LogSyncs:
 
     def _failed(self, error: OSError) -> None:
         self.error = error
-        try:
-            os.close(os.open(f"{self.directory}/{FAILED_MARK}", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644))
-        except FileNotFoundError:  # the partition is deleted
-            return
-        except OSError as failure:
-            logger.error("cannot note the failed sync", extra=facts(path=self.directory, reason=failure))
+        mark_failed(self.directory)
+
+
+def mark_failed(directory: str) -> None:
+    """Make the next start write the partition's files again."""
+    try:
+        os.close(os.open(f"{directory}/{FAILED_MARK}", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644))
+    except FileNotFoundError:  # the partition is deleted
+        return
+    except OSError as failure:
+        logger.error("cannot note the failed sync", extra=facts(path=directory, reason=failure))
 
 
 def has_failed(directory: str) -> bool:

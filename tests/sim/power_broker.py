@@ -5,7 +5,7 @@ metadata log, the log manager with its cleaner, the partitions and their group c
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 from uuid import UUID
 
@@ -18,7 +18,7 @@ from broker_cy.replica.partition_table import PartitionTable
 from broker_cy.server.controller_service import ControllerService
 from broker_cy.server.partition_service import PartitionService
 from broker_cy.storage.cleaner.log_cleaner import CleanerSettings, LogCleaner
-from broker_cy.storage.log_manager import StorageSettings
+from broker_cy.storage.settings import StorageSettings
 from tests.broker_cy.storage.managing import Manager, open_manager
 from tests.sim.power_loop import Loop, Work
 
@@ -50,7 +50,9 @@ class Broker:
         clock: ManualClock,
         storage: StorageSettings,
         topics: Mapping[str, Mapping[str, Any]],
+        on_opened: Callable[[Broker, str], None] = lambda broker, topic: None,
     ) -> None:
+        """`on_opened` is called when the log of a partition is opened after the start, or could not be."""
         self.draw = draw
         self.clock = clock
         self.work = Work(draw)
@@ -71,7 +73,9 @@ class Broker:
         )
         self.config = BrokerConfig.from_properties({"node.id": "1", "log.dirs": root})
         self.config._values.update(METADATA_SETTINGS)
-        self.partitions = Partitions(self.config, clock, self.table, self.logs, self.group)
+        self.partitions = Partitions(
+            self.config, clock, self.table, self.logs, self.group, on_opened=lambda topic, _: on_opened(self, topic)
+        )
         self.partitions.overrides = topics
         self.controller: ControllerService
         self._loaded = False
@@ -104,6 +108,7 @@ class Broker:
 
     def stop(self) -> None:
         """Stop cleanly, in the order of server.lifecycle."""
+        self.logs.opener.stop()
         self.loop.turn()
         self.loop.create_task(self.controller.stop())
         self.loop.settle()

@@ -49,6 +49,8 @@ class Planted:
     seeds: int
     # Takes too long for `make test`.
     is_rare: bool = False
+    # Found where logs are opened after the start.
+    is_late: bool = False
 
 
 def _roll_inside_of_an_append(patch: pytest.MonkeyPatch) -> None:
@@ -159,10 +161,31 @@ def _forget_damage(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(damage, "write", lambda directory, note, reason, *, sync=False: None)
 
 
+def _drop_unopened(patch: pytest.MonkeyPatch) -> None:
+    """Checkpoints that are written after the start lack the logs that are not open yet."""
+    collect = OffsetCheckpoints.collect
+
+    def wrong(self: OffsetCheckpoints, *arguments: Any) -> Any:
+        unopened, self.unopened = self.unopened, {}
+        try:
+            return collect(self, *arguments)
+        finally:
+            self.unopened = unopened
+
+    patch.setattr(OffsetCheckpoints, "collect", wrong)
+
+
 PLANTED: dict[str, Planted] = {
+    "checkpoints forget logs that are not open yet": Planted(_drop_unopened, 700, is_late=True),
+    "a stop is clean although logs were not recovered yet": Planted(
+        lambda patch: patch.setattr(flusher.Flusher, "_sync_unopened", lambda self: set()), 100, is_late=True
+    ),
+    "logs are opened late after a power cut": Planted(
+        lambda patch: patch.setattr(LogManager, "_may_open_late", lambda *_: True), 100, is_late=True
+    ),
     "group commit syncs nothing": Planted(lambda patch: patch.setattr(SyncJob, "run", lambda job: job), 50),
     "a start serves what a killed process did not sync": Planted(
-        lambda patch: patch.setattr(flusher.Flusher, "sync_loaded", lambda self, logs: None), 100
+        lambda patch: patch.setattr(flusher, "_sync_is_due", lambda log: False), 100
     ),
     "cleaned segments are not synced": Planted(
         lambda patch: patch.setattr(DirectoryFiles, "sync", lambda self, fd: None), 300

@@ -21,7 +21,7 @@ from broker_cy.replica.partition import Partition
 from broker_cy.storage import checkpoints
 from broker_cy.storage.data_directory import CLEAN_SHUTDOWN, DataDirectoryError
 from broker_cy.storage.errors import StorageError
-from broker_cy.storage.log_manager import StorageSettings
+from broker_cy.storage.settings import StorageSettings
 from broker_cy.storage.syncs import FAILED_MARK
 from broker_cy.wire import messages
 from tests.sim.power_broker import Broker
@@ -75,8 +75,12 @@ class Run:
     drawn.
     """
 
-    def __init__(self, seed: int, root: str, *, without: frozenset[str] = HELD_BACK) -> None:
+    def __init__(self, seed: int, root: str, *, without: frozenset[str] = HELD_BACK, opens_late: bool = False) -> None:
+        """With `opens_late`, logs are opened after a start, in any order."""
         self.draw = random.Random(seed)
+        # When logs are opened: draws of their own, which leave the others alone.
+        self.late = random.Random(seed + (1 << 32))
+        self.opens_late = opens_late
         self.disk = Disk(root, self.draw)
         self.clock = ManualClock(0)
         self.topics = {name: Topic() for name in TOPICS}
@@ -118,6 +122,9 @@ class Run:
         with self.disk.installed():
             broker = self.start(None)
             assert broker is not None
+            broker.logs.opener.start()
+            broker.loop.settle()
+            assert not broker.logs.unopened
             broker.crash()
 
     def one_life(self, syncs: int) -> None:
@@ -186,7 +193,9 @@ class Run:
         """A broker that has loaded its logs; with the last of `syncs` syncs the power is cut. The disk may fail
         meanwhile, unless `syncs` is None: then there may be no broker.
         """
-        broker = Broker(self.disk.root, self.draw, self.clock, self.storage, self.settings)
+        broker = Broker(self.disk.root, self.draw, self.clock, self.storage, self.settings, self.check_opened)
+        if not self.opens_late:
+            broker.logs.opens_late = False
         self.has_failed = False
         if syncs is not None:
             self.disk.cut_at = self.disk.syncs + syncs
@@ -218,20 +227,32 @@ class Run:
                 continue
             assert partition is not None, f"{name}: there is a topic, and no partition"
             assert partition.topic_id == model.topic_id
-            if partition.offline is not None:
-                if not failing:
-                    model.accept_offline(partition.offline)
-                continue
-            assert broker.logs.cleaner is not None
-            model.now_ms = self.clock.wall_ms()
-            cleaned = broker.logs.cleaner.policy.cleaned.get((name, 0))
-            if not model.check(partition.log, partition.high_watermark, cleaned_offset=cleaned):
-                partition.log.mark_offline("a consumer found it damaged")
-                # A worker brings the note of that to disk. If the power is lost before, the next start may take the
-                # damage for a torn write.
-                model.note_is_synced = False
-                broker.loop.settle()
-                model.note_is_synced = True
+            if not partition.unopened:
+                self.check_partition(broker, model, partition, failing=failing)
+        if broker.logs.unopened and self.late.random() < 0.2:
+            broker.logs.opener.start()
+
+    def check_partition(self, broker: Broker, model: Model, partition: Partition, *, failing: bool) -> None:
+        if partition.offline is not None:
+            if not failing:
+                model.accept_offline(partition.offline)
+            return
+        assert broker.logs.cleaner is not None
+        model.now_ms = self.clock.wall_ms()
+        cleaned = broker.logs.cleaner.policy.cleaned.get((partition.topic, 0))
+        if not model.check(partition.log, partition.high_watermark, cleaned_offset=cleaned):
+            partition.log.mark_offline("a consumer found it damaged")
+            # A worker brings the note of that to disk. If the power is lost before, the next start may take the
+            # damage for a torn write.
+            model.note_is_synced = False
+            broker.loop.settle()
+            model.note_is_synced = True
+
+    def check_opened(self, broker: Broker, name: str) -> None:
+        """What was promised before the start is there in a log that was opened after it."""
+        model, partition = self.topics[name].model, broker.partition(name)
+        if model is not None and partition is not None and partition.topic_id == model.topic_id:
+            self.check_partition(broker, model, partition, failing=self.disk.faults.active)
 
     def check_topic(self, name: str, topic: Topic, found: UUID | None) -> None:
         """What the metadata say of a topic after a start."""
@@ -255,21 +276,28 @@ class Run:
         broker.stop()
         self.note(broker)
         ends = []
-        some_are_offline = False
+        some_are_offline = some_are_unopened = False
+        was_clean = broker.logs.was_clean
         for name, topic in self.topics.items():
             partition = broker.partition(name)
             if topic.model is not None and partition is not None:
-                if partition.offline is None:
+                if partition.unopened:
+                    # It is on the disk, too, as the last start found it or the last clean stop left it.
+                    some_are_unopened = True
+                    ends.append((topic.model, topic.model.written_end, topic.model.start_floor))
+                elif partition.offline is None:
                     ends.append((topic.model, partition.log.log_end_offset, partition.log.log_start_offset))
                 else:
                     some_are_offline = True
         broker.close()
-        if os.path.exists(f"{self.disk.root}/{CLEAN_SHUTDOWN}"):
+        is_marked = os.path.exists(f"{self.disk.root}/{CLEAN_SHUTDOWN}")
+        if is_marked or not (self.has_failed or some_are_offline):
             for model, log_end_offset, log_start_offset in ends:
                 model.durable_end = log_end_offset
                 model.start_floor = log_start_offset
-        else:
-            assert self.has_failed or some_are_offline, "a clean stop left no mark"
+        if not is_marked:
+            is_unchecked = some_are_unopened and not was_clean
+            assert self.has_failed or some_are_offline or is_unchecked, "a clean stop left no mark"
 
     # --- steps
 
@@ -323,6 +351,10 @@ class Run:
         topic, partition = self.topics[name], broker.partition(name)
         if partition is None:
             self.request(broker, name, "create")
+            return
+        if partition.unopened:
+            if self.late.random() < 0.3:
+                broker.logs.opener.ask((name, 0))
             return
         if partition.offline is not None or topic.model is None or topic.model.topic_id != partition.topic_id:
             return

@@ -26,6 +26,8 @@ PARTS = min(4, SEEDS)
 # Steps that are held back, and are wanted here: POWER_WITH=delete,break.
 WANTED = frozenset(filter(None, os.environ.get("POWER_WITH", "").split(",")))
 MEMORY = "/dev/shm"
+# Logs are opened late without failing disks and damage so far.
+WITHOUT_FAILURES = frozenset({"break", "repair", "damage", "restore"})
 
 
 @pytest.fixture(autouse=True)
@@ -41,17 +43,21 @@ def run_seeds(
     count: int,
     monkeypatch: pytest.MonkeyPatch,
     wanted: frozenset[str] = WANTED,
+    *,
+    opens_late: bool = False,
 ) -> None:
+    without = HELD_BACK | WITHOUT_FAILURES if opens_late else HELD_BACK
     steps = syncs = failed = 0
     for seed in range(first, first + count):
         with tempfile.TemporaryDirectory(dir=MEMORY, prefix="power-") as root:
-            run = Run(seed, root, without=HELD_BACK - wanted)
+            run = Run(seed, root, without=without - wanted, opens_late=opens_late)
             # Another start of the machine has another boot id: notes of the page cache are void.
             monkeypatch.setattr(written_points, "boot_id", lambda run=run: b"boot-%d" % run.boot)
             try:
                 run.run()
             except Exception as error:
-                command = "python -m pytest tests/sim/test_power_cut.py -k survives_power"
+                which = "opened_late" if opens_late else "survives_power"
+                command = f"python -m pytest tests/sim/test_power_cut.py -k {which}"
                 steps_wanted = f"POWER_WITH={','.join(sorted(wanted))} " if wanted else ""
                 error.add_note(f"repeat: {steps_wanted}POWER_FIRST_SEED={seed} POWER_SEEDS=1 {command}")
                 raise
@@ -73,6 +79,14 @@ def test_what_was_synced_survives_power_cuts(part: int, monkeypatch: pytest.Monk
 
 
 @needs_memory
+@pytest.mark.parametrize("part", range(PARTS))
+def test_logs_that_are_opened_late_survive_power_cuts(part: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same, if logs are opened after the start: in any order, with ends of the process and the power in between."""
+    first, end = (FIRST_SEED + SEEDS * at // PARTS for at in (part, part + 1))
+    run_seeds(first, end - first, monkeypatch, opens_late=True)
+
+
+@needs_memory
 @pytest.mark.soak
 def test_what_was_synced_survives_many_power_cuts(monkeypatch: pytest.MonkeyPatch) -> None:
     """The same, for the rare ones."""
@@ -88,5 +102,5 @@ def test_the_simulation_finds_planted_defects(name: str, monkeypatch: pytest.Mon
     planted = PLANTED[name]
     planted.plant(monkeypatch)
     with pytest.raises(Exception, match=r"plain|keyed|txn|metadata|bootstrap") as found:
-        run_seeds(0, planted.seeds, monkeypatch)
+        run_seeds(0, planted.seeds, monkeypatch, opens_late=planted.is_late)
     assert "POWER_FIRST_SEED=" in found.value.__notes__[0]

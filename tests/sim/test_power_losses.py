@@ -27,7 +27,7 @@ from broker_cy.storage.errors import StorageError
 from broker_cy.storage.jobs import InlineJobs
 from broker_cy.storage.log import Log
 from broker_cy.storage.log_config import LogConfig
-from broker_cy.storage.log_manager import StorageSettings
+from broker_cy.storage.settings import StorageSettings
 from tests.broker_cy.server.test_controller_service import create
 from tests.broker_cy.storage.batches import batch
 from tests.broker_cy.storage.managing import Manager, open_manager

@@ -17,7 +17,12 @@ Result = messages.DeleteRecordsResponse.DeleteRecordsPartitionResult
 
 
 @handler(ApiKey.DELETE_RECORDS, versions=(0, 2))
-def delete_records(ctx: RequestContext, request: messages.DeleteRecordsRequest) -> messages.DeleteRecordsResponse:
+async def delete_records(ctx: RequestContext, request: messages.DeleteRecordsRequest) -> messages.DeleteRecordsResponse:
+    await ctx.broker.openings.opened(
+        ctx.broker.partitions.get(topic.name, partition.partition_index)
+        for topic in request.topics
+        for partition in topic.partitions
+    )
     topics = []
     for topic in request.topics:
         # As in Kafka, the last offset of a partition that is named twice counts, and a topic without any is left out.

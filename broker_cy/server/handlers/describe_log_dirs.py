@@ -21,9 +21,10 @@ Response = messages.DescribeLogDirsResponse
 
 
 @handler(ApiKey.DESCRIBE_LOG_DIRS, versions=(1, 5), omissions="no directory is ever cordoned (KIP-1066)")
-def describe_log_dirs(
+async def describe_log_dirs(
     ctx: RequestContext, request: messages.DescribeLogDirsRequest
 ) -> messages.DescribeLogDirsResponse:
+    await ctx.broker.openings.opened(wanted(ctx, request))
     by_directory: dict[str, dict[str, list[Partition]]] = {
         directory: defaultdict(list) for directory in ctx.broker.log_manager.directories
     }

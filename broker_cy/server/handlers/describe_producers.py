@@ -14,9 +14,12 @@ Result = messages.DescribeProducersResponse.PartitionResponse
 
 
 @handler(ApiKey.DESCRIBE_PRODUCERS, versions=(0, 0))
-def describe_producers(
+async def describe_producers(
     ctx: RequestContext, request: messages.DescribeProducersRequest
 ) -> messages.DescribeProducersResponse:
+    await ctx.broker.openings.opened(
+        ctx.broker.partitions.get(topic.name, index) for topic in request.topics for index in topic.partition_indexes
+    )
     topics = []
     for topic in request.topics:
         code, problem = ErrorCode.INVALID_TOPIC_EXCEPTION, invalid_reason(topic.name)

@@ -74,6 +74,7 @@ cdef class FetchReply(Reply):
     cdef int32_t max_wait_ms
     cdef int64_t deadline_ms            # of the wait, on coarse_ms
     cdef list cold                      # (path, position, size, ahead) that the last read_all found missing from memory
+    cdef list unopened                  # partitions that it found not open yet; None, also where `cold` is
     cdef int cold_lookups               # how often that happened
     cdef bint from_disk                 # a worker read something for it
     cdef int64_t missing_bytes          # still to be written before min_bytes is reached
@@ -131,6 +132,8 @@ cdef class FetchReply(Reply):
         cdef FetchPartition target
         cdef int64_t found = self.read_all()
         if self.cold is not None:
+            if self.unopened is not None:
+                return self.await_opening()
             self.cold_lookups += 1
             return self.in_worker(warm_paths, self.cold, self.looked_up)
         if found >= self.min_bytes or self.max_wait_ms <= 0 or not self.context.targets or self.connection.server.stopping:
@@ -151,6 +154,24 @@ cdef class FetchReply(Reply):
         self.from_disk = True
         server.loop.run_in_executor(server.cold_reader, function, what).add_done_callback(then)
         return 0
+
+    cdef int await_opening(self) except -1:
+        """Read again once the partitions are open that are not open yet, however long the client wants to wait for data: as if
+        the broker were still starting.
+        """
+        cdef list partitions = self.unopened
+        self.unopened = None
+        self.enter(DISK, now_ns() if self.mark_ns else 0)
+        self.connection.server.broker.openings.when_open(partitions, self.opened)
+        return 0
+
+    def opened(self):
+        if self.answered or self.connection.closed:
+            return
+        try:
+            self.settle()
+        except Exception as error:
+            self.connection.broken(error)
 
     def looked_up(self, future):
         """The worker read the missing data, or failed: then the lookup meets the same error."""
@@ -332,6 +353,8 @@ cdef int read_one(FetchReply reply, FetchPartition target, Py_ssize_t left, bint
             return 0
     partition = target.partition
     if partition.log is None or partition.log.offline is not None:
+        if partition.unopened:
+            return wait_for_opening(reply, partition)
         target.error = KAFKA_STORAGE_ERROR
         return 0
     if target.current_leader_epoch >= 0 and target.current_leader_epoch != partition.leader_epoch:
@@ -381,6 +404,15 @@ cdef int read_one(FetchReply reply, FetchPartition target, Py_ssize_t left, bint
             partition.read_failed(error)
             target.records = None
             target.error = KAFKA_STORAGE_ERROR
+    return 0
+
+
+cdef int wait_for_opening(FetchReply reply, Partition partition) except -1:
+    if reply.cold is None:
+        reply.cold = []
+    if reply.unopened is None:
+        reply.unopened = []
+    reply.unopened.append(partition)
     return 0
 
 

@@ -59,6 +59,7 @@ async def answers_for(
     if isolation_level not in (READ_UNCOMMITTED, READ_COMMITTED):
         # Kafka's handler fails on it.
         return [failed(index, ErrorCode.UNKNOWN_SERVER_ERROR) for index in asked]
+    await ctx.broker.openings.opened(ctx.broker.partitions.get(topic.name, index) for index in asked)
     answers = [failed(index, ErrorCode.INVALID_REQUEST) for index, times in asked.items() if times > 1]
     for wanted in topic.partitions:
         if asked[wanted.partition_index] == 1:

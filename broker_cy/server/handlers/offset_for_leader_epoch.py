@@ -15,9 +15,14 @@ Answer = messages.OffsetForLeaderEpochResponse.EpochEndOffset
 
 
 @handler(ApiKey.OFFSET_FOR_LEADER_EPOCH, versions=(2, 4))
-def offset_for_leader_epoch(
+async def offset_for_leader_epoch(
     ctx: RequestContext, request: messages.OffsetForLeaderEpochRequest
 ) -> messages.OffsetForLeaderEpochResponse:
+    await ctx.broker.openings.opened(
+        ctx.broker.partitions.get(topic.topic, asked.partition)
+        for topic in request.topics
+        for asked in topic.partitions
+    )
     return messages.OffsetForLeaderEpochResponse(
         topics=[
             messages.OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult(

@@ -99,6 +99,72 @@ cdef int handle_produce(AnswerQueue connection, int32_t correlation_id, int16_t 
     return work.checked()
 
 
+cdef int hold_produce(AnswerQueue connection, int32_t correlation_id, int16_t version, const uint8_t* p, Py_ssize_t n,
+                      RecvBuffer owner) except -1:
+    """In place of handle_produce while some logs are not open yet: a request waits for those of its own partitions."""
+    cdef UnopenedProduce held
+    cdef list unopened
+    _view.parse(Cursor.over(p, n, owner), version)
+    unopened = unopened_partitions(connection.server, version)
+    if not unopened:
+        return handle_produce(connection, correlation_id, version, p, n, owner)
+    held = UnopenedProduce.__new__(UnopenedProduce)
+    held.connection = connection
+    held.correlation_id = correlation_id
+    held.version = version
+    held.body = p
+    held.size = n
+    held.owner = owner
+    connection.running = True
+    connection.server.broker.openings.when_open(unopened, held.opened)
+    return 0
+
+
+cdef list unopened_partitions(ServerCore server, int16_t version):
+    """The partitions of `_view` whose logs are not open yet."""
+    cdef TopicSpan* topic
+    cdef Partition partition
+    cdef list places, found = []
+    cdef int32_t i, k, index
+    for i in range(_view.topic_count):
+        topic = &_view.topics[i]
+        places = (server.topics_by_id if version >= FIRST_ID_VERSION else server.topics_by_name).get(topic_key(topic, version))
+        if places is None:
+            continue
+        for k in range(topic.first, topic.first + topic.count):
+            index = _view.partitions[k].index
+            if 0 <= index < len(places) and places[index] is not None:
+                partition = <Partition>places[index]
+                if partition.unopened:
+                    found.append(partition)
+    return found
+
+
+@cython.final
+cdef class UnopenedProduce:
+    """A Produce request that waits until its partitions are open. Meanwhile the connection handles no other."""
+    cdef AnswerQueue connection
+    cdef RecvBuffer owner               # keeps `body` alive
+    cdef const uint8_t* body
+    cdef Py_ssize_t size
+    cdef int32_t correlation_id
+    cdef int16_t version
+
+    def opened(self):
+        cdef AnswerQueue connection = self.connection
+        connection.running = False
+        if connection.closed:
+            return
+        try:
+            # A topic may have been created again meanwhile.
+            hold_produce(connection, self.correlation_id, self.version, self.body, self.size, self.owner)
+            self.owner = None
+            if not connection.closed:
+                connection.output_free()
+        except Exception as error:
+            connection.broken(error)
+
+
 cdef inline bint is_transactional(const ProducePartition* part) noexcept nogil:
     return (part.size >= BATCH_HEADER_BYTES and part.records[MAGIC_POSITION] == 2
             and part.records[ATTRIBUTES_POSITION] & ATTRIBUTE_TRANSACTIONAL)
@@ -426,9 +492,11 @@ cdef tuple verification_error(code, int16_t version):
     return code, None
 
 
-def install(ServerCore server):
-    """Let `server` answer Produce here, without a Python call per request."""
-    server.set_hot(PRODUCE_KEY, handle_produce)
+def install(ServerCore server, bint some_unopened=False):
+    """Let `server` answer Produce here, without a Python call per request. With `some_unopened`, requests wait for logs that are
+    not open yet; the check is gone from their path once all are.
+    """
+    server.set_hot(PRODUCE_KEY, hold_produce if some_unopened else handle_produce)
 
 
 @handler(ApiKey.PRODUCE, versions=(3, 13), advertise_from=0,

@@ -24,6 +24,7 @@ from broker_cy.storage.cleaner.throttle import Throttle
 from broker_cy.storage.errors import SHORTAGES, StorageError, errno_of
 from broker_cy.storage.jobs import Jobs
 from broker_cy.storage.log import Log
+from broker_cy.storage.log_opener import Unopened
 
 logger = logging.getLogger(__name__)
 
@@ -79,10 +80,13 @@ class LogCleaner:
         jobs: Jobs,
         unlink_later: Callable[[list[str], int], None],
         files: Callable[[str], DirectoryFiles] = DirectoryFiles,
+        unopened: Mapping[TopicPartition, Unopened] | None = None,
     ) -> None:
+        """`unopened` are the partitions whose logs are not in `logs` yet (the log manager's)."""
         self.settings = settings
         self.policy = CleanerPolicy(settings.backoff_ms)
         self._logs = logs
+        self._unopened = unopened if unopened is not None else {}
         self._roots = roots
         self._jobs = jobs
         self._unlink_later = unlink_later
@@ -322,10 +326,10 @@ class LogCleaner:
         self._checkpoint_running = True
         wanted: dict[str, dict[TopicPartition, int]] = {root: {} for root in self._roots}
         for key, offset in self.policy.cleaned.items():
-            log = self._logs.get(key)
+            path = self._path_of(key)
             for root, offsets in wanted.items():
                 # A log that is offline keeps its entry where it is the only directory.
-                if (log is not None and os.path.dirname(log.directory) == root) or (log is None and len(wanted) == 1):
+                if (path is not None and os.path.dirname(path) == root) or (path is None and len(wanted) == 1):
                     offsets[key] = offset
 
         topic_ids = {root: topic_ids_of(offsets, self._topic_ids) for root, offsets in wanted.items()}
@@ -343,3 +347,10 @@ class LogCleaner:
                 self.write_checkpoint()
 
         self._jobs.run(write, done)
+
+    def _path_of(self, key: TopicPartition) -> str | None:
+        """The directory of a log; None where it is offline."""
+        log, unopened = self._logs.get(key), self._unopened.get(key)
+        if log is not None:
+            return str(log.directory)
+        return unopened.path if unopened is not None else None

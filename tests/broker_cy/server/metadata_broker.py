@@ -21,7 +21,8 @@ from broker_cy.server.event_log import EventLog
 from broker_cy.server.registry import RequestContext, registrations
 from broker_cy.storage.data_directory import DataDirectory, open_directories
 from broker_cy.storage.jobs import InlineJobs
-from broker_cy.storage.log_manager import LogManager, StorageSettings
+from broker_cy.storage.log_manager import LogManager
+from broker_cy.storage.settings import StorageSettings
 from broker_cy.wire import codec, frame, messages
 
 # There is no partition here that events could go to.

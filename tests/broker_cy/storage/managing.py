@@ -6,10 +6,13 @@ from pathlib import Path
 from typing import TypeVar
 from uuid import UUID
 
+from broker_cy.storage.checkpoints import TopicPartition
 from broker_cy.storage.data_directory import open_directories
 from broker_cy.storage.jobs import InlineJobs
 from broker_cy.storage.log_config import LogConfig
-from broker_cy.storage.log_manager import LogManager, StorageSettings
+from broker_cy.storage.log_loader import LoadContext
+from broker_cy.storage.log_manager import LogManager
+from broker_cy.storage.settings import StorageSettings
 
 T = TypeVar("T")
 CLUSTER_ID = "clusterclusterclustert"
@@ -20,10 +23,15 @@ class Manager(LogManager):
     """A LogManager whose jobs run inline; `crash` lets go of the directory as the end of the process does."""
 
     jobs: InlineJobs
+    # Whether `load` leaves logs to be opened later where it may.
+    opens_late = True
 
     def crash(self) -> None:
         for directory in self.data_directories:
             directory.close()
+
+    def _may_open_late(self, key: TopicPartition, path: str, context: LoadContext) -> bool:
+        return self.opens_late and super()._may_open_late(key, path, context)
 
     def stop(self) -> None:
         self.close(lambda topic, partition: self.logs[topic, partition].written_end_offset)
@@ -35,12 +43,13 @@ def open_manager(
     settings: StorageSettings | None = None,
     now_ms: int = 0,
     load: bool = True,
+    late: bool = False,
     jobs: InlineJobs | None = None,
 ) -> Manager:
     directories = open_directories([str(path) for path in paths], 1, lambda: CLUSTER_ID, lambda: UUID(int=5))
     manager = Manager(directories, settings or StorageSettings(), jobs or InlineJobs())
     if load:
-        manager.load(lambda topic: config or LogConfig(), now_ms)
+        manager.load(lambda topic: config or LogConfig(), now_ms, late=late)
     return manager
 
 

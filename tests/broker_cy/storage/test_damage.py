@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from broker_cy.storage import damage, disk, log_loader, log_manager
+from broker_cy.storage import damage, disk, log_loader, log_loading
 from broker_cy.storage.errors import CorruptSegment, StorageError
 from broker_cy.storage.log_config import LogConfig
 
@@ -119,7 +119,7 @@ def test_the_tail_of_a_log_that_could_not_be_loaded_is_not_trusted(
             raise OSError(errno.EMFILE, "Too many open files", directory)
         return load_log(directory, *args)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(log_manager, "load_log", short)
+    monkeypatch.setattr(log_loading, "load_log", short)
     again = open_manager(tmp_path)
     assert list(again.offline) == [KEY]
     again.stop()

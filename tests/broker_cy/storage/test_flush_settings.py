@@ -9,7 +9,7 @@ import pytest
 
 from broker_cy.storage.log import Log
 from broker_cy.storage.log_config import LogConfig
-from broker_cy.storage.log_manager import StorageSettings
+from broker_cy.storage.settings import StorageSettings
 
 from .batches import batch
 from .managing import TOPIC_ID, Manager, open_manager

@@ -17,7 +17,7 @@ from broker_cy.storage.data_directory import DataDirectoryError
 from broker_cy.storage.errors import StorageError
 from broker_cy.storage.log import Log
 from broker_cy.storage.log_config import LogConfig
-from broker_cy.storage.log_manager import StorageSettings
+from broker_cy.storage.settings import StorageSettings
 from tests.support.logs import fields_of
 
 from .batches import batch, some_slice, split

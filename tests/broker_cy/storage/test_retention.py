@@ -14,7 +14,7 @@ from broker_cy.storage.cleaner.log_cleaner import CleanerSettings, LogCleaner
 from broker_cy.storage.errors import OffsetOutOfRange, StorageError
 from broker_cy.storage.log import Log
 from broker_cy.storage.log_config import LogConfig
-from broker_cy.storage.log_manager import StorageSettings
+from broker_cy.storage.settings import StorageSettings
 
 from .batches import batch, some_slice
 from .managing import TOPIC_ID, ClockedJobs, HeldJobs, Manager, open_manager

@@ -9,7 +9,7 @@ import pytest
 from broker_cy.storage import noted_state, written_points
 from broker_cy.storage.checkpoints import Entries
 from broker_cy.storage.log_config import LogConfig
-from broker_cy.storage.log_manager import StorageSettings
+from broker_cy.storage.settings import StorageSettings
 from broker_cy.storage.written_points import WRITTEN_POINTS, read_points, write_points
 
 from .managing import TOPIC_ID, HeldJobs, Manager, open_manager

@@ -1,0 +1,103 @@
+"""Loading the logs of a broker: what load_log needs to know of the data directory and its checkpoints."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from uuid import UUID
+
+from broker_cy.storage import checkpoints, flusher
+from broker_cy.storage.checkpoints import TopicPartition
+from broker_cy.storage.log import Log
+from broker_cy.storage.log_config import LogConfig
+from broker_cy.storage.log_loader import LoadContext, load_log
+from broker_cy.storage.log_slice import LogTotals
+from broker_cy.storage.offset_checkpoints import OffsetCheckpoints
+from broker_cy.storage.segment import OpenFiles
+
+# Segments that a worker holds open while it loads a log.
+WORKER_OPEN_FILES = 16
+
+
+class LogLoading:
+    """Loads logs with the entries that `offset_checkpoints` accepted for them; `topic_ids` are the log manager's.
+
+    `clean` and `same_boot` say by data directory whether the last stop was clean, and whether the machine is known not
+    to have started again since.
+    """
+
+    def __init__(
+        self,
+        offset_checkpoints: OffsetCheckpoints,
+        topic_ids: Mapping[TopicPartition, UUID],
+        open_files: OpenFiles,
+        totals: LogTotals,
+        clean: Mapping[str, bool],
+        same_boot: Mapping[str, bool],
+    ) -> None:
+        self._checkpoints = offset_checkpoints
+        self._topic_ids = topic_ids
+        self._open_files = open_files
+        self._totals = totals
+        self._clean = clean
+        self._same_boot = same_boot
+        # Bytes that loading cut off the ends of logs, by topic-partition.
+        self.cuts: dict[str, int] = {}
+
+    def context(
+        self, root: str, now_ms: int, producer_expiration_ms: int, kept_whole: frozenset[str] = frozenset()
+    ) -> LoadContext:
+        """What loading needs to know of the data directory `root`."""
+        cleaned = checkpoints.Entries({}, {})
+        with suppress(OSError, ValueError):  # the cleaner reports a damaged one
+            cleaned = checkpoints.read_entries(f"{root}/{checkpoints.CLEANED_OFFSETS}")
+        return LoadContext(
+            self._open_files,
+            self._totals,
+            self._clean.get(root, False),
+            now_ms,
+            producer_expiration_ms,
+            not self._same_boot.get(root, False),
+            cleaned,
+            kept_whole,
+            self.cuts,
+        )
+
+    def load(self, key: TopicPartition, path: str, config: LogConfig, context: LoadContext) -> Log:
+        """Load the log of one partition. Raises StorageError, OSError, ValueError where it cannot be served."""
+        return self._prepared(key, path, config, context)()
+
+    def late(self, key: TopicPartition, path: str, config: LogConfig, context: LoadContext) -> Callable[[], Log]:
+        """What loads the log in a worker: it shares nothing with other logs until `adopt`, and is synced as far as
+        flush.messages asks for that.
+        """
+        apart = replace(context, open_files=OpenFiles(WORKER_OPEN_FILES), totals=LogTotals())
+        load = self._prepared(key, path, config, apart)
+
+        def load_and_sync() -> Log:
+            log = load()
+            flusher.sync_one_loaded(log)
+            return log
+
+        return load_and_sync
+
+    def adopt(self, log: Log) -> None:
+        """Count a log that a worker loaded among the broker's."""
+        log.adopt(self._open_files, self._totals)
+
+    def _prepared(self, key: TopicPartition, path: str, config: LogConfig, context: LoadContext) -> Callable[[], Log]:
+        topic, number = key
+        return partial(
+            load_log,
+            path,
+            topic,
+            number,
+            config,
+            self._checkpoints.recovery_points.get(key, 0),
+            self._checkpoints.log_starts.get(key, 0),
+            context,
+            self._checkpoints.written_points.get(key, 0),
+            self._topic_ids.get(key),
+        )

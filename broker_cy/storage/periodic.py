@@ -1,0 +1,90 @@
+"""What the log manager does from time to time, and when it is due."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from broker_cy.storage import checkpoints
+
+if TYPE_CHECKING:
+    from broker_cy.storage.log_manager import LogManager
+
+# How long after a flush that failed (the disk is full) the next one is tried.
+FLUSH_RETRY_MS = 5_000
+# How long at most committed metadata may not be noted as such; with many partitions the file is long.
+METADATA_CHECKPOINT_MS = 10_000
+# Kafka's delay of the first look at retention after a start.
+FIRST_RETENTION_CHECK_MS = 30_000
+
+
+class PeriodicWork:
+    """The times of the work of `manager`; `tick` does what is due. Logs that are not open yet are left alone."""
+
+    def __init__(self, manager: LogManager) -> None:
+        self._manager = manager
+        # Something was committed to the metadata log that its checkpoint does not have.
+        self.metadata_committed = False
+        self._last_checkpoint_ms = -1
+        self._last_start_offset_checkpoint_ms = -1
+        self._last_flush_ms = -1
+        self._last_flush_check_ms = -1
+        self._last_retention_ms = -1
+        self._last_compacted_retention_ms = -1
+        self._last_expiry_ms = -1
+        self._last_metadata_checkpoint_ms = -METADATA_CHECKPOINT_MS
+
+    def tick(self, now_ms: int, high_watermark_of: Callable[[str, int], int]) -> None:
+        """Do what is due: flush, checkpoints, producer expiry, retention. Cheap when nothing is; call it about once a
+        second.
+        """
+        manager = self._manager
+        settings = manager.settings
+        if self._last_checkpoint_ms < 0:
+            self._last_checkpoint_ms = self._last_expiry_ms = self._last_flush_check_ms = now_ms
+            # As in Kafka the first check comes soon: a broker that is started often would never delete anything.
+            first_ms = min(settings.retention_check_interval_ms, FIRST_RETENTION_CHECK_MS)
+            self._last_retention_ms = now_ms + first_ms - settings.retention_check_interval_ms
+            self._last_compacted_retention_ms = now_ms
+            self._last_start_offset_checkpoint_ms = now_ms
+        if now_ms - self._last_checkpoint_ms >= settings.checkpoint_interval_ms:
+            self._last_checkpoint_ms = now_ms
+            for key in manager.logs:
+                manager.high_watermarks[key] = high_watermark_of(*key)
+            manager.flusher.start(now_ms=now_ms)
+            manager.flusher.write_checkpoints(checkpoints.HIGH_WATERMARKS)
+        elif now_ms - self._last_flush_check_ms >= settings.flush_check_interval_ms:
+            self._last_flush_check_ms = now_ms
+            self.flush_old(now_ms)
+        if self.metadata_committed and now_ms - self._last_metadata_checkpoint_ms >= METADATA_CHECKPOINT_MS:
+            self.metadata_committed = False
+            self._last_metadata_checkpoint_ms = now_ms
+            manager.flusher.write_checkpoints(checkpoints.RECOVERY_POINTS)
+        if now_ms - self._last_start_offset_checkpoint_ms >= settings.start_offset_checkpoint_interval_ms:
+            self._last_start_offset_checkpoint_ms = now_ms
+            manager.flusher.write_checkpoints(checkpoints.LOG_START_OFFSETS)
+        if now_ms - self._last_expiry_ms >= settings.producer_id_expiration_check_interval_ms:
+            self._last_expiry_ms = now_ms
+            for log in manager.logs.values():
+                log.producers.expire(now_ms, settings.producer_id_expiration_ms)
+        if now_ms - self._last_retention_ms >= settings.retention_check_interval_ms:
+            self._last_retention_ms = now_ms
+            manager.apply_retention(now_ms, high_watermark_of)
+        if manager.cleaner is not None and manager.cleaner.settings.enable:
+            # The cleaner's part in Kafka, too: without it nothing is deleted from logs that are compacted.
+            if now_ms - self._last_compacted_retention_ms >= manager.cleaner.settings.backoff_ms:
+                self._last_compacted_retention_ms = now_ms
+                manager.apply_retention(now_ms, high_watermark_of, compacted=True)
+            manager.cleaner.tick(now_ms, high_watermark_of)
+
+    def flush_old(self, now_ms: int) -> None:
+        """Flush the logs whose flush.ms have passed, in a worker. `tick` does it each flush_check_interval_ms; called
+        by itself where that is more often than the ticks are. Cheap where nothing is due.
+        """
+        manager = self._manager
+        if manager.flusher.failed and now_ms - self._last_flush_ms < FLUSH_RETRY_MS:
+            return
+        due = [log for log in manager.totals.dirty if log.needs_flush(now_ms)]
+        if due:
+            self._last_flush_ms = now_ms
+            manager.flusher.start(due, now_ms)

@@ -1,0 +1,25 @@
+"""What the log manager needs to know of the broker's settings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from broker_cy.storage.flusher import FLUSH_BYTES, NOTE_BYTES
+
+
+@dataclass(slots=True, frozen=True)
+class StorageSettings:
+    """Broker settings that storage acts on; Kafka's names with units."""
+
+    open_files_max: int = 4096
+    checkpoint_interval_ms: int = 60_000
+    start_offset_checkpoint_interval_ms: int = 60_000
+    # 0: with each tick.
+    flush_check_interval_ms: int = 0
+    retention_check_interval_ms: int = 300_000
+    producer_id_expiration_ms: int = 86_400_000
+    producer_id_expiration_check_interval_ms: int = 600_000
+    flush_bytes: int = FLUSH_BYTES
+    note_bytes: int = NOTE_BYTES
+    kept_whole: frozenset[str] = frozenset()
+    """Topics whose logs are rather taken offline than cut where they are damaged: see LoadContext."""
