@@ -7,6 +7,7 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
@@ -28,6 +29,10 @@ from tests.blackbox.model import End, Fate, Partition, Sent, Topic, Transaction
 from tests.support.broker import Target
 
 CALL_S = 5.0
+# The client asks with the leader epoch that it remembers, and a restart of the broker begins a new one, as with Kafka.
+STALE = frozenset(
+    {KafkaError.FENCED_LEADER_EPOCH, KafkaError.UNKNOWN_LEADER_EPOCH, KafkaError.NOT_LEADER_FOR_PARTITION}
+)
 
 
 class World:
@@ -96,11 +101,15 @@ class Lane(threading.Thread):
                 code = error.args[0].code()
                 if code == done_before and asked_before:
                     return None
+                is_stale = code in STALE
                 # Only an error of the client's own leaves open what the broker did.
-                if code > 0 and not error.args[0].retriable():
+                if code > 0 and not error.args[0].retriable() and not is_stale:
                     raise
                 if time.monotonic() > deadline:
                     raise
+                if is_stale:
+                    with suppress(KafkaException):
+                        self.admin.list_topics(timeout=CALL_S)
                 asked_before = True
 
     def create(self, act: acts.Create) -> None:
