@@ -176,7 +176,7 @@ def _drop_unopened(patch: pytest.MonkeyPatch) -> None:
 
 
 PLANTED: dict[str, Planted] = {
-    "checkpoints forget logs that are not open yet": Planted(_drop_unopened, 700, is_late=True),
+    "checkpoints forget logs that are not open yet": Planted(_drop_unopened, 700, is_late=True, is_rare=True),
     "a stop is clean although logs were not recovered yet": Planted(
         lambda patch: patch.setattr(flusher.Flusher, "_sync_unopened", lambda self: set()), 100, is_late=True
     ),
@@ -199,6 +199,7 @@ PLANTED: dict[str, Planted] = {
     "notes of the page cache outlive it": Planted(
         lambda patch: patch.setattr(Run, "boot", property(lambda self: 1, lambda self, number: None), raising=False),
         300,
+        is_rare=True,
     ),
     "segments behind damage stay": Planted(
         lambda patch: patch.setattr(log_loader, "_remove_for_good", lambda segments: None), 100
@@ -209,9 +210,9 @@ PLANTED: dict[str, Planted] = {
     "transaction indexes are not made again after a power cut": Planted(_trust_every_snapshot, 1000, is_rare=True),
     "log start offsets are applied by name": Planted(_by_name(checkpoints.LOG_START_OFFSETS), 2500, is_rare=True),
     "flushes and notes go by path": Planted(_jobs_by_path, 800, is_rare=True),
-    "a topic is created in the directory of a deleted one": Planted(_create_in_place, 600),
+    "a topic is created in the directory of a deleted one": Planted(_create_in_place, 600, is_rare=True),
     "a failed sync is forgotten": Planted(
-        lambda patch: patch.setattr(LogSyncs, "_failed", lambda self, error: None), 400
+        lambda patch: patch.setattr(LogSyncs, "_failed", lambda self, error: None), 400, is_rare=True
     ),
     "a start takes what a failed sync dropped for written": Planted(
         lambda patch: patch.setattr(syncs, "has_failed", lambda directory: False), 150

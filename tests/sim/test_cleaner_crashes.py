@@ -37,7 +37,7 @@ from tests.broker_cy.storage.cleaning import (
     stored,
 )
 
-SEEDS = int(os.environ.get("CLEANER_SEEDS", "6"))
+SEEDS = int(os.environ.get("CLEANER_SEEDS", "4"))
 SOAK_SEEDS = int(os.environ.get("CLEANER_SEEDS", "300"))
 FIRST_SEED = int(os.environ.get("CLEANER_FIRST_SEED", "0"))
 

@@ -18,8 +18,8 @@ from broker_cy.storage import written_points
 from tests.sim.power_planted import PLANTED
 from tests.sim.power_run import HELD_BACK, Run
 
-SEEDS = int(os.environ.get("POWER_SEEDS", "600"))
-SOAK_SEEDS = int(os.environ.get("POWER_SEEDS", "50000"))
+SEEDS = int(os.environ.get("POWER_SEEDS", "400"))
+SOAK_SEEDS = int(os.environ.get("POWER_SEEDS", "25000"))
 FIRST_SEED = int(os.environ.get("POWER_FIRST_SEED", "0"))
 # So that workers share them.
 PARTS = min(4, SEEDS)
@@ -88,9 +88,10 @@ def test_logs_that_are_opened_late_survive_power_cuts(part: int, monkeypatch: py
 
 @needs_memory
 @pytest.mark.soak
-def test_what_was_synced_survives_many_power_cuts(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("opens_late", [False, True])
+def test_what_was_synced_survives_many_power_cuts(opens_late: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same, for the rare ones."""
-    run_seeds(FIRST_SEED, SOAK_SEEDS, monkeypatch)
+    run_seeds(FIRST_SEED, SOAK_SEEDS, monkeypatch, opens_late=opens_late)
 
 
 @needs_memory
