@@ -152,7 +152,7 @@ def test_a_profile_is_in_document_page_and_picture(tmp_path: Path) -> None:
     from tools.report_picture import picture
 
     out, page, png = tmp_path / "r.json", tmp_path / "r.html", tmp_path / "r.png"
-    common = ["--duration", "0.5 s", "--warm-up", "0.1 s", "--dir", str(tmp_path)]
+    common = ["--duration", "0.5 s", "--warm-up", "0.1 s", "--steady", "0 s", "--dir", str(tmp_path)]
     assert cli.main(["run", "-w", "produce-1kb", "-t", "ours", "--profile", *common,
                      "--json", str(out), "--html", str(page)]) == 0  # fmt: skip
     (profile,) = result.read(out).profiles
