@@ -56,10 +56,6 @@ STEPS = {
 }
 
 
-# Steps that are drawn only where they are asked for: what they find is not repaired yet.
-HELD_BACK: frozenset[str] = frozenset()
-
-
 class Topic:
     """What is promised of a topic: whether it exists, and its log. At most one request about it is under way."""
 
@@ -75,7 +71,9 @@ class Run:
     drawn.
     """
 
-    def __init__(self, seed: int, root: str, *, without: frozenset[str] = HELD_BACK, opens_late: bool = False) -> None:
+    def __init__(
+        self, seed: int, root: str, *, without: frozenset[str] = frozenset(), opens_late: bool = False
+    ) -> None:
         """With `opens_late`, logs are opened after a start, in any order."""
         self.draw = random.Random(seed)
         # When logs are opened: draws of their own, which leave the others alone.

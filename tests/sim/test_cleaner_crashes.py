@@ -8,12 +8,10 @@ command that repeats it.
 from __future__ import annotations
 
 import errno
-import logging
 import os
 import random
 import shutil
 import tempfile
-from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,6 +34,8 @@ from tests.broker_cy.storage.cleaning import (
     make_cleaner,
     stored,
 )
+
+pytestmark = pytest.mark.usefixtures("no_log_lines")
 
 SEEDS = int(os.environ.get("CLEANER_SEEDS", "4"))
 SOAK_SEEDS = int(os.environ.get("CLEANER_SEEDS", "300"))
@@ -208,14 +208,6 @@ def run_seeds(first: int, seeds: int, name: str) -> None:
         operations += found[1]
     print(f"{seeds} seeds, {ends} ends, {operations} file operations")
     assert ends > 10 * seeds
-
-
-@pytest.fixture(autouse=True)
-def _no_log_lines() -> Iterator[None]:
-    """pytest keeps each log line with its traceback, whose frames hold the logs and their files."""
-    logging.disable(logging.CRITICAL)
-    yield
-    logging.disable(logging.NOTSET)
 
 
 @pytest.mark.parametrize("name", ENDINGS)

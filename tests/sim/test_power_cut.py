@@ -7,50 +7,39 @@ with the command that repeats it.
 
 from __future__ import annotations
 
-import logging
 import os
 import tempfile
-from collections.abc import Iterator
 
 import pytest
 
 from broker_cy.storage import written_points
 from tests.sim.power_planted import PLANTED
-from tests.sim.power_run import HELD_BACK, Run
+from tests.sim.power_run import Run
 
 SEEDS = int(os.environ.get("POWER_SEEDS", "400"))
 SOAK_SEEDS = int(os.environ.get("POWER_SEEDS", "25000"))
 FIRST_SEED = int(os.environ.get("POWER_FIRST_SEED", "0"))
 # So that workers share them.
 PARTS = min(4, SEEDS)
-# Steps that are held back, and are wanted here: POWER_WITH=delete,break.
-WANTED = frozenset(filter(None, os.environ.get("POWER_WITH", "").split(",")))
 MEMORY = "/dev/shm"
 # Logs are opened late without failing disks and damage so far.
 WITHOUT_FAILURES = frozenset({"break", "repair", "damage", "restore"})
 
-
-@pytest.fixture(autouse=True)
-def _no_log_lines() -> Iterator[None]:
-    """Each start reports what it repairs: that would be most of the time and of the output."""
-    logging.disable(logging.CRITICAL)
-    yield
-    logging.disable(logging.NOTSET)
+pytestmark = pytest.mark.usefixtures("no_log_lines")
 
 
 def run_seeds(
     first: int,
     count: int,
     monkeypatch: pytest.MonkeyPatch,
-    wanted: frozenset[str] = WANTED,
     *,
     opens_late: bool = False,
 ) -> None:
-    without = HELD_BACK | WITHOUT_FAILURES if opens_late else HELD_BACK
+    without = WITHOUT_FAILURES if opens_late else frozenset()
     steps = syncs = failed = 0
     for seed in range(first, first + count):
         with tempfile.TemporaryDirectory(dir=MEMORY, prefix="power-") as root:
-            run = Run(seed, root, without=without - wanted, opens_late=opens_late)
+            run = Run(seed, root, without=without, opens_late=opens_late)
             # Another start of the machine has another boot id: notes of the page cache are void.
             monkeypatch.setattr(written_points, "boot_id", lambda run=run: b"boot-%d" % run.boot)
             try:
@@ -58,8 +47,7 @@ def run_seeds(
             except Exception as error:
                 which = "opened_late" if opens_late else "survives_power"
                 command = f"python -m pytest tests/sim/test_power_cut.py -k {which}"
-                steps_wanted = f"POWER_WITH={','.join(sorted(wanted))} " if wanted else ""
-                error.add_note(f"repeat: {steps_wanted}POWER_FIRST_SEED={seed} POWER_SEEDS=1 {command}")
+                error.add_note(f"repeat: POWER_FIRST_SEED={seed} POWER_SEEDS=1 {command}")
                 raise
         steps += run.steps
         syncs += run.disk.syncs
