@@ -29,9 +29,8 @@ from broker_cy.storage.log import Log
 from broker_cy.storage.log_config import LogConfig
 from broker_cy.storage.settings import StorageSettings
 from tests.broker_cy.server.test_controller_service import create
-from tests.broker_cy.storage.batches import batch
+from tests.broker_cy.storage.batches import batch, contents, overwrite
 from tests.broker_cy.storage.managing import Manager, open_manager
-from tests.broker_cy.storage.test_log_manager import contents, overwrite
 from tests.broker_cy.storage.test_open_transactions import marker, transactional
 from tests.sim.power_broker import Broker
 from tests.support.power import Disk, PowerCut

@@ -10,8 +10,8 @@ from broker_cy.storage import damage, disk, log_loader, log_loading
 from broker_cy.storage.errors import CorruptSegment, StorageError
 from broker_cy.storage.log_config import LogConfig
 
+from .batches import contents, fill, overwrite
 from .managing import TOPIC_ID, open_manager
-from .test_log_manager import contents, fill, overwrite
 
 KEY = ("t", 0)
 SMALL = LogConfig(segment_bytes=4_000, index_interval_bytes=300)

@@ -15,9 +15,8 @@ from broker_cy.storage.errors import StorageError
 from broker_cy.storage.log import Log
 from broker_cy.storage.log_config import LogConfig
 
-from .batches import batch
+from .batches import batch, contents
 from .managing import TOPIC_ID, open_manager
-from .test_log_manager import contents
 
 KEY = ("t", 0)
 CONFIG = LogConfig(segment_bytes=300, index_interval_bytes=100)
@@ -61,7 +60,7 @@ def test_what_a_refused_write_has_left_is_no_part_of_the_log(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, names: tuple[str, ...], suffixes: tuple[str, ...], power_lost: bool
 ) -> None:
     """If this fails, refused batches are served behind a hole, or their sequences are known: the producer sends them
-    again, is told that they are there already, and they are lost.
+    again, receives the answer that they were written already, and they are lost.
     """
     manager = open_manager(tmp_path, config=CONFIG)
     log = manager.create("t", 0, TOPIC_ID, CONFIG, 0)

@@ -33,8 +33,8 @@ from broker_cy.storage.settings import StorageSettings
 from broker_cy.storage.syncs import FAILED_MARK
 from tests.support.wait import until
 
+from .batches import contents, fill
 from .managing import TOPIC_ID, HeldJobs, Manager, open_manager
-from .test_log_manager import contents, fill
 
 T = TypeVar("T")
 CONFIG = LogConfig(file_delete_delay_ms=0)

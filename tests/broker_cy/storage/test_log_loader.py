@@ -15,9 +15,8 @@ from broker_cy.storage.log import Log
 from broker_cy.storage.log_config import LogConfig
 from broker_cy.storage.segment import OpenFiles
 
-from .batches import batch, some_slice
+from .batches import SMALL, batch, contents, fill, overwrite, some_slice
 from .managing import TOPIC_ID, Manager, open_manager
-from .test_log_manager import SMALL, contents, fill, overwrite
 
 
 @pytest.fixture

@@ -15,50 +15,12 @@ from broker_cy.storage import disk, recovery
 from broker_cy.storage.checkpoints import read_offsets
 from broker_cy.storage.data_directory import DataDirectoryError
 from broker_cy.storage.errors import StorageError
-from broker_cy.storage.log import Log
 from broker_cy.storage.log_config import LogConfig
 from broker_cy.storage.settings import StorageSettings
 from tests.support.logs import fields_of
 
-from .batches import batch, some_slice, split
+from .batches import SMALL, batch, contents, fill, overwrite, some_slice, split
 from .managing import CLUSTER_ID, TOPIC_ID, HeldJobs, open_manager
-
-SMALL = LogConfig(segment_bytes=4_000, index_interval_bytes=300)
-
-
-def contents(log: Log) -> bytes:
-    offset, found = log.log_start_offset, b""
-    while offset < log.written_end_offset:
-        part = log.read_slice(offset, max_bytes=10_000)
-        if part is None:
-            break
-        batches = split(part.read())
-        found += b"".join(data for _, _, data in batches)
-        offset = batches[-1][1] + 1
-    return found
-
-
-def fill(log: Log, count: int, *, size: int = 60, producer_id: int = -1) -> None:
-    for _ in range(count):
-        end = log.log_end_offset
-        log.append(
-            batch(
-                end,
-                2,
-                size=size,
-                timestamp=1_000 + end,
-                producer_id=producer_id,
-                producer_epoch=0 if producer_id >= 0 else -1,
-                sequence=end if producer_id >= 0 else -1,
-            ),
-            5,
-        )
-
-
-def overwrite(path: str | Path, data: bytes, at: int = 0) -> None:
-    with open(path, "r+b") as file:
-        file.seek(at)
-        file.write(data)
 
 
 def test_a_clean_stop_brings_everything_back(tmp_path: Path) -> None:

@@ -24,9 +24,8 @@ from broker_cy.storage.log import Log
 from broker_cy.storage.log_config import LogConfig
 from broker_cy.storage.written_points import WRITTEN_POINTS
 
-from .batches import batch
+from .batches import batch, contents, fill, overwrite
 from .managing import HeldJobs, Manager, open_manager
-from .test_log_manager import contents, fill, overwrite
 
 OLD, NEW = UUID(int=100), UUID(int=200)
 KEY = ("t", 0)

@@ -12,8 +12,8 @@ from broker_cy.storage.log_config import LogConfig
 from broker_cy.storage.settings import StorageSettings
 from broker_cy.storage.written_points import WRITTEN_POINTS, read_points, write_points
 
+from .batches import contents, fill, overwrite
 from .managing import TOPIC_ID, HeldJobs, Manager, open_manager
-from .test_log_manager import contents, fill, overwrite
 
 SETTINGS = StorageSettings(flush_bytes=10_000_000, note_bytes=120_000)
 CONFIG = LogConfig(segment_bytes=100_000, index_interval_bytes=300)
