@@ -23,18 +23,15 @@ from broker_cy.storage.epochs import LeaderEpochs
 from broker_cy.storage.errors import CorruptSegment, StorageError
 from broker_cy.storage.log import Log
 from broker_cy.storage.log_config import LogConfig
+from broker_cy.storage.log_files import NEVER, LogFiles
 from broker_cy.storage.log_slice import LogTotals
 from broker_cy.storage.producer_state import ProducerState
 from broker_cy.storage.segment import OpenFiles, Segment
 
 logger = logging.getLogger(__name__)
 
-NEVER = (1 << 63) - 1
 MISSING_OR_WRONG = "is missing or wrong"
 EMPTY = "has no entries"
-DIGITS = 20
-# The last offset of a segment, at most 2^31 further on, is an int64 too.
-BASE_OFFSET_MAX = NEVER - (1 << 32)
 # Of a segment and of a scan that ended at what is damaged.
 MayCut = Callable[[Segment, recovery.ScanResult], bool]
 
@@ -63,145 +60,6 @@ class LoadContext:
         if topic not in self.kept_whole or (self.power_lost and not self.clean):
             return True
         return not self.clean and recovery.is_torn(segment, position)
-
-
-class LogFiles:
-    """Names and sizes found in a partition's directory, after left-overs of an interrupted operation are gone."""
-
-    def __init__(self, directory: str) -> None:
-        self.directory = directory
-        self.log_sizes: dict[int, int] = {}
-        self.index_sizes: dict[int, int] = {}
-        self.time_index_sizes: dict[int, int] = {}
-        self.txn_indexes: set[int] = set()
-        self.snapshots: list[int] = []
-        self._deleted: set[str] = set()
-        swaps = self._scan()
-        if swaps:
-            self._finish_swap(swaps)
-            self.log_sizes.clear()
-            self.index_sizes.clear()
-            self.time_index_sizes.clear()
-            self.snapshots.clear()
-            self.txn_indexes.clear()
-            self._scan()
-        for base in (self.index_sizes.keys() | self.time_index_sizes.keys()) - self.log_sizes.keys():
-            logger.warning("index without a log file removed", extra=facts(path=directory, base_offset=base))
-            for suffix in (".index", ".timeindex"):
-                _unlink(f"{directory}/{base:020d}{suffix}")
-        for base in self.txn_indexes - self.log_sizes.keys():
-            # Else the next segment that begins there would go on with its entries.
-            _unlink(txn_index.path_of(directory, base))
-        self.txn_indexes &= self.log_sizes.keys()
-
-    def _scan(self) -> list[str]:
-        """Note the files, remove those of interrupted operations, and return the names of segments that wait to be
-        swapped in.
-        """
-        by_suffix = {".log": self.log_sizes, ".index": self.index_sizes, ".timeindex": self.time_index_sizes}
-        swaps = []
-        cleaned = NEVER
-        with os.scandir(self.directory) as entries:
-            for entry in entries:
-                name = entry.name
-                base = base_offset_of(name)
-                if base is None:
-                    if name.endswith(".tmp"):
-                        _unlink(entry.path)
-                    continue
-                suffix = name[DIGITS:]
-                if suffix in by_suffix:
-                    by_suffix[suffix][base] = entry.stat().st_size
-                elif suffix == ".txnindex":
-                    self.txn_indexes.add(base)
-                elif suffix == ".snapshot":
-                    self.snapshots.append(base)
-                elif suffix.endswith(".swap"):
-                    swaps.append(name)
-                elif suffix.endswith(".cleaned"):
-                    cleaned = min(cleaned, base)
-                    _unlink(entry.path)
-                elif suffix.endswith(".deleted"):
-                    self._deleted.add(name)
-                elif suffix.endswith(".tmp") and ".checkpoint" not in suffix:
-                    _unlink(entry.path)
-        # A swap file at or above an unfinished cleaned one belongs to a split that did not complete.
-        for name in [name for name in swaps if int(name[:DIGITS]) >= cleaned]:
-            _unlink(f"{self.directory}/{name}")
-            swaps.remove(name)
-        return swaps
-
-    def deleted_end(self) -> int:
-        """Where the newest segment among those that were deleted and are still there ends; 0 if there is none. A log
-        of which no other is left does not begin before: the file that followed them was lost with the power.
-        """
-        bases = [int(name[:DIGITS]) for name in self._deleted if name[DIGITS:] == ".log.deleted"]
-        if not bases:
-            return 0
-        path = f"{self.directory}/{max(bases):0{DIGITS}d}.log.deleted"
-        return int(recovery.next_offset_of_file(path, max(bases), os.path.getsize(path)))
-
-    def remove_behind(self, end_offset: int) -> None:
-        """Remove the segments and the producer states that a write has left which failed and could not be undone."""
-        for base in sorted(self.log_sizes):
-            if base > end_offset:
-                logger.warning(
-                    "removed a segment of a write that failed", extra=facts(path=self.directory, base_offset=base)
-                )
-                maintenance.remove_segment(self.directory, base)
-                del self.log_sizes[base]
-                self.txn_indexes.discard(base)
-        for offset in [offset for offset in self.snapshots if offset > end_offset]:
-            snapshots.remove(self.directory, offset)
-            self.snapshots.remove(offset)
-        sync_directory(self.directory)
-
-    def remove_deleted(self) -> None:
-        """Remove the files of deleted segments."""
-        for name in sorted(self._deleted):
-            _unlink(f"{self.directory}/{name}")
-
-    def _finish_swap(self, swaps: list[str]) -> None:
-        """Put segments in place that compaction had completed when the broker stopped, and remove those they
-        replace.
-        """
-        lowest, highest = NEVER, -1
-        for name in swaps:
-            if name[DIGITS:] == ".log.swap":
-                size = os.path.getsize(f"{self.directory}/{name}")
-                base = int(name[:DIGITS])
-                lowest = min(lowest, base)
-                highest = max(highest, recovery.next_offset_of_file(f"{self.directory}/{name}", base, size))
-        for name in os.listdir(self.directory):
-            found = base_offset_of(name)
-            if found is not None and not name.endswith(".swap") and lowest <= found < highest:
-                logger.info("removed a file that compaction replaced", extra=facts(path=f"{self.directory}/{name}"))
-                _unlink(f"{self.directory}/{name}")
-        for name in swaps:
-            os.replace(f"{self.directory}/{name}", f"{self.directory}/{name.removesuffix('.swap')}")
-        sync_directory(self.directory)
-
-
-def base_offset_of(name: str) -> int | None:
-    """The offset in front of a segment file's name; None if the file belongs to no segment that there can be."""
-    stem = name[:DIGITS]
-    if len(stem) < DIGITS or not (stem.isascii() and stem.isdigit()):
-        return None
-    base = int(stem)
-    return base if base <= BASE_OFFSET_MAX else None
-
-
-def newest_base_offset(directory: str) -> int:
-    """Where the newest segment in a partition's directory begins; 0 if there is none. Raises OSError."""
-    bases = [base_offset_of(name) for name in os.listdir(directory) if name[DIGITS:] == ".log"]
-    return max((base for base in bases if base is not None), default=0)
-
-
-def _unlink(path: str) -> None:
-    try:
-        os.unlink(path)
-    except FileNotFoundError:
-        return
 
 
 def load_log(
@@ -324,7 +182,7 @@ def load_log(
         expiration_ms = context.producer_expiration_ms
         maintenance.reload_producers(log, context.now_ms, expiration_ms, files.snapshots, noted, synced)
     if note is not None and note.is_end and end_offset > note.end_offset:
-        # A write that failed could not be cut back. Those who sent it were told so, and may have sent it again.
+        # A failed write could not be truncated. Its producers received an error, and may have sent the records again.
         maintenance.truncate_to(log, max(note.end_offset, start_offset), context.now_ms)
         disk.sync_file(log.active.path)
     if note is not None:

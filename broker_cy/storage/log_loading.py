@@ -69,12 +69,14 @@ class LogLoading:
         """Load the log of one partition. Raises StorageError, OSError, ValueError where it cannot be served."""
         return self._prepared(key, path, config, context)()
 
-    def late(self, key: TopicPartition, path: str, config: LogConfig, context: LoadContext) -> Callable[[], Log]:
-        """What loads the log in a worker: it shares nothing with other logs until `adopt`, and is synced as far as
-        flush.messages asks for that.
+    def late(
+        self, key: TopicPartition, path: str, config_of: Callable[[str], LogConfig], context: LoadContext
+    ) -> Callable[[], Log]:
+        """Return what loads the log in a worker, with the settings that its topic has now: it shares nothing with other
+        logs until `adopt`, and is synced as far as flush.messages asks for that.
         """
         apart = replace(context, open_files=OpenFiles(WORKER_OPEN_FILES), totals=LogTotals())
-        load = self._prepared(key, path, config, apart)
+        load = self._prepared(key, path, config_of(key[0]), apart)
 
         def load_and_sync() -> Log:
             log = load()

@@ -1,4 +1,8 @@
-"""All logs of a broker: loading and recovery, creation and deletion, periodic work, the clean stop."""
+"""All logs of a broker: loading and recovery, creation and deletion, the clean stop.
+
+The file is a little long because it is the one owner of the tables of logs, topic ids and offline partitions. What
+works on them separately is in log_loading, log_opener, flusher, retention, removal and periodic.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +33,8 @@ from broker_cy.storage.flusher import Flusher
 from broker_cy.storage.jobs import Jobs
 from broker_cy.storage.log import Log
 from broker_cy.storage.log_config import LogConfig
-from broker_cy.storage.log_loader import LoadContext, load_log, newest_base_offset
+from broker_cy.storage.log_files import newest_base_offset
+from broker_cy.storage.log_loader import LoadContext, load_log
 from broker_cy.storage.log_loading import LogLoading
 from broker_cy.storage.log_opener import LogOpener, Unopened
 from broker_cy.storage.log_slice import LogTotals
@@ -210,8 +215,8 @@ class LogManager:
                 if problem is not None:
                     self._take_offline(key, path, problem)
                     continue
-                prepare = partial(self._prepare, key, path, config_of, context)
                 if late and self._may_open_late(key, path, context):
+                    prepare = partial(self._loading.late, key, path, config_of, context)
                     self.opener.add(Unopened(key, path, context.clean, prepare))
                     continue
                 if key[0] not in configs:
@@ -245,16 +250,6 @@ class LogManager:
         return key[0] not in self.settings.kept_whole and not syncs.has_failed(path)
 
     # --- opening after the start
-
-    def _prepare(
-        self,
-        key: TopicPartition,
-        path: str,
-        config_of: Callable[[str], LogConfig],
-        context: LoadContext,
-    ) -> Callable[[], Log]:
-        """What loads the log of an unopened partition in a worker."""
-        return self._loading.late(key, path, config_of(key[0]), context)
 
     def _opened_late(self, partition: Unopened, log: Log | None, error: Exception | None) -> None:
         key = partition.key

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 
 from broker_cy.storage import recovery
 from broker_cy.storage.data_directory import DataDirectory, DataDirectoryError, parse_partition
-from broker_cy.storage.log_loader import DIGITS, base_offset_of
+from broker_cy.storage.log_files import DIGITS, base_offset_of
 from broker_cy.storage.offset_checkpoints import METADATA_TOPIC
 
 RESTORE = "restore the data directory from a copy"
