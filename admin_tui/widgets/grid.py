@@ -1,7 +1,8 @@
 """A table whose rows are formatted while they are drawn: 10,000 rows cost as much as the 20 on the screen.
 
 Textual's DataTable keeps an object for each cell and measures all of them; here a column is a function of the row.
-Rows have keys, so that cursor, marks and filter survive a refresh.
+Rows have keys, so that cursor, marks and filter survive a refresh. The file is long because it is one widget: drawing,
+cursor, marks and filter all depend on which rows are shown.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """A partition as clients see it: appends, the readable end of the log, and the fetches that wait for more.
 
 This broker holds the only replica, so the high watermark is the written end (synced, if flush.messages asks for that) and moves
-with each flush. The group that flushes the partitions is in this module, too, because the two depend on each other.
+with each flush. The group that flushes the partitions is in this module, too, because the two depend on each other, which
+makes it long.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
@@ -40,7 +41,7 @@ cdef enum:
 
 # compression.type, as ValidationRules.target_codec
 CODECS = {"producer": -1, "uncompressed": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
-# What an unopened partition says to whoever does not wait for it.
+# The reason that an unopened partition gives to callers that do not wait for it.
 NOT_OPEN = "its log is not open yet"
 LEVELS = {"gzip": "compression.gzip.level", "lz4": "compression.lz4.level", "zstd": "compression.zstd.level"}
 

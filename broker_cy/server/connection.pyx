@@ -1,7 +1,7 @@
 """The receiving half of a client connection: it owns its socket, reads requests and hands them to their handlers.
 
 The loop only reports readiness (add_reader, add_writer); recv is called here, send and sendfile in `answers`. Bounds
-are in the .pxd.
+are in the .pxd. The file is one extension class, which cannot be spread over several files.
 """
 
 cimport cython

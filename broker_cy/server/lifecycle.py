@@ -1,8 +1,10 @@
 """One broker from start to stop.
 
-Start: bind the listeners (so that a port in use is reported before any file changes), lock the data directory, load the
-metadata, open the partitions, load the coordinators, accept. Stop: read no more requests, finish those that were read,
-flush, write the clean-shutdown mark. STOP_ANSWERS_S bounds the wait, so that the stop takes at most two seconds.
+Start: bind the listeners (so that a port in use is reported before any file changes), lock the data directory, load
+the metadata, open the partitions (workers open most logs afterwards, see storage.log_opener), load the coordinators,
+accept. Stop: read no more requests, finish those that were read, flush, write the clean-shutdown mark. STOP_ANSWERS_S
+bounds the wait, so that the stop takes at most two seconds. The file is long because the services depend on the order
+in which they are made and ended, which can be checked only if all of it is in one place.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Offset index and time index of a segment, in Kafka's file formats. The layout and the life of an entry are in index.pxd."""
+"""Offset index and time index of a segment, in Kafka's file formats. The layout and the life of an entry are in index.pxd.
+
+Both are in one file because they consist of the C methods of IndexFile: most of the file is that class.
+"""
 
 import os
 

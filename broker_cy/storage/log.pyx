@@ -1,4 +1,8 @@
-"""The log of one partition: staged appends, one write per flush, reads as slices of segment files. The contract is in log.pxd."""
+"""The log of one partition: staged appends, one write per flush, reads as slices of segment files. The contract is in log.pxd.
+
+The file is one extension class, which cannot be spread over several files. Everything that can do without its C methods is
+outside: maintenance, recovery, lookups, snapshots.
+"""
 
 import logging
 import os

@@ -1,4 +1,8 @@
-"""What happens to a log outside of the data path: truncation, deletion of old records, flushing, closing."""
+"""What happens to a log outside of the data path: truncation, deletion of old records, flushing, closing.
+
+These functions change the C attributes of a log, as friends of its class; the file is long because they share the helpers
+that end a log at an offset and collect what a flush or a sync includes.
+"""
 
 import logging
 import os

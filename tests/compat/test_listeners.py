@@ -33,7 +33,7 @@ def answered(sock: socket.socket) -> bool:
 
 
 def test_each_listener_tells_its_own_address(tmp_path: Path, topic: str) -> None:
-    """If this fails, clients outside of a container are told the address for those inside, and cannot connect."""
+    """If this fails, clients outside a container receive the address for clients inside it, and cannot connect."""
     argv: list[str | Path] = [*broker_command(), "start", "--data-dir", tmp_path / "data"]
     for setting in (
         "listeners=INNER://127.0.0.1:0,OUTER://127.0.0.1:0",

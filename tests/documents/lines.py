@@ -15,7 +15,7 @@ _BLOCK_LINE = re.compile(r"^ {4}(?=\S)")
 
 @dataclass(frozen=True)
 class Line:
-    """A command line as it stands there, without a prompt; `output` is what the document shows below it."""
+    """A command line exactly as the document shows it, without a prompt; `output` is what is shown below it."""
 
     place: str
     command: str

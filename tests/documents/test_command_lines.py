@@ -1,4 +1,4 @@
-"""Every command line that README.md, CONTRIBUTING.md and docs/*.md show works as it stands there.
+"""Every command line that README.md, CONTRIBUTING.md and docs/*.md show works exactly as shown.
 
 They run in a directory that looks like a checkout after `make build` and has `.venv/bin` on its PATH, with a loopback
 interface of their own, so that the ports are the documented ones. The broker is the one that the README's `make run`

@@ -144,7 +144,7 @@ def two_members_own_one_partition(patch: Patch) -> None:
 
 
 def two_leaders(patch: Patch) -> None:
-    """Each member is told that it leads."""
+    """Each member receives the answer that it is the leader."""
     right = ClassicGroup.is_leader
     answers = rebalance.join_response
 

@@ -106,7 +106,7 @@ class Model:
         self.damaged = self.was_offline = True
 
     def check(self, log: Log, high_watermark: int, *, cleaned_offset: int | None) -> bool:
-        """Whether the partition may be used. It may not where it is damaged, and says so to whoever reads it."""
+        """Whether the partition may be used. A damaged partition may not, and a read of it fails with the reason."""
         name = f"{log.topic} from {log.log_start_offset} to {log.log_end_offset}"
         if (self.damaged or self.state.disk_lost) and self._reports_damage(log):
             assert not self.was_offline, f"{name}: was found damaged, and is online again"

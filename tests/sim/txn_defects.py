@@ -76,7 +76,7 @@ def answered_before_it_is_written(patch: Patch) -> None:
 
 
 def verified_without_a_transaction(patch: Patch) -> None:
-    """A partition is told that a transaction is open which is not."""
+    """The coordinator confirms to a partition that a transaction is open which is not."""
 
     def verify(machine: Machine, step: Step, transactional_id: str, producer: Any, asked: Any, token: Any) -> None:
         step.reply(token, dict.fromkeys(asked, ErrorCode.NONE))
@@ -85,7 +85,7 @@ def verified_without_a_transaction(patch: Patch) -> None:
 
 
 def verified_before_it_is_written(patch: Patch) -> None:
-    """A partition is told of a transaction whose record may still fail."""
+    """The coordinator confirms to a partition a transaction whose record may still fail to be written."""
     right = partitions.verify
 
     def verify(machine: Machine, step: Step, *more: Any) -> None:

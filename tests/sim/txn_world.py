@@ -217,7 +217,7 @@ class World:
         producer = late.producer
         same = producer.identity == late.identity
         if same and producer.version < 2 and producer.transaction != late.transaction:
-            # With the old protocol the batch cannot be told from one of the next transaction.
+            # With the old protocol the batch cannot be distinguished from one of the next transaction.
             return
         partition = self.partitions[late.place]
         code = partition.produce(late.identity, late.transaction, late.verification, self.harness.wall_ms)

@@ -7,6 +7,8 @@ existed when the broker started, before any of its records is sent for the first
 at its partitions and is repeated when enough was written, or answered with the available records after max_wait_ms. A replica
 (replica_id >= 0) gets the error that it is not a replica of the partition, since there are no others. Omissions: rack-aware replica
 selection (one replica); snapshots (SnapshotId is the metadata quorum's).
+
+The file is long because an answer and the lookups that wait and are repeated for it call each other as C functions.
 """
 
 cimport cython

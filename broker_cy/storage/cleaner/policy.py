@@ -150,7 +150,7 @@ class CleanerPolicy:
             self.cleaned[key] = end_offset
 
     def mark_uncleanable(self, key: TopicPartition) -> None:
-        """Leave this partition alone until the next start, or until it is made again."""
+        """Leave this partition alone until the next start, or until it is created again."""
         self.uncleanable.add(key)
 
     def truncated(self, key: TopicPartition, offset: int) -> bool:

@@ -124,7 +124,7 @@ def test_formats(text: str, expected: bytes) -> None:
 
 
 def test_null_in_formats() -> None:
-    """If this fails, null cannot be told from empty."""
+    """If this fails, null cannot be distinguished from an empty value."""
     assert compile_format("%k %K %s %S", b"NULL")(KEY, NOTHING) == b"NULL -1 NULL -1"
 
 

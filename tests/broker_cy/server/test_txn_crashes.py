@@ -153,7 +153,7 @@ async def check(copy: Path, told: frozenset[str], commit: bool) -> bool:
 @pytest.mark.parametrize("old", [True, False])
 def test_killed_at_every_step(tmp_path: Path, old: bool, commit: bool) -> None:
     """If this fails, a transaction is committed in one partition and not in another, or differently than its producer
-    was told, or stays open.
+    was answered, or stays open.
     """
 
     async def work() -> None:

@@ -93,7 +93,7 @@ def test_a_flush_that_failed_takes_the_partition_offline(tmp_path: Path, monkeyp
 def test_a_sync_that_ends_behind_a_failed_one_acknowledges_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """If this fails, group commit acknowledges records in the moment between the flush that was told of the loss and
+    """If this fails, group commit acknowledges records in the moment between the flush that received the error and
     the loop that hears of it.
     """
     kernel = Kernel(monkeypatch)
