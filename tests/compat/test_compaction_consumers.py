@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
-from confluent_kafka import OFFSET_BEGINNING, Producer, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
 from tests.support.broker import Target
@@ -49,7 +49,8 @@ class Reader(threading.Thread):
         super().__init__(daemon=True)
         self.broker, self.topic, self.group = broker, topic, name
         self.end = threading.Event()
-        self.passes: list[list[tuple[int, bytes | None, bytes | None]]] = []
+        # Of each pass: the records, and the end of the log after the last of them was read.
+        self.passes: list[tuple[list[tuple[int, bytes | None, bytes | None]], int]] = []
         self.problem: BaseException | None = None
 
     def run(self) -> None:
@@ -60,29 +61,36 @@ class Reader(threading.Thread):
         except BaseException as error:
             self.problem = error
 
-    def read(self) -> list[tuple[int, bytes | None, bytes | None]]:
-        """(offset, key, value) of what is there up to the end of now."""
+    def read(self) -> tuple[list[tuple[int, bytes | None, bytes | None]], int]:
+        """(offset, key, value) of what is there up to the end of now, and the end of the log after that."""
         consumer = new_consumer(
             self.broker.bootstrap, self.group, enable_partition_eof=True, fetch_message_max_bytes=2_000
         )
         try:
             consumer.assign([TopicPartition(self.topic, 0, OFFSET_BEGINNING)])
-            _, end = consumer.get_watermark_offsets(TopicPartition(self.topic, 0), TIMEOUT_S)
-            seen: list[tuple[int, bytes | None, bytes | None]] = []
-            deadline = time.monotonic() + TIMEOUT_S
-            while consumer.position([TopicPartition(self.topic, 0)])[0].offset < end:
-                assert time.monotonic() < deadline, f"only {len(seen)} records came before offset {end}"
-                for message in consumer.consume(100, 0.2):
-                    error = message.error()
-                    if error is not None:
-                        assert error.name() == "_PARTITION_EOF", error
-                        return seen
-                    offset = message.offset()
-                    assert offset is not None
-                    seen.append((offset, message.key(), message.value()))
-            return seen
+            seen = self.records(consumer, self.log_end(consumer))
+            return seen, self.log_end(consumer)
         finally:
             close_consumer(consumer)
+
+    def log_end(self, consumer: Consumer) -> int:
+        _, end = consumer.get_watermark_offsets(TopicPartition(self.topic, 0), TIMEOUT_S)
+        return int(end)
+
+    def records(self, consumer: Consumer, end: int) -> list[tuple[int, bytes | None, bytes | None]]:
+        seen: list[tuple[int, bytes | None, bytes | None]] = []
+        deadline = time.monotonic() + TIMEOUT_S
+        while consumer.position([TopicPartition(self.topic, 0)])[0].offset < end:
+            assert time.monotonic() < deadline, f"only {len(seen)} records came before offset {end}"
+            for message in consumer.consume(100, 0.2):
+                error = message.error()
+                if error is not None:
+                    assert error.name() == "_PARTITION_EOF", error
+                    return seen
+                offset = message.offset()
+                assert offset is not None
+                seen.append((offset, message.key(), message.value()))
+        return seen
 
 
 def test_readers_lose_nothing_while_segments_are_replaced(broker: Target) -> None:
@@ -113,26 +121,23 @@ def test_readers_lose_nothing_while_segments_are_replaced(broker: Target) -> Non
         assert not reader.is_alive()
         assert reader.problem is None, reader.problem
     newest = {key: offset for offset, key in enumerate(sent)}
-    # Of each record, by which a later one of its key it was superseded.
-    later: dict[int, int] = {}
-    latest: dict[bytes, int] = {}
-    for offset in reversed(range(len(sent))):
-        later[offset] = latest.get(sent[offset], len(sent))
-        latest[sent[offset]] = offset
     for reader in readers:
-        for seen in reader.passes:
+        for seen, log_end in reader.passes:
             offsets = [offset for offset, _, _ in seen]
             assert offsets == sorted(set(offsets)), "twice, or out of order"
             assert all((key, value) == (sent[at], b"%d" % at) for at, key, value in seen)
-            # What was skipped was superseded by a record that lies before the end of what was read or behind it.
+            # What was skipped was superseded: by a record that was read, or by one that was produced behind the last
+            # record that was read (and which may have superseded all of its key that lay between them).
             there = set(offsets)
-            last_of_key = {sent[at]: at for at in offsets}
+            newest_of_key = {sent[at]: at for at in offsets}
+            if offsets:
+                newest_of_key.update({sent[at]: at for at in range(offsets[-1] + 1, log_end)})
             for at in range(offsets[-1] if offsets else 0):
                 if at not in there:
-                    assert later[at] < len(sent), f"record {at}, the newest of its key, was not read"
-                    assert last_of_key.get(sent[at], len(sent)) > at or later[at] > offsets[-1]
-        assert {key: at for at, key, _ in reader.passes[-1]} == newest
-        assert len(reader.passes[-1]) <= KEYS + SEGMENT
+                    assert newest_of_key.get(sent[at], -1) > at, f"record {at}, not superseded at {log_end}, is missing"
+        last, _ = reader.passes[-1]
+        assert {key: at for at, key, _ in last} == newest
+        assert len(last) <= KEYS + SEGMENT
 
 
 @pytest.fixture
