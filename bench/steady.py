@@ -1,17 +1,27 @@
 """When a target is warm: what its warm-up measured, window by window, and whether that has become steady.
 
 A Java virtual machine compiles what it runs often, for half a minute and more: until then each window is faster than
-the one before, and a ratio to it falls from pair to pair.
+the one before, and a ratio to it falls from pair to pair. A target is steady as soon as
+
+- three windows in a row agree within 5 %, or
+- it has stopped improving: none of its last `patience` windows was more than 5 % better than the best one before them.
+  On a shared host the rate of anything moves by 20 to 40 % from window to window, so that three windows seldom agree.
+  Compilers of a virtual machine improve the rate in steps, up to 10 s apart; what is compiled before it runs has no
+  such steps.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from bench.metrics import describe
 from bench.result import WarmUp
 
 WINDOW_S = 1.5
 WINDOWS = 3  # in a row
 WITHIN = 0.05  # of their median: how far the lowest and the highest of these windows may be apart
+PATIENCE_COMPILING = 8  # windows without an improvement, of a target that is compiled while it runs
+PATIENCE = 3  # of any other
 
 
 def spread(values: Sequence[float], windows: int = WINDOWS) -> float | None:
@@ -29,6 +39,7 @@ class Warming:
     label: str
     metric: str  # of bench.metrics: what has to become steady
     bound_s: float
+    patience: int = PATIENCE_COMPILING  # windows
     seconds: float = 0.0  # of all windows, without what lay between them
     values: list[float] = field(default_factory=list)
 
@@ -39,9 +50,19 @@ class Warming:
 
     @property
     def steady(self) -> bool:
-        """Whether the last windows agree."""
+        """Whether the last windows agree, or have brought no improvement."""
         found = spread(self.values)
-        return found is not None and found <= WITHIN
+        return (found is not None and found <= WITHIN) or self.improvement <= WITHIN
+
+    @property
+    def improvement(self) -> float:
+        """By which share the best of the last `patience` windows is better than the best before; inf if none was."""
+        before, last = self.values[: -self.patience], self.values[-self.patience :]
+        if not before:
+            return math.inf
+        if describe(self.metric).higher_is_better:
+            return max(last) / max(before) - 1 if max(before) > 0 else math.inf
+        return min(before) / min(last) - 1 if min(last) > 0 else math.inf
 
     @property
     def over(self) -> bool:

@@ -32,6 +32,7 @@ class Target:
     """A broker process with its address, pid and data directory."""
 
     name = "target"
+    compiles = True  # while it runs, as a Java virtual machine does; also where that is not known
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -189,6 +190,7 @@ class BrokerCy(Spawned):
     """Our broker, as installed for this interpreter."""
 
     name = "broker-cy"
+    compiles = False
 
     def __init__(self, directory: Path, settings: Mapping[str, str] | None = None) -> None:
         settings = BROKER_SETTINGS if settings is None else settings
@@ -227,6 +229,7 @@ class Floor(Spawned):
     """recv, crc32c, pwrite, send and sendfile, and nothing else: what the same bytes cost a server at the least."""
 
     name = "floor"
+    compiles = False
 
     def __init__(self, directory: Path) -> None:
         super().__init__(_FloorNode(_outputs(directory), data_dir=directory))

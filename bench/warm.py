@@ -10,7 +10,7 @@ from bench.protocol import LATEST
 from bench.raw import LoadError
 from bench.read_back import read_tail
 from bench.spec.workload import TRANSACTIONS, Workload
-from bench.steady import WINDOW_S, Warming
+from bench.steady import PATIENCE, PATIENCE_COMPILING, WINDOW_S, Warming
 from bench.targets import Floor, Target, TargetError
 
 READ_BACK_BYTES = 64 << 20
@@ -25,7 +25,8 @@ def warm(
     """
     if not workload.steady_s:
         return None, None
-    warming = Warming(name, label, _steady_metric(target, workload), workload.steady_s)
+    patience = PATIENCE_COMPILING if target.compiles else PATIENCE
+    warming = Warming(name, label, _steady_metric(target, workload), workload.steady_s, patience)
     measured = measure(session, name, target, workload, label, topic=topic, window=partial(_until_steady, warming))
     return (warming if warming.values else None), measured.failed
 

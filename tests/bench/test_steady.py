@@ -2,11 +2,14 @@
 
 import pytest
 
-from bench.steady import WINDOW_S, Warming, spread
+from bench.steady import PATIENCE, PATIENCE_COMPILING, WINDOW_S, Warming, spread
+from bench.targets import Attached, BrokerCy, Floor, Kafka
 
 
-def warming(*values: float, bound_s: float = 60.0) -> Warming:
-    made = Warming("kafka", "", "records_per_s", bound_s)
+def warming(
+    *values: float, bound_s: float = 60.0, metric: str = "records_per_s", patience: int = PATIENCE_COMPILING
+) -> Warming:
+    made = Warming("kafka", "", metric, bound_s, patience)
     for value in values:
         made.add(WINDOW_S, value)
     return made
@@ -28,6 +31,33 @@ def test_steady_is_within_five_percent_over_three_windows(values: tuple[float, .
     """If this fails, a cold peer is measured, and the ratios fall from pair to pair."""
     assert warming(*values).steady is steady
     assert warming(*values).over is steady
+
+
+NOISE = (70.0, 100.0, 80.0, 60.0, 104.0, 75.0, 90.0, 65.0)  # no three of them agree
+
+
+@pytest.mark.parametrize(
+    ("values", "patience", "steady"),
+    [
+        (NOISE, 8, False),  # there is nothing before them to compare with
+        ((100.0, *NOISE), 8, True),
+        ((98.0, *NOISE), 8, False),  # 104 is more than 5 % better
+        ((60.0, 70.0, 50.0), 3, False),
+        ((100.0, 70.0, 50.0, 104.0), 3, True),
+        ((0.0, 0.0, 0.0, 0.0), 3, False),
+    ],
+)
+def test_steady_is_also_what_has_stopped_improving(values: tuple[float, ...], patience: int, steady: bool) -> None:
+    """If this fails, a noisy host keeps every target at its bound, or a target that is still compiling is measured."""
+    assert warming(*values, patience=patience).steady is steady
+    costs = [1 / value if value else 0.0 for value in values]
+    assert warming(*costs, metric="cpu_us_per_request", patience=patience).steady is steady
+
+
+def test_a_target_that_is_compiled_beforehand_needs_less_patience() -> None:
+    """If this fails, every comparison warms broker-cy for as long as a Java virtual machine."""
+    assert [target.compiles for target in (BrokerCy, Floor, Kafka, Attached)] == [False, False, True, True]
+    assert PATIENCE < PATIENCE_COMPILING
 
 
 def test_the_bound_ends_a_warm_up_and_is_said() -> None:
