@@ -3,11 +3,12 @@
 A Java virtual machine compiles what it runs often, for half a minute and more: until then each window is faster than
 the one before, and a ratio to it falls from pair to pair. A target is steady as soon as
 
-- three windows in a row agree within 5 %, or
+- three windows in a row agree within 5 %, once there are `patience` windows, or
 - it has stopped improving: none of its last `patience` windows was more than 5 % better than the best one before them.
   On a shared host the rate of anything moves by 20 to 40 % from window to window, so that three windows seldom agree.
-  Compilers of a virtual machine improve the rate in steps, up to 10 s apart; what is compiled before it runs has no
-  such steps.
+
+Compilers of a virtual machine improve the rate in steps, up to 10 s apart, between which windows agree; what is
+compiled before it runs has no such steps, and needs less patience.
 """
 
 import math
@@ -51,7 +52,7 @@ class Warming:
     @property
     def steady(self) -> bool:
         """Whether the last windows agree, or have brought no improvement."""
-        found = spread(self.values)
+        found = spread(self.values) if len(self.values) >= self.patience else None
         return (found is not None and found <= WITHIN) or self.improvement <= WITHIN
 
     @property
@@ -73,7 +74,7 @@ class Warming:
         """What a reader of the figures has to know; None for a target that became steady."""
         if self.steady:
             return None
-        apart = spread(self.values)
+        apart = spread(self.values) if len(self.values) >= self.patience else None
         seen = f"its last {WINDOWS} windows differ by {apart:.0%}" if apart is not None else "too few windows to know"
         return f"not steady after {self.seconds:.0f} s of warm-up ({seen}; at most {WITHIN:.0%} is steady)"
 

@@ -12,6 +12,8 @@ from bench.steady import Warming
 from bench.targets import Target
 from bench.warm import warm
 
+REHEARSAL_MOST_S = 2.0
+
 
 @dataclasses.dataclass
 class Outcome:
@@ -69,7 +71,9 @@ def take_turns(
 ) -> None:
     """Like `in_turn` with several workloads, each with its label: all of them on one target, then on the next.
 
-    Before the first pair each target is warmed up with each workload until it is steady.
+    Before the first pair each target is warmed up with each workload until it is steady, and then measured once in turn
+    without keeping the figures: a Java virtual machine that has waited for the warm-ups of the others needs one window
+    with a new topic until it is as fast as at the end of its own.
     """
     sides = [(name, target, *each) for name, target in targets.items() for each in workloads]
     told = {}
@@ -81,6 +85,13 @@ def take_turns(
             if session.stop.is_set() or outcome.failed:
                 return
             told[name, label] = warm_up(session, name, target, workload, outcome, label, topics.get(name))
+        for name, target, workload, label in sides if len(sides) > 1 else ():
+            if not workload.steady_s or session.stop.is_set() or outcome.failed:
+                continue
+            short = dataclasses.replace(workload, duration_s=min(workload.duration_s, REHEARSAL_MOST_S))
+            run = measure(session, name, target, short, label, topic=topics.get(name))
+            if run.failed:
+                outcome.error = f"rehearsal of {name}{' ' + label if label else ''}: {run.failed}"
         for pair in range(pairs):
             for name, target, workload, label in sides[:: -1 if pair % 2 else 1]:
                 if session.stop.is_set() or outcome.failed:

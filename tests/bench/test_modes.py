@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from bench import cli, result
+from bench import cli, engine, result
+from bench.modes import base
 
 WORKLOAD = """\
 [records]
@@ -158,6 +159,25 @@ def test_each_target_is_warmed_up_once(
     for run in document["runs"]:
         assert run["verdicts"][0].startswith("not steady after ")
     assert "ours: warmed up for 0.6 s, not steady within the 0.6 s it may take" in capsys.readouterr().out
+
+
+def test_each_target_is_measured_once_in_vain_behind_the_warm_ups(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If this fails, the first pair has a virtual machine that waited for the warm-ups of the others."""
+    asked = []
+    take = engine.measure
+
+    def noted(session: Any, name: str, target: Any, workload: Any, *rest: Any, **named: Any) -> Any:
+        asked.append((name, workload.duration_s))
+        return take(session, name, target, workload, *rest, **named)
+
+    monkeypatch.setattr(base, "measure", noted)
+    common = ("--pairs", "1", "--duration", "2.5 s", "--warm-up", "0 s")
+    document = measure(files, "compare", "fast", "ours", "floor", *common, "--steady", "300 ms")
+    assert asked == [("ours", 2.0), ("floor", 2.0), ("ours", 2.5), ("floor", 2.5)]
+    assert len(document["runs"]) == 2
+    asked.clear()
+    measure(files, "compare", "fast", "ours", "floor", *common, "--steady", "0 s")
+    assert asked == [("ours", 2.5), ("floor", 2.5)]
 
 
 def test_ceiling_ends_with_a_rate(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
