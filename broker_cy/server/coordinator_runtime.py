@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
@@ -64,6 +65,17 @@ class Machine(Protocol):
 M = TypeVar("M", bound=Machine)
 
 
+@dataclass(frozen=True, slots=True)
+class RuntimeContext:
+    """What all runtimes of a coordinator share. `executor` reads the logs; None: the loop's own."""
+
+    clock: Clock
+    loop: asyncio.AbstractEventLoop
+    max_batch_bytes: Callable[[], int]
+    """Returns the topic's current max.message.bytes."""
+    executor: Executor | None
+
+
 class CoordinatorRuntime(Generic[M]):
     """Owns a state machine and its partition. Operations are for the ACTIVE state only: see `check`."""
 
@@ -73,24 +85,15 @@ class CoordinatorRuntime(Generic[M]):
     codec = 0
     """Compression of the records that it writes."""
 
-    def __init__(
-        self,
-        partition: Partition,
-        machine: M,
-        clock: Clock,
-        loop: asyncio.AbstractEventLoop,
-        max_batch_bytes: Callable[[], int],
-        executor: Executor | None = None,
-    ) -> None:
-        """`max_batch_bytes` is the topic's max.message.bytes now; `executor` reads the log, None: the loop's own."""
+    def __init__(self, partition: Partition, machine: M, context: RuntimeContext) -> None:
         self.partition = partition
         self.machine = machine
         self.state = LoadState.LOADING
         self.on_event: Callable[[Event], None] = ignore
-        self._clock = clock
-        self._loop = loop
-        self._max_batch_bytes = max_batch_bytes
-        self._executor = executor
+        self._clock = context.clock
+        self._loop = context.loop
+        self._max_batch_bytes = context.max_batch_bytes
+        self._executor = context.executor
         # Steps whose records are being written, and later ones. Their number is bounded by the requests that clients
         # wait for: each step with records holds the answer to a request, and the requests of a connection are bounded.
         self._in_flight: list[Step] = []

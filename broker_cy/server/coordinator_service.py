@@ -9,13 +9,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from broker_cy.controller.create_topics import CreateTopics
 from broker_cy.coordinator.routing import partition_for
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.core.logs import facts
-from broker_cy.server.coordinator_runtime import CoordinatorRuntime, LoadState, ignore
+from broker_cy.server.coordinator_runtime import CoordinatorRuntime, LoadState, RuntimeContext, ignore
 from broker_cy.server.internal_topics import creatable_topic
 from broker_cy.wire import messages
 
@@ -34,6 +35,21 @@ STOP_WRITES_S = 0.5
 
 Submit = Callable[[Any], Awaitable[Any]]
 S = TypeVar("S", bound=CoordinatorRuntime[Any])
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceContext:
+    """What the services of both coordinators share. `submit` runs an operation of the controller, `topic_settings`
+    gives a topic's typed settings by Kafka's names, `executor` reads logs (None: the loop's own).
+    """
+
+    config: BrokerConfig
+    clock: Clock
+    loop: asyncio.AbstractEventLoop
+    partitions: PartitionTable
+    submit: Submit
+    topic_settings: Callable[[str], Any]
+    executor: Executor | None
 
 
 class Sweeper(Generic[S]):
@@ -85,30 +101,19 @@ class CoordinatorService(Generic[S]):
     """Name of the coordinated resource in error messages."""
     logger = logging.getLogger("broker_cy.server.coordinators")
 
-    def __init__(
-        self,
-        config: BrokerConfig,
-        clock: Clock,
-        loop: asyncio.AbstractEventLoop,
-        partitions: PartitionTable,
-        submit: Submit,
-        topic_settings: Callable[[str], Any],
-        executor: Executor | None = None,
-    ) -> None:
-        """`submit` runs an operation of the controller, `topic_settings` gives a topic's typed settings by Kafka's
-        names, `executor` reads logs (None: the loop's own).
-        """
+    def __init__(self, context: ServiceContext) -> None:
         self.runtimes: dict[int, S] = {}
         self.partition_count = 0
         """Partitions of the topic; 0 while it does not exist."""
-        self._config = config
-        self._clock = clock
-        self._loop = loop
-        self._partitions = partitions
-        self._submit = submit
-        self._topic_settings = topic_settings
-        self._executor = executor
+        self._config = context.config
+        self._loop = context.loop
+        self._partitions = context.partitions
+        self._submit = context.submit
+        self._topic_settings = context.topic_settings
         self._max_batch_bytes = 0
+        self._runtime_context = RuntimeContext(
+            context.clock, context.loop, lambda: self._max_batch_bytes, context.executor
+        )
         self._loading: asyncio.Task[None] | None = None
         self._creating: asyncio.Task[None] | None = None
         self._stopped = False
@@ -117,6 +122,9 @@ class CoordinatorService(Generic[S]):
 
     def _new_runtime(self, partition: Partition) -> S:
         raise NotImplementedError
+
+    def _sweep_every(self, interval_ms: int, work: Callable[[S], None]) -> None:
+        self._sweepers.append(Sweeper(self._loop, interval_ms, lambda: list(self.runtimes.values()), work))
 
     # ---- following the metadata ----
 

@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from broker_cy.coordinator.settings import GroupSettings
 from broker_cy.coordinator.state_machine import GroupStateMachine
 from broker_cy.core.errors import ErrorCode, KafkaError
-from broker_cy.server.coordinator_runtime import CoordinatorRuntime, LoadState, code_of, size_bytes
+from broker_cy.server.coordinator_runtime import CoordinatorRuntime, LoadState, RuntimeContext, code_of, size_bytes
 from broker_cy.storage.errors import StorageError
 from broker_cy.wire import messages
 from broker_cy.wire import records as wire_records
 
 if TYPE_CHECKING:
-    from concurrent.futures import Executor
-
-    from broker_cy.core.clock import Clock
     from broker_cy.replica.partition import Partition
     from broker_cy.replica.verification import Verification
 
@@ -31,16 +27,8 @@ class GroupRuntime(CoordinatorRuntime[GroupStateMachine]):
     coordinator = "group coordinator"
     logger = logging.getLogger("broker_cy.server.groups")
 
-    def __init__(
-        self,
-        partition: Partition,
-        settings: GroupSettings,
-        clock: Clock,
-        loop: asyncio.AbstractEventLoop,
-        max_batch_bytes: Callable[[], int],
-        executor: Executor | None = None,
-    ) -> None:
-        super().__init__(partition, GroupStateMachine(settings), clock, loop, max_batch_bytes, executor)
+    def __init__(self, partition: Partition, context: RuntimeContext, settings: GroupSettings) -> None:
+        super().__init__(partition, GroupStateMachine(settings), context)
         self.codec = settings.offsets_topic_compression_codec
 
     def loaded_facts(self) -> dict[str, object]:

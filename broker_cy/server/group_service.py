@@ -14,17 +14,12 @@ from broker_cy.coordinator.settings import GroupSettings
 from broker_cy.coordinator.state_machine import GroupStateMachine
 from broker_cy.coordinator.step import Now, Step
 from broker_cy.core.errors import ErrorCode, KafkaError
-from broker_cy.server.coordinator_service import CoordinatorService, Submit, Sweeper
+from broker_cy.server.coordinator_service import CoordinatorService, ServiceContext
 from broker_cy.server.group_runtime import GroupRuntime
 
 if TYPE_CHECKING:
-    from concurrent.futures import Executor
-
-    from broker_cy.config import BrokerConfig
-    from broker_cy.core.clock import Clock
     from broker_cy.metadata.image import TopicImage
     from broker_cy.replica.partition import Partition
-    from broker_cy.replica.partition_table import PartitionTable
 
 Operation = Callable[[GroupStateMachine, Any, Now], Step]
 
@@ -34,25 +29,13 @@ class GroupService(CoordinatorService[GroupRuntime]):
     what = "group"
     logger = logging.getLogger("broker_cy.server.groups")
 
-    def __init__(
-        self,
-        config: BrokerConfig,
-        clock: Clock,
-        loop: asyncio.AbstractEventLoop,
-        partitions: PartitionTable,
-        submit: Submit,
-        topic_settings: Callable[[str], Any],
-        executor: Executor | None = None,
-    ) -> None:
-        super().__init__(config, clock, loop, partitions, submit, topic_settings, executor)
-        self.settings = GroupSettings.from_config(config)
-        interval_ms = self.settings.offsets_retention_check_interval_ms
-        self._sweepers.append(Sweeper(loop, interval_ms, lambda: list(self.runtimes.values()), GroupRuntime.sweep))
+    def __init__(self, context: ServiceContext) -> None:
+        super().__init__(context)
+        self.settings = GroupSettings.from_config(context.config)
+        self._sweep_every(self.settings.offsets_retention_check_interval_ms, GroupRuntime.sweep)
 
     def _new_runtime(self, partition: Partition) -> GroupRuntime:
-        return GroupRuntime(
-            partition, self.settings, self._clock, self._loop, lambda: self._max_batch_bytes, self._executor
-        )
+        return GroupRuntime(partition, self._runtime_context, self.settings)
 
     def _topics_gone(self, topics: list[TopicImage]) -> None:
         """Delete the offsets committed for the deleted topics."""

@@ -30,6 +30,7 @@ from broker_cy.server.broker import Broker
 from broker_cy.server.commit_sampler import CommitSampler
 from broker_cy.server.connection import Connection
 from broker_cy.server.controller_service import ControllerService, random_uuid
+from broker_cy.server.coordinator_service import ServiceContext
 from broker_cy.server.event_log import EventLog
 from broker_cy.server.group_service import GroupService
 from broker_cy.server.jobs import LoopJobs
@@ -308,7 +309,7 @@ class BrokerServer:
             self._on_opened,
         )
         broker.topic_settings = self._partitions.settings
-        broker.groups = GroupService(
+        coordinators = ServiceContext(
             self.config,
             self.clock,
             self.loop,
@@ -317,18 +318,9 @@ class BrokerServer:
             self._partitions.settings,
             self._executor,
         )
+        broker.groups = GroupService(coordinators)
         broker.txn_markers = TxnMarkers(broker.partitions, broker.groups, broker.openings, self.clock, self.loop)
-        broker.transactions = TransactionService(
-            self.config,
-            self.clock,
-            self.loop,
-            broker.partitions,
-            broker.controller.submit,
-            self._partitions.settings,
-            self._executor,
-            broker.txn_markers,
-            broker.controller.next_producer_id,
-        )
+        broker.transactions = TransactionService(coordinators, broker.txn_markers, broker.controller.next_producer_id)
         broker.events = EventLog(self.config, self.clock, self.loop, broker.partitions, broker.controller.submit)
         broker.groups.on_event = broker.transactions.on_event = broker.events.note
         self._commit_sampler = CommitSampler(broker)

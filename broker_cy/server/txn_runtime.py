@@ -18,12 +18,9 @@ from broker_cy.coordinator.txn.state_machine import TransactionStateMachine
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.core.logs import facts
 from broker_cy.server import log_events
-from broker_cy.server.coordinator_runtime import CoordinatorRuntime, LoadState
+from broker_cy.server.coordinator_runtime import CoordinatorRuntime, LoadState, RuntimeContext
 
 if TYPE_CHECKING:
-    from concurrent.futures import Executor
-
-    from broker_cy.core.clock import Clock
     from broker_cy.replica.partition import Partition
 
 Results = dict[TopicPartition, ErrorCode]
@@ -52,17 +49,14 @@ class TransactionRuntime(CoordinatorRuntime[TransactionStateMachine]):
     def __init__(
         self,
         partition: Partition,
+        context: RuntimeContext,
         settings: TxnSettings,
-        clock: Clock,
-        loop: asyncio.AbstractEventLoop,
-        max_batch_bytes: Callable[[], int],
-        executor: Executor | None,
         markers: MarkerWriter,
         exists: Callable[[TopicPartition], bool],
         next_producer_id: Callable[[], Awaitable[int]],
     ) -> None:
-        """`exists` returns whether a partition exists in the metadata; see `CoordinatorRuntime` for the others."""
-        super().__init__(partition, TransactionStateMachine(settings), clock, loop, max_batch_bytes, executor)
+        """`exists` returns whether a partition exists in the metadata."""
+        super().__init__(partition, TransactionStateMachine(settings), context)
         self.machine.coordinator_epoch = partition.leader_epoch
         self._markers = markers
         self._exists = exists

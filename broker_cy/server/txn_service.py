@@ -18,18 +18,13 @@ from broker_cy.coordinator.txn.state import TopicPartition
 from broker_cy.coordinator.txn.state_machine import TransactionStateMachine
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.metadata import features, topic_names
-from broker_cy.server.coordinator_service import CoordinatorService, Submit, Sweeper
+from broker_cy.server.coordinator_service import CoordinatorService, ServiceContext
 from broker_cy.server.txn_runtime import MarkerWriter, Results, TransactionRuntime
 from broker_cy.wire import messages
 
 if TYPE_CHECKING:
-    from concurrent.futures import Executor
-
-    from broker_cy.config import BrokerConfig
-    from broker_cy.core.clock import Clock
     from broker_cy.metadata.image import ImageDelta, MetadataImage
     from broker_cy.replica.partition import Partition
-    from broker_cy.replica.partition_table import PartitionTable
 
 T = TypeVar("T")
 
@@ -44,32 +39,17 @@ class TransactionService(CoordinatorService[TransactionRuntime]):
     logger = logging.getLogger("broker_cy.server.transactions")
 
     def __init__(
-        self,
-        config: BrokerConfig,
-        clock: Clock,
-        loop: asyncio.AbstractEventLoop,
-        partitions: PartitionTable,
-        submit: Submit,
-        topic_settings: Callable[[str], Any],
-        executor: Executor | None,
-        markers: MarkerWriter,
-        next_producer_id: Callable[[], Awaitable[int]],
+        self, context: ServiceContext, markers: MarkerWriter, next_producer_id: Callable[[], Awaitable[int]]
     ) -> None:
         """`next_producer_id` returns a producer id that was never used before; it raises KafkaError."""
-        super().__init__(config, clock, loop, partitions, submit, topic_settings, executor)
-        self.settings = TxnSettings.from_config(config)
+        super().__init__(context)
+        self.settings = TxnSettings.from_config(context.config)
         self._markers = markers
         self._next_producer_id = next_producer_id
         self._image: MetadataImage
         self._transaction_version = 0
-
-        def runtimes() -> list[TransactionRuntime]:
-            return list(self.runtimes.values())
-
-        self._sweepers += [
-            Sweeper(loop, self.settings.abort_interval_ms, runtimes, TransactionRuntime.abort_timed_out),
-            Sweeper(loop, self.settings.expiration_interval_ms, runtimes, TransactionRuntime.remove_expired),
-        ]
+        self._sweep_every(self.settings.abort_interval_ms, TransactionRuntime.abort_timed_out)
+        self._sweep_every(self.settings.expiration_interval_ms, TransactionRuntime.remove_expired)
 
     # ---- following the metadata ----
 
@@ -83,15 +63,7 @@ class TransactionService(CoordinatorService[TransactionRuntime]):
 
     def _new_runtime(self, partition: Partition) -> TransactionRuntime:
         runtime = TransactionRuntime(
-            partition,
-            self.settings,
-            self._clock,
-            self._loop,
-            lambda: self._max_batch_bytes,
-            self._executor,
-            self._markers,
-            self._exists,
-            self._next_producer_id,
+            partition, self._runtime_context, self.settings, self._markers, self._exists, self._next_producer_id
         )
         runtime.machine.transaction_version = self._transaction_version
         return runtime
