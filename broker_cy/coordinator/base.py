@@ -1,18 +1,27 @@
-"""Base of the state machines of both coordinators: what follows when records were written, or could not be."""
+"""Base of the state machines of both coordinators: their timers, and what follows when records were written, or could
+not be.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Generic, TypeVar
 
 from broker_cy.coordinator.step import Now, Step
+from broker_cy.coordinator.timers import Timers
 from broker_cy.core.errors import ErrorCode
 
+K = TypeVar("K")
 
-class StateMachine:
-    """`next_offset` is the offset that the next record appended will have."""
+
+class StateMachine(Generic[K]):
+    """`next_offset` is the offset that the next record appended will have; `timers` are identified by a K."""
 
     def __init__(self) -> None:
         self.next_offset = 0
+        self.timers: Timers[K] = Timers()
+        self.unknown_records = 0
+        """Records that a newer Kafka may know; they stay in the log."""
 
     def written(self, steps: Iterable[Step], now: Now) -> Step:
         """The records of these steps are written: return what follows."""
@@ -37,3 +46,7 @@ class StateMachine:
                 follow(out, now, code)
             step.settle()
         return out
+
+    def next_wake_ms(self) -> int | None:
+        """When `expire` is to be called at the latest, on the monotonic clock; None while nothing is awaited."""
+        return self.timers.next_wake_ms()

@@ -24,7 +24,7 @@ from broker_cy.coordinator.other_groups import GROUP_TYPES, OtherGroups
 from broker_cy.coordinator.records import KeyType
 from broker_cy.coordinator.settings import GroupSettings
 from broker_cy.coordinator.step import ClientFacts, Now, Record, Step, Token
-from broker_cy.coordinator.timers import TimerKey, TimerKind, Timers
+from broker_cy.coordinator.timers import TimerKey, TimerKind
 from broker_cy.core.errors import ErrorCode
 from broker_cy.wire import messages
 
@@ -33,7 +33,7 @@ from broker_cy.wire import messages
 _OFFSET_KEY_MAX = int(KeyType.OFFSET_COMMIT)
 
 
-class GroupStateMachine(StateMachine):
+class GroupStateMachine(StateMachine[TimerKey]):
     """Invariant: `groups` and `other_groups` are disjoint; each id in `group_values` is in `groups` once loaded."""
 
     def __init__(self, settings: GroupSettings) -> None:
@@ -44,9 +44,6 @@ class GroupStateMachine(StateMachine):
         """The value of each classic group's record."""
         self.other_groups = OtherGroups()
         self.groups: dict[str, ClassicGroup] = {}
-        self.timers: Timers[TimerKey] = Timers()
-        self.unknown_records = 0
-        """Records whose key type a newer Kafka may know; they stay in the log."""
 
     # ---- loading ----
 
@@ -177,10 +174,6 @@ class GroupStateMachine(StateMachine):
         return True
 
     # ---- time ----
-
-    def next_wake_ms(self) -> int | None:
-        """When `expire` is to be called at the latest, on the monotonic clock; None while nothing is awaited."""
-        return self.timers.next_wake_ms()
 
     def expire(self, now: Now) -> Step:
         """Apply every deadline that has passed."""

@@ -51,6 +51,7 @@ class Machine(Protocol):
     """
 
     next_offset: int
+    unknown_records: int
 
     def load_record(self, offset: int, producer_id: int, key: bytes, value: bytes | None) -> None: ...
     def load_marker(self, offset: int, producer_id: int, committed: bool) -> None: ...
@@ -143,9 +144,10 @@ class CoordinatorRuntime(Generic[M]):
         self.state = LoadState.ACTIVE
         self.accept(step)
         if count:
-            self.logger.info(
-                "%s loaded", self.coordinator, extra=facts(partition=name, records=count, **self.loaded_facts())
-            )
+            found = self.loaded_facts()
+            if self.machine.unknown_records:
+                found["unknown_records"] = self.machine.unknown_records
+            self.logger.info("%s loaded", self.coordinator, extra=facts(partition=name, records=count, **found))
 
     def loaded_facts(self) -> dict[str, object]:
         """Facts about the loaded state, for the log line."""

@@ -16,7 +16,7 @@ from broker_cy.controller.create_topics import CreateTopics
 from broker_cy.coordinator.routing import partition_for
 from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.core.logs import facts
-from broker_cy.server.coordinator_runtime import CoordinatorRuntime, LoadState, RuntimeContext, ignore
+from broker_cy.server.coordinator_runtime import CoordinatorRuntime, LoadState, M, RuntimeContext, ignore
 from broker_cy.server.internal_topics import creatable_topic
 from broker_cy.wire import messages
 
@@ -92,7 +92,7 @@ class Sweeper(Generic[S]):
             self._wait()
 
 
-class CoordinatorService(Generic[S]):
+class CoordinatorService(Generic[S, M]):
     """`apply` follows the metadata: subscribe it after the service that opens the partitions."""
 
     topic = ""
@@ -261,3 +261,7 @@ class CoordinatorService(Generic[S]):
         if self.is_loading:
             raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         return self._active()
+
+    def machines_now(self) -> list[M]:
+        """The state machines that are loaded."""
+        return [runtime.machine for runtime in self._active()]

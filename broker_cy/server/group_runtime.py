@@ -32,10 +32,7 @@ class GroupRuntime(CoordinatorRuntime[GroupStateMachine]):
         self.codec = settings.offsets_topic_compression_codec
 
     def loaded_facts(self) -> dict[str, object]:
-        found: dict[str, object] = {"groups": len(self.machine.groups), "offsets": self.machine.offsets.count}
-        if self.machine.unknown_records:
-            found["unknown_records"] = self.machine.unknown_records
-        return found
+        return {"groups": len(self.machine.groups), "offsets": self.machine.offsets.count}
 
     def commit_transactional(
         self, request: messages.TxnOffsetCommitRequest, verification: Verification | None

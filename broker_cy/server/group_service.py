@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 Operation = Callable[[GroupStateMachine, Any, Now], Step]
 
 
-class GroupService(CoordinatorService[GroupRuntime]):
+class GroupService(CoordinatorService[GroupRuntime, GroupStateMachine]):
     topic = OFFSETS_TOPIC
     what = "group"
     logger = logging.getLogger("broker_cy.server.groups")
@@ -73,7 +73,3 @@ class GroupService(CoordinatorService[GroupRuntime]):
         loaded.
         """
         return [runtime.machine for runtime in self._loaded_runtimes()]
-
-    def machines_now(self) -> list[GroupStateMachine]:
-        """The state machines that are loaded."""
-        return [runtime.machine for runtime in self._active()]

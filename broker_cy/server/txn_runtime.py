@@ -68,8 +68,6 @@ class TransactionRuntime(CoordinatorRuntime[TransactionStateMachine]):
         found: dict[str, object] = {"transactional_ids": len(self.machine.transactions)}
         if self.machine.ending:
             found["to_be_ended"] = len(self.machine.ending)
-        if self.machine.unknown_records:
-            found["unknown_records"] = self.machine.unknown_records
         return found
 
     def accept(self, step: Step) -> None:

@@ -33,7 +33,7 @@ VERSION_IMPLICIT = 2
 VERSION_OLD = 0
 
 
-class TransactionService(CoordinatorService[TransactionRuntime]):
+class TransactionService(CoordinatorService[TransactionRuntime, TransactionStateMachine]):
     topic = topic_names.TRANSACTION_STATE
     what = "transactional id"
     logger = logging.getLogger("broker_cy.server.transactions")
@@ -186,10 +186,6 @@ class TransactionService(CoordinatorService[TransactionRuntime]):
         return messages.DescribeTransactionsResponse.TransactionState(
             transactional_id=transactional_id, error_code=code
         )
-
-    def machines_now(self) -> list[TransactionStateMachine]:
-        """The state machines that are loaded."""
-        return [runtime.machine for runtime in self._active()]
 
     def list_transactions(self, wanted: Filter) -> list[messages.ListTransactionsResponse.TransactionState]:
         """ListTransactions. Raises KafkaError(COORDINATOR_LOAD_IN_PROGRESS)."""

@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterable, Mapping
 
 from broker_cy.coordinator.base import StateMachine
 from broker_cy.coordinator.step import Now, Record, Step, Token
-from broker_cy.coordinator.timers import Timers
 from broker_cy.coordinator.txn import admin, end, expiry, init, markers, partitions, records
 from broker_cy.coordinator.txn.markers import Ending, Markers
 from broker_cy.coordinator.txn.settings import TxnSettings
@@ -25,9 +24,10 @@ from broker_cy.core.errors import ErrorCode
 from broker_cy.wire import messages
 
 
-class TransactionStateMachine(StateMachine):
+class TransactionStateMachine(StateMachine[str]):
     """Invariants: `ending` has exactly the ids whose transaction is prepared and whose record of that is on disk;
-    `ongoing` those whose state is ONGOING.
+    `ongoing` those whose state is ONGOING. `timers` has, by transactional id, when to retry the markers of a
+    transaction that is being completed.
     """
 
     def __init__(self, settings: TxnSettings) -> None:
@@ -48,10 +48,6 @@ class TransactionStateMachine(StateMachine):
         """Unused producer ids; see `take_producer_id`."""
         self.wants_producer_id = False
         """An operation needs a producer id: the caller adds one to `producer_ids` and runs the operation again."""
-        self.timers: Timers[str] = Timers()
-        """When to retry the markers of a transaction that is being completed, by transactional id."""
-        self.unknown_records = 0
-        """Records that a newer Kafka may know; they stay in the log."""
         # The steps whose records of a transactional id are not on disk yet, the oldest first.
         self._unwritten: dict[str, list[Step]] = {}
         self._endings = 0
@@ -173,10 +169,6 @@ class TransactionStateMachine(StateMachine):
         return step
 
     # ---- time ----
-
-    def next_wake_ms(self) -> int | None:
-        """When `expire` is to be called at the latest, on the monotonic clock; None while nothing is awaited."""
-        return self.timers.next_wake_ms()
 
     def expire(self, now: Now) -> Step:
         """Retry failed markers that are due now."""

@@ -73,7 +73,7 @@ async def _find(ctx: RequestContext, key_type: int, key: str) -> Found:
             ErrorCode.INVALID_REQUEST,
             f"coordinator type {key_type} is not one of 0 (group), 1 (transaction) and, from version 6 on, 2 (share)",
         )
-    service: CoordinatorService[Any] = ctx.broker.groups if key_type == GROUP else ctx.broker.transactions
+    service: CoordinatorService[Any, Any] = ctx.broker.groups if key_type == GROUP else ctx.broker.transactions
     code = await service.ensure_topic()
     if code is not ErrorCode.NONE:
         return Found(code, "the internal topic of the coordinator cannot be created")
