@@ -11,9 +11,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from admin_tui.app import Console
-    from broker_cy.admin.clusters import ClusterEntry
 
-DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
 EXAMPLES = """\
 examples:
   broker-tui                                   the default cluster of the cluster file, or 127.0.0.1:9092
@@ -32,7 +30,7 @@ def parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     where = top.add_mutually_exclusive_group()
-    where.add_argument("--bootstrap", metavar="HOST:PORT[,..]", help=f"bootstrap; default {DEFAULT_BOOTSTRAP}")
+    where.add_argument("--bootstrap", metavar="HOST:PORT[,..]", help="bootstrap; default 127.0.0.1:9092")
     where.add_argument("--cluster", metavar="NAME", help="name of a cluster in the cluster file")
     top.add_argument(
         "--config",
@@ -63,11 +61,12 @@ def parser() -> argparse.ArgumentParser:
 def build(arguments: argparse.Namespace) -> Console:
     """Build the application for the options. Raises AdminError."""
     from admin_tui.settings import Settings, default_settings_path, load_settings
+    from broker_cy.admin.clusters import check_timeout, find_cluster, find_file
     from broker_cy.admin.errors import AdminError, Failure
 
-    if arguments.timeout is not None and not 0 < arguments.timeout < 86_400:
-        raise AdminError(Failure.INVALID, f"--timeout {arguments.timeout:g}: must be above 0 and below 86400 s")
-    entry, clusters = find_cluster(arguments.bootstrap, arguments.cluster, arguments.config)
+    check_timeout(arguments.timeout)
+    file = find_file(arguments.config, arguments.cluster)
+    entry = find_cluster(file, arguments.bootstrap, arguments.cluster)
     settings = Settings()
     path = arguments.settings or default_settings_path(arguments.config)
     # A file that was not given need not exist.
@@ -87,7 +86,7 @@ def build(arguments: argparse.Namespace) -> Console:
     console = Console(
         entry,
         settings,
-        clusters=clusters,
+        clusters={} if file is None else dict(file.clusters),
         is_readonly=arguments.readonly,
         timeout_s=arguments.timeout,
         alerts=alerts,
@@ -98,25 +97,6 @@ def build(arguments: argparse.Namespace) -> Console:
             raise AdminError(Failure.INVALID, f"--theme {arguments.theme}: the themes are {known}")
         console.theme = arguments.theme
     return console
-
-
-def find_cluster(
-    bootstrap: str | None, name: str | None, config: Path | None
-) -> tuple[ClusterEntry, dict[str, ClusterEntry]]:
-    """Return the cluster that the options select, and all clusters of the cluster file. Raises AdminError."""
-    from broker_cy.admin.address import parse_addresses
-    from broker_cy.admin.clusters import ClusterEntry, default_path, load_clusters
-
-    path = config or default_path()
-    # A file that was not given need not exist.
-    file = load_clusters(path) if name is not None or config is not None or path.exists() else None
-    clusters = {} if file is None else dict(file.clusters)
-    if bootstrap is None and file is not None:
-        chosen = name or file.default
-        if chosen is not None:
-            return file.entry(chosen), clusters
-    address = bootstrap or DEFAULT_BOOTSTRAP
-    return ClusterEntry(address, parse_addresses(address)), clusters
 
 
 def main(argv: Sequence[str] | None = None) -> int:

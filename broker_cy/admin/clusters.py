@@ -1,4 +1,4 @@
-"""The cluster file, which every console reads:
+"""The cluster that the options of a console select, and the cluster file, which every console reads:
 
 default = "local"
 
@@ -25,6 +25,9 @@ from broker_cy.admin.client import DEFAULT_TIMEOUT_S
 from broker_cy.admin.errors import AdminError, Failure
 
 FILE_VARIABLE = "BROKER_CY_CLUSTERS"
+DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
+# Time limits of a call are shorter than this.
+_TIMEOUT_S_END = 86_400
 _FIELDS = {"bootstrap": str, "timeout_s": (int, float), "readonly": bool}
 
 
@@ -62,6 +65,32 @@ def default_path() -> Path:
         return Path(named)
     base = os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"
     return Path(base) / "broker-cy" / "clusters.toml"
+
+
+def check_timeout(timeout_s: float | None) -> None:
+    """Raise AdminError if the value of the option --timeout is out of range; None: the option was not given."""
+    if timeout_s is not None and not 0 < timeout_s < _TIMEOUT_S_END:
+        raise AdminError(Failure.INVALID, f"--timeout {timeout_s:g}: must be above 0 and below {_TIMEOUT_S_END} s")
+
+
+def find_file(config: Path | None, name: str | None) -> ClusterFile | None:
+    """Load the cluster file `config`, or else the default file. Return None if the default file does not exist and no
+    cluster `name` of it is selected. Raises AdminError.
+    """
+    path = config or default_path()
+    return load_clusters(path) if name is not None or config is not None or path.exists() else None
+
+
+def find_cluster(file: ClusterFile | None, bootstrap: str | None, name: str | None) -> ClusterEntry:
+    """Return the cluster at `bootstrap`, else the cluster `name` of the file, else the file's default cluster, else
+    the one at DEFAULT_BOOTSTRAP. Raises AdminError.
+    """
+    if bootstrap is None and file is not None:
+        chosen = name or file.default
+        if chosen is not None:
+            return file.entry(chosen)
+    address = bootstrap or DEFAULT_BOOTSTRAP
+    return ClusterEntry(address, parse_addresses(address))
 
 
 def load_clusters(path: Path) -> ClusterFile:
@@ -102,8 +131,8 @@ def _entry(path: Path, name: str, table: Any) -> ClusterEntry:
     if "bootstrap" not in table:
         raise _invalid(path, f"{where}.bootstrap is missing")
     timeout_s = float(table.get("timeout_s", DEFAULT_TIMEOUT_S))
-    if not 0 < timeout_s < 86_400:
-        raise _invalid(path, f"{where}.timeout_s = {timeout_s:g}: must be above 0 and below 86400")
+    if not 0 < timeout_s < _TIMEOUT_S_END:
+        raise _invalid(path, f"{where}.timeout_s = {timeout_s:g}: must be above 0 and below {_TIMEOUT_S_END}")
     try:
         bootstrap = parse_addresses(table["bootstrap"])
     except AdminError as error:

@@ -9,7 +9,7 @@ import functools
 import os
 import sys
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
@@ -17,17 +17,22 @@ import click
 import uvloop
 
 from broker_cy.admin import AdminClient, AdminError, Failure
-from broker_cy.admin.address import parse_addresses
 from broker_cy.admin.caller import Outcome
-from broker_cy.admin.client import DEFAULT_TIMEOUT_S
-from broker_cy.admin.clusters import ClusterEntry, default_path, load_clusters
+from broker_cy.admin.clusters import (
+    DEFAULT_BOOTSTRAP,
+    ClusterEntry,
+    check_timeout,
+    default_path,
+    find_cluster,
+    find_file,
+    load_clusters,
+)
 from broker_cy.admin.collector import relax_collector
 from broker_cy.commands.output import EXIT_FAILED, EXIT_UNREACHED, exit_code_of, print_error
 
 P = ParamSpec("P")
 K = TypeVar("K")
 V = TypeVar("V")
-DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +100,7 @@ def cluster_command(job: Job[P]) -> Callable[..., None]:
         **kwargs: Any,
     ) -> None:
         try:
-            target = Target(find_cluster(bootstrap, cluster, config, timeout_s), as_json)
+            target = Target(selected_cluster(bootstrap, cluster, config, timeout_s), as_json)
         except AdminError as error:
             print_error(error, as_json=as_json)
             raise SystemExit(exit_code_of(error)) from None
@@ -136,26 +141,16 @@ def run_job(run: Callable[[], Awaitable[int | None]], as_json: bool) -> int:
         raise click.exceptions.Abort from None
 
 
-def find_cluster(bootstrap: str | None, name: str | None, config: Path | None, timeout_s: float | None) -> ClusterEntry:
+def selected_cluster(
+    bootstrap: str | None, name: str | None, config: Path | None, timeout_s: float | None
+) -> ClusterEntry:
     """Return the cluster that the options select. Raises AdminError."""
     if bootstrap is not None and name is not None:
         raise AdminError(Failure.INVALID, "--bootstrap and --cluster cannot be used together")
-    if timeout_s is not None and not 0 < timeout_s < 86_400:
-        raise AdminError(Failure.INVALID, f"--timeout {timeout_s:g}: must be above 0 and below 86400 s")
-    entry: ClusterEntry | None = None
-    if bootstrap is None:
-        path = config or default_path()
-        # The default file need not exist.
-        if name is not None or config is not None or path.exists():
-            file = load_clusters(path)
-            chosen = name or file.default
-            entry = None if chosen is None else file.entry(chosen)
-    if entry is None:
-        address = bootstrap or DEFAULT_BOOTSTRAP
-        entry = ClusterEntry(address, parse_addresses(address), DEFAULT_TIMEOUT_S)
-    if timeout_s is not None:
-        entry = ClusterEntry(entry.name, entry.bootstrap, timeout_s, entry.is_readonly)
-    return entry
+    check_timeout(timeout_s)
+    # With an address, the file is not read: it need not be valid.
+    entry = find_cluster(find_file(config, name) if bootstrap is None else None, bootstrap, name)
+    return entry if timeout_s is None else replace(entry, timeout_s=timeout_s)
 
 
 def complete_clusters(ctx: click.Context, incomplete: str) -> list[str]:
@@ -180,7 +175,7 @@ def completer(names: Callable[[AdminClient], Awaitable[Iterable[str]]]) -> Calla
         try:
             given = ctx.params
             return asyncio.run(
-                ask(find_cluster(given.get("bootstrap"), given.get("cluster"), given.get("config"), None))
+                ask(selected_cluster(given.get("bootstrap"), given.get("cluster"), given.get("config"), None))
             )
         except (AdminError, OSError):
             return []
