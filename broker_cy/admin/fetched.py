@@ -1,11 +1,16 @@
-"""From the bytes of a Fetch answer to records."""
+"""Fetch requests, and the records in their answers."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
+from broker_cy.admin.caller import Caller
+from broker_cy.admin.deadline import Deadline
+from broker_cy.admin.errors import problem_of, refused
 from broker_cy.admin.metadata import TopicPartition
 from broker_cy.admin.offsets import Isolation
+from broker_cy.admin.pool import Peer
 from broker_cy.core.errors import WireError
 from broker_cy.wire import messages
 from broker_cy.wire.compression import CorruptPayload, PayloadTooLarge
@@ -13,7 +18,7 @@ from broker_cy.wire.records import Batch, Record, decode_batches
 
 # What one batch may decompress to. A batch that claims more is reported as damaged.
 PAYLOAD_BYTES_MAX = 256 << 20
-_NO_OFFSET = -1
+_NO_SESSION_EPOCH = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +42,45 @@ class Chunk:
     lost_from: int | None
     damage: tuple[str, ...]
     passed: int = 0
+
+
+async def fetch(
+    caller: Caller,
+    peer: Peer,
+    offsets: Mapping[TopicPartition, int],
+    deadline: Deadline,
+    *,
+    bytes_max: int,
+    partition_bytes_max: int,
+    bytes_min: int = 0,
+    wait_ms: int = 0,
+    isolation: Isolation = Isolation.READ_UNCOMMITTED,
+) -> tuple[messages.FetchResponse, int]:
+    """Fetch from these offsets, without a session: the answer, and the version of the API. The broker waits up to
+    `wait_ms` for `bytes_min`. Raises AdminError.
+    """
+    by_topic: dict[str, list[messages.FetchRequest.FetchPartition]] = {}
+    for key, offset in offsets.items():
+        part = messages.FetchRequest.FetchPartition(
+            partition=key.partition, fetch_offset=offset, partition_max_bytes=partition_bytes_max
+        )
+        by_topic.setdefault(key.topic, []).append(part)
+    topic_id = caller.metadata.topic_id
+    request = messages.FetchRequest(
+        max_wait_ms=wait_ms,
+        min_bytes=bytes_min,
+        max_bytes=bytes_max,
+        isolation_level=isolation,
+        session_epoch=_NO_SESSION_EPOCH,
+        topics=[
+            messages.FetchRequest.FetchTopic(topic=name, topic_id=topic_id(name), partitions=parts)
+            for name, parts in by_topic.items()
+        ],
+    )
+    answer, version = await caller.pool.ask(peer, request, messages.FetchResponse, deadline)
+    if (problem := problem_of(answer.error_code)) is not None:
+        raise refused(problem, peer.name, "Fetch")
+    return answer, version
 
 
 def decode_partition(

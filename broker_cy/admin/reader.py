@@ -14,7 +14,7 @@ from typing import Final
 from broker_cy.admin.caller import Caller, Leaders
 from broker_cy.admin.deadline import Deadline
 from broker_cy.admin.errors import AdminError, Failure, problem_of, refused
-from broker_cy.admin.fetched import Chunk, decode_partition
+from broker_cy.admin.fetched import Chunk, decode_partition, fetch
 from broker_cy.admin.metadata import TopicPartition
 from broker_cy.admin.offsets import Isolation, OffsetCalls
 from broker_cy.admin.pool import Peer
@@ -33,7 +33,6 @@ QUEUED_CHUNKS_MAX = 16
 # One connection for each reader: a broker answers the requests of a connection in order, so that a Fetch that waits for
 # data would delay every other reader.
 _lanes = itertools.count()
-_NO_SESSION_EPOCH = -1
 
 
 @dataclass(slots=True)
@@ -207,30 +206,17 @@ class Reader:
         return set()
 
     async def _fetch(self, peer: Peer, keys: Iterable[TopicPartition]) -> tuple[messages.FetchResponse, int]:
-        by_topic: dict[str, list[messages.FetchRequest.FetchPartition]] = {}
-        for key in keys:
-            part = messages.FetchRequest.FetchPartition(
-                partition=key.partition,
-                fetch_offset=self._positions[key].offset,
-                partition_max_bytes=self._partition_bytes_max,
-            )
-            by_topic.setdefault(key.topic, []).append(part)
-        topic_id = self._caller.metadata.topic_id
-        request = messages.FetchRequest(
-            max_wait_ms=WAIT_MS,
-            min_bytes=1,
-            max_bytes=self._fetch_bytes_max,
-            isolation_level=self._isolation,
-            session_epoch=_NO_SESSION_EPOCH,
-            topics=[
-                messages.FetchRequest.FetchTopic(topic=name, topic_id=topic_id(name), partitions=parts)
-                for name, parts in by_topic.items()
-            ],
+        return await fetch(
+            self._caller,
+            peer,
+            {key: self._positions[key].offset for key in keys},
+            self._caller.deadline(),
+            bytes_max=self._fetch_bytes_max,
+            partition_bytes_max=self._partition_bytes_max,
+            bytes_min=1,
+            wait_ms=WAIT_MS,
+            isolation=self._isolation,
         )
-        answer, version = await self._caller.pool.ask(peer, request, messages.FetchResponse, self._caller.deadline())
-        if (problem := problem_of(answer.error_code)) is not None:
-            raise refused(problem, peer.name, "Fetch")
-        return answer, version
 
     async def _take(self, peer: Peer, key: TopicPartition, part: messages.FetchResponse.PartitionData) -> bool:
         """Pass on the records of one partition; False if its leader must be looked up again."""

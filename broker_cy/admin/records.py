@@ -9,8 +9,8 @@ from enum import Enum
 
 from broker_cy.admin.caller import Caller, Leaders, Outcome
 from broker_cy.admin.deadline import Deadline
-from broker_cy.admin.errors import AdminError, Failure, Problem, problem_of, refused
-from broker_cy.admin.fetched import decode_partition
+from broker_cy.admin.errors import AdminError, Failure, Problem, problem_of
+from broker_cy.admin.fetched import decode_partition, fetch
 from broker_cy.admin.metadata import TopicPartition
 from broker_cy.admin.offsets import EARLIEST, LATEST, Isolation, OffsetCalls
 from broker_cy.admin.pool import Peer
@@ -19,7 +19,6 @@ from broker_cy.admin.reader import FETCH_BYTES_MAX, PARTITION_BYTES_MAX, Reader
 from broker_cy.wire import messages
 from broker_cy.wire.compression import Codec
 
-_NO_SESSION_EPOCH = -1
 # One record is wanted; a broker returns a whole batch, however few bytes are requested.
 _ONE_BATCH_BYTES = 1
 # Batches without records (transaction markers, emptied batches) that are passed over in search of one.
@@ -197,18 +196,14 @@ class RecordCalls:
         self, peer: Peer, key: TopicPartition, offset: int, deadline: Deadline
     ) -> messages.FetchResponse.PartitionData | None:
         """The answer of a Fetch for the batch that holds `offset`."""
-        part = messages.FetchRequest.FetchPartition(
-            partition=key.partition, fetch_offset=offset, partition_max_bytes=_ONE_BATCH_BYTES
+        answer, _ = await fetch(
+            self._caller,
+            peer,
+            {key: offset},
+            deadline,
+            bytes_max=_ONE_BATCH_BYTES,
+            partition_bytes_max=_ONE_BATCH_BYTES,
         )
-        topic = messages.FetchRequest.FetchTopic(
-            topic=key.topic, topic_id=self._caller.metadata.topic_id(key.topic), partitions=[part]
-        )
-        request = messages.FetchRequest(
-            max_wait_ms=0, min_bytes=0, max_bytes=_ONE_BATCH_BYTES, session_epoch=_NO_SESSION_EPOCH, topics=[topic]
-        )
-        answer, _ = await self._caller.pool.ask(peer, request, messages.FetchResponse, deadline)
-        if (problem := problem_of(answer.error_code)) is not None:
-            raise refused(problem, peer.name, "Fetch")
         parts = [each for topic in answer.responses for each in topic.partitions]
         return parts[0] if len(parts) == 1 else None
 
