@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from textual.pilot import Pilot
+from textual.widgets import Input
 
 from admin_tui.app import Console
 from admin_tui.settings import Settings
@@ -80,7 +81,7 @@ async def take(bootstrap: str, seconds: float, write: Callable[[str, str], None]
         await _shows(app, pilot, "Empty", f"{PACKAGES}-5")
         app.screen.run_worker(app.screen.run_action("reset"))
         await _shows(app, pilot, "Up and down")
-        app.screen.query_one("#field-topics").value = PACKAGES  # type: ignore[attr-defined]
+        app.screen.query_one("#field-topics", Input).value = PACKAGES
         app.screen.run_worker(app.screen.run_action("submit"))
         await _shows(app, pilot, "--to-earliest")
         write("reset", app.picture())

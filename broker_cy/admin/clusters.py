@@ -28,7 +28,7 @@ FILE_VARIABLE = "BROKER_CY_CLUSTERS"
 DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
 # Time limits of a call are shorter than this.
 _TIMEOUT_S_END = 86_400
-_FIELDS = {"bootstrap": str, "timeout_s": (int, float), "readonly": bool}
+_FIELDS: dict[str, type | tuple[type, ...]] = {"bootstrap": str, "timeout_s": (int, float), "readonly": bool}
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +125,7 @@ def _entry(path: Path, name: str, table: Any) -> ClusterEntry:
             raise _invalid(path, f"{where}.{field} is not a known field; the fields are {', '.join(_FIELDS)}")
         kind = _FIELDS[field]
         # bool is an int in Python, but not a number in a configuration file.
-        if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):  # type: ignore[arg-type]
+        if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
             expected = {"bootstrap": "a text, HOST:PORT", "timeout_s": "a number", "readonly": "true or false"}[field]
             raise _invalid(path, f"{where}.{field} = {value!r}: expected {expected}")
     if "bootstrap" not in table:

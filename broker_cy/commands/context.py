@@ -112,11 +112,10 @@ def cluster_command(job: Job[P]) -> Callable[..., None]:
         raise SystemExit(run_job(run, as_json))
 
     # click keeps the last one first: in the help, shared options follow the command's own.
-    own = list(getattr(body, "__click_params__", ()))
-    body.__click_params__ = []  # type: ignore[attr-defined]
+    own = vars(body).pop("__click_params__", [])
     for option in reversed(COMMON_OPTIONS):
         option(body)
-    body.__click_params__ += own  # type: ignore[attr-defined]
+    vars(body)["__click_params__"] += own
     return body
 
 

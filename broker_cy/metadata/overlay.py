@@ -8,10 +8,11 @@ in time proportional to their number.
 from __future__ import annotations
 
 from collections.abc import Iterator, MutableMapping
-from typing import Generic, TypeVar, cast
+from typing import Generic, TypeVar, cast, overload
 
 K = TypeVar("K")
 V = TypeVar("V")
+D = TypeVar("D")
 
 
 class _Absent:
@@ -40,7 +41,13 @@ class Overlay(MutableMapping[K, V], Generic[K, V]):
             return cast(V, value)
         return self.base[key]
 
-    def get(self, key: K, default: V | None = None) -> V | None:  # type: ignore[override]
+    @overload
+    def get(self, key: K, default: None = None, /) -> V | None: ...
+
+    @overload
+    def get(self, key: K, default: V | D, /) -> V | D: ...
+
+    def get(self, key: K, default: V | D | None = None, /) -> V | D | None:
         if key in self.changes:
             value = self.changes[key]
             return default if value is ABSENT else cast(V, value)

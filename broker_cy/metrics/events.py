@@ -10,7 +10,10 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass, field, fields
-from typing import Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 # Bound per event, so that the event of a group with thousands of partitions stays one record of some hundred KB;
 # `*_total` counts all.
@@ -294,7 +297,7 @@ _NESTED: dict[type, dict[str, type]] = {
     Commits: {"offsets": Committed},
 }
 
-T = TypeVar("T")
+T = TypeVar("T", bound="DataclassInstance")
 
 
 @dataclass(frozen=True, slots=True)
@@ -337,7 +340,7 @@ def _built(kind: type[T], found: dict[str, Any]) -> T:
     """Build the dataclass from the fields that are present."""
     nested = _NESTED.get(kind, {})
     arguments: dict[str, Any] = {}
-    for each in fields(kind):  # type: ignore[arg-type]
+    for each in fields(kind):
         if each.name not in found:
             continue
         value = found[each.name]

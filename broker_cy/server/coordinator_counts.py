@@ -13,6 +13,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
+    from broker_cy.coordinator.txn.state import TxnState
     from broker_cy.server.broker import Broker
 
 SLICE = 2_000
@@ -43,7 +44,7 @@ async def count(broker: Broker) -> Counts:
             counts.members += sum(len(group.members) for group in part)
             await asyncio.sleep(0)
     counts.groups = dict(groups)
-    states: Counter[object] = Counter()
+    states: Counter[TxnState] = Counter()
     starts: list[int] = []
     for machine in broker.transactions.machines_now():
         for transactions in slices(list(machine.transactions.values())):
@@ -53,7 +54,7 @@ async def count(broker: Broker) -> Counts:
             transaction = machine.transactions.get(transactional_id)
             if transaction is not None:
                 starts.append(transaction.start_ms)
-    counts.transactions = {state.label: number for state, number in states.items()}  # type: ignore[attr-defined]
+    counts.transactions = {state.label: number for state, number in states.items()}
     counts.oldest_start_ms = min(starts, default=-1)
     return counts
 

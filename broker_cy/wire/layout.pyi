@@ -7,7 +7,7 @@ class Message:
     `__slots__` of those classes are their fields in the order of the schema, and `_unknown_tags`.
     """
 
-    __hash__: ClassVar[None]  # type: ignore[assignment]
+    __hash__: ClassVar[None]  # type: ignore[assignment]  # messages are mutable, so they have no hash
     API_KEY: ClassVar[int]
     __slots__: tuple[str, ...]
     VERSIONS: ClassVar[tuple[int, int]]
