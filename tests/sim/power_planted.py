@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 import random
+import struct
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -25,13 +26,18 @@ from broker_cy.storage import (
     log_loader,
     log_manager,
     maintenance,
+    noted_state,
     syncs,
+    written_points,
 )
 from broker_cy.storage.atomic import write_atomically
 from broker_cy.storage.checkpoints import TopicPartition
 from broker_cy.storage.cleaner.files import DirectoryFiles
 from broker_cy.storage.cleaner.job import Cleaning
+from broker_cy.storage.cleaner.log_cleaner import LogCleaner
+from broker_cy.storage.data_directory import DataDirectory
 from broker_cy.storage.flush_job import FlushJob
+from broker_cy.storage.log import Log
 from broker_cy.storage.log_manager import LogManager
 from broker_cy.storage.offset_checkpoints import OffsetCheckpoints
 from broker_cy.storage.sync_job import SyncJob
@@ -51,6 +57,8 @@ class Planted:
     is_rare: bool = False
     # Found where logs are opened after the start.
     is_late: bool = False
+    # May end the process with a signal: runs in one of its own.
+    may_crash: bool = False
 
 
 def _roll_inside_of_an_append(patch: pytest.MonkeyPatch) -> None:
@@ -82,6 +90,59 @@ def _by_name(checkpoint: str) -> Callable[[pytest.MonkeyPatch], Any]:
         patch.setattr(OffsetCheckpoints, "accept", wrong)
 
     return plant
+
+
+def _cleaned_by_name(patch: pytest.MonkeyPatch) -> None:
+    """What was cleaned of a deleted topic counts for the one that has its name now."""
+    patch.setattr(LogCleaner, "accept", lambda self, key, topic_id: None)
+    patch.setattr(LogCleaner, "forget", lambda self, key: self.abort(key))
+
+
+def _drop_staged(patch: pytest.MonkeyPatch) -> None:
+    """Segments go while batches are staged: a failed write may have to return to one of them."""
+    drop = maintenance.drop_old_segments
+
+    def wrong(log: Log, segments_max: int) -> list[str]:
+        renamed = drop(log, segments_max)
+        while log.staged_batches and maintenance.has_old_segments(log):
+            segment = log.segments[0]
+            renamed += maintenance.mark_deleted(log.directory, segment.base_offset)
+            segment.close()
+            del log.segments[0]
+        return renamed
+
+    patch.setattr(maintenance, "drop_old_segments", wrong)
+
+
+def _trust_copies(patch: pytest.MonkeyPatch) -> None:
+    """Notes of the page cache count wherever the machine has not started again, also those of a copy of the files."""
+    patch.setattr(written_points, "_origin", lambda found: written_points.boot_id())
+    patch.setattr(noted_state, "_HEADER", _OffsetOnly(">q"))
+
+
+class _OffsetOnly(struct.Struct):
+    """The header of a slot, without the file that it was written to."""
+
+    def pack(self, *values: Any) -> bytes:
+        return super().pack(values[0])
+
+
+def _clean_with_offline(patch: pytest.MonkeyPatch) -> None:
+    """A stop is clean although a partition could not be loaded, or went offline."""
+    stop = flusher.Flusher.stop
+
+    def wrong(self: flusher.Flusher, directories: list[DataDirectory], broker_epoch: int) -> None:
+        offline, self.offline = self.offline, {}
+        kept = dict(self.logs)
+        for key in [key for key, log in kept.items() if log.offline is not None]:
+            del self.logs[key]
+        try:
+            stop(self, directories, broker_epoch)
+        finally:
+            self.offline = offline
+            self.logs.update(kept)
+
+    patch.setattr(flusher.Flusher, "stop", wrong)
 
 
 def _jobs_by_path(patch: pytest.MonkeyPatch) -> None:
@@ -209,6 +270,13 @@ PLANTED: dict[str, Planted] = {
     "a segment of the metadata log begins in the middle of an append": Planted(_roll_inside_of_an_append, 300),
     "transaction indexes are not made again after a power cut": Planted(_trust_every_snapshot, 1000, is_rare=True),
     "log start offsets are applied by name": Planted(_by_name(checkpoints.LOG_START_OFFSETS), 2500, is_rare=True),
+    "recovery points are applied by name": Planted(_by_name(checkpoints.RECOVERY_POINTS), 2500, is_rare=True),
+    "high watermarks are applied by name": Planted(_by_name(checkpoints.HIGH_WATERMARKS), 2500, is_rare=True),
+    "written points are applied by name": Planted(_by_name(written_points.WRITTEN_POINTS), 2500, is_rare=True),
+    "what is cleaned counts by name": Planted(_cleaned_by_name, 2500, is_rare=True),
+    "segments are dropped under staged batches": Planted(_drop_staged, 1000, may_crash=True),
+    "notes of the page cache are trusted in a copy": Planted(_trust_copies, 1000, is_rare=True),
+    "a stop is clean although a partition is offline": Planted(_clean_with_offline, 1000, is_rare=True),
     "flushes and notes go by path": Planted(_jobs_by_path, 800, is_rare=True),
     "a topic is created in the directory of a deleted one": Planted(_create_in_place, 600, is_rare=True),
     "a failed sync is forgotten": Planted(

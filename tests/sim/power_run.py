@@ -54,6 +54,9 @@ STEPS = {
     "damage": 0,
     "restore": 0,
 }
+# In every fourth seed topics are deleted and created again all the time, with files and checkpoints of the lives before
+# them left: instead of the weights above.
+RECREATING = {"append": 16, "create": 14, "delete": 8, "flush": 5, "settle": 4}
 
 
 class Topic:
@@ -87,7 +90,9 @@ class Run:
         self.boot = 0
         self.steps = 0
         self.failures_before = 0
-        self.weights = {step: weight for step, weight in STEPS.items() if step not in without}
+        is_recreating = random.Random(seed + (2 << 32)).random() < 0.25
+        weights = {**STEPS, **RECREATING} if is_recreating else STEPS
+        self.weights = {step: weight for step, weight in weights.items() if step not in without}
         self.settings = {name: self.some_settings(name) for name in TOPICS}
         self.storage = StorageSettings(
             note_bytes=self.draw.choice([500, 1 << 30]),
