@@ -1,8 +1,8 @@
-"""What the controller writes first when it begins to lead: the bootstrap records of an empty log, the end of a torn
-transaction.
+"""The first records that the controller writes when it becomes the leader: the abort of a transaction that the log left
+open, and the bootstrap records of an empty log.
 
-Kafka's ActivationRecordsGenerator. The bootstrap records come from `bootstrap.checkpoint`, which formatting a
-directory writes.
+The counterpart of Kafka's ActivationRecordsGenerator. The bootstrap records come from `bootstrap.checkpoint`, which is
+written when a directory is formatted or first used.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from broker_cy.wire import messages
 
 def default_bootstrap() -> list[VersionedRecord]:
     """The bootstrap records of a directory formatted by this broker: the newest metadata.version and
-    transaction.version, and no feature whose protocol is not served yet.
+    transaction.version, and none of the features whose protocols are not served yet.
     """
     levels = {features.METADATA_VERSION: features.MV_LATEST, features.TRANSACTION_VERSION: features.TV_LATEST}
     return [
@@ -28,8 +28,8 @@ def default_bootstrap() -> list[VersionedRecord]:
 
 @dataclass(frozen=True, slots=True)
 class Activate(Operation[None]):
-    """Must be the first operation. `bootstrap` is only used if the log is empty; `in_transaction` is True if the log
-    ends inside a metadata transaction (KIP-868), whose records were not applied.
+    """The operation that a new leader runs first. `bootstrap` is used only if no metadata.version is set yet;
+    `in_transaction` is True if the log ends inside a metadata transaction (KIP-868), whose records were not applied.
     """
 
     bootstrap: list[VersionedRecord]
@@ -39,7 +39,7 @@ class Activate(Operation[None]):
         records = []
         level = state.features.metadata_version
         if self.in_transaction:
-            # A transaction in the log proves that its metadata.version has them.
+            # The log contains a transaction, so its metadata.version supports transactions.
             records.append(VersionedRecord(messages.AbortTransactionRecord(reason="Controller failover")))
         if level == 0:
             level = _level_of(self.bootstrap)

@@ -1,4 +1,6 @@
-"""A broker comes and goes: registration, unfencing, elections of what it can lead, fencing; and producer id blocks."""
+"""Operations for the start and the stop of a broker (registration, unfencing, leader elections, fencing), and for
+producer id blocks.
+"""
 
 from __future__ import annotations
 
@@ -19,14 +21,14 @@ PRODUCER_ID_MAX = 2**63 - 1
 
 @dataclass(frozen=True, slots=True)
 class StartBroker(Operation[int]):
-    """Register this broker under a new epoch, unfence it and let it lead the partitions that it may lead. The reply is
-    the broker epoch.
+    """Register this broker with a new epoch, unfence it and make it the leader of the partitions that it may lead. The
+    reply is the broker epoch.
 
     Every partition that it leads starts a new leader epoch. Kafka's controller does the same by fencing and unfencing a
-    broker that restarts, and consumers rely on it: entries that a crash took from the end of a log and new ones at
-    the same offsets never carry the same epoch (KIP-320). Other brokers that the log knows are fenced: only this node
-    runs. The step is as long as the broker has partitions, so it is not atomic; a crash in the middle is repaired by
-    the next start.
+    broker that restarts, and consumers rely on it: records that a crash removed from the end of a log and new records
+    at the same offsets never have the same epoch (KIP-320). All other registered brokers are fenced, because only this
+    node is running. The step has up to one record for each partition, so it is not atomic; the next start repairs the
+    effects of a crash in the middle.
     """
 
     broker_id: int
@@ -82,9 +84,10 @@ def _fence(broker_id: int, epoch: int, *, fenced: bool) -> VersionedRecord:
 def _lead(
     broker_id: int, topic: TopicImage, index: int, partition: PartitionImage
 ) -> messages.PartitionChangeRecord | None:
-    """The change by which the only running broker leads the partition; None if its replica may lack committed records.
+    """The leader change of a partition now that this broker is the only one running; None if nothing changes.
 
-    It may lead if it was in sync, or, if no replica is in sync, if it was an eligible leader (KIP-966).
+    The broker becomes the leader if it was in sync, or, if no replica is in sync, if it was an eligible leader
+    (KIP-966). Otherwise its replica may lack committed records, and the partition has no leader.
     """
     in_sync = broker_id in partition.isr
     if not in_sync and (partition.isr or broker_id not in partition.elr):
@@ -104,7 +107,9 @@ def _lead(
 
 @dataclass(frozen=True, slots=True)
 class StopBroker(Operation[None]):
-    """Fence the broker on an orderly stop, so that whoever opens the log next need not wait for its session to end."""
+    """Fence the broker on an orderly stop, so that a controller that opens the log later need not wait for the broker's
+    session to end.
+    """
 
     broker_id: int
 

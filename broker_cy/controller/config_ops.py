@@ -1,7 +1,7 @@
-"""Changes of configurations: from a client's request to ConfigRecords (Kafka's ConfigurationControlManager).
+"""Configuration changes: ConfigRecords for a client's request (Kafka's ConfigurationControlManager).
 
-Each resource succeeds or fails alone; all records of a request are one atomic step. The handler has made the checks
-that only a broker can make (whether dynamic broker settings are valid here, whether a logger exists).
+Each resource succeeds or fails separately; all records of a request are one atomic step. The handler has already made
+the checks that only a broker can make (whether dynamic broker settings are valid here, whether a logger exists).
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class SettingChange(NamedTuple):
 
 
 class ResourceChange(NamedTuple):
-    """What to do with one resource. With `replace` every setting that is not named is removed (AlterConfigs)."""
+    """The changes to one resource. With `replace`, every setting that is not named is removed (AlterConfigs)."""
 
     resource_type: int
     name: str
@@ -74,8 +74,8 @@ OK = Outcome(ErrorCode.NONE, None)
 
 @dataclass(slots=True)
 class AlterConfigs(Operation[list[Outcome]]):
-    """The reply has one outcome for each of `resources`, of which no two are the same. With `validate_only` nothing is
-    written.
+    """Change configurations. The reply has one outcome for each of `resources`, which must be distinct. With
+    `validate_only`, nothing is written.
     """
 
     resources: list[ResourceChange]
@@ -113,7 +113,7 @@ class AlterConfigs(Operation[list[Outcome]]):
                     value=after.get(name),
                 )
             )
-            # A broker takes up its settings again when they are set, changed or not (KAFKA-14136).
+            # A broker applies its settings again whenever they are set, even to the same value (KAFKA-14136).
             for name in {**current, **after, **dict.fromkeys(named)}
             if current.get(name) != after.get(name) or (resource.resource_type == RESOURCE_BROKER and name in named)
         ]
@@ -148,8 +148,8 @@ class AlterConfigs(Operation[list[Outcome]]):
 def _validate_broker(
     state: MetadataImage, resource: ResourceChange, after: Mapping[str, str], current: Mapping[str, str]
 ) -> None:
-    """With KIP-966 all brokers share one min.insync.replicas: otherwise they could disagree on which replicas may
-    lead.
+    """Check min.insync.replicas. With KIP-966, all brokers share one value, because they could otherwise disagree on
+    which replicas may lead. Raises ConfigError.
     """
     name = "min.insync.replicas"
     if state.features.level(ELIGIBLE_LEADER_REPLICAS) == 0:

@@ -1,8 +1,9 @@
-"""The controller as a state machine: operations in, records out; it holds no file, socket or clock.
+"""The controller as a state machine: it takes operations and returns records. It holds no file, socket or clock.
 
-There are three layers of state: `image` is committed; above it are the changes that are being synced, if any; above
-them those that came later. Operations are validated against the top. `seal` marks the top as being written to disk,
-`commit` as being on disk, and `abandon` drops everything that is not committed.
+There are three layers of state: `image` is committed, the sealed layer has the changes that are being written to disk,
+if there are any, and the top layer has all later changes. Operations are validated against the top layer. `seal` turns
+the top layer into the sealed one, `commit` merges the sealed layer, which is on disk then, into `image`, and `abandon`
+drops everything that is not committed.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ from broker_cy.metadata.replay import replay
 
 R = TypeVar("R")
 
-# These start and end a transaction; the records between them are applied at its end. Here they come only from
-# `Activate`, whose whole step is one batch, so that nothing between them can fail.
+# These records start and end a transaction; the records between them take effect when it ends. Here only `Activate`
+# writes them. Its step is a single batch, so nothing can fail in between, and its records are applied at once.
 _TRANSACTION_MARKS = frozenset({"BeginTransactionRecord", "EndTransactionRecord", "AbortTransactionRecord"})
 
 
@@ -33,14 +34,14 @@ class Controller:
 
     @property
     def state(self) -> MetadataImage:
-        """Everything that was accepted, committed or not."""
+        """The state with all accepted operations, committed or not."""
         return self._top
 
     def run(self, operation: Operation[R], context: OperationContext) -> Step[R]:
-        """Validate the operation and apply its records. Raises KafkaError, and then nothing has changed.
+        """Validate the operation and apply its records. Raises KafkaError; nothing has changed then.
 
-        The records are at `context.next_offset` and after; the caller appends them, and undoes everything with
-        `abandon` if it cannot.
+        The records have the offsets from `context.next_offset` on. The caller appends them, and calls `abandon` if that
+        fails, which undoes everything that is not committed.
         """
         step = operation.run(self._top, context)
         if step.atomic and len(step.records) > RECORDS_PER_STEP_MAX:
@@ -50,8 +51,8 @@ class Controller:
                 f"{RECORDS_PER_STEP_MAX} allowed.",
             )
         if step.records:
-            # On a layer of their own first: a step with a record that does not fit, which is a bug, leaves nothing
-            # behind.
+            # Applied to a separate layer first: if a record does not fit the state, which is a bug, the step has no
+            # effect.
             above = self._top.branch()
             for offset, record in enumerate(step.records, context.next_offset):
                 if type(record.message).__name__ not in _TRANSACTION_MARKS:
@@ -61,17 +62,17 @@ class Controller:
         return step
 
     def skip_to(self, offset: int) -> None:
-        """The entry at `offset`, appended next, is a control record and changes nothing here."""
+        """Note that the next appended entry, at `offset`, is a control record, which changes nothing here."""
         self._top.offset = offset
 
     def seal(self) -> None:
-        """What was accepted so far goes to disk now; later operations stand above it."""
+        """Seal the accepted operations, which are written to disk now; later operations go to a new layer above."""
         assert self._sealed is None
         self._sealed = self._top
         self._top = self._sealed.branch()
 
     def commit(self, epoch: int) -> ImageDelta:
-        """What was sealed is on disk: it becomes the image."""
+        """Merge the sealed operations, which are on disk, into the image. Returns the changes."""
         assert self._sealed is not None
         sealed, self._sealed = self._sealed, None
         sealed.epoch = epoch

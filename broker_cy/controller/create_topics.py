@@ -19,8 +19,8 @@ Result = Any  # messages.CreateTopicsResponse.CreatableTopicResult
 
 @dataclass(slots=True)
 class CreateTopics(Operation[Any]):
-    """`request` is a CreateTopicsRequest, the reply a CreateTopicsResponse, in which each new topic has its effective
-    configuration if `with_configs` is set (version 5 and later).
+    """Create topics. `request` is a CreateTopicsRequest, the reply a CreateTopicsResponse. With `with_configs` (version
+    5 and later) it contains the effective configuration of each new topic.
     """
 
     request: Any
@@ -34,8 +34,8 @@ class CreateTopics(Operation[Any]):
         records: list[VersionedRecord] = []
         try:
             self._check_size(context)
-            # A topic of this request collides with one before it as well, and placement sees nothing of them: their
-            # records are only replayed when the whole step is done.
+            # The topics of this request are not in `state`, because their records are replayed only after the whole
+            # step. So collisions among them are detected with `new_names`, and placement ignores these topics.
             new_names: dict[str, str] = {}
             for topic in self.request.topics:
                 if seen[topic.name] > 1 or topic.name == topic_names.CLUSTER_METADATA:
@@ -82,7 +82,7 @@ class CreateTopics(Operation[Any]):
     def _create(
         self, state: MetadataImage, context: OperationContext, topic: Any, new_names: dict[str, str]
     ) -> tuple[Result, list[VersionedRecord]]:
-        """Records and answer for one topic; raises KafkaError."""
+        """The result and the records of one topic; raises KafkaError."""
         name = topic.name
         _check_name(state, name, new_names)
         settings = _check_settings(context, topic)

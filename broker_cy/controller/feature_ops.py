@@ -1,7 +1,7 @@
 """Changes of feature levels, with the rules and messages of Kafka's FeatureControlManager.
 
-Omissions: metadata.version, kraft.version and eligible.leader.replicas.version keep the level of the log, because other
-levels need brokers with replicas; a request for the current level succeeds.
+Omissions: metadata.version, kraft.version and eligible.leader.replicas.version keep their current level, because other
+levels require brokers with replicas; a request for the current level succeeds.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _FIXED: Final = frozenset({features.METADATA_VERSION, features.KRAFT_VERSION, fe
 
 
 class FeatureUpdate(NamedTuple):
-    """`upgrade_type` is one of the above; others are refused."""
+    """`upgrade_type` is UPGRADE, SAFE_DOWNGRADE or UNSAFE_DOWNGRADE; other values are refused."""
 
     name: str
     level: int
@@ -33,8 +33,8 @@ class FeatureUpdate(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class UpdateFeatures(Operation[None]):
-    """All of `updates` or none; where a feature is in there twice, the last one counts. With `validate_only` nothing
-    is written. `kraft_version` is that feature's level, which the quorum keeps.
+    """Apply all of `updates` or none; if a feature occurs more than once, its last update is used. With
+    `validate_only`, nothing is written. `kraft_version` is the current level of kraft.version, which the quorum keeps.
 
     Raises KafkaError(INVALID_UPDATE_VERSION).
     """
@@ -55,7 +55,7 @@ class UpdateFeatures(Operation[None]):
                     f"Invalid update version {update.level} for feature {update.name}. {problem}",
                 )
             if not kept_by_quorum:
-                # As in Kafka, also if the level stays.
+                # As in Kafka, written even if the level does not change.
                 message = messages.FeatureLevelRecord(name=update.name, feature_level=update.level)
                 records.append(VersionedRecord(message))
         return Step([] if self.validate_only else records, None)

@@ -1,8 +1,8 @@
 """The operations of the controller: they take a request and the state, and return records and a reply.
 
-An operation validates against the state that it gets (which includes every operation before it, committed or not),
-changes nothing, and returns a `Step`. The controller replays the records at once and the reply goes out when they are
-committed. Time and randomness come in through the context.
+An operation validates its request against the given state (which includes every earlier operation, committed or not),
+changes nothing, and returns a `Step`. The controller replays the records at once; the reply is sent when they are
+committed. Time and randomness are taken from the context.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ RECORDS_PER_STEP_MAX = 10_000
 
 @dataclass(slots=True)
 class Step(Generic[R]):
-    """Records to append, and the answer once all of them are committed (at once without records).
+    """Records to append, and the reply, which is sent once all of them are committed, or at once if there are none.
 
-    An atomic step is one batch of the log, so of at most RECORDS_PER_STEP_MAX records: after a crash either all of it
-    or nothing is in the log. Other steps are split into such batches.
+    An atomic step is one batch of the log, and so has at most RECORDS_PER_STEP_MAX records: after a crash, the log
+    contains either all of them or none. Other steps are split into batches of at most that size.
     """
 
     records: list[VersionedRecord]
@@ -40,9 +40,9 @@ class Step(Generic[R]):
 
 @dataclass(frozen=True, slots=True)
 class OperationContext:
-    """Where an operation runs: the time, the source of ids, and settings of the controller.
+    """The environment of an operation: the time, the source of ids, and the settings of the controller.
 
-    `next_offset` is the offset the step's first record will get.
+    `next_offset` is the offset that the first record of the step will have.
     """
 
     now_ms: int
@@ -52,10 +52,12 @@ class OperationContext:
 
 
 class Operation(ABC, Generic[R]):
-    """A requested change; subclasses are dataclasses around a request."""
+    """A requested change; subclasses are dataclasses that hold a request."""
 
     __slots__ = ()
 
     @abstractmethod
     def run(self, state: MetadataImage, context: OperationContext) -> Step[R]:
-        """Raises KafkaError if nothing of the request can be done; errors of a part go into the reply."""
+        """Return the step. Raises KafkaError if no part of the request can be done; errors of single parts go into the
+        reply.
+        """

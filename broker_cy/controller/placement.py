@@ -1,7 +1,7 @@
 """The placement of the replicas of new partitions on brokers.
 
-Replicas are striped over the active brokers from a random start, so that leaders spread evenly; fenced brokers come
-last and never lead. Racks are ignored: they come with replication between brokers.
+Replicas are striped over the active brokers from a start that varies, so that leaders are spread evenly; fenced brokers
+come last and never lead. Racks are ignored until replication between brokers is implemented.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from broker_cy.wire import messages
 def place(
     brokers: Iterable[BrokerImage], partitions: int, replication_factor: int, start: int
 ) -> list[tuple[int, ...]]:
-    """Replica lists, leader first, for `partitions` new partitions; `start` is a random number that is not negative.
+    """Replica lists, leader first, for `partitions` new partitions. `start` (not negative) determines the first broker.
 
     Raises KafkaError(INVALID_REPLICATION_FACTOR) with Kafka's message.
     """
@@ -43,7 +43,7 @@ def place(
 
 
 def check_manual(state: MetadataImage, replicas: list[int], replication_factor: int | None) -> None:
-    """Check one partition of a manual assignment; raises KafkaError(INVALID_REPLICA_ASSIGNMENT), worded as by Kafka."""
+    """Check a partition of a manual assignment; raises KafkaError(INVALID_REPLICA_ASSIGNMENT) with Kafka's message."""
     if not replicas:
         raise _bad_assignment("The manual partition assignment includes an empty replica list.")
     previous = None
@@ -67,7 +67,7 @@ def _bad_assignment(message: str) -> KafkaError:
 
 
 def in_sync_at_birth(state: MetadataImage, replicas: Iterable[int]) -> list[int]:
-    """Those of `replicas` that may lead: the first in-sync set of a new partition, its first entry the leader."""
+    """The initial in-sync replicas of a new partition: those of `replicas` that may lead. The first one leads."""
     return [r for r in replicas if (broker := state.brokers.get(r)) is not None and broker.is_active]
 
 

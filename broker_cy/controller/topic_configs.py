@@ -1,4 +1,4 @@
-"""The effective configuration of a topic and where each value comes from, as CreateTopics answers it (KIP-525)."""
+"""The effective configuration of a topic and the source of each value, as CreateTopics returns them (KIP-525)."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def effective(overrides: dict[str, str], config: BrokerConfig) -> list[Any]:
 
 
 def _source(name: str, config: BrokerConfig) -> int:
-    """Where the broker got a value for topics from: the first level that has one of the synonyms of the setting."""
+    """The source of the broker's value of a topic setting: the first level that has one of the setting's synonyms."""
     levels = (
         (config.dynamic_broker, SOURCE_DYNAMIC_BROKER),
         (config.dynamic_default, SOURCE_DYNAMIC_DEFAULT),

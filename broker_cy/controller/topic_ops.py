@@ -20,7 +20,7 @@ UNKNOWN_TOPIC_ID = "This server does not host this topic ID."
 
 @dataclass(frozen=True, slots=True)
 class TopicChoice:
-    """What a request names: a topic by name, or by id, or wrongly by both or none."""
+    """A topic as a request names it: by name or by id; with both or neither, the request is invalid."""
 
     name: str | None
     topic_id: UUID
@@ -28,8 +28,8 @@ class TopicChoice:
 
 @dataclass(slots=True)
 class DeleteTopics(Operation[list[Any]]):
-    """The reply is a list of DeletableTopicResult: one for each distinct name or id, in the order they were asked
-    for.
+    """Delete topics. The reply is a list of DeletableTopicResult, one for each distinct name or id, and one for each
+    topic with neither; failures come first.
     """
 
     topics: list[TopicChoice]
@@ -40,7 +40,7 @@ class DeleteTopics(Operation[list[Any]]):
             counts[choice] = counts.get(choice, 0) + 1
         results: list[Any] = []
         chosen: dict[UUID, str] = {}
-        # Ids first: a name that means the same topic is the one that is refused.
+        # Ids come first, so that the error is reported for the name if a name and an id refer to the same topic.
         for choice, count in sorted(counts.items(), key=lambda item: item[0].name is not None):
             try:
                 topic_id, name = _find(state, choice, count)
@@ -49,7 +49,7 @@ class DeleteTopics(Operation[list[Any]]):
                 results += [_deleted(choice.name, choice.topic_id, error)] * (count if nameless else 1)
                 continue
             if topic_id in chosen:
-                # Kafka deletes in neither form then.
+                # As in Kafka, the topic is then not deleted at all.
                 del chosen[topic_id]
                 message = "The provided topic name maps to an ID that was already supplied."
                 results.append(_deleted(name, topic_id, KafkaError(ErrorCode.INVALID_REQUEST, message)))
@@ -67,7 +67,7 @@ class DeleteTopics(Operation[list[Any]]):
 
 
 def _find(state: MetadataImage, choice: TopicChoice, count: int) -> tuple[UUID, str]:
-    """Id and name of the topic that is meant; raises KafkaError."""
+    """The id and name of the chosen topic; raises KafkaError."""
     invalid = ErrorCode.INVALID_REQUEST
     if choice.name is None:
         if choice.topic_id == uuids.ZERO:
@@ -99,7 +99,9 @@ def _deleted(name: str | None, topic_id: UUID, error: KafkaError | None) -> Any:
 
 @dataclass(slots=True)
 class CreatePartitions(Operation[list[Any]]):
-    """`topics` are CreatePartitionsTopic of the request; the reply is a list of CreatePartitionsTopicResult."""
+    """Add partitions. `topics` has the CreatePartitionsTopic structures of the request; the reply is a list of
+    CreatePartitionsTopicResult.
+    """
 
     topics: list[Any]
     validate_only: bool
@@ -134,7 +136,7 @@ def _grow(state: MetadataImage, context: OperationContext, topic: Any, records_m
     """Records for the partitions to be added; raises KafkaError."""
     found = state.topics.by_name(topic.name)
     if found is None:
-        # Kafka has no message here; clients show their own for the code.
+        # Kafka sends no message here; clients show their own text for the error code.
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "")
     have = len(found.partitions)
     if topic.count == have:
