@@ -1,1 +1,1 @@
-"""The cluster's metadata image and what changes it."""
+"""The cluster's metadata image, and the records that change it."""

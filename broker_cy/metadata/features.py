@@ -1,4 +1,4 @@
-"""Features and their levels (KIP-584): what this broker serves, which record versions a metadata.version allows."""
+"""Features and their levels (KIP-584): what this broker supports, and the record versions of each metadata.version."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ ELIGIBLE_LEADER_REPLICAS: Final = "eligible.leader.replicas.version"
 TRANSACTION_VERSION: Final = "transaction.version"
 
 # Levels of metadata.version at which the form of a record changed.
-MV_MIN: Final = 7  # 3.3-IV3, the oldest that Kafka 4 starts from
+MV_MIN: Final = 7  # 3.3-IV3, the oldest with which Kafka 4 starts
 MV_ZK_MIGRATION: Final = 8  # 3.4-IV0: RegisterBrokerRecord 2
 MV_TRANSACTIONS: Final = 13  # 3.6-IV1: BeginTransactionRecord (KIP-868)
 MV_CONTROLLER_REGISTRATION: Final = 15  # 3.7-IV0: RegisterControllerRecord
@@ -19,8 +19,8 @@ MV_ELR: Final = 23  # 4.0-IV1: eligible leader replicas (KIP-966)
 MV_CORDONED: Final = 30  # 4.3-IV0: cordoned log directories
 MV_LATEST: Final = 30
 
-# Levels of transaction.version: 1 has tagged fields in the coordinator's records, 2 an epoch for each transaction
-# (KIP-890).
+# transaction.version: level 1 adds tagged fields to the coordinator's records, level 2 a new producer epoch for each
+# transaction (KIP-890).
 TV_LATEST: Final = 2
 
 # The supported levels of this broker, lowest and highest. A feature whose protocol is not served yet stays at level 0,

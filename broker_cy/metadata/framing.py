@@ -1,4 +1,4 @@
-"""Records of the metadata log: their frame (KIP-631), and the batches they travel in.
+"""Records of the metadata log: their frame (KIP-631), and the batches that contain them.
 
 A record's value is `frame version (uvarint, 1), api key (uvarint), record version (uvarint), body`; the key is null.
 """
@@ -16,7 +16,7 @@ from broker_cy.wire.control import ControlMessage, decode_control, encode_contro
 from broker_cy.wire.records import Batch, Record, decode_batches, encode_batch
 
 FRAME_VERSION: Final = 1
-# Versions are an int16 everywhere but in the frame.
+# Versions are int16 everywhere except in the frame.
 VERSION_MAX: Final = 0x7FFF
 
 # Class name by api key: every record type of Kafka 4.3.
@@ -54,12 +54,12 @@ _API_KEYS: Final = {name: key for key, name in RECORD_TYPES.items()}
 def frame(record: VersionedRecord) -> bytes:
     """The value of the record as stored in the log."""
     key = _API_KEYS[type(record.message).__name__]
-    # All three fit in one uvarint byte: keys end at 28, versions at 4.
+    # Each of the three fits in one uvarint byte: the highest key is 28, the highest version 4.
     return bytes((FRAME_VERSION, key, record.version)) + codec.encode(record.message, record.version)
 
 
 def unframe(value: bytes) -> VersionedRecord:
-    """The message in the value of a record. Raises MetadataLogError for a frame, type or version that is not known."""
+    """The message in the value of a record. Raises MetadataLogError for an unknown frame, type or version."""
     cursor = Cursor(value)
     try:
         frame_version = cursor.read_uvarint()
@@ -89,13 +89,13 @@ def _class_of(api_key: int) -> Any:
 
 
 def data_batch(records: list[VersionedRecord], base_offset: int, epoch: int, now_ms: int) -> bytes:
-    """One record batch with `records` at `base_offset` and after."""
+    """One record batch with `records`, at the offsets from `base_offset` on."""
     values = [Record(timestamp=now_ms, value=frame(record)) for record in records]
     return encode_batch(values, base_offset=base_offset, leader_epoch=epoch)
 
 
 def control_batch(control_messages: list[ControlMessage], base_offset: int, epoch: int, now_ms: int) -> bytes:
-    """One control batch of the quorum's own records."""
+    """One control batch with records of the quorum."""
     values = [encode_control(message, now_ms) for message in control_messages]
     return encode_batch(values, base_offset=base_offset, leader_epoch=epoch, control=True)
 
@@ -124,7 +124,7 @@ def records_in(batch: Batch) -> list[tuple[int, VersionedRecord]]:
 
 
 def control_messages_in(batch: Batch) -> list[ControlMessage]:
-    """The messages of a control batch, of the types that are known. Raises MetadataLogError."""
+    """The messages of a control batch, except those of unknown types. Raises MetadataLogError."""
     try:
         found = [decode_control(record) for record in batch.records()]
     except WireError as error:

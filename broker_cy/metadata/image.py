@@ -1,9 +1,10 @@
-"""The state of the cluster from the metadata log: topics, partitions, configurations, brokers, features, producer ids.
+"""The state of the cluster, from the metadata log: topics, partitions, configurations, brokers, features, producer ids.
 
-The same class serves twice. The committed image has plain dicts for tables and is what a broker and its handlers
-read; it changes only by `absorb`, between two turns of the loop, in time proportional to the change. A `branch` has
-overlays for tables and is what the controller validates the next operation against before the last one is committed;
-dropping it undoes it. Entries (PartitionImage, BrokerImage, ...) never change: they are replaced.
+The class has two uses. The committed image, whose tables are plain dicts, is read by the broker and its handlers; it
+changes only by `absorb`, between two turns of the event loop, in time proportional to the change. A `branch`, whose
+tables are overlays, is the state against which the controller validates the next operation before the previous one is
+committed; dropping the branch undoes its changes. Entries (PartitionImage, BrokerImage, ...) are immutable: a change
+replaces them.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from broker_cy.metadata.overlay import ABSENT, Overlay, merge
 
 NO_LEADER = -1
 
-# ConfigResource.Type of Kafka, as ConfigRecord holds it.
+# Kafka's ConfigResource.Type, as stored in ConfigRecord.
 RESOURCE_TOPIC = 2
 RESOURCE_BROKER = 4
 RESOURCE_BROKER_LOGGER = 8
@@ -30,7 +31,7 @@ _NO_CONFIGS: dict[str, str] = {}
 class PartitionImage(NamedTuple):
     """One partition. `isr` is a subset of `replicas`; `leader` is in `isr` or NO_LEADER; epochs only grow.
 
-    `directories[i]` is the log directory id of `replicas[i]`. `elr` and `last_known_elr` are KIP-966's.
+    `directories[i]` is the log directory id of `replicas[i]`. `elr` and `last_known_elr` are defined in KIP-966.
     """
 
     replicas: tuple[int, ...]
@@ -59,7 +60,7 @@ class TopicImage(NamedTuple):
 
 
 class Endpoint(NamedTuple):
-    """Where a listener is reached; `security_protocol` is Kafka's id (0 PLAINTEXT, 1 SSL, 2 SASL_PLAINTEXT, 3
+    """The address of a listener; `security_protocol` is Kafka's id (0 PLAINTEXT, 1 SSL, 2 SASL_PLAINTEXT, 3
     SASL_SSL).
     """
 
@@ -104,8 +105,8 @@ class TopicsImage:
         self._by_id = by_id
         self._by_name = by_name
         self._colliding = colliding
-        # Ids whose partition dict may be changed in place here; None: all of them (the tables belong to this image
-        # alone).
+        # The ids of the topics whose partition dict this image may change in place; None means all of them, because no
+        # other image shares the tables.
         self._owned = owned
 
     def by_name(self, name: str) -> TopicImage | None:
@@ -115,7 +116,7 @@ class TopicsImage:
         return self._by_id.get(topic_id)
 
     def names(self) -> list[str]:
-        """A new list, unordered."""
+        """The names of all topics: a new list, in no particular order."""
         return list(self._by_name)
 
     def __len__(self) -> int:
@@ -125,7 +126,7 @@ class TopicsImage:
         return iter(self._by_id.values())
 
     def collides_with(self, name: str) -> str | None:
-        """An existing topic that differs from `name` by '.' and '_' at most, or None."""
+        """An existing topic whose name differs from `name` at most in '.' and '_', or None."""
         key = topic_names.collision_key(name)
         if key is None:
             return None
@@ -142,7 +143,7 @@ class TopicsImage:
             self._colliding[key] = self._colliding.get(key, frozenset()) | {topic.name}
 
     def remove(self, topic_id: UUID) -> TopicImage:
-        """Raises KeyError for a topic that is not there."""
+        """Remove a topic and return it. Raises KeyError if it does not exist."""
         topic = self._by_id[topic_id]
         del self._by_id[topic_id]
         del self._by_name[topic.name]
@@ -156,7 +157,7 @@ class TopicsImage:
         return topic
 
     def partitions_for_write(self, topic_id: UUID) -> dict[int, PartitionImage]:
-        """The partitions of a topic, to be changed in place; copied first where another image shares them."""
+        """The partitions of a topic, for the caller to change in place; copied first if another image shares them."""
         topic = self._by_id[topic_id]
         if self._owned is None or topic_id in self._owned:
             return topic.partitions
@@ -169,7 +170,7 @@ class TopicsImage:
 
 
 class ConfigsImage:
-    """Configurations that were set, by resource. The dicts returned must not be changed."""
+    """The configurations that are set, by resource. The returned dicts must not be changed."""
 
     __slots__ = ("_resources",)
 
@@ -180,7 +181,7 @@ class ConfigsImage:
         return self._resources.get((RESOURCE_TOPIC, name)) or _NO_CONFIGS
 
     def broker(self, broker_id: int | str) -> dict[str, str]:
-        """What is set for one broker, or with "" the default for all brokers."""
+        """The settings of one broker, or, for "", the defaults of all brokers."""
         return self._resources.get((RESOURCE_BROKER, str(broker_id))) or _NO_CONFIGS
 
     def resource(self, resource_type: int, name: str) -> dict[str, str]:
@@ -206,7 +207,7 @@ class ConfigsImage:
 
 
 class FeaturesImage:
-    """Finalized feature levels. `epoch` is the offset they are valid at; it grows with the log."""
+    """Finalized feature levels. `epoch` is the offset at which they are valid; it grows with the log."""
 
     __slots__ = ("_levels", "epoch")
 
@@ -219,13 +220,13 @@ class FeaturesImage:
         return self._levels.get(name, 0) or 0
 
     def levels(self) -> dict[str, int]:
-        """A new dict of all levels in the log; level 0 is not kept."""
+        """All levels in the log, as a new dict without the features at level 0."""
         return dict(self._levels)
 
     @property
     def finalized(self) -> dict[str, int]:
-        """The levels for clients: no higher than those that this broker serves, whichever level a log of Apache Kafka
-        has finalized.
+        """The levels reported to clients: no higher than those that this broker supports, even if a log of Apache Kafka
+        has finalized a higher one.
         """
         served = {name: min(level, features.SUPPORTED.get(name, (0, 0))[1]) for name, level in self._levels.items()}
         return {name: level for name, level in served.items() if level > 0}
@@ -250,11 +251,11 @@ ZK_MIGRATION_STATE = "zk_migration_state"
 
 
 class MetadataImage:
-    """The whole. `offset` and `epoch` are of the last record applied (-1 before the first).
+    """All metadata. `offset` and `epoch` are those of the last record applied (-1 before the first).
 
-    `generation` grows with every change and is what caches of encoded answers compare. `kept` holds the newest record
-    of each entity that no part of this broker acts on yet (ACLs, quotas, SCRAM credentials, delegation tokens), by a
-    key that names the entity: snapshots carry them, so a log written by Apache Kafka loses nothing here.
+    `generation` grows with every change; caches of encoded answers compare it. `kept` has the newest record of each
+    entity that this broker does not use yet (ACLs, quotas, SCRAM credentials, delegation tokens), by a key that
+    identifies the entity. Snapshots contain these records, so nothing in a log written by Apache Kafka is lost.
     """
 
     __slots__ = (
@@ -282,16 +283,17 @@ class MetadataImage:
         self.offset = -1
         self.epoch = -1
         self.generation = 0
-        # What readers computed from this image, by a key of theirs; emptied at every change. Each bounds what it keeps.
+        # Results that readers computed from this image, by keys of their choice; cleared at every change. Each reader
+        # bounds the number of its entries.
         self.derived: dict[Any, Any] = {}
 
     @property
     def next_producer_id(self) -> int:
-        """First producer id that was not handed to any broker."""
+        """The first producer id that was not allocated to any broker."""
         return self.scalars.get(NEXT_PRODUCER_ID, 0) or 0
 
     def branch(self) -> MetadataImage:
-        """An image over this one: reads see through it, writes stay in it."""
+        """An image above this one: reads of unchanged entries go through to this one, writes stay in the branch."""
         above = MetadataImage.__new__(MetadataImage)
         above.topics = self.topics._branch()
         above.configs = ConfigsImage(Overlay(self.configs._resources))
@@ -337,17 +339,17 @@ class MetadataImage:
         self.features.epoch = self.offset
 
     def rebase(self, base: MetadataImage) -> None:
-        """Let this branch stand on `base`, which has just absorbed the branch it stood on."""
+        """Put this branch on top of `base`, which has just absorbed the branch below this one."""
         for mine, theirs in zip(self._tables(), base._tables(), strict=True):
             assert isinstance(mine, Overlay)
             mine.base = theirs
 
     def same_content(self, other: MetadataImage) -> bool:
-        """Whether both hold the same metadata, wherever in a log each was read from."""
+        """Whether both contain the same metadata, regardless of their offsets and epochs."""
         return all(dict(a) == dict(b) for a, b in zip(self._tables(), other._tables(), strict=True))
 
     def copy(self) -> MetadataImage:
-        """An image of its own that later changes of this one do not reach. O(topics + partitions): for snapshots."""
+        """A copy that later calls of `absorb` do not affect, for snapshots. O(topics): partition dicts are shared."""
         twin = MetadataImage()
         for mine, theirs in zip(twin._tables(), self._tables(), strict=True):
             mine.update(theirs)
@@ -356,7 +358,7 @@ class MetadataImage:
 
 
 class TopicDelta(NamedTuple):
-    """A topic before and after; `before` is None for a new one, `after` for a deleted one."""
+    """A topic before and after a commit; `before` is None for a new topic, `after` for a deleted one."""
 
     before: TopicImage | None
     after: TopicImage | None

@@ -19,7 +19,7 @@ class Loader:
     def __init__(self) -> None:
         self.image = MetadataImage()
         self.kraft = KRaftState()
-        self.log_bytes = 0  # of the log, without the part that the snapshot covers
+        self.log_bytes = 0  # of the part of the log that the snapshot does not cover
         self._transaction: MetadataImage | None = None
 
     @property

@@ -1,8 +1,8 @@
-"""A mapping that keeps changes on top of another one, so that they can be undone by dropping it.
+"""A mapping that contains changes to another mapping, so that they can be undone by dropping it.
 
-The controller validates an operation against state that is not committed yet. That state is the committed tables seen
-through overlays: reads fall through to the table below, writes stay in the overlay, and a commit moves the changes down
-in time proportional to their number.
+The controller validates an operation against state that is not committed yet. That state consists of the committed
+tables seen through overlays: reads of unchanged keys go to the table below, writes stay in the overlay, and a commit
+moves the changes to the table below in time proportional to their number.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ ABSENT = _Absent()
 
 
 class Overlay(MutableMapping[K, V], Generic[K, V]):
-    """Changes over `base`, which must not change underneath except by `merge` of an overlay that this one stands on."""
+    """Changes to `base`, which must not change itself, except by `merge` of an overlay between it and this one."""
 
     __slots__ = ("base", "changes")
 

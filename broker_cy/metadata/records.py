@@ -1,4 +1,4 @@
-"""Metadata records as the control plane passes them around."""
+"""Metadata records in the form that the control plane uses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The one thing that changes metadata: applying a record to an image (Kafka's MetadataDelta and the controller's
+"""Applying records to an image, which is the only way to change metadata (Kafka's MetadataDelta and the controller's
 replay).
 """
 
@@ -18,8 +18,8 @@ _TUPLES_MAX = 4096
 
 
 def _shared(values: list[Any] | None) -> tuple[Any, ...]:
-    """A tuple of `values`, the same object for equal ones: most partitions of a cluster have one of a few replica
-    lists.
+    """A tuple of `values`, the same object for equal values, because most partitions of a cluster have one of a few
+    replica lists.
     """
     if not values:
         return ()
@@ -33,7 +33,7 @@ def _shared(values: list[Any] | None) -> tuple[Any, ...]:
 
 
 def replay(image: MetadataImage, message: Any) -> None:
-    """Apply one record. Raises MetadataLogError if it does not fit the state, which means that the log is not whole."""
+    """Apply one record. Raises MetadataLogError if it does not fit the state, which means an incomplete log."""
     apply = _APPLY.get(type(message).__name__)
     if apply is None:
         raise MetadataLogError(f"no way to apply a {type(message).__name__}")
@@ -116,7 +116,7 @@ def _partitions(image: MetadataImage, record: Any) -> dict[int, PartitionImage]:
 
 def _partition(image: MetadataImage, record: Any) -> None:
     replicas = _shared(record.replicas)
-    # Before directory ids (metadata.version 17) the directory of a replica is unknown: no ids then.
+    # Before metadata.version 17, records have no directory ids: the directory of a replica is unknown.
     _partitions(image, record)[record.partition_id] = PartitionImage(
         replicas,
         _shared(record.isr),
@@ -167,7 +167,7 @@ def _remove_topic(image: MetadataImage, record: Any) -> None:
 
 
 def _clear_elr(image: MetadataImage, record: Any) -> None:
-    """An empty name means all topics."""
+    """Clear the eligible leader replicas of one topic; an empty name means all topics."""
     if record.topic_name:
         named = image.topics.by_name(record.topic_name)
         if named is None:

@@ -1,8 +1,8 @@
 """Snapshots of the metadata (KIP-630): the whole image as records, in a file `<end offset>-<epoch>.checkpoint`.
 
-A snapshot replaces every record of the log below its end offset. The file is a sequence of record batches with
-offsets of its own: a control batch with the header, batches of records, and a control batch with the footer; one
-without a footer was not finished. `bootstrap.checkpoint` has the same form.
+A snapshot replaces every record of the log below its end offset. The file is a sequence of record batches, whose
+offsets start at 0: a control batch with the header, batches of records, and a control batch with the footer. A file
+without a footer is incomplete. `bootstrap.checkpoint` has the same format.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from broker_cy.wire import messages
 from broker_cy.wire.control import ControlMessage, KraftVersion, KraftVoters, SnapshotFooter, SnapshotHeader
 
 BOOTSTRAP_NAME = "bootstrap.checkpoint"
-# Records in one batch of a snapshot. Small, because the loop of the broker turns between two batches.
+# Records in one batch of a snapshot. Small, because the event loop runs other work between two batches.
 RECORDS_PER_BATCH = 64
 
 _NAME = re.compile(r"(\d{20})-(\d{10})\.checkpoint\Z")
 
 
 class SnapshotId(NamedTuple):
-    """`end_offset` is one above the last record that the snapshot contains, `epoch` is that record's."""
+    """`end_offset` is one above the offset of the last record in the snapshot; `epoch` is the epoch of that record."""
 
     end_offset: int
     epoch: int
@@ -45,7 +45,7 @@ class SnapshotId(NamedTuple):
 
     @classmethod
     def of_file(cls, name: str) -> SnapshotId | None:
-        """None for a name that is not a snapshot's."""
+        """The id in the name of a snapshot file; None for other names."""
         found = _NAME.match(name)
         return cls(int(found[1]), int(found[2])) if found else None
 
@@ -58,12 +58,12 @@ class KRaftState:
     voters: KraftVoters | None = None
 
     def voter_ids(self) -> tuple[int, ...] | None:
-        """None while the log has no voters."""
+        """The sorted ids of the voters; None while the log has none."""
         return None if self.voters is None else tuple(sorted(v.voter_id for v in self.voters.voters))
 
 
 def records_of(image: MetadataImage) -> Iterator[VersionedRecord]:
-    """The records whose replay into an empty image gives `image`."""
+    """The records whose replay into an empty image results in `image`."""
     level = image.features.metadata_version
     finalized = image.features.levels()
     # metadata.version comes first: the format of the other records depends on it.
@@ -143,7 +143,7 @@ def _topic_records(topic: TopicImage, level: int) -> Iterator[VersionedRecord]:
         )
         if version >= 1:
             record.directories = list(partition.directories)
-        # Null, not empty, if there is none, as Kafka writes it.
+        # As in Kafka, null rather than an empty list if there are none.
         if version >= 2 and partition.elr:
             record.eligible_leader_replicas = list(partition.elr)
         if version >= 2 and partition.last_known_elr:
@@ -170,7 +170,7 @@ def write(
 
 
 def is_finished(content: bytes) -> bool:
-    """Whether the content ends with a footer: a snapshot without one was not written to its end."""
+    """Whether the content ends with a footer; a snapshot without one is incomplete."""
     last = None
     for batch in framing.batches(content):
         last = batch

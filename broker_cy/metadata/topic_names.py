@@ -8,7 +8,7 @@ from typing import Final
 CONSUMER_OFFSETS: Final = "__consumer_offsets"
 TRANSACTION_STATE: Final = "__transaction_state"
 SHARE_GROUP_STATE: Final = "__share_group_state"
-# This broker's own: what happened, and samples of its metrics.
+# Topics that only this broker has: cluster events, and samples of its metrics.
 CLUSTER_EVENTS: Final = "__cluster_events"
 BROKER_METRICS: Final = "__broker_metrics"
 CLUSTER_METADATA: Final = "__cluster_metadata"
@@ -22,12 +22,12 @@ _LEGAL = re.compile(r"[a-zA-Z0-9._-]+\Z")
 
 
 def is_internal(name: str) -> bool:
-    """True for the topics with Kafka's own state, and with ours. Metadata flags them, and no client writes to them."""
+    """True for the internal topics of Kafka and of this broker. Metadata flags them; no client can write to them."""
     return name in INTERNAL_TOPICS
 
 
 def invalid_reason(name: str) -> str | None:
-    """Kafka's message for a name that no topic may have, or None for a legal one."""
+    """Kafka's message for an invalid topic name, or None for a valid one."""
     if not name:
         reason = "the empty string is not allowed"
     elif name in (".", ".."):
@@ -42,8 +42,8 @@ def invalid_reason(name: str) -> str | None:
 
 
 def collision_key(name: str) -> str | None:
-    """The form under which `a.b` and `a_b` are the same; None for a name with neither character, which cannot
-    collide.
+    """A key that is the same for names that collide, such as `a.b` and `a_b`; None for a name with neither character,
+    which cannot collide.
     """
     if "." in name or "_" in name:
         return name.replace(".", "_")
