@@ -1,1 +1,1 @@
-"""The message specs of Kafka 4.3 as data: the one source of truth for the codec."""
+"""The message specifications of Kafka 4.3 as data: the single source of truth for the codec."""

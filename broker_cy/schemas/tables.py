@@ -1,10 +1,10 @@
-"""Reads the message tables beside this file, one text file per API or record type, each when first used.
+"""Reads the message tables in the folders beside this file: a text file per API or record type, read when first used.
 
 A table has one block per message. Its first line is `KIND NAME [key N], versions A-B, flexible C+[, ...]`; then there
 is one line per field, indented by two spaces per level:
 `Name: type, versions[, nullable V][, tag N V][, default D][, ignorable]...`.
-A field of a structure type is followed by the structure's own fields, one level deeper, unless the structure stands at
-the end as `struct Name: versions` because several fields use it. Source: the specifications inside Kafka 4.3.1.
+A field of a structure type is followed by the structure's own fields, one level deeper. A structure that several fields
+use is instead defined at the end of the block, as `struct Name: versions`. Source: the specifications in Kafka 4.3.1.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from functools import cache
 from typing import Final
 
 FOLDERS: Final = ("api", "metadata", "group", "transaction", "share", "storage", "raft")
-"""Where the tables lie; `api` holds two messages per file, the others one."""
+"""The folders of the tables; a file in `api` has two messages, a file in the others one."""
 VERSION_MAX: Final = 32767
-"""Versions are int16; a range without an end ends here."""
+"""Versions are int16; an open range ends here."""
 DEPTH_MAX: Final = 16
 """Deepest nesting of structures in a message. The decoder recurses once per level, so this bounds its stack."""
 
@@ -25,7 +25,7 @@ SCALARS: Final = frozenset(
     {"bool", "int8", "int16", "uint16", "int32", "uint32", "int64", "float64", "uuid", "string", "bytes", "records"}
 )
 
-# Names whose words the rule of snake_case does not find.
+# Names that the rule of snake_case does not split into the right words.
 _ODD_NAMES: Final = {
     "Enable2Pc": "enable_2pc",
     "KRaftVersion": "kraft_version",
@@ -49,7 +49,7 @@ NO_VERSIONS: Final = Versions(0, -1)
 
 @dataclass(slots=True)
 class FieldSpec:
-    """One field. `type` names a scalar or a structure; `default` is Kafka's text of it, None if none is given."""
+    """One field. `type` names a scalar or a structure; `default` is the text in Kafka's specification, or None."""
 
     name: str
     attribute: str
@@ -74,7 +74,7 @@ class StructSpec:
 
 @dataclass(slots=True)
 class MessageSpec:
-    """A message: `structs` has every structure it uses by name, itself not included. `key` is -1 if it has none."""
+    """A message: `structs` has every structure that it uses, by name, except `root`. `key` is -1 if it has none."""
 
     kind: str
     name: str
@@ -87,7 +87,7 @@ class MessageSpec:
 
 
 def snake_case(name: str) -> str:
-    """`TopicId` becomes `topic_id`; the names of the record types that start with a small letter come out right too."""
+    """The attribute name for a field: `TopicId` becomes `topic_id`, and so does `topicId`, the form in some tables."""
     odd = _ODD_NAMES.get(name)
     if odd is not None:
         return odd
@@ -102,7 +102,7 @@ def snake_case(name: str) -> str:
 
 
 def parse_versions(text: str) -> Versions:
-    """`3+`, `0-7`, `1` or `none`."""
+    """The range that `3+`, `0-7`, `1` or `none` stands for."""
     if text == "none":
         return NO_VERSIONS
     if text.endswith("+"):
@@ -138,7 +138,7 @@ def load(name: str) -> MessageSpec:
 
 
 def load_api_header(name: str) -> MessageSpec:
-    """Like `load`, but reads the first line only: no fields. For requests, which stand first in their file."""
+    """Like `load`, but without fields: only the first line is read. For requests, which come first in their file."""
     with open(message_files()[name], encoding="ascii") as table:
         spec = _parse_head(table.readline().rstrip("\n"))
     if spec.name != name:
@@ -147,7 +147,7 @@ def load_api_header(name: str) -> MessageSpec:
 
 
 def parse(text: str) -> list[MessageSpec]:
-    """All messages of one table; ValueError with the line if it does not follow the form."""
+    """All messages of one table. Raises ValueError, which names the line or the message, if the form is wrong."""
     return [_parse_block(block.split("\n")) for block in text.strip("\n").split("\n\n")]
 
 
@@ -171,7 +171,7 @@ def _parse_head(line: str) -> MessageSpec:
 
 def _parse_block(lines: list[str]) -> MessageSpec:
     message = _parse_head(lines[0])
-    # The structure that a line of each level belongs to. A field of a structure type opens the next level; where that
+    # The structure to which a line of each level belongs. A field of a structure type opens the next level; if that
     # structure is defined elsewhere, no line of that level follows.
     levels = [message.root]
     for line in lines[1:]:
@@ -223,6 +223,6 @@ def _parse_field(line: str, message: str) -> FieldSpec:
         elif attribute == "flexible none":
             spec.never_flexible = True
         elif word not in ("is", "key", "zerocopy"):
-            # Those three say what a value means or how Java keeps it in memory, not what is on the wire.
+            # Those three describe the meaning of a value or its representation in Java, not its form on the wire.
             raise ValueError(f"{message}.{name}: unknown attribute {attribute!r}")
     return spec
