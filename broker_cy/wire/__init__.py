@@ -1,1 +1,1 @@
-"""Bytes on the wire and in the log: frames, the spec-driven codec, record batches, Produce and Fetch views."""
+"""The formats on the wire and in the log: frames, the spec-driven codec, record batches, Produce and Fetch views."""

@@ -3,9 +3,9 @@ from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t
 from broker_cy.wire.walk cimport WalkResult
 
 cdef enum:
-    BATCH_OVERHEAD_BYTES = 12       # base offset and length: what `length` does not count
-    BATCH_HEADER_BYTES = 61         # up to and with the record count
-    BATCH_CRC_START = 21            # the checksum covers from the attributes to the end
+    BATCH_OVERHEAD_BYTES = 12       # base offset and `length`, which `length` does not count
+    BATCH_HEADER_BYTES = 61         # up to and including the record count
+    BATCH_CRC_START = 21            # the checksum covers the bytes from the attributes to the end
 
 cdef enum:
     ATTRIBUTE_CODEC_MASK = 0x07
@@ -21,7 +21,7 @@ cdef enum:
 cdef enum:
     CODEC_AS_PRODUCED = -1          # ValidationRules.target_codec for compression.type=producer
 
-# Header of a record batch, magic 2, in host byte order. `length` counts what follows it: the batch is length + 12 bytes.
+# Header of a record batch, magic 2, in host byte order. `length` counts the bytes after it: the batch has length + 12 bytes.
 cdef struct BatchHeader:
     int64_t base_offset
     int32_t length
@@ -39,11 +39,11 @@ cdef struct BatchHeader:
 
 
 cdef inline int64_t batch_bytes(const BatchHeader* h) noexcept nogil:
-    """Size of the whole batch. A length may be as large as an int32, so the sum may not be one."""
+    """The size of the whole batch. It is an int64 because `length` may be the largest int32."""
     return <int64_t>h.length + BATCH_OVERHEAD_BYTES
 
 
-# What a produced batch must satisfy: the topic's settings, and the request's version.
+# The rules for a produced batch: the settings of its topic, and the version of the request.
 cdef struct ValidationRules:
     int8_t timestamp_type           # message.timestamp.type
     int64_t before_max_ms           # message.timestamp.before.max.ms
@@ -53,7 +53,7 @@ cdef struct ValidationRules:
     int8_t target_codec             # compression.type: CODEC_AS_PRODUCED, or 0-4
     int16_t produce_version         # of the request; zstd is refused before 7
 
-# Why a batch was refused; wire/rejection.py turns it into words.
+# The reason why a batch was refused, for which wire/rejection.py has a message.
 cdef enum BatchFault:
     BATCH_OK = 0
     BATCH_MISSING = 1               # no whole batch in the field
@@ -61,7 +61,7 @@ cdef enum BatchFault:
     BATCH_BAD_MAGIC = 3
     BATCH_OLD_MAGIC = 4
     BATCH_ZSTD_TOO_EARLY = 5
-    BATCH_SECOND = 6                # another one follows
+    BATCH_SECOND = 6                # another batch follows
     BATCH_BASE_OFFSET = 7
     BATCH_TOO_LARGE = 8
     BATCH_NO_HEADER = 9             # shorter than a header
@@ -73,19 +73,19 @@ cdef enum BatchFault:
     BATCH_CONTROL = 15
     BATCH_SEQUENCE = 16
     BATCH_PAYLOAD = 17              # does not decompress
-    BATCH_PAYLOAD_TOO_LARGE = 18    # decompresses to too much
-    BATCH_RECORD_BOUNDS = 19        # a record's structure, see `walk`
+    BATCH_PAYLOAD_TOO_LARGE = 18    # decompresses to more bytes than allowed
+    BATCH_RECORD_BOUNDS = 19        # a record is malformed: see BatchVerdict.walk
     BATCH_OFFSET_DELTAS = 20        # compressed, and the offset deltas are not 0, 1, 2, ...
-    BATCH_RECORDS = 21              # records that are sound but not allowed: see rejection()
-    BATCH_UNFINISHED = 22           # decompresses to more than Inflation.bytes_max: not judged yet
+    BATCH_RECORDS = 21              # records that are well-formed but not allowed: see rejection()
+    BATCH_UNFINISHED = 22           # decompresses to more than Inflation.bytes_max: no verdict yet
 
 cdef struct BatchVerdict:
     int16_t error                   # Kafka's code; 0: accepted
     int16_t fault                   # a BatchFault
-    int32_t size                    # bytes of the batch: what follows it in the field (less than a batch) is to be ignored
+    int32_t size                    # bytes of the batch; what follows it in the field, less than a batch, is ignored
     int64_t detail                  # the invalid value, if it is one number
     int64_t max_timestamp           # of the batch as stored; now_ms for LogAppendTime
-    bint rebuild                    # to be stored in another form: the target codec differs, or the offset deltas have gaps
+    bint rebuild                    # must be stored in another form: the target codec differs, or the offset deltas have gaps
     WalkResult walk
 
 # How much one validation may decompress, and what it decompressed.
@@ -99,11 +99,12 @@ cdef class Inflation:
 # small for a header. The caller checks the magic and everything else: for magic 0 and 1 the fields after it have no meaning.
 cdef int parse_header(const uint8_t* p, Py_ssize_t n, BatchHeader* out) noexcept nogil
 
-# Judges the n bytes of one partition's `records` field as a Kafka 4.3 leader does. Returns 0 and fills `h` when the batch is
-# accepted, 1 when it is refused (verdict.error and .fault are the reason; rejection() describes it). An accepted batch whose max
-# timestamp is not its records' (or whose topic has LogAppendTime) is corrected in place, with a new checksum, in `p` and in `h`.
-# Uncompressed batches make no Python object; compressed ones are decompressed into one buffer (compression.decompressed_limit).
-# Where `inflation` is not None, its bound applies as well, and it keeps that buffer. Raises MemoryError only.
+# Validates the n bytes of one partition's `records` field as a Kafka 4.3 leader does. Returns 0 and fills `h` if the batch is
+# accepted, 1 if it is refused (verdict.error and .fault are the reason; rejection() describes it). An accepted batch whose max
+# timestamp differs from that of its records (or whose topic has LogAppendTime) is corrected in place, with a new checksum, in `p`
+# and in `h`. An uncompressed batch is validated without creating a Python object; a compressed one is decompressed into one
+# buffer (at most compression.decompressed_limit bytes). If `inflation` is not None, its bound applies as well, and it keeps that
+# buffer. Raises MemoryError only.
 cdef int validate_batch(
     uint8_t* p, Py_ssize_t n, BatchHeader* h, const ValidationRules* rules, int64_t now_ms, BatchVerdict* verdict, Inflation inflation
 ) except -1

@@ -15,9 +15,9 @@ def validate(
     target_codec: int = -1,
     produce_version: int = 13,
 ) -> Accepted | Rejection:
-    """validate_batch for Python. `data` is a writable buffer, corrected in place where the batch is accepted."""
+    """validate_batch for Python. `data` is a writable buffer, which is corrected in place if the batch is accepted."""
 
 def stamp(data: Buffer, base_offset: int, leader_epoch: int) -> None:
-    """Set base offset and leader epoch of the batch in the writable buffer `data`. Raises ValueError if there is no
-    header.
+    """Set the base offset and the leader epoch of the batch in the writable buffer `data`. Raises ValueError if it is too
+    short for a header.
     """

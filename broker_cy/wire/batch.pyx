@@ -1,4 +1,4 @@
-"""Record batch, magic 2: header, validation of what a client produced, and stamping, in place.
+"""Record batches, magic 2: the header, the validation of produced batches, and stamping in place.
 
     at  field                 at  field
      0  base_offset    i64    27  base_timestamp  i64
@@ -10,12 +10,12 @@
     23  last_offset_delta i32 61  records
 
 The order of checks and the error codes are Kafka 4.3's: ProduceRequest.validateRecords, then UnifiedLog.analyzeAndValidateRecords,
-then LogValidator. Two things are stricter or kinder here, on purpose:
+then LogValidator. Two checks differ from Kafka's on purpose:
 
-* The length of each record must be true also if the batch is compressed. Kafka skips over it there, and consumers then fail.
-* Offset deltas that are not 0, 1, 2, ... : Kafka stores them as sent if the batch is not compressed, and consumers see records at
-  wrong offsets; here verdict.rebuild asks for them to be repaired. (Where it is compressed, Kafka means to repair them but fails
-  with UNKNOWN_SERVER_ERROR, and so do we.)
+* The length of each record must be correct even if the batch is compressed. Kafka ignores it there, and consumers then fail.
+* Offset deltas that are not 0, 1, 2, ... : if the batch is not compressed, Kafka stores them as sent, and consumers see records at
+  wrong offsets; here verdict.rebuild requests their repair. (If it is compressed, Kafka tries to repair them but fails with
+  UNKNOWN_SERVER_ERROR; this broker returns the same error.)
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
@@ -38,7 +38,8 @@ cdef extern from "Python.h":
 
 cdef enum:
     CODEC_ZSTD = 4
-    # Kafka reports every bad record, however many; a batch of 150,000 one-byte records would be answered with 20 MB.
+    # The most bad records that are reported. Kafka reports all of them; the response for a batch of 150,000 one-byte records would
+    # have 20 MB.
     RECORD_ERRORS_MAX = 4096
 
 # Kafka's error codes, as numbers for C (core.errors.ErrorCode has them all).
@@ -57,7 +58,7 @@ cdef enum NextBatch:
     NEXT_BAD_MAGIC = 3
 
 cdef enum:
-    LEGACY_OVERHEAD_V0_BYTES = 14       # the smallest length of any magic
+    LEGACY_OVERHEAD_V0_BYTES = 14       # the smallest `length` of any magic
     MAGIC_AT = 16
 
 
@@ -115,7 +116,7 @@ cdef int refuse(BatchVerdict* verdict, int16_t error, int16_t fault, int64_t det
 
 
 cdef int next_batch(const uint8_t* p, Py_ssize_t n, int64_t* detail) noexcept nogil:
-    # What a reader of `n` bytes makes of their beginning. Fewer bytes than a batch are no batch, and no error either.
+    # The NextBatch at the beginning of the `n` bytes. An incomplete batch counts as no batch, not as an error.
     cdef int32_t length
     cdef int8_t magic
     if n < BATCH_OVERHEAD_BYTES:
@@ -134,7 +135,7 @@ cdef int next_batch(const uint8_t* p, Py_ssize_t n, int64_t* detail) noexcept no
 
 
 cdef int check_frame(const uint8_t* p, Py_ssize_t n, const ValidationRules* rules, BatchVerdict* verdict) noexcept nogil:
-    # Exactly one batch of magic 2. Sets verdict.size.
+    # Checks that there is exactly one batch, of magic 2. Sets verdict.size.
     cdef int64_t detail = 0
     cdef int which = next_batch(p, n, &detail)
     if which == NEXT_LENGTH_TOO_SMALL:
@@ -304,7 +305,7 @@ cdef object rejection(
             verdict.error, verdict.fault, verdict.detail, verdict.size,
             (verdict.walk.status, verdict.walk.records, verdict.walk.detail, verdict.walk.room), topic_partition,
         )
-    # Which records they are is found by a second walk, so that the first need not keep a list.
+    # A second walk finds the bad records, so that the first one need not keep a list.
     room = min(verdict.walk.faults, RECORD_ERRORS_MAX)
     faults = <RecordFault*>PyMem_Malloc(room * sizeof(RecordFault))
     if faults == NULL:
@@ -313,7 +314,7 @@ cdef object rejection(
         found = record_faults(p, rules, now_ms, verdict, faults, room)
     finally:
         PyMem_Free(faults)
-    # The limits may be as large as an int64; Kafka's sums wrap and so do these.
+    # The limits may be as large as an int64; these sums wrap around, as Kafka's do.
     allowed = (
         <int64_t>(<uint64_t>now_ms - <uint64_t>rules.before_max_ms), <int64_t>(<uint64_t>now_ms + <uint64_t>rules.after_max_ms)
     )
@@ -325,7 +326,7 @@ def validate(
     int64_t before_max_ms=0x7FFFFFFFFFFFFFFF, int64_t after_max_ms=3_600_000, int32_t max_message_bytes=1_048_588,
     bint compacted=False, int8_t target_codec=CODEC_AS_PRODUCED, int16_t produce_version=13,
 ):
-    """validate_batch for Python. `data` is a writable buffer, corrected in place where the batch is accepted.
+    """validate_batch for Python. `data` is a writable buffer, which is corrected in place if the batch is accepted.
 
     Returns an Accepted or a Rejection (wire/rejection.py).
     """
@@ -350,7 +351,9 @@ def validate(
 
 
 def stamp(data not None, int64_t base_offset, int32_t leader_epoch):
-    """Set base offset and leader epoch of the batch in the writable buffer `data`. Raises ValueError if there is no header."""
+    """Set the base offset and the leader epoch of the batch in the writable buffer `data`. Raises ValueError if it is too short
+    for a header.
+    """
     cdef Py_buffer view
     PyObject_GetBuffer(data, &view, PyBUF_SIMPLE | 1)    # 1: PyBUF_WRITABLE
     try:

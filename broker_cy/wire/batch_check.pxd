@@ -5,7 +5,7 @@ from libc.stdint cimport int64_t, uint8_t
 from broker_cy.wire.batch cimport BatchHeader, BatchVerdict, Inflation, ValidationRules
 
 cdef class BatchCheck(Inflation):
-    """The validation of one batch that is compressed, or is stored with another codec than it was sent with."""
+    """The validation of one batch that is compressed, or that is stored with another codec than it was sent with."""
     cdef object partition               # the Partition it is for
     cdef object owner                   # keeps `data` alive
     cdef uint8_t* data
@@ -19,7 +19,7 @@ cdef class BatchCheck(Inflation):
     cdef BatchHeader header
     cdef BatchVerdict verdict
     cdef object refusal                 # Rejection; None if the batch is accepted
-    cdef bytes stored                   # verdict.rebuild: stored in its place; None if that exceeds max.message.bytes
+    cdef bytes stored                   # the batch to store if verdict.rebuild; None if it exceeds max.message.bytes
 
     cdef bint run(self, int64_t bytes_max, bint in_worker) except *
     cdef bytes rebuild(self)

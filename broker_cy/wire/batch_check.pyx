@@ -1,5 +1,6 @@
-"""The validation of a produced batch whose cost is not bounded by its size: what is compressed can be of any length, and what is
-stored with another codec is compressed. The loop does as much of this in a turn as it can afford; a worker does the rest.
+"""The validation of produced batches whose cost is not bounded by their size: a compressed batch can decompress to any length, and
+a batch that is stored with another codec has to be compressed. The event loop does a bounded amount of this in each turn; a worker
+does the rest.
 """
 
 from cpython.memoryview cimport PyMemoryView_FromMemory
@@ -17,16 +18,16 @@ cdef extern from "Python.h":
     int PyBUF_READ
 
 cdef enum:
-    # Compression takes about this many times as long as decompression, and counts as that many bytes.
+    # Compression takes about this many times as long as decompression: each byte to compress counts as this many.
     COMPRESSION_WEIGHT = 8
 
 
 cdef class BatchCheck(Inflation):
     cdef bint run(self, int64_t bytes_max, bint in_worker) except *:
-        """Judge the batch, and make what is stored in its place where that has another form.
+        """Validate the batch, and build the batch to store if it is to be stored in another form.
 
-        False if this takes more than `bytes_max` bytes of decompression: nothing is decided then, and the caller runs it again,
-        in a worker, with a bound that is never reached. Raises MemoryError.
+        Returns False if this would cost more than the decompression of `bytes_max` bytes: nothing is decided then, and the caller
+        runs it again, in a worker, with a bound that is never reached. Raises MemoryError.
         """
         self.bytes_max = bytes_max
         self.in_worker = in_worker

@@ -1,7 +1,7 @@
-"""Reading and writing of every message and record of Kafka, driven by its tables.
+"""Decoding and encoding of all messages and records of Kafka, driven by the tables in broker_cy/schemas.
 
-`encode(message, version)` and `decode(cls, version, buffer)` are the ordinary way in. Everything malformed, on either side,
-raises WireError with the path of the field (`FetchRequest.topics[2].partitions`).
+`encode(message, version)` and `decode(cls, version, buffer)` are the usual entry points. Malformed messages and bytes raise
+WireError with the path of the field (`FetchRequest.topics[2].partitions`).
 """
 
 from libc.stdint cimport int16_t
@@ -21,7 +21,7 @@ __all__ = [
 
 
 cdef object decode_at(type cls, int version, Cursor cursor):
-    """Read one message where the cursor stands, and leave it behind the message; bytes may follow."""
+    """Read one message at the cursor, and move the cursor past it; more bytes may follow."""
     cdef Layout layout = layout_of(cls)
     try:
         return read_struct(layout.node(version), cursor)
@@ -30,7 +30,7 @@ cdef object decode_at(type cls, int version, Cursor cursor):
 
 
 cdef int encode_at(Writer writer, object message, int version) except -1:
-    """Append `message`; on an error the writer is as it was."""
+    """Append `message`; on an error the writer is unchanged."""
     cdef Layout layout = layout_of(type(message))
     cdef Py_ssize_t start = writer.pos
     try:
@@ -52,8 +52,8 @@ cdef object rooted(object error, Layout layout):
 def encode(message, int version):
     """The bytes of `message` in `version`.
 
-    WireError, which names the field, where the version does not exist, a value does not fit its type, None stands where null
-    is not allowed, or a field that the version lacks is set and not ignorable.
+    Raises WireError, which names the field, if the version does not exist, a value does not fit its type, a value is None where
+    null is not allowed, or a field that the version does not have is set and not ignorable.
     """
     cdef Writer writer = Writer.__new__(Writer)
     encode_at(writer, message, version)
@@ -66,7 +66,7 @@ def encode_into(Writer writer not None, message, int version):
 
 
 def decode(type cls, int version, buffer):
-    """The message of class `cls` that `buffer` holds, exactly. Raises WireError, which names the field."""
+    """The message of class `cls` in `buffer`, which contains nothing else. Raises WireError, which names the field."""
     cdef Cursor cursor = Cursor.__new__(Cursor, buffer)
     message = decode_at(cls, version, cursor)
     if cursor.remaining() > 0:
@@ -75,16 +75,16 @@ def decode(type cls, int version, buffer):
 
 
 def decode_prefix(type cls, int version, buffer):
-    """Like `decode`, but bytes may follow: the message, and how many bytes it took."""
+    """Like `decode`, but more bytes may follow. Returns the message and its size in bytes."""
     cdef Cursor cursor = Cursor.__new__(Cursor, buffer)
     message = decode_at(cls, version, cursor)
     return message, cursor.position()
 
 
 def encode_versioned(message, int version):
-    """`encode` with the version as an int16 in front: values of the internal topics, embedded consumer protocol data.
+    """`encode` with the version before it, as an int16: for values of internal topics and embedded consumer protocol data.
 
-    Keys of internal topics have the record type (`API_KEY`) in front in place of the version.
+    Keys of internal topics have the record type (`API_KEY`) there instead of the version.
     """
     cdef Writer writer = Writer.__new__(Writer)
     if 0 <= version <= 0x7FFF:
@@ -94,7 +94,7 @@ def encode_versioned(message, int version):
 
 
 def decode_versioned(type cls, buffer):
-    """What `encode_versioned` wrote: the message and its version."""
+    """Decode the bytes of `encode_versioned`: the message and its version."""
     cdef Cursor cursor = Cursor.__new__(Cursor, buffer)
     try:
         version = cursor.i16()

@@ -1,18 +1,18 @@
-"""The codecs of record batches, in the framings Kafka's clients send.
+"""The codecs of record batches, in the framings that Kafka's clients use.
 
 | id | codec  | framing read | framing written |
 |----|--------|--------------|-----------------|
 | 1  | gzip   | RFC 1952, several members | one member |
 | 2  | snappy | raw block (librdkafka, Go); snappy-java's stream (Java, Python) | snappy-java's, blocks of 32 KiB |
-| 3  | lz4    | LZ4 frame, version 1, independent blocks | blocks of 64 KiB, no checksums |
+| 3  | lz4    | LZ4 frame, version 1, independent blocks | blocks of 64 KiB, no checksums (at the default level) |
 | 4  | zstd   | RFC 8878, several frames | one frame |
 
-snappy-java's stream: magic `82 "SNAPPY" 00`, version int32, oldest compatible version int32, then raw blocks with an
-int32 length in front; several such streams may follow each other. LZ4 frames with linked blocks are refused, as Kafka's
-own reader does.
+snappy-java's stream: magic `82 "SNAPPY" 00`, version int32, oldest compatible version int32, then raw blocks, each with
+its int32 length in front; several such streams may be concatenated. LZ4 frames with linked blocks are refused, as by
+Kafka's own reader.
 
-Nothing is allocated for a size that was only claimed: before decoding, an upper bound is worked out from the block
-structure that is really there, and `limit` caps it.
+No memory is allocated just because a size is claimed: before decoding, an upper bound is computed from the actual block
+structure, and `limit` caps it.
 """
 
 import mmap
@@ -27,7 +27,7 @@ from cramjam import lz4, snappy, zstd
 from zlib_ng import zlib_ng
 
 Buffer = bytes | bytearray | memoryview | mmap.mmap
-# The library's types call it a variable of type Exception.
+# The library's type stubs declare it as a variable of type Exception.
 _InflateError = cast("type[Exception]", zlib_ng.error)
 
 
@@ -42,7 +42,7 @@ class Codec(IntEnum):
 
 
 class CorruptPayload(ValueError):
-    """The compressed bytes are not what their codec writes."""
+    """The compressed bytes are not valid for their codec."""
 
 
 class PayloadTooLarge(ValueError):
@@ -55,10 +55,11 @@ _RATIO = 32
 
 
 def decompressed_limit(compressed_bytes: int) -> int:
-    """How far a batch from the network may expand: 128 MiB, or 32 times its size where that is more, below 2 GiB.
+    """The most bytes to which a batch from the network may decompress: 128 MiB, or 32 times its size if that is more,
+    but less than 2 GiB.
 
     Kafka has no such bound. Ordinary data stays far below it (1 MiB of zstd is seldom more than 20 MiB of records);
-    what reaches it is a batch made to exhaust the broker. Java clients could not hold more than 2 GiB anyhow.
+    a batch that reaches it was made to exhaust the broker. Java clients cannot hold more than 2 GiB in any case.
     """
     return min(max(_FLOOR_BYTES, _RATIO * compressed_bytes), (1 << 31) - 1)
 
@@ -66,7 +67,7 @@ def decompressed_limit(compressed_bytes: int) -> int:
 def decompress(codec: int, payload: Buffer, limit: int) -> memoryview:
     """The records of a batch, at most `limit` bytes.
 
-    Raises CorruptPayload; PayloadTooLarge beyond `limit`; ValueError for an unknown codec.
+    Raises CorruptPayload; PayloadTooLarge if there are more than `limit` bytes; ValueError for an unknown codec.
     """
     reader = _READERS.get(codec)
     if reader is None:
@@ -79,10 +80,10 @@ def decompress(codec: int, payload: Buffer, limit: int) -> memoryview:
 
 
 def compress(codec: int, data: Buffer, level: int | None = None) -> bytes:
-    """`data` in the framing above.
+    """`data`, compressed, in the framing given above.
 
-    `level` counts as Kafka's `compression.<codec>.level`: gzip -1 (default) and 1..9, lz4 1..17, zstd -131072..22; None
-    is Kafka's default, and snappy has no levels. Raises ValueError for an unknown codec or a level outside its range.
+    `level` is that of Kafka's `compression.<codec>.level`: gzip -1 (default) and 1..9, lz4 1..17, zstd -131072..22;
+    None is Kafka's default, and snappy has no levels. Raises ValueError for an unknown codec or a level out of range.
     """
     writer = _WRITERS.get(codec)
     if writer is None:
@@ -101,8 +102,8 @@ def _too_large(limit: int) -> PayloadTooLarge:
 
 
 def _room(size: int) -> bytearray | mmap.mmap:
-    """Where a decoder writes `size` bytes. A large bytearray would be zeroed while the thread holds the interpreter
-    lock; pages of a mapping are zeroed when the decoder, which holds no lock, touches them.
+    """A buffer into which a decoder writes `size` bytes. A large bytearray would be zeroed while the thread holds the
+    interpreter lock; pages of a mapping are zeroed when the decoder, which holds no lock, touches them.
     """
     if size < _MAPPED_BYTES_MIN:
         return bytearray(size)
@@ -130,8 +131,8 @@ def _read_gzip(view: memoryview, limit: int) -> memoryview:
     parts = []
     size = 0
     at = 0
-    # zlib copies what it was fed and did not need. The first member is nearly always the only one and gets everything;
-    # later ones get pieces, so that the rest of the payload is not copied for each of 50,000 tiny ones.
+    # zlib copies the input that it does not use. The first member is nearly always the only one and is fed everything;
+    # later members are fed pieces, so that the rest of the payload is not copied for each of, say, 50,000 tiny members.
     feed_bytes = len(view)
     while True:
         member = zlib_ng.decompressobj(_GZIP_WINDOW)
@@ -146,7 +147,7 @@ def _read_gzip(view: memoryview, limit: int) -> memoryview:
             parts.append(part)
             at += len(fed) - len(member.unused_data)
             feed_bytes *= 2
-        # Java's reader takes what follows a member for the end unless another member starts there.
+        # As in Java's reader, the stream ends after a member unless another member starts there.
         if view[at : at + len(_GZIP_MAGIC)] != _GZIP_MAGIC:
             return memoryview(parts[0] if len(parts) == 1 else b"".join(parts))
         feed_bytes = _GZIP_FEED_BYTES
@@ -164,7 +165,7 @@ _XERIAL_MAGIC = b"\x82SNAPPY\x00"
 _XERIAL_HEADER = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)  # version, oldest compatible version
 _XERIAL_HEADER_BYTES = len(_XERIAL_HEADER)
 _XERIAL_BLOCK_BYTES = 32 * 1024
-# A copy element makes at most 64 bytes of 3, a literal makes less than it takes: no input grows by more than this.
+# A copy element of 3 bytes produces at most 64, a literal less than its size: no input grows by a larger factor.
 _SNAPPY_RATIO_MAX = 22
 
 
@@ -225,11 +226,11 @@ _LZ4_RATIO_MAX = 255
 # Magic, FLG (version 1, independent blocks), BD (64 KiB blocks) and their checksum byte, (xxh32(60 40) >> 8) & 0xff.
 _LZ4_HEADER = struct.pack("<I", _LZ4_MAGIC) + b"\x60\x40\x82"
 _LZ4_BLOCK_BYTES = 64 * 1024
-_LZ4_DEFAULT_LEVEL = 9  # Kafka's default, which stands for the fast compressor
+_LZ4_DEFAULT_LEVEL = 9  # Kafka's default, which selects the fast compressor
 
 
 def _lz4_extent(view: memoryview) -> tuple[int, int]:
-    """Where the first frame ends, and the most bytes it can hold."""
+    """The end of the first frame, and the most bytes to which it can decompress."""
     magic, flags, descriptor = struct.unpack_from("<IBB", view)
     if magic != _LZ4_MAGIC or flags & _LZ4_VERSION_MASK != _LZ4_VERSION:
         raise CorruptPayload(f"lz4 payload starts with {bytes(view[:6]).hex(' ')}, which is no LZ4 frame of version 1")
@@ -254,13 +255,13 @@ def _lz4_extent(view: memoryview) -> tuple[int, int]:
 
 def _read_lz4(view: memoryview, limit: int) -> memoryview:
     end, bound = _lz4_extent(view)
-    # What follows the first frame is not read, as in Kafka.
+    # As in Kafka, bytes after the first frame are ignored.
     return _decode_into(lz4.decompress_into, view[:end], bound, limit)
 
 
 def _write_lz4(view: memoryview, level: int | None) -> bytes:
     if level is not None and _check_level("lz4", level, 1, 17) != _LZ4_DEFAULT_LEVEL:
-        # Only the frame compressor knows levels. Its frames have block checksums, which every client understands.
+        # Only the frame compressor supports levels. Its frames have block checksums, which every client understands.
         compressor = lz4.Compressor(level=level, content_checksum=False, block_linked=False)
         compressor.compress(bytes(view))
         return bytes(compressor.finish())
@@ -290,7 +291,7 @@ _ZSTD_CONTENT_SIZE_OFFSET = 256  # added to content sizes of two bytes
 
 
 def _zstd_frame_extent(view: memoryview, at: int) -> tuple[int, int]:
-    """Where the frame at `at` ends, and the most bytes it can hold (RFC 8878, section 3.1)."""
+    """The end of the frame at `at`, and the most bytes to which it can decompress (RFC 8878, section 3.1)."""
     (magic,) = struct.unpack_from("<I", view, at)
     if magic & _ZSTD_SKIPPABLE_MASK == _ZSTD_SKIPPABLE:
         return at + 8 + int(struct.unpack_from("<I", view, at + 4)[0]), 0
@@ -312,13 +313,13 @@ def _zstd_frame_extent(view: memoryview, at: int) -> tuple[int, int]:
         kind, size = header >> 1 & 3, header >> 3
         at += 3 + (1 if kind == _ZSTD_RLE else size)
         bound += _ZSTD_BLOCK_BYTES_MAX if kind == _ZSTD_COMPRESSED else size
-    # The decoder refuses a frame that does not hold what it claims, so a smaller claim may be believed.
+    # The decoder refuses a frame whose content does not have the claimed size, so a smaller claim can be trusted.
     return at + (4 if descriptor & 0x04 else 0), min(bound, claimed) if content_size_bytes else bound
 
 
 def _read_zstd(view: memoryview, limit: int) -> memoryview:
     if len(view) == 0:
-        return view  # no frame at all is no error to Kafka's reader, only no records
+        return view  # without a frame there are no records; Kafka's reader accepts this, too
     at = bound = 0
     while at < len(view):
         at, extent = _zstd_frame_extent(view, at)

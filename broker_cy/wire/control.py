@@ -2,7 +2,7 @@
 
 A control batch holds control records only. The key is version int16 (0) and type int16; the value is one of the
 messages below (Kafka's EndTxnMarker, LeaderChangeMessage, SnapshotHeaderRecord, SnapshotFooterRecord,
-KRaftVersionRecord, VotersRecord). A value starts with its own version; except for the marker it is in the flexible
+KRaftVersionRecord, VotersRecord). A value starts with its version; all values except the marker's have the flexible
 encoding (KIP-482). Unknown tagged fields are skipped.
 """
 
@@ -60,7 +60,7 @@ class LeaderChange:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotHeader:
-    """The first record of a snapshot: the append time, in ms, of the last record it stands for."""
+    """The first record of a snapshot: the append time, in ms, of the last record that the snapshot contains."""
 
     last_contained_log_timestamp: int
 
@@ -79,7 +79,7 @@ class KraftVersion:
 
 @dataclass(frozen=True, slots=True)
 class VoterEndpoint:
-    """Where a voter is reached on one listener."""
+    """The address of a voter on one listener."""
 
     name: str
     host: str
@@ -88,7 +88,7 @@ class VoterEndpoint:
 
 @dataclass(frozen=True, slots=True)
 class VoterSetEntry:
-    """A voter in the voter set, with the kraft versions it can speak."""
+    """A voter in the voter set, with the kraft versions that it supports."""
 
     voter_id: int
     directory_id: uuid.UUID
@@ -108,9 +108,9 @@ ControlMessage = EndTxnMarker | LeaderChange | SnapshotHeader | SnapshotFooter |
 
 
 def control_type(record: Record) -> ControlType | int:
-    """The type in a control record's key; the plain number if it is not one of ControlType, which readers must skip.
+    """The type in a control record's key; a plain number for an unknown type, whose records readers must skip.
 
-    Raises WireError for a record that is no control record.
+    Raises WireError for a record that is not a control record.
     """
     if record.key is None or len(record.key) < _KEY.size:
         raise WireError(f"control record at offset {record.offset} has no key of version and type: {record.key!r}")
@@ -124,16 +124,16 @@ def control_type(record: Record) -> ControlType | int:
 
 
 def encode_control(message: ControlMessage, timestamp: int) -> Record:
-    """The control record of `message`, with `timestamp` in ms. Goes into encode_batch(..., control=True)."""
+    """The control record of `message`, with `timestamp` in ms, for encode_batch(..., control=True)."""
     out = Writer()
     kind = _put_message(out, message)
     return Record(timestamp=timestamp, key=_KEY.pack(0, kind), value=out.getvalue())
 
 
 def decode_control(record: Record) -> ControlMessage | None:
-    """The message of a control record; None for a type that is not known, which readers must skip.
+    """The message of a control record; None for an unknown type, whose records readers must skip.
 
-    Raises WireError for a record that is no control record or whose value is malformed.
+    Raises WireError for a record that is not a control record or whose value is malformed.
     """
     kind = control_type(record)
     if not isinstance(kind, ControlType):

@@ -1,7 +1,7 @@
-"""From bytes to messages.
+"""The decoder of messages.
 
 Allocations are bounded by the received bytes: every length is compared with the remaining bytes before anything is allocated, and
-an array must have at least the bytes of the smallest possible element for each element that it claims. The recursion is one call
+the remaining bytes must suffice for the claimed number of array elements of the smallest possible size. The decoder recurses once
 per level of the table, and a table has at most `tables.DEPTH_MAX` levels.
 """
 
@@ -99,7 +99,7 @@ cdef int read_tags(Node node, Cursor cursor, object message) except -1:
 
 
 cdef int read_tag(Node node, Op* op, Cursor cursor, Py_ssize_t size, object message) except -1:
-    """One known tagged field; it must take up exactly its `size` bytes, and can see no others."""
+    """Read one known tagged field, which must occupy exactly its `size` bytes and cannot read past them."""
     cdef const uint8_t* end = cursor.end
     cursor.end = cursor.ptr + size
     try:
@@ -114,7 +114,7 @@ cdef int read_tag(Node node, Op* op, Cursor cursor, Py_ssize_t size, object mess
 
 
 cdef int64_t read_length(Op* op, Cursor cursor, Kind kind) except -2:
-    """The length of a string, of bytes or (kind STRUCT) of an array; -1 for null, which the field must allow."""
+    """Read the length of a string, of bytes or (kind STRUCT) of an array; -1 for null, which the field must allow."""
     cdef int64_t length
     if op.compact:
         length = cursor.uvarint() - 1
@@ -164,7 +164,7 @@ cdef object read_array(Op* op, Cursor cursor):
 
 
 cdef object read_value(Op* op, Cursor cursor):
-    """One value, or one element of an array."""
+    """Read one value, or one element of an array."""
     cdef int64_t length
     if op.kind == INT32:
         return cursor.i32()
@@ -202,7 +202,7 @@ cdef object read_value(Op* op, Cursor cursor):
 
 
 cdef bint is_null_struct(Op* op, Cursor cursor) except -1:
-    """The byte in front of a nullable structure (KIP-893): negative for null, but in a tagged field 0."""
+    """Read the byte before a nullable structure (KIP-893), which is negative for null, or 0 in a tagged field."""
     if op.tag >= 0:
         return cursor.uvarint() == 0
     return cursor.i8() < 0
@@ -219,7 +219,7 @@ cdef object read_text(Cursor cursor, Py_ssize_t length):
 
 
 cdef object read_uuid(const uint8_t* at):
-    """A uuid.UUID without its constructor, which takes several times as long as the rest of a Fetch topic."""
+    """Make a uuid.UUID without its constructor, which takes several times as long as the rest of a Fetch topic."""
     cdef uint64_t high = load_u64(at)
     cdef uint64_t low = load_u64(at + 8)
     if high == 0 and low == 0:

@@ -1,4 +1,4 @@
-"""From messages to bytes, as Kafka's own classes write them."""
+"""The encoder of messages, which writes the same bytes as Kafka's own classes."""
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_GET_SIZE
@@ -42,7 +42,7 @@ cdef int write_struct(Node node, Writer writer, object message) except -1:
         for i in range(node.absent_count):
             op = &node.absent[i]
             value = get_slot(message, op.offset)
-            # As Kafka's classes do it: a field at its default, or an ignorable one, is left out silently.
+            # As in Kafka's classes, a field that has its default value or is ignorable is left out silently.
             if <PyObject*>value == op.constant:
                 continue
             if not layout.is_default(op.field, value) and not layout.ignorable[op.field]:
@@ -68,7 +68,7 @@ cdef int write_struct(Node node, Writer writer, object message) except -1:
 
 
 cdef int write_tags(Node node, Writer writer, object message, object unknown) except -1:
-    """Known fields that are not at their default, and the unknown ones that were read, by rising tag."""
+    """Write the known fields that do not have their default value, and the unknown ones that were read, by ascending tag."""
     cdef dict extra = {}
     cdef list present = []
     cdef Op* op
@@ -109,7 +109,7 @@ def tag_of(entry):
 
 
 cdef int write_tag(Op* op, Writer writer, object value) except -1:
-    """The size and the value. One byte is left for the size, and the value moved where that is too little."""
+    """Write the size and the value. One byte is reserved for the size; if that is too little, the value is moved."""
     cdef Py_ssize_t start = writer.pos
     cdef Py_ssize_t size
     cdef uint8_t head[10]
@@ -130,7 +130,7 @@ cdef int write_tag(Op* op, Writer writer, object value) except -1:
 
 
 cdef int write_length(Op* op, Writer writer, Kind kind, Py_ssize_t length) except -1:
-    """A length, or -1 for null, where the field allows it. `kind` is STRUCT for an array's."""
+    """Write a length, or -1 for null if the field allows it. `kind` is STRUCT for the length of an array."""
     if length < 0 and (not op.nullable or (op.is_array and kind != STRUCT)):
         raise WireError("None, which is not allowed here")
     if kind == STRING and length > STRING_SIZE_MAX:
@@ -179,7 +179,7 @@ cdef int write_array(Op* op, Writer writer, object values) except -1:
 
 
 cdef int write_value(Op* op, Writer writer, object value) except -1:
-    """One value, or one element of an array."""
+    """Write one value, or one element of an array."""
     if op.kind == INT32:
         return writer.i32(<int32_t>as_int(value, -0x80000000, 0x7FFFFFFF))
     if op.kind == STRUCT:

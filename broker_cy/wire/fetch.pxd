@@ -7,14 +7,14 @@ from broker_cy.wire.produce cimport TopicSpan
 
 cdef struct FetchTarget:
     int32_t index
-    int32_t current_leader_epoch    # -1 where the client does not say
+    int32_t current_leader_epoch    # -1 if the client did not send it
     int64_t fetch_offset
-    int32_t last_fetched_epoch      # -1 where the client does not say
+    int32_t last_fetched_epoch      # -1 if the client did not send it
     int64_t log_start_offset        # a follower's; -1 from consumers
     int32_t max_bytes
 
 cdef class FetchView:
-    """Filled by `parse`; valid while the parsed bytes are. Reused from request to request."""
+    """Filled by `parse`; valid as long as the parsed bytes. Reused for each request."""
     cdef int16_t version
     cdef int32_t replica_id         # -1 from consumers
     cdef int32_t max_wait_ms
@@ -29,7 +29,7 @@ cdef class FetchView:
     cdef FetchTarget* partitions
     cdef int32_t partition_count
     cdef int32_t partition_capacity
-    cdef TopicSpan* forgotten      # first and count are into forgotten_partitions
+    cdef TopicSpan* forgotten      # first and count refer to forgotten_partitions
     cdef int32_t forgotten_count
     cdef int32_t forgotten_capacity
     cdef int32_t* forgotten_partitions

@@ -1,8 +1,8 @@
 """Fetch requests as a view over the received bytes, versions 4 to 18: nothing is copied.
 
-Layout: protocol table 01_Fetch. Of the tagged fields only ReplicaState (version 15, KIP-903) is read; the cluster id, the
-replica directory and a follower's high watermark are of no use to a leader that has no followers. The spec-driven codec is
-the oracle.
+The layout is in the protocol table 01_Fetch. Of the tagged fields only ReplicaState (version 15, KIP-903) is read; a leader
+without followers does not need the cluster id, the replica directory and a follower's high watermark. The tests use the spec-driven
+codec as the oracle.
 """
 
 from libc.stdint cimport int64_t

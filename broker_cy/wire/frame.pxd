@@ -9,7 +9,7 @@ cdef struct RequestHeader:
     int16_t api_key
     int16_t api_version
     int32_t correlation_id
-    const uint8_t* client_id       # UTF-8, not checked; NULL for null; lies in the cursor's bytes
+    const uint8_t* client_id       # in the cursor's bytes; UTF-8, not checked; NULL for null
     Py_ssize_t client_id_size
 
 

@@ -32,7 +32,7 @@ cdef list api_names = [None] * API_COUNT
 
 
 cdef str name_of(int api_key):
-    """`Fetch` for 1; WireError for a number that is no API."""
+    """The name of an API: `Fetch` for 1. Raises WireError for an unknown number."""
     if not 0 <= api_key < API_COUNT:
         raise WireError(f"api key {api_key} does not exist; there are 0 to {API_COUNT - 1}", "api_key")
     if api_names[api_key] is None:
@@ -50,8 +50,8 @@ cdef int read_flexible(int api_key) except -1:
 
 
 cpdef int request_header_version(int api_key, int version) except -1:
-    """1, or 2 from the API's first flexible version on; also for versions that do not exist, as in Kafka, so that an
-    ApiVersions request from the future can be answered. WireError for an unknown API.
+    """1, or 2 from the API's first flexible version on. As in Kafka, also for versions that do not exist, so that an ApiVersions
+    request of a future version can be answered. Raises WireError for an unknown API.
     """
     if not 0 <= api_key < API_COUNT or flexible_from[api_key] == UNREAD:
         read_flexible(api_key)
@@ -59,7 +59,7 @@ cpdef int request_header_version(int api_key, int version) except -1:
 
 
 cpdef int response_header_version(int api_key, int version) except -1:
-    """0, or 1 from the first flexible version on; always 0 for ApiVersions (KIP-511). WireError for an unknown API."""
+    """0, or 1 from the first flexible version on; always 0 for ApiVersions (KIP-511). Raises WireError for an unknown API."""
     return 0 if api_key == API_VERSIONS else request_header_version(api_key, version) - 1
 
 
@@ -81,7 +81,7 @@ cdef int read_request_header(Cursor cursor, RequestHeader* header) except -1:
         if count > cursor.remaining() // 2:
             raise Truncated(f"{count} tagged fields are claimed, {cursor.remaining()} bytes left", "RequestHeader")
         while count > 0:
-            # No tag of the header is known, and those of newer clients have no effect on an older broker.
+            # The header has no known tagged field, and those of newer clients do not concern an older broker.
             cursor.uvarint()
             size = cursor.uvarint()
             cursor.take(size)
@@ -104,18 +104,18 @@ def parse_request_header(frame):
 
 
 def api_versions(api_key):
-    """The lowest and highest version in Kafka 4.3, (0, -1) for an API that it removed; the highest of InitProducerId is unstable
-    and not advertised by default. Raises WireError for an unknown API.
+    """The lowest and highest version in Kafka 4.3; (0, -1) for an API that was removed. The highest version of InitProducerId is
+    unstable and not advertised by default. Raises WireError for an unknown API.
     """
     versions = tables.load_api_header(name_of(api_key) + "Request").versions
     return versions.low, versions.high
 
 
 def request_class(int api_key):
-    """The class of an API's request; WireError for an unknown API."""
+    """The class of an API's request. Raises WireError for an unknown API."""
     return getattr(messages, name_of(api_key) + "Request")
 
 
 def response_class(int api_key):
-    """The class of an API's response; WireError for an unknown API."""
+    """The class of an API's response. Raises WireError for an unknown API."""
     return getattr(messages, name_of(api_key) + "Response")

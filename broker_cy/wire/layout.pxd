@@ -1,5 +1,5 @@
-"""What a table becomes: a `Layout` (a Python class with slots) per structure and, per version that is used, a `Node`: flat
-arrays of `Op`, one per field. Encoding and decoding walk those arrays and touch the slots of the objects directly.
+"""The compiled form of a table: a `Layout` per structure (a Python class with slots), and a `Node` per version that is used (flat
+arrays of `Op`, one per field). The encoder and the decoder iterate over those arrays and access the slots of the objects directly.
 """
 
 from cpython.object cimport PyObject
@@ -18,7 +18,7 @@ cdef struct Op:
     int field                # index into the layout's lists
     Py_ssize_t offset        # of the slot in the object
     Py_ssize_t element_size  # the fewest bytes one element can take; at least 1
-    PyObject* constant       # the default; NULL for a list or a message, of which each object gets its own; borrowed from Layout
+    PyObject* constant       # the default; NULL for a list or a message, because each object gets a new one; borrowed from Layout
     PyObject* child          # the structure's Node; borrowed from Node.children
 
 
@@ -29,10 +29,10 @@ cdef class Message:
 cdef class Layout:
     cdef readonly type cls
     cdef readonly object spec            # MessageSpec the structure belongs to
-    cdef readonly str name               # as it stands in errors: `FetchRequest`, or the structure's own name
+    cdef readonly str name               # as in errors: `FetchRequest`, or the structure's own name
     cdef readonly list attributes        # of str: the slots in wire order
     cdef list defaults                   # the default of each field; immutable, or a list or message to copy
-    cdef list ignorable                  # of bool: left out silently if a version lacks the field
+    cdef list ignorable                  # of bool: whether the field is left out silently if a version does not have it
     cdef list child_layouts              # of Layout or None
     cdef dict index                      # attribute -> index
     cdef list nodes                      # by version; None until it is used
@@ -51,12 +51,12 @@ cdef class Node:
     cdef bint flexible
     cdef Op* body                        # in wire order
     cdef int body_count
-    cdef Op* tagged                      # by rising tag
+    cdef Op* tagged                      # by ascending tag
     cdef int tagged_count
-    cdef Op* absent                      # fields this version does not carry
+    cdef Op* absent                      # fields that this version does not have
     cdef int absent_count
     cdef Py_ssize_t size_min             # the fewest bytes the structure can take
-    cdef list children                   # keeps the nodes that ops point to
+    cdef list children                   # keeps the nodes alive that ops point to
 
 
 cdef Py_ssize_t slot_offset(type cls, str attribute) except -1

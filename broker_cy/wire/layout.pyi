@@ -3,8 +3,8 @@ from typing import ClassVar
 from broker_cy.schemas.tables import MessageSpec
 
 class Message:
-    """Base of all message classes. `_unknown_tags` are the tagged fields the tables do not know: tag and raw bytes.
-    `__slots__` of those classes are their fields in the order of the schema, and `_unknown_tags`.
+    """Base of all message classes. `_unknown_tags` has the tagged fields that are not in the tables: tag and raw bytes.
+    The `__slots__` of a message class are its fields, in the order of the schema, and `_unknown_tags`.
     """
 
     __hash__: ClassVar[None]  # type: ignore[assignment]  # messages are mutable, so they have no hash

@@ -1,4 +1,4 @@
-"""The message classes and what a version of them looks like on the wire, made from the tables when first used."""
+"""The message classes and the wire format of their versions, made from the tables when first used."""
 
 from libc.stdlib cimport calloc, free
 
@@ -12,7 +12,7 @@ cdef extern from "Python.h":
     ctypedef struct PyMemberDescrObject:
         PyMemberDef* d_member
 
-# The decoder's mask of known tags that were seen has as many bits.
+# The number of bits in the decoder's mask of the known tags that were read.
 cdef int TAGGED_FIELDS_MAX = 64
 
 KINDS = {
@@ -32,7 +32,7 @@ cdef Py_ssize_t slot_offset(type cls, str attribute) except -1:
 
 
 cdef class Message:
-    """Base of all message classes: attributes are slots, `==` compares type and all of them."""
+    """Base of all message classes: attributes are slots; `==` compares the type and all attributes."""
 
     __hash__ = None
 
@@ -65,7 +65,7 @@ cdef class Message:
         return True
 
     def __reduce__(self):
-        # For copy and pickle: Cython's own would lose the slots, which are those of a subclass it does not know.
+        # For copy and pickle: Cython's own method would lose the slots, because they belong to a subclass that it does not know.
         cdef Layout layout = type(self)._layout
         names = (*layout.attributes, "_unknown_tags")
         return restore, (type(self), {name: getattr(self, name) for name in names})
@@ -79,7 +79,7 @@ cdef class Message:
 
 
 def restore(cls, fields):
-    """What `Message.__reduce__` names: pickle cannot call with keywords."""
+    """Restore a message for `Message.__reduce__`: pickle cannot pass keyword arguments."""
     return cls(**fields)
 
 
@@ -121,7 +121,7 @@ cdef class Layout:
 
 
 cdef object default_of(object field, Layout child):
-    """The Python default of a field; a list or a message stands for a new one each time."""
+    """The Python default of a field; if it is a list or a message, each object gets a new one."""
     text = field.default
     if text == "null":
         return None
@@ -145,7 +145,7 @@ cdef object default_of(object field, Layout child):
 
 
 cdef Layout make_layout(object spec, object struct, dict made, str module):
-    """The class for `struct`, and first those of the structures inside; `made` has the existing ones, by name."""
+    """Make the layout of `struct`, after those of the structures in it; `made` has the existing ones, by name."""
     cdef Layout layout = Layout.__new__(Layout)
     cdef list children = []
     cdef Py_ssize_t i
@@ -186,7 +186,7 @@ cdef Layout make_layout(object spec, object struct, dict made, str module):
 
 
 def make_class(spec, module):
-    """The message class for a `tables.MessageSpec`; the structures inside are its attributes."""
+    """The message class for a `tables.MessageSpec`; the classes of the structures in it are its attributes."""
     return make_layout(spec, spec.root, {}, module).cls
 
 
@@ -205,7 +205,7 @@ cdef Node compile_node(Layout layout, int version):
     if node.body == NULL or node.tagged == NULL or node.absent == NULL:
         raise MemoryError
     node.size_min = 1 if node.flexible else 0
-    # By tag, so that the tagged ones come out in the order Kafka writes them; the sort keeps the order of all others.
+    # By tag, which is the order in which Kafka writes tagged fields; the stable sort keeps the order of all others.
     for field in sorted(struct.fields, key=lambda field: field.tag if version in field.tagged else -1):
         op = compile_op(node, layout, field, layout.index[field.attribute], version)
         if version not in field.versions:
@@ -241,7 +241,7 @@ cdef Op compile_op(Node node, Layout layout, object field, int index, int versio
         op.child = <PyObject*>child
     op.element_size = element_size_min(&op)
     if op.is_array and op.element_size == 0 and version in field.versions:
-        # Such elements would cost a client nothing and us memory; Kafka has none.
+        # Such elements would cost a client no bytes, but the broker memory; Kafka has none.
         raise ValueError(f"{layout.name}.{field.name}: elements of no bytes in version {version}")
     return op
 
@@ -283,7 +283,7 @@ cdef class Node:
 
 
 cdef object located(object error, Node node, Op* op):
-    """`error` with the field's name put before the path it has already."""
+    """`error` with the field's name added in front of the path that it already has."""
     name = node.layout.attributes[op.field]
     path = error.field
     error.field = name if not path else name + path if path.startswith("[") else f"{name}.{path}"

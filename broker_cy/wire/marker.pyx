@@ -1,7 +1,7 @@
 """The batch that ends a producer's transaction in one partition: one control record, of a fixed size.
 
-There is one per transaction and partition, which is why it is not made by records.encode_batch; that and wire.control are the
-oracle in the tests. Key: version i16 (0), type i16 (0 abort, 1 commit); value: version i16 (0), coordinator epoch i32.
+One is written per transaction and partition, which is why it is not made by records.encode_batch; that function and wire.control
+are the oracle in the tests. Key: version i16 (0), type i16 (0 abort, 1 commit); value: version i16 (0), coordinator epoch i32.
 """
 
 from cpython.bytes cimport PyBytes_FromStringAndSize
@@ -15,14 +15,14 @@ from broker_cy.wire.batch cimport (
 
 cdef enum:
     CRC_POSITION = 17
-    RECORD_BYTES = 16               # behind its length
+    RECORD_BYTES = 16               # after its length
     KEY_BYTES = 4
     VALUE_BYTES = 6
 
 
 cdef bytes marker_batch(int64_t producer_id, int16_t producer_epoch, int32_t coordinator_epoch, bint commit, int64_t timestamp_ms,
                         bint log_append_time):
-    """The batch at offset 0, to be stamped with its own. Nobody else has a reference to the bytes."""
+    """The batch at offset 0, to be stamped with its actual offset. The caller has the only reference to the bytes."""
     cdef Writer out = Writer()
     cdef int16_t attributes = ATTRIBUTE_TRANSACTIONAL | ATTRIBUTE_CONTROL
     if log_append_time:

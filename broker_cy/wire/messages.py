@@ -1,7 +1,8 @@
 """Every message, header and record type of the protocol as a class, by Kafka's name: `messages.MetadataRequest`.
 
-A class is made from its table when it is first asked for, so importing this module costs nothing. The structures inside
-a message are its attributes (`messages.MetadataResponse.MetadataResponseTopic`). Types: the generated `messages.pyi`.
+A class is made from its table when it is first accessed, so importing this module costs nothing. The structures inside
+a message are its attributes (`messages.MetadataResponse.MetadataResponseTopic`). The generated `messages.pyi` has the
+types.
 """
 
 from broker_cy.schemas import tables

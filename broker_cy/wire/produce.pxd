@@ -16,16 +16,16 @@ cdef struct TopicSpan:
 
 cdef struct ProducePartition:
     int32_t index
-    int32_t size                    # of the records; -1 where they are null
+    int32_t size                    # of the records; -1 if they are null
     const uint8_t* records
 
 cdef class ProduceView:
-    """Filled by `parse`; valid while the parsed bytes are. Reused from request to request."""
+    """Filled by `parse`; valid as long as the parsed bytes. Reused for each request."""
     cdef int16_t version
     cdef int16_t acks
     cdef int32_t timeout_ms
     cdef const uint8_t* transactional_id
-    cdef int32_t transactional_id_size  # -1 where it is null
+    cdef int32_t transactional_id_size  # -1 if it is null
     cdef TopicSpan* topics
     cdef int32_t topic_count
     cdef int32_t topic_capacity

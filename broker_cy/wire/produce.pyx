@@ -1,7 +1,8 @@
 """Produce requests as a view over the received bytes, versions 3 to 13: nothing is copied.
 
 Layout (protocol table 00_Produce): transactional_id, acks, timeout_ms, topics[name | topic_id, partitions[index, records]];
-from version 9 lengths are compact and every structure ends with tagged fields (KIP-482). The spec-driven codec is the oracle.
+from version 9 lengths are compact and every structure ends with tagged fields (KIP-482). The tests use the spec-driven
+codec as the oracle.
 """
 
 from libc.stdint cimport int64_t, uint8_t
@@ -12,7 +13,7 @@ from broker_cy.core.text import java_text
 
 
 cdef int skip_tags(Cursor cursor) except -1:
-    """Pass over a structure's tagged fields; none is defined for Produce and Fetch requests that this broker must know."""
+    """Skip the tagged fields of a structure in a Produce or Fetch request; this broker needs none of them."""
     cdef int64_t count = cursor.uvarint()
     while count > 0:
         cursor.uvarint()
@@ -22,7 +23,7 @@ cdef int skip_tags(Cursor cursor) except -1:
 
 
 cdef int32_t array_length(Cursor cursor, bint flexible, int element_bytes_min, bint nullable) except -2:
-    """Element count of an array, -1 for null; refused if the remaining bytes cannot hold that many."""
+    """The element count of an array, -1 for null. Raises WireError if the remaining bytes cannot contain that many."""
     cdef int64_t n
     if flexible:
         n = <int64_t>cursor.uvarint() - 1
@@ -61,7 +62,7 @@ cdef void* grown(void* block, int32_t* capacity, int32_t needed, Py_ssize_t elem
 
 
 cdef int read_key(Cursor cursor, TopicSpan* topic, int16_t version, bint flexible) except -1:
-    """A topic's name, or from version 13 on its id: Produce and Fetch changed in the same version (KIP-516)."""
+    """Read a topic's name or, from version 13 on, its id: Produce and Fetch changed in the same version (KIP-516)."""
     cdef int32_t n = 16 if version >= FIRST_ID_VERSION else string_length(cursor, flexible)
     if n < 0:
         raise WireError("a topic name is null")
@@ -71,7 +72,7 @@ cdef int read_key(Cursor cursor, TopicSpan* topic, int16_t version, bint flexibl
 
 
 cdef bytes topic_key(TopicSpan* topic, int16_t version):
-    """A topic's name or id, in the form of the topic tables and of answers. Raises WireError if it has no such form."""
+    """A topic's name or id, as in PartitionTable and in responses. Raises WireError if the name is too long for that."""
     cdef bytes key = topic.name[:topic.name_size]
     cdef uint8_t bits = 0
     cdef int32_t i
@@ -79,7 +80,7 @@ cdef bytes topic_key(TopicSpan* topic, int16_t version):
         for i in range(topic.name_size):
             bits |= topic.name[i]
         if bits & 0x80:
-            # No topic can have this name; Kafka's answer repeats the name as it decoded it.
+            # No topic can have this name; Kafka's response contains the name as Kafka decoded it.
             return (<str>java_text(key)).encode()
     return key
 

@@ -13,7 +13,7 @@ cdef class Record:
     cdef readonly bytes value               # or None
     cdef readonly tuple headers             # of (str, bytes or None)
 
-# The `header.count` records in the n (uncompressed) bytes at p; raises WireError if they are not that.
+# The `header.count` records in the n (uncompressed) bytes at p; raises WireError if the bytes are anything else.
 cdef list read_records(const uint8_t* p, Py_ssize_t n, const BatchHeader* header)
 
 # Appends one record with offset delta `index`; raises WireError if it is too long.

@@ -5,7 +5,7 @@ from typing_extensions import Buffer
 class Record:
     """One record. `headers` is a tuple of (str, bytes or None); header keys that are not UTF-8 are read with U+FFFD.
 
-    Any bytes-like object is taken for key, value and header value. Raises TypeError for others.
+    The key, the value and header values may be any bytes-like objects. Raises TypeError for others.
     """
 
     @property

@@ -1,4 +1,4 @@
-"""One record of a batch, magic 2: the class, and reading and writing runs of them. The layout is in walk.pyx."""
+"""The records of a batch, magic 2: their class, reading and writing. walk.pyx describes the layout."""
 
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
@@ -17,18 +17,18 @@ cdef enum:
 
 
 cdef bytes bytes_or_none(object data):
-    # bytes(5) would be five zeros; a memoryview only of what has bytes.
+    # Only bytes-like objects have a memoryview; bytes(5) would be five zero bytes.
     return data if data is None or type(data) is bytes else bytes(memoryview(data))
 
 
-# Bytes and a tuple of them cannot form a cycle, and 100,000 records in a list need not be visited by the collector.
+# Bytes and tuples of them cannot form a cycle, so the garbage collector need not visit the 100,000 records of a list.
 @cython.no_gc
 @cython.freelist(256)
 @cython.final
 cdef class Record:
     """One record. `headers` is a tuple of (str, bytes or None); header keys that are not UTF-8 are read with U+FFFD.
 
-    Any bytes-like object is taken for key, value and header value. Raises TypeError for others.
+    The key, the value and header values may be any bytes-like objects. Raises TypeError for others.
     """
 
     def __init__(self, int64_t offset=0, int64_t timestamp=-1, key=None, value=None, headers=()):

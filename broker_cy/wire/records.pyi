@@ -9,10 +9,9 @@ from broker_cy.wire.record import Record as Record
 MAX_PAYLOAD_BYTES: int
 
 class Batch:
-    """One batch of a buffer, whose records are read when they are asked for. Keeps the buffer alive.
+    """One batch of a buffer, whose records are decoded on demand. Keeps the buffer alive.
 
-    Made by decode_batches. Attributes are the header's fields; `position` and `size_bytes` say where it lies in the
-    buffer.
+    Made by decode_batches. Attributes are the header's fields; `position` and `size_bytes` are its place in the buffer.
     """
 
     @property
@@ -31,7 +30,7 @@ class Batch:
     def attributes(self) -> int: ...
     @property
     def codec(self) -> Codec | int:
-        """A Codec; the plain number where it is none."""
+        """A Codec, or the plain number if there is no such Codec."""
     @property
     def is_log_append_time(self) -> bool: ...
     @property
@@ -40,7 +39,7 @@ class Batch:
     def is_control(self) -> bool: ...
     @property
     def delete_horizon_ms(self) -> int | None:
-        """When tombstones and markers may be dropped, or None; kept if the base timestamp otherwise is (KIP-534)."""
+        """When tombstones and markers may be dropped, or None. It is stored in place of the base timestamp (KIP-534)."""
     @property
     def last_offset_delta(self) -> int: ...
     @property
@@ -55,16 +54,16 @@ class Batch:
     def base_sequence(self) -> int: ...
     @property
     def last_sequence(self) -> int:
-        """-1 where there is no base sequence; sequences go on at 0 behind 2**31 - 1."""
+        """-1 if there is no base sequence; after 2**31 - 1, sequence numbers continue at 0."""
     @property
     def count(self) -> int: ...
     @property
     def data(self) -> memoryview:
-        """A read-only memoryview of the whole batch; to be released before the buffer is."""
+        """A read-only memoryview of the whole batch, which must be released before the buffer."""
     def computed_crc(self) -> int:
         """The checksum of the actual bytes."""
     def is_valid(self) -> bool:
-        """Whether the checksum is right."""
+        """Whether the checksum is correct."""
     @overload
     def records(self, max_payload_bytes: int = ...) -> list[Record]:
         """A new list of the batch's records.
@@ -74,14 +73,14 @@ class Batch:
         """
     @overload
     def records(self, max_payload_bytes: int = ..., containing: bytes | None = ...) -> list[Record] | None:
-        """The same; None if `containing` occurs nowhere in the records, which are then not decoded."""
+        """The same, or None if `containing` occurs nowhere in the records, which are then not decoded."""
     def __iter__(self) -> Iterator[Record]: ...
 
 def decode_batches(buffer: Buffer) -> Iterator[Batch]:
     """An iterator over the batches of a bytes-like object, such as a segment file or the records field of a Fetch
     response.
 
-    A part of a batch at the end is left out, as consumers do. Raises WireError for magic 0 and 1 or a length that is
+    An incomplete batch at the end is ignored, as consumers do. Raises WireError for magic 0 and 1 or a length that is
     too small. The buffer must not change while the iterator or one of its batches lives.
     """
 
@@ -103,7 +102,7 @@ def encode_batch(
     ignored.
 
     `codec` is a Codec, its number, or None; `level` as in compression.compress. Timestamps are the records' own
-    (CreateTime), unless `log_append_time_ms` is given, which then counts for all (LogAppendTime). Raises ValueError for
+    (CreateTime), unless `log_append_time_ms` is given, which then applies to all (LogAppendTime). Raises ValueError for
     no records, an unknown codec or a level out of range; TypeError for something that is not a Record; WireError for
     more than a batch can hold.
     """
@@ -111,9 +110,9 @@ def encode_batch(
 def rebuild_batch(
     data: Buffer, *, codec: Codec | int | None = None, level: int | None = None, log_append_time_ms: int | None = None
 ) -> bytes:
-    """The one batch in `data` again with consecutive offset deltas, and another codec where `codec` is not None.
+    """Encode the one batch in `data` again, with consecutive offset deltas, and with another codec if `codec` is not None.
 
-    For a batch whose verdict says `rebuild`: the topic's compression.type is not what the producer used, or deltas had
-    gaps. Raises WireError where `data` does not hold a whole batch or its records are malformed, or exceed
+    For a batch whose verdict has `rebuild` set: the topic's compression.type is not what the producer used, or deltas
+    had gaps. Raises WireError if `data` does not contain a whole batch, or if its records are malformed or exceed
     compression.decompressed_limit.
     """

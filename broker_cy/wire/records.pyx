@@ -1,6 +1,6 @@
 """Record batches for Python: reading and writing whole batches, magic 2.
 
-This is the form for everything but the data path: internal topics, the metadata log, tools. Message sets of magic 0 and 1, which
+Everything except the data path uses this form: internal topics, the metadata log, tools. Message sets of magic 0 and 1, which
 Kafka 4 still reads from disk, are refused with a WireError that says so.
 """
 
@@ -20,21 +20,21 @@ from broker_cy.wire.record cimport Record as CRecord, put_record, read_records
 
 from broker_cy.core.errors import Truncated, WireError
 from broker_cy.wire.compression import Codec, CorruptPayload, PayloadTooLarge, compress, decompress, decompressed_limit
-from broker_cy.wire.record import Record    # no-cython-lint: for those who import it from here
+from broker_cy.wire.record import Record    # no-cython-lint: other modules import it from here
 
 
 cdef extern from "Python.h":
     int PyBUF_READ
 
 cdef extern from "<string.h>" nogil:
-    # Of glibc and musl; Python.h asks for it (_GNU_SOURCE).
+    # Provided by glibc and musl; Python.h requests its declaration (_GNU_SOURCE).
     void* memmem(const void* haystack, size_t haystack_bytes, const void* needle, size_t needle_bytes)
 
 cdef enum:
     MAGIC_AT = 16
     INT32_MAX = 0x7FFFFFFF
 
-# The largest size of the records of a batch that is already in a log: the range of a length.
+# The largest size of the records of a batch that is already in a log: the largest value of a length field.
 MAX_PAYLOAD_BYTES = INT32_MAX
 
 
@@ -45,9 +45,9 @@ cdef inline bint _has(const uint8_t* at, Py_ssize_t n, bytes needle) noexcept:
 @cython.freelist(64)
 @cython.final
 cdef class Batch:
-    """One batch of a buffer, whose records are read when they are asked for. Keeps the buffer alive.
+    """One batch of a buffer, whose records are decoded on demand. Keeps the buffer alive.
 
-    Made by decode_batches. Attributes are the header's fields; `position` and `size_bytes` say where it lies in the buffer.
+    Made by decode_batches. Attributes are the header's fields; `position` and `size_bytes` are its place in the buffer.
     """
 
     def __init__(self):
@@ -79,7 +79,7 @@ cdef class Batch:
 
     @property
     def codec(self):
-        """A Codec; the plain number where it is none."""
+        """A Codec, or the plain number if there is no such Codec."""
         cdef int number = self.header.attributes & ATTRIBUTE_CODEC_MASK
         return Codec(number) if number <= 4 else number
 
@@ -97,7 +97,7 @@ cdef class Batch:
 
     @property
     def delete_horizon_ms(self):
-        """When tombstones and markers may be dropped, or None; kept if the base timestamp otherwise is (KIP-534)."""
+        """When tombstones and markers may be dropped, or None. It is stored in place of the base timestamp (KIP-534)."""
         return self.header.base_timestamp if self.header.attributes & ATTRIBUTE_DELETE_HORIZON else None
 
     @property
@@ -126,7 +126,7 @@ cdef class Batch:
 
     @property
     def last_sequence(self):
-        """-1 if there is no base sequence; sequences go on at 0 behind 2**31 - 1."""
+        """-1 if there is no base sequence; after 2**31 - 1, sequence numbers continue at 0."""
         if self.header.base_sequence < 0:
             return -1
         return (self.header.base_sequence + <int64_t>self.header.last_offset_delta) & INT32_MAX
@@ -137,7 +137,7 @@ cdef class Batch:
 
     @property
     def data(self):
-        """A read-only memoryview of the whole batch; to be released before the buffer is."""
+        """A read-only memoryview of the whole batch, which must be released before the buffer."""
         return memoryview(self.owner.buffer).cast("B")[self.position:self.position + self.size_bytes].toreadonly()
 
     def computed_crc(self):
@@ -145,13 +145,13 @@ cdef class Batch:
         return crc32c(0, self.at + BATCH_CRC_START, self.size_bytes - BATCH_CRC_START)
 
     def is_valid(self):
-        """Whether the checksum is right."""
+        """Whether the checksum is correct."""
         return self.computed_crc() == self.header.crc
 
     def records(self, max_payload_bytes=MAX_PAYLOAD_BYTES, bytes containing=None):
         """A new list of the batch's records.
 
-        `containing`: None instead if these bytes occur nowhere in the records, which are then not decoded.
+        With `containing`, returns None if these bytes occur nowhere in the records, which are then not decoded.
         Raises WireError if they are malformed, do not decompress, or decompress to more than `max_payload_bytes`. The checksum
         is not checked: see is_valid.
         """
@@ -236,7 +236,7 @@ cdef class _Reader:
 def decode_batches(buffer not None):
     """An iterator over the batches of a bytes-like object, such as a segment file or the records field of a Fetch response.
 
-    A part of a batch at the end is left out, as consumers do. Raises WireError for magic 0 and 1 or a length that is too small.
+    An incomplete batch at the end is ignored, as consumers do. Raises WireError for magic 0 and 1 or a length that is too small.
     The buffer must not change while the iterator or one of its batches lives.
     """
     return _Reader(buffer)
@@ -283,7 +283,7 @@ def encode_batch(
     ignored.
 
     `codec` is a Codec, its number, or None; `level` as in compression.compress. Timestamps are the records' own (CreateTime),
-    unless `log_append_time_ms` is given, which then counts for all (LogAppendTime). Raises ValueError for no records, an unknown
+    unless `log_append_time_ms` is given, which then applies to all (LogAppendTime). Raises ValueError for no records, an unknown
     codec or a level out of range; TypeError for something that is not a Record; WireError for more than a batch can hold.
     """
     cdef Writer out = Writer()
@@ -325,10 +325,11 @@ def encode_batch(
 
 
 def rebuild_batch(data not None, *, codec=None, level=None, log_append_time_ms=None):
-    """The one batch in `data` again with consecutive offset deltas, and another codec where `codec` is not None.
+    """Encode the one batch in `data` again, with consecutive offset deltas, and with another codec if `codec` is not None.
 
-    For a batch whose verdict says `rebuild`: the topic's compression.type is not what the producer used, or deltas had gaps. Raises
-    WireError if `data` does not hold a whole batch or its records are malformed, or exceed compression.decompressed_limit.
+    For a batch whose verdict has `rebuild` set: the topic's compression.type is not what the producer used, or deltas had gaps.
+    Raises WireError if `data` does not contain a whole batch, or if its records are malformed or exceed
+    compression.decompressed_limit.
     """
     cdef Batch batch = next(_Reader(data), None)
     if batch is None:
@@ -342,9 +343,9 @@ def rebuild_batch(data not None, *, codec=None, level=None, log_append_time_ms=N
 
 
 def recoded_batch(data not None, plain not None, int codec, level=None, *, Py_ssize_t size_max=INT32_MAX):
-    """The one batch in `data` with its records, which `plain` has uncompressed, stored with another codec: no record is read.
+    """The one batch in `data`, stored with another codec. `plain` has its uncompressed records, which are not parsed.
 
-    None if the result has more than `size_max` bytes. Raises WireError if `data` does not hold a whole batch.
+    None if the result has more than `size_max` bytes. Raises WireError if `data` does not contain a whole batch.
     """
     cdef Batch batch = next(_Reader(data), None)
     cdef BatchHeader header

@@ -1,8 +1,8 @@
 """The answer for a refused batch: Kafka's error code, a message, and the invalid records.
 
-Kafka sends a message only with errors of single records, with the text used here. Its refusals of whole batches have
-the code alone; here the message adds the invalid value and the allowed ones. The numbers of `fault`, `kind` and walk
-status are the enums BatchFault (batch.pxd), FaultKind and WalkStatus (walk.pxd).
+Kafka sends a message only for errors of single records; its text is used here. For the refusal of a whole batch it
+sends only the code; here a message adds the invalid value and the allowed ones. The numbers of `fault`, `kind` and the
+walk status are those of the enums BatchFault (batch.pxd), FaultKind and WalkStatus (walk.pxd).
 """
 
 from typing import NamedTuple
@@ -20,7 +20,7 @@ class Accepted(NamedTuple):
 
 
 class Rejection(NamedTuple):
-    """A batch that may not. `record_errors`: (index in the batch, reason), for RecordErrors of Produce v8 and later."""
+    """A batch that may not be appended. `record_errors` has (index in the batch, reason), for Produce v8 and later."""
 
     code: ErrorCode
     message: str
@@ -28,7 +28,7 @@ class Rejection(NamedTuple):
 
 
 class RecordFault(NamedTuple):
-    """One record that is sound but not allowed."""
+    """One record that is well-formed but not allowed."""
 
     place: int
     kind: int
@@ -40,7 +40,7 @@ class RecordFault(NamedTuple):
 
 
 class WalkStop(NamedTuple):
-    """Where a walk over records ended and why."""
+    """The place where a walk over records stopped, and the reason."""
 
     status: int
     record: int
@@ -86,7 +86,7 @@ _SHOWN_MAX = 3
 def explain(
     code: int, fault: int, detail: int, size: int, walk: tuple[int, int, int, int], topic_partition: str
 ) -> Rejection:
-    """The refusal of a whole batch."""
+    """The Rejection of a whole batch."""
     if fault == _RECORD_BOUNDS:
         reason = _RECORD[walk[0]].format(stop=WalkStop(*walk))
     else:
@@ -102,7 +102,7 @@ def _reason(fault: RecordFault, allowed_ms: tuple[int, int], topic_partition: st
             f"Timestamp {fault.timestamp} of message with offset {fault.offset} is out of range. "
             f"The timestamp should be within [{allowed_ms[0]}, {allowed_ms[1]}]"
         )
-    # Kafka prints its record class, which knows -1 for null only if the batch was compressed.
+    # Kafka prints its record class, which has -1 as the size of null only if the batch was compressed.
     name = "PartialDefaultRecord" if fault.compressed else "DefaultRecord"
     key, value = (n if fault.compressed else max(n, 0) for n in (fault.key_bytes, fault.value_bytes))
     return (
@@ -114,7 +114,7 @@ def _reason(fault: RecordFault, allowed_ms: tuple[int, int], topic_partition: st
 def explain_records(
     code: int, total: int, faults: list[RecordFault], allowed_ms: tuple[int, int], topic_partition: str
 ) -> Rejection:
-    """The refusal of a batch because of `total` of its records, of which `faults` are reported."""
+    """The Rejection of a batch because of `total` of its records, of which `faults` are reported."""
     errors = [(fault.place, _reason(fault, allowed_ms, topic_partition)) for fault in faults]
     if code == ErrorCode.INVALID_TIMESTAMP:
         message = "One or more records have been rejected due to invalid timestamp"

@@ -2,10 +2,10 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from broker_cy.core.cursor cimport get_varint, get_varlong
 
-# Fields of records, read from p and never at or behind `end` (p <= end).
+# Functions that read fields of records at p, but never at or past `end` (p <= end).
 
 cdef inline const uint8_t* short_varint(const uint8_t* p, int32_t* out) noexcept nogil:
-    """A zigzag varint of one or two bytes, both of which can be read; the place behind it, or NULL for a longer one."""
+    """Read a zigzag varint of one or two bytes; two must be readable. Returns the place after it, or NULL for a longer one."""
     cdef uint8_t first = p[0]
     if first < 0x80:
         out[0] = (first >> 1) ^ -<int32_t>(first & 1)
@@ -17,7 +17,9 @@ cdef inline const uint8_t* short_varint(const uint8_t* p, int32_t* out) noexcept
 
 
 cdef inline const uint8_t* read_varint(const uint8_t* p, const uint8_t* end, int32_t* out) noexcept nogil:
-    """A zigzag varint below `end`; the place behind it, or NULL. One and two bytes, which most fields have, are read inline."""
+    """Read a zigzag varint that ends before or at `end`. Returns the place after it, or NULL. The one or two bytes that most fields
+    have are read inline.
+    """
     cdef const uint8_t* behind
     if p + 1 < end:
         behind = short_varint(p, out)
@@ -42,7 +44,7 @@ cdef inline const uint8_t* read_varlong(const uint8_t* p, const uint8_t* end, in
 
 
 cdef inline const uint8_t* read_sized(const uint8_t* p, const uint8_t* end, int32_t* size) noexcept nogil:
-    """A length and that many bytes; a negative length is null. The place behind them, or NULL if they do not fit."""
+    """Read a length and skip that many bytes; a negative length is null. Returns the place after them, NULL if they do not fit."""
     p = read_varint(p, end, size)
     if p == NULL or size[0] > end - p:
         return NULL
@@ -56,9 +58,9 @@ cdef enum WalkStatus:
     WALK_FIELD = 2              # a field runs past the end of its record, or a varint is too long
     WALK_HEADERS = 3            # a negative or impossible number of headers, or a header without a key
     WALK_SIZE = 4               # the fields end before the record does
-    WALK_REMAINING = 5          # bytes are left behind the last record
+    WALK_REMAINING = 5          # bytes are left after the last record
 
-# What is wrong with a record that is sound in itself.
+# The reason why a well-formed record is not allowed.
 cdef enum FaultKind:
     FAULT_NO_KEY = 1            # no key, and the topic is compacted
     FAULT_TIMESTAMP = 2         # outside the limits before and after now
@@ -80,8 +82,8 @@ cdef struct RecordFault:
 cdef struct WalkRules:
     int64_t base_timestamp
     int64_t append_time_ms      # every record's timestamp, if append_time_set
-    bint append_time_set        # the batch says LogAppendTime: its max timestamp counts for each record
-    bint create_time            # the topic's timestamps are the producer's, and are checked
+    bint append_time_set        # the batch has LogAppendTime: its max timestamp applies to each record
+    bint create_time            # the topic has CreateTime: timestamps are the producer's, and are checked
     bint key_required
     int64_t now_ms
     int64_t before_max_ms
@@ -91,12 +93,12 @@ cdef struct WalkRules:
 
 cdef struct WalkResult:
     int32_t status              # a WalkStatus
-    int32_t records             # walked whole; the record with this index is at fault, if one is
-    int64_t detail              # WALK_LENGTH, WALK_REMAINING: the length or number of bytes; WALK_HEADERS: the number
-    int64_t room                # bytes there were for it
-    int64_t max_timestamp       # -1 where no record has a greater one
-    int32_t faults              # all, also those without room
-    bint timestamp_faults       # one of them is about a timestamp
+    int32_t records             # complete ones; if a record is malformed, it is the one with this index
+    int64_t detail              # WALK_LENGTH, WALK_SIZE: the length; WALK_HEADERS: the number; WALK_REMAINING: the bytes
+    int64_t room                # the bytes available for it; WALK_SIZE: the bytes of the fields
+    int64_t max_timestamp       # -1 if no record has a greater one
+    int32_t faults              # the number of all, including those for which there was no room
+    bint timestamp_faults       # at least one of them concerns a timestamp
     bint consecutive            # the offset deltas are 0, 1, 2, ...
 
 # Walks `count` records in the n bytes at p. Returns result.status.

@@ -1,6 +1,6 @@
 """The walk over the (uncompressed) records of a batch, magic 2: bounds, keys, timestamps, offset deltas. No Python object is made.
 
-    Record => length: varint          of what follows
+    Record => length: varint          of the rest
               attributes: int8        unused
               timestamp_delta: varlong
               offset_delta: varint
@@ -10,8 +10,8 @@
               value
               headers: varint count, then (key_length: varint, key, value_length: varint (-1: null), value) each
 
-What Kafka checks per record is in its LogValidator.validateRecord and DefaultRecord.readFrom. Each field is read within the end
-of its own record, so that a field can never reach into the next one.
+Kafka's checks of a record are in LogValidator.validateRecord and DefaultRecord.readFrom. No field is read past the end of its
+record, so a field can never reach into the next record.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
@@ -50,7 +50,7 @@ cdef inline int fault_of(const WalkRules* rules, int32_t key_size, int64_t times
     if rules.key_required and key_size < 0:
         return FAULT_NO_KEY
     if rules.create_time and timestamp != -1:
-        # Wraps like Java's long where a timestamp is absurd: both comparisons are then Kafka's too.
+        # For absurd timestamps this wraps around like Java's long, so both comparisons have the same results as Kafka's.
         age = <int64_t>(<uint64_t>rules.now_ms - <uint64_t>timestamp)
         if age > rules.before_max_ms or <int64_t>(0 - <uint64_t>age) > rules.after_max_ms:
             return FAULT_TIMESTAMP
@@ -60,14 +60,16 @@ cdef inline int fault_of(const WalkRules* rules, int32_t key_size, int64_t times
 
 
 cdef enum:
-    # What a record has before its key, where every field takes one or two bytes: length, attributes, timestamp delta, offset
-    # delta, key length.
+    # The most bytes before the key of a record whose fields take one or two bytes each: length, attributes (one byte), timestamp
+    # delta, offset delta, key length.
     SHORT_PREFIX_BYTES = 9
 
 
 cdef inline const uint8_t* short_record(const uint8_t* p, const uint8_t* end, RecordFields* record) noexcept nogil:
-    """A sound record without headers whose fields take one or two bytes, which is what most are: the place behind it, with one
-    look at the end for its first five fields. NULL for any other, sound or not: any_record reads that field by field."""
+    """Read a well-formed record without headers whose fields take one or two bytes each, as most records are, with one comparison
+    with `end` for its first five fields. Returns the place after it, or NULL for any other record, well-formed or not, which
+    any_record then reads field by field.
+    """
     cdef const uint8_t* record_end
     cdef int32_t length = 0, timestamp_delta = 0
     if end - p < SHORT_PREFIX_BYTES:
@@ -101,7 +103,7 @@ cdef inline const uint8_t* short_record(const uint8_t* p, const uint8_t* end, Re
 
 
 cdef const uint8_t* any_record(const uint8_t* p, const uint8_t* end, RecordFields* record, WalkResult* result) noexcept nogil:
-    """Any record, field by field: the place behind it, or NULL with what is wrong in `result`."""
+    """Read any record, field by field. Returns the place after it, or NULL and the reason in `result`."""
     cdef const uint8_t* record_end
     cdef int32_t length = 0, headers = 0
     p = read_varint(p, end, &length)
