@@ -1,1 +1,1 @@
-"""The broker's own metrics. Counters are C structs; they are never read on the path of a request."""
+"""The metrics of the broker. Counters are C structs, which are never read while a request is handled."""

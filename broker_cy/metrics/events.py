@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
-# Bound per event, so that the event of a group with thousands of partitions stays one record of some hundred KB;
-# `*_total` counts all.
+# The most partitions listed in an event, so that the event of a group with thousands of partitions is still one record,
+# of a few hundred KB; `moves_total` counts all moves of a rebalance.
 PARTITIONS_TOLD_MAX = 2_000
 
 
 @dataclass(slots=True)
 class Client:
-    """Who asked for something: client id and address; the principal where clients have one."""
+    """The client that requested a change: its client id, its address, and its principal if it has one."""
 
     client_id: str = ""
     host: str = ""
@@ -45,7 +45,7 @@ class Trigger:
 @dataclass(slots=True)
 class Move:
     """One partition that changed its owner, or had none for a while. `stall_ms` is the time from when its last owner
-    stopped reading (as far as the coordinator knows: it joined again without the partition, left, or sent its last
+    stopped reading it (as far as the coordinator knows: it joined again without the partition, left, or sent its last
     request) until the new owner received its assignment; -1 if the partition had no owner before.
     """
 
@@ -71,9 +71,10 @@ class Event:
 
 @dataclass(slots=True)
 class Rebalance(Event):
-    """A classic group completed a rebalance. `join_ms` is the wait for its members, `sync_ms` the wait for the leader's
-    assignment and for its write. `result` is stable, or empty if no member was left. `moves` lists every partition
-    whose owner changed or that was stalled; `kept` counts those that were read without interruption.
+    """A classic group completed a rebalance. `join_ms` is the time spent waiting for its members, `sync_ms` the time
+    spent waiting for the leader's assignment and for its write. `result` is stable, or empty if no member was left.
+    `moves` lists every partition whose owner changed or that was stalled; `kept` counts those that were read without
+    interruption.
     """
 
     TYPE: ClassVar[str] = "rebalance"
@@ -219,7 +220,7 @@ class ConfigChanged(Event):
 @dataclass(slots=True)
 class BrokerStarted(Event):
     """The broker started. `clean` is true after a clean shutdown. `truncated_bytes` is the size of the incomplete or
-    damaged ends that were cut off logs; `truncated` has it by partition.
+    damaged ends that were cut off logs; `truncated` lists it by partition.
     """
 
     TYPE: ClassVar[str] = "broker_started"

@@ -12,7 +12,7 @@ _BOUNDS = [f"{bound:.9g}" for bound in BOUNDS_S]
 
 
 def labels_text(names: tuple[str, ...], values: tuple[str, ...]) -> str:
-    """`{a="b",c="d"}`, or nothing without labels."""
+    """The labels as text: `{a="b",c="d"}`, or an empty string without labels."""
     if not names:
         return ""
     pairs = (f'{name}="{value.translate(_ESCAPES)}"' for name, value in zip(names, values, strict=True))
@@ -27,7 +27,7 @@ class Page:
         self._written: set[str] = set()
 
     def family(self, name: str) -> None:
-        """Begin a family; raises KeyError for one that is not defined, ValueError for one that was there already."""
+        """Begin a family; raises KeyError if it is not defined, ValueError if it was already written."""
         metric = METRICS[name]
         if name in self._written:
             raise ValueError(f"{name} is written twice")
@@ -59,7 +59,7 @@ class Page:
         self.parts.append("".join(lines))
 
     def encode(self) -> bytes:
-        """All of it."""
+        """The whole page."""
         return b"".join(part if isinstance(part, bytes) else part.encode() for part in self.parts)
 
 

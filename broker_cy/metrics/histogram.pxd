@@ -1,7 +1,8 @@
 """Latency histograms that cost a few instructions per value, in C structs.
 
-Log-linear buckets, as in HdrHistogram: SUB_BUCKETS to each power of two, so that a quantile is at most 1/SUB_BUCKETS too high.
-The unit is 64 ns, the largest value about 137 s; larger values count in the last bucket, and exactly in `sum_ns` and `max_ns`.
+Log-linear buckets, as in HdrHistogram: SUB_BUCKETS per power of two, so that a quantile is at most 1/SUB_BUCKETS too high.
+The unit is 64 ns, the largest value about 137 s; larger values are counted in the last bucket, but are exact in `sum_ns` and
+`max_ns`.
 """
 
 from libc.stdint cimport int64_t, uint64_t
@@ -40,7 +41,7 @@ cdef extern from *:
     int64_t now_ns "bc_now_ns"() noexcept nogil
 
 cdef inline void observe(LatencyHistogram* histogram, int64_t ns) noexcept nogil:
-    """Count one value; a negative one, of a clock that was set back, as 0."""
+    """Count one value; a negative one, from a clock that was set back, is counted as 0."""
     if ns < 0:
         ns = 0
     histogram.count += 1

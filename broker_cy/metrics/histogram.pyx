@@ -3,15 +3,15 @@
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.string cimport memcpy, memset
 
-# Upper bounds of the buckets for Prometheus, in units: 16.384 us, 32.768 us ... 68.7 s. They are powers of two, at which our
-# buckets end, so the cumulative counts are exact.
+# The upper bounds of the buckets for Prometheus, as powers of two of the unit: 16.384 us, 32.768 us ... 68.7 s. At each power of
+# two one of our buckets ends, so the cumulative counts are exact.
 FIRST_TOLD_EXPONENT = 8
 LAST_TOLD_EXPONENT = 30
 BOUNDS_S = tuple((1 << (exponent + 6)) / 1e9 for exponent in range(FIRST_TOLD_EXPONENT, LAST_TOLD_EXPONENT + 1))
 
 
 cdef int64_t upper_ns(int bucket) noexcept nogil:
-    """Where the bucket ends."""
+    """The upper bound of the bucket."""
     cdef int exponent
     if bucket < SUB_BUCKETS:
         return <int64_t>(bucket + 1) << UNIT_SHIFT
@@ -44,11 +44,11 @@ cdef class Snapshot:
 
     @property
     def max_ns(self):
-        """The largest value; in a difference, no more than where the highest bucket that grew ends."""
+        """The largest value; in a difference, the upper bound of the highest bucket that grew, if that is less."""
         return self.values.max_ns
 
     def quantile_ns(self, double quantile):
-        """The quantile `q` (0 to 1): at least this part of all values is not larger. 0 without values."""
+        """The value at `quantile` (0 to 1): at least this fraction of all values is not larger. 0 if there are no values."""
         cdef uint64_t rank, seen = 0
         cdef int bucket
         if not 0 <= quantile <= 1:
@@ -67,7 +67,7 @@ cdef class Snapshot:
         return self.values.max_ns
 
     def cumulative(self):
-        """How many values are below each of BOUNDS_S."""
+        """The number of values below each of BOUNDS_S."""
         cdef uint64_t seen = 0
         cdef int bucket = 0
         cdef int end
@@ -110,5 +110,5 @@ cdef class Histogram:
 
 
 def monotonic_ns():
-    """The clock that all of these use."""
+    """The clock that all histograms use."""
     return now_ns()

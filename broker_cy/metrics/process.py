@@ -1,4 +1,4 @@
-"""What the kernel knows of this process."""
+"""The kernel's statistics of this process."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class ProcessStats:
 
 
 def read() -> ProcessStats:
-    """Read /proc/self; what this kernel does not count is 0."""
+    """Read /proc/self; values that this kernel does not count are 0."""
     usage = resource.getrusage(resource.RUSAGE_SELF)
     virtual, resident = Path("/proc/self/statm").read_text(encoding="ascii").split()[:2]
     io = _io()

@@ -1,8 +1,9 @@
 """The counters of each API: requests, errors, bytes, and time by phase.
 
-The phases of a request: received (its last bytes were read) -> QUEUE -> its handler starts -> HANDLER -> the handler returned. An
-answer that is not ready then waits for the write or sync (DISK), for records (DATA), or for something else, such as the members of
-a group (OTHER). -> ready -> SEND -> the socket took all of it. TOTAL is from received to sent.
+The phases of a request: QUEUE is the time from its receipt (its last bytes were read) until its handler starts, HANDLER the time
+until the handler returns. A response that is not ready then waits for the write or sync (DISK), for records (DATA), or for
+something else, such as the members of a group (OTHER). SEND is the time from when the response is ready until the socket has
+accepted all of it. TOTAL is the time from the receipt to the end of SEND.
 """
 
 from libc.stdint cimport int16_t, int64_t, uint64_t
@@ -29,12 +30,12 @@ cdef struct ApiStats:
     LatencyHistogram* phases[PHASES]    # NULL until the first value
 
 cdef class RequestMetrics:
-    """The counters of one broker. Written on the loop only."""
-    cdef public bint on                 # off: nothing is counted, and no clock is read
+    """The counters of one broker. Only the event loop writes them."""
+    cdef public bint on                 # if not, nothing is counted, and no clock is read
     cdef ApiStats apis[METRIC_APIS]
-    cdef dict errors                    # (api key, error code) -> how often it was answered
+    cdef dict errors                    # (api key, error code) -> number of occurrences in responses
     cdef readonly uint64_t hot_reads    # fetches answered from memory
-    cdef readonly uint64_t cold_reads   # fetches of which a part was read from the disk first
+    cdef readonly uint64_t cold_reads   # fetches for which at least a part was read from the disk first
     cdef readonly uint64_t hot_bytes
     cdef readonly uint64_t cold_bytes
 

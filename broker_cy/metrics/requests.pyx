@@ -1,4 +1,4 @@
-"""The counters of requests; what each means is in the .pxd."""
+"""The counters of requests; the .pxd describes them."""
 
 from libc.stdlib cimport calloc, free
 from libc.string cimport memset
@@ -23,7 +23,7 @@ cdef class RequestMetrics:
                 free(self.apis[key].phases[phase])
 
     cdef LatencyHistogram* begin(self, int16_t key, int phase) except NULL:
-        """The histogram of a phase that had none. Raises MemoryError."""
+        """Make the histogram of a phase that had none. Raises MemoryError."""
         cdef LatencyHistogram* histogram = <LatencyHistogram*>calloc(1, sizeof(LatencyHistogram))
         if histogram == NULL:
             raise MemoryError("no memory for a histogram")
@@ -42,7 +42,7 @@ cdef class RequestMetrics:
         return stats.requests, stats.request_bytes, stats.response_bytes
 
     def keys(self):
-        """The APIs that were asked for so far."""
+        """The keys of the APIs that were requested so far."""
         cdef int key
         return [key for key in range(METRIC_APIS) if self.apis[key].requests]
 
@@ -55,7 +55,7 @@ cdef class RequestMetrics:
         return None if histogram == NULL else snapshot_of(histogram)
 
     def error_counts(self):
-        """{(api key, error code): how often}."""
+        """{(api key, error code): number of occurrences}."""
         return dict(self.errors)
 
 
