@@ -1,8 +1,8 @@
 """Group commit: partitions whose flush.messages is reached share rounds of fdatasync in worker threads.
 
 A round takes every partition that reached flush.messages before it starts; while it runs, the next one collects partitions. When
-the whole round is done, the synced records can be read and are acknowledged. So the loop never waits for the disk, and one sync
-serves more producers the more of them wait. Bounded by the number of partitions: each is in a round at most once.
+the whole round is done, the synced records can be read and are acknowledged. So the loop never waits for the disk, and the more
+producers wait, the more of them one sync serves. The number of partitions bounds a round: each is in it at most once.
 """
 
 from libc.stdint cimport int64_t
@@ -24,13 +24,13 @@ cdef class GroupCommit:
     cdef int threads
     cdef list due                   # partitions of the next round
     cdef list due_answers
-    cdef list round                 # (Partition, SyncJob or None) of the one that runs
+    cdef list round                 # (Partition, SyncJob or None) of the running round
     cdef list answers
     cdef Py_ssize_t parts_left
-    cdef int64_t covered            # FlushGroup.flushes when it began
-    cdef int64_t settled            # the same of the last one that is done
-    cdef readonly int64_t rounds    # started so far
-    cdef readonly int64_t syncs     # files and directories in them
+    cdef int64_t covered            # FlushGroup.flushes when that round began
+    cdef int64_t settled            # the same for the last completed round
+    cdef readonly int64_t rounds    # rounds started so far
+    cdef readonly int64_t syncs     # files and directories synced by them
     cdef readonly Histogram round_times
     cdef int64_t began_ns
 
@@ -45,19 +45,19 @@ cdef class GroupCommit:
         self.answers = []
 
     def add(self, Partition partition not None):
-        """Have `partition` in the next round."""
+        """Add `partition` to the next round."""
         self.due.append(partition)
 
     def hold(self, answer, bint due):
-        """Keep an answer until the next round is done (`due`), or the one that runs."""
+        """Keep an answer until the next round, if `due`, or the running round is done."""
         (self.due_answers if due else self.answers).append(answer)
 
     def unsettled(self, int64_t staged_at):
-        """Whether batches staged before the flush of that number (FlushGroup.flushes) may still wait for a sync."""
+        """Whether batches staged before flush number `staged_at` (FlushGroup.flushes) may still wait for a sync."""
         return bool(self.round or self.due) and staged_at >= self.settled
 
     def start(self):
-        """Begin a round where none runs and some partition waits for it."""
+        """Begin a round if none is running and a partition waits for one."""
         cdef Partition partition
         if not self.due or self.round:
             return
@@ -71,17 +71,17 @@ cdef class GroupCommit:
         for job in jobs:
             self.syncs += len(job.paths) + len(job.directories)
         parts = [jobs[at::self.threads] for at in range(min(self.threads, len(jobs)))]
-        # A round whose partitions were all deleted meanwhile has nothing to sync, and is done.
+        # If all partitions of the round were deleted or went offline before it, there is nothing to sync: it is done.
         parts = parts or [[]]
         self.parts_left = len(parts)
         for part in parts:
             self.jobs.run(partial(sync_all, part), self.part_done)
 
     def part_done(self, _result, error):
-        """A job of the round is done; with the last one the round is."""
+        """Called when a job of the round is done; the last one completes the round."""
         cdef Partition partition
         if error is not None:
-            # Never of a sync, whose errors the jobs keep: a defect, after which nothing is known to be on disk.
+            # Not the error of a sync, which its job keeps, but a defect: it is unknown what is on disk.
             for _, job in self.round:
                 if job is not None and job.error is None:
                     job.error = OSError(errno.EIO, f"the sync was not done: {error!r}")
@@ -101,7 +101,7 @@ cdef class GroupCommit:
 
 
 def sync_all(jobs):
-    """The part of a round that one worker does."""
+    """Run the jobs of a round that one worker has."""
     for job in jobs:
         job.run()
 
@@ -117,7 +117,7 @@ cdef object join(Partition partition):
 
 
 cdef int leave(Partition partition, job) except -1:
-    """The round is done: what it brought to disk may be read. If that failed the partition is offline."""
+    """Complete the round for one partition: the synced records may be read. If the sync failed, the partition is offline."""
     partition.syncing = False
     if job is None or partition.closed:
         return 0
@@ -134,7 +134,7 @@ cdef int leave(Partition partition, job) except -1:
 
 
 cdef int tell(Partition partition) except -1:
-    """After the answers of the round: complete internal appends, wake fetches."""
+    """Complete internal appends and wake fetches, after the answers of the round."""
     cdef Py_ssize_t written = partition.round_bytes
     partition.round_bytes = 0
     if not partition.sync_due:

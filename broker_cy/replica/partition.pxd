@@ -10,11 +10,11 @@ from broker_cy.wire.batch_check cimport BatchCheck
 cdef struct AppendResult:
     int16_t error                   # Kafka error code, 0 if the batch was staged or is a duplicate
     int64_t base_offset
-    int64_t log_append_time_ms      # -1 under CreateTime, but for duplicates
+    int64_t log_append_time_ms      # -1 under CreateTime, except for duplicates
     int64_t log_start_offset
 
 cdef class DelayedFetch:
-    """Something that waits for data of some partitions. Subclassed by the Fetch handler."""
+    """A request that waits for data of some partitions. The Fetch handler subclasses it."""
     cdef int on_advance(self, Partition partition, Py_ssize_t written_bytes) except -1
 
 cdef class FlushGroup:
@@ -23,13 +23,13 @@ cdef class FlushGroup:
     cdef list dirty
     cdef bint flush_scheduled
     cdef readonly Py_ssize_t staged_bytes
-    cdef readonly int64_t flushes       # done so far
-    cdef readonly int64_t checked_bytes  # decompressed by this turn of the loop for validation; see BatchCheck.spent
-    cdef bint recodes                   # some topic's compression.type is, or was, a codec
+    cdef readonly int64_t flushes       # flushes done so far
+    cdef readonly int64_t checked_bytes  # decompressed for validation in this turn of the loop; see BatchCheck.spent
+    cdef bint recodes                   # the compression.type of a topic is, or was, a codec
     cdef public bint verifies           # transaction.partition.verification.enable
     cdef public object commit           # replica.group_commit.GroupCommit
-    cdef bint sync_wanted               # some partition waits for the next round
-    cdef list stagers                   # called before the write of this turn: they may stage
+    cdef bint sync_wanted               # a partition waits for the next round
+    cdef list stagers                   # functions called before the write of this turn, which may stage batches
 
     cdef int schedule_flush(self) except -1
     cdef int before_flush(self, object stage) except -1
@@ -46,42 +46,42 @@ cdef class Partition:
     cdef readonly Log log               # None while the partition is offline
     cdef readonly str offline_reason
     cdef readonly int32_t leader_epoch
-    # Invariant: log_start_offset <= high_watermark <= log.written_end_offset <= log.log_end_offset. It is below the written end
-    # while that waits for a sync (flush.messages).
+    # Invariant: log_start_offset <= high_watermark <= log.written_end_offset <= log.log_end_offset. The high watermark is below the
+    # written end while written records wait for a sync (flush.messages).
     cdef readonly int64_t high_watermark
     cdef readonly int flush_errno       # of the last write; 0 if it succeeded
     cdef bint sync_due                  # waits for the next round of group commit
-    cdef bint syncing                   # is in the round that runs
+    cdef bint syncing                   # is in the running round
     cdef int64_t synced_to              # end of the data that the running round syncs
-    cdef int64_t settles_to             # the high watermark when that is done
+    cdef int64_t settles_to             # the high watermark once that round is done
     cdef Py_ssize_t unsettled_bytes     # written, but not yet reported to waiting fetches
-    cdef Py_ssize_t round_bytes         # the same, in the round that runs
+    cdef Py_ssize_t round_bytes         # the same, in the running round
     cdef ValidationRules rules
     cdef readonly object compression_level  # of compression.type; None: the codec's default
     cdef FlushGroup group
     cdef bint dirty
     cdef Py_ssize_t staged_bytes
-    cdef readonly bint closed           # deleted or replaced: whoever holds it looks it up again
+    cdef readonly bint closed           # deleted or replaced: callers that hold it must look it up again
     cdef readonly bint internal         # clients may not produce to it
     cdef readonly int32_t replication_factor
     cdef readonly int32_t min_insync_replicas
     cdef dict waiting_fetches           # keys are DelayedFetch; each removes itself when it is answered
-    # What they had seen: told_stable is the last stable offset, told_open whether it was below the high watermark.
+    # What the waiting fetches know: told_stable is the last stable offset, told_open whether it was below the high watermark.
     cdef int64_t told_stable
     cdef bint told_open
-    # For on_advance: whether open transactions hid something before or after this write; whether more may be read than before.
+    # For on_advance: whether open transactions hid records before or after this write; whether the last stable offset moved.
     cdef bint undecided
     cdef bint stable_moved
     cdef list waiting_appends           # (future or None, callback, base offset) of append_records, append_then
-    cdef Verifications verifications    # None until there is one
-    # Counted since the start: batches, records and bytes that were appended, fetches that got records, and bytes of them.
+    cdef Verifications verifications    # None until the first one starts
+    # Counters since the start: appended batches, records and bytes; fetches that returned records, and the bytes of those records.
     cdef readonly int64_t batches
     cdef readonly int64_t records
     cdef readonly int64_t appended_bytes
     cdef readonly int64_t fetches
     cdef readonly int64_t fetched_bytes
     cdef readonly object last_error     # (message, [(record index, reason)]) of the last refused append
-    # The log is not open yet, and will be: `log` is None. Who needs it waits (server.openings).
+    # The log is not open yet but will be, and `log` is None. Requests that need it wait (server.openings).
     cdef readonly bint unopened
 
     cdef int append_produced(self, uint8_t* data, Py_ssize_t size, object owner, int64_t now_ms, int16_t acks,

@@ -21,7 +21,7 @@ class FlushGroup:
     def flush(self) -> int: ...
 
 class Partition:
-    """A partition as clients see it. `offline` is the reason why there is no `log`, or why it is not served."""
+    """A partition as clients see it. `offline` is the reason why there is no `log` or why it is not served, or None."""
 
     topic: str
     index: int

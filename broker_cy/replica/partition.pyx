@@ -1,8 +1,8 @@
 """A partition as clients see it: appends, the readable end of the log, and the fetches that wait for more.
 
-This broker holds the only replica, so the high watermark is the written end (synced, if flush.messages asks for that) and moves
-with each flush. The group that flushes the partitions is in this module, too, because the two depend on each other, which
-makes it long.
+This broker has the only replica, so the high watermark is the end of the written records (of the synced ones, if flush.messages
+requires that) and moves with each flush. The group that flushes the partitions is also in this module, because the two depend on
+each other, which makes the module long.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
@@ -41,14 +41,14 @@ cdef enum:
 
 # compression.type, as ValidationRules.target_codec
 CODECS = {"producer": -1, "uncompressed": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
-# The reason that an unopened partition gives to callers that do not wait for it.
+# The offline reason of an unopened partition, for callers that do not wait for it to open.
 NOT_OPEN = "its log is not open yet"
 LEVELS = {"gzip": "compression.gzip.level", "lz4": "compression.lz4.level", "zstd": "compression.zstd.level"}
 
 
 cdef class DelayedFetch:
     cdef int on_advance(self, Partition partition, Py_ssize_t written_bytes) except -1:
-        """`written_bytes` more can be read from `partition`; -1: it no longer exists."""
+        """Called when `written_bytes` more can be read from `partition`; -1 if it no longer exists or went offline."""
         raise NotImplementedError("a DelayedFetch without on_advance")
 
 
@@ -59,11 +59,11 @@ cdef class FlushGroup:
         self.verifies = True
         self.stagers = []
         from broker_cy.replica.group_commit import GroupCommit
-        # This one syncs at once; the server replaces it by one with threads.
+        # This one syncs at once; the server replaces it with one that has threads.
         self.commit = GroupCommit(self, InlineJobs(), 1)
 
     cdef int schedule_flush(self) except -1:
-        """Flush once this turn's sockets are read: the loop runs call_soon callbacks after its poll."""
+        """Schedule a flush after this turn's sockets are read: the loop runs call_soon callbacks after its poll."""
         if not self.flush_scheduled:
             self.flush_scheduled = True
             self.loop.call_soon(self.end_turn)
@@ -86,15 +86,15 @@ cdef class FlushGroup:
         return self.schedule_flush()
 
     cdef int answer_waiting(self) except -1:
-        """Called after each flush; the server sends the answers that waited."""
+        """Called after each flush; the server sends the answers that waited for it."""
         return 0
 
     cdef int failed(self, Partition partition, object what, object error) except -1:
-        """Called for each write or read of a log that failed; the server logs it."""
+        """Called for each failed append, write, read or sync of a log; the server logs it."""
         return 0
 
     cpdef int flush(self) except -1:
-        """Write every dirty partition, one pwritev each, then answer."""
+        """Write every dirty partition, with one pwritev each, then send the answers."""
         cdef list dirty, stagers
         cdef Partition partition
         self.flush_scheduled = False
@@ -102,7 +102,7 @@ cdef class FlushGroup:
             stagers, self.stagers = self.stagers, []
             for stage in stagers:
                 stage()
-            # What they staged is written here.
+            # The batches that they staged are written by this flush.
             self.flush_scheduled = False
         dirty = self.dirty
         self.staged_bytes = 0
@@ -128,7 +128,7 @@ cdef class FlushGroup:
 cdef class Partition:
     def __init__(self, FlushGroup group, str topic, int32_t index, topic_id, Log log, int32_t leader_epoch,
                  *, bint internal=False, str offline_reason=None, int replication_factor=1, bint unopened=False):
-        """`log` is None for a partition whose log cannot be served; `offline_reason` is the reason. With `unopened` it will be."""
+        """`log` is None if the log cannot be served, for `offline_reason`, or, with `unopened`, if it will be opened later."""
         self.group = group
         self.topic = topic
         self.index = index
@@ -148,7 +148,7 @@ cdef class Partition:
         self.min_insync_replicas = 1
 
     def configure(self, settings):
-        """Take over the topic's settings: a mapping of Kafka's topic setting names to typed values."""
+        """Apply the topic's settings: a mapping of Kafka's topic setting names to typed values."""
         self.rules.timestamp_type = LOG_APPEND_TIME if settings["message.timestamp.type"] == "LogAppendTime" else CREATE_TIME
         codec = settings["compression.type"]
         self.rules.target_codec = CODECS[codec]
@@ -167,7 +167,7 @@ cdef class Partition:
     cdef int append_produced(self, uint8_t* data, Py_ssize_t size, object owner, int64_t now_ms, int16_t acks,
                              int16_t version, Verification verification, BatchCheck check, AppendResult* out) except -1:
         """Check, stamp and stage one batch from a client. A transactional batch comes with the result of start_verification, and
-        one for which needs_check is True with its finished `check`. `out.error` is Kafka's code; `last_error` then explains it.
+        one for which needs_check is True with its finished `check`. `out.error` is Kafka's code; `last_error` explains it.
         """
         cdef BatchHeader header
         cdef BatchVerdict verdict
@@ -206,7 +206,7 @@ cdef class Partition:
         if header.producer_id >= 0:
             status = self.log.producers.check(&header, &base_offset, &timestamp)
             if status == PRODUCER_OUT_OF_ORDER and self.log.producers.newest_only:
-                # It may be one that was sent again after a restart.
+                # The batch may have been sent again after a restart.
                 self.refill()
                 status = self.log.producers.check(&header, &base_offset, &timestamp)
             if status == PRODUCER_DUPLICATE:
@@ -225,7 +225,7 @@ cdef class Partition:
         return self.stage(data, size, &header, owner, now_ms, out)
 
     cdef bint needs_check(self, const uint8_t* data, Py_ssize_t size) noexcept:
-        """Whether a produced batch is checked with a BatchCheck, apart from its append: it is compressed, or will be."""
+        """Whether a produced batch is checked with a BatchCheck, separately from its append: it is compressed, or will be."""
         if size < BATCH_HEADER_BYTES or data[MAGIC_AT] != 2:
             return False
         return data[ATTRIBUTES_AT] & ATTRIBUTE_CODEC_MASK != 0 or self.rules.target_codec > 0
@@ -244,7 +244,7 @@ cdef class Partition:
         return check
 
     cdef object start_verification(self, int64_t producer_id, int16_t epoch, int32_t sequence, bint adds):
-        """Verifications.start, or the ErrorCode of a partition that is offline."""
+        """Call Verifications.start. Returns its result, or an ErrorCode if the partition is offline."""
         if self.offline is not None:
             return ErrorCode.KAFKA_STORAGE_ERROR
         if self.verifications is None:
@@ -259,7 +259,7 @@ cdef class Partition:
         return 0
 
     cdef bytes close_gaps(self, uint8_t* data, Py_ssize_t size, int64_t now_ms):
-        """The uncompressed batch with offset deltas that have no gaps; None if that exceeds max.message.bytes."""
+        """The uncompressed batch with offset deltas that have no gaps; None if it exceeds max.message.bytes."""
         append_time_ms = now_ms if self.rules.timestamp_type == LOG_APPEND_TIME else None
         stored = rebuild_batch(PyBytes_FromStringAndSize(<char*>data, size), log_append_time_ms=append_time_ms)
         return stored if len(stored) <= self.rules.max_message_bytes else None
@@ -271,7 +271,7 @@ cdef class Partition:
             return self.refuse(out, MESSAGE_TOO_LARGE, f"{self.topic}-{self.index}: with the topic's compression.type the batch has "
                                f"more bytes than max.message.bytes, which is {self.rules.max_message_bytes}")
         parse_header(<uint8_t*>PyBytes_AS_STRING(rebuilt), len(rebuilt), &header)
-        # Nobody else has a reference to these bytes, so they may be stamped in place.
+        # There is no other reference to these bytes, so they may be stamped in place.
         return self.stage(<uint8_t*>PyBytes_AS_STRING(rebuilt), len(rebuilt), &header, rebuilt, now_ms, out)
 
     cdef int stage(self, uint8_t* data, Py_ssize_t size, BatchHeader* header, object owner, int64_t now_ms,
@@ -298,7 +298,7 @@ cdef class Partition:
         return 0
 
     cdef int refuse(self, AppendResult* out, int16_t error, str message) except -1:
-        """Which errors come without the log start offset is as in Kafka."""
+        """Set the error of an append. As in Kafka, some errors come without the log start offset."""
         out.error = error
         if error != KAFKA_STORAGE_ERROR and error != CORRUPT_MESSAGE and error != MESSAGE_TOO_LARGE:
             out.log_start_offset = self.log.log_start_offset
@@ -306,7 +306,7 @@ cdef class Partition:
         return 0
 
     def append_records(self, bytes batch, int64_t now_ms):
-        """Append a batch of this broker's own (coordinators); a future of its base offset, done after this turn's write.
+        """Append a batch that this broker (a coordinator) made. Returns a future of its base offset, done after this turn's write.
 
         Raises KafkaError if the partition is offline; the future gets KafkaError(KAFKA_STORAGE_ERROR) if the write fails.
         """
@@ -315,22 +315,23 @@ cdef class Partition:
         return self.append_own(bytes(bytearray(batch)), now_ms)
 
     def before_flush(self, stage):
-        """Have `stage()` called before the write that ends this turn of the loop: what it stages is part of that."""
+        """Call `stage()` before the write that ends this turn of the loop, which then includes the batches that it stages."""
         self.group.before_flush(stage)
 
     def append_then(self, bytes batch, int64_t now_ms, done):
-        """As append_records, but `done(None)` or `done(KafkaError)` is called as soon as its fate is known, without a turn of the
-        loop in between; what it raises is only logged. Nobody else may have a reference to `batch`, which is stamped in place.
+        """Like append_records, but `done(None)` or `done(KafkaError)` is called as soon as the result is known, without a turn of
+        the loop in between; an exception that it raises is only logged. There must be no other reference to `batch`, which is
+        stamped in place.
         """
         if self.offline is not None:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self.offline)
         self.waiting_appends.append((None, done, self.stage_own(batch, now_ms)))
 
     def append_transactional(self, bytes batch, int64_t now_ms, Verification verification):
-        """As append_records, a transactional batch, with what `verify_producer` gave for it.
+        """Like append_records, for a transactional batch, with the result of `verify_producer` for it.
 
-        Raises KafkaError also for INVALID_PRODUCER_EPOCH, and INVALID_TXN_STATE where the transaction is not open here and its
-        verification is over.
+        Also raises KafkaError for INVALID_PRODUCER_EPOCH, and for INVALID_TXN_STATE if the transaction is not open here and its
+        verification is no longer valid.
         """
         cdef BatchHeader header
         cdef Producer* producer
@@ -353,7 +354,7 @@ cdef class Partition:
         """Append the marker that ends the producer's transaction. Returns a future of its offset, done after this turn's write.
 
         Raises KafkaError: INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED, NOT_LEADER_OR_FOLLOWER (the topic is deleted),
-        KAFKA_STORAGE_ERROR, which is also what the future gets if the write fails.
+        KAFKA_STORAGE_ERROR, which the future also gets if the write fails.
         """
         cdef int status
         if self.closed:
@@ -368,14 +369,14 @@ cdef class Partition:
                                             self.rules.timestamp_type == LOG_APPEND_TIME), now_ms)
 
     cdef object append_own(self, bytes batch, int64_t now_ms):
-        """stage_own; a future of its base offset."""
+        """Call stage_own. Returns a future of the base offset."""
         cdef int64_t base_offset = self.stage_own(batch, now_ms)
         future = self.group.loop.create_future()
         self.waiting_appends.append((future, None, base_offset))
         return future
 
     cdef int64_t stage_own(self, bytes batch, int64_t now_ms) except -1:
-        """Stage a batch in bytes without another reference, which can be stamped in place. Returns its base offset."""
+        """Stage a batch in bytes that have no other reference, so they can be stamped in place. Returns its base offset."""
         cdef BatchHeader header
         cdef AppendResult out
         cdef uint8_t* data = <uint8_t*>PyBytes_AS_STRING(batch)
@@ -388,8 +389,8 @@ cdef class Partition:
         return out.base_offset
 
     def verify_producer(self, int64_t producer_id, int16_t epoch, *, bint adds):
-        """start_verification for a batch of this broker's own. Returns the verification for append_transactional, or None if no
-        verification is needed. Raises KafkaError: INVALID_PRODUCER_EPOCH, KAFKA_STORAGE_ERROR.
+        """Call start_verification for a batch that this broker made. Returns the verification for append_transactional, or None if
+        no verification is needed. Raises KafkaError: INVALID_PRODUCER_EPOCH, KAFKA_STORAGE_ERROR.
         """
         if not adds and not self.group.verifies:
             return None
@@ -405,7 +406,7 @@ cdef class Partition:
         try:
             self.flush_errno = self.log.flush_staged()
         except Exception as error:
-            # A defect, or no memory. The content of the log is unknown now; the other partitions and the answers continue.
+            # A defect, or no memory. The content of the log is unknown now; other partitions are still written, and answers sent.
             self.flush_errno = errno_of(error)
             self.log.mark_offline(f"writing failed: {error!r}")
         if self.sync_lost() and self.flush_errno == 0:
@@ -417,12 +418,12 @@ cdef class Partition:
             self.log.producers.forget_completed(self.high_watermark)
         else:
             self.group.failed(self, "write", OSError(self.flush_errno, os.strerror(self.flush_errno)))
-            # Before anything else is staged at these offsets.
+            # This has to be done before anything else is staged at these offsets.
             self.complete_appends(True)
         return 0
 
     cdef int tell(self) except -1:
-        """After the answers of the turn: complete internal appends, wake fetches."""
+        """Complete internal appends and wake fetches, after the answers of the turn."""
         cdef Py_ssize_t written = self.staged_bytes
         self.dirty = False
         self.staged_bytes = 0
@@ -436,8 +437,8 @@ cdef class Partition:
         return 0
 
     cdef int complete_appends(self, bint undone) except -1:
-        """Settle the waiting appends: those below the high watermark succeeded; those that may not be on disk failed, and with
-        `undone` also those that are not written; the others keep waiting, among them batches staged since the last write.
+        """Complete the waiting appends: those below the high watermark have succeeded; those that may not be on disk have failed,
+        and with `undone` also those that are not written; the others, such as batches staged since the last write, keep waiting.
         """
         appends, self.waiting_appends = self.waiting_appends, []
         for entry in appends:
@@ -467,7 +468,7 @@ cdef class Partition:
         return self.log is not None and self.log.sync_failed
 
     cdef int await_sync(self) except -1:
-        """What was just written waits for the round that runs, and for the next one if flush.messages is reached again."""
+        """Have the records just written wait for the running round, or for the next one if flush.messages is reached again."""
         if self.sync_due:
             return 0
         if self.log.sync_is_due(self.synced_to if self.syncing else self.log.synced_end_offset):
@@ -479,7 +480,7 @@ cdef class Partition:
         return 0
 
     cdef int wake(self, Py_ssize_t written_bytes) except -1:
-        """Notify waiting fetches that the high watermark moved, or, with -1, that this partition no longer exists."""
+        """Notify waiting fetches that the high watermark moved, or, with -1, that this partition no longer exists or is offline."""
         cdef DelayedFetch waiting
         cdef bint was_open = self.told_open
         cdef int64_t before = self.told_stable
@@ -499,7 +500,7 @@ cdef class Partition:
     # ---- read ----
 
     def check_leader_epoch(self, int32_t epoch):
-        """None if a client's leader epoch is ours or not given (-1), else the error that tells which side is behind."""
+        """None if a client's leader epoch is ours or not given (-1), else the error, which says which side is behind."""
         if epoch == NO_EPOCH or epoch == self.leader_epoch:
             return None
         return ErrorCode.FENCED_LEADER_EPOCH if epoch < self.leader_epoch else ErrorCode.UNKNOWN_LEADER_EPOCH
@@ -509,7 +510,7 @@ cdef class Partition:
         cdef int64_t stable
         if not read_committed:
             return self.high_watermark
-        # A log that begins behind the start of an open transaction would else end before its beginning.
+        # If an open transaction began before the log start offset, the last stable offset would otherwise be below that.
         stable = max(<int64_t>self.log.producers.last_stable_offset(self.high_watermark), self.log.log_start_offset)
         return min(stable, self.high_watermark)
 
@@ -524,11 +525,11 @@ cdef class Partition:
 
     @property
     def offline(self):
-        """None if the partition is served, else why not."""
+        """None if the partition is served, else the reason why it is not."""
         return self.offline_reason if self.log is None else self.log.offline
 
     def read_failed(self, error):
-        """Note that reading this partition's files failed."""
+        """Report that reading this partition's files failed."""
         self.group.failed(self, "read", error)
 
     @property
@@ -536,7 +537,7 @@ cdef class Partition:
         return self.fetch_bound(True)
 
     def come_online(self, Log log not None):
-        """Serve `log`, which could not be had before."""
+        """Serve `log`, which was not available before."""
         self.log = log
         self.unopened = False
         self.offline_reason = None
@@ -545,12 +546,12 @@ cdef class Partition:
         self.verifications = None
 
     def stay_offline(self, str reason not None):
-        """The log of an unopened partition cannot be served."""
+        """Note that the log of an unopened partition cannot be served."""
         self.unopened = False
         self.offline_reason = reason
 
     def close(self):
-        """The topic is deleted: nothing is appended any more, and waiting fetches are answered."""
+        """Close the partition of a deleted topic: nothing is appended any more, and waiting fetches are answered."""
         self.closed = True
         self.unopened = False
         if self.waiting_fetches:

@@ -1,4 +1,4 @@
-"""Every partition this broker holds, by topic name, topic id and index."""
+"""Every partition of this broker, by topic name, topic id and index."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ if TYPE_CHECKING:
 
 
 class PartitionTable:
-    """Looked up once per request and topic, so by the very bytes that the request carries.
+    """Partitions are looked up once per request and topic, so the keys are the bytes that a request contains.
 
-    `by_name` (UTF-8 name) and `by_id` (16 bytes) map to the same list, in which the place is the partition index; None
-    stands where this broker holds no such partition.
+    `by_name` (UTF-8 name) and `by_id` (16 bytes) map to the same list, whose index is the partition index; an entry is
+    None if this broker does not have that partition.
     """
 
     def __init__(self) -> None:
@@ -22,7 +22,7 @@ class PartitionTable:
         self.by_id: dict[bytes, list[Partition | None]] = {}
 
     def add(self, partition: Partition) -> None:
-        """Enter a partition; one that stood at its place before is replaced."""
+        """Add a partition; it replaces an existing one of the same topic and index."""
         name = partition.topic.encode()
         places = self.by_name.get(name)
         if places is None:
@@ -34,18 +34,18 @@ class PartitionTable:
         places[partition.index] = partition
 
     def remove_topic(self, topic: str, topic_id: UUID) -> list[Partition]:
-        """Forget a topic; its partitions, for the caller to close."""
+        """Remove a topic. Returns its partitions, which the caller has to close."""
         self.by_id.pop(topic_id.bytes, None)
         places = self.by_name.pop(topic.encode(), [])
         return [p for p in places if p is not None]
 
     def get(self, topic: str, index: int) -> Partition | None:
-        """The partition, or None if this broker does not hold it."""
+        """The partition, or None if this broker does not have it."""
         places = self.by_name.get(topic.encode())
         return places[index] if places is not None and 0 <= index < len(places) else None
 
     def topic(self, topic: str) -> list[Partition]:
-        """The partitions of one topic that are here."""
+        """The partitions of one topic that this broker has."""
         return [p for p in self.by_name.get(topic.encode(), []) if p is not None]
 
     def __iter__(self) -> Iterator[Partition]:

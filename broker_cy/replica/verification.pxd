@@ -1,4 +1,4 @@
-"""What a partition knows of transactions that the coordinator was asked about, and that no batch was written for yet."""
+"""The transactions of a partition about which the coordinator was asked, and for which no batch was written yet."""
 
 cimport cython
 from libc.stdint cimport int16_t, int32_t, int64_t
@@ -7,16 +7,16 @@ from broker_cy.storage.producer_state cimport ProducerState
 from broker_cy.wire.batch cimport BatchHeader
 
 cdef enum:
-    # Producers of one partition whose verification was started and not followed by a batch; the oldest is evicted first.
+    # The most producers of one partition whose verification started, but no batch followed; the oldest is evicted first.
     VERIFICATIONS_MAX = 10000
 
 
 @cython.final
 cdef class Verification:
-    """Kept from the question until the first batch, or a marker, is written: an answer that comes after a marker belongs to a
-    transaction that is over, and finds another Verification, or none (Kafka's VerificationGuard).
+    """Kept from the request to the coordinator until the first batch, or a marker, is written: a response that arrives after a
+    marker belongs to a transaction that has ended, and finds another Verification, or none (Kafka's VerificationGuard).
     """
-    cdef int32_t lowest_sequence        # of the batches that waited for it; none with a higher one goes first
+    cdef int32_t lowest_sequence        # of the batches that waited for it; no batch with a higher one may be first
     cdef int16_t epoch
     cdef bint adds                      # the coordinator was asked to add the partition (transaction.version 2)
 

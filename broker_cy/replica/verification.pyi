@@ -1,2 +1,2 @@
 class Verification:
-    """That a producer's transactional batches wait for the transaction coordinator's answer. Opaque."""
+    """The verification of a producer's transactional batches by the transaction coordinator. Opaque."""

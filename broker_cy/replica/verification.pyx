@@ -1,4 +1,5 @@
-"""Verification of transactional batches (KIP-890): no batch enters a log unless the transaction coordinator knows of it.
+"""Verification of transactional batches (KIP-890): before the first batch of a transaction is appended to a partition, the
+transaction coordinator must confirm that the partition is in the transaction.
 
 Otherwise a late batch, which arrives after its transaction has ended, would open a transaction that never ends. The rules, and the
 order of errors, are those of Kafka's UnifiedLog and ProducerAppendInfo.
@@ -48,9 +49,9 @@ cdef class Verifications:
         return entry
 
     cdef int end(self, BatchHeader* header) except -1:
-        """A transactional batch was staged: earlier verifications are no longer valid.
+        """End the producer's verification, because a transactional batch was staged.
 
-        A marker of the previous transaction does not end them: from transaction.version 2 on it has the epoch that the next
+        From transaction.version 2 on, a marker of the previous transaction does not end it: the marker has the epoch that the next
         transaction uses.
         """
         cdef Verification entry = self.entries.get(header.producer_id)
@@ -74,7 +75,7 @@ cdef int16_t judge(Verifications verifications, ProducerState producers, BatchHe
         return PRODUCER_INVALID_TXN_STATE
     if entry is not None and header.base_sequence >= 0:
         producer = producers.find(header.producer_id)
-        # Of a producer whose epoch grows with each transaction, nothing can have been written that is not known.
+        # If the producer's epoch grows with each transaction, everything that it wrote with this epoch is known here.
         if entry.adds and header.base_sequence != 0 and (producer == NULL or producer.count == 0):
             return PRODUCER_OUT_OF_ORDER
         if header.base_sequence > entry.lowest_sequence:
