@@ -1,7 +1,7 @@
 """`quorum-state`: the durable state of a voter, in the JSON file that Kafka keeps beside the metadata log.
 
-Version 0 (kraft.version 0, static voters) names the voters; version 1 (kraft.version 1) leaves them to the log and
-adds the directory id of the vote.
+Version 0 of the file (kraft.version 0, static voters) contains the voters. In version 1 (kraft.version 1) they are in
+the log instead, and the file also contains the directory id of the vote.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ def _int32(fields: dict[str, Any], name: str, lowest: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class ElectionState:
-    """A durable election state. Of `leader_id` and `voted_id` at most one is set: a known leader ends the vote."""
+    """A durable election state. At most one of `leader_id` and `voted_id` is set: a known leader ends the vote."""
 
     epoch: int
     leader_id: int = NO_LEADER
     voted_id: int = NOT_VOTED
     voted_directory_id: UUID = uuids.ZERO
-    voters: tuple[int, ...] | None = None  # None: the log holds them (version 1 of the file)
+    voters: tuple[int, ...] | None = None  # None: they are in the log (version 1 of the file)
 
     def to_json(self) -> bytes:
-        """The content of the file, field for field as Kafka writes it."""
+        """The content of the file, with the same fields as Kafka writes."""
         fields: dict[str, Any]
         if self.voters is None:
             fields = {
@@ -64,7 +64,7 @@ class ElectionState:
 
     @classmethod
     def from_json(cls, content: bytes) -> ElectionState:
-        """Raises QuorumError for content that is not a quorum-state of version 0 or 1."""
+        """Parse the content of the file. Raises QuorumError if it is not a quorum-state of version 0 or 1."""
         try:
             fields = json.loads(content)
             version = fields["data_version"]

@@ -1,10 +1,10 @@
-"""The quorum as a state machine: it takes events, and returns what must be persisted and appended. It holds no file,
+"""The quorum as a state machine: it takes events and returns what must be persisted and appended. It holds no file,
 socket or clock.
 
 A single node is a quorum of one: it is elected by its own vote, and an entry is committed once this node has synced it.
 The roles of a quorum with several voters (Prospective, Follower, Observer) and the messages between voters are not
 implemented yet; the implemented part follows their rules: a vote is durable before anything depends on it, each
-leadership has an epoch that starts with a LeaderChange record, and the high watermark only moves over entries of the
+leadership has an epoch that starts with a LeaderChange record, and the high watermark advances only with entries of the
 leader's own epoch (KIP-595).
 """
 
@@ -18,13 +18,13 @@ from broker_cy.quorum.election_state import NO_LEADER, ElectionState, QuorumErro
 
 
 class Role(Enum):
-    UNATTACHED = "unattached"  # knows an epoch, no leader and has not voted
-    RESIGNED = "resigned"  # was the leader of this epoch and must not act as it again
+    UNATTACHED = "unattached"  # knows an epoch but no leader, and has not voted
+    RESIGNED = "resigned"  # was the leader of this epoch and must not lead it again
     CANDIDATE = "candidate"  # has voted for itself in this epoch
     LEADER = "leader"
 
 
-# Roles that may come right before each role, None standing for the start of the process.
+# The roles that may directly precede each role; None is the start of the process.
 PREDECESSORS: Final[dict[Role, frozenset[Role | None]]] = {
     Role.UNATTACHED: frozenset({None}),
     Role.RESIGNED: frozenset({None, Role.LEADER}),
@@ -35,11 +35,10 @@ PREDECESSORS: Final[dict[Role, frozenset[Role | None]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Elected:
-    """What follows from winning an election. Order: `persist` is synced to disk, then the LeaderChange record is
-    appended.
+    """What must be done after winning an election: first sync `persist` to disk, then append the LeaderChange record.
 
-    Nothing may be appended or answered in the new epoch before `persist` is on disk: after a crash this node could
-    else lead the same epoch twice.
+    Nothing may be appended or answered in the new epoch before `persist` is on disk: otherwise this node could lead the
+    same epoch twice after a crash.
     """
 
     persist: ElectionState
@@ -49,8 +48,8 @@ class Elected:
 
 
 class Quorum:
-    """Invariants: `epoch` never falls; `0 <= high_watermark <= synced_end <= end of the log`; one leadership per
-    epoch.
+    """Invariants: `epoch` never decreases; `0 <= high_watermark <= synced_end <= end of the log`; the node leads at
+    most once per epoch.
     """
 
     __slots__ = (
@@ -67,9 +66,9 @@ class Quorum:
     def __init__(
         self, node_id: int, stored: ElectionState | None, last_log_epoch: int, log_voters: tuple[int, ...] | None = None
     ) -> None:
-        """`stored` is what quorum-state holds, None for a node that never voted; `last_log_epoch` is of the newest
-        entry of the log or of the snapshot (0 if both are empty); `log_voters` is the voter set found in the log,
-        if any.
+        """`stored` is the content of quorum-state, None for a node that never voted; `last_log_epoch` is the epoch of
+        the newest entry of the log or of the snapshot (0 if both are empty); `log_voters` is the voter set found in the
+        log, if any.
 
         Raises QuorumError if the node is not the only voter.
         """
@@ -96,10 +95,10 @@ class Quorum:
         self.role = role
 
     def elect(self, *, static_voters: bool) -> Elected:
-        """Stand for election in the next epoch and win it, as the node's own vote is the majority.
+        """Stand for election in the next epoch and win it, because the node's own vote is the majority.
 
-        Vote and leadership are one durable write: no message is sent between them. `static_voters` is True for
-        kraft.version 0, where the file has the voters.
+        The vote and the leadership are one durable write, because no message is sent between them. `static_voters` is
+        True for kraft.version 0, where the file contains the voters.
         """
         self._become(Role.CANDIDATE)
         self.epoch += 1
@@ -110,13 +109,13 @@ class Quorum:
         return Elected(state, self.epoch, self.node_id, self.voters)
 
     def began_epoch(self, offset: int) -> None:
-        """The LeaderChange record of this epoch got `offset`."""
+        """Note that the LeaderChange record of this epoch is at `offset`."""
         assert self.role is Role.LEADER
         assert self.epoch_start_offset < 0
         self.epoch_start_offset = offset
 
     def synced(self, end_offset: int) -> int:
-        """Everything below `end_offset` is on disk here; returns the high watermark (exclusive)."""
+        """Note that everything below `end_offset` is on disk here. Returns the high watermark (exclusive)."""
         self.synced_end = max(self.synced_end, end_offset)
         # Entries of earlier epochs are committed only together with one of this epoch (Raft, section 5.4.2).
         if self.role is Role.LEADER and 0 <= self.epoch_start_offset < self.synced_end:
