@@ -1,1 +1,1 @@
-"""The log cleaner: which log is next, the walks of a worker, and the swap of cleaned segments on the loop."""
+"""The log cleaner: the choice of the next log, the walks of a worker, and the swap of cleaned segments on the loop."""

@@ -6,25 +6,25 @@ from broker_cy.storage.cleaner.output cimport CleanedOutput
 from broker_cy.storage.cleaner.offset_map cimport OffsetMap
 from broker_cy.wire.batch cimport BatchHeader
 
-# What has to be done with a batch beside looking its records up.
+# What has to be done with a batch apart from looking up its records.
 cdef enum BatchRule:
-    RULE_KEEP_EMPTY = 1         # its header stays though no record does
+    RULE_KEEP_EMPTY = 1         # its header stays even if no record does
     RULE_DISCARD = 2            # no record stays
     RULE_KEEP_ALL = 4           # a marker
-    RULE_SET_HORIZON = 8        # a marker of nothing: its time to go is set
+    RULE_SET_HORIZON = 8        # a marker whose transaction has no data left: it gets a delete horizon
 
 cdef class CleanWalk(CleanedOutput):
     cdef readonly object transactions
     cdef OffsetMap offsets
     cdef int64_t now_ms
-    cdef int64_t upper_offset       # end of what this cleaning may touch
-    # Last data offsets of active producers, rising, and the first of them that is not passed.
+    cdef int64_t upper_offset       # end of what this cleaning may change
+    # Last data offsets of active producers, in ascending order, and the index of the first that the walk has not passed.
     cdef int64_t* kept_offsets
     cdef int64_t kept_count
     cdef int64_t kept_next
     cdef dict bare_producers        # producer id -> epoch, of those that have no data
-    cdef bint again                 # the current batch is still to be placed
-    cdef bint tombstones            # there are some among what stays of it
+    cdef bint again                 # the current batch has not been placed yet
+    cdef bint tombstones            # some of the records that stay are tombstones
     # Statistics.
     cdef readonly int64_t records_read
     cdef readonly int64_t records_kept

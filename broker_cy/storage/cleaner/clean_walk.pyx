@@ -1,6 +1,7 @@
-"""What the cleaner does to batches: which records stay (Kafka's Cleaner and MemoryRecords.filterTo), and how they are written.
+"""The second walk of a cleaning: decides which records of a batch stay (Kafka's Cleaner and MemoryRecords.filterTo); writes them.
 
-A batch of which every record stays is copied as it is; output says what becomes of others.
+A batch that keeps all of its records, and needs no new delete horizon, is copied unchanged; output.pyx describes how others are
+written.
 """
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
@@ -23,11 +24,11 @@ from broker_cy.wire.compression import compress
 
 
 cdef class CleanWalk(CleanedOutput):
-    """Writes one cleaned segment, at `base_offset`, out of sources that are given to `clean` in order of offsets.
+    """Writes one cleaned segment, at `base_offset`, from sources that are passed to `clean` in order of offsets.
 
-    `offsets` says which record of a key is the newest, `transactions` (CleanedTransactions) which batches were aborted.
-    `kept_offsets` are the last data offsets of active producers, `bare_producers` the epochs of those without data. What is to be
-    written goes to `write(memoryview, position)`, `buffer_bytes` at a time.
+    `offsets` has the offset of the newest record of each key; `transactions` (CleanedTransactions) finds the aborted batches.
+    `kept_offsets` are the last data offsets of active producers, `bare_producers` the epochs of those without data. The output is
+    passed to `write(memoryview, position)`, `buffer_bytes` at a time.
     """
 
     def __init__(
@@ -40,7 +41,7 @@ cdef class CleanWalk(CleanedOutput):
         self.transactions = transactions
         self.begin(base_offset, buffer_bytes, index_interval_bytes, index_bytes_max, write)
         self.now_ms = now_ms
-        # A horizon that no timestamp can say is never reached.
+        # Limited to the largest timestamp: that horizon is never reached.
         self.horizon_ms = now_ms + min(delete_retention_ms, 0x7FFFFFFFFFFFFFFF - now_ms)
         self.upper_offset = upper_offset
         self.bare_producers = dict(bare_producers)
@@ -56,7 +57,7 @@ cdef class CleanWalk(CleanedOutput):
         free(self.kept_offsets)
 
     def clean(self, BatchSource source not None, pause, int64_t pause_bytes):
-        """Take in the next segment; `pause` as in map_keys. Raises what it and `write` raise, CorruptSegment, OSError,
+        """Clean the next segment; `pause` as in map_keys. Raises what `pause` and `write` raise, CorruptSegment, OSError,
         MemoryError."""
         cdef int stop
         self.source = source
@@ -91,7 +92,8 @@ cdef class CleanWalk(CleanedOutput):
                 return found
 
     cdef int rules_of_place(self) noexcept nogil:
-        """The header of a producer's last batch stays, and that of the last batch before the end of what is cleaned."""
+        """Rules by the position of the current batch: the header of a producer's last batch stays even without records, and so does
+        that of the last batch before `upper_offset`."""
         cdef int64_t last_offset = self.source.next_offset - 1
         while self.kept_next < self.kept_count and self.kept_offsets[self.kept_next] < last_offset:
             self.kept_next += 1
@@ -103,7 +105,7 @@ cdef class CleanWalk(CleanedOutput):
         if record.offset > self.offsets.latest_offset:
             return True
         if record.key_size < 0:
-            # No key, from before the topic was compacted: nothing could ever take its place.
+            # The record has no key, so it is from before the topic was compacted, and no newer record could ever replace it.
             self.records_without_key += 1
             return False
         if record.value_size < 0 and header.attributes & ATTRIBUTE_DELETE_HORIZON and self.now_ms >= header.base_timestamp:
@@ -111,7 +113,7 @@ cdef class CleanWalk(CleanedOutput):
         return record.offset >= self.offsets.find(record.low, record.high)
 
     cdef int decide(self, const BatchHeader* header, const Looked* records, int count, int rules) noexcept nogil:
-        """Which of some records of a batch stay: 0, or -1 with the source's fault."""
+        """Find out which of `count` records of a batch stay, for filter; return 0, or -1 with the source's fault."""
         cdef Run* run
         cdef const Looked* record
         cdef int i
@@ -138,7 +140,7 @@ cdef class CleanWalk(CleanedOutput):
         return 0
 
     cdef int filter(self, const uint8_t* p, int64_t size, const BatchHeader* header, int rules) noexcept nogil:
-        """Find out which records stay: fills runs, kept, tombstones, kept_max_timestamp. 0, or -1 with the source's fault."""
+        """Find out which records stay: sets runs, kept, tombstones, kept_max_timestamp. Return 0, or -1 with the source's fault."""
         cdef const uint8_t* start = p
         cdef const uint8_t* end = p + size
         cdef const uint8_t* key = NULL
@@ -192,7 +194,7 @@ cdef class CleanWalk(CleanedOutput):
         )
 
     cdef int place(self, int rules) noexcept nogil:
-        """Write what stays of the current batch, which is not compressed: STOP_END, STOP_FLUSH or STOP_FAULT."""
+        """Write what stays of the current batch, whose records are not compressed; return STOP_END, STOP_FLUSH or STOP_FAULT."""
         cdef BatchHeader* header = &self.source.header
         cdef const uint8_t* payload = self.source.data + BATCH_HEADER_BYTES
         cdef int64_t size = batch_bytes(header)
@@ -224,7 +226,7 @@ cdef class CleanWalk(CleanedOutput):
         return self.put_header(out, records_bytes, horizon)
 
     cdef int special(self) except -1:
-        """The current batch, where it is compressed, a marker or of a transaction."""
+        """Write what stays of the current batch, which is compressed, a marker, or transactional."""
         cdef BatchHeader* header = &self.source.header
         cdef int64_t last_offset = self.source.next_offset - 1
         cdef int rules = self.rules_of_place()
@@ -251,7 +253,7 @@ cdef class CleanWalk(CleanedOutput):
         return 0
 
     cdef int place_compressed(self, int rules) except -1:
-        """The same for records that are compressed: what stays is compressed again with the batch's own codec."""
+        """Write what stays of the current batch, whose records are compressed, compressed again with the batch's own codec."""
         cdef BatchHeader* header = &self.source.header
         cdef const uint8_t[::1] payload = payload_of(self.source)
         cdef const uint8_t[::1] packed

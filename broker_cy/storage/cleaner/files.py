@@ -1,7 +1,7 @@
-"""The file operations of the cleaner in one partition's directory, each of which a test can let be the last.
+"""The cleaner's file operations in one partition's directory. A test can make any of them the last before a crash.
 
-They go by a descriptor of the directory, not by its name: a topic that is deleted while it is cleaned has its directory
-renamed, and another may have the name by the time a worker writes its next file.
+They use a descriptor of the directory, not its name: if a topic is deleted while it is cleaned, its directory is
+renamed, and another topic may have the name by the time a worker writes its next file.
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ def file_name(base_offset: int, suffix: str) -> str:
 
 
 class DirectoryFiles:
-    """The files in `path`. Every method raises OSError. To be closed by whoever made it."""
+    """The files in `path`. Every method raises OSError. The creator has to close it."""
 
     def __init__(self, path: str) -> None:
         self.path = path
         self._fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
 
     def close(self) -> None:
-        """Let go of the directory; a second call does nothing."""
+        """Close the directory; a second call does nothing."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
 
     def open(self, name: str) -> int:
-        """A descriptor to read `name` by."""
+        """Open `name` for reading; return its descriptor."""
         return os.open(name, os.O_RDONLY | os.O_CLOEXEC, dir_fd=self._fd)
 
     def create(self, name: str) -> int:
-        """A descriptor to write the new, empty file `name` by; what had the name is gone."""
+        """Create `name` as an empty file, in place of an existing one; return a descriptor for writing."""
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
         return os.open(name, flags, 0o644, dir_fd=self._fd)
 
@@ -51,15 +51,15 @@ class DirectoryFiles:
             view = view[written:]
 
     def sync(self, fd: int) -> None:
-        """Bring a file to disk."""
+        """Sync a file."""
         os.fdatasync(fd)
 
     def set_modified(self, fd: int, modified_ns: int) -> None:
-        """Set when a file was last written to."""
+        """Set the modification time of a file."""
         os.utime(fd, ns=(modified_ns, modified_ns))
 
     def rename(self, old: str, new: str) -> None:
-        """Give the file `old` the name `new`, in the place of what has it."""
+        """Rename the file `old` to `new`, replacing an existing file."""
         os.rename(old, new, src_dir_fd=self._fd, dst_dir_fd=self._fd)
 
     def unlink(self, name: str) -> None:
@@ -67,11 +67,11 @@ class DirectoryFiles:
         os.unlink(name, dir_fd=self._fd)
 
     def sync_directory(self) -> None:
-        """Bring names to disk."""
+        """Sync the names in the directory."""
         os.fsync(self._fd)
 
     def rename_segment(self, base_offset: int, old_mark: str, new_mark: str) -> list[str]:
-        """Rename those of a segment's files that there are; their new names."""
+        """Rename the existing files of a segment; return their new names."""
         renamed = []
         for suffix in DATA_SUFFIXES:
             name = file_name(base_offset, suffix)
@@ -83,10 +83,10 @@ class DirectoryFiles:
         return renamed
 
     def discard(self, base_offset: int, mark: str) -> None:
-        """Remove files of a segment that was begun and is not wanted; one that cannot be removed goes at the next
-        start.
+        """Remove the files of a segment that was begun and is not needed; the next start removes those that cannot be
+        removed now.
         """
-        # The log file last: indexes alone would be put in place by the next start.
+        # The log file is removed last, since the next start would put indexes in place even without it.
         for suffix in reversed(DATA_SUFFIXES):
             with suppress(OSError):
                 self.unlink(file_name(base_offset, suffix) + mark)

@@ -1,10 +1,10 @@
 """Cleaning one log, in a worker thread: the map of its keys, then one cleaned segment after the other.
 
-A plan is made of the log on the loop (swap.plan); the worker touches files only. After each group of segments
-the loop puts the cleaned one in their place (swap.install) and asks for the next. Kafka's order of names is
-kept, so that a crash at any point leaves each old segment, or what it became: a group is written to `.cleaned` files,
-brought to disk and renamed to `.swap`; then the old files are renamed to `.deleted`, then the `.swap` files to their
-own names (log_loader finishes or undoes what was interrupted, as Kafka does).
+The loop makes a plan of the log (swap.plan); the worker accesses only files. After each group of segments the loop
+replaces them by the cleaned segment (swap.install) and starts the next group. Files are renamed in Kafka's order, so
+that a crash at any point leaves each old segment or its replacement: a group is written to `.cleaned` files, synced and
+renamed to `.swap`; then the old files are renamed to `.deleted`, then the `.swap` files to their final names (log_files
+finishes or undoes what was interrupted, as Kafka does).
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from broker_cy.storage.cleaner.transactions import CleanedTransactions
 from broker_cy.storage.syncs import LogSyncs
 from broker_cy.storage.txn_index import ENTRY, AbortedTransaction
 
-# Segments that are replaced at once, at most. Kafka has no such bound; here the loop renames their files.
+# Most segments that are replaced at once. Kafka has no such bound; here the loop renames their files.
 GROUP_SEGMENTS_MAX = 64
 OFFSETS_MAX = 2**31 - 1
-# Output is brought to disk in steps of this size, so that a worker is never long in one sync: a stop waits for it.
+# Output is synced in steps of this size, so that no sync takes long: a stop of the broker waits for it.
 SYNC_STEP_BYTES = 32 << 20
-# After so many bytes read a worker asks whether its cleaning was aborted.
+# A worker checks each time it has read this many bytes whether its cleaning was aborted.
 PAUSE_BYTES = 8 << 20
-# The same under a throttle: then it is also what is read at once before it waits.
+# The same under a throttle, where it is also the amount that is read between two waits.
 THROTTLED_PAUSE_BYTES = 256 << 10
 # Producer ids and their last batches in a `.snapshot` file, behind a header of 10 bytes (storage.producer_state).
 PRODUCER = struct.Struct(">qhiqiqiq")
@@ -41,7 +41,7 @@ SNAPSHOT_HEADER_BYTES = 10
 
 
 class CleaningAborted(Exception):
-    """The log was truncated, deleted or closed, or the broker stops."""
+    """The log was truncated, deleted or closed, or the broker is stopping."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -56,14 +56,14 @@ class SourceSegment:
 
 @dataclass(slots=True)
 class CleaningPlan:
-    """What a worker needs to know of a log. `segments` are those that may be cleaned, from the first of the log; all
-    of the log lies in `all_bases`, of which the last is the active segment.
+    """What a worker needs to know about a log. `segments` are those that may be cleaned, beginning with the first of
+    the log; `all_bases` are the base offsets of all of its segments, of which the last is the active one.
     """
 
     directory: str
     syncs: LogSyncs
     segments: list[SourceSegment]
-    # Of those, the base offsets of the ones that may not be on the disk.
+    # Base offsets of those of `segments` whose records may not be on disk yet.
     unsynced: list[int]
     all_bases: list[int]
     first_dirty_offset: int
@@ -107,7 +107,7 @@ class CleaningStats:
 
 
 def active_producers(snapshot: bytes) -> tuple[list[int], dict[int, int]]:
-    """(last data offsets, producer id -> epoch of those that have none) of the producers in a snapshot."""
+    """(last data offsets, producer id -> epoch of those without data) of the producers in a snapshot."""
     offsets, bare = [], {}
     for producer_id, epoch, _, last_offset, _, _, _, _ in PRODUCER.iter_unpack(snapshot[SNAPSHOT_HEADER_BYTES:]):
         if last_offset >= 0:
@@ -120,8 +120,8 @@ def active_producers(snapshot: bytes) -> tuple[list[int], dict[int, int]]:
 def group_segments(
     segments: list[SourceSegment], plan: CleaningPlan, group_segments_max: int = GROUP_SEGMENTS_MAX
 ) -> list[list[SourceSegment]]:
-    """Segments that become one: together at most segment.bytes and segment.index.bytes large, with offsets that fit an
-    index (Kafka's groupSegmentsBySize).
+    """Groups of segments that are merged into one: each group has at most segment.bytes and segment.index.bytes, with
+    offsets that fit an index (Kafka's groupSegmentsBySize).
     """
     groups: list[list[SourceSegment]] = []
     for number, segment in enumerate(segments):
@@ -149,7 +149,7 @@ class Cleaning:
     throttle: Throttle
     stats: CleaningStats = field(default_factory=CleaningStats)
     aborted: bool = False
-    # Set by the first step: the log is clean up to it once all groups are replaced.
+    # Set by the first step: the log is clean up to this offset once all groups are replaced.
     end_offset: int = -1
     _offsets: OffsetMap | None = None
     _groups: list[list[SourceSegment]] = field(default_factory=list)
@@ -158,7 +158,7 @@ class Cleaning:
 
     def step(self) -> Replacement | None:
         """Clean the next group; None if none is left. Raises CleaningAborted, OSError, StorageError, ValueError,
-        MemoryError, and then leaves nothing of the group.
+        MemoryError, and then leaves no files of the group.
         """
         try:
             if self._offsets is None:
@@ -170,7 +170,7 @@ class Cleaning:
                 return None
             return self._clean(self._groups.pop(0))
         except (OSError, ValueError) as error:
-            if self.aborted:  # files are gone, or no longer what they were
+            if self.aborted:  # files were removed or changed
                 raise CleaningAborted from error
             raise
 
@@ -186,7 +186,7 @@ class Cleaning:
         return THROTTLED_PAUSE_BYTES if self.throttle.is_limited else PAUSE_BYTES
 
     def _over(self, segment: SourceSegment, use: Callable[[BatchSource], None], *, check: bool) -> None:
-        """Give `use` the batches of a segment."""
+        """Call `use` with the batches of a segment."""
         name = file_name(segment.base_offset, ".log")
         path = f"{self.plan.directory}/{name}"
         fd = self.files.open(name)
@@ -196,8 +196,8 @@ class Cleaning:
             os.close(fd)
 
     def _sync_sources(self) -> None:
-        """A record goes because of a newer one of its key, which may lie in another group: that one has to survive a
-        power loss first. (Kafka leaves that to the other replicas.)
+        """Sync the segments that may not be on disk. A record is removed because of a newer one with its key, which may
+        be in another group and has to survive a power loss first. (Kafka relies on the other replicas for that.)
         """
         for base in self.plan.unsynced:
             self._check()
@@ -212,8 +212,8 @@ class Cleaning:
         self._sync_sources()
         aborted = self._read_aborted()
         self._transactions = CleanedTransactions(aborted)
-        # The map is made from the first dirty offset on: a transaction whose marker lies before would never end there,
-        # and what its producer committed since would count as aborted.
+        # The map is built from the first dirty offset on. A transaction whose marker is before that would never end
+        # there, and what its producer committed since would count as aborted.
         transactions = CleanedTransactions(entry for entry in aborted if entry[2] >= plan.first_dirty_offset)
         offsets = OffsetMap(plan.map_bytes, plan.load_factor)
         self._offsets = offsets
@@ -242,8 +242,8 @@ class Cleaning:
         self._groups = group_segments([each for each in plan.segments if each.base_offset < self.end_offset], plan)
 
     def _read_aborted(self) -> list[AbortedTransaction]:
-        """All aborted transactions of the log. Their markers may lie behind what is cleaned, up to the active segment,
-        to whose index the loop may be appending: what is not whole there yet is of no concern here.
+        """All aborted transactions of the log. Their markers may be after what is cleaned, up to the active segment.
+        The loop may be appending to the index of that one; an incomplete entry at its end does not matter here.
         """
         found: list[AbortedTransaction] = []
         for base in self.plan.all_bases:
@@ -307,7 +307,7 @@ class Cleaning:
             for segment in group:
                 self._over(segment, lambda source: walk.clean(source, self._pause, self._pause_bytes()), check=True)
             index, time_index = walk.finish()
-            # What was the newest stays so: retention of records without a timestamp goes by it.
+            # Keep the modification time: retention of records without a timestamp is determined by it.
             modified_ns = self._modified_ns(group[-1])
             self.files.set_modified(fd, modified_ns)
             self.files.sync(fd)

@@ -1,8 +1,9 @@
-"""The log cleaner: compacts the logs whose topics ask for it (cleanup.policy=compact), in worker threads.
+"""The log cleaner: compacts the logs of topics with cleanup.policy=compact, in worker threads.
 
-All of this runs on the loop: it asks the policy which log is next, gives workers one group of segments after the other
-to write (job), and puts what they wrote in place (swap). A cleaning that fails leaves the old segments;
-unless space or descriptors were short, its partition is not cleaned until the next start. Others continue.
+Everything in this module runs on the loop: it asks the policy which log is next, has workers write one group of
+segments after the other (job), and puts the result in place (swap). A cleaning that fails leaves the old segments in
+use; its partition is then not cleaned until the next start, unless disk space, memory or descriptors were short. Other
+partitions are not affected.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from broker_cy.storage.log_opener import Unopened
 
 logger = logging.getLogger(__name__)
 
-# A map larger than this is of no use: Kafka does not make one either.
+# Largest size of a map: a larger one would be of no use, and Kafka does not make one either.
 MAP_BYTES_MAX = 2**31 - 1
 
 
@@ -66,9 +67,9 @@ class _View:
 
 
 class LogCleaner:
-    """Cleans the logs in `logs` (the log manager's, by partition), which lie in the data directories `roots`.
+    """Cleans the logs in `logs` (the log manager's, by partition), which are stored in the data directories `roots`.
 
-    `jobs` runs at least as many things at once as there may be threads. `unlink_later(paths, delay_ms)` removes files.
+    `jobs` runs at least as many jobs at once as there may be threads. `unlink_later(paths, delay_ms)` removes files.
     `files` is for tests.
     """
 
@@ -97,7 +98,7 @@ class LogCleaner:
         self._checkpoint_running = False
         self._short_of_room = False
         self._stopped = False
-        # Which topic the entry of a partition is of, as far as that is known.
+        # Topic ids of the partitions that have an entry, as far as they are known.
         self._topic_ids: dict[TopicPartition, UUID] = {}
         for root in roots:
             try:
@@ -107,7 +108,7 @@ class LogCleaner:
                     if key[0] in entries.topic_ids:
                         self._topic_ids[key] = entries.topic_ids[key[0]]
             except ValueError as error:
-                # As in Kafka: every log of this directory is then cleaned from its start.
+                # As in Kafka, every log of this directory is then cleaned from its start.
                 logger.warning("treated a damaged checkpoint as empty", extra=facts(reason=error))
 
     @property
@@ -116,15 +117,17 @@ class LogCleaner:
         return set(self._running)
 
     def reconfigure(self, settings: CleanerSettings) -> None:
-        """Take over changed settings: at once the throttle, the rest with the next cleaning."""
+        """Apply changed settings: the throttle at once, the others with the next cleaning."""
         self.settings = settings
         self.policy.backoff_ms = settings.backoff_ms
         self._throttle.bytes_per_s = settings.io_max_bytes_per_s
 
-    # --- which
+    # --- the choice of the next log
 
     def tick(self, now_ms: int, high_watermark_of: Callable[[str, int], int]) -> None:
-        """Begin what is due, as far as there are threads; cheap when nothing is. To be called about once a second."""
+        """Begin the cleanings that are due, as far as there are threads. Cheap if none is; call it about once a
+        second.
+        """
         if not self.settings.enable or self._stopped:
             return
         while len(self._running) < self.settings.threads and self.policy.is_due(now_ms) and self._has_room():
@@ -140,7 +143,7 @@ class LogCleaner:
             if not log.config.compact or not self.policy.fit(key, log.log_start_offset, log.written_end_offset):
                 continue
             changed = True
-            # Retention moves the start of a log past it.
+            # With cleanup.policy=delete this is normal: retention moves the start of a log past its checkpoint.
             if not log.config.delete:
                 logger.warning(
                     "log is cleaned from its start: its checkpoint lies outside of it",
@@ -161,7 +164,9 @@ class LogCleaner:
         return min(self.settings.dedupe_buffer_bytes // self.settings.threads, MAP_BYTES_MAX)
 
     def _has_room(self) -> bool:
-        """Whether the map of another cleaning fits beside those that run; they may be of other settings."""
+        """Whether the map of another cleaning fits beside the running ones, which may have been begun with other
+        settings.
+        """
         held = sum(cleaning.plan.map_bytes for cleaning in self._running.values())
         return held + self._map_bytes() <= self.settings.dedupe_buffer_bytes or not self._running
 
@@ -209,7 +214,7 @@ class LogCleaner:
                     cleaning.files.discard(replacement.base_offset, SWAP)
                     raise CleaningAborted
                 if log.staged_batches:
-                    # What a failed write returns to counts segments: these are replaced a moment later.
+                    # A failed write returns to a segment that has to be in the log until then: replace these later.
                     self._jobs.later(1, lambda: self._on_step(key, log, cleaning, replacement, None))
                     return
                 paths = swap.install(log, cleaning.files, replacement)
@@ -237,7 +242,7 @@ class LogCleaner:
         self.policy.done(key, None)
         self.policy.back_off(now_ms)
         if errno_of(error) in SHORTAGES or isinstance(error, MemoryError):
-            # Once until a cleaning succeeds: the others most likely fail for the same reason.
+            # Logged once until a cleaning succeeds: the others most likely fail for the same reason.
             if not self._short_of_room:
                 logger.warning(
                     "log not cleaned yet for lack of space: free some, or lower log.cleaner.dedupe.buffer.size",
@@ -276,19 +281,19 @@ class LogCleaner:
                 "dropped records without a key", extra=facts(path=log.directory, records=stats.records_without_key)
             )
 
-    # --- what happens to logs meanwhile
+    # --- changes of the logs
 
     def abort(self, key: TopicPartition) -> None:
-        """The log is about to lose segments: what a worker does with them now comes to nothing. It may be chosen again
-        once the worker has noticed.
+        """Abort a cleaning, because its log is about to lose segments: the worker's result is discarded. The log may be
+        chosen again once the worker has noticed.
         """
         cleaning = self._running.pop(key, None)
         if cleaning is not None:
             cleaning.aborted = True
 
     def accept(self, key: TopicPartition, topic_id: UUID | None) -> None:
-        """A partition of the topic `topic_id` (None: not known) was loaded or created. A checkpoint entry for another
-        topic with this name does not apply to it.
+        """Note that a partition of the topic `topic_id` (None: not known) was loaded or created. A checkpoint entry for
+        another topic of this name does not apply to it.
         """
         if topic_id is None:
             return
@@ -297,13 +302,13 @@ class LogCleaner:
         self._topic_ids[key] = topic_id
 
     def truncated(self, key: TopicPartition, offset: int) -> None:
-        """Everything at or after `offset` is gone from a log."""
+        """Note that everything at or after `offset` was removed from a log."""
         self.abort(key)
         if self.policy.truncated(key, offset):
             self.write_checkpoint()
 
     def forget(self, key: TopicPartition) -> None:
-        """The partition was deleted or re-created."""
+        """Forget a partition that was deleted or re-created."""
         self.abort(key)
         self._topic_ids.pop(key, None)
         if self.policy.forget(key):
@@ -318,7 +323,7 @@ class LogCleaner:
     # --- the checkpoint
 
     def write_checkpoint(self) -> None:
-        """Write cleaner-offset-checkpoint in a worker; one more write follows where this is asked for meanwhile."""
+        """Write cleaner-offset-checkpoint in a worker. If this is called during a write, one more write follows."""
         self._checkpoint_due = True
         if self._checkpoint_running or self._stopped:
             return
@@ -328,7 +333,7 @@ class LogCleaner:
         for key, offset in self.policy.cleaned.items():
             path = self._path_of(key)
             for root, offsets in wanted.items():
-                # A log that is offline keeps its entry where it is the only directory.
+                # A log that is offline keeps its entry if there is only one directory.
                 if (path is not None and os.path.dirname(path) == root) or (path is None and len(wanted) == 1):
                     offsets[key] = offset
 
@@ -349,7 +354,7 @@ class LogCleaner:
         self._jobs.run(write, done)
 
     def _path_of(self, key: TopicPartition) -> str | None:
-        """The directory of a log; None where it is offline."""
+        """The directory of a log; None if it is offline."""
         log, unopened = self._logs.get(key), self._unopened.get(key)
         if log is not None:
             return str(log.directory)

@@ -1,5 +1,5 @@
-# The walk that notes the newest offset of each key, and what both walks of a cleaning share. Each goes on without the GIL until it
-# needs something of Python, and returns why.
+# The walk that notes the newest offset of each key, and what both walks of a cleaning share. Each runs without the GIL until it
+# needs Python, and returns the reason.
 from libc.stdint cimport int32_t, int64_t, uint64_t
 
 from broker_cy.storage.cleaner.source cimport BatchSource
@@ -7,12 +7,12 @@ from broker_cy.storage.cleaner.source cimport BatchSource
 cdef enum WalkStop:
     STOP_END = 0
     STOP_FAULT = 1
-    STOP_PAUSE = 2              # enough was read for the throttle, and to ask whether to go on
-    STOP_SPECIAL = 3            # the current batch is compressed, a marker or of a transaction
+    STOP_PAUSE = 2              # enough was read to consult the throttle and to check for an abort
+    STOP_SPECIAL = 3            # the current batch is compressed, a marker, or transactional
     STOP_FULL = 4               # the map has no room for the current batch's keys
     STOP_FLUSH = 5              # the output buffer has no room for the current batch
 
-# A record that was read and is still to be looked up.
+# A record that was read and has not been looked up yet.
 cdef struct Looked:
     int64_t start               # of the record, in the payload
     int64_t end

@@ -1,4 +1,4 @@
-"""The first walk of a cleaning: the newest offset of each key, over all that was not cleaned yet (Kafka's buildOffsetMap)."""
+"""The first walk of a cleaning: the newest offset of each key, over all records not cleaned yet (Kafka's buildOffsetMap)."""
 
 from cpython.memoryview cimport PyMemoryView_FromMemory
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
@@ -18,13 +18,13 @@ cdef extern from "Python.h":
     int PyBUF_READ
 
 cdef enum:
-    # What the records of one batch may decompress to: all that a length can say.
+    # Largest decompressed size of the records of one batch: the largest value of a length field.
     PAYLOAD_BYTES_MAX = 0x7FFFFFFF
     CONTROL_KEY_BYTES = 4
 
 
 cdef int put_keys(OffsetMap offsets, const Looked* keys, int count) noexcept nogil:
-    """As map_records."""
+    """Put `count` keys into the map; the results are those of map_records."""
     cdef int i, done
     for i in range(count):
         done = offsets.put(keys[i].low, keys[i].high, keys[i].offset)
@@ -34,7 +34,8 @@ cdef int put_keys(OffsetMap offsets, const Looked* keys, int count) noexcept nog
 
 
 cdef int map_records(const uint8_t* p, int64_t size, const BatchHeader* header, OffsetMap offsets, int64_t start_offset) noexcept nogil:
-    """1: all keys are in the map, 0: it is full, -1: these are no records, -2: no memory."""
+    """Put the keys of a batch's records into the map. Return 1 if all are in it, 0 if it is full, -1 if the records are malformed,
+    -2 if there is no memory."""
     cdef const uint8_t* end = p + size
     cdef const uint8_t* field
     cdef int32_t length = 0, offset_delta = 0, key_size = 0, _index
@@ -100,7 +101,7 @@ cdef object payload_of(BatchSource source):
         return plain
     try:
         return decompress(codec, plain, PAYLOAD_BYTES_MAX)
-    except ValueError as error:         # CorruptPayload, PayloadTooLarge and what is no codec
+    except ValueError as error:         # CorruptPayload, PayloadTooLarge, or an unknown codec
         raise CorruptSegment(source.path, source.position, f"batch at offset {source.header.base_offset}: {error}") from error
 
 
@@ -126,10 +127,10 @@ cdef object control_kind(BatchSource source):
 
 
 def map_keys(BatchSource source not None, OffsetMap offsets not None, int64_t start_offset, transactions, pause, int64_t pause_bytes):
-    """Note in `offsets` the newest offset of each key from `start_offset` on, but not of aborted transactions; True if the map is
-    full (then offsets.latest_offset is that of the last key put).
+    """Note in `offsets` the newest offset of each key from `start_offset` on, leaving out aborted transactions. Return whether the
+    map is full (then offsets.latest_offset is that of the last key put).
 
-    `pause(bytes)` is called after each `pause_bytes` read. Raises what it raises, CorruptSegment, OSError, MemoryError.
+    `pause(bytes)` is called after each `pause_bytes` read. Raises what `pause` raises, CorruptSegment, OSError, MemoryError.
     """
     cdef int stop, done
     cdef const uint8_t[::1] payload

@@ -1,7 +1,7 @@
-"""The cleaner's map of keys to their newest offset. What it holds and its bound are in offset_map.pxd.
+"""The cleaner's map of keys to their newest offset. Its contents and its bound are described in offset_map.pxd.
 
-The hash is SipHash-1-3 with 128 bits of output and a random key: two keys of a log share one with a probability of about n^2 / 2^129,
-and none can be made to by whoever chooses the keys.
+The hash is SipHash-1-3 with 128 bits of output and a random key. The probability that any two of the n keys of a log have the same
+hash is about n^2 / 2^129, and a client that chooses the keys cannot cause a collision.
 """
 
 import os
@@ -18,7 +18,7 @@ cdef extern from *:
 
 cdef enum:
     SLOT_BYTES = 24
-    # The table that a pass begins with is this part of the bound.
+    # The first table of a pass has 1/FIRST_SHARE of the slots that the bound allows.
     FIRST_SHARE = 16
 
 
@@ -81,13 +81,13 @@ cdef inline void hash_key(OffsetMap table, const uint8_t* key, int64_t size, uin
 
 
 cdef inline int64_t first_slot(int64_t count, uint64_t low) noexcept nogil:
-    """Where the search for a key begins: the upper half of a product spreads 32 bits of the hash over any number of slots, without
-    a division."""
+    """The slot at which the search for a key begins. The upper half of a product spreads 32 bits of the hash over any number of
+    slots without a division."""
     return <int64_t>(((low >> 32) * <uint64_t>count) >> 32)
 
 
 cdef inline Slot* slot_for(Slot* slots, int64_t count, uint64_t low, uint64_t high) noexcept nogil:
-    """The slot that holds a key or is free for it; there always is a free one."""
+    """The slot that holds a key or is free for it; there is always a free one."""
     cdef int64_t at = first_slot(count, low)
     while slots[at].next_offset != 0 and (slots[at].low != low or slots[at].high != high):
         at += 1
@@ -121,23 +121,23 @@ cdef class OffsetMap:
 
     cdef int set_limit(self) noexcept nogil:
         self.entries_limit = <int64_t>(self.slot_count * self.load_factor)
-        # One slot stays free: a search ends there.
+        # One slot stays free, so that every search ends.
         if self.entries_limit >= self.slot_count:
             self.entries_limit = self.slot_count - 1
 
     @property
     def size_bytes(self):
-        """Of the table in use."""
+        """Size of the table in use."""
         return self.slot_count * SLOT_BYTES
 
     @property
     def capacity(self):
-        """How many keys have room in the end."""
+        """How many keys fit into the largest table."""
         count = self.large_slot_count or self.slot_count
         return min(int(count * self.load_factor), count - 1)
 
     cdef int grow(self) noexcept nogil:
-        """Go over to the large table; 0 if that is in use, -1 without memory."""
+        """Switch to the large table; return 1, 0 if it is in use already, -1 if there is no memory."""
         cdef Slot* larger
         cdef int64_t i
         if self.large_slot_count == 0:
@@ -180,7 +180,7 @@ cdef class OffsetMap:
         return slot_for(self.slots, self.slot_count, low, high).next_offset - 1
 
     def add(self, bytes key not None, int64_t offset):
-        """put, for Python: False if the key is new and has no room. Raises MemoryError."""
+        """put, for Python: False if the key is new and does not fit. Raises MemoryError."""
         cdef uint64_t low = 0, high = 0
         cdef int done
         self.hash(key, len(key), &low, &high)

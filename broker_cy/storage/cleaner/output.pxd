@@ -1,4 +1,4 @@
-# A segment that is being written by a cleaning: its batches, and its indexes.
+# The segment that a cleaning writes: its batches and its indexes.
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stdlib cimport realloc
 
@@ -6,10 +6,10 @@ from broker_cy.storage.cleaner.source cimport BatchSource
 from broker_cy.wire.batch cimport BatchHeader
 
 cdef enum:
-    # Bytes that a record may grow by where its timestamp is written again: the delta, and its own length.
+    # Bytes by which a record may grow when its timestamp is rewritten: in the timestamp delta and in the record length.
     RECORD_GROWTH_BYTES = 14
 
-# Records that stay and follow each other: bytes [start, end) of a payload.
+# Adjacent records that stay: bytes [start, end) of a payload.
 cdef struct Run:
     int64_t start
     int64_t end
@@ -20,7 +20,7 @@ cdef struct Growing:
     int64_t capacity
 
 cdef inline int reserve(Growing* buffer, int64_t more) noexcept nogil:
-    """Room for `more` bytes: 0, or -1 without memory."""
+    """Make room for `more` bytes; return 0, or -1 if there is no memory."""
     cdef int64_t capacity
     cdef uint8_t* grown
     if buffer.size + more <= buffer.capacity:
@@ -40,7 +40,7 @@ cdef class CleanedOutput:
     cdef int64_t index_interval_bytes
     cdef int64_t index_bytes_max
     cdef int64_t base_offset        # of the segment
-    # `written` bytes are in the file, `out` comes after them.
+    # `written` bytes are in the file; `out` follows them.
     cdef object write
     cdef Growing out
     cdef int64_t buffer_bytes
@@ -52,7 +52,7 @@ cdef class CleanedOutput:
     cdef readonly int64_t max_timestamp
     cdef readonly int64_t max_timestamp_offset
     cdef readonly int64_t next_offset   # after the last batch written; base_offset if there is none
-    # What stays of the current batch.
+    # The records of the current batch that stay.
     cdef Growing runs               # of Run
     cdef int32_t kept
     cdef int64_t kept_max_timestamp

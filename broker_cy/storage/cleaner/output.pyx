@@ -1,8 +1,8 @@
-"""The segment that a cleaning writes: batches that lost records, behind each other in a buffer, and the two indexes.
+"""The segment that a cleaning writes: batches that lost records, one after the other in a buffer, and the two indexes.
 
-The records that stay are copied byte for byte behind the old header, with a new count, checksum and largest timestamp; offsets,
-sequences and the base timestamp stay what they were (Kafka makes the first record's timestamp the base; no reader can tell). Only
-where a batch is given a delete horizon, which takes the place of its base timestamp (KIP-534), timestamps are written again.
+The records that stay are copied byte for byte behind the old header, with a new count, checksum and largest timestamp. Offsets,
+sequences and the base timestamp stay unchanged (Kafka makes the first record's timestamp the base; a reader sees no difference).
+Timestamps are rewritten only in a batch that is given a delete horizon, which replaces its base timestamp (KIP-534).
 """
 
 from cpython.memoryview cimport PyMemoryView_FromMemory
@@ -27,12 +27,12 @@ cdef enum:
 
 
 cdef class CleanedOutput:
-    """What is to be written goes to `write(memoryview, position)`, `buffer_bytes` at a time."""
+    """Passes its output to `write(memoryview, position)`, `buffer_bytes` at a time."""
 
     cdef int begin(
         self, int64_t base_offset, int64_t buffer_bytes, int64_t index_interval_bytes, int64_t index_bytes_max, write
     ) except -1:
-        """To be called first. Raises MemoryError."""
+        """Set up the output; call it before anything else. Raises MemoryError."""
         self.base_offset = base_offset
         self.next_offset = base_offset
         self.buffer_bytes = max(buffer_bytes, <int64_t>BATCH_HEADER_BYTES)
@@ -53,7 +53,7 @@ cdef class CleanedOutput:
         free(self.runs.data)
 
     def finish(self):
-        """Write what is left; the contents of the offset index and of the time index."""
+        """Write the rest of the buffer; return the contents of the offset index and of the time index."""
         if self.max_timestamp > self.last_indexed_timestamp and self.add_time_entry() != 0:
             raise MemoryError("no memory for a time index")
         self.flush()
@@ -67,7 +67,7 @@ cdef class CleanedOutput:
         return 0
 
     cdef int64_t put_records(self, uint8_t* out, const uint8_t* payload, const BatchHeader* header, bint horizon) noexcept nogil:
-        """The records of `runs` behind each other; how many bytes they take."""
+        """Write the records of `runs` to `out`, one after the other; return their size in bytes."""
         cdef Run* run = <Run*>self.runs.data
         cdef Run* last = run + self.runs.size // <int64_t>sizeof(Run)
         cdef const uint8_t* p
@@ -83,7 +83,7 @@ cdef class CleanedOutput:
                 memcpy(at, p, <size_t>(run.end - run.start))
                 at += run.end - run.start
             while horizon and p < payload + run.end:
-                # filter has read all of this, so that it cannot fail.
+                # filter has read these fields already, so reading them cannot fail.
                 p = read_varint(p, payload + run.end, &length)
                 rest = read_varlong(p + 1, p + length, &timestamp_delta)
                 timestamp_delta = <int64_t>(<uint64_t>header.base_timestamp + <uint64_t>timestamp_delta - <uint64_t>self.horizon_ms)
@@ -98,7 +98,7 @@ cdef class CleanedOutput:
         return at - out
 
     cdef int put_header(self, uint8_t* out, int64_t records_bytes, bint horizon) noexcept nogil:
-        """The current batch's header with what filter found, in front of its records at `out` + 61."""
+        """Write the current batch's header, with the values that filter found, in front of its records at `out` + 61."""
         cdef int16_t attributes = self.source.header.attributes
         memcpy(out, self.source.data, BATCH_HEADER_BYTES)
         if horizon:
@@ -112,7 +112,7 @@ cdef class CleanedOutput:
         return self.note(self.kept_max_timestamp, BATCH_HEADER_BYTES + records_bytes)
 
     cdef int put_empty(self, uint8_t* out) noexcept nogil:
-        """A header without records, which keeps a producer's last sequence."""
+        """Write a header without records, which preserves a producer's last sequence."""
         memcpy(out, self.source.data, BATCH_HEADER_BYTES)
         store_u16(out + 21, <uint16_t>(self.source.header.attributes & ~(ATTRIBUTE_CODEC_MASK | ATTRIBUTE_DELETE_HORIZON)))
         store_u64(out + 27, <uint64_t>-1)
@@ -122,7 +122,8 @@ cdef class CleanedOutput:
         return self.note(self.source.header.max_timestamp, BATCH_HEADER_BYTES)
 
     cdef int note(self, int64_t max_timestamp, int64_t size) noexcept nogil:
-        """Count in a batch of `size` bytes that was just put behind `out.size`, with the index entries that are due (Log.stage)."""
+        """Account for a batch of `size` bytes that was just written at `out.size`, and add the index entries that are due (as
+        Log.take does)."""
         cdef int64_t position = self.written + self.out.size
         cdef int64_t last_offset = self.source.next_offset - 1
         cdef uint8_t* entry
@@ -141,7 +142,7 @@ cdef class CleanedOutput:
                 store_u32(entry, <uint32_t>(last_offset - self.base_offset))
                 store_u32(entry + 4, <uint32_t>position)
                 self.index.size += 8
-            # One place is kept for the entry that finish adds.
+            # Room for one entry is reserved for finish.
             if self.max_timestamp > self.last_indexed_timestamp and self.time_index.size + 24 <= self.index_bytes_max:
                 if self.add_time_entry() != 0:
                     self.source.failed(FAULT_MEMORY)

@@ -1,7 +1,7 @@
-"""Which log is cleaned next, as a pure state machine: what is known of the logs and the time go in, a choice comes out
-(Kafka's LogCleanerManager).
+"""The choice of the log to clean next, as a pure state machine: its inputs are the state of the logs and the time, its
+output is a choice (Kafka's LogCleanerManager).
 
-A partition is idle, being cleaned, or uncleanable because a cleaning failed in a way that the next one would, too.
+A partition is idle, being cleaned, or uncleanable: a cleaning failed, and the next one would fail for the same reason.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ NEVER_MS = 2**63 - 1
 
 
 class LogView(Protocol):
-    """What the choice depends on. Timestamps in ms, -1 if there is none."""
+    """The properties of a log that the choice depends on. Timestamps are in ms, -1 if there is none."""
 
     log_start_offset: int
     log_end_offset: int
@@ -28,10 +28,10 @@ class LogView(Protocol):
     max_compaction_lag_ms: int
 
     def largest_timestamp(self, number: int) -> int:
-        """Of segment `number`."""
+        """Largest timestamp of segment `number`."""
 
     def first_timestamp(self, number: int) -> int:
-        """Of the first batch of segment `number`."""
+        """Largest timestamp of the first batch of segment `number`."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -47,7 +47,7 @@ class Choice:
 
 
 def _segment_at(log: LogView, offset: int) -> int:
-    """Number of the segment that `offset` lies in."""
+    """Number of the segment that contains `offset`."""
     number = len(log.segments) - 1
     while number > 0 and log.segments[number][0] > offset:
         number -= 1
@@ -55,7 +55,7 @@ def _segment_at(log: LogView, offset: int) -> int:
 
 
 def first_uncleanable_offset(log: LogView, dirty_offset: int, now_ms: int) -> int:
-    """Base offset of the first segment that must stay as it is: the active one, one with an undecided transaction, or
+    """Base offset of the first segment that must stay unchanged: the active one, one with an undecided transaction, or
     one that is younger than min.compaction.lag.ms.
     """
     active = len(log.segments) - 1
@@ -70,7 +70,7 @@ def first_uncleanable_offset(log: LogView, dirty_offset: int, now_ms: int) -> in
 
 
 def overdue_ms(log: LogView, dirty_offset: int, now_ms: int) -> int:
-    """For how long max.compaction.lag.ms is over for the oldest record that was not cleaned; 0 if it is not."""
+    """Time in ms by which the oldest record not yet cleaned exceeds max.compaction.lag.ms; 0 if it does not."""
     if log.max_compaction_lag_ms >= NEVER_MS:
         return 0
     numbers = range(_segment_at(log, dirty_offset), len(log.segments) - 1)
@@ -79,15 +79,15 @@ def overdue_ms(log: LogView, dirty_offset: int, now_ms: int) -> int:
 
 
 def examine(key: TopicPartition, log: LogView, cleaned_offset: int | None, now_ms: int) -> Choice | None:
-    """A Choice where this log is dirty enough, or waits too long; else None. `cleaned_offset` lies in the log, or is
-    None if it was never cleaned.
+    """A Choice if this log is dirty enough, or has waited too long; else None. `cleaned_offset` is within the log, or
+    None if the log was never cleaned.
     """
     dirty_offset = log.log_start_offset if cleaned_offset is None else cleaned_offset
     uncleanable = first_uncleanable_offset(log, dirty_offset, now_ms)
     clean_bytes = sum(size for base, size in log.segments if base < min(dirty_offset, uncleanable))
     first = _segment_at(log, min(dirty_offset, uncleanable))
     dirty_bytes = sum(size for base, size in log.segments[first:] if base < uncleanable)
-    # A segment that was cleaned up to its middle counts on both sides, as in Kafka.
+    # A segment that was cleaned up to its middle counts as clean and as dirty, as in Kafka.
     total = clean_bytes + dirty_bytes
     if total == 0 or uncleanable <= dirty_offset:
         return None
@@ -102,7 +102,7 @@ class CleanerPolicy:
 
     def __init__(self, backoff_ms: int) -> None:
         self.backoff_ms = backoff_ms
-        # Up to where each log is clean.
+        # The offset up to which each log is clean.
         self.cleaned: dict[TopicPartition, int] = {}
         self.in_progress: set[TopicPartition] = set()
         self.uncleanable: set[TopicPartition] = set()
@@ -113,17 +113,17 @@ class CleanerPolicy:
         return now_ms >= self._next_look_ms
 
     def look_again(self, now_ms: int) -> None:
-        """A cleaning ended well: there may be more to do."""
+        """Look for a log at once: a cleaning succeeded, and there may be more to do."""
         self._next_look_ms = now_ms
 
     def back_off(self, now_ms: int) -> None:
-        """There was nothing to clean, or a cleaning failed."""
+        """Wait before the next search: there was nothing to clean, or a cleaning failed."""
         self._next_look_ms = now_ms + self.backoff_ms
 
     def fit(self, key: TopicPartition, log_start_offset: int, log_end_offset: int) -> bool:
-        """Clean a log from its start whose checkpoint lies outside of it; whether that is so. To be asked of every log
-        each time: one that ends before its checkpoint may grow beyond it, and then it would fit, although what was
-        appended since was never cleaned.
+        """If the checkpoint of a log is outside of the log, move it to the log's start; return whether it was. Has to
+        be called for every log each time: a log that ends before its checkpoint may grow beyond it, and the checkpoint
+        would then seem to fit, although the records appended since were never cleaned.
         """
         if log_start_offset <= self.cleaned.get(key, log_start_offset) <= log_end_offset:
             return False
@@ -131,7 +131,7 @@ class CleanerPolicy:
         return True
 
     def choose(self, logs: Iterable[tuple[TopicPartition, LogView]], now_ms: int) -> Choice | None:
-        """The dirtiest of `logs`, which is then in progress; None if none is dirty enough."""
+        """Choose the dirtiest of `logs`, and mark it as in progress; None if none is dirty enough."""
         best: Choice | None = None
         for key, log in logs:
             if key in self.in_progress or key in self.uncleanable:
@@ -144,7 +144,7 @@ class CleanerPolicy:
         return best
 
     def done(self, key: TopicPartition, end_offset: int | None) -> None:
-        """A cleaning ended: everything before `end_offset` is clean; None if it was aborted or failed."""
+        """Note the end of a cleaning: everything before `end_offset` is clean; None if it was aborted or failed."""
         self.in_progress.discard(key)
         if end_offset is not None:
             self.cleaned[key] = end_offset
@@ -154,13 +154,13 @@ class CleanerPolicy:
         self.uncleanable.add(key)
 
     def truncated(self, key: TopicPartition, offset: int) -> bool:
-        """What lies at or after `offset` is gone; whether that changes the checkpoint."""
+        """Note that a log was truncated to `offset`; return whether that changes the checkpoint."""
         if self.cleaned.get(key, 0) <= offset:
             return False
         self.cleaned[key] = offset
         return True
 
     def forget(self, key: TopicPartition) -> bool:
-        """The partition is gone; whether that changes the checkpoint."""
+        """Forget a partition that no longer exists; return whether that changes the checkpoint."""
         self.uncleanable.discard(key)
         return self.cleaned.pop(key, None) is not None

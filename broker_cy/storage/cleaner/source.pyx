@@ -1,4 +1,4 @@
-"""Reading a segment for the cleaner: one buffer, which grows to the largest batch."""
+"""Reading a segment for the cleaner, through one buffer that grows to the largest batch."""
 
 import os
 
@@ -21,8 +21,8 @@ cdef int64_t ANY_LENGTH = 0x7FFFFFFFFFFF
 
 
 cdef class BatchSource:
-    """Batches in the first `size` bytes of the file open as `fd`, which stays the caller's; `path` is for messages. With `check`
-    their checksums are looked at. Raises MemoryError."""
+    """Batches in the first `size` bytes of the file open as `fd`, which the caller has to close; `path` is for messages. With
+    `check` their checksums are verified. Raises MemoryError."""
 
     def __cinit__(self, int fd, path, int64_t size, int64_t base_offset, int64_t buffer_bytes, bint check):
         os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_SEQUENTIAL)
@@ -45,7 +45,7 @@ cdef class BatchSource:
         return -1
 
     cdef int load(self, int64_t at, int64_t need) noexcept nogil:
-        """Have `need` bytes from `at` on in the block: 0, or -1."""
+        """Make the block contain `need` bytes from `at` on; return 0, or -1 with `fault` set."""
         cdef uint8_t* grown
         cdef int64_t kept = self.block_start + self.block_length - at
         cdef int64_t want
@@ -59,7 +59,7 @@ cdef class BatchSource:
         self.block_start = at
         self.block_length = kept
         if need > self.capacity:
-            # No more than the file has: a length that lies was refused before.
+            # `need` is at most the rest of the file: a larger length was refused before.
             grown = <uint8_t*>realloc(self.block, <size_t>need)
             if grown == NULL:
                 return self.failed(FAULT_MEMORY)

@@ -1,4 +1,4 @@
-"""What the cleaner does to a log on the loop: looking at its segments, and putting cleaned ones in their place."""
+"""The cleaner's work on a log on the loop: reading the state of its segments, and replacing them by cleaned ones."""
 
 from libc.stdint cimport int64_t
 
@@ -18,7 +18,8 @@ def segment_sizes(Log log not None):
 
 
 def largest_timestamp(Log log not None, Py_ssize_t number):
-    """Of segment `number`; when it was last written to where its records have none. Raises StorageError, OSError."""
+    """Largest timestamp of segment `number`; if its records have none, the time when its file was last modified. Raises
+    StorageError, OSError."""
     cdef Segment segment = log.segments[number]
     segment.ensure_timestamps()
     if segment.max_timestamp >= 0:
@@ -42,7 +43,7 @@ def plan(
     Log log not None, int64_t first_dirty_offset, int64_t first_uncleanable_offset, int64_t now_ms, *,
     int64_t map_bytes, double load_factor, int64_t buffer_bytes,
 ):
-    """A CleaningPlan of what lies before `first_uncleanable_offset`, the base of a segment. Raises OSError, StorageError."""
+    """A CleaningPlan for the segments before `first_uncleanable_offset`, a segment's base offset. Raises OSError, StorageError."""
     cdef Segment segment
     cdef LogConfig config = log.config
     cdef list sources = [], unsynced = []
@@ -65,12 +66,13 @@ def plan(
 
 
 def install(Log log not None, files, replacement):
-    """Put a cleaned segment, whose files are named `.swap`, in the place of those it replaces; the paths of their files, renamed to
-    `.deleted`, to be unlinked later (file.delete.delay.ms). Readers that hold a part of an old segment keep its file.
+    """Put a cleaned segment, whose files are named `.swap`, in the place of the segments it replaces. Return the paths of their
+    files, renamed to `.deleted`, to be unlinked later (file.delete.delay.ms). Readers that hold a part of an old segment keep its
+    file.
 
-    Raises CleaningAborted where the log no longer has these segments, and OSError if a file cannot be renamed: then the old
-    segments have their names again and stay. Where even those cannot be given back the log is offline, since only a start can tell
-    which files are whole.
+    Raises CleaningAborted if the log no longer has these segments. Raises OSError if a file cannot be renamed: then the old
+    segments get their names back and stay. If even that fails the log goes offline, since only a start can find out which files are
+    whole.
     """
     cdef Segment segment, cleaned
     cdef list old, renamed = []
@@ -86,7 +88,7 @@ def install(Log log not None, files, replacement):
         for segment in old:
             rename_files(files, segment.base_offset, DATA_SUFFIXES, "", DELETED, renamed)
             if segment.base_offset != replacement.base_offset:
-                # Producer state is kept where segments begin: none begins there any more.
+                # Snapshots of producer state are kept where segments begin, and no segment begins here any more.
                 rename_files(files, segment.base_offset, (SNAPSHOT_SUFFIX,), "", DELETED, renamed)
         names = [name for _, name in renamed]
         rename_files(files, replacement.base_offset, DATA_SUFFIXES, SWAP, "", renamed)
@@ -98,7 +100,7 @@ def install(Log log not None, files, replacement):
         segment.close()
     cleaned = Segment(log.directory, replacement.base_offset, log.open_files, replacement.size, True,
                       (<Segment>old[0]).created_ms, log.config.index_interval_bytes)
-    # Written and summed a moment ago, and on disk.
+    # Its checksums were computed when it was written a moment ago, and it is on disk.
     cleaned.mark_verified()
     cleaned.max_timestamp = replacement.max_timestamp
     cleaned.max_timestamp_offset = replacement.max_timestamp_offset
@@ -107,7 +109,7 @@ def install(Log log not None, files, replacement):
 
 
 cdef int rename_files(files, int64_t base_offset, suffixes, old_mark, new_mark, list renamed) except -1:
-    """Rename those of a segment's files that there are, and note each in `renamed` as (old name, new name)."""
+    """Rename the existing files of a segment, and note each in `renamed` as (old name, new name)."""
     for suffix in suffixes:
         name = file_name(base_offset, suffix)
         try:
@@ -119,8 +121,8 @@ cdef int rename_files(files, int64_t base_offset, suffixes, old_mark, new_mark, 
 
 
 cdef bint give_names_back(Log log, files, list renamed) except -1:
-    """Undo renames, the last one first, and say whether that succeeded. Each step leaves what the way there has left: where a crash,
-    or a second failure, ends it, the next start puts the cleaned segment in place, whose files are all there still."""
+    """Undo renames, the last one first; return whether that succeeded. Each step restores a state that the renames went through:
+    if a crash or a second failure interrupts it, the next start puts the cleaned segment in place, whose files all still exist."""
     try:
         for old, new in reversed(renamed):
             files.rename(new, old)

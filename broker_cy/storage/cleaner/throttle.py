@@ -1,4 +1,4 @@
-"""log.cleaner.io.max.bytes.per.second: what all cleaner threads together read and write."""
+"""log.cleaner.io.max.bytes.per.second: the limit of what all cleaner threads together read and write."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ import threading
 import time
 from collections.abc import Callable
 
-# A worker that waits looks this often whether its cleaning was aborted, and whether the rate is another one.
+# A waiting worker checks this often whether its cleaning was aborted, and whether the rate was changed.
 STEP_S = 0.05
-# Time that was not used is saved up to this much.
+# Unused time is saved up to this much.
 BURST_S = 0.1
 # A rate that no disk reaches.
 UNLIMITED_BYTES_PER_S = 1e15
 
 
 class Throttle:
-    """Shared by worker threads; the rate may be changed at any time, and then holds for those that wait, too."""
+    """Shared by worker threads. The rate may be changed at any time, which also applies to waiting workers."""
 
     def __init__(
         self,
@@ -26,7 +26,7 @@ class Throttle:
         self._bytes_per_s = bytes_per_s
         self._monotonic = monotonic
         self._sleep = sleep
-        # Bytes that were asked for so far, and how many of them the time that passed until `_at_s` has allowed.
+        # Bytes requested so far, and how many of them the time until `_at_s` has allowed.
         self._spent = 0.0
         self._allowed = 0.0
         self._at_s = monotonic()
@@ -58,7 +58,7 @@ class Throttle:
         self._at_s = now_s
 
     def spend(self, size_bytes: int, check: Callable[[], None]) -> None:
-        """Wait until `size_bytes` more are allowed; `check` is called meanwhile, and what it raises ends the wait."""
+        """Wait until `size_bytes` more are allowed. Calls `check` during the wait; an exception from it ends that."""
         if not self.is_limited:
             return
         with self._lock:
@@ -73,7 +73,7 @@ class Throttle:
         with self._lock:
             self._settle()
             left = until - self._allowed
-            # Less than a byte is what rounding leaves.
+            # A remainder of less than a byte is a rounding error.
             if left < 1 or not self.is_limited:
                 return 0.0
             return left / self._bytes_per_s if self._bytes_per_s > 0 else STEP_S

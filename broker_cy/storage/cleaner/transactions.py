@@ -1,9 +1,9 @@
-"""Which data of a log belongs to transactions that were aborted, and which markers have nothing left to mark, as the
-cleaner reads a log from its start (what Kafka calls CleanedTransactionMetadata).
+"""Which data of a log belongs to aborted transactions, and which markers have no data left, as the cleaner reads a log
+from its start (what Kafka calls CleanedTransactionMetadata).
 
-What is to be read next is told in order of offsets. `kept` collects the entries that the transaction index of the
-cleaned segment needs: those of aborted transactions of which something was still there to be removed. Their marker
-stays for readers that are in the middle of such a transaction, until a later pass finds it without data.
+The caller reports each batch before it processes it, in order of offsets. `kept` collects the entries that the
+transaction index of the cleaned segment needs: those of aborted transactions that still had data to remove. The marker
+of such a transaction stays for readers that are in the middle of it, until a later pass finds it without data.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ ABORT, COMMIT = 0, 1
 
 
 class CleanedTransactions:
-    """Over the aborted transactions of the whole log, in any order."""
+    """Tracks the transactions of one log. `aborted` are the aborted transactions of the whole log, in any order."""
 
     def __init__(self, aborted: Iterable[AbortedTransaction]) -> None:
         self._to_come = [(entry[1], entry) for entry in set(aborted)]
         heapq.heapify(self._to_come)
-        # By producer id: the aborted transaction it is in, and whether a batch of that was read.
+        # By producer id: its current aborted transaction, and whether a batch of that transaction was read.
         self._aborted: dict[int, tuple[AbortedTransaction, bool]] = {}
         self._committed: set[int] = set()
         self.kept: list[AbortedTransaction] = []
@@ -34,7 +34,7 @@ class CleanedTransactions:
             self._aborted.setdefault(entry[0], (entry, False))
 
     def on_data(self, producer_id: int, last_offset: int) -> bool:
-        """A transactional batch is read: whether its transaction was aborted."""
+        """Note that a transactional batch is read; return whether its transaction was aborted."""
         self._begin_up_to(last_offset)
         found = self._aborted.get(producer_id)
         if found is None:
@@ -44,8 +44,8 @@ class CleanedTransactions:
         return True
 
     def on_marker(self, producer_id: int, last_offset: int, kind: int | None) -> bool:
-        """A control batch is read, with a record of type `kind` (None: an empty one): whether it marks nothing that is
-        left, and so may go in time.
+        """Note that a control batch is read, with a record of type `kind` (None: an empty batch). Return whether its
+        transaction has no data left, so that the marker may be removed in time.
         """
         self._begin_up_to(last_offset)
         if kind is None:
@@ -63,6 +63,6 @@ class CleanedTransactions:
         return False
 
     def take_kept(self) -> list[AbortedTransaction]:
-        """`kept` since the last call: the entries of the segment that was just completed."""
+        """Return the entries added to `kept` since the last call: those of the segment that was just completed."""
         kept, self.kept = self.kept, []
         return kept
