@@ -36,16 +36,16 @@ TopicPartition = tuple[str, int]
 
 
 class Entries(NamedTuple):
-    """Content of an offset checkpoint: offsets by partition, and the ids of the topics they were written for. A topic
-    has none where Kafka wrote the file.
+    """Content of an offset checkpoint: offsets by partition, and the ids of the topics they were written for. There are
+    no ids if Kafka wrote the file.
     """
 
     offsets: dict[TopicPartition, int]
     topic_ids: dict[str, UUID]
 
     def offset_of(self, key: TopicPartition, topic_id: UUID | None) -> int | None:
-        """The offset of a partition of the topic `topic_id` (None: not known); None if there is no entry, or where
-        it was written for another topic of that name.
+        """The offset of a partition of the topic `topic_id` (None: not known); None if there is no entry, or if it was
+        written for another topic of that name.
         """
         written_for = self.topic_ids.get(key[0])
         if topic_id is not None and written_for is not None and written_for != topic_id:
@@ -88,7 +88,7 @@ def encode_pairs(pairs: list[tuple[int, int]]) -> bytes:
 
 
 def read_offsets(path: str) -> dict[TopicPartition, int]:
-    """(topic, partition) -> offset, whatever topic they are of. Raises as read_entries does."""
+    """(topic, partition) -> offset, whatever the topic ids are. Raises as read_entries does."""
     return read_entries(path).offsets
 
 
@@ -142,5 +142,5 @@ def encode_offsets(offsets: Mapping[TopicPartition, int], topic_ids: Mapping[str
 
 
 def topic_ids_of(offsets: Mapping[TopicPartition, int], topic_ids: Mapping[TopicPartition, UUID]) -> dict[str, UUID]:
-    """The ids of the topics that `offsets` are of, as far as `topic_ids` (by partition) knows them."""
+    """The ids of the topics in `offsets`, as far as `topic_ids` (by partition) has them."""
     return {key[0]: topic_ids[key] for key in offsets if key in topic_ids}

@@ -1,4 +1,4 @@
-"""The damage note in a partition's directory: known damage is remembered over restarts.
+"""The damage note in a partition's directory: known damage is remembered across restarts.
 
 A partition whose files turn out to be damaged goes offline. If that were only in memory, it would be served again
 after the next start, which reads only what lies after the recovery point, and producers would write after the damage.
@@ -30,9 +30,9 @@ END = "end"
 
 
 class Note(NamedTuple):
-    """What was known when the damage was found: every record before `end_offset` was there, and every record before
-    `synced_offset` on the disk. With `is_end` none was acknowledged behind `end_offset`: what is there was left by a
-    write that failed and could not be undone.
+    """What was known when the damage was found: every record before `end_offset` existed, and every record before
+    `synced_offset` was on disk. With `is_end`, none was acknowledged after `end_offset`: what the files have after it
+    was left by a failed write that could not be undone.
     """
 
     end_offset: int
@@ -43,8 +43,8 @@ class Note(NamedTuple):
 def write(directory: str, note: Note, reason: str, *, sync: bool = False) -> None:
     """Note damage, unless there is a note already. If that fails it is only logged.
 
-    Without `sync` a killed process leaves the note. A power loss may take it, and the next start, which finds the
-    damage again, may take it for a write that was torn. So a worker calls the function `sync` soon. With the parameter
+    Without `sync` the note survives a kill of the process. A power loss may lose it, and the next start, which finds
+    the damage again, may take it for a torn write. So a worker calls the function `sync` soon. With the parameter
     `sync` this function blocks for the disk.
     """
     path = f"{directory}/{FILE_NAME}"
@@ -59,15 +59,15 @@ def write(directory: str, note: Note, reason: str, *, sync: bool = False) -> Non
 
 
 def sync(directory: str) -> None:
-    """Bring the note to disk, if there is one. Blocks. Raises OSError."""
+    """Sync the note, if there is one. Blocks. Raises OSError."""
     with suppress(FileNotFoundError):
         sync_file(f"{directory}/{FILE_NAME}")
         sync_directory(directory)
 
 
 def read(directory: str) -> Note | None:
-    """The note in a partition's directory, None if there is none; one that is damaged itself says nothing of what
-    was there. Raises OSError.
+    """The note in a partition's directory, None if there is none. A note that is damaged itself says nothing about the
+    records that existed. Raises OSError.
     """
     try:
         text = read_whole(f"{directory}/{FILE_NAME}", SIZE_MAX_BYTES).decode(errors="replace")
@@ -86,7 +86,7 @@ def remove(directory: str) -> None:
 
 
 def forget_cached(path: str) -> None:
-    """Let the next read of a file come from the disk, as far as it is there already. Raises OSError."""
+    """Make the next read of a file come from the disk, except for pages that are not on it yet. Raises OSError."""
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)

@@ -61,8 +61,8 @@ class DataDirectory:
     def lock(self) -> None:
         """Create the directory if it is missing, and lock it; raises DataDirectoryError.
 
-        Both kinds of file lock are taken: Kafka's own (fcntl), which a running Kafka holds, and flock, which also tells
-        two brokers of one process apart.
+        Both kinds of file lock are taken: Kafka's own (fcntl), which a running Kafka holds, and flock, which also
+        excludes a second broker in the same process.
         """
         try:
             os.makedirs(self.path, exist_ok=True)
@@ -119,7 +119,7 @@ class DataDirectory:
             )
 
     def read_meta(self) -> None:
-        """Take cluster id, node id and directory id from meta.properties; raises DataDirectoryError."""
+        """Read cluster id, node id and directory id from meta.properties; raises DataDirectoryError."""
         path = f"{self.path}/{META_PROPERTIES}"
         try:
             values = parse_properties(read_whole(path, SMALL_FILE_MAX_BYTES).decode())
@@ -187,8 +187,8 @@ def open_directories(
 ) -> list[DataDirectory]:
     """Lock all data directories and format those that have no meta.properties yet and no logs either.
 
-    They must agree with each other, with `node_id`, and with `cluster_id` where one is given. Raises
-    DataDirectoryError, with everything unlocked again.
+    They must agree with each other, with `node_id`, and with `cluster_id` if one is given. Raises DataDirectoryError,
+    after unlocking all of them again.
     """
     opened: list[DataDirectory] = []
     try:
@@ -222,8 +222,8 @@ def open_directories(
 
 
 def read_topic_id(directory: str) -> UUID | None:
-    """Topic id in a partition's `partition.metadata`, None if there is none, or where its content was lost with the
-    power before the partition's first sync; raises ValueError if it is damaged.
+    """Topic id in a partition's `partition.metadata`; None if there is none, or if its content was lost in a power loss
+    before the partition's first sync. Raises ValueError if it is damaged.
     """
     path = f"{directory}/{PARTITION_METADATA}"
     try:
@@ -242,6 +242,6 @@ def read_topic_id(directory: str) -> UUID | None:
 
 
 def write_topic_id(directory: str, topic_id: UUID) -> None:
-    """Write a partition's `partition.metadata`; raises OSError. The first sync of the log brings it to disk, too."""
+    """Write a partition's `partition.metadata`; raises OSError. The first sync of the log includes this file."""
     text = f"version: 0\ntopic_id: {kafka_uuid.to_text(topic_id)}"
     write_atomically(f"{directory}/{PARTITION_METADATA}", text.encode(), sync=False)

@@ -1,8 +1,8 @@
-"""The system calls that write segments and indexes: short writes are finished, failures are errno values.
+"""The system calls that write segments and indexes: they complete short writes, and return failures as errno values.
 
-`set_write_budget` lets a test fill the disk at an exact byte, `set_read_refusals` empty the page cache at an exact read. Reads of a
-thread that may not wait for the disk (the loop while it looks up what a consumer asked for) are confined to the page cache by
-`confine_reads`.
+`set_write_budget` lets a test fill the disk at an exact byte; `set_read_refusals` lets it empty the page cache at an exact read.
+`confine_reads` confines the reads of a thread that must not wait for the disk (the loop, while it looks up what a consumer
+requested) to the page cache.
 """
 
 import os
@@ -28,7 +28,7 @@ cdef extern from "<unistd.h>" nogil:
 
 cdef extern from *:
     """
-    /* Of each thread its own: jobs in worker threads read with waiting while the loop does not. */
+    /* One per thread: jobs in worker threads wait for the disk while the loop does not. */
     static __thread int bc_cached_only;
     """
     int cached_only "bc_cached_only"
@@ -38,7 +38,7 @@ cdef int64_t write_budget = -1
 cdef int write_errno = 0
 
 
-# Reads under confine_reads that are still to be answered with EAGAIN.
+# Number of reads under confine_reads that still return EAGAIN.
 cdef int64_t read_refusals = 0
 
 
@@ -61,7 +61,7 @@ cdef int pwritev_all(int fd, iovec* iov, Py_ssize_t count, int64_t position) noe
     cdef int chunk
     while at < count:
         if write_budget >= 0:
-            # One entry a call, so that the failure falls on the exact byte.
+            # One entry per call, so that the failure occurs at the exact byte.
             written = pwrite_all(fd, iov[at].iov_base, iov[at].iov_len, position)
             if written != 0:
                 return <int>written
@@ -128,7 +128,7 @@ cdef int pread_all(int fd, void* out, size_t size, int64_t position, Py_ssize_t*
             if errno == EINTR:
                 continue
             if not wait and errno != EAGAIN:
-                wait = True             # a file system that cannot tell (EOPNOTSUPP), or an error that pread tells, too
+                wait = True             # a file system without RWF_NOWAIT (EOPNOTSUPP), or an error that pread reports, too
                 continue
             return errno
         if n == 0:
@@ -168,7 +168,7 @@ cpdef bytes read_whole(object path):
 
 
 def sync_file(path):
-    """Bring the content of a file to disk, by a descriptor of its own; a file that is gone needs nothing. Raises OSError."""
+    """Sync the content of a file, through a separate descriptor; does nothing if the file does not exist. Raises OSError."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -180,7 +180,7 @@ def sync_file(path):
 
 
 def sync_filesystem(path):
-    """Bring everything of the file system that holds `path` to disk (Linux syncfs); raises OSError."""
+    """Sync the whole file system that contains `path` (Linux syncfs); raises OSError."""
     cdef int fd, result
     py_fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     fd = py_fd

@@ -24,7 +24,7 @@ class LeaderEpochs:
 
     @classmethod
     def load(cls, directory: str) -> "LeaderEpochs":
-        """From the checkpoint file; empty if there is none. Raises ValueError if it is damaged."""
+        """Load the epochs from the checkpoint file; empty if there is none. Raises ValueError if it is damaged."""
         try:
             data = read_whole(f"{directory}/{FILE_NAME}", SIZE_MAX_BYTES)
         except FileNotFoundError:
@@ -88,7 +88,7 @@ class LeaderEpochs:
             return epoch, log_end_offset
         higher = bisect_right(self.epochs, epoch)
         if higher == 0:
-            # Older than everything: it ended where the first known epoch begins.
+            # Older than all known epochs: it ended where the first of them begins.
             return epoch, self.starts[0]
         return self.epochs[higher - 1], self.starts[higher]
 

@@ -34,13 +34,13 @@ class FlushJob:
     # The time from which flush.ms counts.
     begun_ms: int = -1
     paths: list[str] = field(default_factory=list)
-    # Those that hold files which are new since the last flush; the log's own is synced in any case.
+    # Directories with files that are new since the last flush; the log's own directory is synced in any case.
     directories: list[str] = field(default_factory=list)
-    # Of LogSyncs when the job was made, where it has directories.
+    # `names_changed` of LogSyncs when the job was created, if it has directories.
     names: int = 0
     snapshot: bytes = b""
     superseded_snapshot: int = -1
-    # Of `note`: which of the two files it writes (storage.noted_state), and whether the other is not to be believed.
+    # For `note`: the slot that it writes (storage.noted_state), and whether the content of the other slot is not valid.
     slot: int = 0
     forgets_other: bool = False
     epochs: bytes = b""
@@ -88,7 +88,7 @@ class FlushJob:
             os.close(fd)
 
     def note(self) -> None:
-        """Write producer state and sync nothing: the page cache outlives the process. Epochs are written when they
+        """Write producer state without a sync: the page cache outlives the process. Epochs are written when they
         change. An OSError is kept in `error`.
         """
         fd = self._open()
@@ -110,7 +110,8 @@ class FlushJob:
         except OSError as error:
             self.error = error
             return -1
-        # A log is closed before its directory is renamed. So one that is open now had the name when it was opened.
+        # A log is closed before its directory is renamed. So if the log is not closed now, the descriptor is that of
+        # its directory.
         if self.log.closed:
             os.close(fd)
             return -1

@@ -1,13 +1,13 @@
 """Flushing the logs of a broker to disk: in a worker while it runs, and completely when it stops.
 
 The amount that a start after a crash has to read is bounded. The page cache outlives the process, so a killed broker
-loses nothing: after each NOTE_BYTES, a note records up to where the logs are complete, which needs no sync
+loses nothing: after each NOTE_BYTES, a note records the offsets up to which the logs are complete, which needs no sync
 (storage.written_points), and the start after a kill reads about 2 * NOTE_BYTES and NOTE_LOG_BYTES of each log. Notes
 have a separate worker: after a flush, which takes as long as the disk does, they would be minutes late. Only a
 power loss can lose data that was not flushed, as in Kafka. A flush runs with each checkpoint
 (log.flush.offset.checkpoint.interval.ms) and once FLUSH_BYTES wait for it; recovery points follow immediately. By then
-the kernel has written most of the data by itself: a flush each 256 MiB costs a tenth of the CPU of writing, and stalls
-the writers.
+the kernel has written most of the data by itself: a flush each 256 MiB would cost a tenth of the CPU time of writing,
+and stall the writers.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ logger = logging.getLogger(__name__)
 # Bytes that wait for a flush until one starts, and bytes written since the last note. See the module's docstring.
 FLUSH_BYTES = 4 << 30
 NOTE_BYTES = 256 << 20
-# A log with fewer new bytes is not noted: with thousands of partitions the files would cost more than reading the log.
+# A log with fewer new bytes is not noted: with thousands of partitions, notes would cost more than reading the logs.
 NOTE_LOG_BYTES = 64 << 10
 # From this many files on, the file system is synced instead of each file.
 SYNC_FILES_MAX = 64
@@ -79,10 +79,10 @@ class Flusher:
         # Whether the last flush failed, because the disk is full or broken.
         self.failed = False
         self.flush_bytes = flush_bytes
-        # As of the last call of `start` that told it.
+        # The time of the last call of `start` that passed it.
         self._now_ms = -1
         self._noting = False
-        # Data directories of which a file could not be written, as the sync of the whole file system has reported.
+        # Data directories with a file that could not be written, as a sync of the whole file system has reported.
         self._roots_with_errors: set[str] = set()
         totals.due_bytes = min(flush_bytes, note_bytes)
         # Soon, but not in the middle of an append.
@@ -92,11 +92,11 @@ class Flusher:
     def _due(self) -> None:
         if self.totals.unflushed_bytes >= self.flush_bytes:
             self.start()
-        # Also while a flush runs: it may take minutes, and what is written meanwhile waits for the next one.
+        # Also while a flush runs: it may take minutes, and what is written during it waits for the next one.
         self.note()
 
     def _sync_note(self, directory: str) -> None:
-        """Bring the damage note in a log's directory to disk, in a worker."""
+        """Sync the damage note in a log's directory, in a worker."""
 
         def done(_: None, error: BaseException | None) -> None:
             if error is not None:
@@ -105,8 +105,8 @@ class Flusher:
         self.jobs.run(lambda: damage.sync(directory), done)
 
     def note(self) -> None:
-        """Let the written points move, in a worker, and checkpoint them. Nothing happens while it is being done
-        already: what is written meanwhile asks for the next one.
+        """Advance the written points, in a worker, and checkpoint them. Does nothing while this is running already:
+        what is written during that triggers the next note.
         """
         if self._noting:
             return
@@ -137,8 +137,8 @@ class Flusher:
         self.note_jobs.run(write, done)
 
     def start(self, logs: Iterable[Log] | None = None, now_ms: int = -1) -> None:
-        """Bring `logs` (all by default) to disk in a worker; then their recovery points move and are checkpointed. At
-        most one flush runs at a time; one of what was asked for meanwhile follows it.
+        """Flush `logs` (all by default) in a worker; then their recovery points move and are checkpointed. At most one
+        flush runs at a time; logs that are requested during it are flushed after it.
         """
         self._now_ms = max(self._now_ms, now_ms)
         if self._running:
@@ -175,13 +175,13 @@ class Flusher:
         self.jobs.run(lambda: self._sync(pending), done)
 
     def _note_failure(self, event: str, error: BaseException) -> None:
-        """One line a flush: the other logs most likely fail for the same reason."""
+        """Log a failure, once per flush: the other logs most likely fail for the same reason."""
         if not self.failed:
             logger.error(event, extra=facts(reason=error))
         self.failed = True
 
     def _complete(self, pending: Pending) -> set[str]:
-        """Let the recovery points move; the data directories in which that failed."""
+        """Advance the recovery points; return the data directories in which that failed."""
         failed = set()
         for log, job in pending:
             try:
@@ -193,7 +193,7 @@ class Flusher:
 
     def write_checkpoints(self, *names: str) -> None:
         """Write the named checkpoints (all by default) in a worker. At most one write runs at a time, so that a burst
-        of deletions takes neither all workers nor a write each; one of what was named meanwhile follows it.
+        of deletions needs neither all workers nor a write each; names that are passed during it are written after it.
         """
         self._names_due.update(names or offset_checkpoints.ALL)
         if self._writing:
@@ -212,8 +212,9 @@ class Flusher:
         self.jobs.run(lambda: self.checkpoints.write(wanted), done)
 
     def sync_loaded(self, logs: Iterable[Log]) -> None:
-        """Keep flush.messages for logs that were just loaded: what a killed process left in the page cache is served,
-        and acknowledged to those who send it again, from now on. Blocks. If it fails the log goes offline.
+        """Sync the logs, just loaded, for which flush.messages requires it: from now on the records that a killed
+        process left in the page cache are served, and acknowledged to producers that resend them. Blocks. If it fails,
+        the log goes offline.
         """
         pending = [(log, maintenance.begin_sync(log)) for log in logs if _sync_is_due(log)]
         for _, job in self._not_synced_together(pending):
@@ -222,10 +223,10 @@ class Flusher:
             _complete_sync(log, job)
 
     def stop(self, directories: list[DataDirectory], broker_epoch: int) -> None:
-        """Bring everything to disk, write checkpoints, close the logs and mark the stop as clean, except in a
-        directory where any of that failed (which is logged). Blocks; nothing may be staged.
+        """Sync everything, write checkpoints, close the logs and mark the stop as clean, except in a directory where
+        any of that failed (which is logged). Blocks; nothing may be staged.
         """
-        # What the logs that are offline hold is not known: the next start, also one of Kafka, is to check it.
+        # The content of logs that are offline is not known: the next start, also one of Kafka, has to check it.
         failed = {
             directory.path
             for topic, partition in self.offline
@@ -271,8 +272,8 @@ class Flusher:
                     logger.error("cannot mark the stop as clean", extra=facts(path=directory.path, reason=error))
 
     def _sync_unopened(self) -> set[str]:
-        """Bring to disk what logs hold that nobody has opened since the start, unless a clean stop has done that.
-        Returns the data directories of those: the next start has to recover them.
+        """Sync the logs that are not open yet, except those that are unchanged since a clean stop. Returns the data
+        directories of the logs that needed it: the next start has to recover them.
         """
         unopened: dict[str, list[Unopened]] = {}
         for each in self.checkpoints.unopened.values():
@@ -288,7 +289,7 @@ class Flusher:
         return set(unopened)
 
     def _sync(self, pending: Pending) -> None:
-        """Run the jobs in a worker."""
+        """Run the jobs; called in a worker."""
         for _, job in pending:
             job.run()
         for _, job in self._not_synced_together([(log, job) for log, job in pending if job.error is None]):
@@ -298,10 +299,10 @@ class Flusher:
                 job.remove_superseded()
 
     def _not_synced_together(self, pending: list[tuple[Log, J]]) -> list[tuple[Log, J]]:
-        """Those whose files have to be synced one by one. With many files the whole file system is synced once instead.
+        """The jobs whose files have to be synced one by one. With many files, the whole file system is synced instead.
 
-        If that fails some file has an error, maybe one of another program: each is asked for its own, which it still
-        reports. The file system has reported it then, and is not asked again.
+        If that fails, some file has an error, maybe one of another program. Then each file is synced, which still
+        reports its own error. The file system reports its error only once, and is not synced as a whole again.
         """
         if sum(len(job.paths) for _, job in pending) <= SYNC_FILES_MAX:
             return pending

@@ -1,22 +1,22 @@
 # Sparse indexes of one segment. Entries are big endian and strictly increasing:
 #   .index      relative offset i32, position i32; the offset is the LAST offset of the batch at that position
 #   .timeindex  timestamp i64, relative offset i32
-# New entries wait in memory (`pending`) and go to the file with the log's own write once enough have come together, on roll, on
-# close and when the recovery point moves. A crash loses at most entries past the recovery point, which recovery makes again.
-# An offset index keeps a descriptor for lookups, which its segment closes together with its own; the others hold none.
+# New entries wait in memory (`pending`). They are written to the file with the log's own write once there are enough of them, on
+# roll, on close and when the recovery point moves. A crash loses only entries after the recovery point, which recovery rebuilds.
+# An offset index keeps a descriptor for lookups, which its segment closes together with its own; a time index keeps none.
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
 cdef enum:
     OFFSET_ENTRY_BYTES = 8
     TIME_ENTRY_BYTES = 12
-    # Entries that wait in memory before they are written: bounds an index to 0.5 KB (offset) or 0.75 KB (time) of memory.
+    # Most entries that wait in memory before they are written: 0.5 KB for an offset index, 0.75 KB for a time index.
     PENDING_ENTRIES_MAX = 64
 
 cdef class IndexFile:
     cdef readonly object directory          # str, shared by all of a log
     cdef readonly int64_t base_offset
     cdef int entry_bytes
-    cdef readonly int64_t written           # entries in the file; -1 until the file has been looked at
+    cdef readonly int64_t written           # entries in the file; -1 until the file has been read
     cdef uint8_t* pending
     cdef int64_t pending_count
     cdef int64_t pending_capacity
@@ -42,7 +42,7 @@ cdef class OffsetIndex(IndexFile):
     cdef int append(self, int64_t last_offset, int64_t position) except -1
     # Position of the entry with the largest offset <= `offset`; 0 if there is none (the start of the segment).
     cdef int64_t lookup(self, int64_t offset, int64_t* entry_offset) except -1
-    # Offset of the first entry at `position` or behind it; -1 if there is none. `size` is the segment's, for a good first guess.
+    # Offset of the first entry at or after `position`; -1 if there is none. `size` is that of the segment, for a good first guess.
     cdef int64_t offset_from(self, int64_t position, int64_t size) except -2
     cdef int64_t offset_among(self, const uint8_t* entries, int64_t count, int64_t position) noexcept
 

@@ -1,6 +1,6 @@
-"""Offset index and time index of a segment, in Kafka's file formats. The layout and the life of an entry are in index.pxd.
+"""Offset index and time index of a segment, in Kafka's file formats. index.pxd describes the layout and the life of an entry.
 
-Both are in one file because they consist of the C methods of IndexFile: most of the file is that class.
+Both are in one file because they override C methods of IndexFile, which is most of the file.
 """
 
 import os
@@ -23,7 +23,7 @@ cdef enum:
     # Entries read in one go at the end of a bisection.
     SEARCH_BLOCK_ENTRIES = 32
     SEARCH_BLOCK_BYTES = 384
-    # What is read ahead around an entry that is not in memory: most indexes are shorter.
+    # Bytes that are read ahead around an entry that is not in memory: most indexes are shorter.
     COLD_BYTES = 1048576
 
 
@@ -95,8 +95,8 @@ cdef class IndexFile:
         return get_i32(entry)
 
     cdef int load(self) except -1:
-        """Count the entries of the file. A preallocated file that was never trimmed ends in zeroed entries: they do not count,
-        and a partial entry at the end does not either."""
+        """Count the entries of the file. A preallocated file that was never trimmed ends in zeroed entries: these do not count, nor
+        does a partial entry at the end."""
         cdef uint8_t entry[TIME_ENTRY_BYTES]
         cdef Py_ssize_t got = 0
         cdef int64_t low, high, middle
@@ -140,7 +140,7 @@ cdef class IndexFile:
         return self.written + self.pending_count
 
     cdef uint8_t* push(self) except NULL:
-        """Room for one more pending entry, which the caller fills."""
+        """Make room for one more pending entry, which the caller fills."""
         cdef int64_t capacity
         cdef uint8_t* grown
         if self.pending_count == self.pending_capacity:
@@ -194,7 +194,7 @@ cdef class IndexFile:
         return 0
 
     def trim(self):
-        """Cut the file to the entries that count: takes away a preallocated tail."""
+        """Truncate the file to its entries: removes a preallocated tail."""
         self.count()
         try:
             os.truncate(self.path, self.written * self.entry_bytes)
@@ -202,11 +202,11 @@ cdef class IndexFile:
             pass
 
     def create(self):
-        """Make sure that the file exists: Kafka takes a segment without one for damaged."""
+        """Make sure that the file exists: Kafka treats a segment without it as damaged."""
         os.close(os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644))
 
     def release(self):
-        """Give the memory of the pending entries back; for a segment that is not written to any more."""
+        """Free the memory for pending entries, for a segment that is no longer written to."""
         if self.pending_count == 0:
             free(self.pending)
             self.pending = NULL
@@ -228,7 +228,7 @@ cdef class IndexFile:
         return 0
 
     cdef int read_failed(self, int error, int64_t position) except -1:
-        """Raise what a read at `position` of the file came to; `error` 0 is a file that became shorter."""
+        """Raise the error of a read at `position` of the file; `error` 0 means that the file became shorter."""
         if error == EAGAIN:
             raise ColdRead(self.path, max(0, position - COLD_BYTES // 2), COLD_BYTES)
         if error == 0:
@@ -236,7 +236,7 @@ cdef class IndexFile:
         raise OSError(error, os.strerror(error), self.path)
 
     cdef int reader(self) except -1:
-        """A descriptor to read the file by; stays open until close_reader."""
+        """A descriptor for reading the file; it stays open until close_reader."""
         if self.read_fd < 0:
             self.read_fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
         return self.read_fd
@@ -265,8 +265,8 @@ cdef class IndexFile:
         return 0
 
     cdef int64_t search_file(self, int64_t key, uint8_t* out) except -2:
-        """search, among the entries of the file. Keys grow about evenly: a first block is read where the key would be then, and
-        is mostly the right one; else bisection goes on from what it told."""
+        """search, among the entries of the file. Keys grow about evenly, so the first block is read where the key would then be,
+        and it is mostly the right one; otherwise a bisection continues with the bounds that this block gave."""
         cdef uint8_t block[SEARCH_BLOCK_BYTES]
         cdef int64_t low = 0, high = self.written       # the answer, if there is one, is in [low, high)
         cdef int64_t middle, at
@@ -382,7 +382,7 @@ cdef class OffsetIndex(IndexFile):
         return -1 if low == count else self.base_offset + get_i32(entries + low * OFFSET_ENTRY_BYTES)
 
     def find_position(self, int64_t position, int64_t size):
-        """Offset of the first entry at `position` or behind it, in a segment of `size` bytes; -1 if there is none."""
+        """Offset of the first entry at or after `position`, in a segment of `size` bytes; -1 if there is none."""
         return self.offset_from(position, size)
 
     def find(self, int64_t offset):
@@ -424,7 +424,7 @@ cdef class TimeIndex(IndexFile):
         try:
             self.read_last()
         except Exception:
-            self.written = -1           # not loaded: a later call has to look again
+            self.written = -1           # not loaded: a later call has to read the file again
             raise
         return 0
 

@@ -1,6 +1,6 @@
 """The log of one partition: staged appends, one write per flush, reads as slices of segment files. The contract is in log.pxd.
 
-The file is one extension class, which cannot be spread over several files. Everything that can do without its C methods is
+The file is one extension class, which cannot be spread over several files. Everything that does not need to be a C method of it is
 outside: maintenance, recovery, lookups, snapshots.
 """
 
@@ -76,7 +76,7 @@ cdef class Log:
     @staticmethod
     def create(directory, topic, int32_t partition, LogConfig config, int64_t now_ms, OpenFiles open_files=None,
                LogTotals totals=None, int64_t start_offset=0):
-        """A new, empty log in `directory`, which is made; raises OSError."""
+        """Create `directory` with a new, empty log; raises OSError."""
         os.makedirs(directory, exist_ok=True)
         open_files = open_files if open_files is not None else OpenFiles()
         segment = Segment(directory, start_offset, open_files, 0, False,
@@ -92,7 +92,7 @@ cdef class Log:
         return log
 
     def adopt(self, OpenFiles open_files not None, LogTotals totals not None):
-        """Use the broker's counters and bound of open files from now on: a worker loaded this log with ones of its own."""
+        """Use the broker's counters and limit of open files from now on: the worker that loaded this log used separate ones."""
         cdef Segment segment
         cdef bint is_dirty = self in self.totals.dirty
         for segment in self.segments:
@@ -151,7 +151,7 @@ cdef class Log:
         try:
             self.take(header, data, size, owner, now_ms)
         except BaseException:
-            # No memory, or a defect: some of the state has moved for this batch and some has not. Only the mark is consistent.
+            # No memory, or a defect: some of the state was changed for this batch and some was not. Only the mark is consistent.
             if self.staged_batches == 0:
                 self.undo_staged()
             else:
@@ -160,7 +160,7 @@ cdef class Log:
         return 0
 
     cdef int take(self, BatchHeader* header, uint8_t* data, Py_ssize_t size, object owner, int64_t now_ms) except -1:
-        """Move everything that `stage` moves. Where it raises, the caller has to return to the mark."""
+        """Make all the changes of `stage`. If it raises, the caller has to return to the mark."""
         cdef Segment active
         cdef iovec* grown
         cdef Py_ssize_t capacity
@@ -204,7 +204,7 @@ cdef class Log:
         return 0
 
     cdef int write_staged(self) except -1:
-        """Write the staged bytes to the active segment. Returns 0 or the errno; the segment's size moves only for 0."""
+        """Write the staged bytes to the active segment. Returns 0 or the errno; the segment's size changes only for 0."""
         cdef Segment active = self.active
         cdef int error, fd
         if self.iov_count == 0:
@@ -226,7 +226,8 @@ cdef class Log:
         return error
 
     cdef int roll_staged(self, int64_t now_ms) except -1:
-        """Write what is staged so far and begin a segment at the log end offset. A failure is kept for flush_staged to tell."""
+        """Write the batches staged so far and begin a segment at the log end offset. A failure is kept for flush_staged to
+        report."""
         try:
             self.staged_errno = self.write_staged()
             if self.staged_errno == 0:
@@ -236,8 +237,8 @@ cdef class Log:
         return 0
 
     def begin_segment(self, int64_t now_ms):
-        """Complete the active segment's files and make a new one at the log end offset; raises OSError, and then leaves nothing of
-        the new one."""
+        """Complete the files of the active segment and create a new one at the log end offset. Raises OSError, and then leaves no
+        files of the new one."""
         cdef Segment old = self.active
         cdef Segment segment
         old.complete()
@@ -247,8 +248,8 @@ cdef class Log:
             snapshots.write(self.directory, self.log_end_offset, self.producers.encode())
             segment.create(now_ms)
         except OSError:
-            # The log may end elsewhere when it rolls again: an empty segment among full ones would hide what is behind it,
-            # and producer state of batches that are undone would come back at the next start.
+            # The log may end elsewhere when it rolls again: an empty segment among full ones would hide the records after it, and
+            # the producer state of batches that are undone would come back at the next start.
             self.discard(segment)
             raise
         self.segments.append(segment)
@@ -284,12 +285,12 @@ cdef class Log:
         return 0
 
     cdef bint sync_is_due(self, int64_t synced_end_offset) noexcept:
-        """Whether flush.messages are written that are not on disk, if everything before `synced_end_offset` is."""
+        """Whether flush.messages records are written and not on disk, given that everything before `synced_end_offset` is."""
         return self.written_end_offset - synced_end_offset >= self.config.flush_messages
 
     cdef int undo_staged(self) except -1:
-        """Return to the mark: cut the file, drop segments that were begun since, give offsets and producer state back. Where that
-        fails the log is offline: a start would take what is left behind the end of the log for records of it."""
+        """Return to the mark: truncate the file, drop segments that were begun since, restore offsets and producer state. If that
+        fails, the log goes offline: a start would take the bytes after the end of the log for its records."""
         cdef Segment active = self.active
         cdef int64_t end_offset = self.mark.end_offset
         while active is not self.marked:
@@ -328,9 +329,9 @@ cdef class Log:
         return 0
 
     cdef int discard(self, Segment segment) except -1:
-        """Remove the files of a segment that was begun. Where one stays the log is offline: a start would take what is in it for
-        records of the log, or for the producers of others."""
-        # Until that is synced a power loss may bring them back, among records that were written since.
+        """Remove the files of a segment that was begun. If one stays, the log goes offline: a start would take its content for
+        records of the log, or for the producer state of other records."""
+        # Until the removal is synced, a power loss may bring the files back, among records that were written since.
         self.syncs.names_changed += 1
         try:
             segment.discard()
@@ -339,13 +340,13 @@ cdef class Log:
         return 0
 
     cdef int undo_files(self) except -1:
-        """Cut the files of the marked segment back to the mark; raises OSError, StorageError."""
+        """Truncate the files of the marked segment to the mark; raises OSError, StorageError."""
         cdef Segment active = self.marked
         active.offsets.truncate_entries(self.mark.offset_entries)
         active.times.truncate_entries(self.mark.time_entries)
         active.aborts = None
         if self.touched:
-            # By name: it may be the want of descriptors that made the write fail.
+            # By path: the write may have failed for lack of descriptors.
             os.truncate(active.path, active.size)
             txn_index.truncate_to(active.directory, active.base_offset, self.mark.end_offset)
         return 0
@@ -368,7 +369,8 @@ cdef class Log:
         return self.log_end_offset
 
     def flush(self):
-        """flush_staged, for Python, and the sync that flush.messages asks for, which blocks: raises StorageError with the reason."""
+        """flush_staged, for Python, and the sync that flush.messages requires, which blocks. Raises StorageError with the
+        reason."""
         cdef int error = self.flush_staged()
         if error:
             raise StorageError(f"cannot write {self.topic}-{self.partition}: {os.strerror(error)}")
@@ -467,18 +469,18 @@ cdef class Log:
         return found
 
     def read_slice(self, int64_t offset, max_offset=None, Py_ssize_t max_bytes=1 << 20, bint at_least_one=True):
-        """read, for Python; `max_offset` None means up to what is written."""
+        """read, for Python; `max_offset` None means the written end offset."""
         return self.read(offset, self.written_end_offset if max_offset is None else max_offset, max_bytes, at_least_one)
 
-    # --- everything else is in modules of its own, imported when it is needed: they build on this one
+    # --- everything else is in separate modules, which import this one and so are imported when they are needed
 
     def offset_for_timestamp(self, int64_t timestamp):
-        """lookups.offset_for_timestamp: (timestamp, offset) of the first record at least that new, or None."""
+        """lookups.offset_for_timestamp: (timestamp, offset) of the first record with at least this timestamp, or None."""
         from broker_cy.storage import lookups
         return lookups.offset_for_timestamp(self, timestamp)
 
     def max_timestamp(self):
-        """lookups.max_timestamp: (timestamp, offset) of the newest record, or None."""
+        """lookups.max_timestamp: (timestamp, offset) of the record with the largest timestamp, or None."""
         from broker_cy.storage import lookups
         return lookups.max_timestamp(self)
 
@@ -488,29 +490,30 @@ cdef class Log:
         return lookups.aborted_transactions(self, offset, end_offset)
 
     def last_stable_offset(self, int64_t high_watermark):
-        """End of what a read_committed reader may see; not before the log's start, where records of an open transaction were
-        deleted."""
+        """The offset up to which a read_committed reader may read. It is not below the log start offset, even if records of an open
+        transaction were deleted."""
         return max(self.producers.last_stable_offset(high_watermark), min(self.log_start_offset, high_watermark))
 
     def end_offset_for_epoch(self, int32_t epoch):
-        """(epoch, end offset) for OffsetForLeaderEpoch, (-1, -1) where the epoch is not known."""
+        """(epoch, end offset) for OffsetForLeaderEpoch, (-1, -1) if the epoch is not known."""
         return self.epochs.end_offset_for(epoch, self.written_end_offset)
 
     def mark_offline(self, reason, *, bint is_end=False):
-        """Refuse every operation from now on, with `reason` (str); the next start reads all of the log (storage.damage). With `is_end`
-        what is staged is undone, and the next start takes nothing behind `written_end_offset` for a part of the log."""
+        """Refuse every operation from now on, with `reason` (str); the next start reads all of the log (storage.damage). With
+        `is_end` the staged batches are undone, and the next start treats nothing after `written_end_offset` as a part of the
+        log."""
         if self.offline is None:
             logger.error("partition offline", extra=facts(partition=f"{self.topic}-{self.partition}", reason=reason))
             self.offline = reason
             if not self.sync_failed:
-                # After a failed sync the next start writes again what may be lost (storage.syncs).
+                # After a failed sync the next start writes the data again that may be lost (storage.syncs).
                 from broker_cy.storage import damage
                 damage.write(self.directory, damage.Note(self.written_end_offset, self.synced_end_offset, is_end), reason)
                 if self.totals.on_damage is not None:
                     self.totals.on_damage(self.directory)
 
     def needs_flush(self, int64_t now_ms):
-        """Whether flush.ms have passed with something to flush."""
+        """Whether there is something to flush, and flush.ms has passed since the last flush."""
         if self.recovery_point >= self.written_end_offset or self.offline is not None:
             return False
         return now_ms - self.last_flush_ms >= self.config.flush_ms

@@ -40,12 +40,12 @@ cdef class LogConfig:
         self.max_compaction_lag_ms = max_compaction_lag_ms
         self.delete_retention_ms = delete_retention_ms
         if self.compact and max_compaction_lag_ms > 0:
-            # What is in the active segment cannot be cleaned: it rolls in time.
+            # The active segment cannot be cleaned, so it has to roll in time.
             self.segment_ms = min(self.segment_ms, max_compaction_lag_ms)
 
     @staticmethod
     def from_settings(settings):
-        """From a mapping of Kafka's topic setting names to typed values (`config.TopicSettings`, or a dict of a few)."""
+        """A LogConfig from a mapping of Kafka's topic setting names to typed values (`config.TopicSettings`, or a dict of some)."""
         names = {
             "segment.bytes": "segment_bytes",
             "segment.ms": "segment_ms",

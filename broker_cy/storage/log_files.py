@@ -1,4 +1,4 @@
-"""The files in a partition's directory as a start finds them: their names and sizes, and the removal of what an
+"""The files in a partition's directory as a start finds them: their names and sizes, and the removal of files that an
 interrupted operation left. Loading a log from them is in log_loader.py.
 """
 
@@ -15,14 +15,14 @@ logger = logging.getLogger(__name__)
 
 # Greater than every offset.
 NEVER = (1 << 63) - 1
-# Of the offset in a file name.
+# Number of digits of the offset in a file name.
 DIGITS = 20
-# The last offset of a segment, at most 2^31 further on, is an int64 too.
+# The last offset of a segment, which is at most 2^31 higher, has to be an int64, too.
 BASE_OFFSET_MAX = NEVER - (1 << 32)
 
 
 class LogFiles:
-    """Names and sizes found in a partition's directory, after left-overs of an interrupted operation are gone."""
+    """Names and sizes found in a partition's directory, after the files of interrupted operations were removed."""
 
     def __init__(self, directory: str) -> None:
         self.directory = directory
@@ -46,12 +46,12 @@ class LogFiles:
             for suffix in (".index", ".timeindex"):
                 _unlink(f"{directory}/{base:020d}{suffix}")
         for base in self.txn_indexes - self.log_sizes.keys():
-            # Else the next segment that begins there would go on with its entries.
+            # Otherwise the next segment that begins at this offset would add its entries to those.
             _unlink(txn_index.path_of(directory, base))
         self.txn_indexes &= self.log_sizes.keys()
 
     def _scan(self) -> list[str]:
-        """Note the files, remove those of interrupted operations, and return the names of segments that wait to be
+        """Note the files, remove those of interrupted operations, and return the names of the files that wait to be
         swapped in.
         """
         by_suffix = {".log": self.log_sizes, ".index": self.index_sizes, ".timeindex": self.time_index_sizes}
@@ -88,8 +88,8 @@ class LogFiles:
         return swaps
 
     def deleted_end(self) -> int:
-        """Where the newest segment among those that were deleted and are still there ends; 0 if there is none. A log
-        of which no other is left does not begin before: the file that followed them was lost with the power.
+        """End offset of the newest deleted segment whose files still exist; 0 if there is none. A log without any other
+        segment does not begin before that: the file that followed was lost in a power loss.
         """
         bases = [int(name[:DIGITS]) for name in self._deleted if name[DIGITS:] == ".log.deleted"]
         if not bases:
@@ -98,7 +98,7 @@ class LogFiles:
         return int(recovery.next_offset_of_file(path, max(bases), os.path.getsize(path)))
 
     def remove_behind(self, end_offset: int) -> None:
-        """Remove the segments and the producer states that a write has left which failed and could not be undone."""
+        """Remove the segments and the producer states left by a failed write that could not be undone."""
         for base in sorted(self.log_sizes):
             if base > end_offset:
                 logger.warning(
@@ -118,7 +118,7 @@ class LogFiles:
             _unlink(f"{self.directory}/{name}")
 
     def _finish_swap(self, swaps: list[str]) -> None:
-        """Put segments in place that compaction had completed when the broker stopped, and remove those they
+        """Put the segments in place that compaction had completed when the broker stopped, and remove those that they
         replace.
         """
         lowest, highest = NEVER, -1
@@ -139,7 +139,7 @@ class LogFiles:
 
 
 def base_offset_of(name: str) -> int | None:
-    """The offset in front of a segment file's name; None if the file belongs to no segment that there can be."""
+    """The base offset at the start of a segment file's name; None if the name cannot be that of a segment's file."""
     stem = name[:DIGITS]
     if len(stem) < DIGITS or not (stem.isascii() and stem.isdigit()):
         return None
@@ -148,7 +148,7 @@ def base_offset_of(name: str) -> int | None:
 
 
 def newest_base_offset(directory: str) -> int:
-    """Where the newest segment in a partition's directory begins; 0 if there is none. Raises OSError."""
+    """Base offset of the newest segment in a partition's directory; 0 if there is none. Raises OSError."""
     bases = [base_offset_of(name) for name in os.listdir(directory) if name[DIGITS:] == ".log"]
     return max((base for base in bases if base is not None), default=0)
 

@@ -1,9 +1,9 @@
-"""Making a Log of a partition's directory: what Kafka's LogLoader does, but reading only past the recovery point, or
-past the written point where the machine has not started again since (storage.written_points).
+"""Loading a Log from a partition's directory, as Kafka's LogLoader does, but reading only after the recovery point, or
+after the written point if the machine has not restarted since (storage.written_points).
 
-After an unclean stop everything before that point is taken to be good. From there on each batch is checked;
-the first that is not whole ends the log if it lies in the last segment that holds anything, and takes the partition
-offline if it lies before (what follows it may have been acknowledged, so nothing is deleted).
+After an unclean stop everything before that point is assumed to be intact. From there on each batch is checked. The
+first batch that is not intact ends the log if it is in the last segment that has data. In an earlier segment it takes
+the partition offline (the records after it may have been acknowledged, so nothing is deleted).
 """
 
 from __future__ import annotations
@@ -32,25 +32,25 @@ logger = logging.getLogger(__name__)
 
 MISSING_OR_WRONG = "is missing or wrong"
 EMPTY = "has no entries"
-# Of a segment and of a scan that ended at what is damaged.
+# Whether a segment may be truncated; the arguments are the segment and a scan that ended at the damage.
 MayCut = Callable[[Segment, recovery.ScanResult], bool]
 
 
 @dataclass(slots=True, frozen=True)
 class LoadContext:
-    """What loading needs to know beside the directory: of the broker, not of one log."""
+    """What loading needs to know apart from the directory: about the broker, not about one log."""
 
     open_files: OpenFiles
     totals: LogTotals
     clean: bool
     now_ms: int
     producer_expiration_ms: int
-    # The machine may have stopped since the logs were written: what was not synced is there in part, in any order.
+    # The machine may have stopped since the logs were written: any part of the data that was not synced may be missing.
     power_lost: bool = False
-    # What the cleaner's checkpoint says: the segments of logs that were compacted need not follow on each other.
+    # Content of the cleaner's checkpoint: a log that was compacted may have gaps between its segments.
     cleaned: Entries = field(default_factory=lambda: Entries({}, {}))
-    # Topics whose logs are not cut where damage cannot come from a write that was broken off: what they lost would show
-    # as an older state of everything in them.
+    # Topics whose logs are not truncated if the damage cannot come from an interrupted write: without the lost records
+    # the broker would use an older state of everything in them.
     kept_whole: frozenset[str] = frozenset()
     # Bytes that were cut off the ends of logs while loading, by directory name (topic-partition).
     cuts: dict[str, int] = field(default_factory=dict)
@@ -74,16 +74,16 @@ def load_log(
     topic_id: UUID | None = None,
 ) -> Log:
     """Load the log in `directory`. `recovery_point`, `log_start_offset` and `written_point` are those of the data
-    directory's checkpoints (0 if they have none), `topic_id` that of the topic (None if it is not known). Raises
+    directory's checkpoints (0 if they have none), `topic_id` is that of the topic (None if it is not known). Raises
     CorruptSegment and StorageError if the partition cannot be served, OSError.
     """
     if syncs.has_failed(directory):
         syncs.write_again(directory, recovery_point)
-        # What was evicted from the page cache before is lost, as in a power loss.
+        # Pages that were evicted from the page cache before are lost, as in a power loss.
         context = replace(context, clean=False, power_lost=True)
         written_point = 0
     if written_point > 0 and not noted_state.has(directory, written_point):
-        # The partition was restored from a copy, which need not be whole up to there.
+        # The partition was restored from a copy, which need not be complete up to there.
         written_point = 0
     files = LogFiles(directory)
     note = damage.read(directory)
@@ -105,7 +105,7 @@ def load_log(
     files.remove_deleted()
     check_from = NEVER if context.clean else max(recovery_point, written_point)
     if context.power_lost and not context.clean and recovery_point <= log_start_offset:
-        # A deletion moved it past what was never synced, and that may be the beginning of a segment that stays.
+        # A deletion moved it past data that was never synced, which may be the beginning of a segment that stays.
         check_from = 0
     whole_to = 0
     if note is not None:
@@ -116,8 +116,8 @@ def load_log(
     was_compacted = context.cleaned.offset_of((topic, partition), topic_id) is not None
 
     def may_have_gap(records_follow: bool) -> bool:
-        """Whether a gap is no reason to remove the segments after it. In a log that was found damaged it never is, if
-        they hold records. Empty ones were left by a write that failed.
+        """Whether the segments after a gap are kept. In a log that was found damaged they always are, if they have
+        records. Empty ones were left by a failed write.
         """
         if config.compact or was_compacted:
             return True
@@ -146,7 +146,7 @@ def load_log(
         epochs = LeaderEpochs(directory)
     start_offset = max(log_start_offset, segments[0].base_offset)
     if epochs.epochs and epochs.starts[0] > start_offset:
-        # Records were deleted, the epochs were cut with them, and then the deletion itself was lost.
+        # Records were deleted, the epochs were truncated with them, and then the deletion itself was lost.
         epochs_known = False
     if not epochs_known:
         epochs = recovery.find_epochs(directory, segments)
@@ -173,11 +173,11 @@ def load_log(
         context.totals.dirty.add(log)
     _mend_txn_indexes(log, files)
     if context.clean and not files.snapshots:
-        # Kafka does not read a whole log for the state of producers that a clean stop left none of.
+        # As in Kafka, a whole log is not read for producer state if a clean stop left none.
         log.producers.clear(end_offset)
     else:
         noted = 0 if context.clean else written_point
-        # Group commit brings the batches to disk, and not the transaction indexes.
+        # Group commit syncs the batches, but not the transaction indexes.
         synced = check_from if context.power_lost else NEVER
         expiration_ms = context.producer_expiration_ms
         maintenance.reload_producers(log, context.now_ms, expiration_ms, files.snapshots, noted, synced)
@@ -192,10 +192,9 @@ def load_log(
 
 
 def _mend_txn_indexes(log: Log, files: LogFiles) -> None:
-    """Rebuild torn or damaged transaction indexes: readers of committed records would be refused, or would receive
-    aborted records; or committed ones would be hidden, if entries stayed of records that were truncated and whose
-    offsets others get. Reads the log from the snapshot before the first of them. Raises CorruptSegment, StorageError,
-    OSError.
+    """Rebuild torn or damaged transaction indexes. Otherwise readers of committed records would receive an error, or
+    aborted records; and entries left from truncated records would hide committed records that are given their offsets.
+    Reads the log from the snapshot before the first damaged index. Raises CorruptSegment, StorageError, OSError.
     """
     damaged = []
     ends = [segment.base_offset for segment in log.segments[1:]] + [log.log_end_offset]
@@ -215,7 +214,7 @@ def _mend_txn_indexes(log: Log, files: LogFiles) -> None:
                 producers.load(disk.read_whole(snapshots.path_of(log.directory, offset)), offset)
                 break
             except (WireError, ValueError):
-                # Said, and removed, when the log's own state is loaded.
+                # It is logged, and removed, when the log's own state is loaded.
                 producers.clear(log.log_start_offset)
     for segment, end in zip(log.segments, ends, strict=True):
         if producers.end_offset < end and segment.base_offset <= damaged[-1]:
@@ -223,7 +222,7 @@ def _mend_txn_indexes(log: Log, files: LogFiles) -> None:
 
 
 def _load_epochs(directory: str, may_be_lost: bool) -> tuple[LeaderEpochs, bool]:
-    """Leader epochs, and whether their file was good. With `may_be_lost` one that has nothing is not."""
+    """Leader epochs, and whether their file was valid. With `may_be_lost`, a file without epochs is not."""
     try:
         epochs = LeaderEpochs.load(directory)
         return epochs, not may_be_lost or bool(epochs.epochs)
@@ -242,7 +241,7 @@ def _recover(
     may_have_gap: Callable[[bool], bool],
     may_cut: MayCut,
 ) -> int:
-    """Check what lies at or after `check_from`, and repair the indexes; returns the offset at which the log ends.
+    """Check the records at or after `check_from`, and repair the indexes; returns the offset at which the log ends.
 
     Empty segments after the one in which the log ends are removed from `segments`. After a power loss, all segments
     after the first damaged one are removed, as in Kafka: nothing of them was synced. So are segments after one that
@@ -267,7 +266,7 @@ def _recover(
                 del segments[number + 1 :]
                 break
         elif problem := _index_problem(segment, files, config):
-            # A log that grew little by little over many starts has none either, so that is nothing to warn of.
+            # A log that grew in small steps over many starts has no entries either, so that needs no warning.
             level = logging.INFO if problem == EMPTY else logging.WARNING
             logger.log(level, "index rebuilt", extra=facts(path=segment.path, reason=problem))
             if number == last:
@@ -284,8 +283,8 @@ def _recover(
     clean = check_from == NEVER
     result = recovery.next_offset(tail, clean)
     if result.problem is not None and clean:
-        # The stop was clean, and what lies behind the last index entry is damaged, or that entry itself is. Before it
-        # all is trusted still; if that does not help, nothing is.
+        # The stop was clean, but the data after the last index entry is damaged, or that entry itself is. The data
+        # before it is still trusted at first; if that does not help, the whole segment is checked.
         for checked in (recovery.last_indexed_offset(tail), tail.base_offset):
             _check(tail, True, checked, config, epochs, may_cut)
             result = recovery.next_offset(tail, clean)
@@ -326,7 +325,7 @@ def _check(
 
 
 def _remove_for_good(segments: list[Segment]) -> None:
-    """Remove files of segments so that no power cut brings them back among records that were written since."""
+    """Remove files of segments, so that no power loss brings them back among records that were written since."""
     for segment in segments:
         maintenance.remove_segment(segment.directory, segment.base_offset)
     if segments:
@@ -334,13 +333,16 @@ def _remove_for_good(segments: list[Segment]) -> None:
 
 
 def _index_problem(segment: Segment, files: LogFiles, config: LogConfig) -> str | None:
-    """Whether an index is missing, has no entries or a partial one, or points behind the end of the segment."""
+    """What is wrong with the indexes of a segment: one is missing, has no entries or a partial one, or points past the
+    end of the segment. None if they seem intact.
+    """
     size = files.index_sizes.get(segment.base_offset)
     time_size = files.time_index_sizes.get(segment.base_offset)
     if size is None or time_size is None or size % 8 or time_size % 12:
         return MISSING_OR_WRONG if segment.size > 0 or size is not None else None
     if segment.size > 0 and (size == 0 or time_size == 0):
-        # No position is right only where no batch begins behind the first interval, no time where no batch has one.
+        # An empty offset index is right only if no batch begins after the first interval, an empty time index only if
+        # no batch up to there has a timestamp.
         timestamp, due = recovery.index_need(segment, config.index_interval_bytes)
         return EMPTY if (size == 0 and due) or (time_size == 0 and timestamp >= 0) else None
     return None if segment.indexes_fit() else MISSING_OR_WRONG

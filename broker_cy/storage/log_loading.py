@@ -1,4 +1,4 @@
-"""Loading the logs of a broker: what load_log needs to know of the data directory and its checkpoints."""
+"""Loading the logs of a broker: what load_log needs to know about the data directory and its checkpoints."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ WORKER_OPEN_FILES = 16
 class LogLoading:
     """Loads logs with the entries that `offset_checkpoints` accepted for them; `topic_ids` are the log manager's.
 
-    `clean` and `same_boot` say by data directory whether the last stop was clean, and whether the machine is known not
-    to have started again since.
+    By data directory, `clean` is whether the last stop was clean, and `same_boot` whether the machine is known not to
+    have restarted since.
     """
 
     def __init__(
@@ -49,9 +49,9 @@ class LogLoading:
     def context(
         self, root: str, now_ms: int, producer_expiration_ms: int, kept_whole: frozenset[str] = frozenset()
     ) -> LoadContext:
-        """What loading needs to know of the data directory `root`."""
+        """What loading needs to know about the data directory `root`."""
         cleaned = checkpoints.Entries({}, {})
-        with suppress(OSError, ValueError):  # the cleaner reports a damaged one
+        with suppress(OSError, ValueError):  # the cleaner reports a damaged checkpoint
             cleaned = checkpoints.read_entries(f"{root}/{checkpoints.CLEANED_OFFSETS}")
         return LoadContext(
             self._open_files,
@@ -66,14 +66,14 @@ class LogLoading:
         )
 
     def load(self, key: TopicPartition, path: str, config: LogConfig, context: LoadContext) -> Log:
-        """Load the log of one partition. Raises StorageError, OSError, ValueError where it cannot be served."""
+        """Load the log of one partition. Raises StorageError, OSError, ValueError if it cannot be served."""
         return self._prepared(key, path, config, context)()
 
     def late(
         self, key: TopicPartition, path: str, config_of: Callable[[str], LogConfig], context: LoadContext
     ) -> Callable[[], Log]:
-        """Return what loads the log in a worker, with the settings that its topic has now: it shares nothing with other
-        logs until `adopt`, and is synced as far as flush.messages asks for that.
+        """Return a function that loads the log in a worker, with the current settings of its topic. The log shares
+        nothing with other logs until `adopt`, and is synced if flush.messages requires that.
         """
         apart = replace(context, open_files=OpenFiles(WORKER_OPEN_FILES), totals=LogTotals())
         load = self._prepared(key, path, config_of(key[0]), apart)
@@ -86,7 +86,7 @@ class LogLoading:
         return load_and_sync
 
     def adopt(self, log: Log) -> None:
-        """Count a log that a worker loaded among the broker's."""
+        """Make a log that a worker loaded use the broker's counters and limit of open files."""
         log.adopt(self._open_files, self._totals)
 
     def _prepared(self, key: TopicPartition, path: str, config: LogConfig, context: LoadContext) -> Callable[[], Log]:

@@ -1,7 +1,7 @@
 """All logs of a broker: loading and recovery, creation and deletion, the clean stop.
 
-The file is a little long because it is the one owner of the tables of logs, topic ids and offline partitions. What
-works on them separately is in log_loading, log_opener, flusher, retention, removal and periodic.
+The file is a little long because it is the only owner of the tables of logs, topic ids and offline partitions. The work
+on them that can be separated is in log_loading, log_opener, flusher, retention, removal and periodic.
 """
 
 from __future__ import annotations
@@ -65,26 +65,26 @@ class LogManager:
         note_jobs: Jobs | None = None,
         open_jobs: Jobs | None = None,
     ) -> None:
-        """`note_jobs`: a worker that is never kept by the disk for long, for the notes of the flusher; `open_jobs`:
-        workers that open logs. `jobs` does the work of those that are missing.
+        """`note_jobs`: a worker that never waits long for the disk, for the notes of the flusher; `open_jobs`: workers
+        that open logs. `jobs` replaces those that are None.
         """
         self.data_directories = directories
         self.settings = settings
         self.jobs = jobs
         self.logs: dict[TopicPartition, Log] = {}
         self.topic_ids: dict[TopicPartition, UUID] = {}
-        # Partitions that cannot be served, and why; and the directories of those of them that `reopen` may bring back.
+        # Partitions that cannot be served, with the reason; and the directories of those that `reopen` may load again.
         self.offline: dict[TopicPartition, str] = {}
         self._short_of_room: dict[TopicPartition, str] = {}
         self.checkpoints = OffsetCheckpoints([directory.path for directory in directories], self.topic_ids)
         self.clean = {directory.path: directory.clean_broker_epoch() is not None for directory in directories}
         self._same_boot = {path: is_same_boot(f"{path}/{WRITTEN_POINTS}") for path in self.clean}
-        # Logs that `load` leaves to be opened later, and who is called for each then: its log is in `logs` or it is in
-        # `offline`.
+        # Opens the logs that `load` leaves for later. `on_opened` is called for each of these partitions when its log
+        # is in `logs` or the partition is in `offline`.
         self.opener = LogOpener(open_jobs or jobs, self._opened_late)
         self.checkpoints.unopened = self.opener.unopened
         self.on_opened: Callable[[TopicPartition], None] = lambda key: None
-        # A segment takes two descriptors; half of what the process may open is left to connections.
+        # A segment takes two descriptors; half of the descriptors of the process are left for connections.
         allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         self.open_files = OpenFiles(min(settings.open_files_max, max(OPEN_FILES_MIN, allowed // 4)))
         self.totals = LogTotals()
@@ -103,11 +103,11 @@ class LogManager:
             self._before_deletion,
             lambda: self.flusher.write_checkpoints(checkpoints.LOG_START_OFFSETS),
         )
-        # Called by `load` before each directory with the number of logs that are loaded.
+        # `load` calls this before each directory, with the number of logs loaded so far.
         self.on_progress: Callable[[int], None] | None = None
-        # Compacts logs if there is one; hears of logs that change or go.
+        # Compacts logs, if there is one; it is notified of logs that are truncated or deleted.
         self.cleaner: LogCleaner | None = None
-        # How many partitions each data directory holds: a new one goes where the fewest are.
+        # Number of partitions in each data directory: a new one is created in the directory with the fewest.
         self._held = {directory.path: 0 for directory in directories}
         self._periodic = PeriodicWork(self)
 
@@ -145,25 +145,25 @@ class LogManager:
     def load_metadata_log(self, config: LogConfig, now_ms: int, directory: str | None = None) -> Log:
         """Load or create the log of the metadata quorum, in `directory` (metadata.log.dir; a data directory, the
         first by default). Raises StorageError, OSError, and DataDirectoryError if committed metadata are damaged or
-        gone: then nothing was changed.
+        missing: then nothing was changed.
         """
         root = directory if directory is not None else self.data_directories[0].path
         path = f"{root}/{METADATA_TOPIC}-0"
         committed = self.checkpoints.recovery_points.get((METADATA_TOPIC, 0))
         if not metadata_check.check(path, committed, self.clean.get(root, False), self.data_directories):
             log = Log.create(path, METADATA_TOPIC, 0, config, now_ms, self.open_files, self.totals)
-            # Before anything in it is committed: its own syncs do not reach the directory that it lies in.
+            # This has to precede the first commit in the log, whose own syncs do not include the parent directory.
             sync_directory(root)
         else:
-            # Every write of it is synced before the next: only its end may be damaged.
+            # Every write to it is synced before the next one, so only its end may be damaged.
             context = replace(self._context(root, now_ms), power_lost=False)
             log = load_log(path, METADATA_TOPIC, 0, config, 0, 0, context)
         self.logs[METADATA_TOPIC, 0] = log
         return log
 
     def metadata_committed(self, end_offset: int) -> None:
-        """Everything in the metadata log below `end_offset` is on disk and committed: what the next start needs to
-        find. Checkpointed soon, by `tick`.
+        """Note that everything in the metadata log below `end_offset` is on disk and committed, so that the next start
+        has to find it. `tick` checkpoints this soon.
         """
         self.checkpoints.recovery_points[METADATA_TOPIC, 0] = end_offset
         self._periodic.metadata_committed = True
@@ -180,12 +180,12 @@ class LogManager:
         *,
         late: bool = False,
     ) -> None:
-        """Load all logs of the data directories, recovering them where the last stop was unclean. A partition that
-        cannot be served goes to `offline`; the others are not touched by that. Raises OSError if a directory
+        """Load all logs of the data directories, recovering them if the last stop was unclean. A partition that
+        cannot be served goes to `offline`; the others are not affected by that. Raises OSError if a directory
         cannot be read, StorageError if one cannot be renamed.
 
-        `topic_id_of` gives the id of a topic, None if there is no such topic: a directory with another id, or
-        with none, is renamed and kept. Without `topic_id_of` each directory is taken for what it says it is.
+        `topic_id_of` returns the id of a topic, None if there is no such topic: a directory with another id, or
+        with none, is renamed and kept. Without `topic_id_of`, the topic id in each directory is accepted.
 
         With `late`, logs that need not be opened now are left to `opener` (see _may_open_late).
         """
@@ -227,23 +227,23 @@ class LogManager:
             self.checkpoints.accept_missing(topic_id_of)
         self.checkpoints.loaded()
         self.flusher.sync_loaded(self.logs.values())
-        # The next start is to know whether the machine has started again; and deletions that only names of segments
-        # tell of must not be undone by a power loss for longer than those of a broker that goes on.
+        # The next start has to know whether the machine was restarted. And deletions that only names of segments show
+        # must not be exposed to a power loss for longer than those of a broker that keeps running.
         names = [WRITTEN_POINTS]
         if any(self._start_moved(key, log) for key, log in self.logs.items()):
             names.append(checkpoints.LOG_START_OFFSETS)
         self.flusher.write_checkpoints(*names)
 
     def _start_moved(self, key: TopicPartition, log: Log) -> bool:
-        """Whether only names of segments tell of deletions."""
+        """Whether only the names of segments show that records were deleted."""
         return log.log_start_offset > self.checkpoints.log_starts.get(key, 0)
 
     def _may_open_late(self, key: TopicPartition, path: str, context: LoadContext) -> bool:
         """Whether a log may be opened after the start.
 
-        Not after a power loss: the written points that the start writes say that the machine has not started again,
-        so every log has to be recovered by then. Not where a sync failed: what is to be written again may leave memory.
-        Not the topics that the broker itself needs.
+        Not after a power loss: the written points that the start writes say that the machine has not restarted since,
+        so every log has to be recovered by then. Not if a sync failed: the pages that have to be written again may be
+        evicted from memory. Not the topics that the broker itself needs.
         """
         if context.power_lost and not context.clean:
             return False
@@ -266,11 +266,11 @@ class LogManager:
         self, key: TopicPartition, path: str, topic_id_of: Callable[[str], UUID | None] | None
     ) -> Exception | None:
         """Determine which topic the directory of a partition belongs to, and accept its checkpoint entries. Returns
-        STRAY if it is not the topic of that name (see `load`), or the reason why that is not known.
+        STRAY if it is not the topic of that name (see `load`), or the error because of which that is not known.
 
         A directory without a topic id is a stray, too, as in Kafka: the process ended, or the power was lost, before
-        the first sync of a log that was new, perhaps of a deleted topic of this name. Raises StorageError if a stray
-        cannot be renamed.
+        the first sync of a new log, perhaps one of a deleted topic of this name. Raises StorageError if a stray cannot
+        be renamed.
         """
         expected = topic_id_of(key[0]) if topic_id_of is not None else None
         problem: Exception | None = None
@@ -296,18 +296,21 @@ class LogManager:
             self._take_offline(key, path, error)
 
     def _take_offline(self, key: TopicPartition, path: str, error: Exception, *, late: bool = False) -> None:
-        """Serve no partition whose log could not be loaded. With `late`, the broker runs, and nothing may block it."""
+        """Take a partition offline whose log could not be loaded. With `late`, the broker is running, and nothing may
+        block it.
+        """
         logger.error("partition offline", extra=facts(partition=f"{key[0]}-{key[1]}", reason=error))
         self.offline[key] = str(error)
         if errno_of(error) in SHORTAGES:
             self._short_of_room[key] = path
         elif errno_of(error) == errno.EIO and not isinstance(error, ValueError):
-            # What the loader was to trust. Behind that the end of the log may be cut off once the rest is whole again.
+            # The offsets up to which the loader had to trust the log. After these, the end of the log may be truncated
+            # once the rest is intact again.
             synced = self.checkpoints.recovery_points.get(key, 0)
             written = self.checkpoints.written_points.get(key, 0)
             if isinstance(error, CorruptSegment) and self._same_boot[os.path.dirname(path)]:
-                # No power loss has torn it, and so the next one must not be taken for the reason. What the older
-                # segments held was there, and group commit may have brought it to disk.
+                # No power loss has torn it, so a later power loss must not be taken for the cause. The records of the
+                # older segments existed, and group commit may have synced them.
                 synced = max(synced, newest_base_offset(path))
             damage.write(path, damage.Note(max(synced, written), synced), str(error), sync=not late)
             if late and self.totals.on_damage is not None:
@@ -315,7 +318,7 @@ class LogManager:
 
     def reopen(self, topic: str, partition: int, config: LogConfig, now_ms: int) -> Log | None:
         """Try again to load a partition that is offline for lack of space, descriptors or memory. None if that fails
-        again, or where it is offline for another reason.
+        again, or if the partition is offline for another reason.
         """
         key = (topic, partition)
         path = self._short_of_room.get(key)
@@ -335,11 +338,12 @@ class LogManager:
         self.logs[key] = log
         return log
 
-    # --- partitions come and go
+    # --- creating and deleting partitions
 
     def create(self, topic: str, partition: int, topic_id: UUID, config: LogConfig, now_ms: int) -> Log:
-        """Make a new, empty log in the data directory that holds the fewest. It begins at offset 0, or where the
-        checkpoints say if its directory was lost with the power. Raises StorageError, or ValueError if it exists.
+        """Create an empty log in the data directory with the fewest partitions. It begins at offset 0, or at its
+        checkpointed start offset if its directory was lost in a power loss. Raises StorageError, or ValueError if it
+        exists.
         """
         key = (topic, partition)
         if key in self.logs or key in self.offline or key in self.unopened:
@@ -348,7 +352,7 @@ class LogManager:
         path = f"{root}/{topic}-{partition}"
         try:
             if os.path.isdir(path) and os.listdir(path):
-                # Of a deleted partition that could not be renamed, or of an attempt to create this one that failed.
+                # Left by a deleted partition that could not be renamed, or by a failed attempt to create this one.
                 self._rename_away(path, "delete", NO_TOPIC_ID, config.file_delete_delay_ms)
             log = Log.create(
                 path, topic, partition, config, now_ms, self.open_files, self.totals,
@@ -392,7 +396,7 @@ class LogManager:
                     self._rename_away(f"{root}/{topic}-{partition}", "delete", topic_id, 0)
 
     def _rename_away(self, path: str, mark: str, topic_id: UUID, delay_ms: int) -> None:
-        """Rename a partition's directory to `<name>.<uuid>-<mark>`; with a delay of at least 0 remove it after that."""
+        """Rename a partition's directory to `<name>.<uuid>-<mark>`; after a delay of at least 0, remove it."""
         if not os.path.isdir(path):
             return
         try:
@@ -405,9 +409,9 @@ class LogManager:
     # --- truncation and old records
 
     def truncate_to(self, log: Log, offset: int, now_ms: int) -> None:
-        """Drop everything at or after `offset` (maintenance.truncate_to). Blocks until recovery and written point are
-        checkpointed: were one of them higher than the log, records appended later would not be checked after a crash.
-        Raises OffsetOutOfRange, StorageError.
+        """Drop everything at or after `offset` (maintenance.truncate_to). Blocks until recovery point and written point
+        are checkpointed: if one of them were higher than the log end, records appended later would not be checked after
+        a crash. Raises OffsetOutOfRange, StorageError.
         """
         if self.cleaner is not None:
             self.cleaner.truncated((log.topic, log.partition), offset)
@@ -419,7 +423,7 @@ class LogManager:
             raise StorageError(f"cannot truncate {log.directory}: {error.strerror}") from error
 
     def delete_records_before(self, log: Log, offset: int, now_ms: int | None = None) -> None:
-        """Move a log's start offset (KIP-107); segments before it go after file.delete.delay.ms. Raises
+        """Move a log's start offset (KIP-107); segments before it are removed after file.delete.delay.ms. Raises
         OffsetOutOfRange, StorageError.
         """
         self._retention.delete_before(log, offset, now_ms if now_ms is not None else max(log.last_append_ms, 0))
@@ -427,7 +431,9 @@ class LogManager:
     def apply_retention(
         self, now_ms: int, high_watermark_of: Callable[[str, int], int], *, compacted: bool = False
     ) -> None:
-        """Delete segments by retention.ms and retention.bytes: of logs that are compacted, too, or of the others."""
+        """Delete segments by retention.ms and retention.bytes: with `compacted`, those of logs that are compacted, too;
+        else those of the other logs.
+        """
         self._retention.apply(
             now_ms,
             high_watermark_of,
@@ -442,20 +448,20 @@ class LogManager:
     # --- periodic work
 
     def tick(self, now_ms: int, high_watermark_of: Callable[[str, int], int]) -> None:
-        """Do what is due: flush, checkpoints, producer expiry, retention. Cheap when nothing is; call it about once a
-        second.
+        """Do the work that is due: flush, checkpoints, producer expiry, retention. Cheap if nothing is due; call it
+        about once a second.
         """
         self._periodic.tick(now_ms, high_watermark_of)
 
     def flush_old(self, now_ms: int) -> None:
-        """Flush the logs whose flush.ms have passed, in a worker. `tick` does it each flush_check_interval_ms; called
-        by itself where that is more often than the ticks are. Cheap if nothing is due.
+        """Flush the logs whose flush.ms has passed, in a worker. `tick` does this every flush_check_interval_ms; it is
+        called separately if that interval is shorter than that of the ticks. Cheap if nothing is due.
         """
         self._periodic.flush_old(now_ms)
 
     def close(self, high_watermark_of: Callable[[str, int], int], broker_epoch: int = -1) -> None:
-        """Stop cleanly: everything on disk, checkpoints and marks written, directories unlocked. Blocks; nothing may be
-        staged.
+        """Stop cleanly: sync everything, write checkpoints and the marks of a clean stop, unlock the directories.
+        Blocks; nothing may be staged.
         """
         for key in self.logs:
             self.high_watermarks[key] = high_watermark_of(*key)

@@ -1,9 +1,10 @@
-"""Opening logs after the start: those that were asked for first, the others in the background.
+"""Opening logs after the start: requested ones first, the others in the background.
 
-A start that loads thousands of logs before it answers keeps every client waiting for partitions that nobody asks for.
-So it leaves the loading of a log to a worker where that is safe (LogManager.load), and answers at once. Loading reads
-and repairs the files of one partition, as during a start, and touches nothing that other logs share; the loop then
-adopts the log. What the checkpoints say of a log that is not open yet stays in them (OffsetCheckpoints.unopened).
+If a start loaded thousands of logs before the broker served requests, every client would wait for partitions that no
+client uses. So the start leaves the loading of a log to a worker where that is safe (LogManager.load), and the broker
+serves requests at once. Loading reads and repairs the files of one partition, as during a start, and changes nothing
+that logs share; the loop then adopts the log. The checkpoints keep their entries of a log that is not open yet
+(OffsetCheckpoints.unopened).
 """
 
 from __future__ import annotations
@@ -18,12 +19,14 @@ from broker_cy.storage.errors import StorageError
 from broker_cy.storage.jobs import Jobs
 from broker_cy.storage.log import Log
 
-# Logs that are being opened at the same time: while one of them is recovered, the others do not wait for it.
+# Most logs that are opened at the same time: while one of them is recovered, other logs do not have to wait for it.
 OPENING_MAX = 2
 
 
 class Unopened:
-    """A partition whose log is not open yet. `prepare` is called on the loop, and returns what loads it in a worker."""
+    """A partition whose log is not open yet. `prepare` is called on the loop, and returns a function that loads the log
+    in a worker.
+    """
 
     __slots__ = ("begun", "dropped", "key", "lock", "path", "prepare", "was_clean")
 
@@ -33,23 +36,23 @@ class Unopened:
         self.key = key
         self.path = path
         self.prepare = prepare
-        # The last stop was clean: as long as nothing has begun to open the log, all of it is on the disk.
+        # The last stop was clean: until a worker begins to open the log, all of it is on disk.
         self.was_clean = was_clean
         self.begun = False
-        # The partition was deleted: its directory is no longer there, or is another topic's.
+        # The partition was deleted: its directory no longer exists, or belongs to another topic.
         self.dropped = False
         # Held by the worker that uses the directory.
         self.lock = threading.Lock()
 
     def open(self, load: Callable[[], Log]) -> Log | None:
-        """In a worker: the log; None where the partition was deleted. Raises what `load` raises."""
+        """Load the log, in a worker; None if the partition was deleted. Raises what `load` raises."""
         with self.lock:
             return None if self.dropped else load()
 
 
 class LogOpener:
-    """Opens the logs in `unopened`. `opened(partition, log, error)` is called on the loop for each, with the log or the
-    reason why there is none; by then it is no longer in `unopened`.
+    """Opens the logs in `unopened`. `opened(partition, log, error)` is called on the loop for each, with the log, or
+    with the reason why it cannot be opened. The partition is no longer in `unopened` then.
     """
 
     def __init__(
@@ -60,7 +63,7 @@ class LogOpener:
         self._jobs = jobs
         self._opened = opened
         self._unopened: dict[TopicPartition, Unopened] = {}
-        # What was asked for, and all that nothing has begun to open, in order.
+        # The requested partitions, and all partitions whose opening has not begun, in order.
         self._asked: dict[TopicPartition, None] = {}
         self._waiting: dict[TopicPartition, None] = {}
         self._in_background = False
@@ -73,28 +76,28 @@ class LogOpener:
         return self._unopened
 
     def add(self, partition: Unopened) -> None:
-        """Have a log opened later."""
+        """Add a log that is to be opened later."""
         self._unopened[partition.key] = partition
         self._waiting[partition.key] = None
 
     def ask(self, key: TopicPartition) -> None:
-        """Open this log next, after those that were asked for before. Does nothing where it is open already."""
+        """Open this log next, after those requested before. Does nothing if it is open already."""
         if key in self._waiting:
             self._asked[key] = None
             self._next()
 
     def start(self) -> None:
-        """Open the others, too, as far as nobody asks for another one."""
+        """Open the other logs, too, whenever no requested one waits."""
         self._in_background = True
         self._next()
 
     def stop(self) -> None:
-        """Begin nothing more; what is being opened (`running`) is still adopted."""
+        """Do not begin to open further logs; those that are being opened (`running`) are still adopted."""
         self._stopped = True
 
     def drop(self, key: TopicPartition) -> Unopened | None:
-        """The partition is deleted: forget it. If a worker is opening it, waits until that is done, since it uses
-        the directory by its name. None where it was not waiting to be opened.
+        """Forget a partition that is being deleted, and return it; None if it was not in `unopened`. If a worker is
+        opening it, waits until that is done, since the worker uses the directory by its name.
         """
         partition = self._unopened.pop(key, None)
         if partition is not None:
@@ -127,7 +130,7 @@ class LogOpener:
                     maintenance.mark_closed(log)
             else:
                 del self._unopened[partition.key]
-                # Whatever it was, the partition is offline, and the others are opened.
+                # Whatever the error was, the partition goes offline, and the others are still opened.
                 failure = error if error is None or isinstance(error, Exception) else StorageError(str(error))
                 self._opened(partition, log, failure)
             self._next()

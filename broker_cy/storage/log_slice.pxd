@@ -1,7 +1,7 @@
 from libc.stdint cimport int64_t
 
-# Bytes of one segment file: [position, position + size). Holds the segment, so that the descriptor stays open and the bytes stay
-# readable even if the segment is deleted meanwhile. Released when the object dies.
+# Bytes of one segment file: [position, position + size). Holds a reference to the segment, so that the descriptor stays open and
+# the bytes stay readable even if the segment is deleted. Released when the object is deallocated.
 cdef class LogSlice:
     cdef readonly int fd
     cdef readonly int64_t position
@@ -12,9 +12,9 @@ cdef class LogSlice:
 # Counters that all logs of a broker share.
 cdef class LogTotals:
     cdef public int64_t unflushed_bytes         # written and not yet known to be on disk
-    cdef public int64_t due_bytes               # on_due is called each time that so many more were written
-    cdef public object on_due                   # None, or what asks for a flush; it may not flush by itself
+    cdef public int64_t due_bytes               # on_due is called each time that this many more bytes were written
+    cdef public object on_due                   # None, or a function that requests a flush; it must not flush itself
     cdef public object on_damage                # None, or called with the directory of a log in which a damage note was written
-    cdef int64_t new_bytes                      # written since on_due was called
+    cdef int64_t new_bytes                      # written since on_due was last called
     cdef public set dirty                       # logs that may have something to flush
     cdef int written(self, object log, bint first, int64_t size) except -1

@@ -1,4 +1,4 @@
-"""A part of a segment file, to be sent from there."""
+"""A part of a segment file that is sent directly from the file."""
 
 import os
 
@@ -8,14 +8,14 @@ from broker_cy.storage.errors import StorageError
 
 
 cdef class LogSlice:
-    """`size` bytes of a segment file at `position`, readable through `fd` while this object lives."""
+    """`size` bytes of a segment file at `position`, readable through `fd` as long as this object exists."""
 
     def __dealloc__(self):
         if self.segment is not None:
             (<Segment>self.segment).unpin()
 
     def read(self):
-        """The bytes, copied; raises StorageError."""
+        """A copy of the bytes; raises StorageError."""
         data = os.pread(self.fd, self.size, self.position)
         if len(data) != self.size:
             raise StorageError(f"{self.segment.path} ends before byte {self.position + self.size}")
@@ -33,7 +33,7 @@ cdef class LogTotals:
         self.dirty = set()
 
     cdef int written(self, object log, bint first, int64_t size) except -1:
-        """Count `size` bytes that `log` has written; `first` where it had nothing to flush before."""
+        """Count `size` bytes that `log` has written; `first` is whether it had nothing to flush before."""
         if first:
             self.dirty.add(log)
         self.unflushed_bytes += size

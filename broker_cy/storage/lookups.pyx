@@ -31,7 +31,7 @@ cdef enum:
     FIRST_OFFSET_AT = 10
     LAST_OFFSET_AT = 18
     STABLE_OFFSET_AT = 26
-    # A longer index is read for each answer: bounds what a segment keeps to about 120 transactions.
+    # A longer index is read for each request, so that a segment keeps at most about 120 transactions in memory.
     KEPT_BYTES = 4096
 
 
@@ -79,8 +79,8 @@ cdef object first_record_from(Segment segment, int64_t position, BatchHeader* he
 
 
 def offset_for_timestamp(Log log not None, int64_t timestamp):
-    """(timestamp, offset) of the first record with at least this timestamp, among what is written and not below the log start
-    offset; None if there is none. Raises StorageError."""
+    """(timestamp, offset) of the first record with at least this timestamp, among the written records that are not below the log
+    start offset; None if there is none. Raises StorageError."""
     cdef Segment segment
     cdef BatchHeader header
     cdef int64_t position, offset, entry_timestamp = 0
@@ -102,7 +102,7 @@ def offset_for_timestamp(Log log not None, int64_t timestamp):
 
 
 def timestamp_at(Log log not None, int64_t offset):
-    """(timestamp, offset) of the first record at or behind `offset`, among what is written; None if there is none. Raises
+    """(timestamp, offset) of the first record at or after `offset`, among the written records; None if there is none. Raises
     StorageError."""
     cdef Segment segment
     cdef BatchHeader header
@@ -124,7 +124,7 @@ def timestamp_at(Log log not None, int64_t offset):
 
 
 def max_timestamp(Log log not None):
-    """(timestamp, offset) of the first record with the largest timestamp of what is written; None if there is no record.
+    """(timestamp, offset) of the first record with the largest timestamp of all written records; None if there is no record.
     Raises StorageError."""
     cdef Segment segment, best = None
     cdef BatchHeader header
@@ -150,8 +150,8 @@ cdef inline int64_t be64(const uint8_t* p) noexcept nogil:
 
 
 cdef bint collect_aborted(Segment segment, int64_t offset, int64_t end_offset, list found) except -1:
-    """Add the segment's aborted transactions that overlap [offset, end_offset) to `found`; whether an entry says that all before
-    `end_offset` were decided by its marker, so that later ones need not be looked at."""
+    """Add the segment's aborted transactions that overlap [offset, end_offset) to `found`. Return whether an entry shows that all
+    transactions before `end_offset` were decided at its marker, so that later segments need not be searched."""
     cdef bytes data
     cdef const uint8_t* p
     cdef Py_ssize_t low = 0, high, middle, number
@@ -168,7 +168,7 @@ cdef bint collect_aborted(Segment segment, int64_t offset, int64_t end_offset, l
     if len(data) % ABORTED_BYTES:
         raise ValueError(f"the index of segment {segment.base_offset} has {len(data)} bytes, which is no multiple of {ABORTED_BYTES}")
     number = high = len(data) // ABORTED_BYTES
-    # In the order of their markers: the first whose marker lies at `offset` or behind it.
+    # The entries are in the order of their markers: find the first whose marker is at or after `offset`.
     while low < high:
         middle = (low + high) // 2
         if be64(p + middle * ABORTED_BYTES + LAST_OFFSET_AT) < offset:
@@ -194,8 +194,8 @@ def aborted_transactions(Log log not None, int64_t offset, int64_t end_offset):
     cdef Segment segment
     cdef Py_ssize_t number
     cdef list found = []
-    # The marker of a transaction may lie in a segment behind end_offset, so all later ones are asked, until an entry says that
-    # everything before end_offset was decided.
+    # The marker of a transaction may be in a segment after end_offset, so all later segments are searched until an entry shows
+    # that all transactions before end_offset were decided.
     for number in range(log.segment_number(offset), len(log.segments)):
         segment = <Segment>log.segments[number]
         if segment.without_aborts:
@@ -213,8 +213,8 @@ def aborted_transactions(Log log not None, int64_t offset, int64_t end_offset):
 def aborted_in_slice(Log log not None, LogSlice part not None, int64_t offset, int64_t max_offset):
     """aborted_transactions for a reader that gets `part`, read from `offset` on and below `max_offset`.
 
-    Where the records end is what the offset index says: like Kafka, a little too far rather than too near. Without a bound each
-    answer would name every transaction that was aborted up to the log's end.
+    The end of the records is taken from the offset index, as in Kafka: it may be a little too high, but not too low. Without a
+    bound each response would contain every transaction that was aborted up to the log's end.
     """
     cdef Segment segment = <Segment>part.segment
     cdef Segment later
@@ -237,7 +237,7 @@ def aborted_in_slice(Log log not None, LogSlice part not None, int64_t offset, i
 
 
 def confined(function, *arguments):
-    """What `function(*arguments)` gives without waiting for the disk, or the ColdRead that says what has to be read first."""
+    """Call `function(*arguments)` without waiting for the disk; return its result, or a ColdRead with the bytes to read first."""
     confine_reads(True)
     try:
         return function(*arguments)

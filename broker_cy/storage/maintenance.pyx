@@ -1,4 +1,4 @@
-"""What happens to a log outside of the data path: truncation, deletion of old records, flushing, closing.
+"""Operations on a log outside of the data path: truncation, deletion of old records, flushing, closing.
 
 These functions change the C attributes of a log, as friends of its class; the file is long because they share the helpers
 that end a log at an offset and collect what a flush or a sync includes.
@@ -44,15 +44,15 @@ cdef int refuse_staged(Log log) except -1:
 
 def reload_producers(Log log not None, int64_t now_ms, int64_t expiration_ms, snapshot_offsets=None, int64_t noted_offset=0,
                      int64_t synced_offset=OFFSET_ANY):
-    """Producer state at the log end offset: the newest usable snapshot, and the batches after it. Snapshots that are damaged or
-    lie behind the log's end are removed. `snapshot_offsets` is what the directory has, where that is known; `noted_offset` is the
-    checkpointed written point. Raises OSError, StorageError.
+    """Load the producer state at the log end offset from the newest usable snapshot, and from the batches after it. Removes
+    snapshots that are damaged or after the log's end. `snapshot_offsets` are those in the directory, if they are known;
+    `noted_offset` is the checkpointed written point. Raises OSError, StorageError.
 
-    The transaction indexes may lack what lies at or after `synced_offset`: a snapshot of a later offset is not used, so that
-    reading the batches makes them complete again.
+    The transaction indexes may lack entries at or after `synced_offset`: a snapshot taken at a later offset is not used, so that
+    reading the batches makes the indexes complete again.
 
-    What lies before the log start offset and is still in a file counts, too: of a producer whose last batch was deleted, and the
-    marker behind it was not, the rest would tell the epoch and no sequence, and its next batch would be out of order for good.
+    Batches before the log start offset that are still in a file count, too. Otherwise, if the last batch of a producer were deleted
+    but not the marker after it, the state would have its epoch but no sequence, and its next batch would be out of order for good.
     """
     cdef Segment segment = log.segments[0]
     cdef int64_t first = segment.base_offset
@@ -85,7 +85,7 @@ def reload_producers(Log log not None, int64_t now_ms, int64_t expiration_ms, sn
             logger.warning("damaged producer state removed", extra=facts(path=snapshots.path_of(log.directory, offset), reason=error))
             snapshots.remove(log.directory, offset)
     if lost:
-        # Else a power cut may bring them back, once other records lie before their offsets.
+        # Otherwise a power loss may bring them back when the log has other records before their offsets.
         sync_directory(log.directory)
     if log.producers.end_offset < log.written_end_offset:
         for segment in log.segments[log.segment_number(log.producers.end_offset):]:
@@ -96,8 +96,8 @@ def reload_producers(Log log not None, int64_t now_ms, int64_t expiration_ms, sn
 
 
 cdef int keep_newest_stray(Log log, snapshot_offsets) except -1:
-    """Of the snapshots that no segment begins with (each flush leaves one) only the newest is of use, as in Kafka: the next
-    flush takes its place."""
+    """Of the snapshots at offsets where no segment begins (each flush leaves one), keep only the newest, as in Kafka: the others
+    are of no use, and the next flush replaces this one."""
     cdef set strays = set(snapshot_offsets) - base_offsets(log)
     log.flushed_snapshot = -1
     for offset in sorted(strays):
@@ -122,7 +122,7 @@ cdef set base_offsets(Log log):
 def truncate_to(Log log not None, int64_t offset, int64_t now_ms):
     """Drop everything at or after `offset`; returns False if there is nothing. For a follower whose leader has other records.
 
-    A batch that `offset` lies in goes as a whole. Raises OffsetOutOfRange below the log start offset, OSError, StorageError.
+    A batch that contains `offset` is dropped as a whole. Raises OffsetOutOfRange below the log start offset, OSError, StorageError.
     """
     cdef Segment segment
     cdef BatchHeader header
@@ -151,7 +151,7 @@ def truncate_to(Log log not None, int64_t offset, int64_t now_ms):
         if segment.size == 0:
             segment.created_ms = now_ms
     end_at(log, offset)
-    # Other records may be written in place of those that it speaks of.
+    # Other records may be written in place of those that the noted state describes.
     noted_state.forget(log.directory)
     log.noted_slot = -1
     reload_producers(log, -1, 0)
@@ -159,8 +159,8 @@ def truncate_to(Log log not None, int64_t offset, int64_t now_ms):
 
 
 cdef int drop_unflushed(Log log, int64_t size) except -1:
-    """`size` bytes will never need flushing: they are gone. What is counted never falls below zero, since part of them may have
-    been flushed before."""
+    """Stop counting `size` bytes as unflushed, because they never need to be flushed. The count does not fall below zero, since a
+    part of them may have been flushed before."""
     if size > log.unflushed_bytes:
         size = log.unflushed_bytes
     log.unflushed_bytes -= size
@@ -185,7 +185,7 @@ cdef int end_at(Log log, int64_t offset) except -1:
 
 
 def remove_segment(directory, int64_t base_offset):
-    """Remove a segment's files, except the producer state taken where it begins; raises OSError."""
+    """Remove a segment's files, except the producer state taken at its base offset; raises OSError."""
     for suffix in DATA_SUFFIXES:
         try:
             os.unlink(f"{directory}/{base_offset:020d}{suffix}")
@@ -197,11 +197,11 @@ def remove_segment(directory, int64_t base_offset):
 
 
 def delete_records_before(Log log not None, int64_t offset, int64_t now_ms, Py_ssize_t segments_max=SEGMENTS_ANY):
-    """Move the log start offset up to `offset` and take away the segments that lie before it as a whole, at most `segments_max` of
-    them (drop_old_segments takes the others).
+    """Move the log start offset up to `offset` and remove the segments that are entirely before it, at most `segments_max` of them
+    (drop_old_segments removes the others).
 
     Returns the paths of their files, renamed to `.deleted`, for the caller to unlink later (file.delete.delay.ms). Raises
-    OffsetOutOfRange above what is written, OSError.
+    OffsetOutOfRange above the written end offset, OSError.
     """
     cdef Py_ssize_t count
     if offset > log.written_end_offset:
@@ -214,13 +214,13 @@ def delete_records_before(Log log not None, int64_t offset, int64_t now_ms, Py_s
             try:
                 log.epochs.write()
             except OSError as error:
-                # The next start does it. What matters more: on a full disk this deletion is what makes room again.
+                # The next start does it. On a full disk it is more important that this deletion frees space.
                 logger.warning("old leader epochs stay for now", extra=facts(path=log.directory, log_start_offset=offset, reason=error))
     count = len(log.segments)
     renamed = drop_old_segments(log, segments_max)
     count -= len(log.segments)
     if offset == log.log_end_offset and log.active.size > 0:
-        # Everything goes: the segment that is written to has to be another one first.
+        # All records are deleted: before the active segment can be removed, there has to be another one.
         try:
             log.begin_segment(now_ms)
         except OSError as error:
@@ -232,14 +232,14 @@ def delete_records_before(Log log not None, int64_t offset, int64_t now_ms, Py_s
 
 
 def has_old_segments(Log log not None):
-    """Whether a segment lies before the log start offset as a whole."""
+    """Whether a segment is entirely before the log start offset."""
     return len(log.segments) > 1 and (<Segment>log.segments[1]).base_offset <= log.log_start_offset
 
 
 def drop_old_segments(Log log not None, Py_ssize_t segments_max):
-    """Take away up to `segments_max` of the segments that lie before the log start offset as a whole; the new paths of their files.
-    None while batches are staged: one of them may be the segment that a failed write returns to. Raises OSError if not even one
-    could be renamed; those that cannot stay for the next time."""
+    """Remove up to `segments_max` of the segments that are entirely before the log start offset; return the new paths of their
+    files. Removes none while batches are staged: one of them may be the segment that a failed write returns to. Raises OSError if
+    not even the first could be renamed; a later one that cannot be renamed stays until the next call."""
     cdef Segment segment
     cdef list renamed = []
     cdef Py_ssize_t count = 0
@@ -265,15 +265,15 @@ def drop_old_segments(Log log not None, Py_ssize_t segments_max):
 
 
 cdef int drop_flushed_with(Log log, Segment segment) except -1:
-    # Only what lies behind the recovery point counts as unflushed.
+    # Only bytes after the recovery point count as unflushed.
     if segment.base_offset >= log.recovery_point:
         drop_unflushed(log, segment.size)
     return 0
 
 
 def mark_deleted(directory, int64_t base_offset):
-    """Rename a segment's files so that no start loads them again; their new paths. Raises OSError if its records cannot be
-    renamed; another file that cannot is left for the next start."""
+    """Rename a segment's files so that no start loads them again; return their new paths. Raises OSError if the file with the
+    records cannot be renamed; another file that cannot be renamed is left for the next start."""
     renamed = []
     for suffix in SEGMENT_SUFFIXES:
         path = f"{directory}/{base_offset:020d}{suffix}"
@@ -291,8 +291,8 @@ def mark_deleted(directory, int64_t base_offset):
 
 
 def retention_start_offset(Log log not None, int64_t high_watermark, int64_t now_ms):
-    """Where the log may begin by retention.ms and retention.bytes: an offset for delete_records_before; log_start_offset where
-    nothing is old or large enough. Whole segments below `high_watermark`, oldest first (Kafka's deleteOldSegments). Raises
+    """The offset at which the log may begin by retention.ms and retention.bytes, for delete_records_before; log_start_offset if
+    nothing is to be deleted. Considers whole segments below `high_watermark`, oldest first (Kafka's deleteOldSegments). Raises
     StorageError."""
     cdef Segment segment
     cdef LogConfig config = log.config
@@ -304,7 +304,7 @@ def retention_start_offset(Log log not None, int64_t high_watermark, int64_t now
     for i in range(len(log.segments)):
         segment = <Segment>log.segments[i]
         end = (<Segment>log.segments[i + 1]).base_offset if i + 1 < len(log.segments) else log.written_end_offset
-        # Compaction leaves empty segments; the last one is where the next record goes.
+        # Compaction leaves empty segments, which may be deleted, but an empty last one is kept for the next record.
         if (segment.size == 0 and i + 1 == len(log.segments)) or end > high_watermark:
             break
         segment.ensure_timestamps()
@@ -325,12 +325,12 @@ def retention_start_offset(Log log not None, int64_t high_watermark, int64_t now
 
 
 def begin_flush(Log log not None):
-    """What has to be brought to disk so that the recovery point may move to what is written now: a FlushJob, or None if it is
+    """A FlushJob for what has to be synced so that the recovery point may move to the current written end offset; None if it is
     there already. Raises StorageError if the indexes cannot be written."""
     cdef Segment segment
     if log.recovery_point >= log.written_end_offset or log.offline is not None:
-        # Deleting records moves the recovery point past what was never flushed, and never needs to be. What a roll wrote of the
-        # batches that are staged counts still: it may be undone.
+        # Deleting records moves the recovery point past bytes that were never flushed and never need to be. Bytes of staged batches
+        # that a roll wrote still count, since they may be undone.
         if log.staged_batches == 0 or log.offline is not None:
             drop_unflushed(log, log.unflushed_bytes)
             log.totals.dirty.discard(log)
@@ -348,7 +348,7 @@ def begin_flush(Log log not None):
 
 
 cdef object begin_job(Log log, int64_t from_offset, int64_t snapshot):
-    """A job for everything from `from_offset` up to what is written now, whose producer state takes the place of that at `snapshot`.
+    """A FlushJob for everything from `from_offset` up to the written end offset, whose producer state replaces that at `snapshot`.
     Writes the index entries that wait in memory. Raises StorageError."""
     cdef Segment segment
     job = FlushJob(log, log.written_end_offset, log.generation, log.unflushed_bytes)
@@ -365,8 +365,8 @@ cdef object begin_job(Log log, int64_t from_offset, int64_t snapshot):
 
 
 def begin_note(Log log not None):
-    """What has to be written, without a sync, so that the written point may move to what is written now: a FlushJob. Raises
-    StorageError if the indexes cannot be written."""
+    """A FlushJob for what has to be written, without a sync, so that the written point may move to the current written end offset.
+    Raises StorageError if the indexes cannot be written."""
     log.unnoted_bytes = 0
     job = begin_job(log, log.written_point, -1)
     job.slot = (log.noted_slot + 1) % noted_state.SLOTS
@@ -375,7 +375,7 @@ def begin_note(Log log not None):
 
 
 def complete_note(Log log not None, job):
-    """Take the result of a FlushJob whose `note` has run: the written point moves, unless that failed."""
+    """Apply the result of a FlushJob whose `note` has run: the written point moves, unless that failed."""
     if log.closed:
         return
     if job.error is not None or job.generation != log.generation:
@@ -386,7 +386,7 @@ def complete_note(Log log not None, job):
 
 
 def complete_flush(Log log not None, job):
-    """Take the result of a FlushJob that has run: the recovery point moves. Raises StorageError if it failed."""
+    """Apply the result of a FlushJob that has run: the recovery point moves. Raises StorageError if it failed."""
     if log.closed:
         return
     notice_failed_sync(log)
@@ -403,15 +403,15 @@ def complete_flush(Log log not None, job):
     if log.synced_end_offset < job.end_offset:
         log.synced_end_offset = job.end_offset
     if log.recovery_point == log.written_end_offset and log.unflushed_bytes == 0:
-        # Else a roll wrote some of what is staged: with that the log came to the dirty ones already, and no more.
+        # Otherwise a roll has written some staged batches: the log has to stay in `dirty`, since it would not be added again.
         log.totals.dirty.discard(log)
     log.last_flush_ms = max(log.last_flush_ms, log.last_append_ms, <int64_t>job.begun_ms)
     log.flushed_snapshot = job.end_offset
 
 
 def notice_failed_sync(Log log not None):
-    """Where a sync of the log failed, in any thread, it goes offline for good, and this raises StorageError: what was to be brought to
-    disk may be gone, and a later sync does not report it again (storage.syncs). The recovery point stays."""
+    """If a sync of the log failed, in any thread, take the log offline for good and raise StorageError: the data may be lost, and a
+    later sync does not report that again (storage.syncs). The recovery point stays."""
     if log.syncs.error is None:
         return
     if not log.sync_failed:
@@ -421,8 +421,8 @@ def notice_failed_sync(Log log not None):
 
 
 def begin_sync(Log log not None):
-    """What flush.messages asks for: a SyncJob of the data files with something new, for a worker. Indexes and producer state can
-    be made again, so the recovery point stays, and a crash reads what was synced."""
+    """A SyncJob, for a worker, of the data files with new records, as flush.messages requires. Indexes and producer state can be
+    rebuilt, so the recovery point stays, and after a crash the synced records are read again."""
     cdef Segment segment
     job = SyncJob(log.syncs, log.written_end_offset, log.generation)
     for segment in log.segments[log.segment_number(log.synced_end_offset):]:
@@ -433,7 +433,8 @@ def begin_sync(Log log not None):
 
 
 cdef int add_new_files(Log log, job) except -1:
-    """A file is not there after a power loss until its directory is synced; nor is a directory, and what names the topic."""
+    """Add to a job what a new file needs to survive a power loss: the sync of its directory, of the directory above, and of the
+    file with the topic id."""
     job.paths.append(f"{log.directory}/{PARTITION_METADATA}")
     job.directories += [log.directory, os.path.dirname(log.directory)]
     job.names = log.syncs.names_changed
@@ -441,8 +442,8 @@ cdef int add_new_files(Log log, job) except -1:
 
 
 def complete_sync(Log log not None, job):
-    """Take the result of a SyncJob that has run. Raises StorageError if it failed, or any sync of the log before: then the log is
-    offline."""
+    """Apply the result of a SyncJob that has run. Raises StorageError if it failed, or an earlier sync of the log did: then the log
+    is offline."""
     notice_failed_sync(log)
     if job.error is not None:
         log.mark_offline(f"a sync failed: {job.error}")
@@ -453,7 +454,7 @@ def complete_sync(Log log not None, job):
 
 
 def mark_closed(Log log not None):
-    """Refuse every operation and let go of the files; slices that are in use stay readable."""
+    """Refuse every operation and close the files; slices that are in use stay readable."""
     cdef Segment segment
     log.offline = "closed"
     log.closed = True
@@ -464,14 +465,14 @@ def mark_closed(Log log not None):
 
 
 def complete_active(Log log not None):
-    """Give the active segment the index entries of a completed one, as Kafka does when it stops; raises OSError, StorageError."""
+    """Add the index entries of a completed segment to the active one, as Kafka does when it stops; raises OSError, StorageError."""
     refuse_staged(log)
     log.active.complete()
 
 
 def close(Log log not None):
-    """Complete the files of a log and let go of them; what is written is not necessarily on disk (see begin_flush). Raises
-    OSError, StorageError."""
+    """Complete the files of a log and close them; what is written is not necessarily on disk (see begin_flush). Raises OSError,
+    StorageError."""
     cdef Segment segment
     refuse_staged(log)
     if log.offline is None:
@@ -479,7 +480,7 @@ def close(Log log not None):
         if log.log_end_offset > log.log_start_offset and not os.path.exists(
             snapshots.path_of(log.directory, log.log_end_offset)
         ):
-            # Where a flush had nothing to do, and so wrote none. A start after a clean stop asks for no more than this.
+            # The flush had nothing to do, and so wrote no snapshot. A start after a clean stop needs only this one.
             snapshots.write(log.directory, log.log_end_offset, log.producers.encode(), sync=True)
     for segment in log.segments:
         segment.close()

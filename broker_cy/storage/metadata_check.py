@@ -1,8 +1,9 @@
-"""Whether the metadata log of a data directory may be loaded, found out without changing anything on disk.
+"""Checks whether the metadata log of a data directory may be loaded, without changing anything on disk.
 
-A torn tail of another log costs that partition what was not acknowledged. The metadata log is what says which topics
-there are: cut below what was committed, it makes every directory of a topic that it then no longer knows a stray. So,
-as in Kafka, damage to committed metadata ends the start; only what lies behind it may be cut off.
+A torn tail of any other log costs that partition only records that were not acknowledged. The metadata log determines
+which topics exist: if it were truncated below what was committed, every directory of a topic that it then no longer
+contains would be a stray. So, as in Kafka, damage to committed metadata ends the start; only what comes after them may
+be truncated.
 """
 
 from __future__ import annotations
@@ -19,14 +20,14 @@ RESTORE = "restore the data directory from a copy"
 
 
 def check(path: str, committed: int | None, clean: bool, directories: Iterable[DataDirectory]) -> bool:
-    """Check all of the metadata log in the directory `path`; says whether there is one to load.
+    """Check all of the metadata log in the directory `path`; return whether there is one to load.
 
-    `committed` is the end offset of what the checkpoints know to be committed (None if they know nothing of it),
-    `clean` whether the last stop was. Nothing may be missing or damaged below `committed`, nor damaged below the newest
-    snapshot (a log that just ends there is left to who reads the snapshot); after a clean stop of which the checkpoints
-    know nothing, nothing at all may be damaged. If there is no log, or an
-    empty one, `directories` may hold no partition of a topic. Raises DataDirectoryError, and OSError if a file
-    cannot be read.
+    `committed` is the end offset of the committed records according to the checkpoints (None if they have no entry),
+    `clean` is whether the last stop was clean. Nothing may be missing or damaged below `committed`, and nothing damaged
+    below the newest snapshot (a log that merely ends below it is left to the code that reads the snapshot). After a
+    clean stop without an entry in the checkpoints, nothing at all may be damaged. If there is no log, or an empty one,
+    `directories` must not contain a partition of a topic. Raises DataDirectoryError, and OSError if a file cannot be
+    read.
     """
     names = os.listdir(path) if os.path.isdir(path) else []
     snapshot = max((n for n in names if n.endswith(".checkpoint") and base_offset_of(n) is not None), default=None)
@@ -58,13 +59,13 @@ def _covered(snapshot: str | None) -> str:
 
 
 def _read(path: str, names: list[str], snapshot_end: int) -> tuple[int, tuple[str, int, str, bool] | None]:
-    """The offset behind the last good batch, and what follows it if that is no end: file, position, reason, and
-    whether it can be the torn end of the log. Segments may be missing below `snapshot_end`: a deletion may have been
-    interrupted.
+    """The offset after the last valid batch, and what is wrong there, None if the log ends there: file, position,
+    reason, and whether it can be the torn end of the log. Segments may be missing below `snapshot_end`: a deletion may
+    have been interrupted.
     """
     bases = {base: name for name in names if name[DIGITS:] == ".log" and (base := base_offset_of(name)) is not None}
     sizes = {base: os.path.getsize(f"{path}/{name}") for base, name in bases.items()}
-    # Segments that were begun and hold nothing yet say nothing.
+    # Segments that were begun and are still empty are ignored.
     filled = sorted(base for base, size in sizes.items() if size > 0)
     end_offset = filled[0] if filled else min(sizes, default=0)
     for base in filled:
@@ -84,7 +85,7 @@ def _read(path: str, names: list[str], snapshot_end: int) -> tuple[int, tuple[st
 
 def _refuse_partitions(path: str, directories: Iterable[DataDirectory]) -> None:
     for directory in directories:
-        # A topic that users know is named, if there is one: topics of brokers' own begin with two underscores.
+        # The message names a topic of the users, if there is one: internal topics begin with two underscores.
         for name in sorted(directory.partitions(), key=lambda name: (name.startswith("__"), name)):
             key = parse_partition(name)
             if key is not None and key[0] != METADATA_TOPIC:

@@ -1,11 +1,12 @@
 """Producer state at the written point: two files in a partition's directory, written in turn and in place.
 
-A note is made each second or so, for thousands of logs. Making a file and removing the one before costs far more than
-what is in it, and where the file system discards freed blocks at once it waits for the disk. So there are two slots:
-the written-point checkpoint speaks of one while the other is written. A slot holds the offset (int64), device and
-inode of the file (uint64 each), and the snapshot of that offset; one that was torn by a kill is not the one that is
-spoken of, and one that was copied is not believed. What a process finds in a slot that it does not go by may be of
-records that are gone, so its first note empties the other slot. Kafka ignores these files.
+A note is made about every second, for thousands of logs. Creating a file and removing the previous one costs far more
+than writing its content, and waits for the disk if the file system discards freed blocks at once. So there are two
+slots: the written-point checkpoint refers to one while the other is written. A slot holds the offset (int64), device
+and inode of the file (uint64 each), and the snapshot taken at that offset. A slot that was torn by a kill is not the
+one that the checkpoint refers to, and a slot in a copied file is not accepted. A slot that a new process finds, but
+does not use, may describe records that no longer exist, so the first note empties the other slot. Kafka ignores these
+files.
 """
 
 import logging
@@ -24,7 +25,7 @@ logger = logging.getLogger(__name__)
 
 NAME = "written-point-producers"
 SLOTS = 2
-NOTHING = -1  # in place of the offset
+NOTHING = -1  # instead of an offset
 _OFFSET = struct.Struct(">q")
 _HEADER = struct.Struct(">qQQ")
 
@@ -35,7 +36,7 @@ def path_of(directory: str, slot: int) -> str:
 
 
 def _open(directory: str | int, slot: int, flags: int) -> int:
-    """A descriptor to write a slot by; `directory` is a path, or a descriptor of the directory."""
+    """Open a slot for writing; return its descriptor. `directory` is a path, or a descriptor of the directory."""
     if isinstance(directory, int):
         return os.open(f"{NAME}.{slot}", flags | os.O_WRONLY | os.O_CLOEXEC, 0o644, dir_fd=directory)
     return os.open(path_of(directory, slot), flags | os.O_WRONLY | os.O_CLOEXEC, 0o644)
@@ -58,7 +59,7 @@ def write(directory: str | int, slot: int, offset: int, data: bytes) -> None:
 
 
 def read(directory: str, offset: int) -> tuple[int, bytes] | None:
-    """The slot that holds the snapshot taken at `offset`, and that; None if neither does."""
+    """The slot that holds the snapshot taken at `offset`, and the snapshot; None if neither slot holds it."""
     for slot in range(SLOTS):
         with suppress(OSError, ValueError):
             if _is_of(path_of(directory, slot), offset):
@@ -67,7 +68,7 @@ def read(directory: str, offset: int) -> tuple[int, bytes] | None:
 
 
 def has(directory: str, offset: int) -> bool:
-    """Whether a slot was written here for `offset`; what it holds may be damaged all the same."""
+    """Whether a slot was written for `offset` in this directory; its content may still be damaged."""
     for slot in range(SLOTS):
         with suppress(OSError):
             if _is_of(path_of(directory, slot), offset):
@@ -85,8 +86,8 @@ def _is_of(path: str, offset: int) -> bool:
 
 
 def load(producers: ProducerState, directory: str, offset: int, now_ms: int, expiration_ms: int) -> int:
-    """Take the snapshot of `offset` into `producers`; the slot it is in, or -1 if there is none or a damaged one:
-    then `producers` is not to be used as it is.
+    """Load the snapshot taken at `offset` into `producers`; return its slot, or -1 if it is missing or damaged. The
+    content of `producers` is not valid then.
     """
     found = read(directory, offset)
     if found is None:
@@ -101,7 +102,7 @@ def load(producers: ProducerState, directory: str, offset: int, now_ms: int, exp
 
 
 def forget(directory: str | int, slots: Iterable[int] = range(SLOTS)) -> None:
-    """Let the slots hold nothing: what they speak of is no longer so, or not known to be. Raises OSError."""
+    """Empty the slots, because their content is no longer true, or not known to be true. Raises OSError."""
     for slot in slots:
         with suppress(FileNotFoundError):
             fd = _open(directory, slot, 0)

@@ -42,16 +42,16 @@ class Content(NamedTuple):
 
 
 class OffsetCheckpoints:
-    """Checkpoints of the data directories at `roots`. `topic_ids` (the log manager's) are those of the partitions there
-    are: what a file holds is written for them, and holds for no other topic of the same name.
+    """Checkpoints of the data directories at `roots`. `topic_ids` (the log manager's) are those of the existing
+    partitions: the entries of a file are written for these topics, and apply to no other topic of the same name.
     """
 
     def __init__(self, roots: list[str], topic_ids: Mapping[TopicPartition, UUID]) -> None:
         self.roots = roots
         self._topic_ids = topic_ids
-        # Partitions whose logs are not open yet (the log manager's): what was accepted of them stays in the files.
+        # Partitions whose logs are not open yet (the log manager's): their accepted entries stay in the files.
         self.unopened: Mapping[TopicPartition, Unopened] = {}
-        # What the files said at start, by directory and name. An entry counts once `accept` has taken it.
+        # Content of the files at the start, by directory and name. An entry is used once `accept` has taken it over.
         self._read: dict[str, dict[str, Entries]] = {root: {} for root in roots}
         self.recovery_points: dict[TopicPartition, int] = {}
         self.log_starts: dict[TopicPartition, int] = {}
@@ -63,11 +63,12 @@ class OffsetCheckpoints:
             HIGH_WATERMARKS: self.high_watermarks,
             WRITTEN_POINTS: self.written_points,
         }
-        # Partitions that `accept_missing` found: where their entry was, and their topic.
+        # Partitions that `accept_missing` found: the directory of their entry, and their topic id.
         self._missing: dict[TopicPartition, tuple[str, UUID]] = {}
         self._collected = 0
-        # By path, the sequence of what its file holds. Each is guarded by a lock, as the file itself is: the loop
-        # writes (truncation, stop) while a worker may, and written points never wait for the sync of another file.
+        # By path, the sequence of the content in the file. One lock per path guards it and the file itself: the loop
+        # (truncation, stop) and a worker may write at the same time, and written points never wait for the sync of
+        # another file.
         self._written = {f"{root}/{name}": 0 for root in roots for name in ALL}
         self._locks = {path: threading.Lock() for path in self._written}
         for root in roots:
@@ -76,13 +77,13 @@ class OffsetCheckpoints:
                     read = read_points if name == WRITTEN_POINTS else read_entries
                     self._read[root][name] = read(f"{root}/{name}")
                 except ValueError as error:
-                    # As in Kafka: every log of this directory is then recovered from its start.
+                    # As in Kafka, every log of this directory is then recovered from its start.
                     logger.warning("treated a damaged checkpoint as empty", extra=facts(reason=error))
             self.accept(root, (METADATA_TOPIC, 0), None)
 
     def accept(self, root: str, key: TopicPartition, topic_id: UUID | None) -> None:
-        """Take over what the files said at start of the partition in `root`, which is of the topic `topic_id` (None
-        if it is not known): entries that were written for another topic of that name are not.
+        """Take over the entries that the files had at the start for a partition in `root`, which belongs to the topic
+        `topic_id` (None if it is not known). Entries that were written for another topic of that name are left out.
         """
         for name, entries in self._read[root].items():
             offset = entries.offset_of(key, topic_id)
@@ -90,9 +91,9 @@ class OffsetCheckpoints:
                 self._by_name[name][key] = offset
 
     def accept_missing(self, topic_id_of: Callable[[str], UUID | None]) -> None:
-        """Take over the log start offsets of partitions whose directory, or the topic id in it, was lost with the
-        power: the log begins there again, and gives no other records the offsets of those that were deleted. Until it
-        is created its entry stays in the checkpoint of that data directory.
+        """Take over the log start offsets of partitions whose directory, or the topic id in it, was lost in a power
+        loss: the log then begins at that offset again, and does not give the offsets of deleted records to others.
+        Until the log is created, its entry stays in the checkpoint of that data directory.
         """
         for root, by_name in self._read.items():
             entries = by_name.get(LOG_START_OFFSETS, Entries({}, {}))
@@ -103,7 +104,7 @@ class OffsetCheckpoints:
                     self._missing[key] = (root, topic_id)
 
     def loaded(self) -> None:
-        """Drop the content that was read at the start: every partition of that time is accepted."""
+        """Drop the content that was read at the start: every partition that existed then has been accepted."""
         for entries in self._read.values():
             entries.clear()
 
@@ -116,8 +117,8 @@ class OffsetCheckpoints:
     def collect(
         self, names: Iterable[str], logs: Mapping[TopicPartition, Log], offline: Iterable[TopicPartition]
     ) -> list[Content]:
-        """What the checkpoint files `names` have to hold now. Partitions that are offline, or not open yet, keep what
-        was read at start. To be called on the loop.
+        """The content that the checkpoint files `names` have to have now. Partitions that are offline, or not open yet,
+        keep the entries that were read at the start. Called on the loop.
         """
         self._collected += 1
         wanted: list[Content] = []
@@ -128,8 +129,8 @@ class OffsetCheckpoints:
                 if offsets is None:
                     continue
                 if key[0] == METADATA_TOPIC:
-                    # The quorum syncs that log itself. Kafka does not note how far; a start needs it to tell damage
-                    # from a torn end.
+                    # The quorum syncs that log itself. Kafka does not note how far; here a start needs this to
+                    # distinguish damage from a torn end.
                     if name == RECOVERY_POINTS and key in self.recovery_points:
                         offsets[key] = self.recovery_points[key]
                     continue
@@ -141,7 +142,7 @@ class OffsetCheckpoints:
                 elif name == HIGH_WATERMARKS:
                     offsets[key] = min(self.high_watermarks.get(key, log.written_end_offset), log.written_end_offset)
                 elif log.log_start_offset > 0:
-                    # Also where the name of the first segment says it: with the power those before it may come back.
+                    # Even if the name of the first segment shows it: a power loss may bring back those before it.
                     offsets[key] = log.log_start_offset
             accepted = self._by_name[name]
             for key, each in self.unopened.items():
@@ -164,8 +165,8 @@ class OffsetCheckpoints:
         return wanted
 
     def write(self, wanted: Iterable[Content]) -> None:
-        """Write checkpoint files, durably but for the written points: blocks for the disk and for a write in another
-        thread. A file that holds something newer is left as it is. Raises OSError.
+        """Write checkpoint files, durably except for the written points. Blocks for the disk and for a write in another
+        thread. A file with newer content is left unchanged. Raises OSError.
         """
         for sequence, path, offsets, topic_ids in wanted:
             with self._locks[path]:

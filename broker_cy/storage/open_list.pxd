@@ -1,6 +1,6 @@
-"""First offsets of the open transactions of a log, in ascending order: the first of them bounds what is stable.
+"""First offsets of the open transactions of a log, in ascending order: the first of them bounds the last stable offset.
 
-They come in that order, as each new one begins at the log's end.
+They are added in that order, since each new transaction begins at the log's end.
 """
 
 from libc.stdint cimport int64_t
@@ -14,12 +14,12 @@ cdef struct OpenList:
 
 
 cdef inline int64_t first_open(OpenList* self) noexcept nogil:
-    """-1 if none is open."""
+    """The smallest of the offsets; -1 if no transaction is open."""
     return self.offsets[0] if self.count else -1
 
 
 cdef inline int add_open(OpenList* self, int64_t first_offset) except -1:
-    """Add one that is larger than the others, or call sort_open behind."""
+    """Add an offset that is larger than the others; if it is not, the caller has to call sort_open afterwards."""
     cdef int64_t* grown
     cdef Py_ssize_t capacity
     if self.count == self.capacity:

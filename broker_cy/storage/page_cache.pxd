@@ -1,4 +1,4 @@
-"""Whether bytes of a file are in memory, and bringing them there without stalling the loop."""
+"""Finds out whether bytes of a file are in memory, and brings them there without stalling the loop."""
 
 from libc.stdint cimport int64_t, uint8_t
 

@@ -1,5 +1,5 @@
 def warm(fd: int, position: int, size: int, ahead: bool = False) -> None:
-    """Bring a range of a file into the page cache; with `ahead`, ask for what follows it, too. For worker threads. Raises OSError."""
+    """Bring a range of a file into the page cache; with `ahead`, also request the bytes after it. For workers. Raises OSError."""
 
 def warm_path(path: str, position: int, size: int, ahead: bool = False) -> None: ...
 def cached(fd: int, position: int, size: int) -> bool: ...

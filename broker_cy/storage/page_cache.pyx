@@ -1,10 +1,10 @@
-"""Whether bytes of a file are in memory, and bringing them there without stalling the loop.
+"""Finds out whether bytes of a file are in memory, and brings them there without stalling the loop.
 
-`is_cached` asks cachestat(2) (Linux 6.5): one call for a whole range. It counts pages that are still on their way from the disk,
-too, so of a file that was read from there every PROBE_STRIDE-th byte is also asked for with RWF_NOWAIT. Where the kernel has no
-cachestat the probes are all there is: they may take a partly cached range for cached, which costs one stall, no error.
-`warm` is for worker threads: it asks for a range and for AHEAD_BYTES after it, and waits for the range. The kernel's own readahead
-is left out: on a descriptor that the loop shares it would be the loop that starts it.
+`is_cached` uses cachestat(2) (Linux 6.5): one call for a whole range. This also counts pages that are still being read from the
+disk, so in a file that was read from there every PROBE_STRIDE-th byte is probed with RWF_NOWAIT, too. If the kernel has no
+cachestat there are only the probes: they may take a partly cached range for cached, which costs one stall and causes no error.
+`warm` is for worker threads: it requests a range and AHEAD_BYTES after it, and waits for the range. The kernel's own readahead is
+not used: on a descriptor that the loop shares, the loop would be the one that starts it.
 """
 
 import os
@@ -55,17 +55,17 @@ cdef extern from "fcntl.h" nogil:
 cdef enum:
     PAGE_BYTES = 4096
     PROBE_STRIDE = 262144
-    # Most that the kernel takes of one POSIX_FADV_WILLNEED is its readahead limit: 128 KiB, where nobody changed it.
+    # The kernel reads at most its readahead limit for one POSIX_FADV_WILLNEED: 128 KiB by default.
     WARM_BYTES = 131072
-    # Asked for after what is waited for: a consumer that reads on finds its next megabytes on their way.
+    # Requested after the range that is waited for: when a consumer reads on, its next megabytes are being read already.
     AHEAD_BYTES = 2097152
 
 cdef bint has_cachestat = True
 
 
 cdef bint is_cached(int fd, int64_t position, Py_ssize_t size, bint on_their_way) noexcept nogil:
-    """Whether every page of the range is in the page cache; an error counts as cached, so that the read itself tells it. With
-    `on_their_way` some of the pages that are there may still be waiting for the disk."""
+    """Whether every page of the range is in the page cache; an error counts as cached, so that the read itself reports it.
+    `on_their_way` is whether some of the pages in the cache may still be waiting for the disk."""
     global has_cachestat
     cdef cachestat_range wanted
     cdef cachestat_result found
@@ -86,7 +86,7 @@ cdef bint is_cached(int fd, int64_t position, Py_ssize_t size, bint on_their_way
 
 
 cdef bint probe(int fd, int64_t position, Py_ssize_t size) noexcept nogil:
-    """Whether every PROBE_STRIDE-th byte and the last can be read without waiting. A file system that cannot tell says yes."""
+    """Whether every PROBE_STRIDE-th byte and the last can be read without waiting; True on a file system without RWF_NOWAIT."""
     cdef int64_t at = position
     cdef uint8_t byte
     while at < position + size:
@@ -97,7 +97,7 @@ cdef bint probe(int fd, int64_t position, Py_ssize_t size) noexcept nogil:
 
 
 cdef Py_ssize_t read_cached(int fd, uint8_t* into, Py_ssize_t size, int64_t position) noexcept nogil:
-    """Read from the page cache only; how many bytes were there without waiting, -1 where none."""
+    """Read only from the page cache; return how many bytes could be read without waiting, -1 if none."""
     cdef ssize_t n
     while True:
         n = read_nowait(fd, into, size, position)
@@ -106,7 +106,7 @@ cdef Py_ssize_t read_cached(int fd, uint8_t* into, Py_ssize_t size, int64_t posi
 
 
 def warm(int fd, int64_t position, Py_ssize_t size, bint ahead=False):
-    """Bring a range of a file into the page cache; with `ahead`, ask for what follows it, too. Waits without the GIL, for worker
+    """Bring a range of a file into the page cache; with `ahead`, request the bytes after it, too. Waits without the GIL, for worker
     threads. Raises OSError."""
     cdef int64_t at = position
     cdef int64_t end = position + size
@@ -128,8 +128,8 @@ def warm(int fd, int64_t position, Py_ssize_t size, bint ahead=False):
 
 
 cdef int wait_for(int null_fd, int fd, int64_t position, int64_t end) noexcept nogil:
-    """Read the range and drop it; 0 or the errno. Sending it to /dev/null waits for the pages and copies nothing: a tenth of the
-    CPU of reading them, on a machine whose cores the loop may need."""
+    """Read the range and discard it; return 0 or the errno. Sending it to /dev/null waits for the pages and copies nothing, which
+    takes a tenth of the CPU time of reading them; the loop may need that core."""
     cdef long at = position
     cdef ssize_t n = 0
     cdef int error = 0
@@ -156,7 +156,8 @@ cdef int wait_for(int null_fd, int fd, int64_t position, int64_t end) noexcept n
 
 
 def warm_path(path, int64_t position, int64_t size, bint ahead=False):
-    """`warm` for a file by its name, for what a lookup found missing (ColdRead). Errors are left to the lookup that follows."""
+    """`warm` for a file by its path, for bytes that a lookup did not find in memory (ColdRead). Errors are ignored: the repeated
+    lookup reports them."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:

@@ -1,4 +1,4 @@
-"""What the log manager does from time to time, and when it is due."""
+"""The periodic work of the log manager, and when it is due."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from broker_cy.storage import checkpoints
 if TYPE_CHECKING:
     from broker_cy.storage.log_manager import LogManager
 
-# How long after a flush that failed (the disk is full) the next one is tried.
+# Time after a failed flush (the disk is full) until the next attempt.
 FLUSH_RETRY_MS = 5_000
-# How long at most committed metadata may not be noted as such; with many partitions the file is long.
+# Longest time until committed metadata are checkpointed as such; with many partitions the file is long.
 METADATA_CHECKPOINT_MS = 10_000
-# Kafka's delay of the first look at retention after a start.
+# Kafka's delay of the first retention check after a start.
 FIRST_RETENTION_CHECK_MS = 30_000
 
 
 class PeriodicWork:
-    """The times of the work of `manager`; `tick` does what is due. Logs that are not open yet are left alone."""
+    """Schedules the periodic work of `manager`; `tick` does what is due. Logs that are not open yet are left alone."""
 
     def __init__(self, manager: LogManager) -> None:
         self._manager = manager
-        # Something was committed to the metadata log that its checkpoint does not have.
+        # Something was committed to the metadata log that is not in its checkpoint yet.
         self.metadata_committed = False
         self._last_checkpoint_ms = -1
         self._last_start_offset_checkpoint_ms = -1
@@ -35,14 +35,14 @@ class PeriodicWork:
         self._last_metadata_checkpoint_ms = -METADATA_CHECKPOINT_MS
 
     def tick(self, now_ms: int, high_watermark_of: Callable[[str, int], int]) -> None:
-        """Do what is due: flush, checkpoints, producer expiry, retention. Cheap when nothing is; call it about once a
-        second.
+        """Do the work that is due: flush, checkpoints, producer expiry, retention. Cheap if nothing is due; call it
+        about once a second.
         """
         manager = self._manager
         settings = manager.settings
         if self._last_checkpoint_ms < 0:
             self._last_checkpoint_ms = self._last_expiry_ms = self._last_flush_check_ms = now_ms
-            # As in Kafka the first check comes soon: a broker that is started often would never delete anything.
+            # As in Kafka the first check is early: otherwise a broker that is restarted often would delete nothing.
             first_ms = min(settings.retention_check_interval_ms, FIRST_RETENTION_CHECK_MS)
             self._last_retention_ms = now_ms + first_ms - settings.retention_check_interval_ms
             self._last_compacted_retention_ms = now_ms
@@ -71,15 +71,15 @@ class PeriodicWork:
             self._last_retention_ms = now_ms
             manager.apply_retention(now_ms, high_watermark_of)
         if manager.cleaner is not None and manager.cleaner.settings.enable:
-            # The cleaner's part in Kafka, too: without it nothing is deleted from logs that are compacted.
+            # This is the cleaner's task in Kafka, too: without the cleaner nothing is deleted from compacted logs.
             if now_ms - self._last_compacted_retention_ms >= manager.cleaner.settings.backoff_ms:
                 self._last_compacted_retention_ms = now_ms
                 manager.apply_retention(now_ms, high_watermark_of, compacted=True)
             manager.cleaner.tick(now_ms, high_watermark_of)
 
     def flush_old(self, now_ms: int) -> None:
-        """Flush the logs whose flush.ms have passed, in a worker. `tick` does it each flush_check_interval_ms; called
-        by itself where that is more often than the ticks are. Cheap where nothing is due.
+        """Flush the logs whose flush.ms has passed, in a worker. `tick` does this every flush_check_interval_ms; it is
+        called separately if that interval is shorter than that of the ticks. Cheap if nothing is due.
         """
         manager = self._manager
         if manager.flusher.failed and now_ms - self._last_flush_ms < FLUSH_RETRY_MS:

@@ -22,7 +22,7 @@ cdef struct ProducedBatch:
     int32_t last_sequence
     int32_t offset_delta            # last offset - first offset, which is also last - first sequence
 
-# 168 bytes a producer, and 8 in the hash table at its fullest.
+# 168 bytes per producer, and 8 in a hash table that is as full as it may be.
 cdef struct Producer:
     int64_t producer_id
     int64_t txn_first_offset        # -1 while no transaction is open
@@ -36,7 +36,7 @@ cdef struct Producer:
 
 cdef struct UndoEntry:
     bint existed
-    bint began                      # did not exist, and what made it exist was a batch with sequence 0
+    bint began                      # did not exist, and a batch with sequence 0 created it
     Producer before
 
 cdef class ProducerState:
@@ -51,15 +51,16 @@ cdef class ProducerState:
     cdef Py_ssize_t undo_count
     cdef Py_ssize_t undo_capacity
     cdef uint32_t generation
-    # Came from a snapshot, which has only the newest batch of each producer: see resends.refill_producers.
+    # The state came from a snapshot, which has only the newest batch of each producer: see resends.refill_producers.
     cdef public bint newest_only
-    cdef readonly int64_t end_offset        # the state holds everything before this offset
+    cdef readonly int64_t end_offset        # the state includes everything before this offset
     cdef int64_t end_offset_before          # end_offset at the last commit
-    # Transactions found in the log. completed: (first offset, marker offset) whose marker may still be above the high watermark.
-    cdef int64_t first_undecided            # smallest txn_first_offset; -1 where no transaction is open
+    # Transactions found in the log. `completed` has (first offset, marker offset) of those whose marker may still be above the high
+    # watermark.
+    cdef int64_t first_undecided            # smallest txn_first_offset; -1 if no transaction is open
     cdef OpenList open_transactions         # every txn_first_offset that is not -1
     cdef list completed
-    cdef Py_ssize_t completed_kept          # how many of them were there at the last commit
+    cdef Py_ssize_t completed_kept          # length of `completed` at the last commit
 
     cdef int check(self, BatchHeader* header, int64_t* base_offset, int64_t* timestamp) noexcept
     cdef int check_marker(self, int64_t producer_id, int16_t epoch, int32_t coordinator_epoch, int transaction_version) noexcept

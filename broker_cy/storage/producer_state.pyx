@@ -1,7 +1,7 @@
-"""What a log knows of the producers that write to it: epochs, sequences, the last five batches, open transactions.
+"""What a log knows about the producers that write to it: epochs, sequences, the last five batches, open transactions.
 
-The rules are those of Kafka's ProducerAppendInfo (KIP-98, KIP-360): a producer that the log knows nothing of may start with any
-sequence; a new epoch starts at sequence 0; otherwise sequences follow one another, 2^31-1 being followed by 0.
+The rules are those of Kafka's ProducerAppendInfo (KIP-98, KIP-360): a producer that the log does not know may start with any
+sequence; a new epoch starts at sequence 0; otherwise sequences are consecutive, with 0 after 2^31-1.
 """
 
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint64_t
@@ -25,7 +25,7 @@ cdef inline uint64_t mix(int64_t producer_id) noexcept nogil:
 
 
 cdef inline int32_t sequence_back(int32_t sequence, int32_t steps) noexcept nogil:
-    """The sequence `steps` before: sequences run from 0 to 2^31-1 and around."""
+    """The sequence that is `steps` before `sequence`: sequences run from 0 to 2^31-1 and then wrap around."""
     return sequence - steps if sequence >= steps else <int32_t>(<int64_t>sequence - steps + 0x80000000LL)
 
 
@@ -35,7 +35,8 @@ cdef inline int32_t sequence_forward(int32_t sequence, int32_t steps) noexcept n
 
 
 cdef class ProducerState:
-    """Producers of one log. `check` before a batch is staged, `update` as it is, `commit` or `rollback` with its write."""
+    """Producers of one log. `check` is called before a batch is staged, `update` when it is staged, `commit` or `rollback` after
+    its write succeeded or failed."""
 
     def __cinit__(self, directory, name=""):
         self.directory = directory
@@ -51,7 +52,7 @@ cdef class ProducerState:
         free(self.open_transactions.offsets)
 
     def __sizeof__(self):
-        """Bytes of this object with the tables it owns."""
+        """Bytes of this object including the tables it owns."""
         return (object.__sizeof__(self) + self.capacity * <Py_ssize_t>sizeof(Producer) + self.table_size * <Py_ssize_t>sizeof(int32_t)
                 + self.undo_capacity * <Py_ssize_t>sizeof(UndoEntry) + self.open_transactions.capacity * <Py_ssize_t>sizeof(int64_t))
 
@@ -90,14 +91,14 @@ cdef class ProducerState:
         return 0
 
     cdef Producer* obtain(self, int64_t producer_id) except NULL:
-        """The producer's entry, made if it is new. The pointer holds until the next obtain or expire."""
+        """The producer's entry, which is created if the producer is new. The pointer is valid until the next obtain or expire."""
         cdef Producer* producer = self.find(producer_id)
         cdef Producer* grown
         cdef Py_ssize_t capacity, slot
         if producer != NULL:
             return producer
         if self.count == self.capacity:
-            # By half: with thousands of producers, what is allotted ahead is most of what one costs.
+            # Grow by half: with thousands of producers, memory allocated ahead is most of what a producer costs.
             capacity = self.capacity + self.capacity // 2 if self.capacity else 4
             grown = <Producer*>realloc(self.producers, <size_t>capacity * sizeof(Producer))
             if grown == NULL:
@@ -122,7 +123,7 @@ cdef class ProducerState:
         return producer
 
     cdef int check(self, BatchHeader* header, int64_t* base_offset, int64_t* timestamp) noexcept:
-        """Judge a client's batch: a ProducerCheck. For a duplicate, what the first one was given comes in the out values."""
+        """Check a client's batch; return a ProducerCheck. For a duplicate, the out values are those of the first batch."""
         cdef Producer* producer
         cdef ProducedBatch* batch
         cdef int32_t last_sequence
@@ -161,10 +162,10 @@ cdef class ProducerState:
         return producer != NULL and producer.txn_first_offset >= 0 and producer.epoch == epoch
 
     cdef int check_marker(self, int64_t producer_id, int16_t epoch, int32_t coordinator_epoch, int transaction_version) noexcept:
-        """Judge a transaction marker: a ProducerCheck (OK, INVALID_EPOCH, COORDINATOR_FENCED).
+        """Check a transaction marker; return a ProducerCheck (OK, INVALID_EPOCH, COORDINATOR_FENCED).
 
-        Before transaction.version 2 a marker has the epoch of the records. From 2 on it has a higher one (KIP-890), and with the
-        same it is taken only where no transaction is open: that is the repetition of a marker that was written (KAFKA-19999).
+        Before transaction.version 2 a marker has the epoch of the records. From 2 on it has a higher one (KIP-890). A marker with
+        the same epoch is then accepted only if no transaction is open: it repeats a marker that was written already (KAFKA-19999).
         """
         cdef Producer* producer = self.find(producer_id)
         if producer == NULL:
@@ -178,7 +179,7 @@ cdef class ProducerState:
         return PRODUCER_OK
 
     cdef int save_undo(self, BatchHeader* header) except -1:
-        """Keep the producer's entry as it is now, once per flush, for rollback."""
+        """Save the producer's current entry for rollback, once per flush."""
         cdef Producer* producer = self.find(header.producer_id)
         cdef UndoEntry* grown
         cdef Py_ssize_t capacity
@@ -201,7 +202,7 @@ cdef class ProducerState:
         return 0
 
     cdef object update(self, BatchHeader* header, const uint8_t* data, Py_ssize_t size):
-        """Take in a batch of the log. Returns None, or (producer id, first offset, last offset, last stable offset) of the
+        """Apply a batch of the log. Returns None, or (producer id, first offset, last offset, last stable offset) of the
         transaction that its marker aborts: an entry for the transaction index."""
         cdef Producer* producer
         cdef ProducedBatch* batch
@@ -226,7 +227,7 @@ cdef class ProducerState:
         batch.last_offset = header.base_offset + header.last_offset_delta
         batch.timestamp = header.max_timestamp
         batch.offset_delta = header.last_offset_delta
-        # Batches that our group coordinator wrote before it told sequences have a producer but no sequence.
+        # Batches that our group coordinator wrote before it set sequences have a producer id but no sequence.
         batch.last_sequence = NO_SEQUENCE
         if header.base_sequence >= 0:
             batch.last_sequence = sequence_forward(header.base_sequence, header.last_offset_delta)
@@ -238,14 +239,14 @@ cdef class ProducerState:
         return None
 
     cdef object end_transaction(self, BatchHeader* header, const uint8_t* data, Py_ssize_t size):
-        """Take in a control batch: only transaction markers (commit, abort) change a producer."""
+        """Apply a control batch: only transaction markers (commit, abort) change a producer."""
         cdef Cursor cursor
         cdef Producer* producer
         cdef int16_t kind
         cdef int32_t coordinator_epoch
         cdef int64_t timestamp, first_offset, stable_offset
         if header.count == 0:
-            return None             # compaction took the marker: nothing of the transaction is left
+            return None             # compaction removed the marker: nothing of the transaction is left
         cursor = Cursor.over(data, size, None)
         cursor.take(BATCH_HEADER_BYTES)
         cursor.varint()             # record length
@@ -283,7 +284,7 @@ cdef class ProducerState:
         return header.producer_id, first_offset, header.base_offset, stable_offset
 
     cdef int find_open(self) except -1:
-        """List the open transactions again."""
+        """Rebuild the list of open transactions."""
         cdef Py_ssize_t i
         self.open_transactions.count = 0
         for i in range(self.count):
@@ -294,7 +295,7 @@ cdef class ProducerState:
         return 0
 
     cdef int commit(self) except -1:
-        """What was updated since the last commit stays."""
+        """Make the updates since the last commit permanent."""
         self.undo_count = 0
         if self.undo_capacity > 64:
             free(self.undo)
@@ -313,7 +314,7 @@ cdef class ProducerState:
             if self.undo[i].existed:
                 self.obtain(self.undo[i].before.producer_id)[0] = self.undo[i].before
             elif self.undo[i].began:
-                # What it sent right behind its first batch must not be taken for the beginning: the order would be lost.
+                # A batch that it sent right after its first one must not be accepted as the first: the order would be lost.
                 producer = self.obtain(self.undo[i].before.producer_id)
                 producer.count = 0
                 producer.txn_first_offset = -1
@@ -339,7 +340,7 @@ cdef class ProducerState:
         self.rehash(self.table_size)
 
     def expire(self, int64_t now_ms, int64_t expiration_ms):
-        """Drop producers without an open transaction that wrote nothing for `expiration_ms`; how many."""
+        """Drop producers without an open transaction that wrote nothing for `expiration_ms`; return how many."""
         cdef Py_ssize_t i = 0, kept = 0
         for i in range(self.count):
             if (
@@ -366,15 +367,16 @@ cdef class ProducerState:
         self.end_offset = self.end_offset_before = end_offset
 
     cdef int forget_completed(self, int64_t high_watermark) except -1:
-        """Called behind `commit`: transactions whose marker is below the high watermark hold nobody back."""
+        """Forget the completed transactions whose marker is below the high watermark: they no longer hold back the last stable
+        offset. Called after `commit`."""
         if self.completed:
             self.completed = [txn for txn in self.completed if txn[1] >= high_watermark]
             self.completed_kept = len(self.completed)
         return 0
 
     def last_stable_offset(self, int64_t high_watermark):
-        """End of what a read_committed reader may see: before the first transaction that is open, or whose marker is not
-        below the high watermark."""
+        """The offset up to which a read_committed reader may read: the high watermark, or, if that is lower, the start of the first
+        transaction that is open or whose marker is not below the high watermark."""
         cdef int64_t stable = high_watermark
         if 0 <= self.first_undecided < stable:
             stable = self.first_undecided
@@ -385,7 +387,7 @@ cdef class ProducerState:
         return stable
 
     cdef Producer* committed(self, Producer* producer) noexcept:
-        """The entry as it was at the last commit; NULL where the producer was unknown then."""
+        """The entry as it was at the last commit; NULL if the producer was unknown then."""
         cdef Py_ssize_t i
         if producer.generation == self.generation:
             for i in range(self.undo_count):
@@ -407,7 +409,7 @@ cdef class ProducerState:
             self.expire(now_ms, expiration_ms)
 
     def check_batch(self, data):
-        """check, for Python: (ProducerCheck, base offset, timestamp); the last two are those of the first of a duplicate."""
+        """check, for Python: (ProducerCheck, base offset, timestamp); for a duplicate, the last two are those of the first one."""
         cdef Cursor cursor = Cursor(data)
         cdef BatchHeader header
         cdef int64_t base_offset = -1, timestamp = -1

@@ -1,7 +1,7 @@
 """Reading segments batch by batch: recovery after an unclean stop, index rebuilds, producer state, verification.
 
-A scan reads a file in blocks and lets go of the GIL while it reads and sums, so that it can run in a worker thread as long as the
-segment is not written to meanwhile.
+A scan reads a file in blocks, and releases the GIL while it reads and computes checksums, so that it can run in a worker thread as
+long as the segment is not written to at the same time.
 """
 
 import logging
@@ -26,13 +26,13 @@ from broker_cy.storage.errors import CorruptSegment, StorageError
 logger = logging.getLogger(__name__)
 
 cdef enum:
-    # One block of a scan that looks at every byte, and of one that looks at headers only.
+    # Block size of a scan that reads every byte, and of one that reads only headers.
     CHECK_BLOCK_BYTES = 1 << 18
     WALK_BLOCK_BYTES = 1 << 12
-    # A transaction marker is far smaller; a control batch above this is not read for its key.
+    # A transaction marker is far smaller; of a larger control batch only this many bytes are read.
     CONTROL_BATCH_MAX_BYTES = 1 << 12
     MAGIC = 2
-    # A segment's offsets are written in its indexes as int32, relative to the first.
+    # The indexes of a segment store offsets as int32, relative to its base offset.
     OFFSETS_MAX = 0x7FFFFFFF
 
 cdef int64_t ANY_LENGTH = 0x7FFFFFFFFFFF
@@ -46,7 +46,8 @@ cdef class ScanResult:
 
 
 cdef class BatchReader:
-    """Walks the batches of the file `fd` from `position` up to `end`; with `check_from`, sums those at or after that offset."""
+    """Walks the batches of the file `fd` from `position` up to `end`; verifies the checksums of those at or after offset
+    `check_from`."""
 
     def __cinit__(self, int fd, int64_t position, int64_t end, int64_t next_offset, int64_t check_from):
         if fd >= 0:
@@ -67,7 +68,7 @@ cdef class BatchReader:
         free(self.block)
 
     cdef int load(self, int64_t at, int64_t most) except -1:
-        """Read the block that begins at `at`, of `most` bytes or what the buffer takes."""
+        """Read the block that begins at `at`: at most `most` bytes, and no more than the buffer holds."""
         cdef int error
         cdef Py_ssize_t got = 0
         cdef int64_t want = self.end - at
@@ -104,8 +105,8 @@ cdef class BatchReader:
         return 0
 
     cdef bint advance(self) except -1:
-        """Go to the next batch; False at the end or if there is no good one (then `problem` says why, and `position` is the
-        end of the last good one)."""
+        """Go to the next batch; False at the end or if there is no valid one (then `problem` says why, and `position` is the
+        end of the last valid one)."""
         cdef int64_t at = self.next_position
         cdef BatchHeader* header = &self.header
         cdef uint32_t crc = 0
@@ -116,7 +117,7 @@ cdef class BatchReader:
             self.problem = f"{self.end - at} bytes are less than a batch header"
             return False
         if at < self.block_start or at + BATCH_HEADER_BYTES > self.block_start + self.block_length:
-            # Before what is to be checked the headers are all that is looked at.
+            # Only the headers of batches before `check_from` are read.
             self.load(at, self.block_size if self.next_offset >= self.check_from else WALK_BLOCK_BYTES)
             if self.block_length < BATCH_HEADER_BYTES:
                 self.problem = "the file is shorter than it was"
@@ -162,10 +163,11 @@ cdef ScanResult finish(BatchReader reader, int64_t batches):
 
 
 def next_offset(Segment segment not None, bint check=False):
-    """Offset after the last batch of a segment that is known to be whole: index, then headers from there.
+    """Find the offset after the last batch of a segment that is known to be intact, by the index and the headers after its last
+    entry.
 
-    Returns a ScanResult whose `problem` is set where the end of the file is not the end of a batch, or with `check` where a checksum
-    behind the last index entry is wrong.
+    Returns a ScanResult whose `problem` is set if the end of the file is not the end of a batch, or with `check` if a checksum
+    after the last index entry is wrong.
     """
     cdef int64_t batches = 0
     cdef int64_t start = segment.checked_start(segment.base_offset + 0x7FFFFFFF)
@@ -180,7 +182,8 @@ def next_offset(Segment segment not None, bint check=False):
 
 
 def index_need(Segment segment not None, int64_t index_interval_bytes):
-    """(largest timestamp in, whether a batch begins behind) the first interval of a segment: then its indexes have an entry."""
+    """(largest timestamp in the first index interval of a segment, whether a batch begins after that interval): they show whether
+    its indexes must have an entry."""
     cdef BatchReader reader = BatchReader(segment.descriptor(), 0, segment.size, segment.base_offset, 0x7FFFFFFFFFFFFFFF)
     cdef int64_t timestamp = -1
     while reader.advance():
@@ -198,11 +201,11 @@ def last_indexed_offset(Segment segment not None):
 
 
 def rebuild_indexes(Segment segment not None, int64_t from_offset, int64_t check_from, int64_t index_interval_bytes, epochs=None):
-    """Read a segment and make its indexes agree with it. Changes the segment's files; raises OSError, StorageError.
+    """Read a segment and make its indexes agree with it. Changes the segment's index files; raises OSError, StorageError.
 
-    Index entries below `from_offset` are kept if the batch they point to is there; everything after them is read again, with
-    checksums from offset `check_from` on. With `epochs` (LeaderEpochs), new leader epochs are noted. Returns the ScanResult; the
-    caller cuts the file where it ends with a problem.
+    Index entries below `from_offset` are kept if the last of them points to the right batch; everything after it is read again,
+    with checksums from offset `check_from` on. With `epochs` (LeaderEpochs), new leader epochs are noted. Returns the ScanResult;
+    if that has a problem, the caller truncates the file there.
     """
     cdef BatchReader reader
     cdef int64_t start, last_entry, batches = 0, max_timestamp = -1, max_timestamp_offset = segment.base_offset
@@ -241,7 +244,7 @@ def rebuild_indexes(Segment segment not None, int64_t from_offset, int64_t check
     segment.bytes_since_index = reader.position - last_entry
     if checked >= 0:
         segment.mark_verified(checked, reader.position)
-    # The entry that a roll or a clean stop adds: without it the largest timestamp would be forgotten.
+    # The entry that a roll or a clean stop adds: without it the largest timestamp would be lost.
     segment.times.maybe_append(max_timestamp, max_timestamp_offset)
     segment.offsets.write()
     segment.times.write()
@@ -251,7 +254,7 @@ def rebuild_indexes(Segment segment not None, int64_t from_offset, int64_t check
 
 
 def mend_indexes(Segment segment not None):
-    """Make the indexes of a segment again from its headers; raises CorruptSegment where they cannot be read to the end."""
+    """Rebuild the indexes of a segment from its batch headers; raises CorruptSegment if these cannot be read to the end."""
     result = rebuild_indexes(segment, 0, 0x7FFFFFFFFFFFFFFF, segment.index_interval_bytes)
     if result.problem is not None:
         raise CorruptSegment(segment.path, result.position, result.problem)
@@ -273,7 +276,7 @@ def find_epochs(directory, segments):
 
 
 def next_offset_of_file(path, int64_t base_offset, int64_t size):
-    """Offset after the last batch of a file that no index belongs to yet; raises OSError."""
+    """Offset after the last batch of a file that has no index yet; raises OSError."""
     cdef BatchReader reader
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
@@ -286,8 +289,8 @@ def next_offset_of_file(path, int64_t base_offset, int64_t size):
 
 
 cdef int64_t trusted_start(Segment segment, int64_t from_offset) except -1:
-    """Position from which to read so that everything at or after `from_offset` is seen, by the newest index entry below it that
-    points to the batch it should; drops the index entries after that one. 0 if the index is of no use."""
+    """Position from which to read to see everything at or after `from_offset`: that of the newest index entry below it. Drops the
+    index entries after that one. 0 if there is no such entry, or if it does not point to the right batch."""
     cdef uint8_t raw[12]
     cdef uint8_t raw_header[BATCH_HEADER_BYTES]
     cdef BatchHeader header
@@ -312,8 +315,8 @@ cdef int64_t trusted_start(Segment segment, int64_t from_offset) except -1:
 
 
 def replay_producers(Segment segment not None, ProducerState producers not None):
-    """Take what the segment holds from `producers.end_offset` on into the producer state, and write the transactions found to be
-    aborted to the transaction index; raises OSError, StorageError, CorruptSegment."""
+    """Apply the batches of the segment from `producers.end_offset` on to the producer state, and write the aborted transactions
+    found to the transaction index; raises OSError, StorageError, CorruptSegment."""
     cdef BatchReader reader
     cdef int64_t start, from_offset = producers.end_offset
     cdef bytes body
@@ -325,7 +328,7 @@ def replay_producers(Segment segment not None, ProducerState producers not None)
     while reader.advance():
         if reader.next_offset <= from_offset:
             continue
-        # The first may begin before the log start offset: like Kafka, what is left of it counts as a whole.
+        # The first batch may begin before the log start offset: as in Kafka, it counts as a whole.
         body = b""
         if reader.header.producer_id >= 0 and reader.header.attributes & ATTRIBUTE_CONTROL:
             body = reader.body(CONTROL_BATCH_MAX_BYTES)
@@ -336,7 +339,7 @@ def replay_producers(Segment segment not None, ProducerState producers not None)
         if entry is not None:
             aborted.append(entry)
     producers.commit()
-    # One replica: what is in the log is below the high watermark.
+    # With one replica everything in the log is below the high watermark.
     producers.forget_completed(producers.end_offset)
     if reader.problem is not None:
         raise CorruptSegment(segment.path, reader.position, reader.problem)
@@ -348,20 +351,20 @@ def replay_producers(Segment segment not None, ProducerState producers not None)
 
 
 def cut(Segment segment not None, int64_t size):
-    """Cut a segment's file to `size` bytes; raises StorageError."""
+    """Truncate a segment's file to `size` bytes; raises StorageError."""
     try:
         os.truncate(segment.path, size)
     except OSError as error:
         raise StorageError(f"cannot cut {segment.path} to {size} bytes: {error.strerror}") from error
     segment.size = size
     segment.staged_size = size
-    # What was cut off is not to be looked for in the batches that will be written in its place.
+    # Unverified parts that were cut off must not apply to the batches that will be written in their place.
     segment.mark_verified(size)
 
 
 def is_torn(Segment segment not None, int64_t position):
-    """Whether what lies at `position` can be a batch whose write was broken off: fewer bytes than it says that it has, and so nothing
-    behind it. Raises StorageError."""
+    """Whether the bytes at `position` can be a batch whose write was interrupted: fewer than its header says, and so nothing after
+    it. Raises StorageError."""
     cdef uint8_t[BATCH_HEADER_BYTES] raw
     cdef BatchHeader header
     cdef Py_ssize_t got = 0
@@ -375,10 +378,11 @@ def is_torn(Segment segment not None, int64_t position):
 
 
 def verify_part(path, int64_t base_offset, int64_t start, int64_t stop, int64_t end):
-    """Check the batches of a segment file from `start`, where one begins, up to the first that begins at or behind `stop`, and not beyond
-    `end`, where one ends. Returns (position up to which they are sound, None or a CorruptSegment that says what is wrong there).
+    """Check the batches of a segment file from `start`, where one begins, up to the first that begins at or after `stop`, and not
+    past `end`, where one ends. Returns (position up to which they are valid, None or a CorruptSegment that says what is wrong
+    there).
 
-    Opens the file itself, so it may run in a worker thread beside anything that only appends. Raises OSError.
+    Opens the file itself, so it may run in a worker thread while others append to the file. Raises OSError.
     """
     cdef BatchReader reader
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -394,9 +398,9 @@ def verify_part(path, int64_t base_offset, int64_t start, int64_t stop, int64_t 
 
 
 def verify_contiguous(path, int64_t base_offset, int64_t size):
-    """Check every batch as verify_part does, and that each begins at the offset where the one before ended, which no checksum covers
-    and which only a log that is never compacted promises. Returns (ScanResult, whether it ended at a batch behind a gap); raises
-    OSError.
+    """Check every batch as verify_part does, and that each begins at the offset where the previous one ended. No checksum covers
+    this, and it is true only of a log that is never compacted. Returns (ScanResult, whether it ended at a batch after a gap);
+    raises OSError.
     """
     cdef BatchReader reader
     cdef ScanResult result

@@ -22,10 +22,10 @@ from broker_cy.storage.jobs import Jobs
 
 logger = logging.getLogger(__name__)
 
-# Files that one job removes, at most.
+# Most files that one job removes.
 FILES_PER_JOB = 512
 
-# Removes a part, and says whether there is more. Raises OSError.
+# Removes a part, and returns whether there is more. Raises OSError.
 Part = Callable[[], bool]
 
 
@@ -38,11 +38,11 @@ class Removal:
         self._running = False
 
     def directory(self, path: str, delay_ms: int) -> None:
-        """Remove a directory and all in it after a delay. A stop in between leaves it, or a part of it."""
+        """Remove a directory with its content after a delay. If the broker stops before, all or a part of it stays."""
         self._jobs.later(delay_ms, lambda: self._enqueue(path, lambda: remove_some(path)))
 
     def files(self, paths: list[str], delay_ms: int) -> None:
-        """Remove files of one log after a delay; those that cannot be removed do not keep the others."""
+        """Remove files of one log after a delay. A file that cannot be removed does not prevent removing the others."""
         if not paths:
             return
         left = deque(paths)
@@ -52,7 +52,7 @@ class Removal:
         def part() -> bool:
             nonlocal is_first, problem
             if is_first:
-                # What follows them has to be there first, or a power cut could take the log back to offset 0.
+                # The segments after them have to be on disk first, or a power loss could reset the log to offset 0.
                 with suppress(FileNotFoundError):
                     sync_directory(os.path.dirname(paths[0]))
                 is_first = False
@@ -91,11 +91,11 @@ class Removal:
 
 
 def rename_away(path: str, mark: str, topic_id: UUID) -> str:
-    """Rename a partition's directory to `<name>.<uuid>-<mark>`; its new path. Raises OSError."""
+    """Rename a partition's directory to `<name>.<uuid>-<mark>`; return its new path. Raises OSError."""
     for number in count():
-        # One name per life of the partition; what was deleted before without a topic id may have it still.
+        # One name per topic id and path; a directory that was deleted earlier without a topic id may still have it.
         unique = uuid5(topic_id, f"{path}{number or ''}").hex
-        # Kafka keeps such names below 255 bytes by cutting the topic.
+        # As in Kafka, such a name is kept within 255 bytes by truncating the topic.
         name = os.path.basename(path)[: 255 - len(f".{unique}-{mark}")]
         target = f"{os.path.dirname(path)}/{name}.{unique}-{mark}"
         if not os.path.lexists(target):
@@ -105,8 +105,8 @@ def rename_away(path: str, mark: str, topic_id: UUID) -> str:
 
 
 def remove_some(path: str) -> bool:
-    """Remove a part of a directory, and itself where nothing else is left; whether there is more. Of a symbolic link
-    only the link is removed, never what it points at. Blocks. Raises OSError.
+    """Remove a part of a directory, and the directory itself once it is empty; return whether there is more. Of a
+    symbolic link only the link is removed, never its target. Blocks. Raises OSError.
     """
     try:
         fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)

@@ -1,4 +1,4 @@
-"""Which batches came before the newest one of each producer, for a log whose producer state came from a snapshot."""
+"""Finds the batches before the newest one of each producer, for a log whose producer state came from a snapshot."""
 
 from collections import deque
 
@@ -9,15 +9,15 @@ from broker_cy.storage.recovery cimport BatchReader
 from broker_cy.storage.segment cimport Segment
 
 cdef enum:
-    # How far back refill_producers looks: five batches of a megabyte, and others between them.
+    # How far back refill_producers reads: five batches of a megabyte, and others between them.
     REFILL_BYTES = 1 << 23
 
 
 def refill_producers(list segments not None, ProducerState producers not None):
-    """Find the batches before the newest one of producers whose state came from a snapshot, which has only that one.
+    """Find the batches before the newest one of producers whose state came from a snapshot, which has only the newest.
 
-    Clients may have five under way when a broker stops, and send those again whose answers got lost: with the newest alone all
-    but that would look out of order. Looks at the headers of the last REFILL_BYTES; raises OSError, StorageError.
+    A client may have five batches in flight when a broker stops, and resends those whose responses were lost: with the newest
+    alone, all others would look out of order. Reads the batch headers in the last REFILL_BYTES; raises OSError, StorageError.
     """
     cdef Segment segment
     cdef BatchReader reader
@@ -59,7 +59,7 @@ cdef int64_t batch_before(Segment segment, int64_t position) except -1:
 
 
 cdef int put_older(ProducerState producers, int64_t producer_id, recent) except -1:
-    """Put batches into the ring of a producer that are older than those it has, as far as there is room."""
+    """Add batches to the ring of a producer that are older than those in it, as far as there is room."""
     cdef Producer* producer = producers.find(producer_id)
     cdef ProducedBatch* batch
     if producer == NULL or producer.count == 0:

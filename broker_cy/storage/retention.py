@@ -1,5 +1,4 @@
-"""Old records: retention.ms and retention.bytes, and segments that lie before the log start offset (Kafka's
-deleteOldSegments).
+"""Old records: retention.ms and retention.bytes, and segments before the log start offset (Kafka's deleteOldSegments).
 
 The offset moves at once, and readers no longer see records before it. The loop renames the files of a few segments in
 each turn, so that deleting thousands delays no client; they are removed after file.delete.delay.ms.
@@ -28,7 +27,7 @@ SEGMENTS_PER_TURN = 64
 class Retention:
     """Deletes from the logs in `logs` (the log manager's, by partition). Everything is called on the loop.
 
-    `before_deletion(key)` is called each time before a log loses segments, `moved()` that a log start offset moved.
+    `before_deletion(key)` is called each time before a log loses segments, `moved()` after a log start offset moved.
     """
 
     def __init__(
@@ -44,11 +43,11 @@ class Retention:
         self._removal = removal
         self._before_deletion = before_deletion
         self._moved = moved
-        # Logs that have a turn coming.
+        # Logs with a scheduled turn.
         self._dropping: set[Log] = set()
 
     def delete_before(self, log: Log, offset: int, now_ms: int) -> None:
-        """Move a log's start offset (KIP-107); segments before it go. Raises OffsetOutOfRange, StorageError."""
+        """Move a log's start offset (KIP-107); remove the segments before it. Raises OffsetOutOfRange, StorageError."""
         self._before_deletion((log.topic, log.partition))
         try:
             paths = maintenance.delete_records_before(log, offset, now_ms, SEGMENTS_PER_TURN)
@@ -61,7 +60,8 @@ class Retention:
         self._removal.files(paths, log.config.file_delete_delay_ms)
         if log in self._dropping or not maintenance.has_old_segments(log):
             return
-        # Without a path none could be renamed, and the next check tries again; or batches are staged, for a moment.
+        # No path means that none could be renamed, and the next check tries again; or that batches are staged, which
+        # lasts only a moment.
         if paths or log.staged_batches:
             self._dropping.add(log)
             self._jobs.later(1 if log.staged_batches else 0, lambda: self._drop_more(log))
@@ -85,7 +85,7 @@ class Retention:
         busy: Callable[[TopicPartition], bool],
     ) -> None:
         """Delete segments by retention.ms and retention.bytes, and those before the log start offset: of the logs whose
-        cleanup.policy has `compact`, or of the others. Those that are `busy` wait for the next time.
+        cleanup.policy has `compact`, or of the others. Those that are `busy` wait for the next call.
         """
         for key, log in list(self._logs.items()):
             if log.config.compact is not compacted or key[0] == METADATA_TOPIC or log.offline is not None:

@@ -27,11 +27,11 @@ cdef enum:
     SCAN_BLOCK_BYTES = 4096
     # Largest `length` a batch can have; keeps position arithmetic far from overflow.
     ANY_LENGTH = 0x7FFFFFFFFFFF
-    # A segment's offsets are written in its indexes as int32, relative to the first.
+    # The indexes of a segment store offsets as int32, relative to its base offset.
     OFFSETS_MAX = 0x7FFFFFFF
-    # Parts of a segment that are known not to be verified, at most: readers that begin at many places would else make ever more.
+    # Most unverified parts that are tracked for a segment: readers that begin at many positions would otherwise create ever more.
     UNVERIFIED_PARTS_MAX = 16
-    # What is read ahead from a batch header that is not in memory: with small batches, the headers up to the next index entry.
+    # Bytes read ahead from a batch header that is not in memory: with small batches, the headers up to the next index entry.
     COLD_BYTES = 65536
 
 
@@ -49,7 +49,7 @@ cdef class OpenFiles:
         return len(self.segments)
 
     cdef int admit(self, Segment segment) except -1:
-        """Take in a segment that was just opened; closes one that was not used since the hand last passed."""
+        """Add a segment that was just opened; closes one that was not used since the hand last passed it."""
         cdef Py_ssize_t _step
         cdef Segment other
         if len(self.segments) >= self.limit:
@@ -68,7 +68,7 @@ cdef class OpenFiles:
 
 
 cdef class Segment:
-    """A segment file and its indexes. `size` is what is known to be good; bytes after it are never read."""
+    """A segment file and its indexes. `size` is that of the part known to be valid; bytes after it are never read."""
 
     def __cinit__(self, directory, int64_t base_offset, OpenFiles open_files, int64_t size=0, bint exists=True,
                   int64_t created_ms=0, int64_t index_interval_bytes=4096):
@@ -91,7 +91,7 @@ cdef class Segment:
         self.jitter_draw = -1
 
     def mark_verified(self, int64_t start=0, int64_t end=0x7FFFFFFFFFFFFFFF):
-        """The checksums of the batches from `start` to `end` were found right, or they are gone."""
+        """Note that the checksums of the batches from `start` to `end` are correct, or that these batches were removed."""
         cdef list left = []
         cdef Py_ssize_t i, dropped = -1
         cdef int64_t gap, smallest = 0x7FFFFFFFFFFFFFFF
@@ -103,7 +103,8 @@ cdef class Segment:
             if stop > end:
                 left.append((max(begin, end), stop))
         if len(left) > UNVERIFIED_PARTS_MAX:
-            # The least work to be done again, but not that which was just done: its reader would never get an answer.
+            # Merge two parts across the smallest gap, so that the least is verified again; but not across the one that was just
+            # verified: its reader would never get a response.
             for i in range(len(left) - 1):
                 gap = left[i + 1][0] - left[i][1]
                 if gap < smallest and not left[i][1] <= start < left[i + 1][0]:
@@ -130,7 +131,8 @@ cdef class Segment:
         return f"Segment({self.path!r}, size={self.size})"
 
     cdef bint should_roll(self, LogConfig config, BatchHeader* header, Py_ssize_t size, int64_t now_ms) except -1:
-        """Too large, too old by the first batch's timestamp, an index full, or offsets too far for 32 bits."""
+        """Whether the segment is too large, or too old by the first batch's timestamp, an index is full, or the offsets are too far
+        apart for 32 bits."""
         cdef int64_t last_offset = header.base_offset + header.last_offset_delta
         cdef int64_t waited, jitter
         if self.base_offset == header.base_offset:
@@ -141,7 +143,7 @@ cdef class Segment:
             return True
         if self.offsets.count() >= config.segment_index_bytes // OFFSET_ENTRY_BYTES:
             return True
-        # One place is kept for the entry that a roll or a close adds.
+        # Room for one entry is reserved for that of a roll or a close.
         if self.times.count() >= config.segment_index_bytes // TIME_ENTRY_BYTES - 1:
             return True
         if self.staged_size == 0:
@@ -153,7 +155,7 @@ cdef class Segment:
         if config.segment_jitter_ms == 0:
             return waited > config.segment_ms
         jitter = min(config.segment_jitter_ms, config.segment_ms)
-        # Spread by name and offset instead of by chance: the same after every start, different between partitions.
+        # The jitter depends on name and offset instead of chance: the same after every start, different between partitions.
         if self.jitter_draw < 0:
             self.jitter_draw = crc32c_value(self.path.encode())
         return waited > config.segment_ms - self.jitter_draw % jitter
@@ -167,22 +169,23 @@ cdef class Segment:
             fd = os.open(self.path, os.O_RDWR | os.O_CLOEXEC)
         except OSError as error:
             raise StorageError(f"cannot open {self.path}: {error.strerror}") from error
-        # No readahead by the kernel: it would be the loop that starts it, up to some MB at once, in a lookup or a sendfile. The
-        # workers that read what is cold read ahead instead (page_cache.warm), and who reads it all asks for it (BatchReader).
+        # No readahead by the kernel: the loop would be the one that starts it, up to some MB at once, in a lookup or a sendfile.
+        # The workers that read cold data read ahead instead (page_cache.warm), and a reader of the whole file requests it
+        # (BatchReader).
         os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_RANDOM)
         self.fd = fd
         self.open_files.admit(self)
         return self.fd
 
     def create(self, int64_t now_ms):
-        """Make the empty files of a new segment; raises OSError. What an earlier life left under these names is dropped."""
+        """Create the empty files of a new segment, in place of existing files with these names; raises OSError."""
         for path in (self.path, self.offsets.path, self.times.path):
             os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644))
         self.created_ms = now_ms
 
     def discard(self):
-        """Remove the files of a segment that was begun and is not wanted, and the producer state taken for it. Raises OSError if
-        one of them stays; it is empty then if that was possible."""
+        """Remove the files of a segment that was begun and is not needed, and the producer state taken for it. Raises OSError if
+        one of them stays; it is truncated to zero bytes then, if possible."""
         failure = None
         for suffix in SEGMENT_SUFFIXES:
             path = f"{self.directory}/{self.base_offset:020d}{suffix}"
@@ -204,8 +207,8 @@ cdef class Segment:
         if fd < 0:
             return 0
         self.fd = -1
-        if self.open_files is not None and self.open_files.segments:    # else both are being collected as garbage
-            # The last one takes its place: a topic that goes closes thousands of them in one turn of the loop.
+        if self.open_files is not None and self.open_files.segments:    # otherwise both are being garbage-collected
+            # The last one takes its place, which is fast: deleting a topic closes thousands of segments in one turn of the loop.
             last = <Segment>self.open_files.segments.pop()
             if last is not self:
                 self.open_files.segments[self.slot] = last
@@ -220,14 +223,14 @@ cdef class Segment:
         return 0
 
     def close(self):
-        """Close the descriptor, at once or when the last slice is gone."""
+        """Close the descriptor, at once or when the last slice is released."""
         self.deleted = True
         if self.pins == 0:
             self.close_fd()
 
     cdef int64_t start_position(self, int64_t offset, int64_t* nearer) except -1:
-        """Where a search for `offset` may begin: the position of an indexed batch at or before it. Raises CorruptSegment where
-        that is not the batch the index says."""
+        """Where a search for `offset` may begin: the position of an indexed batch at or before it. Raises CorruptSegment if that is
+        not the batch the index says."""
         if nearer != NULL:
             nearer[0] = 0
         cdef BatchHeader header
@@ -253,8 +256,8 @@ cdef class Segment:
             return self.start_position(offset, nearer)
         except (CorruptSegment, OSError) as error:
             logger.warning("wrong index is made again", extra=facts(reason=error))
-        # Reads the headers of the whole segment, on the loop: rare, and bounded by segment.bytes. Where they may not be waited for
-        # the worker brings all of the segment into memory first.
+        # Reads the headers of the whole segment, on the loop: rare, and bounded by segment.bytes. If the thread must not wait for
+        # the disk, a worker brings all of the segment into memory first.
         confined = reads_are_confined()
         if confined and not self.in_memory(0, self.size):
             self.needs_disk(0, self.size)
@@ -283,7 +286,7 @@ cdef class Segment:
         raise ColdRead(self.path, position, size)
 
     def indexes_fit(self):
-        """Whether the last entries of the indexes can belong to this segment (a cheap check of damaged or foreign files)."""
+        """Whether the last entries of the indexes can belong to this segment (a cheap check for damaged or foreign files)."""
         cdef int64_t count = self.offsets.count()
         if count > 0:
             offset, position = self.offsets.entry_at(count - 1)
@@ -294,7 +297,7 @@ cdef class Segment:
     cdef int find_batch(
         self, int64_t offset, int64_t start, int64_t end, int64_t* position, BatchHeader* header
     ) except -1:
-        """Walk headers from `start`. Raises CorruptSegment where no header can be."""
+        """Walk headers from `start`. Raises CorruptSegment at bytes that cannot be a header."""
         cdef uint8_t block[SCAN_BLOCK_BYTES]
         cdef int64_t at = start
         cdef int64_t block_start = 0
@@ -311,7 +314,7 @@ cdef class Segment:
                 if error != 0:
                     raise StorageError(f"cannot read {self.path} at byte {at}: {os.strerror(error)}")
             if parse_header(block + (at - block_start), got - (at - block_start), header) != 0:
-                # Either the batch reaches past the block, which parse_header cannot tell from a bad length, or it is none.
+                # Either the batch extends past the block, which parse_header cannot distinguish from a bad length, or it is none.
                 if (
                     got - (at - block_start) < BATCH_HEADER_BYTES
                     or parse_header(block + (at - block_start), ANY_LENGTH, header) != 0
@@ -333,7 +336,7 @@ cdef class Segment:
         return 0
 
     cdef int ensure_timestamps(self) except -1:
-        """Read from the files what only a later append or lookup needs to know: the largest timestamp."""
+        """Read the largest timestamp from the files, which only a later append or lookup needs."""
         if self.max_timestamp == TIMESTAMP_UNKNOWN:
             self.times.count()
             self.max_timestamp = self.times.last_timestamp
@@ -341,7 +344,7 @@ cdef class Segment:
         return 0
 
     cdef int ensure_rolling_timestamp(self) except -1:
-        """The same for the first timestamp, which only an append needs."""
+        """Read the first batch's largest timestamp, which only an append needs."""
         cdef BatchHeader header
         cdef int64_t position = 0
         if self.rolling_timestamp == TIMESTAMP_UNKNOWN and self.size > 0:
@@ -350,7 +353,8 @@ cdef class Segment:
         return 0
 
     def complete(self):
-        """Nothing more will be appended: add the last time index entry, as Kafka does, and write the indexes; raises OSError."""
+        """Complete the indexes of a segment to which nothing more is appended: add the last time index entry, as Kafka does, and
+        write them; raises OSError."""
         if self.max_timestamp >= 0:
             self.times.maybe_append(self.max_timestamp, self.max_timestamp_offset)
         self.offsets.write()

@@ -1,4 +1,4 @@
-"""What the log manager needs to know of the broker's settings."""
+"""The broker settings that the log manager needs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class StorageSettings:
     open_files_max: int = 4096
     checkpoint_interval_ms: int = 60_000
     start_offset_checkpoint_interval_ms: int = 60_000
-    # 0: with each tick.
+    # 0: on each tick.
     flush_check_interval_ms: int = 0
     retention_check_interval_ms: int = 300_000
     producer_id_expiration_ms: int = 86_400_000
@@ -22,4 +22,4 @@ class StorageSettings:
     flush_bytes: int = FLUSH_BYTES
     note_bytes: int = NOTE_BYTES
     kept_whole: frozenset[str] = frozenset()
-    """Topics whose logs are rather taken offline than cut where they are damaged: see LoadContext."""
+    """Topics whose damaged logs are taken offline instead of being truncated: see LoadContext."""

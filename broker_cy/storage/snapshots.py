@@ -7,7 +7,7 @@ from broker_cy.storage.atomic import write_atomically
 from broker_cy.storage.segment_files import SNAPSHOT_SUFFIX
 
 SUFFIX = SNAPSHOT_SUFFIX
-# 46 bytes a producer: two million.
+# At 46 bytes per producer: two million producers.
 SIZE_MAX_BYTES = 100 << 20
 
 

@@ -10,25 +10,26 @@ from broker_cy.storage.syncs import LogSyncs
 
 @dataclass(slots=True)
 class SyncJob:
-    """Files of one log whose content has to be on disk before what was written is acknowledged.
+    """Files of one log whose content has to be on disk before the written records are acknowledged.
 
-    Made on the loop by `maintenance.begin_sync`; `run` blocks; then `maintenance.complete_sync` takes the result on the
-    loop. The files are opened one by one: with thousands of partitions in a round there are few descriptors in use.
+    `maintenance.begin_sync` creates it on the loop; `run` blocks; then `maintenance.complete_sync` applies the result
+    on the loop. The files are opened one by one, so that few descriptors are in use even with thousands of partitions
+    in a round.
     """
 
     syncs: LogSyncs
     end_offset: int
-    # Of the log when the job was made: a truncation meanwhile makes the result worthless.
+    # Value of the log when the job was created: a truncation since then makes the result invalid.
     generation: int
     paths: list[str] = field(default_factory=list)
-    # Those that hold files which are new since the last sync.
+    # Directories with files that are new since the last sync.
     directories: list[str] = field(default_factory=list)
-    # Of LogSyncs when the job was made, where it has directories.
+    # `names_changed` of LogSyncs when the job was created, if it has directories.
     names: int = 0
     error: OSError | None = None
 
     def run(self) -> SyncJob:
-        """Sync the files, then the directories; what was deleted meanwhile needs no sync. An OSError is kept in
+        """Sync the files, then the directories; those that were deleted since need no sync. An OSError is kept in
         `error`.
         """
         try:

@@ -1,13 +1,14 @@
-"""The syncs of one log's files, and what becomes of the log when one of them fails.
+"""The syncs of one log's files, and what happens to the log when one of them fails.
 
-The kernel reports a page that it could not write to one sync, and drops it: the page counts as clean, and a later sync
-of the same file, also by another descriptor, succeeds. So after a failed sync nothing more of the log may be taken for
-synced. Syncs of one log run one at a time, in whatever thread: between the sync that got the error and the note of it
-no other sync can begin. That costs little, since a sync waits for the pages that an earlier one has under way, too.
+When the kernel cannot write a page, it reports the error to one sync only and then treats the page as clean: a later
+sync of the same file, also through another descriptor, succeeds. So after a failed sync nothing more of the log may be
+assumed to be synced. The syncs of one log run one at a time, in whatever thread, so that no other sync can begin
+between the failed sync and the note of its error. That costs little, since a sync also waits for the pages that an
+earlier one is writing.
 
-The files go on looking right as long as the pages stay in memory, for the next process, too. `FAILED_MARK` in the
-partition's directory makes the next start write them again (`write_again`), which makes the pages dirty: the sync that
-follows brings them to disk or fails.
+The files appear intact as long as the pages stay in memory, to the next process, too. `FAILED_MARK` in the partition's
+directory makes the next start write them again (`write_again`), which makes the pages dirty: the sync that follows
+writes them to disk or fails.
 """
 
 from __future__ import annotations
@@ -31,28 +32,28 @@ P = ParamSpec("P")
 # Kafka ignores a file of this name.
 FAILED_MARK = "sync-failed"
 BLOCK_BYTES = 1 << 20
-# Of opening the file or directory: no sync was tried, and nothing is lost.
+# Errors of opening the file or directory: no sync was tried, and nothing is lost.
 _NOT_TRIED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOENT})
 
 
 class LogSyncs:
-    """Syncs of the files of the log in `directory`. Each raises OSError, and all do after one has failed."""
+    """Syncs of the files of the log in `directory`. A sync that fails raises OSError, and so do all after it."""
 
     __slots__ = ("_lock", "directory", "error", "names_changed", "names_synced")
 
     def __init__(self, directory: str) -> None:
         self.directory = directory
-        # Of the first sync that failed.
+        # The error of the first sync that failed.
         self.error: OSError | None = None
         # How often names in the directory changed in a way that the next sync of the log has to include, and how many
-        # of these changes, with the topic id, are synced. At a start none is: what the offsets say is no proof, since
-        # a deletion of records moves them past what was never synced.
+        # of these changes, with the topic id, are synced. At a start none counts as synced: the offsets are no proof,
+        # since a deletion of records moves them past data that was never synced.
         self.names_changed = 1
         self.names_synced = 0
         self._lock = threading.Lock()
 
     def run(self, sync: Callable[P, None], *args: P.args, **named: P.kwargs) -> None:
-        """Call `sync`, which brings something of the log to disk."""
+        """Call `sync`, which syncs a part of the log."""
         with self._lock:
             self.check()
             try:
@@ -63,11 +64,11 @@ class LogSyncs:
                 raise
 
     def file(self, path: str) -> None:
-        """Bring the content of a file to disk; one that is gone needs nothing."""
+        """Sync the content of a file; does nothing if the file does not exist."""
         self.run(disk.sync_file, path)
 
     def names(self, path: str) -> None:
-        """Bring the names in a directory to disk."""
+        """Sync the names in a directory."""
         self.run(sync_directory, path)
 
     @property
@@ -89,21 +90,21 @@ def mark_failed(directory: str) -> None:
     """Make the next start write the partition's files again."""
     try:
         os.close(os.open(f"{directory}/{FAILED_MARK}", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644))
-    except FileNotFoundError:  # the partition is deleted
+    except FileNotFoundError:  # the partition was deleted
         return
     except OSError as failure:
         logger.error("cannot note the failed sync", extra=facts(path=directory, reason=failure))
 
 
 def has_failed(directory: str) -> bool:
-    """Whether a sync failed that nothing has made up for."""
+    """Whether a sync failed and the files were not written again since."""
     return os.path.exists(f"{directory}/{FAILED_MARK}")
 
 
 def write_again(directory: str, recovery_point: int) -> None:
-    """Write all of a partition's files again, but for segments that end at or before `recovery_point`, bring them to
-    disk and remove FAILED_MARK. Blocks for as long as that takes: the bytes that no flush has brought to disk, and the
-    rest of one segment. Raises OSError, and then leaves the mark.
+    """Write all of a partition's files again, except segments that end at or before `recovery_point`, sync them and
+    remove FAILED_MARK. Blocks while it writes the bytes that no flush has synced, and the rest of one segment. Raises
+    OSError, and then leaves the mark.
     """
     with os.scandir(directory) as entries:
         names = sorted(entry.name for entry in entries if entry.is_file(follow_symlinks=False))
@@ -131,7 +132,7 @@ def _write_again(path: str) -> None:
                 written = os.pwrite(fd, view, position)
                 position += written
                 view = view[written:]
-        # Retention of records without a timestamp goes by it.
+        # Keep the modification time: retention of records without a timestamp is determined by it.
         os.utime(fd, ns=(found.st_atime_ns, found.st_mtime_ns))
         os.fsync(fd)
     finally:

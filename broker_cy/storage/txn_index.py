@@ -1,4 +1,4 @@
-"""The `.txnindex` of a segment: transactions whose abort marker lies in it.
+"""The `.txnindex` of a segment: the transactions whose abort marker is in the segment.
 
 34 bytes each, big endian: version i16 (0), then as i64 producer id, first offset, last offset (of the marker) and last
 stable offset.
@@ -17,7 +17,7 @@ AbortedTransaction = tuple[int, int, int, int]
 
 
 def path_of(directory: str, base_offset: int) -> str:
-    """Path of the index of the segment at `base_offset`; the file is there only if a transaction was aborted."""
+    """Path of the index of the segment at `base_offset`; the file exists only if a transaction was aborted."""
     return f"{directory}/{base_offset:020d}.txnindex"
 
 
@@ -27,7 +27,7 @@ def encode(entries: Iterable[AbortedTransaction]) -> bytes:
 
 
 def append(directory: str, base_offset: int, entries: Iterable[AbortedTransaction]) -> None:
-    """Add entries; raises OSError."""
+    """Append entries to the file; raises OSError."""
     data = encode(entries)
     fd = os.open(path_of(directory, base_offset), os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
     try:
@@ -60,8 +60,8 @@ def decode(data: bytes, path: str) -> list[AbortedTransaction]:
 
 
 def problem_of(directory: str, base_offset: int, end_offset: int) -> str | None:
-    """What is wrong with the index of the segment that has the offsets from `base_offset` to before `end_offset`: None
-    where it can be what was written. Raises OSError.
+    """What is wrong with the index of the segment that has the offsets from `base_offset` up to, but not including,
+    `end_offset`; None if the index may be intact. Raises OSError.
     """
     try:
         entries = read(directory, base_offset)

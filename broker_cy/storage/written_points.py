@@ -1,17 +1,18 @@
-"""Written points: up to where each log is complete while this machine runs, even if the broker's process is killed.
+"""Written points: the offset up to which each log is complete as long as this machine runs, even if the broker's
+process is killed.
 
-What a process wrote lies in the page cache, which a killed process leaves behind and a power loss does not. So a note
-of how far a log was written, with its indexes and its producer state, says after a kill what a recovery point says
-after any crash, and costs no sync. It holds until the machine starts again: the file begins with the kernel's boot id.
+Data that a process wrote is in the page cache, which survives a kill of the process, but not a power loss. So a note of
+the offset up to which a log was written, with its indexes and its producer state, serves after a kill as a recovery
+point does after any crash, and needs no sync. It is valid until the machine is restarted: the file begins with the
+kernel's boot id.
 
-Nor does it hold for a copy of the files: a directory that was restored on the same boot has what was read from disk or
-from a snapshot while it was copied, not what the page cache had. So the file says which file it is, by device and
-inode, which no copy has; the state of producers that a point needs says the same (storage.noted_state), as a single
-partition may be restored, too. Where a device has another number after it was mounted again a start reads more than
-it needs to.
+It is not valid for a copy of the files either: a directory that was restored during the same boot has what was read
+from disk or from a snapshot while it was copied, not what the page cache had. So the file contains its own device and
+inode, which no copy has; so does the producer state that a point needs (storage.noted_state), since a single partition
+may be restored, too. If a device has another number after it was mounted again, a start reads more than it needs to.
 
-`written-point-offset-checkpoint`, beside Kafka's checkpoints in each data directory: boot id, device and inode in a
-line, then the text of a checkpoint (storage.checkpoints). Kafka ignores it.
+The file is `written-point-offset-checkpoint`, next to Kafka's checkpoints in each data directory: boot id, device and
+inode in one line, then the text of a checkpoint (storage.checkpoints). Kafka ignores it.
 """
 
 import logging
@@ -30,7 +31,7 @@ logger = logging.getLogger(__name__)
 
 
 def boot_id() -> bytes:
-    """What no other start of this machine has; empty if the kernel does not tell."""
+    """An id that is unique to this boot of the machine; empty if the kernel does not provide it."""
     try:
         with open(BOOT_ID, "rb") as file:
             return file.read(100).strip()
@@ -39,13 +40,13 @@ def boot_id() -> bytes:
 
 
 def _origin(found: os.stat_result) -> bytes:
-    """First line of the file that `found` is of; empty if the kernel does not tell its boot id."""
+    """First line of the file whose status is `found`; empty if the kernel does not provide its boot id."""
     booted = boot_id()
     return b"%s %d %d" % (booted, found.st_dev, found.st_ino) if booted else b""
 
 
 def read_points(path: str) -> Entries:
-    """The points; none where the file is missing, damaged, a copy, or of before the machine's start."""
+    """The points; none if the file is missing, damaged, a copy, or older than the start of the machine."""
     try:
         data = read_whole(path, SIZE_MAX_BYTES)
         origin = _origin(os.stat(path))
@@ -62,8 +63,8 @@ def read_points(path: str) -> Entries:
 
 
 def is_same_boot(path: str) -> bool:
-    """Whether the machine is known not to have started again since the file was written, here: what was written since
-    then lay in the page cache all the time.
+    """Whether the machine is known not to have restarted since the file, not a copy, was written: everything written
+    since then was in the page cache all the time.
     """
     try:
         first, _, _ = read_whole(path, SIZE_MAX_BYTES).partition(b"\n")
