@@ -1,4 +1,4 @@
-"""What the simulations share."""
+"""Fixtures that the simulations share."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import pytest
 
 @pytest.fixture
 def no_log_lines() -> Iterator[None]:
-    """Write no log lines. Each start reports what it repairs, which would be most of the time and of the output; and
-    pytest keeps each line with its traceback, whose frames hold the logs and their files.
+    """Write no log lines. Each start logs what it repairs, which would take most of the time and of the output; and
+    pytest keeps each line with its traceback, whose frames keep the logs and their files open.
     """
     logging.disable(logging.CRITICAL)
     yield

@@ -1,4 +1,4 @@
-"""The invariants of the group coordinator: its state against what clients know, and against its log."""
+"""The invariants of the group coordinator: its state is compared with what clients know, and with its log."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def check(world: World) -> None:
-    """What must hold after each step; AssertionError says what does not."""
+    """Check what must hold after each step; AssertionError says what does not."""
     machine = world.harness.machine
     waiting_tokens: set[object] = set()
     for group_id in GROUPS:
@@ -43,7 +43,7 @@ def check(world: World) -> None:
     now_ms = world.harness.mono_ms
     for client in world.clients:
         if client.waiting is not None:
-            # Each request is waiting in exactly one place, or its answer depends on a record that is being written.
+            # Each request waits in exactly one place, or its response depends on a record that is being written.
             assert client.waiting in waiting_tokens or world.harness.held, f"the request of {client.name} is lost"
             waited_ms = 0 if world.harness.held else now_ms - client.since_ms
             assert waited_ms <= ANSWER_WITHIN_MS, f"{client.name} waits for {client.waits_for}"
@@ -60,10 +60,10 @@ def check(world: World) -> None:
 
 
 def _check_sessions(world: World, group: ClassicGroup) -> None:
-    """Members without a client, and member ids that were never used, are removed after the session timeout."""
+    """Check that members without a client, and unused member ids, are removed after the session timeout."""
     now_ms = world.harness.mono_ms
     alive = {client.member_id for client in world.clients if client.alive and client.group_id == group.group_id}
-    # The session of a member whose request waits starts with the answer.
+    # The session of a member whose request waits begins with the response.
     gone = {
         (group.group_id, member_id)
         for member_id, member in group.members.items()

@@ -1,4 +1,4 @@
-"""The clients of the group simulation, and the coordinator that they talk to."""
+"""The clients of the group simulation, and the coordinator that they use."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ANSWER_WITHIN_MS = REBALANCE_MS + DELAY_MAX_MS
 
 
 class LoggedHarness(Harness):
-    """Its log is a partition."""
+    """A harness whose log is a partition."""
 
     def __init__(self, partitions: Partitions, **settings: Any) -> None:
         self.partitions = partitions
@@ -59,7 +59,7 @@ class Client:
     alive: bool = True
     topics: tuple[str, ...] = ("t",)
     heard_ms: int | None = None
-    """When its last heartbeat was answered with NONE; None if something happened since that may end its membership."""
+    """When its last heartbeat got the response NONE; None if something happened since that may end its membership."""
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ Machine = GroupStateMachine
 
 
 def stale_generation_commits(patch: Patch) -> None:
-    """OffsetCommit of an older generation goes through."""
+    """OffsetCommit of an older generation is accepted."""
     right = commit._validate
 
     def validate(machine: Machine, request: Any, version: int, now: Any) -> None:
@@ -53,7 +53,7 @@ def stale_generation_syncs(patch: Patch) -> None:
 
 
 def fenced_static_member_commits(patch: Patch) -> None:
-    """Who was replaced by another member with its instance id goes on committing."""
+    """A member that was replaced by another one with its instance id can still commit."""
     right = commit._validate
 
     def validate(machine: Machine, request: Any, version: int, now: Any) -> None:
@@ -66,7 +66,7 @@ def fenced_static_member_commits(patch: Patch) -> None:
 
 
 def expired_member_is_kept(patch: Patch) -> None:
-    """A member whose session is over stays."""
+    """A member whose session has expired stays."""
     right = rebalance.on_session_timer
 
     def on_session_timer(machine: Machine, step: Step, group: ClassicGroup, member_id: str, now: Any) -> None:
@@ -77,7 +77,7 @@ def expired_member_is_kept(patch: Patch) -> None:
 
 
 def pending_member_is_kept(patch: Patch) -> None:
-    """A member id that was handed out, and that nobody joined with, stays."""
+    """A member id that was assigned, but that no client joined with, stays."""
     right = rebalance.on_session_timer
 
     def on_session_timer(machine: Machine, step: Step, group: ClassicGroup, member_id: str, now: Any) -> None:
@@ -93,7 +93,7 @@ def session_timer_is_not_set_again(patch: Patch) -> None:
 
 
 def answered_join_sets_no_session(patch: Patch) -> None:
-    """A member that joined and is never heard of again has no session that ends."""
+    """A member that joined and then sends nothing has no session that ends."""
     right = rebalance.set_session
 
     def set_session(machine: Machine, group: ClassicGroup, member: ClassicMember, now: Any, *more: Any) -> None:
@@ -115,7 +115,7 @@ def _without_timer(patch: Patch, kind: TimerKind) -> None:
 
 
 def join_phase_never_ends(patch: Patch) -> None:
-    """A rebalance waits forever for those that do not come."""
+    """A rebalance waits forever for members that do not join."""
     _without_timer(patch, TimerKind.JOIN)
 
 
@@ -144,7 +144,7 @@ def two_members_own_one_partition(patch: Patch) -> None:
 
 
 def two_leaders(patch: Patch) -> None:
-    """Each member receives the answer that it is the leader."""
+    """Each member receives a response that says that it is the leader."""
     right = ClassicGroup.is_leader
     answers = rebalance.join_response
 
@@ -188,12 +188,12 @@ def who_expires_takes_its_partitions_along(patch: Patch) -> None:
 
 
 def group_grows_without_limit(patch: Patch) -> None:
-    """group.max.size is not looked at."""
+    """group.max.size is ignored."""
     patch.setattr(join, "_has_room", lambda machine, group, member_id: True)
 
 
 def group_is_deleted_under_its_members(patch: Patch) -> None:
-    """DeleteGroups takes a group that has members."""
+    """DeleteGroups deletes a group that has members."""
     right = admin.delete_groups
 
     def delete_groups(machine: Machine, step: Step, group_ids: Any, token: Any) -> None:
@@ -240,12 +240,12 @@ def members_are_lost_by_a_reload(patch: Patch) -> None:
 
 
 def answered_before_it_is_written(patch: Patch) -> None:
-    """Answers that say what a record says leave before it is on disk."""
+    """Responses that depend on a record are sent before it is on disk."""
     patch.setattr(Step, "reply_when_written", lambda self, token, response, failure: self.reply(token, response))
 
 
 def failed_records_are_not_undone(patch: Patch) -> None:
-    """What could not be written stays in memory."""
+    """Changes that could not be written stay in memory."""
     right = Machine.failed
 
     def failed(self: Machine, steps: Any, code: Any, now: Any) -> Step:
@@ -257,14 +257,14 @@ def failed_records_are_not_undone(patch: Patch) -> None:
 
 
 def given_up_request_is_forgotten(patch: Patch) -> None:
-    """Who joins again leaves the request before without an answer."""
+    """The earlier request of a member that joins again gets no response."""
     patch.setattr(
         join, "wait_for_join", lambda step, group, member, token: group.set_join_token(member, token) and None
     )
 
 
 def rebalance_leaves_those_who_sync(patch: Patch) -> None:
-    """Members that wait for their assignment are not told of the next rebalance."""
+    """Members that wait for their assignment are not notified of the next rebalance."""
 
     def give_up(machine: Machine, step: Step, group: ClassicGroup, code: Any, now: Any) -> None:
         for member in group.members.values():

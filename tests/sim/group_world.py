@@ -1,5 +1,5 @@
 """The world of the group simulation: one state machine of the group coordinator with members that join, leave, crash,
-hang and come back, late requests of all of them, disks that fail, and restarts.
+hang and come back, with their late requests, failing disks, and restarts.
 
 The coordinator's log is a partition of the broker, on files. What clients know is kept apart from the coordinator's
 state; after each step the two are compared.
@@ -37,23 +37,23 @@ class World:
         self.harness = LoggedHarness(
             self.store, initial_rebalance_delay_ms=self.rng.choice([0, 500, DELAY_MAX_MS]), group_max_size=MEMBERS_MAX
         )
-        # Past memberships, and the newest generation that a member of a group got.
+        # Past memberships, and the newest generation that a member of each group has received.
         self.past: list[Past] = []
         self.newest: dict[tuple[str, int], int] = {}
         # The newest member id of an instance id, by group.
         self.holders: dict[tuple[str, int, str | None], str] = {}
-        # Since when a member of a group has no client, and since when a member id is pending.
+        # The times since which a member of a group has no client, and since which a member id is pending.
         self.gone: dict[tuple[str, str], int] = {}
         self.pending: dict[tuple[str, str], int] = {}
         self.clients: list[Client] = []
         self.counter = 0
         self.abandoned: dict[object, int] = {}
-        # (group, generation) -> member -> assignment, as members got them.
+        # (group, generation, incarnation) -> member -> assignment, as members received them.
         self.told: dict[tuple[str, int, int], dict[str, bytes]] = {}
         self.leaders: dict[tuple[str, int, int], str] = {}
         self.committed: dict[tuple[str, int], int] = {}
         self.awaited_commits: dict[object, tuple[str, int, int]] = {}
-        # Counts the groups of one id: a group that was deleted, or loaded again, is another one.
+        # Counts the groups with one id: a group that was deleted and created again, or loaded again, is another one.
         self.incarnations: dict[str, tuple[object, int]] = {}
 
     def incarnation(self, group_id: str) -> int:
@@ -110,7 +110,7 @@ class World:
         return self.rng.choice(found) if found else None
 
     def act(self) -> None:
-        """One client does what a consumer does next."""
+        """Let one client do what a consumer does next."""
         client = self.pick(waiting=None)
         if client is None:
             return
@@ -139,7 +139,7 @@ class World:
             assert since_ms >= SESSION_MS, f"{client.name} was dropped {since_ms} ms after its heartbeat"
 
     def forget_heartbeats(self) -> None:
-        """Something happened that may end memberships: do not hold earlier heartbeats against the coordinator."""
+        """Forget earlier heartbeats, because something happened that may end memberships."""
         for client in self.clients:
             client.heard_ms = None
 
@@ -170,7 +170,7 @@ class World:
         assert code not in (None, ErrorCode.NONE), f"a late {kind} of {past} is accepted"
 
     def is_over(self, past: Past) -> bool:
-        """Whether a member got a later generation, or another member has its instance id."""
+        """Whether a member has received a later generation, or another member has its instance id."""
         if past.incarnation != self.incarnation(past.group_id):
             return False
         holder = self.holders.get((past.group_id, past.incarnation, past.instance_id))
@@ -208,7 +208,7 @@ class World:
         )
 
     def crash(self) -> None:
-        """A client ends without leaving; nothing reads its answers."""
+        """End a client without leaving the group; nothing reads its responses."""
         client = self.pick()
         if client is not None:
             self.note_past(client)
@@ -216,7 +216,7 @@ class World:
             self.give_up(client)
 
     def hang_up(self) -> None:
-        """A client loses its connection, drops the request that it waits for and starts again."""
+        """Let a client lose its connection, drop the request that it waits for, and start again."""
         client = self.pick()
         if client is not None and client.waiting is not None:
             self.give_up(client)
@@ -271,14 +271,14 @@ class World:
             self.harness.fail()
 
     def restart(self) -> None:
-        """The broker dies: what was not written is gone, and so is every connection."""
+        """Kill the broker and start it again: unwritten records and all connections are lost."""
         for client in self.clients:
             if client.waiting is not None:
                 client.waiting, client.waits_for, client.generation = None, "", -1
         self.abandoned.clear()
         self.awaited_commits.clear()
         self.forget_heartbeats()
-        # All sessions start again.
+        # All sessions begin again.
         self.gone.clear()
         self.pending.clear()
         self.harness.restart()
@@ -294,7 +294,7 @@ class World:
             )
             if codes.get(group_id, ErrorCode.NONE) is ErrorCode.NONE:
                 self.committed = {key: v for key, v in self.committed.items() if key[0] != group_id}
-                # Commits that are being written came before the deletion.
+                # Commits that are being written were received before the deletion.
                 self.awaited_commits = {t: c for t, c in self.awaited_commits.items() if c[0] != group_id}
         else:
             self.harness.machine.describe(group_id, 6)
@@ -357,7 +357,7 @@ class World:
             return
         generation = answer.assignment.partition(b":")[0]
         assert generation == b"%d" % client.generation, f"{client.name} got an assignment of generation {generation!r}"
-        # An assignment is given to one member of a generation only, or to the one that took its place.
+        # An assignment is given to only one member of a generation, or to the member that replaced it.
         told = self.told.setdefault((client.group_id, client.generation, self.incarnation(client.group_id)), {})
         for other, assignment in told.items():
             if assignment == answer.assignment and other != client.member_id:

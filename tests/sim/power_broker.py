@@ -1,5 +1,5 @@
-"""What of a broker the power cut simulation runs, from a start to the end of its process: the controller with its
-metadata log, the log manager with its cleaner, the partitions and their group commit, all of them the real ones.
+"""The parts of a broker that the power cut simulation runs, from a start to the end of the process: the controller with
+its metadata log, the log manager with its cleaner, the partitions and their group commit, all of them the real ones.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ METADATA_SETTINGS = {
 
 
 class Partitions(PartitionService):
-    """With topic settings that Kafka's bounds would refuse."""
+    """Allows topic settings that are outside of Kafka's bounds."""
 
     overrides: Mapping[str, Mapping[str, Any]]
 
@@ -41,7 +41,7 @@ class Partitions(PartitionService):
 
 
 class Broker:
-    """Everything but the network and the coordinators. `open` may be followed by the end of the process at any time."""
+    """Everything except the network and the coordinators. The process may end at any time after `start`."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class Broker:
         topics: Mapping[str, Mapping[str, Any]],
         on_opened: Callable[[Broker, str], None] = lambda broker, topic: None,
     ) -> None:
-        """`on_opened` is called when the log of a partition is opened after the start, or could not be."""
+        """`on_opened` is called when the log of a partition was opened after the start, or could not be opened."""
         self.draw = draw
         self.clock = clock
         self.work = Work(draw)
@@ -60,7 +60,7 @@ class Broker:
         loop: Any = self.loop
         self.group = FlushGroup(loop)
         self.group.commit = GroupCommit(self.group, self.work, 2)
-        # Nobody sends a transactional batch that the coordinator does not know of.
+        # No client sends a transactional batch that the coordinator does not know about.
         self.group.verifies = False
         self.table = PartitionTable()
         self.logs: Manager = open_manager(root, settings=storage, now_ms=clock.wall_ms(), load=False, jobs=self.work)
@@ -81,7 +81,7 @@ class Broker:
         self._loaded = False
 
     def start(self) -> None:
-        """Load the metadata and the logs. Raises what a start raises."""
+        """Load the metadata and the logs. Raises the exceptions of a start."""
         loop: Any = self.loop
         self.controller = ControllerService.open(self.config, self.clock, loop, self.logs)
         self.controller._new_uuid = lambda: UUID(int=self.draw.getrandbits(128), version=4)
@@ -95,7 +95,7 @@ class Broker:
         self.partitions.apply(delta, image)
 
     def topic_id(self, topic: str) -> UUID | None:
-        """What the committed metadata say; None where there is no such topic."""
+        """The topic's id in the committed metadata; None if there is no such topic."""
         found = self.controller.image.topics.by_name(topic)
         return found.topic_id if found is not None else None
 
@@ -117,10 +117,10 @@ class Broker:
         self.loop.settle()
 
     def close(self) -> None:
-        """The end of `stop`, which blocks for the disk."""
+        """Complete `stop`; blocks for the disk."""
         self.logs.close(self.partitions.high_watermark_of, self.controller.broker_epoch)
 
     def crash(self) -> None:
-        """The end of the process."""
+        """End the process."""
         self.loop.close()
         self.logs.crash()

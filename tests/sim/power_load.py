@@ -21,7 +21,7 @@ TRANSACTIONAL_ATTRIBUTE = 0x10
 
 
 class Load:
-    """Appends, and what producers remember: their sequences, by life of a partition."""
+    """Appends, and the state of the producers: their sequences, by life of a partition."""
 
     def __init__(self, draw: random.Random, clock: ManualClock) -> None:
         self.draw = draw
@@ -48,13 +48,13 @@ class Load:
 
         def failed(_: BaseException) -> None:
             if written in model.batches and written.base >= partition.log.written_end_offset:
-                # Where the write could not be undone either the log went offline.
+                # If the write could not be undone either, the log went offline.
                 model.write_failed(written, is_certain=partition.log.offline is None)
 
         future.on_error = failed
 
     def _header(self, partition: Partition, model: Model, producer_id: int, count: int) -> dict[str, Any]:
-        """Fields of a batch header, and the sequence of its last record taken."""
+        """Fields of a batch header; takes the sequences of its `count` records."""
         fields: dict[str, Any] = {"timestamp": self.clock.wall_ms(), "leader_epoch": partition.leader_epoch}
         if producer_id >= 0:
             key = (model.topic_id, producer_id)
@@ -94,7 +94,7 @@ class Load:
 
     @staticmethod
     def _open_transaction(model: Model, producer_id: int) -> int | None:
-        """First offset of the producer's transaction that has no marker yet."""
+        """First offset of the producer's transaction that has no marker yet; None if there is none."""
         for each in reversed(model.batches):
             part = each.transaction
             if part is not None and part.producer_id == producer_id:

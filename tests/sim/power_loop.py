@@ -1,4 +1,4 @@
-"""An event loop and workers that do the next thing only when the simulation says so, in an order it draws."""
+"""An event loop and workers that run the next callback or job only when the simulation calls them, in a drawn order."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 class Work(InlineJobs):
-    """Workers that take their time: they do what they were given when `one` or `all` is called, in any order."""
+    """Workers that run their jobs only when `one` is called, in any order."""
 
     def __init__(self, draw: random.Random) -> None:
         super().__init__()
@@ -24,7 +24,7 @@ class Work(InlineJobs):
         self.held.append(lambda: super(Work, self).run(work, done))
 
     def one(self) -> None:
-        """Do one of the things that wait, if there are any."""
+        """Run one of the waiting jobs, if there are any."""
         if self.held:
             self.held.pop(self.draw.randrange(len(self.held)))()
         elif self.due:
@@ -38,7 +38,7 @@ class Work(InlineJobs):
 class Future:
     """As asyncio.Future, over a Loop."""
 
-    # By which asyncio knows a future.
+    # By this attribute asyncio recognizes a future.
     _asyncio_future_blocking = False
 
     def __init__(self, loop: Loop) -> None:
@@ -47,7 +47,7 @@ class Future:
         self.error: BaseException | None = None
         self.value: Any = None
         self.callbacks: list[Callable[[Any], Any]] = []
-        # Called at once, and not with the next turn.
+        # Called at once, not in the next turn.
         self.on_error: Callable[[BaseException], Any] = lambda error: None
 
     def done(self) -> bool:
@@ -120,7 +120,7 @@ class Task(Future):
 
 
 class Timer:
-    """What call_later gives: here it is due with a turn that the simulation draws."""
+    """What call_later returns. A timer is due when the simulation fires the timers."""
 
     def __init__(self, callback: Callable[[], Any]) -> None:
         self.callback: Callable[[], Any] | None = callback
@@ -130,7 +130,7 @@ class Timer:
 
 
 class Loop:
-    """A turn of it ends when the simulation says so."""
+    """An event loop whose turns the simulation runs."""
 
     def __init__(self, work: Work) -> None:
         self.work = work
@@ -153,7 +153,7 @@ class Loop:
         return self.tasks[-1]
 
     def close(self) -> None:
-        """The end of the process: nothing goes on."""
+        """End the process: nothing continues."""
         for task in self.tasks:
             task.coroutine.close()
 
@@ -176,14 +176,14 @@ class Loop:
             callback()
 
     def fire_timers(self) -> None:
-        """Let all timers be due."""
+        """Fire all timers."""
         timers, self.timers = self.timers, []
         for timer in timers:
             if timer.callback is not None:
                 timer.callback()
 
     def settle(self) -> None:
-        """Do everything that waits, and what follows from it; timers do not come."""
+        """Run everything that waits, and everything that results from it, except timers."""
         while self.soon or self.work.waiting:
             self.turn()
             self.work.one()

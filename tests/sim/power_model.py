@@ -1,5 +1,5 @@
-"""What was written to a partition, and what of it a start after a power cut has to find: docs/architecture.md, "What a
-power loss may take".
+"""What was written to a partition, and which part of it a start after a power cut has to find: see
+docs/architecture.md, "What a power loss may take".
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ NEVER = (1 << 63) - 1
 
 @dataclass(frozen=True)
 class Batch:
-    """One batch as it was written; `records` are (offset, key, value), where the topic is compacted."""
+    """One batch as it was written; `records` are (offset, key, value), if the topic is compacted."""
 
     base: int
     last: int
@@ -36,9 +36,9 @@ class Batch:
 
 @dataclass
 class State:
-    """How the partition was found: what came before this start."""
+    """What happened to the partition before this start."""
 
-    # The power was lost, or the disk dropped what it failed to sync, since the last start that looked at this log.
+    # The power was lost, or the disk dropped what it failed to sync, since the last start that checked this log.
     power_lost: bool = False
     disk_lost: bool = False
 
@@ -49,51 +49,51 @@ class Model:
     def __init__(self, topic_id: UUID) -> None:
         self.topic_id = topic_id
         self.batches: list[Batch] = []
-        # Batches whose write failed in a way that leaves open whether they are in the file.
+        # Batches whose write failed in such a way that they may be in the file.
         self.uncertain: list[Batch] = []
-        # Batches that were refused and undone. Until a later sync a power cut may bring them back: a sync that ran
-        # meanwhile had brought them to disk.
+        # Batches that were refused and undone. Until a later sync a power cut may bring them back, since a sync that
+        # ran at that time may have written them to disk.
         self.undone: list[Batch] = []
-        # Producers of batches that were refused. The log may know them, with no sequence: so it does not take what they
-        # sent behind their first batch for the beginning.
+        # Producers of batches that were refused. The log may know them, without a sequence, so that it does not accept
+        # as their first batch one that they sent after it.
         self.refused: set[int] = set()
-        # Everything before it is on the disk, or was deleted.
+        # Everything before it is on disk, or was deleted.
         self.durable_end = 0
         self.written_end = 0
-        # Records before it may be gone, and the log begins there or before; it may not begin before the floor.
+        # Records before it may be gone, and the log begins at or before it; the log must not begin before the floor.
         self.deleted_before = 0
         self.start_floor = 0
-        # The cleaner does not look at what was deleted, also where that comes back.
+        # The cleaner does not read what was deleted, even if that comes back.
         self.was_deleted_before = 0
         self.taken_for_synced = 0
         self.state = State()
-        # The partition was found damaged: it is offline, or what it serves is right.
+        # The log was damaged: the partition is offline, or the records that it serves are correct.
         self.damaged = False
-        # The note of it is on the disk.
+        # The note of the damage is on disk.
         self.note_is_synced = True
-        # A start found that, and must not take it back as long as the damage is there.
+        # A start found the damage: the partition must not be online again as long as it exists.
         self.was_offline = False
         self.now_ms = 0
 
     def began(self, log: Log) -> None:
-        """The log was made or loaded. From here on it says what it syncs; before, it may count as synced what was
-        deleted.
+        """Note that the log was created or loaded. From now on its synced end offset shows what was synced; before, it
+        may include deleted records.
         """
         self.taken_for_synced = log.synced_end_offset
 
     def note(self, log: Log, high_watermark: int) -> None:
-        """After each step: what its log and its partition promise now."""
+        """Take over, after each step, what the log and the partition guarantee now."""
         self.deleted_before = max(self.deleted_before, log.log_start_offset)
         self.was_deleted_before = max(self.was_deleted_before, self.deleted_before)
         self.written_end = log.written_end_offset
         if log.synced_end_offset > self.taken_for_synced:
             self.durable_end = max(self.durable_end, log.synced_end_offset)
         if log.config.flush_messages < NEVER and log.offline is None:
-            # What was acknowledged, or read by a consumer, and is not on the disk, is less than flush.messages.
+            # Fewer than flush.messages records were acknowledged, or read by a consumer, and are not on disk.
             self.durable_end = max(self.durable_end, high_watermark - log.config.flush_messages + 1)
 
     def write_failed(self, batch: Batch, *, is_certain: bool) -> None:
-        """The batch was not acknowledged, and is not in the log."""
+        """Note that a batch was not acknowledged, and is not in the log."""
         self.batches.remove(batch)
         self.refused.add(batch.producer_id)
         (self.undone if is_certain else self.uncertain).append(batch)
@@ -101,12 +101,14 @@ class Model:
     # --- after a start
 
     def accept_offline(self, reason: str) -> None:
-        """The partition is offline after a start during which nothing failed."""
+        """Check that the partition may be offline after a start during which nothing failed."""
         assert self.damaged or self.state.disk_lost, f"offline: {reason}"
         self.damaged = self.was_offline = True
 
     def check(self, log: Log, high_watermark: int, *, cleaned_offset: int | None) -> bool:
-        """Whether the partition may be used. A damaged partition may not, and a read of it fails with the reason."""
+        """Check the log after a start; return whether the partition may be used. A damaged partition may not, and
+        reading it fails with the reason.
+        """
         name = f"{log.topic} from {log.log_start_offset} to {log.log_end_offset}"
         if (self.damaged or self.state.disk_lost) and self._reports_damage(log):
             assert not self.was_offline, f"{name}: was found damaged, and is online again"
@@ -127,7 +129,7 @@ class Model:
             power_transactions.check(name, log, high_watermark, [(b.base, b.last, b.transaction) for b in self.batches])
         lost = self.state.power_lost or self.state.disk_lost
         assert lost or log.log_end_offset >= self.written_end, f"{name}: a killed process lost what it had written"
-        # What was deleted may come back with the power, unless the deletion is on the disk.
+        # Deleted records may come back after a power loss, unless the deletion is on disk.
         self.batches = [each for each in self.batches if self.start_floor <= each.last < log.log_end_offset]
         self.undone = [each for each in self.undone + self.uncertain if each.base >= self.durable_end]
         self.uncertain.clear()
@@ -144,8 +146,8 @@ class Model:
 
     @staticmethod
     def _reports_damage(log: Log) -> bool:
-        """Whether a consumer would find the partition offline: the checksums of a segment are checked before the first
-        read of it.
+        """Whether a consumer would find the partition damaged: the checksums of a segment are verified before it is
+        read for the first time.
         """
         return any(
             recovery.verify_part(each.path, each.base_offset, 0, each.size, each.size)[1] is not None
@@ -172,8 +174,8 @@ class Model:
         return b"".join(parts)
 
     def _take_back(self, is_there: Callable[[Batch], bool]) -> None:
-        """Batches that were refused, and are there all the same, take the place of those that got their offsets later.
-        That is no loss as long as those were not acknowledged to be on the disk.
+        """Put refused batches that exist in the log nevertheless in the place of those that got their offsets later.
+        That is no loss as long as the later ones were not acknowledged as being on disk.
         """
         for batch in self.uncertain + (self.undone if self.state.power_lost else []):
             if batch.base >= self.durable_end and is_there(batch):
@@ -185,7 +187,7 @@ class Model:
                 self.batches = sorted([*kept, batch], key=lambda each: each.base)
 
     def _check_run(self, name: str, log: Log, data: bytes) -> None:
-        """What is there is what was written, without a hole, with all that had to stay."""
+        """Check that the log has the batches that were written, without a gap, and all of those that had to stay."""
         found = split(data)
         first = found[0][0] if found else log.log_end_offset
         self._take_back(lambda batch: (batch.base, batch.last, batch.data) in found)
@@ -201,7 +203,9 @@ class Model:
         assert not lost, f"{name}: acknowledged records are gone: {lost}"
 
     def _check_producers(self, name: str, log: Log) -> None:
-        """Sequences go on where the last batch of a producer ends: else a batch that is sent again comes twice."""
+        """Check that sequences continue where the last batch of a producer ends: otherwise a resent batch would be
+        stored twice.
+        """
         known = {
             entry[0]: (entry[2], entry[3])
             for entry in PRODUCER.iter_unpack(log.producers.encode()[SNAPSHOT_HEADER_BYTES:])
@@ -223,8 +227,8 @@ class Model:
             assert wrote, f"{name}: producer {producer_id} wrote nothing"
 
     def _check_compacted(self, name: str, log: Log, data: bytes, cleaned_offset: int | None) -> None:
-        """The newest record of each key that was on the disk is there, or a newer one; nothing that it replaced came
-        back where it was a tombstone that went in its time.
+        """Check that the log has the newest record of each key that was on disk, or a newer one. If that was a
+        tombstone which was removed in time, no record that it replaced may be back.
         """
         written: dict[int, tuple[bytes, bytes | None]] = {}
         times: dict[int, int] = {}
@@ -260,7 +264,7 @@ class Model:
             assert there == [-1], f"{name}: {key!r} is back at {there}, its tombstone was at {offset}"
         if self.state.power_lost:
             here = {offset for offsets in found.values() for offset in offsets}
-            # What was not on the disk may be gone in any part: compaction leaves holes, too, that look the same.
+            # Any part of the records that were not on disk may be missing: compaction leaves gaps that look alike.
             self.batches = [
                 replace(each, records=tuple(r for r in each.records if r[0] < self.durable_end or r[0] in here))
                 for each in self.batches

@@ -1,5 +1,5 @@
-"""Defects that the power cut simulation has to find, each a patch that restores the wrong behaviour, with the number of
-seeds (from 0 on) within which a seed has to fail.
+"""Defects that the power cut simulation has to find: each is a patch that restores a wrong behaviour, with the number
+of seeds (from 0 on) of which one has to fail.
 """
 
 from __future__ import annotations
@@ -49,20 +49,20 @@ from tests.support.power import Disk
 
 @dataclass(frozen=True)
 class Planted:
-    """`plant` makes the code wrong; the first `seeds` seeds find it."""
+    """`plant` makes the code wrong; one of the first `seeds` seeds finds it."""
 
     plant: Callable[[pytest.MonkeyPatch], Any]
     seeds: int
     # Takes too long for `make test`.
     is_rare: bool = False
-    # Found where logs are opened after the start.
+    # Found only if logs are opened after the start.
     is_late: bool = False
     # May end the process with a signal: runs in one of its own.
     may_crash: bool = False
 
 
 def _roll_inside_of_an_append(patch: pytest.MonkeyPatch) -> None:
-    """The metadata log begins a segment wherever one is full, as any other log."""
+    """The metadata log begins a segment as soon as the last one is full, like any other log."""
     patch.setattr(controller_service, "SEGMENT_BYTES_MAX", 900)
     patch.setattr(
         metadata_log.MetadataLog, "append", lambda self, content, now_ms: self.log.append(content, now_ms) and None
@@ -70,13 +70,13 @@ def _roll_inside_of_an_append(patch: pytest.MonkeyPatch) -> None:
 
 
 def _trust_every_snapshot(patch: pytest.MonkeyPatch) -> None:
-    """Producer state from the newest snapshot, whatever the transaction indexes before it lack."""
+    """Producer state comes from the newest snapshot, even if the transaction indexes before it lack entries."""
     reload = maintenance.reload_producers
     patch.setattr(maintenance, "reload_producers", lambda *arguments: reload(*arguments[:5]))
 
 
 def _by_name(checkpoint: str) -> Callable[[pytest.MonkeyPatch], Any]:
-    """The entries of one checkpoint are applied to whatever topic has the name now."""
+    """The entries of one checkpoint are applied to any topic that has the name now."""
 
     def plant(patch: pytest.MonkeyPatch) -> None:
         accept = OffsetCheckpoints.accept
@@ -146,7 +146,7 @@ def _clean_with_offline(patch: pytest.MonkeyPatch) -> None:
 
 
 def _jobs_by_path(patch: pytest.MonkeyPatch) -> None:
-    """A flush that waited writes epochs and producers into whatever has the path by then."""
+    """A flush that waited writes epochs and producers into any directory that has the path by then."""
 
     def opened(self: FlushJob) -> int:
         return os.open(self.log.directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -155,7 +155,7 @@ def _jobs_by_path(patch: pytest.MonkeyPatch) -> None:
 
 
 def _forget_truncations(patch: pytest.MonkeyPatch) -> None:
-    """Nobody hears that a file could not be cut back."""
+    """An error of truncating a file is ignored."""
     truncate = Disk.truncate
 
     def wrong(self: Disk, path: Any, length: int) -> None:
@@ -166,7 +166,7 @@ def _forget_truncations(patch: pytest.MonkeyPatch) -> None:
 
 
 def _sync_no_directory(patch: pytest.MonkeyPatch) -> None:
-    """The directory of the metadata log is made without a sync, in a data directory that Kafka's StorageTool has
+    """The directory of the metadata log is created without a sync, in a data directory that Kafka's StorageTool has
     formatted: otherwise the sync of bootstrap.checkpoint includes it.
     """
 
@@ -180,7 +180,7 @@ def _sync_no_directory(patch: pytest.MonkeyPatch) -> None:
 
 
 def _forget_removals(patch: pytest.MonkeyPatch) -> None:
-    """Nobody hears that files of a segment that was begun, and is not wanted, stay."""
+    """An error of removing the files of a segment that was begun, and is not needed, is ignored."""
     unlink = Disk.unlink
 
     def wrong(self: Disk, path: Any, *, dir_fd: int | None = None) -> None:
@@ -189,7 +189,7 @@ def _forget_removals(patch: pytest.MonkeyPatch) -> None:
         except FileNotFoundError:
             raise
         except OSError:
-            # Only Segment.discard removes a snapshot, or a segment that no start has found, by its path.
+            # Only Segment.discard removes, by their paths, a snapshot, or a segment that no start has found.
             if dir_fd is not None or not str(path).endswith((".log", ".snapshot")):
                 raise
 
@@ -197,11 +197,11 @@ def _forget_removals(patch: pytest.MonkeyPatch) -> None:
 
 
 def _create_in_place(patch: pytest.MonkeyPatch) -> None:
-    """A new partition uses the directory of a deleted one that could not be renamed, and what is in it."""
+    """A new partition uses the directory, with its content, of a deleted partition that could not be renamed."""
     rename = LogManager._rename_away
 
     def wrong(self: LogManager, path: str, mark: str, topic_id: UUID, delay_ms: int) -> None:
-        # What is deleted has an id.
+        # A partition that is being deleted has a topic id.
         if mark != "delete" or topic_id != log_manager.NO_TOPIC_ID:
             rename(self, path, mark, topic_id, delay_ms)
 

@@ -1,5 +1,5 @@
-"""One seed of the power cut simulation: a broker, random work on its topics, failing disks, and ends of the process and
-of the power in between.
+"""One seed of the power cut simulation: a broker, random work on its topics, failing disks, and in between ends of the
+process and power losses.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ TOPICS = ("plain0", "plain1", "keyed", "txn")
 KEYED_POLICIES = (("compact",), ("compact",), ("compact", "delete"), ("delete",))
 ENDS = 4
 FLUSH_MS = 30
-# Why a broker does not start while its disk fails.
+# Reasons why a broker does not start while its disk fails.
 START_ERRORS = (OSError, StorageError, DataDirectoryError, MetadataLogError, QuorumError, KafkaError)
-# Steps and how often they are drawn, beside each other.
+# Steps with their relative frequencies.
 STEPS = {
     "append": 24,
     "turn": 12,
@@ -50,7 +50,7 @@ STEPS = {
     "timers": 1,
     "break": 2,
     "repair": 2,
-    # These come with the end of a process, where they are not left out.
+    # These happen at the end of a process, unless they are left out.
     "damage": 0,
     "restore": 0,
 }
@@ -60,7 +60,7 @@ RECREATING = {"append": 16, "create": 14, "delete": 8, "flush": 5, "settle": 4}
 
 
 class Topic:
-    """What is promised of a topic: whether it exists, and its log. At most one request about it is under way."""
+    """What is guaranteed about a topic: whether it exists, and its log. At most one request for it is in progress."""
 
     def __init__(self) -> None:
         self.model: Model | None = None
@@ -70,8 +70,8 @@ class Topic:
 
 
 class Run:
-    """One seed: some steps, an end of the power or of the process, a start; a few times. Steps in `without` are not
-    drawn.
+    """One seed: some steps, a power loss or an end of the process, and a start, a few times over. Steps in `without`
+    are not drawn.
     """
 
     def __init__(
@@ -79,14 +79,14 @@ class Run:
     ) -> None:
         """With `opens_late`, logs are opened after a start, in any order."""
         self.draw = random.Random(seed)
-        # When logs are opened: draws of their own, which leave the others alone.
+        # For when logs are opened: separate draws, which do not affect the others.
         self.late = random.Random(seed + (1 << 32))
         self.opens_late = opens_late
         self.disk = Disk(root, self.draw)
         self.clock = ManualClock(0)
         self.topics = {name: Topic() for name in TOPICS}
         self.load = Load(self.draw, self.clock)
-        # Another start of the machine has another boot id.
+        # Each start of the machine has another boot id.
         self.boot = 0
         self.steps = 0
         self.failures_before = 0
@@ -102,7 +102,7 @@ class Run:
         self.has_failed = False
 
     def some_settings(self, name: str) -> dict[str, Any]:
-        """For one life of a topic. The first topic promises most."""
+        """Settings for one life of a topic. The first topic has the strongest guarantees."""
         draw = self.draw
         return {
             "segment.bytes": draw.choice([300, 900, 5_000]),
@@ -131,7 +131,7 @@ class Run:
             broker.crash()
 
     def one_life(self, syncs: int) -> None:
-        """From a start to an end, which comes with the last of so many syncs, or where the draw says so."""
+        """Run from a start to an end. The power is cut at the last of `syncs` syncs, unless the run ends before."""
         broker = None
         cut = False
         with self.disk.installed():
@@ -154,7 +154,7 @@ class Run:
         self.end(power_lost=cut or self.draw.random() < 0.6)
 
     def end(self, *, power_lost: bool) -> None:
-        """The process is gone: with the power, or alone."""
+        """Note that the process has ended, with a power loss or without."""
         for topic in self.topics.values():
             topic.under_way = False
         disk_lost = False
@@ -174,11 +174,11 @@ class Run:
                 topic.model.state.disk_lost |= disk_lost
 
     def has_unnoted_failure(self) -> bool:
-        """A sync failed, and so did the note of it: nothing makes the next start write those pages again."""
+        """Whether a sync and the note of its failure failed: nothing makes the next start write those pages again."""
         return any(not os.path.exists(f"{path}/{FAILED_MARK}") for path in self.disk.directories_with_dropped())
 
     def damage(self) -> None:
-        """Bytes of a segment that is not the last one of its log change on the disk."""
+        """Change bytes on the disk in a segment that is not the last one of its log."""
         name = self.draw.choice(TOPICS)
         directory = f"{self.disk.root}/{name}-0"
         model = self.topics[name].model
@@ -188,13 +188,13 @@ class Run:
         filled = [path for path in paths if os.path.getsize(path)][:-1]
         if not filled:
             return
-        # In the header of the first batch, behind the fields that no checksum covers.
+        # In the header of the first batch, after the fields that no checksum covers.
         self.disk.damage(self.draw.choice(filled), self.draw.randint(21, 58), b"\xee\xee\xee")
         model.damaged = True
 
     def start(self, syncs: int | None) -> Broker | None:
-        """A broker that has loaded its logs; with the last of `syncs` syncs the power is cut. The disk may fail
-        meanwhile, unless `syncs` is None: then there may be no broker.
+        """Start a broker and load its logs; the power is cut at the last of `syncs` syncs. The disk may fail during the
+        start, unless `syncs` is None; if it does, the result may be None.
         """
         broker = Broker(self.disk.root, self.draw, self.clock, self.storage, self.settings, self.check_opened)
         if not self.opens_late:
@@ -221,7 +221,7 @@ class Run:
         return broker
 
     def check(self, broker: Broker, *, failing: bool) -> None:
-        """What was promised before the start is there."""
+        """Check that what was guaranteed before the start is true."""
         for name, topic in self.topics.items():
             self.check_topic(name, topic, broker.topic_id(name))
             model, partition = topic.model, broker.partition(name)
@@ -245,20 +245,20 @@ class Run:
         cleaned = broker.logs.cleaner.policy.cleaned.get((partition.topic, 0))
         if not model.check(partition.log, partition.high_watermark, cleaned_offset=cleaned):
             partition.log.mark_offline("a consumer found it damaged")
-            # A worker brings the note of that to disk. If the power is lost before, the next start may take the
-            # damage for a torn write.
+            # A worker syncs the note of that. If the power is lost before, the next start may take the damage for a
+            # torn write.
             model.note_is_synced = False
             broker.loop.settle()
             model.note_is_synced = True
 
     def check_opened(self, broker: Broker, name: str) -> None:
-        """What was promised before the start is there in a log that was opened after it."""
+        """Check that what was guaranteed before the start is true of a log that was opened after it."""
         model, partition = self.topics[name].model, broker.partition(name)
         if model is not None and partition is not None and partition.topic_id == model.topic_id:
             self.check_partition(broker, model, partition, failing=self.disk.faults.active)
 
     def check_topic(self, name: str, topic: Topic, found: UUID | None) -> None:
-        """What the metadata say of a topic after a start."""
+        """Check what the metadata contain for a topic after a start."""
         before = topic.model.topic_id if topic.model is not None else None
         if found is None:
             assert before is None or "delete" in topic.unknown, f"{name} is gone"
@@ -269,13 +269,13 @@ class Run:
         topic.unknown.clear()
 
     def begin_life(self, name: str, topic: Topic, topic_id: UUID | None) -> None:
-        """The topic is another one, or there is none."""
+        """Note that the topic is another one, or that there is none."""
         topic.model = Model(topic_id) if topic_id is not None else None
         if topic_id is None:
             self.settings[name] = self.some_settings(name)
 
     def stop(self, broker: Broker) -> None:
-        """A clean stop: all is on the disk then, if it says so."""
+        """Stop cleanly: then everything is on disk, if the stop was marked as clean."""
         broker.stop()
         self.note(broker)
         ends = []
@@ -285,7 +285,7 @@ class Run:
             partition = broker.partition(name)
             if topic.model is not None and partition is not None:
                 if partition.unopened:
-                    # It is on the disk, too, as the last start found it or the last clean stop left it.
+                    # It is on disk, too, as the last start found it or the last clean stop left it.
                     some_are_unopened = True
                     ends.append((topic.model, topic.model.written_end, topic.model.start_floor))
                 elif partition.offline is None:
@@ -305,7 +305,7 @@ class Run:
     # --- steps
 
     def note(self, broker: Broker) -> None:
-        """After each step: take over what the broker says now."""
+        """Take over the broker's state after each step."""
         if self.disk.faults.active:
             self.has_failed = True
         for name, topic in self.topics.items():
@@ -373,7 +373,7 @@ class Run:
             self.delete_records(broker, partition)
 
     def delete_records(self, broker: Broker, partition: Partition) -> None:
-        """As the handler of DeleteRecords does, also with batches staged that the turn has not written yet."""
+        """Delete records as the handler of DeleteRecords does, also while batches are staged."""
         log = partition.log
         offset = self.draw.randint(log.log_start_offset, max(partition.high_watermark, log.log_start_offset))
         try:
@@ -382,7 +382,7 @@ class Run:
             assert self.disk.faults.active
 
     def request(self, broker: Broker, name: str, kind: str) -> None:
-        """Ask the controller to create or delete a topic, unless it is asked that already."""
+        """Ask the controller to create or delete a topic, unless a request for that topic is in progress."""
         topic = self.topics[name]
         if topic.under_way:
             return
@@ -403,7 +403,7 @@ class Run:
         future.add_done_callback(lambda _: setattr(topic, "under_way", False))
 
     def settle(self, broker: Broker) -> None:
-        """Time for everything that is due: then the topics with flush.ms are on the disk, and log starts are noted."""
+        """Let everything that is due be done: then the topics with flush.ms are on disk, and log starts are noted."""
         broker.loop.turn()
         self.clock.advance_ms(FLUSH_MS)
         broker.logs.flush_old(self.clock.wall_ms())
@@ -416,7 +416,7 @@ class Run:
             and partition.topic_id == topic.model.topic_id
         ]
         if self.has_failed:
-            # What could not be written is written with the next change only.
+            # A write that failed is repeated only with the next change.
             broker.logs.flusher.write_checkpoints(checkpoints.LOG_START_OFFSETS)
         broker.loop.settle()
         for model, log, end, start in served:

@@ -1,5 +1,5 @@
-"""What consumers with isolation.level=read_committed have to see of a log after a start: the records of transactions
-that were committed, those of none that was aborted, and nothing from the first undecided one on.
+"""What consumers with isolation.level=read_committed have to see of a log after a start: the records of committed
+transactions, no records of aborted ones, and nothing from the first undecided one on.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from broker_cy.storage.log import Log
 
 @dataclass(frozen=True)
 class TransactionPart:
-    """What a batch is of a producer's transaction that began at `first_offset`: data, or the marker that ends it."""
+    """The part that a batch has in a producer's transaction that began at `first_offset`: data, or the end marker."""
 
     producer_id: int
     first_offset: int
@@ -47,8 +47,8 @@ def check(name: str, log: Log, high_watermark: int, written: Iterable[Written]) 
 
 
 def _undecided(there: list[Written]) -> dict[int, tuple[int, int]]:
-    """By producer id: offset of the first batch that is there of a transaction without a marker, and its first offset
-    at all.
+    """By producer id, of a transaction without a marker: the offset of its first batch that exists in the log, and the
+    first offset that it ever had.
     """
     found: dict[int, tuple[int, int]] = {}
     for base, _, part in there:
@@ -62,10 +62,10 @@ def _undecided(there: list[Written]) -> dict[int, tuple[int, int]]:
 
 
 def _committed(there: list[Written]) -> list[int]:
-    """Base offsets of the batches that are in no aborted transaction."""
+    """Base offsets of the batches that do not belong to an aborted transaction."""
     aborted: set[int] = set()
     kept: list[int] = []
-    # From the end: the marker comes before what it is about.
+    # From the end, so that a marker comes before the data of its transaction.
     for base, _, part in reversed(there):
         if part is None:
             kept.append(base)
@@ -77,7 +77,7 @@ def _committed(there: list[Written]) -> list[int]:
 
 
 def _seen_by_consumer(there: list[Written], aborted: list[tuple[int, int]]) -> list[int]:
-    """What Kafka's consumer makes of a fetch: base offsets of the batches that it gives to the application."""
+    """The result of a fetch in Kafka's consumer: base offsets of the batches that it returns to the application."""
     to_come = sorted(aborted, key=lambda entry: entry[1])
     skipped: set[int] = set()
     kept: list[int] = []

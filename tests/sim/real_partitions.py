@@ -1,6 +1,6 @@
 """Partitions of the broker itself (broker_cy.replica.partition) on logs in a directory in memory, without a server.
 
-`crash` ends the process: what was written is there afterwards, recovered as a start does it.
+`crash` ends the process: the written records exist afterwards, recovered as a start does it.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from tests.sim.power_loop import Loop, Work
 
 Place = tuple[str, int]
 MEMORY = Path("/dev/shm")
-# Small, so that transactions and producers reach over segments.
+# Small, so that transactions and producers extend over several segments.
 CONFIG = LogConfig(segment_bytes=16_384)
 READ_BYTES = 1 << 20
 
 
 @contextmanager
 def new_directory() -> Iterator[str]:
-    """A directory in memory if there is one: these tests are not about disks."""
+    """A directory, in memory if possible: these tests are not about disks."""
     with tempfile.TemporaryDirectory(prefix="sim-", dir=MEMORY if MEMORY.is_dir() else None) as root:
         yield root
 
 
 class Partitions:
-    """Each topic has as many partitions as `topics` says."""
+    """`topics` has the number of partitions of each topic."""
 
     def __init__(self, root: str, topics: Mapping[str, int]) -> None:
         self.root = root
@@ -48,7 +48,7 @@ class Partitions:
     def _open(self) -> None:
         self.loop = Loop(Work(random.Random(0)))
         self.group = FlushGroup(self.loop)  # type: ignore[arg-type]
-        # As the broker's default is: a batch needs the coordinator's word.
+        # As by default in the broker: a transactional batch has to be verified by the coordinator.
         self.group.verifies = True
         self.manager: Manager = open_manager(self.root, config=CONFIG)
 
@@ -73,7 +73,7 @@ class Partitions:
         self.manager.crash()
 
     def turn(self) -> None:
-        """The end of a turn of the loop: what is staged is written."""
+        """End a turn of the loop, which writes the staged batches."""
         self.loop.turn()
 
     def append(self, place: Place, new: Iterable[CoordinatorRecord], now_ms: int) -> None:
@@ -83,7 +83,7 @@ class Partitions:
         self.turn()
 
     def batches(self, place: Place, start: int = 0) -> Iterator[Batch]:
-        """What the log holds from an offset on."""
+        """The batches of the log from an offset on."""
         log = self[place].log
         assert log is not None
         while start < log.written_end_offset:

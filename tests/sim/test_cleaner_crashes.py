@@ -1,5 +1,5 @@
-"""The cleaner in a seeded simulation: at every file operation of a cleaning the process ends, or the disk fails, and a
-start follows. The logs have keys, idempotent producers and transactions.
+"""The cleaner in a seeded simulation: at each file operation of a cleaning the process ends, or the disk fails, and
+then a start follows. The logs have keys, idempotent producers and transactions.
 
 `CLEANER_SEEDS=5000 python -m pytest tests/sim/test_cleaner_crashes.py` runs more; a failing seed is printed with the
 command that repeats it.
@@ -48,7 +48,7 @@ class Crash(BaseException):
 
 @dataclass(frozen=True)
 class Ending:
-    """What happens at a file operation: the process ends, or the operation fails, and those after it may, too."""
+    """What happens at a file operation: the process ends, or the operation fails, and the later ones may fail, too."""
 
     errno: int | None = None
     once: bool = False
@@ -69,7 +69,7 @@ ENDINGS = {
 
 
 class EndingFiles(UnsyncedFiles):
-    """Has file operation number `at` end with `ending`; a write may be done in part."""
+    """Makes file operation number `at` end with `ending`; a write may be done in part."""
 
     def __init__(self, path: str, at: int, ending: Ending, tear: random.Random) -> None:
         super().__init__(path)
@@ -127,24 +127,24 @@ def make_log(directory: str, draw: random.Random, config: LogConfig) -> Written:
 
 
 def in_ranges(batches: list[ModelBatch], bases: list[int]) -> list[list[ModelBatch]]:
-    """Batches by the old segment their offsets lie in."""
+    """Batches by the old segment that contains their offsets."""
     ends = [*bases[1:], 1 << 62]
     return [[b for b in batches if base <= b.base_offset < end] for base, end in zip(bases, ends, strict=True)]
 
 
 def run_seed(seed: int, ending: Ending) -> tuple[int, int]:
-    """End the cleaning of one log at each of its file operations; how many there were, and how many were done."""
+    """End the cleaning of one log at each of its file operations; return the number of cleanings, and of operations."""
     draw = random.Random(seed)
     config = compacted_config(segment_bytes=draw.choice([250, 500, 1_000, 1 << 20]), index_interval_bytes=64)
     grown = compacted_config(segment_bytes=draw.choice([400, 2_000]), index_interval_bytes=64)
-    # In memory if there is such a place: a start syncs, and thousands of those take a disk minutes.
+    # In memory if possible: a start syncs, and thousands of syncs take minutes on a disk.
     with tempfile.TemporaryDirectory(dir="/dev/shm" if os.path.isdir("/dev/shm") else None) as root:
         source = f"{root}/source/t-0"
         log = make_log(source, draw, config).log
         bases = [segment.base_offset for segment in log.segments]
         log.flush()
         before = in_ranges(stored(source), bases)
-        # The first time nothing ends.
+        # The first cleaning is not ended.
         after, _ = clean_once(source, f"{root}/0/t-0", grown, 1 << 30, ending, draw)
         operations = at = 0
         ended = True
@@ -162,7 +162,7 @@ def run_seed(seed: int, ending: Ending) -> tuple[int, int]:
 def clean_once(
     source: str, directory: str, config: LogConfig, at: int, ending: Ending, draw: random.Random
 ) -> tuple[list[ModelBatch], bool]:
-    """Clean a copy of the log in `source`; what a start finds, and whether the cleaning came to operation `at`."""
+    """Clean a copy of the log in `source`; return what a start finds, and whether operation `at` was reached."""
     shutil.copytree(source, directory, copy_function=shutil.copyfile)
     log = load(directory, config)
     made: list[EndingFiles] = []
@@ -174,7 +174,7 @@ def clean_once(
     cleaner, _ = make_cleaner(log, CleanerSettings(backoff_ms=1, io_buffer_bytes=256), make)
     with suppress(Crash):
         cleaner.tick(2_000_000, lambda topic, partition: log.log_end_offset)
-        # The process goes on: what it holds must go with the files.
+        # The process continues: its state must agree with the files.
         if log.offline is None:
             for batch in stored(directory):
                 assert log.read_slice(batch.base_offset) is not None
@@ -212,7 +212,7 @@ def run_seeds(first: int, seeds: int, name: str) -> None:
 
 @pytest.mark.parametrize("name", ENDINGS)
 def test_a_cleaning_that_ends_leaves_the_old_segment_or_the_new_one(name: str) -> None:
-    """If this fails, records that count are gone, come twice, or the partition cannot be opened."""
+    """If this fails, valid records are lost or duplicated, or the partition cannot be opened."""
     run_seeds(FIRST_SEED, SEEDS, name)
 
 

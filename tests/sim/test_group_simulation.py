@@ -1,4 +1,4 @@
-"""Seeded runs of the group coordinator on a partition of the broker; tests/sim/group_world.py says what happens in one.
+"""Seeded runs of the group coordinator on a partition of the broker; see tests/sim/group_world.py.
 
 A failure prints the seed, and GROUP_SIM_SEED=<seed> runs it again.
 """
@@ -19,7 +19,7 @@ SEEDS = [int(os.environ["GROUP_SIM_SEED"])] if "GROUP_SIM_SEED" in os.environ el
 
 
 def run(seed: int, steps: int = STEPS) -> World:
-    """AssertionError with the seed where an invariant is broken."""
+    """Run one seed. Raises AssertionError, with the seed and the step, if an invariant is violated."""
     with new_directory() as root:
         world = World(seed, root)
         try:
@@ -46,5 +46,5 @@ def test_members_come_and_go_and_nothing_acknowledged_is_lost(seed: int) -> None
 
 @pytest.mark.parametrize("plant", DEFECTS)
 def test_planted_defect_is_found(plant: Planter, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If this fails, the coordinator may have this defect, and the simulation passes."""
+    """If this fails, the simulation passes although the coordinator has this defect."""
     must_find(plant, run, monkeypatch)

@@ -1,4 +1,4 @@
-"""A broker's storage through power cuts, kills and failing disks, in a seeded simulation: what was synced is there, and
+"""A broker's storage under power cuts, kills and failing disks, in a seeded simulation: what was synced survives, and
 nothing wrong is read. The rules are in docs/architecture.md, "What a power loss may take".
 
 `POWER_SEEDS=5000 python -m pytest tests/sim/test_power_cut.py -k survives_power` runs more; a failing seed is printed
@@ -19,10 +19,10 @@ from tests.sim.power_run import Run
 SEEDS = int(os.environ.get("POWER_SEEDS", "400"))
 SOAK_SEEDS = int(os.environ.get("POWER_SEEDS", "25000"))
 FIRST_SEED = int(os.environ.get("POWER_FIRST_SEED", "0"))
-# So that workers share them.
+# The seeds are divided into parts so that test workers can share them.
 PARTS = min(4, SEEDS)
 MEMORY = "/dev/shm"
-# Logs are opened late without failing disks and damage so far.
+# So far, the runs that open logs late have no failing disks and no damage.
 WITHOUT_FAILURES = frozenset({"break", "repair", "damage", "restore"})
 
 pytestmark = pytest.mark.usefixtures("no_log_lines")
@@ -40,7 +40,7 @@ def run_seeds(
     for seed in range(first, first + count):
         with tempfile.TemporaryDirectory(dir=MEMORY, prefix="power-") as root:
             run = Run(seed, root, without=without, opens_late=opens_late)
-            # Another start of the machine has another boot id: notes of the page cache are void.
+            # Each start of the machine has another boot id, which makes notes of the page cache invalid.
             monkeypatch.setattr(written_points, "boot_id", lambda run=run: b"boot-%d" % run.boot)
             try:
                 run.run()
@@ -61,7 +61,9 @@ needs_memory = pytest.mark.skipif(not os.path.isdir(MEMORY), reason="no director
 @needs_memory
 @pytest.mark.parametrize("part", range(PARTS))
 def test_what_was_synced_survives_power_cuts(part: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Records acknowledged under flush.messages are gone after a power cut, or a consumer reads what nobody wrote."""
+    """If this fails, a power cut loses records acknowledged under flush.messages, or a consumer reads records that no
+    producer wrote.
+    """
     first, end = (FIRST_SEED + SEEDS * at // PARTS for at in (part, part + 1))
     run_seeds(first, end - first, monkeypatch)
 
@@ -69,7 +71,7 @@ def test_what_was_synced_survives_power_cuts(part: int, monkeypatch: pytest.Monk
 @needs_memory
 @pytest.mark.parametrize("part", range(PARTS))
 def test_logs_that_are_opened_late_survive_power_cuts(part: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same, if logs are opened after the start: in any order, with ends of the process and the power in between."""
+    """The same, if logs are opened after the start: in any order, with process ends and power cuts in between."""
     first, end = (FIRST_SEED + SEEDS * at // PARTS for at in (part, part + 1))
     run_seeds(first, end - first, monkeypatch, opens_late=True)
 
@@ -78,7 +80,7 @@ def test_logs_that_are_opened_late_survive_power_cuts(part: int, monkeypatch: py
 @pytest.mark.soak
 @pytest.mark.parametrize("opens_late", [False, True])
 def test_what_was_synced_survives_many_power_cuts(opens_late: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same, for the rare ones."""
+    """The same, for rare power cuts."""
     run_seeds(FIRST_SEED, SOAK_SEEDS, monkeypatch, opens_late=opens_late)
 
 
@@ -87,7 +89,7 @@ def test_what_was_synced_survives_many_power_cuts(opens_late: bool, monkeypatch:
     "name", [pytest.param(name, marks=pytest.mark.soak if each.is_rare else ()) for name, each in PLANTED.items()]
 )
 def test_the_simulation_finds_planted_defects(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The simulation passes whatever storage does."""
+    """If this fails, the simulation passes whatever storage does."""
     planted = PLANTED[name]
     planted.plant(monkeypatch)
     with pytest.raises(Exception, match=r"plain|keyed|txn|metadata|bootstrap") as found:

@@ -1,4 +1,4 @@
-"""The simulated disk of the power cut simulation keeps what was synced, and nothing that a failed sync dropped."""
+"""The disk of the power cut simulation keeps what was synced, and nothing that a failed sync dropped."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from broker_cy.storage.atomic import sync_directory
 from tests.support.disk_faults import SYNC
 from tests.support.power import Disk
 
-# Where inodes are not used again, which Disk relies on.
+# A file system that does not reuse inodes, which Disk relies on.
 MEMORY = "/dev/shm"
 SEEDS = 40
 SECTOR = 64
@@ -41,7 +41,7 @@ def write(path: str, data: bytes, *, sync: bool, position: int = 0) -> None:
 
 
 def after_cuts(memory: Path, work: Callable[[Disk, str], None]) -> set[bytes | None]:
-    """The contents of the file `a` that power cuts leave after `work`; None if it is not there."""
+    """The contents of the file `a` that power cuts leave after `work`; None if it does not exist."""
     found: set[bytes | None] = set()
     for seed in range(SEEDS):
         root = str(memory / str(seed))
@@ -56,7 +56,7 @@ def after_cuts(memory: Path, work: Callable[[Disk, str], None]) -> set[bytes | N
 
 
 def test_a_file_is_certain_once_it_and_its_directory_are_synced(memory: Path) -> None:
-    """The simulation loses what no disk loses, or keeps what a disk may lose."""
+    """If this fails, the simulation loses what no disk loses, or keeps what a disk may lose."""
     content = b"x" * SECTOR
 
     def file_only(disk: Disk, root: str) -> None:
@@ -73,7 +73,7 @@ def test_a_file_is_certain_once_it_and_its_directory_are_synced(memory: Path) ->
 
 
 def test_what_a_failed_sync_dropped_is_lost_until_it_is_written_again(memory: Path) -> None:
-    """A defect that acknowledges records after a failed sync is not seen."""
+    """If this fails, the simulation does not find a defect that acknowledges records after a failed sync."""
     old, new = b"o" * SECTOR, b"n" * SECTOR
 
     def fail_then_sync(disk: Disk, root: str) -> None:
@@ -96,7 +96,7 @@ def test_what_a_failed_sync_dropped_is_lost_until_it_is_written_again(memory: Pa
 
 
 def test_a_removed_directory_may_come_back_until_that_is_synced(memory: Path) -> None:
-    """A defect that takes the directory of a deleted topic for that of the next one is not seen."""
+    """If this fails, the simulation does not find a defect that gives a new topic the directory of a deleted one."""
     names: set[tuple[str, ...]] = set()
     for seed in range(SEEDS):
         root = str(memory / str(seed))

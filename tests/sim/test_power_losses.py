@@ -1,5 +1,5 @@
-"""Losses that the power cut simulation found, each by itself: the disk takes everything that was not synced, or all but
-that in which the loss lies.
+"""Losses that the power cut simulation found, each in a separate test: the disk loses everything that was not synced,
+or everything except the part that causes the loss.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from tests.broker_cy.storage.test_open_transactions import marker, transactional
 from tests.sim.power_broker import Broker
 from tests.support.power import Disk, PowerCut
 
-# Where inodes are not used again, which Disk relies on.
+# A file system that does not reuse inodes, which Disk relies on.
 MEMORY = "/dev/shm"
 TOPIC_ID = UUID(int=3)
 KEY = ("t", 0)
@@ -45,9 +45,7 @@ pytestmark = pytest.mark.skipif(not os.path.isdir(MEMORY), reason="no directory 
 
 
 class Least(random.Random):
-    """Of what a power cut may leave, that which was synced and no more; for which Disk draws the first of what there
-    is.
-    """
+    """Draws with which a power cut leaves only what was synced: Disk then takes the first of the possible values."""
 
     def random(self) -> float:
         return 0.0
@@ -60,14 +58,14 @@ class Least(random.Random):
 
 
 class Zeros(Least):
-    """Names and sizes of files are as they were last, and zeros are in place of the bytes that were not synced."""
+    """Names and sizes of files are the latest, and the bytes that were not synced are zeros."""
 
     def choice(self, seq: Any) -> Any:
         return seq[1] if isinstance(seq[0], int) else seq[0]
 
 
 class Machine(Disk):
-    """A disk in use whose cuts leave what `draw` says; each is another start of the machine."""
+    """A disk in use whose cuts leave what `draw` determines; each cut is followed by another start of the machine."""
 
     def __init__(self, root: str, draw: Least) -> None:
         super().__init__(root, draw)
@@ -121,8 +119,8 @@ def fill(log: Log, count: int) -> None:
 
 
 def test_a_clean_stop_brings_the_directory_to_disk_if_records_were_deleted_before_the_first_sync(disk: Machine) -> None:
-    """The flush takes the directory and the topic id for synced since the log start offset moved past the beginning of
-    the segment. They are lost with the power, and with them all records.
+    """If this fails, the flush treats the directory and the topic id as synced, because the log start offset moved past
+    the beginning of the segment. A power loss then loses them, and with them all records.
     """
     manager = started(disk)
     log = manager.create("t", 0, TOPIC_ID, CONFIG, 0)
@@ -137,7 +135,7 @@ def test_a_clean_stop_brings_the_directory_to_disk_if_records_were_deleted_befor
 
 
 def test_group_commit_brings_the_directory_to_disk_if_records_were_deleted_before_the_first_sync(disk: Machine) -> None:
-    """The same for records that are acknowledged under flush.messages, where the broker was killed before."""
+    """The same for records that are acknowledged under flush.messages, if the broker was killed before."""
     config = LogConfig(segment_bytes=400, flush_messages=1 << 40)
     manager = started(disk, config)
     log = manager.create("t", 0, TOPIC_ID, config, 0)
@@ -158,8 +156,9 @@ def test_group_commit_brings_the_directory_to_disk_if_records_were_deleted_befor
 
 
 def test_a_segment_of_a_refused_write_does_not_come_back_over_acknowledged_records(disk: Machine) -> None:
-    """Group commit brings a segment to disk that was begun for batches which are then refused. It is removed, and its
-    offsets are given to records that are acknowledged: after a power cut the refused ones are served in their place.
+    """Group commit syncs a segment that was begun for batches which are then refused. The segment is removed, and its
+    offsets are given to records that are acknowledged. If this fails, the refused records are served in their place
+    after a power cut.
     """
     config = LogConfig(segment_bytes=300, flush_messages=1 << 40)
     manager = started(disk, config)
@@ -184,18 +183,18 @@ def test_a_segment_of_a_refused_write_does_not_come_back_over_acknowledged_recor
 
 
 def test_a_partition_whose_directory_was_lost_begins_at_its_checkpointed_log_start(disk: Machine) -> None:
-    """Other records get the offsets of those that consumers have read and committed: they are skipped."""
+    """If this fails, new records get offsets that consumers have committed already: consumers skip them."""
     manager = started(disk)
     log = manager.create("t", 0, TOPIC_ID, CONFIG, 0)
     fill(log, 9)
-    # The checkpoint is brought to disk, and with it the name of the partition's directory; nothing that is in it.
+    # The checkpoint is synced, and with it the name of the partition's directory, but not its content.
     manager.delete_records_before(log, 9)
     assert read_entries(f"{disk.root}/{LOG_START_OFFSETS}").offsets == {KEY: 9}
     manager.crash()
     disk.cut()
     again = started(disk)
     assert KEY not in again.logs
-    # The power is lost again before the partition is created, or after that. Its entry stays.
+    # The power is lost again, before or after the partition is created. Its entry stays.
     again.flusher.write_checkpoints(LOG_START_OFFSETS)
     for is_created in (False, True):
         if is_created:
@@ -211,7 +210,7 @@ def test_a_partition_whose_directory_was_lost_begins_at_its_checkpointed_log_sta
 
 
 def test_a_log_in_place_of_a_lost_one_is_cleaned_from_its_start(disk: Machine) -> None:
-    """The cleaner's checkpoint of the lost log says that the new one is clean up to there: old values of a key stay."""
+    """If this fails, the cleaner applies the checkpoint of the lost log to the new one: old values of a key stay."""
     manager = started(disk)
     log = manager.create("t", 0, TOPIC_ID, CONFIG, 0)
     fill(log, 9)
@@ -230,8 +229,8 @@ def test_a_log_in_place_of_a_lost_one_is_cleaned_from_its_start(disk: Machine) -
 
 
 def test_readers_of_committed_records_see_no_aborted_ones_after_a_power_cut(disk: Machine) -> None:
-    """Group commit brings the batches to disk, and not the index of aborted transactions. If the kernel wrote a newer
-    snapshot of producer state by itself, the index stays as empty as the power cut left it.
+    """Group commit syncs the batches, but not the index of aborted transactions. If this fails, and the kernel wrote a
+    newer snapshot of producer state by itself, the index stays as empty as the power cut left it.
     """
     config = LogConfig(segment_bytes=1 << 20, flush_messages=1)
     manager = started(disk, config)
@@ -253,8 +252,8 @@ def test_readers_of_committed_records_see_no_aborted_ones_after_a_power_cut(disk
 
 
 def test_damage_that_was_found_is_not_cut_off_after_a_power_cut(disk: Machine) -> None:
-    """A start finds a closed segment damaged, and the partition is offline. The power is lost, and the next start takes
-    the damage for a torn write: it removes the records behind it, which were acknowledged.
+    """A start finds a closed segment damaged, and the partition goes offline. Then the power is lost. If this fails,
+    the next start takes the damage for a torn write, and removes the records after it, which were acknowledged.
     """
     config = LogConfig(segment_bytes=300, flush_messages=1)
     manager = started(disk, config)
@@ -275,7 +274,7 @@ def test_damage_that_was_found_is_not_cut_off_after_a_power_cut(disk: Machine) -
 
 
 def test_damage_that_a_consumer_found_is_not_cut_off_after_a_power_cut(disk: Machine) -> None:
-    """The same, where the damage is found when the segment is read: the note of it was never brought to disk."""
+    """The same, if the damage is found when the segment is read. If this fails, the note of it was never synced."""
     config = LogConfig(segment_bytes=300, flush_messages=1)
     manager = started(disk, config)
     log = manager.create("t", 0, TOPIC_ID, config, 0)
@@ -302,7 +301,7 @@ def broker_on(disk: Machine) -> Broker:
 
 
 def start_and_create(disk: Machine) -> bool:
-    """A broker is started, and the topic `t` created if it does not exist yet: whether it exists for sure."""
+    """Start a broker, and create the topic `t` if it does not exist yet; return whether it certainly exists."""
     broker = broker_on(disk)
     try:
         broker.start()
@@ -316,13 +315,15 @@ def start_and_create(disk: Machine) -> bool:
 
 
 def write_bootstrap(disk: Machine, elsewhere: Path) -> None:
-    """Write what Kafka's StorageTool does."""
+    """Write the files that Kafka's StorageTool writes."""
     log = Log.create(str(elsewhere), "x", 0, LogConfig(), 0)
     MetadataLog(log, disk.root, SEGMENT_BYTES_MAX).bootstrap_records(0)
 
 
 def cut_during_the_first_start(disk: Machine, at: int) -> bool:
-    """The power is cut with sync number `at`, or after the first start if it comes to no such sync. Whether it does."""
+    """Cut the power at sync number `at`, or after the first start if that has fewer syncs; return whether it was cut at
+    the sync.
+    """
     disk.cut_at = disk.syncs + at
     is_cut = created = False
     try:
@@ -343,8 +344,8 @@ def cut_during_the_first_start(disk: Machine, at: int) -> bool:
 def test_a_power_cut_at_any_sync_of_the_first_start_loses_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, draw: type[Least], formatted: bool
 ) -> None:
-    """A torn bootstrap.checkpoint stops every later start; or, where Kafka's StorageTool has written that file, a
-    topic that was created is gone, as the directory of the metadata log was not brought to disk.
+    """If this fails, a torn bootstrap.checkpoint prevents every later start; or, if Kafka's StorageTool has written
+    that file, a topic that was created is lost, because the directory of the metadata log was not synced.
     """
     at, is_cut = 0, True
     while is_cut:
@@ -357,8 +358,8 @@ def test_a_power_cut_at_any_sync_of_the_first_start_loses_nothing(
 
 
 def test_the_metadata_log_begins_segments_only_between_appends(tmp_path: Path) -> None:
-    """A power cut keeps the new segment and takes the end of the one before it, and the next start is refused, although
-    nothing that was committed is lost.
+    """If this fails, a power cut may keep the new segment and lose the end of the previous one, and the next start is
+    refused although nothing that was committed is lost.
     """
     one = batch(0, size=100)
     path = str(tmp_path / "__cluster_metadata-0")

@@ -14,13 +14,13 @@ from tests.sim.real_partitions import new_directory
 from tests.sim.txn_defects import DEFECTS
 from tests.sim.txn_world import World
 
-# Over all seeds 120,000 steps. After each one what a restart would find is compared with what is there.
+# 120,000 steps over all seeds. After each step, the state is compared with what a restart would find.
 STEPS = 4_000
 SEEDS = [int(os.environ["TXN_SIM_SEED"])] if "TXN_SIM_SEED" in os.environ else list(range(1, 31))
 
 
 def run(seed: int, steps: int = STEPS) -> World:
-    """AssertionError with the seed where an invariant is broken."""
+    """Run one seed. Raises AssertionError, with the seed and the step, if an invariant is violated."""
     where = "the start"
     with new_directory() as root:
         world = World(seed, root)
@@ -49,5 +49,5 @@ def test_transactions_end_in_one_way_whatever_happens(seed: int) -> None:
 
 @pytest.mark.parametrize("plant", DEFECTS)
 def test_planted_defect_is_found(plant: Planter, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If this fails, the coordinator may have this defect, and the simulation passes."""
+    """If this fails, the simulation passes although the coordinator has this defect."""
     must_find(plant, run, monkeypatch)

@@ -16,7 +16,7 @@ Machine = TransactionStateMachine
 
 
 def zombie_epoch_adds_partitions(patch: Patch) -> None:
-    """AddPartitionsToTxn of a fenced epoch goes through."""
+    """AddPartitionsToTxn of a fenced epoch is accepted."""
     right = partitions.add
 
     def add(machine: Machine, step: Step, transactional_id: str, producer: Any, *more: Any) -> None:
@@ -29,7 +29,7 @@ def zombie_epoch_adds_partitions(patch: Patch) -> None:
 
 
 def zombie_epoch_ends_the_transaction(patch: Patch) -> None:
-    """EndTxn of a fenced epoch goes through, with the old protocol."""
+    """EndTxn of a fenced epoch is accepted, with the old protocol."""
     right = end._check
 
     def check(transaction: Transaction, producer: Any, commit: bool, changing: bool) -> Any:
@@ -39,7 +39,7 @@ def zombie_epoch_ends_the_transaction(patch: Patch) -> None:
 
 
 def init_keeps_the_epoch(patch: Patch) -> None:
-    """InitProducerId gives the epoch that its predecessor has."""
+    """InitProducerId returns the epoch that the predecessor has."""
     right = Transaction.initialized
 
     def initialized(self: Transaction, epoch: int, *more: Any, **changes: Any) -> Transaction:
@@ -49,7 +49,7 @@ def init_keeps_the_epoch(patch: Patch) -> None:
 
 
 def init_forgets_the_open_transaction(patch: Patch) -> None:
-    """InitProducerId does not abort what its predecessor left open."""
+    """InitProducerId does not abort the transaction that the predecessor left open."""
 
     def fence(machine: Machine, step: Step, transaction: Transaction, token: Any, now: Any) -> None:
         init._bump(machine, step, transaction, transaction.timeout_ms, None, token, now)
@@ -58,7 +58,7 @@ def init_forgets_the_open_transaction(patch: Patch) -> None:
 
 
 def ended_by_retry_of_another_decision(patch: Patch) -> None:
-    """A commit that is asked for again is answered NONE although the transaction was aborted."""
+    """A repeated commit request is answered with NONE although the transaction was aborted."""
     right = end._check
 
     def check(transaction: Transaction, producer: Any, commit: bool, changing: bool) -> Any:
@@ -71,12 +71,12 @@ def ended_by_retry_of_another_decision(patch: Patch) -> None:
 
 
 def answered_before_it_is_written(patch: Patch) -> None:
-    """Answers that say what a record says leave before it is on disk."""
+    """Responses that depend on a record are sent before it is on disk."""
     patch.setattr(Step, "reply_when_written", lambda self, token, response, failure: self.reply(token, response))
 
 
 def verified_without_a_transaction(patch: Patch) -> None:
-    """The coordinator confirms to a partition that a transaction is open which is not."""
+    """The coordinator confirms to a partition a transaction that is not open."""
 
     def verify(machine: Machine, step: Step, transactional_id: str, producer: Any, asked: Any, token: Any) -> None:
         step.reply(token, dict.fromkeys(asked, ErrorCode.NONE))
@@ -100,7 +100,7 @@ def verified_before_it_is_written(patch: Patch) -> None:
 
 
 def partitions_replace_those_before(patch: Patch) -> None:
-    """Of a transaction only the partitions that were added last are known."""
+    """A transaction has only the partitions that were added last."""
     right = Transaction.with_partitions
 
     def with_partitions(self: Transaction, added: frozenset[Any], *more: Any) -> Transaction:
@@ -110,12 +110,12 @@ def partitions_replace_those_before(patch: Patch) -> None:
 
 
 def ending_is_lost_by_a_reload(patch: Patch) -> None:
-    """Who takes over does not write the markers of what is decided."""
+    """A coordinator that takes over does not write the markers of a decided transaction."""
     patch.setattr(Machine, "loaded", lambda self, now: Step())
 
 
 def abort_turns_into_commit_by_a_reload(patch: Patch) -> None:
-    """Who takes over commits what was to be aborted."""
+    """A coordinator that takes over commits a transaction that was to be aborted."""
     right = Machine.start_ending
 
     def loaded(self: Machine, now: Any) -> Step:
@@ -130,7 +130,7 @@ def abort_turns_into_commit_by_a_reload(patch: Patch) -> None:
 
 
 def commit_turns_into_abort_by_a_retry(patch: Patch) -> None:
-    """Markers that are sent again say the opposite."""
+    """Markers that are sent again have the opposite outcome."""
     right = markers.go_on
 
     def go_on(machine: Machine, step: Step, transaction: Any, ending: Any, now: Any) -> None:
@@ -148,12 +148,12 @@ def failed_marker_counts_as_written(patch: Patch) -> None:
 
 
 def failed_markers_are_not_sent_again(patch: Patch) -> None:
-    """The timer of another try is not set."""
+    """The timer of the next attempt is not set."""
     patch.setattr(markers, "_again", lambda machine, transactional_id, ending, now: None)
 
 
 def complete_before_all_markers(patch: Patch) -> None:
-    """The last record is written when one marker is."""
+    """The last record is written when one marker is written."""
     right = markers.written
 
     def written(machine: Machine, step: Step, sent: Any, results: Any, now: Any) -> None:
@@ -163,7 +163,7 @@ def complete_before_all_markers(patch: Patch) -> None:
 
 
 def failed_records_are_not_undone(patch: Patch) -> None:
-    """What could not be written stays in memory."""
+    """Changes that could not be written stay in memory."""
     right = Machine.failed
 
     def failed(self: Machine, steps: Any, code: Any, now: Any) -> Step:
@@ -175,7 +175,7 @@ def failed_records_are_not_undone(patch: Patch) -> None:
 
 
 def last_record_failed_and_forgotten(patch: Patch) -> None:
-    """The record that all markers are written fails, and is not written again."""
+    """The record which says that all markers are written fails, and is not written again."""
     right = markers._complete
 
     def complete(machine: Machine, step: Step, transaction: Any, ending: Any, now: Any) -> None:
@@ -196,7 +196,7 @@ def timed_out_producer_is_not_fenced(patch: Patch) -> None:
 
 
 def epochs_run_out(patch: Patch) -> None:
-    """The last epoch is given to a producer, and none is left to fence it with."""
+    """The last epoch is given to a producer, so that none is left to fence it with."""
     patch.setattr(Transaction, "epoch_exhausted", property(lambda self: False))
 
 
@@ -225,7 +225,7 @@ def expiry_forgets_open_transactions(patch: Patch) -> None:
 
 
 def complete_transaction_keeps_its_partitions(patch: Patch) -> None:
-    """The next transaction begins with the partitions of the one before: it ends if nothing was begun."""
+    """The next transaction begins with the partitions of the previous one: it ends although nothing was begun."""
     right = Transaction.completed
 
     def completed(self: Transaction, now_ms: int) -> Transaction:
@@ -235,7 +235,7 @@ def complete_transaction_keeps_its_partitions(patch: Patch) -> None:
 
 
 def decision_changes_while_it_is_carried_out(patch: Patch) -> None:
-    """EndTxn is taken again while the markers of another decision are being written."""
+    """EndTxn is accepted again while the markers of another decision are being written."""
     right = end._check
 
     def check(transaction: Transaction, producer: Any, commit: bool, changing: bool) -> Any:

@@ -1,4 +1,4 @@
-"""The partitions of the transaction simulation: those that transactions write to, and the coordinator's own."""
+"""The partitions of the transaction simulation: those that transactions write to, and that of the coordinator."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LOG: TopicPartition = ("__transaction_state", 0)
 
 
 class DataPartition:
-    """A partition that transactions write to; which are open, and how others ended, is read from its log."""
+    """A partition that transactions write to. Its log shows which transactions are open, and how the others ended."""
 
     def __init__(self, partitions: Partitions, place: TopicPartition) -> None:
         self.partitions = partitions
@@ -25,7 +25,7 @@ class DataPartition:
         self.begin()
 
     def begin(self) -> None:
-        """Nothing of the log is read yet."""
+        """Begin to read the log from its start."""
         self.open: dict[int, set[int]] = {}
         self.first_offsets: dict[int, int] = {}
         self.ended: dict[int, set[bool]] = {}
@@ -101,7 +101,7 @@ class DataPartition:
 
 
 class LoggedHarness(TxnHarness):
-    """Its log is a partition, too."""
+    """A harness whose log is a partition, too."""
 
     def __init__(self, partitions: Partitions, version: int) -> None:
         self.partitions = partitions

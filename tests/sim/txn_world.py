@@ -1,9 +1,9 @@
 """The world of the transaction simulation: one state machine of the transaction coordinator with producers of both
-protocols that are replaced, hang and repeat themselves, disks that fail, markers that fail or whose answer is lost,
-batches that come late, and crashes between any two of these.
+protocols that are replaced, hang and repeat requests, disks that fail, markers that fail or whose response is lost,
+batches that arrive late, and crashes between any two of these.
 
-The coordinator's log and the partitions that transactions write to are those of the broker, on files. What is there is
-read from them. After each step the invariants are checked.
+The coordinator's log and the partitions that transactions write to are those of the broker, on files. The simulation
+reads from them which records exist. After each step the invariants are checked.
 """
 
 from __future__ import annotations
@@ -37,16 +37,16 @@ class Producer:
     transactional_id: str
     version: int
     generation: int = 0
-    """Which of the successful InitProducerIds of its id it had."""
+    """The number of its InitProducerId among the successful ones for its transactional id."""
     identity: tuple[int, int] | None = None
     transaction: int = 0
-    """The number of the transaction it is in; 0 for none."""
+    """The number of its current transaction; 0 for none."""
     added: set[TopicPartition] = field(default_factory=set)
     token: int | None = None
     asked: str = ""
     asked_about: Any = None
     ending: bool | None = None
-    """Its decision, which it repeats until it is answered."""
+    """Its decision, which it repeats until it receives a response."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,9 +76,9 @@ class World:
         self.generations = dict.fromkeys(IDS, 0)
         self.transactions = 0
         self.decisions: dict[int, bool] = {}
-        """The outcome that the producer of a transaction got."""
+        """By transaction, the outcome that its producer was given."""
         self.checked = 0
-        """Records of the log that were looked at."""
+        """Number of records of the log that were checked."""
         self.last: dict[str, Transaction] = {}
         self.retired: set[int] = set()
         """Producer ids that were given up."""
@@ -113,7 +113,7 @@ class World:
     # ---- producers ----
 
     def new_producer(self) -> None:
-        """A program starts; earlier programs with the same transactional id keep running."""
+        """Start a program; earlier programs with the same transactional id keep running."""
         self.producers.append(
             Producer(
                 f"p{len(self.producers)}",
@@ -125,7 +125,7 @@ class World:
             self.producers.pop(self.rng.randrange(len(self.producers)))
 
     def act(self) -> None:
-        """One producer does what a producer does next."""
+        """Let one producer do what a producer does next."""
         free = [producer for producer in self.producers if producer.token is None]
         if not free:
             return
@@ -199,7 +199,7 @@ class World:
             self.arrive(len(self.late) - 1)
 
     def arrive(self, number: int) -> None:
-        """A batch arrives, if the coordinator has answered."""
+        """Let a batch arrive, if the coordinator has answered."""
         late = self.late[number]
         if late.token not in self.harness.answers:
             return
@@ -226,7 +226,7 @@ class World:
             self.restart_producer(producer)
 
     def repeat(self) -> None:
-        """A connection breaks: the client repeats the request, and the first answer is lost."""
+        """Break a connection: the client repeats the request, and the first response is lost."""
         waiting = [producer for producer in self.producers if producer.token is not None]
         if waiting:
             producer = self.rng.choice(waiting)
@@ -234,7 +234,7 @@ class World:
             self.send(producer, producer.token)
 
     def hang_up(self) -> None:
-        """A producer loses the answer and continues; it may change its decision."""
+        """Let a producer lose the response and continue; it may change its decision."""
         waiting = [producer for producer in self.producers if producer.token is not None]
         if waiting:
             producer = self.rng.choice(waiting)
@@ -288,7 +288,7 @@ class World:
             self.harness.fail()
 
     def markers(self) -> None:
-        """Some partitions write their markers; some answers are lost."""
+        """Let some partitions write their markers; some responses are lost."""
         if not self.harness.sent:
             return
         sent = self.harness.sent.pop(self.rng.randrange(len(self.harness.sent)))
@@ -317,7 +317,7 @@ class World:
             self.harness.take(machine.remove_expired(self.harness.now))
 
     def crash(self) -> None:
-        """The broker dies: unwritten records are lost, markers in flight are written or not, answers are lost."""
+        """Kill the broker: unwritten records are lost, markers in flight are written or not, responses are lost."""
         self.crashes += 1
         for sent in self.harness.sent:
             for partition in sent.partitions:
@@ -325,7 +325,7 @@ class World:
                     assert self.partitions[partition].mark(sent, self.harness.wall_ms) is ErrorCode.NONE
         for producer in self.producers:
             producer.token = None
-        # Their connections are gone.
+        # The connections of these batches are closed.
         self.late.clear()
         self.restart()
 
@@ -399,7 +399,7 @@ class World:
                 assert partition in found.partitions, f"producer {producer_id} hangs in {partition}"
 
     def finish(self) -> None:
-        """Stop failing: every transaction must end, and in the same way in all partitions."""
+        """End all failures: every transaction must then end, and in the same way in all partitions."""
         harness = self.harness
         self.late.clear()
         if self.rng.random() < 0.5:
