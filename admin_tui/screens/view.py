@@ -226,12 +226,12 @@ class View(Screen[None]):
         else:
             self.app.pop_screen()
 
-    def action_filter(self) -> None:
-        self.query_one(CommandBar).open("/", self.grid.pattern)
+    async def action_filter(self) -> None:
         self._filtered = self.grid
+        await self.query_one(CommandBar).open("/", self._filtered.pattern)
 
-    def action_command(self) -> None:
-        self.query_one(CommandBar).open(":")
+    async def action_command(self) -> None:
+        await self.query_one(CommandBar).open(":")
 
     def action_refresh(self) -> None:
         self.session.refresh()
