@@ -344,10 +344,6 @@ class MetadataImage:
             assert isinstance(mine, Overlay)
             mine.base = theirs
 
-    def same_content(self, other: MetadataImage) -> bool:
-        """Whether both contain the same metadata, regardless of their offsets and epochs."""
-        return all(dict(a) == dict(b) for a, b in zip(self._tables(), other._tables(), strict=True))
-
     def copy(self) -> MetadataImage:
         """A copy that later calls of `absorb` do not affect, for snapshots. O(topics): partition dicts are shared."""
         twin = MetadataImage()
