@@ -12,7 +12,7 @@ cdef enum:
     ATTRIBUTE_LOG_APPEND_TIME = 0x08
     ATTRIBUTE_TRANSACTIONAL = 0x10
     ATTRIBUTE_CONTROL = 0x20
-    ATTRIBUTE_DELETE_HORIZON = 0x40
+    ATTRIBUTE_DELETE_HORIZON = 0x40     # base_timestamp is when tombstones and markers may be dropped (KIP-534)
 
 cdef enum:
     TIMESTAMP_CREATE_TIME = 0

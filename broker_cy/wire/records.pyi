@@ -32,14 +32,9 @@ class Batch:
     def codec(self) -> Codec | int:
         """A Codec, or the plain number if there is no such Codec."""
     @property
-    def is_log_append_time(self) -> bool: ...
-    @property
     def is_transactional(self) -> bool: ...
     @property
     def is_control(self) -> bool: ...
-    @property
-    def delete_horizon_ms(self) -> int | None:
-        """When tombstones and markers may be dropped, or None. It is stored in place of the base timestamp (KIP-534)."""
     @property
     def last_offset_delta(self) -> int: ...
     @property

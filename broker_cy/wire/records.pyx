@@ -13,8 +13,8 @@ from broker_cy.core.crc32c cimport crc32c
 from broker_cy.core.cursor cimport load_u32
 from broker_cy.core.writer cimport Writer, store_u16, store_u32, store_u64
 from broker_cy.wire.batch cimport (
-    ATTRIBUTE_CODEC_MASK, ATTRIBUTE_CONTROL, ATTRIBUTE_DELETE_HORIZON, ATTRIBUTE_LOG_APPEND_TIME, ATTRIBUTE_TRANSACTIONAL,
-    BATCH_CRC_START, BATCH_HEADER_BYTES, BATCH_OVERHEAD_BYTES, BatchHeader, batch_bytes, parse_header,
+    ATTRIBUTE_CODEC_MASK, ATTRIBUTE_CONTROL, ATTRIBUTE_LOG_APPEND_TIME, ATTRIBUTE_TRANSACTIONAL, BATCH_CRC_START,
+    BATCH_HEADER_BYTES, BATCH_OVERHEAD_BYTES, BatchHeader, batch_bytes, parse_header,
 )
 from broker_cy.wire.record cimport Record as CRecord, put_record, read_records
 
@@ -84,21 +84,12 @@ cdef class Batch:
         return Codec(number) if number <= 4 else number
 
     @property
-    def is_log_append_time(self):
-        return self.header.attributes & ATTRIBUTE_LOG_APPEND_TIME != 0
-
-    @property
     def is_transactional(self):
         return self.header.attributes & ATTRIBUTE_TRANSACTIONAL != 0
 
     @property
     def is_control(self):
         return self.header.attributes & ATTRIBUTE_CONTROL != 0
-
-    @property
-    def delete_horizon_ms(self):
-        """When tombstones and markers may be dropped, or None. It is stored in place of the base timestamp (KIP-534)."""
-        return self.header.base_timestamp if self.header.attributes & ATTRIBUTE_DELETE_HORIZON else None
 
     @property
     def last_offset_delta(self):

@@ -17,6 +17,7 @@ from broker_cy.wire.records import Record, decode_batches, encode_batch
 
 KEY: TopicPartition = ("t", 0)
 ABORT, COMMIT = 0, 1
+DELETE_HORIZON = 0x40  # a bit of a batch's attributes
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,8 @@ def stored(directory: str | Path) -> list[ModelBatch]:
                     batch.is_control,
                     int(batch.codec),
                     records,
-                    batch.delete_horizon_ms,
+                    # KIP-534 stores the delete horizon in place of the base timestamp.
+                    batch.base_timestamp if batch.attributes & DELETE_HORIZON else None,
                 )
             )
     return found

@@ -38,15 +38,23 @@ def optional(value: int | None) -> str:
     return "OptionalLong.empty" if value is None else f"OptionalLong[{value}]"
 
 
+def has_append_time(batch: Batch) -> bool:
+    return batch.attributes & 0x08 != 0
+
+
+def delete_horizon_ms(batch: Batch) -> int | None:
+    return batch.base_timestamp if batch.attributes & 0x40 else None
+
+
 def dump_batch(batch: Batch) -> str:
-    kind = "LogAppendTime" if batch.is_log_append_time else "CreateTime"
+    kind = "LogAppendTime" if has_append_time(batch) else "CreateTime"
     codec = Codec(batch.codec).name.lower()
     return (
         f"baseOffset: {batch.base_offset} lastOffset: {batch.last_offset} count: {batch.count} "
         f"baseSequence: {batch.base_sequence} lastSequence: {batch.last_sequence} producerId: {batch.producer_id} "
         f"producerEpoch: {batch.producer_epoch} partitionLeaderEpoch: {batch.leader_epoch} "
         f"isTransactional: {str(batch.is_transactional).lower()} isControl: {str(batch.is_control).lower()} "
-        f"deleteHorizonMs: {optional(batch.delete_horizon_ms)} position: {batch.position} "
+        f"deleteHorizonMs: {optional(delete_horizon_ms(batch))} position: {batch.position} "
         f"{kind}: {batch.max_timestamp} size: {batch.size_bytes} magic: 2 compresscodec: {codec} crc: {batch.crc} "
         f"isvalid: {str(batch.is_valid()).lower()}"
     )
@@ -55,7 +63,7 @@ def dump_batch(batch: Batch) -> str:
 def dump_record(batch: Batch, record: Record, *, with_data: bool) -> str:
     delta = record.offset - batch.base_offset
     sequence = -1 if batch.base_sequence < 0 else batch.base_sequence + delta
-    kind = "LogAppendTime" if batch.is_log_append_time else "CreateTime"
+    kind = "LogAppendTime" if has_append_time(batch) else "CreateTime"
     sizes = [-1 if data is None else len(data) for data in (record.key, record.value)]
     line = (
         f"| offset: {record.offset} {kind}: {record.timestamp} keySize: {sizes[0]} valueSize: {sizes[1]} "
@@ -136,7 +144,7 @@ def test_a_written_batch_is_the_same_again(log: Path) -> None:
             transactional=batch.is_transactional,
             control=batch.is_control,
             leader_epoch=batch.leader_epoch,
-            log_append_time_ms=batch.max_timestamp if batch.is_log_append_time else None,
+            log_append_time_ms=batch.max_timestamp if has_append_time(batch) else None,
         )
         (again,) = decode_batches(written)
         assert again.is_valid()

@@ -153,7 +153,7 @@ def check_against_twin(data: bytearray, rules: twin.TwinRules) -> None:
     assert (expected.code, expected.max_timestamp, expected.rebuild) == (0, verdict.max_timestamp, verdict.rebuild)
     (batch,) = decode_batches(produced)
     assert batch.is_valid()
-    assert (batch.max_timestamp, batch.is_log_append_time) == (expected.max_timestamp, rules.append_time)
+    assert (batch.max_timestamp, bool(batch.attributes & 0x08)) == (expected.max_timestamp, rules.append_time)
     assert produced[61:] == data[61:]
 
 
