@@ -23,7 +23,7 @@ from broker_cy.config.group import InvalidSubscriptionError
 from broker_cy.controller.operation import Operation, OperationContext, Step
 from broker_cy.core.configs import ConfigType
 from broker_cy.core.errors import ErrorCode, KafkaError
-from broker_cy.metadata import topic_names
+from broker_cy.metadata import features, topic_names
 from broker_cy.metadata.image import (
     RESOURCE_BROKER,
     RESOURCE_CLIENT_METRICS,
@@ -35,7 +35,6 @@ from broker_cy.metadata.records import VersionedRecord
 from broker_cy.wire import messages
 
 _DEFINITIONS = {RESOURCE_TOPIC: TOPIC, RESOURCE_BROKER: BROKER, RESOURCE_GROUP: GROUP}
-ELIGIBLE_LEADER_REPLICAS = "eligible.leader.replicas.version"
 
 
 class OpType(IntEnum):
@@ -152,7 +151,7 @@ def _validate_broker(
     which replicas may lead. Raises ConfigError.
     """
     name = "min.insync.replicas"
-    if state.features.level(ELIGIBLE_LEADER_REPLICAS) == 0:
+    if state.features.level(features.ELIGIBLE_LEADER_REPLICAS) == 0:
         return
     if resource.name and any(change.name == name for change in resource.changes):
         raise ConfigError(f"Broker-level {name} cannot be altered while ELR is enabled.")

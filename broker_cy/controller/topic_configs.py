@@ -8,14 +8,8 @@ from broker_cy.config import BrokerConfig
 from broker_cy.config.definitions import TOPIC, TOPIC_SYNONYMS
 from broker_cy.config.topic import topic_settings
 from broker_cy.config.types import to_text
+from broker_cy.core.configs import ConfigSource
 from broker_cy.wire import messages
-
-# DescribeConfigsResponse.ConfigSource of Kafka.
-SOURCE_TOPIC = 1
-SOURCE_DYNAMIC_BROKER = 2
-SOURCE_DYNAMIC_DEFAULT = 3
-SOURCE_STATIC_BROKER = 4
-SOURCE_DEFAULT = 5
 
 
 def effective(overrides: dict[str, str], config: BrokerConfig) -> list[Any]:
@@ -32,21 +26,21 @@ def effective(overrides: dict[str, str], config: BrokerConfig) -> list[Any]:
                 name=name,
                 value=None if sensitive else value,
                 read_only=False,
-                config_source=SOURCE_TOPIC if name in overrides else _source(name, config),
+                config_source=ConfigSource.DYNAMIC_TOPIC_CONFIG if name in overrides else _source(name, config),
                 is_sensitive=sensitive,
             )
         )
     return found
 
 
-def _source(name: str, config: BrokerConfig) -> int:
+def _source(name: str, config: BrokerConfig) -> ConfigSource:
     """The source of the broker's value of a topic setting: the first level that has one of the setting's synonyms."""
     levels = (
-        (config.dynamic_broker, SOURCE_DYNAMIC_BROKER),
-        (config.dynamic_default, SOURCE_DYNAMIC_DEFAULT),
-        (config.static, SOURCE_STATIC_BROKER),
+        (config.dynamic_broker, ConfigSource.DYNAMIC_BROKER_CONFIG),
+        (config.dynamic_default, ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG),
+        (config.static, ConfigSource.STATIC_BROKER_CONFIG),
     )
     for settings, source in levels:
         if any(synonym.name in settings for synonym in TOPIC_SYNONYMS[name]):
             return source
-    return SOURCE_DEFAULT
+    return ConfigSource.DEFAULT_CONFIG
