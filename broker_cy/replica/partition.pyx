@@ -13,8 +13,8 @@ from broker_cy.storage.producer_state cimport (
     PRODUCER_DUPLICATE, PRODUCER_INVALID_EPOCH, PRODUCER_OK, PRODUCER_OUT_OF_ORDER, Producer,
 )
 from broker_cy.wire.batch cimport (
-    ATTRIBUTE_CODEC_MASK, ATTRIBUTE_TRANSACTIONAL, BATCH_HEADER_BYTES, BATCH_SECOND, BatchHeader, BatchVerdict, parse_header,
-    rejection, stamp_offset_epoch, validate_batch,
+    ATTRIBUTE_CODEC_MASK, ATTRIBUTE_TRANSACTIONAL, BATCH_ATTRIBUTES_AT, BATCH_HEADER_BYTES, BATCH_MAGIC_AT, BATCH_SECOND,
+    BatchHeader, BatchVerdict, parse_header, rejection, stamp_offset_epoch, validate_batch,
 )
 from broker_cy.wire.marker cimport marker_batch
 
@@ -34,8 +34,6 @@ cdef int16_t MESSAGE_TOO_LARGE = ErrorCode.MESSAGE_TOO_LARGE
 cdef enum:
     ACKS_ALL = -1
     NO_EPOCH = -1
-    MAGIC_AT = 16                   # in a batch
-    ATTRIBUTES_AT = 22              # their low byte
     CREATE_TIME = 0
     LOG_APPEND_TIME = 1
 
@@ -226,9 +224,9 @@ cdef class Partition:
 
     cdef bint needs_check(self, const uint8_t* data, Py_ssize_t size) noexcept:
         """Whether a produced batch is checked with a BatchCheck, separately from its append: it is compressed, or will be."""
-        if size < BATCH_HEADER_BYTES or data[MAGIC_AT] != 2:
+        if size < BATCH_HEADER_BYTES or data[BATCH_MAGIC_AT] != 2:
             return False
-        return data[ATTRIBUTES_AT] & ATTRIBUTE_CODEC_MASK != 0 or self.rules.target_codec > 0
+        return data[BATCH_ATTRIBUTES_AT] & ATTRIBUTE_CODEC_MASK != 0 or self.rules.target_codec > 0
 
     cdef BatchCheck new_check(self, uint8_t* data, Py_ssize_t size, object owner, int64_t now_ms, int16_t version):
         cdef BatchCheck check = BatchCheck.__new__(BatchCheck)

@@ -5,7 +5,9 @@ from broker_cy.wire.walk cimport WalkResult
 cdef enum:
     BATCH_OVERHEAD_BYTES = 12       # base offset and `length`, which `length` does not count
     BATCH_HEADER_BYTES = 61         # up to and including the record count
+    BATCH_MAGIC_AT = 16
     BATCH_CRC_START = 21            # the checksum covers the bytes from the attributes to the end
+    BATCH_ATTRIBUTES_AT = 22        # the low byte of the attributes, which has all of them
 
 cdef enum:
     ATTRIBUTE_CODEC_MASK = 0x07

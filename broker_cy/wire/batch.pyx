@@ -59,7 +59,6 @@ cdef enum NextBatch:
 
 cdef enum:
     LEGACY_OVERHEAD_V0_BYTES = 14       # the smallest `length` of any magic
-    MAGIC_AT = 16
 
 
 cdef int parse_header(const uint8_t* p, Py_ssize_t n, BatchHeader* out) noexcept nogil:
@@ -70,7 +69,7 @@ cdef int parse_header(const uint8_t* p, Py_ssize_t n, BatchHeader* out) noexcept
         return -1
     out.base_offset = <int64_t>load_u64(p)
     out.leader_epoch = <int32_t>load_u32(p + 12)
-    out.magic = <int8_t>p[MAGIC_AT]
+    out.magic = <int8_t>p[BATCH_MAGIC_AT]
     out.crc = load_u32(p + 17)
     out.attributes = <int16_t>load_u16(p + 21)
     out.last_offset_delta = <int32_t>load_u32(p + 23)
@@ -125,9 +124,9 @@ cdef int next_batch(const uint8_t* p, Py_ssize_t n, int64_t* detail) noexcept no
     detail[0] = length
     if length < LEGACY_OVERHEAD_V0_BYTES:
         return NEXT_LENGTH_TOO_SMALL
-    if n <= MAGIC_AT:
+    if n <= BATCH_MAGIC_AT:
         return NEXT_NONE
-    magic = <int8_t>p[MAGIC_AT]
+    magic = <int8_t>p[BATCH_MAGIC_AT]
     if magic < 0 or magic > 2:
         detail[0] = magic
         return NEXT_BAD_MAGIC
@@ -145,9 +144,12 @@ cdef int check_frame(const uint8_t* p, Py_ssize_t n, const ValidationRules* rule
     if which == NEXT_NONE:
         return refuse(verdict, INVALID_RECORD, BATCH_MISSING, n)
     verdict.size = <int32_t>detail + BATCH_OVERHEAD_BYTES
-    if p[MAGIC_AT] != 2:
-        return refuse(verdict, INVALID_RECORD, BATCH_OLD_MAGIC, p[MAGIC_AT])
-    if rules.produce_version < 7 and verdict.size > 22 and p[22] & ATTRIBUTE_CODEC_MASK == CODEC_ZSTD:
+    if p[BATCH_MAGIC_AT] != 2:
+        return refuse(verdict, INVALID_RECORD, BATCH_OLD_MAGIC, p[BATCH_MAGIC_AT])
+    if (
+        rules.produce_version < 7 and verdict.size > BATCH_ATTRIBUTES_AT
+        and p[BATCH_ATTRIBUTES_AT] & ATTRIBUTE_CODEC_MASK == CODEC_ZSTD
+    ):
         return refuse(verdict, UNSUPPORTED_COMPRESSION_TYPE, BATCH_ZSTD_TOO_EARLY, rules.produce_version)
     which = next_batch(p + verdict.size, n - verdict.size, &detail)
     if which == NEXT_LENGTH_TOO_SMALL:

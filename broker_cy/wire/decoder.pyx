@@ -15,8 +15,8 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 
 from broker_cy.core.cursor cimport Cursor, load_u32, load_u64
 from broker_cy.wire.layout cimport (
-    BOOL, BYTES, INT16, INT32, INT64, INT8, STRING, STRUCT, UINT16, UINT32, UUID, Kind, Layout, Node, Op, located, set_slot,
-    slot_offset,
+    BOOL, BYTES, INT16, INT32, INT64, INT8, STRING, STRING_SIZE_MAX, STRUCT, UINT16, UINT32, UUID, Kind, Layout, Node, Op, located,
+    set_slot, slot_offset,
 )
 
 from uuid import UUID as PyUUID, SafeUUID
@@ -26,9 +26,6 @@ from broker_cy.core.text import java_text
 
 cdef extern from "Python.h":
     object PyType_GenericAlloc(PyTypeObject* cls, Py_ssize_t items)
-
-# Kafka refuses longer strings in both encodings, although the compact one could carry them.
-cdef Py_ssize_t STRING_SIZE_MAX = 0x7FFF
 
 cdef object ZERO_UUID = PyUUID(int=0)
 cdef object UNKNOWN_SAFETY = SafeUUID.unknown

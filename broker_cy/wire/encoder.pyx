@@ -13,8 +13,8 @@ from libc.string cimport memmove
 
 from broker_cy.core.writer cimport Writer, put_uvarlong, store_u32, store_u64
 from broker_cy.wire.layout cimport (
-    BOOL, BYTES, INT16, INT32, INT64, INT8, STRING, STRUCT, UINT16, UINT32, UUID, Kind, Layout, Node, Op, get_slot, located,
-    slot_offset,
+    BOOL, BYTES, INT16, INT32, INT64, INT8, STRING, STRING_SIZE_MAX, STRUCT, UINT16, UINT32, UUID, Kind, Layout, Node, Op, get_slot,
+    located, slot_offset,
 )
 
 from uuid import UUID as PyUUID
@@ -24,9 +24,6 @@ from broker_cy.core.errors import WireError
 cdef extern from "Python.h":
     const char* PyUnicode_AsUTF8AndSize(object text, Py_ssize_t* size) except NULL
     long long PyLong_AsLongLongAndOverflow(object number, int* overflow) except? -1
-
-# Kafka refuses longer strings in both encodings, although the compact one could carry them.
-cdef Py_ssize_t STRING_SIZE_MAX = 0x7FFF
 
 cdef Py_ssize_t UUID_INT = slot_offset(PyUUID, "int")
 

@@ -8,6 +8,10 @@ from cpython.ref cimport Py_INCREF, Py_XDECREF
 cdef enum Kind:
     BOOL, INT8, INT16, UINT16, INT32, UINT32, INT64, FLOAT64, UUID, STRING, BYTES, STRUCT
 
+cdef enum:
+    # Kafka refuses longer strings in both encodings, although the compact one could carry them.
+    STRING_SIZE_MAX = 0x7FFF
+
 
 cdef struct Op:
     Kind kind                # of the value, or of one element where `is_array`

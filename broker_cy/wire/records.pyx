@@ -14,7 +14,7 @@ from broker_cy.core.cursor cimport load_u32
 from broker_cy.core.writer cimport Writer, store_u16, store_u32, store_u64
 from broker_cy.wire.batch cimport (
     ATTRIBUTE_CODEC_MASK, ATTRIBUTE_CONTROL, ATTRIBUTE_LOG_APPEND_TIME, ATTRIBUTE_TRANSACTIONAL, BATCH_CRC_START,
-    BATCH_HEADER_BYTES, BATCH_OVERHEAD_BYTES, BatchHeader, batch_bytes, parse_header,
+    BATCH_HEADER_BYTES, BATCH_MAGIC_AT, BATCH_OVERHEAD_BYTES, BatchHeader, batch_bytes, parse_header,
 )
 from broker_cy.wire.record cimport Record as CRecord, put_record, read_records
 
@@ -31,7 +31,6 @@ cdef extern from "<string.h>" nogil:
     void* memmem(const void* haystack, size_t haystack_bytes, const void* needle, size_t needle_bytes)
 
 cdef enum:
-    MAGIC_AT = 16
     INT32_MAX = 0x7FFFFFFF
 
 # The largest size of the records of a batch that is already in a log: the largest value of a length field.
@@ -203,12 +202,12 @@ cdef class _Reader:
         cdef Py_ssize_t n = self.view.len - self.position
         cdef Batch batch
         cdef int32_t length
-        if n <= MAGIC_AT:
+        if n <= BATCH_MAGIC_AT:
             raise StopIteration
-        if at[MAGIC_AT] != 2:
+        if at[BATCH_MAGIC_AT] != 2:
             raise WireError(
-                f"batch at byte {self.position} has magic {<int8_t>at[MAGIC_AT]}; only 2 is supported"
-                + (" (message sets of magic 0 and 1, from before Kafka 0.11, are not read)" if at[MAGIC_AT] < 2 else "")
+                f"batch at byte {self.position} has magic {<int8_t>at[BATCH_MAGIC_AT]}; only 2 is supported"
+                + (" (message sets of magic 0 and 1, from before Kafka 0.11, are not read)" if at[BATCH_MAGIC_AT] < 2 else "")
             )
         length = <int32_t>load_u32(at + 8)
         if length < BATCH_HEADER_BYTES - BATCH_OVERHEAD_BYTES:
@@ -237,7 +236,7 @@ cdef void put_header(uint8_t* p, const BatchHeader* h) noexcept:
     store_u64(p, <uint64_t>h.base_offset)
     store_u32(p + 8, <uint32_t>h.length)
     store_u32(p + 12, <uint32_t>h.leader_epoch)
-    p[MAGIC_AT] = 2
+    p[BATCH_MAGIC_AT] = 2
     store_u16(p + 21, <uint16_t>h.attributes)
     store_u32(p + 23, <uint32_t>h.last_offset_delta)
     store_u64(p + 27, <uint64_t>h.base_timestamp)

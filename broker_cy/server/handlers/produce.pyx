@@ -25,7 +25,8 @@ from broker_cy.server.buffers cimport RecvBuffer
 from broker_cy.server.answers cimport AnswerQueue, ServerCore
 from broker_cy.server.produce_answer cimport ProduceReply, Result
 from broker_cy.wire.batch cimport (
-    ATTRIBUTE_CODEC_MASK, ATTRIBUTE_TRANSACTIONAL, BATCH_HEADER_BYTES, BatchHeader, batch_bytes, parse_header,
+    ATTRIBUTE_CODEC_MASK, ATTRIBUTE_TRANSACTIONAL, BATCH_ATTRIBUTES_AT, BATCH_HEADER_BYTES, BATCH_MAGIC_AT, BatchHeader,
+    batch_bytes, parse_header,
 )
 from broker_cy.wire.batch_check cimport BatchCheck
 from broker_cy.wire.produce cimport FIRST_ID_VERSION, ProducePartition, ProduceView, TopicSpan, topic_key
@@ -38,8 +39,6 @@ from broker_cy.wire.frame import ApiKey
 cdef enum:
     PRODUCE_KEY = 0
     ACKS_NONE = 0
-    MAGIC_POSITION = 16             # in a batch; the attributes' low byte is the second one
-    ATTRIBUTES_POSITION = 22
     # Decompressed for validation by one turn of the loop, which takes about 5 ms; a worker does the rest, in jobs of
     # CHECKED_JOB_BYTES, which one batch may exceed (compression.decompressed_limit bounds it).
     CHECKED_TURN_BYTES = 4 << 20
@@ -80,8 +79,8 @@ cdef int handle_produce(AnswerQueue connection, int32_t correlation_id, int16_t 
     reply.version = version
     for k in range(_view.partition_count):
         part = &_view.partitions[k]
-        if part.size >= BATCH_HEADER_BYTES and part.records[MAGIC_POSITION] == 2:
-            attributes |= part.records[ATTRIBUTES_POSITION]
+        if part.size >= BATCH_HEADER_BYTES and part.records[BATCH_MAGIC_AT] == 2:
+            attributes |= part.records[BATCH_ATTRIBUTES_AT]
     if attributes & ATTRIBUTE_CODEC_MASK or connection.server.recodes:
         checks = {}
         unfinished = check_batches(connection.server, version, owner, checks)
@@ -169,8 +168,8 @@ cdef class UnopenedProduce:
 
 
 cdef inline bint is_transactional(const ProducePartition* part) noexcept nogil:
-    return (part.size >= BATCH_HEADER_BYTES and part.records[MAGIC_POSITION] == 2
-            and part.records[ATTRIBUTES_POSITION] & ATTRIBUTE_TRANSACTIONAL)
+    return (part.size >= BATCH_HEADER_BYTES and part.records[BATCH_MAGIC_AT] == 2
+            and part.records[BATCH_ATTRIBUTES_AT] & ATTRIBUTE_TRANSACTIONAL)
 
 
 cdef list check_batches(ServerCore server, int16_t version, RecvBuffer owner, dict checks):
