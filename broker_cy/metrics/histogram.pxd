@@ -41,9 +41,7 @@ cdef extern from *:
     int64_t now_ns "bc_now_ns"() noexcept nogil
 
 cdef inline void observe(LatencyHistogram* histogram, int64_t ns) noexcept nogil:
-    """Count one value; a negative one, from a clock that was set back, is counted as 0."""
-    if ns < 0:
-        ns = 0
+    """Count one value. It must not be negative: a difference of two readings of the monotonic clock is not."""
     histogram.count += 1
     histogram.sum_ns += <uint64_t>ns
     if <uint64_t>ns > histogram.max_ns:

@@ -102,7 +102,7 @@ cdef class Histogram:
         memset(&self.values, 0, sizeof(self.values))
 
     def observe_ns(self, int64_t ns):
-        """Count one value."""
+        """Count one value, which must not be negative."""
         observe(&self.values, ns)
 
     def snapshot(self):
