@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from broker_cy.coordinator import subscription
 from broker_cy.coordinator.step import Now, Step
-from broker_cy.metrics.events import PARTITIONS_TOLD_MAX, Move, Rebalance, Trigger
+from broker_cy.metrics.events import PARTITIONS_REPORTED_MAX, Move, Rebalance, Trigger
 
 if TYPE_CHECKING:
     from broker_cy.coordinator.group import ClassicGroup
@@ -98,7 +98,7 @@ class Journal:
         event.moves_total = len(event.moves)
         event.stall_max_ms = max((move.stall_ms for move in event.moves), default=0)
         event.stall_max_ms = max(0, event.stall_max_ms)
-        del event.moves[PARTITIONS_TOLD_MAX:]
+        del event.moves[PARTITIONS_REPORTED_MAX:]
         self._owners = after
         self._members = len(group.members)
         self._began, self._triggers, self._joined_ms = None, [], 0

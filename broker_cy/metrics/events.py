@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 # The most partitions listed in an event, so that the event of a group with thousands of partitions is still one record,
-# of a few hundred KB; `moves_total` counts all moves of a rebalance.
-PARTITIONS_TOLD_MAX = 2_000
+# of a few hundred KB; `moves_total` and `partitions_total` count all of them.
+PARTITIONS_REPORTED_MAX = 2_000
 
 
 @dataclass(slots=True)
@@ -73,8 +73,8 @@ class Event:
 class Rebalance(Event):
     """A classic group completed a rebalance. `join_ms` is the time spent waiting for its members, `sync_ms` the time
     spent waiting for the leader's assignment and for its write. `result` is stable, or empty if no member was left.
-    `moves` lists every partition whose owner changed or that was stalled; `kept` counts those that were read without
-    interruption.
+    `moves` lists the partitions whose owner changed or that were stalled, the longest stall first and at most 2,000 of
+    the `moves_total`; `kept` counts those that were read without interruption.
     """
 
     TYPE: ClassVar[str] = "rebalance"
@@ -119,7 +119,9 @@ class StaticReplacement(Event):
 
 @dataclass(slots=True)
 class TransactionTimedOut(Event):
-    """The coordinator aborted a transaction that had been open for longer than its timeout."""
+    """The coordinator aborted a transaction that had been open for longer than its timeout. `partitions` lists the
+    first 2,000 of its `partitions_total` partitions.
+    """
 
     TYPE: ClassVar[str] = "transaction_timed_out"
     transactional_id: str = ""
@@ -128,6 +130,7 @@ class TransactionTimedOut(Event):
     timeout_ms: int = 0
     open_ms: int = 0
     partitions: list[str] = field(default_factory=list)
+    partitions_total: int = 0
 
     @property
     def key(self) -> str:

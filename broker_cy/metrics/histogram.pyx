@@ -5,9 +5,9 @@ from libc.string cimport memcpy, memset
 
 # The upper bounds of the buckets for Prometheus, as powers of two of the unit: 16.384 us, 32.768 us ... 68.7 s. At each power of
 # two one of our buckets ends, so the cumulative counts are exact.
-FIRST_TOLD_EXPONENT = 8
-LAST_TOLD_EXPONENT = 30
-BOUNDS_S = tuple((1 << (exponent + 6)) / 1e9 for exponent in range(FIRST_TOLD_EXPONENT, LAST_TOLD_EXPONENT + 1))
+FIRST_REPORTED_EXPONENT = 8
+LAST_REPORTED_EXPONENT = 30
+BOUNDS_S = tuple((1 << (exponent + 6)) / 1e9 for exponent in range(FIRST_REPORTED_EXPONENT, LAST_REPORTED_EXPONENT + 1))
 
 
 cdef int64_t upper_ns(int bucket) noexcept nogil:
@@ -72,7 +72,7 @@ cdef class Snapshot:
         cdef int bucket = 0
         cdef int end
         found = []
-        for exponent in range(FIRST_TOLD_EXPONENT, LAST_TOLD_EXPONENT + 1):
+        for exponent in range(FIRST_REPORTED_EXPONENT, LAST_REPORTED_EXPONENT + 1):
             end = (exponent - 3) * SUB_BUCKETS
             while bucket < end:
                 seen += self.values.counts[bucket]

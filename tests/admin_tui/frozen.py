@@ -186,7 +186,7 @@ def events() -> list[Stamped]:
         BrokerStarted("broker-cy 0.1.0", False, 250, 17, 4_096, {"orders-0": 4_096}),
         TopicCreated(ORDERS, "id", 3, 1, {}, by),
         ConfigChanged("TOPIC", ORDERS, [ConfigChange("retention.ms", None, "3600000")], by),
-        TransactionTimedOut("pay-9", 9, 1, 60_000, 61_000, ["payments-3"]),
+        TransactionTimedOut("pay-9", 9, 1, 60_000, 61_000, ["payments-3"], 1),
         Rebalance(
             "billing",
             5,

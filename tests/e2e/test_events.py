@@ -348,7 +348,8 @@ def test_a_transaction_that_takes_too_long(broker: BrokerProcess) -> None:
     producer.produce("t", b"x", partition=0)
     producer.flush(TIMEOUT_S)
     event = Told(broker).wait_for(TransactionTimedOut)[0]
-    assert (event.transactional_id, event.timeout_ms, event.partitions) == ("slow", 1000, ["t-0"])
+    assert (event.transactional_id, event.timeout_ms) == ("slow", 1000)
+    assert (event.partitions, event.partitions_total) == (["t-0"], 1)
     assert event.open_ms >= 1000
 
 

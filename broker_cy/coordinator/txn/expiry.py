@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from broker_cy.coordinator.step import Now, Step
 from broker_cy.coordinator.txn import end
 from broker_cy.coordinator.txn.state import TIMEOUT_NEVER_MS, Transaction, TxnState
-from broker_cy.metrics.events import PARTITIONS_TOLD_MAX, TransactionTimedOut
+from broker_cy.metrics.events import PARTITIONS_REPORTED_MAX, TransactionTimedOut
 
 if TYPE_CHECKING:
     from broker_cy.coordinator.txn.state_machine import TransactionStateMachine
@@ -31,7 +31,8 @@ def timed_out(transaction: Transaction, now: Now) -> TransactionTimedOut:
         transaction.producer_epoch,
         transaction.timeout_ms,
         now.wall_ms - transaction.start_ms,
-        sorted(f"{topic}-{partition}" for topic, partition in transaction.partitions)[:PARTITIONS_TOLD_MAX],
+        sorted(f"{topic}-{partition}" for topic, partition in transaction.partitions)[:PARTITIONS_REPORTED_MAX],
+        len(transaction.partitions),
     )
 
 

@@ -7,10 +7,12 @@ from dataclasses import replace
 
 import pytest
 
+from broker_cy.coordinator.txn import expiry
 from broker_cy.coordinator.txn.end import Ended
 from broker_cy.coordinator.txn.init import Initialized
 from broker_cy.coordinator.txn.state import EPOCH_MAX, TxnState
 from broker_cy.core.errors import ErrorCode
+from broker_cy.metrics.events import PARTITIONS_REPORTED_MAX
 from tests.broker_cy.coordinator.txn_harness import ID, P0, P1, TIMEOUT_MS, TxnHarness
 
 NONE = ErrorCode.NONE
@@ -384,6 +386,14 @@ def test_transaction_that_is_open_for_too_long_is_aborted_and_its_producer_fence
     harness.write_markers()
     assert harness.end(producer, version=version).code is (FENCED if version == 0 else BAD_STATE)
     assert harness.add(producer, version=version) is FENCED
+
+
+def test_a_timeout_of_many_partitions_lists_the_first_and_counts_all() -> None:
+    """If this fails, the event of a large transaction is too large for a record, or hides that its list is cut."""
+    partitions = frozenset(("t", index) for index in range(PARTITIONS_REPORTED_MAX + 1))
+    harness, _ = in_state(TxnState.ONGOING)
+    event = expiry.timed_out(replace(harness.state(), partitions=partitions), harness.now)
+    assert (len(event.partitions), event.partitions_total) == (PARTITIONS_REPORTED_MAX, PARTITIONS_REPORTED_MAX + 1)
 
 
 def test_timeout_where_epochs_are_exhausted_waits_for_a_producer_id() -> None:
