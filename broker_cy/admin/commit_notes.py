@@ -98,8 +98,8 @@ class CommitNotes:
         """The lag with the time of each commit where it is known, which makes the status of groups more accurate."""
         parts = []
         for part in lag.partitions:
-            told = self.at(lag.group_id, part.partition, part.committed)
-            parts.append(part if told is None else part._replace(commit_ms=told.commit_ms))
+            noted = self.at(lag.group_id, part.partition, part.committed)
+            parts.append(part if noted is None else part._replace(commit_ms=noted.commit_ms))
         return GroupLag(lag.group_id, tuple(parts))
 
     def exact(self, lag: GroupLag) -> frozenset[TopicPartition]:

@@ -83,11 +83,11 @@ class Coordinators:
                 request = messages.FindCoordinatorRequest(key_type=self.kind, key=part[0])
             answer, _ = await self.metadata.pool.ask(peer, request, messages.FindCoordinatorResponse, deadline)
             if version >= _BATCHED_FROM:
-                told = {each.key: (each.error_code, each.error_message, each.node_id) for each in answer.coordinators}
+                found = {each.key: (each.error_code, each.error_message, each.node_id) for each in answer.coordinators}
             else:
-                told = {part[0]: (answer.error_code, answer.error_message, answer.node_id)}
+                found = {part[0]: (answer.error_code, answer.error_message, answer.node_id)}
             for key in part:
-                code, message, node_id = told.get(
+                code, message, node_id = found.get(
                     key, (ErrorCode.COORDINATOR_NOT_AVAILABLE, "the answer does not mention it", -1)
                 )
                 if (problem := problem_of(code, message)) is not None:

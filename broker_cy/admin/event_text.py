@@ -78,9 +78,9 @@ def line_of(event: Event) -> str:
 
 
 def _commits(offsets: Sequence[Committed]) -> str:
-    told = [f"{each.topic}-{each.partition}: {count(each.offset)} of {count(each.end)}" for each in offsets]
-    more = [f"and {plural(len(told) - COMMITS_SHOWN_MAX, 'other')}"] if len(told) > COMMITS_SHOWN_MAX else []
-    return clean(", ".join(told[:COMMITS_SHOWN_MAX] + more))
+    shown = [f"{each.topic}-{each.partition}: {count(each.offset)} of {count(each.end)}" for each in offsets]
+    more = [f"and {plural(len(shown) - COMMITS_SHOWN_MAX, 'other')}"] if len(shown) > COMMITS_SHOWN_MAX else []
+    return clean(", ".join(shown[:COMMITS_SHOWN_MAX] + more))
 
 
 def _value(value: str | None) -> str:

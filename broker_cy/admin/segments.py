@@ -30,11 +30,11 @@ async def segments_of(caller: Caller, topic: str) -> dict[int, int]:
     nodes = dict(caller.metadata.nodes)
     resources = [ConfigResource(ResourceType.BROKER, str(node)) for node in nodes]
     try:
-        told = await ConfigCalls(caller).describe(resources, names=[LISTENER])
+        described = await ConfigCalls(caller).describe(resources, names=[LISTENER])
     except AdminError:
         return {}
     found: dict[int, int] = {}
-    for resource, entries in told.found.items():
+    for resource, entries in described.found.items():
         value = next((entry.value for entry in entries if entry.name == LISTENER), None)
         if not value:
             continue

@@ -199,10 +199,10 @@ def _validate_transactional(machine: GroupStateMachine, request: messages.TxnOff
     """Raises KafkaError if this sender may not commit. Before version 3 (KIP-447) the request does not identify the
     member, and nothing is checked. A rebalance in progress is no reason to refuse.
     """
-    told_member = request.generation_id >= 0 or bool(request.member_id) or request.group_instance_id is not None
+    names_member = request.generation_id >= 0 or bool(request.member_id) or request.group_instance_id is not None
     other = machine.other_groups.get(request.group_id)
     if other is not None:
-        if told_member or other.group_type is GroupType.SHARE:
+        if names_member or other.group_type is GroupType.SHARE:
             _validate_other(other, request.generation_id)
         return
     group = machine.groups.get(request.group_id)
@@ -210,7 +210,7 @@ def _validate_transactional(machine: GroupStateMachine, request: messages.TxnOff
         if request.generation_id >= 0:
             raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
         return
-    if not told_member or (request.generation_id < 0 and group.state is GroupState.EMPTY):
+    if not names_member or (request.generation_id < 0 and group.state is GroupState.EMPTY):
         return
     code = group.member_error(request.member_id, request.group_instance_id)
     if code is not ErrorCode.NONE:

@@ -44,8 +44,8 @@ def join_response(
     true one.
     """
     members = []
-    told_leader = group.leader_id if leader is None else leader
-    if group.is_leader(member_id) and told_leader == member_id:
+    reported_leader = group.leader_id if leader is None else leader
+    if group.is_leader(member_id) and reported_leader == member_id:
         members = [
             messages.JoinGroupResponse.JoinGroupResponseMember(
                 member_id=member.member_id,
@@ -58,7 +58,7 @@ def join_response(
         generation_id=group.generation,
         protocol_type=group.protocol_type,
         protocol_name=group.protocol_name,
-        leader=told_leader or "",
+        leader=reported_leader or "",
         skip_assignment=skip_assignment,
         member_id=member_id,
         members=members,

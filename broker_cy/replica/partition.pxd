@@ -66,9 +66,10 @@ cdef class Partition:
     cdef readonly int32_t replication_factor
     cdef readonly int32_t min_insync_replicas
     cdef dict waiting_fetches           # keys are DelayedFetch; each removes itself when it is answered
-    # What the waiting fetches know: told_stable is the last stable offset, told_open whether it was below the high watermark.
-    cdef int64_t told_stable
-    cdef bint told_open
+    # What the waiting fetches know: reported_stable is the last stable offset, reported_open whether it was below the high
+    # watermark.
+    cdef int64_t reported_stable
+    cdef bint reported_open
     # For on_advance: whether open transactions hid records before or after this write; whether the last stable offset moved.
     cdef bint undecided
     cdef bint stable_moved

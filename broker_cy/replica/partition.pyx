@@ -480,19 +480,19 @@ cdef class Partition:
     cdef int wake(self, Py_ssize_t written_bytes) except -1:
         """Notify waiting fetches that the high watermark moved, or, with -1, that this partition no longer exists or is offline."""
         cdef DelayedFetch waiting
-        cdef bint was_open = self.told_open
-        cdef int64_t before = self.told_stable
+        cdef bint was_open = self.reported_open
+        cdef int64_t before = self.reported_stable
         if written_bytes >= 0:
             self.note_stable()
-            self.undecided = was_open or self.told_open
-            self.stable_moved = self.told_stable != before
+            self.undecided = was_open or self.reported_open
+            self.stable_moved = self.reported_stable != before
         for waiting in list(self.waiting_fetches):
             waiting.on_advance(self, written_bytes)
         return 0
 
     cdef int note_stable(self) except -1:
-        self.told_stable = self.fetch_bound(True)
-        self.told_open = self.told_stable < self.high_watermark
+        self.reported_stable = self.fetch_bound(True)
+        self.reported_open = self.reported_stable < self.high_watermark
         return 0
 
     # ---- read ----

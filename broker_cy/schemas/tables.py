@@ -154,18 +154,18 @@ def parse(text: str) -> list[MessageSpec]:
 def _parse_head(line: str) -> MessageSpec:
     first, *rest = line.split(", ")
     kind, name, *key = first.split(" ")
-    told = dict(part.split(" ", 1) for part in rest)
+    attributes = dict(part.split(" ", 1) for part in rest)
     if not name.isidentifier() or (key and key[0] != "key"):
         raise ValueError(f"not the first line of a message: {line!r}")
     return MessageSpec(
         kind,
         name,
         int(key[1]) if key else -1,
-        parse_versions(told["versions"]),
-        parse_versions(told["flexible"]),
+        parse_versions(attributes["versions"]),
+        parse_versions(attributes["flexible"]),
         StructSpec(name),
         {},
-        told.get("latest") == "unstable",
+        attributes.get("latest") == "unstable",
     )
 
 

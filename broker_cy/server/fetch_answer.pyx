@@ -26,7 +26,7 @@ cdef Writer _writer = Writer()
 cdef list encode(AnswerQueue connection, FetchContext context, int32_t correlation_id, int16_t version):
     """Pieces of the whole frame: bytes, and LogSlice for record sets that go by sendfile."""
     cdef FetchSession session = context.session
-    cdef list pieces = [], told
+    cdef list pieces = [], answered
     cdef list topics = []               # (topic, [FetchPartition])
     cdef dict leaders = {}              # node id -> (host, port, rack), of leaders that answers name
     cdef FetchPartition target
@@ -34,10 +34,10 @@ cdef list encode(AnswerQueue connection, FetchContext context, int32_t correlati
     cdef bint flexible = version >= 12
     cdef Py_ssize_t inlined = 0, file_bytes = 0
     out.pos = 0
-    told = [t for t in context.targets if (<FetchPartition>t).is_news()] if context.incremental else context.targets
+    answered = [t for t in context.targets if (<FetchPartition>t).is_news()] if context.incremental else context.targets
     if context.any_unknown:
-        told = sorted(told, key=is_unknown)
-    for target in told:
+        answered = sorted(answered, key=is_unknown)
+    for target in answered:
         if topics and topics[len(topics) - 1][0] == target.topic:
             topics[len(topics) - 1][1].append(target)
         else:
@@ -77,7 +77,7 @@ cdef list encode(AnswerQueue connection, FetchContext context, int32_t correlati
                     file_bytes += out.pos + target.records.size
                     out.pos = 0
             if flexible:
-                put_partition_tags(out, target, told_leader(connection, version, target, leaders))
+                put_partition_tags(out, target, reported_leader(connection, version, target, leaders))
             if session is not None:
                 remember(session, target)
         if flexible:
@@ -139,7 +139,7 @@ def is_unknown(FetchPartition target):
     return target.unknown
 
 
-cdef object told_leader(AnswerQueue connection, int16_t version, FetchPartition target, dict leaders):
+cdef object reported_leader(AnswerQueue connection, int16_t version, FetchPartition target, dict leaders):
     """(leader, leader epoch) for the errors that carry them (KIP-951), and the leader's address added to `leaders`;
     else None.
     """
@@ -208,10 +208,10 @@ cdef int remember(FetchSession session, FetchPartition target) except -1:
     """Record what the client gets. A partition that returned records moves to the end of the order, so that all get
     their turn.
     """
-    target.told_high_watermark = target.high_watermark
-    target.told_log_start_offset = target.log_start_offset
+    target.reported_high_watermark = target.high_watermark
+    target.reported_log_start_offset = target.log_start_offset
     if target.error:
-        target.told_high_watermark = target.told_log_start_offset = -1
+        target.reported_high_watermark = target.reported_log_start_offset = -1
     if target.records is not None:
         key = (target.topic, target.index)
         if session.partitions.pop(key, None) is not None:

@@ -37,7 +37,8 @@ cdef class FetchPartition:
     cdef bint is_news(self) noexcept:
         """Whether an incremental answer must name this partition."""
         return (self.error != 0 or self.records is not None or self.diverging_epoch >= 0
-                or self.high_watermark != self.told_high_watermark or self.log_start_offset != self.told_log_start_offset)
+                or self.high_watermark != self.reported_high_watermark
+                or self.log_start_offset != self.reported_log_start_offset)
 
 
 cdef dict requested(FetchView view):
@@ -53,7 +54,7 @@ cdef dict requested(FetchView view):
         for k in range(topic.first, topic.first + topic.count):
             part = FetchPartition.__new__(FetchPartition)
             part.topic = name
-            part.told_high_watermark = part.told_log_start_offset = -1
+            part.reported_high_watermark = part.reported_log_start_offset = -1
             part.ask(&view.partitions[k])
             found[name, part.index] = part
     return found

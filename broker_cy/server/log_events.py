@@ -50,7 +50,7 @@ _not_created = RateLimit()
 _markers = RateLimit()
 
 # This many elements of a client's list are logged.
-NAMES_TOLD_MAX = 10
+NAMES_SHOWN_MAX = 10
 
 
 def bad_request(host: str, port: int, api: str, reason: str) -> None:
@@ -90,8 +90,8 @@ def topics_not_created(names: list[str], reason: str) -> None:
     """Log topics that a client requested and that could not be created automatically; the client received
     UNKNOWN_TOPIC_OR_PARTITION.
     """
-    more = [f"and {len(names) - NAMES_TOLD_MAX}"] if len(names) > NAMES_TOLD_MAX else []
-    listed = ",".join(names[:NAMES_TOLD_MAX] + more)
+    more = [f"and {len(names) - NAMES_SHOWN_MAX}"] if len(names) > NAMES_SHOWN_MAX else []
+    listed = ",".join(names[:NAMES_SHOWN_MAX] + more)
     _not_created.log(logging.WARNING, "topics not created", topics=listed, reason=reason)
 
 

@@ -32,7 +32,7 @@ def leader_error(image: MetadataImage, partition: PartitionImage, listener: str)
     return ErrorCode.NONE if listener in leader.listeners else ErrorCode.LISTENER_NOT_FOUND
 
 
-def told_leader(image: MetadataImage, partition: PartitionImage, listener: str) -> int:
+def reported_leader(image: MetadataImage, partition: PartitionImage, listener: str) -> int:
     """The leader's id; NO_LEADER if it has no address on the listener."""
     return partition.leader if leader_error(image, partition, listener) is ErrorCode.NONE else NO_LEADER
 

@@ -65,7 +65,7 @@ def _partition(image: MetadataImage, topic: TopicImage, index: int, listener: st
     partition = topic.partitions[index]
     return Response.DescribeTopicPartitionsResponsePartition(
         partition_index=index,
-        leader_id=metadata_view.told_leader(image, partition, listener),
+        leader_id=metadata_view.reported_leader(image, partition, listener),
         leader_epoch=partition.leader_epoch,
         replica_nodes=list(partition.replicas),
         isr_nodes=list(partition.isr),
