@@ -83,7 +83,7 @@ def test_reset_by_each_rule(
         ({"rule": "earliest", "topics": "orders:x"}, "partitions such as"),
     ],
 )
-def test_a_bad_rule_is_told_beside_its_field(
+def test_a_bad_rule_is_shown_beside_its_field(
     broker_cy: BrokerProcess, name: str, fields: dict[str, str], said: str
 ) -> None:
     """If this fails, something is sent that nobody meant."""

@@ -76,7 +76,7 @@ def test_open_transactions_and_producers_are_listed(broker_cy: BrokerProcess, na
     drive(broker_cy.bootstrap, job, size=(120, 40))
 
 
-def test_what_changed_is_told_with_who_did_it(broker_cy: BrokerProcess, name: str) -> None:
+def test_what_changed_is_shown_with_who_did_it(broker_cy: BrokerProcess, name: str) -> None:
     """If this fails, a setting was changed, and nobody knows when or by whom."""
 
     async def job(terminal: Terminal) -> None:

@@ -209,7 +209,7 @@ def test_the_repository_has_counts_of_every_operation() -> None:
     assert set(kept.versions) == {*build.MACHINE, *build.TOLD}
 
 
-def test_a_callgrind_that_does_not_start_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_callgrind_that_does_not_start_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A run without a broker must not pass."""
     monkeypatch.setattr(nodes.BrokerCy, "command", lambda _: ["/nonexistent/broker"])
     with pytest.raises(TargetError, match="before it was ready"):

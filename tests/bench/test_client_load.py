@@ -149,7 +149,7 @@ def test_no_room_for_a_stamp_is_refused() -> None:
         mark([{"value": b"four"}], [], Deliveries(0), False)
 
 
-def test_a_sample_is_told_once_all_processes_have_given_their_part() -> None:
+def test_a_sample_is_reported_once_all_processes_have_given_their_part() -> None:
     """If this fails, a live view shows half of the rate while one process is late."""
     told: list[Sample] = []
     series = Series(2, told.append)

@@ -41,7 +41,7 @@ def test_last_line_of_the_producer() -> None:
     )
 
 
-def test_interval_without_an_answer_is_told_as_kafka_does() -> None:
+def test_interval_without_an_answer_is_shown_as_kafka_does() -> None:
     """A stall of seconds must not end the tool with a division by zero."""
     assert columns.producer_line(0, 0, 1.0, Histogram()).endswith("nan ms avg latency, 0.0 ms max latency.")
     silent = columns.producer_total(DriverResult(records=1, seconds=1.0))

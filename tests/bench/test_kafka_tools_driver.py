@@ -98,7 +98,7 @@ def test_a_broker_that_dies_makes_errors(
 
 
 @needs_java
-def test_stop_ends_java_and_keeps_what_was_told(broker: Target, topic: str) -> None:
+def test_stop_ends_java_and_keeps_what_was_reported(broker: Target, topic: str) -> None:
     """If this fails, Ctrl-C waits for the end of an hour's window."""
     create_topic(broker.bootstrap, topic, 2)
     stop = threading.Event()
@@ -127,7 +127,7 @@ def test_what_the_tools_cannot_do_is_refused(changed: dict[str, Any], words: str
         KafkaToolsDriver(("127.0.0.1", 1), "t", workload(**changed)).prepare()
 
 
-def test_a_missing_java_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_java_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     """A stack trace of Python would not say what to install."""
     monkeypatch.setenv("PATH", "/nonexistent")
     with pytest.raises(DriverError, match=r"needs java .*apt-get install"):

@@ -257,7 +257,7 @@ def test_what_it_cannot_do_is_refused(broker: Target, topic: str, changed: dict[
         LibrdkafkaDriver((broker.host, broker.port), topic, workload(**changed)).prepare()
 
 
-def test_a_missing_topic_is_told(make_broker: Callable[..., Target], topic: str) -> None:
+def test_a_missing_topic_is_reported(make_broker: Callable[..., Target], topic: str) -> None:
     """A topic that nobody created is no workload's; where the target creates topics by itself there is none missing."""
     alone = make_broker({"auto.create.topics.enable": "false"})
     with pytest.raises(DriverError, match=topic):

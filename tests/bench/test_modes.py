@@ -414,7 +414,7 @@ def test_a_target_that_is_not_there_is_one_line(files: Path, capsys: pytest.Capt
     assert "does not answer" in failed
 
 
-def test_unknown_names_are_told_with_what_there_is(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_unknown_names_are_reported_with_the_known_ones(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A typo lists the workloads and targets that come with the tool."""
     assert cli.main(["run", "-t", "ours", "-w", "produce-100"]) == 1
     assert "produce-100b" in capsys.readouterr().err

@@ -68,7 +68,7 @@ def test_what_the_jvm_compiled_is_one_row() -> None:
     assert counted.notes == ("3 samples were lost",)
 
 
-def test_hidden_names_of_the_kernel_are_told() -> None:
+def test_hidden_names_of_the_kernel_are_reported() -> None:
     """If this fails, rows of addresses look like a result."""
     counted = parse(HEAD.format(lost=0, samples=1) + " 5   \t 1   \t[unknown]   \t[k] 0xffffffff9a0c1234\n")
     assert counted.functions == {perf.HIDDEN: 1.0}

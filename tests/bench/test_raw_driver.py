@@ -297,7 +297,7 @@ def test_stop_ends_a_run_and_keeps_what_was_measured(broker: BrokerCy, rate: Rat
 
 @pytest.mark.parametrize("rate", [Rate(), Rate(500, 500, "requests")])
 @pytest.mark.parametrize("acks", ["all", "0"])
-def test_a_target_killed_in_mid_run_is_told_as_errors(tmp_path: Path, rate: Rate, acks: str) -> None:
+def test_a_target_killed_in_mid_run_is_reported_as_errors(tmp_path: Path, rate: Rate, acks: str) -> None:
     """The run ends soon, keeps what it measured, and can never pass for a good one; nor can the next."""
     with BrokerCy(tmp_path / "data").running() as target:
         assert isinstance(target, BrokerCy)

@@ -53,7 +53,7 @@ def test_processor_memory_and_files_of_a_process(busy: subprocess.Popen[bytes]) 
     assert len(sampler.samples) == ended
 
 
-def test_a_process_that_dies_is_told_and_ends_the_thread(busy: subprocess.Popen[bytes]) -> None:
+def test_a_process_that_dies_is_reported_and_ends_the_thread(busy: subprocess.Popen[bytes]) -> None:
     """A target that dies in mid-run fails the run; nobody waited for the process yet, so it is still in /proc."""
     with Sampler(busy.pid, interval_s=0.02) as sampler:
         busy.kill()

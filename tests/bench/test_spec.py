@@ -192,7 +192,7 @@ def test_keys_of_transactions_arrive(tmp_path: Path) -> None:
         ('[transactions]\nmeasure = "ids"\n', "'ids' is not allowed (allowed: transactions, new-ids, known-ids)"),
     ],
 )
-def test_what_is_wrong_with_transactions_is_told(tmp_path: Path, wrong: str, told: str) -> None:
+def test_what_is_wrong_with_transactions_is_reported(tmp_path: Path, wrong: str, told: str) -> None:
     """With the key, and what is allowed: nothing that was asked for is left out in silence."""
     with pytest.raises(SpecError) as caught:
         read_workload(tmp_path, wrong)

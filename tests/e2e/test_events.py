@@ -54,7 +54,7 @@ LAG_EXACT_MS = 50
 E = TypeVar("E", bound=Event)
 
 
-class Told:
+class EventReader:
     """The events of a broker, read as any client reads a topic."""
 
     def __init__(self, broker: BrokerProcess) -> None:
@@ -112,9 +112,9 @@ def test_each_rebalance_of_a_scripted_group(broker: BrokerProcess, tmp_path: Pat
     which partitions moved, and how long each had no reader.
     """
     create_topic(broker.bootstrap, "t", 6)
-    told = Told(broker)
+    reader = EventReader(broker)
     killed = member(broker, tmp_path, "g", "t", "killed")
-    first = told.wait_for(Rebalance)[0]
+    first = reader.wait_for(Rebalance)[0]
     assert (first.group, first.generation, first.result) == ("g", 1, "stable")
     assert [trigger.reason for trigger in first.triggers] == ["join"]
     assert (first.members_before, first.members_after) == (0, 1)
@@ -135,11 +135,11 @@ def test_each_rebalance_of_a_scripted_group(broker: BrokerProcess, tmp_path: Pat
 
     def polled(count: int) -> bool:
         static.poll(0.05)
-        told.read()
-        return len(told.of(Rebalance)) >= count
+        reader.read()
+        return len(reader.of(Rebalance)) >= count
 
     until(lambda: polled(2), "the static member's rebalance", TIMEOUT_S)
-    second = told.of(Rebalance)[1]
+    second = reader.of(Rebalance)[1]
     trigger = second.triggers[0]
     assert (trigger.reason, trigger.instance_id, trigger.client_id, trigger.host) == (
         "join",
@@ -162,8 +162,8 @@ def test_each_rebalance_of_a_scripted_group(broker: BrokerProcess, tmp_path: Pat
 
     def replaced() -> list[StaticReplacement]:
         static.poll(0.05)
-        told.read()
-        return told.of(StaticReplacement)
+        reader.read()
+        return reader.of(StaticReplacement)
 
     change = until(replaced, "the replacement", TIMEOUT_S)[0]
     assert (change.group, change.instance_id, change.old_member_id) == ("g", "fixed", trigger.member_id)
@@ -172,7 +172,7 @@ def test_each_rebalance_of_a_scripted_group(broker: BrokerProcess, tmp_path: Pat
     # One that is killed: its partitions stand still from when it was last heard of.
     killed.kill()
     until(lambda: polled(3), "the rebalance without it", TIMEOUT_S)
-    third = told.of(Rebalance)[2]
+    third = reader.of(Rebalance)[2]
     assert [(each.reason, each.member_id) for each in third.triggers] == [("session_timeout", owner)]
     assert (third.members_before, third.members_after) == (2, 1)
     lost = [move for move in third.moves if move.source == owner]
@@ -193,15 +193,15 @@ def test_each_rebalance_of_a_scripted_group(broker: BrokerProcess, tmp_path: Pat
     until(lambda: both(4), "the leaver's rebalance", TIMEOUT_S)
     leaver.close()
     until(lambda: polled(5), "the rebalance without the leaver", TIMEOUT_S)
-    last = told.of(Rebalance)[4]
+    last = reader.of(Rebalance)[4]
     assert [(each.reason, each.client_id) for each in last.triggers] == [("leave", "leaver")]
     assert sum(move.target == change.new_member_id for move in last.moves) + last.kept == 6
     static.close()
 
 
-def test_changes_are_told_with_who_made_them(broker: BrokerProcess) -> None:
+def test_changes_are_reported_with_who_made_them(broker: BrokerProcess) -> None:
     """The first question after an incident is what was changed, and by whom."""
-    told = Told(broker)
+    reader = EventReader(broker)
     admin = AdminClient({"bootstrap.servers": broker.bootstrap, "client.id": "night shift"})
     create_topic(broker.bootstrap, "other")
     from confluent_kafka.admin import NewTopic
@@ -218,19 +218,19 @@ def test_changes_are_told_with_who_made_them(broker: BrokerProcess) -> None:
         future.result(TIMEOUT_S)
     admin.delete_topics(["t"])["t"].result(TIMEOUT_S)
 
-    created = told.wait_for(TopicCreated, key="t")[0]
+    created = reader.wait_for(TopicCreated, key="t")[0]
     assert (created.partitions, created.replication_factor) == (2, 1)
     assert created.configs == {"retention.ms": "1000000"}
-    changed = told.wait_for(ConfigChanged, key="t")[0]
+    changed = reader.wait_for(ConfigChanged, key="t")[0]
     assert changed.resource_type == "topic"
     assert [(each.name, each.before, each.after) for each in changed.changes] == [
         ("retention.ms", "1000000", "2000000")
     ]
-    added = told.wait_for(PartitionsAdded, key="t")[0]
+    added = reader.wait_for(PartitionsAdded, key="t")[0]
     assert (added.before, added.after) == (2, 5)
-    deleted_records = told.wait_for(RecordsDeleted, key="t")[0]
+    deleted_records = reader.wait_for(RecordsDeleted, key="t")[0]
     assert (deleted_records.partition, deleted_records.before, deleted_records.after) == (0, 0, 4)
-    deleted = told.wait_for(TopicDeleted, key="t")[0]
+    deleted = reader.wait_for(TopicDeleted, key="t")[0]
     assert (deleted.topic_id, deleted.partitions) == (created.topic_id, 5)
     for event in (created, changed, added, deleted_records, deleted):
         assert (event.by.client_id, event.by.host) == ("night shift", "127.0.0.1")
@@ -238,43 +238,43 @@ def test_changes_are_told_with_who_made_them(broker: BrokerProcess) -> None:
 
 def test_start_stop_and_what_was_cut_off(broker: BrokerProcess) -> None:
     """After a crash, an operator sees how many bytes were truncated."""
-    told = Told(broker)
-    assert told.wait_for(BrokerStarted)[0].clean
+    reader = EventReader(broker)
+    assert reader.wait_for(BrokerStarted)[0].clean
     create_topic(broker.bootstrap, "t")
     send(broker, "t", [b"x" * 100] * 10)
     assert broker.stop() == 0
     broker.restart()
-    told = Told(broker)
-    assert told.wait_for(BrokerStopped)[0].uptime_ms > 0
-    assert told.wait_for(BrokerStarted, 2)[1].clean
+    reader = EventReader(broker)
+    assert reader.wait_for(BrokerStopped)[0].uptime_ms > 0
+    assert reader.wait_for(BrokerStarted, 2)[1].clean
     broker.kill()
     with (broker.data_dir / "t-0" / "00000000000000000000.log").open("ab") as log:
         log.write(b"\0" * 37)
     broker.restart()
-    told = Told(broker)
-    crashed = told.wait_for(BrokerStarted, 3)[2]
+    reader = EventReader(broker)
+    crashed = reader.wait_for(BrokerStarted, 3)[2]
     assert not crashed.clean
     assert (crashed.truncated, crashed.truncated_bytes) == ({"t-0": 37}, 37)
 
 
-def time_lags(broker: BrokerProcess, group: str, now_ms: int, *, told: bool) -> dict[int, int | None]:
-    """The group's time lag by partition, by the admin core; `told`: by events alone, else by records alone."""
+def time_lags(broker: BrokerProcess, group: str, now_ms: int, *, by_events: bool) -> dict[int, int | None]:
+    """The group's time lag by partition, by the admin core; `by_events`: by events alone, else by records alone."""
 
     class Nothing:
         async def committed_timestamps(
             self, group_id: str, offsets: Mapping[Partition, int]
         ) -> Outcome[Partition, int | None]:
-            raise AssertionError(f"nobody told of {group_id}'s commits at {offsets}")
+            raise AssertionError(f"no event has {group_id}'s commits at {offsets}")
 
     async def ask() -> dict[int, int | None]:
         async with Admin(broker.bootstrap) as client:
             lag = (await client.lag.of([group])).whole()[group]
             behind = {part.partition for part in lag.partitions if part.lag}
             calls = client.lag
-            if told:
+            if by_events:
                 calls = calls.using(EventTimestamps(CommitTail(client.timestamps.notes), client.events, Nothing()))
             found = (await calls.times(lag, now_ms)).whole()
-            assert client.timestamps.notes.exact(lag) == (behind if told else frozenset())
+            assert client.timestamps.notes.exact(lag) == (behind if by_events else frozenset())
             return {key.partition: ms for key, ms in found.items()}
 
     return asyncio.run(ask())
@@ -295,15 +295,15 @@ def test_time_lag_is_exact(broker: BrokerProcess) -> None:
                 producer.produce("t", b"x" * 50, partition=partition, timestamp=base_ms + number * 1000)
             assert producer.flush(TIMEOUT_S) == 0
 
-    def lags_match(offset: int, *, told: bool) -> None:
-        found = time_lags(broker, "g", now_ms, told=told)
+    def lags_match(offset: int, *, by_events: bool) -> None:
+        found = time_lags(broker, "g", now_ms, by_events=by_events)
         assert set(found) == {0, 1}
         for each in found.values():
             assert each == pytest.approx(now_ms - (base_ms + offset * 1000) if offset < 1000 else 0, abs=LAG_EXACT_MS)
 
     write(0, 1000)
     consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "g", "enable.auto.commit": False})
-    told = Told(broker)
+    reader = EventReader(broker)
 
     def commit(offset: int) -> None:
         consumer.commit(offsets=[TopicPartition("t", each, offset) for each in (0, 1)], asynchronous=False)
@@ -312,29 +312,29 @@ def test_time_lag_is_exact(broker: BrokerProcess) -> None:
         commit(offset)
 
         def seen(offset: int = offset) -> list[events.Committed]:
-            told.read()
-            found = [each for commits in told.of(Commits) for each in commits.offsets if each.offset == offset]
+            reader.read()
+            found = [each for commits in reader.of(Commits) for each in commits.offsets if each.offset == offset]
             return found if len(found) >= 2 else []
 
         for each in until(seen, f"the commits of offset {offset}", TIMEOUT_S):
             assert (each.topic, each.end) == ("t", 1000)
             expected = base_ms + offset * 1000 if offset < 1000 else -1
             assert abs(each.record_time_ms - expected) <= LAG_EXACT_MS
-        lags_match(offset, told=True)
-    # What came behind the last commit it was told of; then commits that nobody tells of.
+        lags_match(offset, by_events=True)
+    # Records behind the last commit that an event reported; then a commit without an event.
     write(1000, 1)
-    assert time_lags(broker, "g", base_ms + 1_000_500, told=False) == {0: 500, 1: 500}
+    assert time_lags(broker, "g", base_ms + 1_000_500, by_events=False) == {0: 500, 1: 500}
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     entry = ConfigEntry("brokercy.events.enable", "false", incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource(ResourceType.BROKER, "1", incremental_configs=[entry])
     for future in admin.incremental_alter_configs([resource]).values():
         future.result(TIMEOUT_S)
     commit(250)
-    lags_match(250, told=False)
+    lags_match(250, by_events=False)
     close_consumer(consumer)
     assert all(
         len({(each.topic, each.partition) for each in commits.offsets}) == len(commits.offsets)
-        for commits in told.of(Commits)
+        for commits in reader.of(Commits)
     )
 
 
@@ -347,7 +347,7 @@ def test_a_transaction_that_takes_too_long(broker: BrokerProcess) -> None:
     producer.begin_transaction()
     producer.produce("t", b"x", partition=0)
     producer.flush(TIMEOUT_S)
-    event = Told(broker).wait_for(TransactionTimedOut)[0]
+    event = EventReader(broker).wait_for(TransactionTimedOut)[0]
     assert (event.transactional_id, event.timeout_ms) == ("slow", 1000)
     assert (event.partitions, event.partitions_total) == (["t-0"], 1)
     assert event.open_ms >= 1000
@@ -398,7 +398,7 @@ def test_no_client_writes_to_them_and_they_can_be_turned_off(tmp_path: Path) -> 
         process.close()
     process = BrokerProcess(tmp_path / "on").start()
     try:
-        Told(process).wait_for(BrokerStarted)
+        EventReader(process).wait_for(BrokerStarted)
         errors: list[object] = []
         producer = Producer({"bootstrap.servers": process.bootstrap})
         producer.produce("__cluster_events", b"forged", on_delivery=lambda error, _: errors.append(error))

@@ -184,9 +184,9 @@ class Attack:
             try:
                 converse((self.broker.host, self.broker.port), data, mutator.bits(2) == 0)
             except OSError as error:
-                raise AssertionError(f"{error}; {self.told()}") from error
+                raise AssertionError(f"{error}; {self.last_payloads()}") from error
 
-    def told(self) -> str:
+    def last_payloads(self) -> str:
         """The mutants that were sent last, for a failure's message."""
         sent = "\n".join(data.hex() for data in self.recent)
         return f"the last payloads:\n{sent}\nstderr: {self.broker.stderr()[-6000:]}"
@@ -229,8 +229,8 @@ def attack(directory: Path, frames: int, seed: int) -> None:
             growth = resident_bytes(broker.pid) - warm_bytes
             assert growth < RSS_GROWTH_BYTES_MAX, f"resident memory grew by {growth} bytes"
         log = broker.stderr()
-        assert "internal error" not in log, sending.told()
-        assert "Traceback" not in log, sending.told()
+        assert "internal error" not in log, sending.last_payloads()
+        assert "Traceback" not in log, sending.last_payloads()
         # Each closed connection is worth a line, but not at any rate.
         assert log.count("bad request") < sending.conversations / 2
         assert broker.stop() == 0

@@ -42,7 +42,7 @@ def test_the_cluster_is_described(run: Run, cluster: BrokerProcess | KafkaPeer) 
     run(job)
 
 
-def test_the_quorum_is_told_or_the_reason_why_not(run: Run, cluster: BrokerProcess | KafkaPeer) -> None:
+def test_the_quorum_is_reported_or_the_reason_why_not(run: Run, cluster: BrokerProcess | KafkaPeer) -> None:
     """If this fails, a cluster that cannot tell its quorum breaks the overview without a reason."""
 
     async def job(client: AdminClient) -> None:

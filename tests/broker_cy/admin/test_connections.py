@@ -47,7 +47,7 @@ def test_bad_addresses_are_refused(text: str) -> None:
     assert repr(text) in raised.value.reason
 
 
-def test_a_wrong_address_is_told_at_once() -> None:
+def test_a_wrong_address_is_reported_at_once() -> None:
     """If this fails, a user who mistypes the port waits for the deadline, and sees a timeout."""
     (port,) = free_ports(1)
     with pytest.raises(AdminError) as raised:
@@ -88,7 +88,7 @@ async def serve(answer: Callable[[bytes], bytes | None]) -> tuple[asyncio.Server
         (lambda data: None, Failure.TIMED_OUT, "within 0.3 s"),
     ],
 )
-def test_what_is_no_broker_is_told(answer: Callable[[bytes], bytes | None], failure: Failure, reason: str) -> None:
+def test_what_is_no_broker_is_reported(answer: Callable[[bytes], bytes | None], failure: Failure, reason: str) -> None:
     """If this fails, something else behind the port hangs the console, or ends it with a traceback."""
 
     async def job() -> AdminError:

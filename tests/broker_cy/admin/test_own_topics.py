@@ -94,7 +94,7 @@ def test_samples_are_put_together() -> None:
     assert (found[2].samples, found[2].last.resident_bytes) == (1, 7)
 
 
-def test_every_event_is_told_in_a_line() -> None:
+def test_every_event_is_shown_in_a_line() -> None:
     """If this fails, a type that was added is shown as its name alone; a name with control characters reaches the
     terminal.
     """

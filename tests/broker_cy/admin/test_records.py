@@ -278,7 +278,7 @@ def test_batches_that_cannot_have_what_is_looked_for_are_passed_over_and_counted
     assert decoded(batches, start=7, end=9, containing=b"v3").passed == 2
 
 
-def test_damaged_batches_are_told_and_passed() -> None:
+def test_damaged_batches_are_reported_and_skipped() -> None:
     """If this fails, one damaged batch ends the message browser, or is silently left out."""
     batches = [encode_batch([Record(value=b"v%d" % n)] * 5, base_offset=n * 5) for n in range(3)]
     broken = bytearray(batches[1])

@@ -225,7 +225,7 @@ def test_groups_with_members(broker_cy: Cli, broker: Target, new_topic: NewTopic
     assert broker_cy("groups", "delete", group, "--yes", "--json").json == {"deleted": [group]}
 
 
-def test_lag_is_told_and_judged(broker_cy: Cli, broker: Target, new_topic: NewTopic, name: str) -> None:
+def test_lag_is_reported_and_judged(broker_cy: Cli, broker: Target, new_topic: NewTopic, name: str) -> None:
     """If this fails, nobody hears of the group that stands still."""
     topic = new_topic(2)
     broker_cy("produce", topic, "-p", "0", "--timestamp", "-1h", stdin=b"x\n" * 10)
@@ -237,13 +237,13 @@ def test_lag_is_told_and_judged(broker_cy: Cli, broker: Target, new_topic: NewTo
     assert 3_600_000 <= told["time_lag_ms"] < 3_900_000
     assert told["trend"]["catch_up_s"] is None
 
-    def told_by(source: str) -> bool:
+    def time_is_from(source: str) -> bool:
         parts = [line.split() for line in broker_cy("lag", name, "--partitions", "--time").out.splitlines()[1:]]
         assert [part[2:6] for part in parts] == [["0", "4", "10", "6"], ["1", "0", "0", "0"]]
         assert parts[0][6:8] == ["1", "h"]
         return parts[0][8] == source
 
-    until(lambda: told_by("record" if broker.target == "kafka" else "event"), "the time's source", 20)
+    until(lambda: time_is_from("record" if broker.target == "kafka" else "event"), "the time's source", 20)
     assert broker_cy("lag", "--match", "no-such-group.*").rows() == []
     assert "group no-such-group: the group does not exist" in broker_cy("lag", "no-such-group", code=2).err
     assert broker_cy("lag", "--match", f"{name}.*", "--json").json[0]["group_id"] == name
@@ -372,7 +372,7 @@ def test_named_clusters(bare: Cli, broker: Target, tmp_path: Path, monkeypatch: 
         ('default = "b"\n[clusters.a]\nbootstrap = "a:1"', "default = 'b' names no known cluster; there are: a"),
     ],
 )
-def test_a_bad_file_of_clusters_is_told(bare: Cli, tmp_path: Path, text: str, reason: str) -> None:
+def test_a_bad_file_of_clusters_is_reported(bare: Cli, tmp_path: Path, text: str, reason: str) -> None:
     """If this fails, a typing error in the file is passed over, or ends in a traceback."""
     path = clusters_file(tmp_path, text)
     said = bare("topics", "list", "--config", path, code=2)

@@ -185,7 +185,7 @@ def test_a_reader_that_has_enough_is_no_error(broker: Target, broker_cy: Cli, ne
     assert process.wait(30) == 0
 
 
-def test_what_cannot_be_written_is_told(broker_cy: Cli, new_topic: NewTopic) -> None:
+def test_what_cannot_be_written_is_reported(broker_cy: Cli, new_topic: NewTopic) -> None:
     """If this fails, a refused record is lost in silence, or with it the count of those before it."""
     topic = new_topic(1, "--set", "max.message.bytes=1000")
     said = broker_cy("produce", topic, "-D", "|", stdin=b"ok|" + b"x" * 2000, code=1)

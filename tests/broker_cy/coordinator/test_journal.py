@@ -143,7 +143,7 @@ def test_nobody_left(h: Journaled) -> None:
     assert moves(h.events[-1])[0][2] >= 5000
 
 
-def test_group_that_never_settles_is_told_once_with_what_it_went_through(h: Journaled) -> None:
+def test_group_that_never_settles_is_reported_once_with_all_its_triggers(h: Journaled) -> None:
     """A rebalance that starts over is one rebalance for the waiting members."""
     a, b = stable(h, {"a": assignment(0), "b": assignment(1)}, (("range", b"\x00\x00"),))
     count = len(h.events)

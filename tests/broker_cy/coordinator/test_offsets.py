@@ -119,7 +119,7 @@ def test_metadata_never_exceeds_what_a_record_can_hold() -> None:
     assert h.commit("d", 1, metadata="é" * 16_383) is ErrorCode.NONE
 
 
-def test_offset_of_a_topic_that_was_created_again_is_not_told(h: Harness) -> None:
+def test_offset_of_a_topic_that_was_created_again_is_not_reported(h: Harness) -> None:
     """If this fails, a consumer of version 10 starts a new topic at the old one's offset (KIP-516)."""
     h.commit("c", 9)
     assert h.fetch(topic_id=TOPIC_ID).committed_offset == 9

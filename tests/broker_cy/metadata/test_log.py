@@ -59,7 +59,7 @@ def test_kafkas_log_loads() -> None:
     assert 1 in image.controllers
 
 
-def test_features_that_are_not_served_are_not_told() -> None:
+def test_features_that_are_not_served_are_not_reported() -> None:
     """If this fails, clients would use protocols that this broker does not speak, since the log has them finalized."""
     features = load(METADATA_LOG).image.features
     assert features.level("group.version") == 1

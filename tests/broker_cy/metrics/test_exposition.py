@@ -57,7 +57,7 @@ def test_histogram_has_what_prometheus_wants() -> None:
     assert counts == sorted(counts)
 
 
-def test_a_family_is_told_once_and_only_if_it_is_defined() -> None:
+def test_a_family_is_reported_once_and_only_if_it_is_defined() -> None:
     """Prometheus refuses a page with a family in two pieces."""
     page = Page()
     page.family("broker_cy_topics")

@@ -148,7 +148,7 @@ async def _two_members(s: Script) -> None:
     second = await s.ask("second asks", join("g4"), 9, other)
     you = second.member_id
     waiting = asyncio.ensure_future(other.call(join("g4", you), 9))
-    await _until_told(s, "g4", me, 1)
+    await _until_rebalancing(s, "g4", me, 1)
     await s.ask("describe while preparing", m.DescribeGroupsRequest(groups=["g4"]), 6)
     await s.ask("sync while preparing", sync("g4", me, 1), 4)
     await s.ask("commit while preparing", commit("g4", ("t", 1, 5), generation_id_or_member_epoch=1, member_id=me), 9)
@@ -159,13 +159,13 @@ async def _two_members(s: Script) -> None:
     s.note("second is assigned", await waiting)
     await s.ask("follower joins with the same", join("g4", you), 9)
     waiting = asyncio.ensure_future(other.call(join("g4", you, protocols=(("range", subscription("u")),)), 9))
-    await _until_told(s, "g4", me, 2)
+    await _until_rebalancing(s, "g4", me, 2)
     await s.ask("leave while the other waits", leave("g4", (me, None)), 5)
     s.note("second leads", await waiting)
     await s.ask("leave", leave("g4", (you, None)), 5)
 
 
-async def _until_told(s: Script, group_id: str, member_id: str, generation: int) -> None:
+async def _until_rebalancing(s: Script, group_id: str, member_id: str, generation: int) -> None:
     """Wait until the group rebalances."""
     async with asyncio.timeout(ANSWER_S):
         while (await s.connections[0].call(heartbeat(group_id, member_id, generation), 4)).error_code != 27:

@@ -86,7 +86,7 @@ def test_small_requests_after_a_large_one_are_answered_at_once(core: CoreHarness
 
 
 @pytest.mark.parametrize("sent", [1, 5, 40, 300_000])
-def test_request_that_is_cut_off_is_told_and_a_leaving_client_is_not(
+def test_request_that_is_cut_off_is_logged_and_a_leaving_client_is_not(
     core: CoreHarness, sent: int, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One line with peer, API and reason: without it, the reason for a missing last batch of a producer stays

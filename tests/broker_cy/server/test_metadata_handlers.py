@@ -165,7 +165,7 @@ def test_log_says_why_a_topic_is_not_created(tmp_path: Path, caplog: pytest.LogC
     similar to another one) stays unknown.
     """
 
-    def told() -> list[dict[str, Any]]:
+    def logged() -> list[dict[str, Any]]:
         return [record.fields for record in caplog.records if record.message == "topics not created"]  # type: ignore[attr-defined]
 
     async def work(broker: MetadataBroker) -> None:
@@ -173,19 +173,19 @@ def test_log_says_why_a_topic_is_not_created(tmp_path: Path, caplog: pytest.LogC
         try:
             response = await broker.call(topics_request("new", auto=True), 9)
             assert errors(response) == {"new": "UNKNOWN_TOPIC_OR_PARTITION"}
-            await until(lambda: len(told()) == 1)
+            await until(lambda: len(logged()) == 1)
         finally:
             disk.set_write_budget(-1, 0)
-        assert "KAFKA_STORAGE_ERROR" in told()[0]["reason"]
-        assert told()[0]["topics"] == "new"
+        assert "KAFKA_STORAGE_ERROR" in logged()[0]["reason"]
+        assert logged()[0]["topics"] == "new"
         # The next request tries again.
         await broker.call(topics_request("new", auto=True), 9)
         await until(lambda: broker.image.topics.by_name("new") is not None)
         await create(broker, "a.b")
         response = await broker.call(topics_request("a_b", auto=True), 9)
         assert errors(response) == {"a_b": "UNKNOWN_TOPIC_OR_PARTITION"}
-        await until(lambda: len(told()) == 2)
-        assert "INVALID_TOPIC_EXCEPTION" in told()[1]["reason"]
+        await until(lambda: len(logged()) == 2)
+        assert "INVALID_TOPIC_EXCEPTION" in logged()[1]["reason"]
 
     with_broker(tmp_path, work)
 

@@ -182,7 +182,7 @@ UNVERIFIED = "Unable to verify the partition has been added to the transaction. 
         (ErrorCode.CONCURRENT_TRANSACTIONS, 12, ErrorCode.CONCURRENT_TRANSACTIONS, None),
     ],
 )
-def test_errors_are_told_as_clients_of_each_age_know_them(
+def test_errors_are_reported_as_clients_of_each_age_know_them(
     core: CoreHarness, verifier: Verifier, said: ErrorCode, version: int, told: ErrorCode, message: str | None
 ) -> None:
     """If this fails, a producer dies of an error that it should try again after, or tries forever."""

@@ -67,7 +67,7 @@ class FullDisk(UnsyncedFiles):
         raise OSError(errno.ENOSPC, "No space left on device")
 
 
-def test_a_full_disk_is_told_once_and_waited_for(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_full_disk_is_reported_once_and_waited_for(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """If this fails, a disk that was full for a minute ends compaction until the next start, or fills the broker's
     log.
     """
