@@ -8,7 +8,7 @@ each other, which makes the module long.
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.errno cimport EIO
 
-from broker_cy.replica.verification cimport Verification, Verifications, judge
+from broker_cy.replica.verification cimport Verification, Verifications, batch_problem, judge, marker_problem
 from broker_cy.storage.producer_state cimport (
     PRODUCER_DUPLICATE, PRODUCER_INVALID_EPOCH, PRODUCER_OK, PRODUCER_OUT_OF_ORDER, Producer,
 )
@@ -180,7 +180,7 @@ cdef class Partition:
             return self.refuse(out, KAFKA_STORAGE_ERROR, self.offline_reason if self.log is None else self.log.offline)
         if acks == ACKS_ALL and self.min_insync_replicas > 1:
             return self.refuse(out, NOT_ENOUGH_REPLICAS,
-                               f"1 replica is in sync, min.insync.replicas is {self.min_insync_replicas}")
+                               f"{self.topic}-{self.index} has 1 in-sync replica; min.insync.replicas is {self.min_insync_replicas}")
         if check is not None and check.partition is self:
             header = check.header
             verdict = check.verdict
@@ -216,8 +216,7 @@ cdef class Partition:
             if header.attributes & ATTRIBUTE_TRANSACTIONAL or self.verifications is not None:
                 status = judge(self.verifications, self.log.producers, &header, verification, status, self.group.verifies)
             if status != PRODUCER_OK:
-                return self.refuse(out, status, f"producer {header.producer_id} epoch {header.producer_epoch} sequence "
-                                                f"{header.base_sequence} of {self.topic}-{self.index}")
+                return self.refuse(out, status, batch_problem(self.verifications, self.log.producers, &header, status))
         if verdict.rebuild:
             return self.stage_rebuilt(self.close_gaps(data, size, now_ms) if check is None else check.stored, now_ms, out)
         return self.stage(data, size, &header, owner, now_ms, out)
@@ -337,14 +336,14 @@ cdef class Partition:
         if self.offline is not None:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self.offline)
         if parse_header(<uint8_t*>PyBytes_AS_STRING(batch), PyBytes_GET_SIZE(batch), &header) != 0:
-            raise KafkaError(ErrorCode.CORRUPT_MESSAGE, "no whole record batch")
+            raise KafkaError(ErrorCode.CORRUPT_MESSAGE,
+                             f"{self.topic}-{self.index}: the {PyBytes_GET_SIZE(batch)} bytes to append are not a whole record batch")
         producer = self.log.producers.find(header.producer_id)
         if producer != NULL and header.producer_epoch < producer.epoch:
             status = PRODUCER_INVALID_EPOCH
         status = judge(self.verifications, self.log.producers, &header, verification, status, self.group.verifies)
         if status != PRODUCER_OK:
-            raise KafkaError(ErrorCode(status), f"producer {header.producer_id} epoch {header.producer_epoch} in "
-                                                f"{self.topic}-{self.index}")
+            raise KafkaError(ErrorCode(status), batch_problem(self.verifications, self.log.producers, &header, status))
         return self.append_own(bytes(bytearray(batch)), now_ms)
 
     def append_marker(self, int64_t producer_id, int16_t producer_epoch, int32_t coordinator_epoch, bint commit, int64_t now_ms,
@@ -361,8 +360,8 @@ cdef class Partition:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self.offline)
         status = self.log.producers.check_marker(producer_id, producer_epoch, coordinator_epoch, transaction_version)
         if status != PRODUCER_OK:
-            raise KafkaError(ErrorCode(status), f"marker of producer {producer_id} epoch {producer_epoch}, coordinator epoch "
-                                                f"{coordinator_epoch}, for {self.topic}-{self.index}")
+            raise KafkaError(ErrorCode(status), marker_problem(self.log.producers, producer_id, producer_epoch, coordinator_epoch,
+                                                               status))
         return self.append_own(marker_batch(producer_id, producer_epoch, coordinator_epoch, commit, now_ms,
                                             self.rules.timestamp_type == LOG_APPEND_TIME), now_ms)
 
@@ -379,7 +378,8 @@ cdef class Partition:
         cdef AppendResult out
         cdef uint8_t* data = <uint8_t*>PyBytes_AS_STRING(batch)
         if parse_header(data, PyBytes_GET_SIZE(batch), &header) != 0:
-            raise KafkaError(ErrorCode.CORRUPT_MESSAGE, "no whole record batch")
+            raise KafkaError(ErrorCode.CORRUPT_MESSAGE,
+                             f"{self.topic}-{self.index}: the {PyBytes_GET_SIZE(batch)} bytes to append are not a whole record batch")
         out.error = 0
         self.stage(data, PyBytes_GET_SIZE(batch), &header, batch, now_ms, &out)
         if out.error:
@@ -394,7 +394,10 @@ cdef class Partition:
             return None
         found = self.start_verification(producer_id, epoch, 0, adds)
         if isinstance(found, ErrorCode):
-            raise KafkaError(found, f"producer {producer_id} epoch {epoch} in {self.topic}-{self.index}")
+            if self.offline is not None:
+                raise KafkaError(found, self.offline)
+            raise KafkaError(found, f"{self.topic}-{self.index}: producer {producer_id} with epoch {epoch} was fenced; a newer epoch "
+                                    "has written here")
         return found
 
     # ---- write ----

@@ -8,7 +8,7 @@ order of errors, are those of Kafka's UnifiedLog and ProducerAppendInfo.
 from libc.stdint cimport int16_t, int32_t, int64_t
 
 from broker_cy.storage.producer_state cimport (
-    PRODUCER_INVALID_EPOCH, PRODUCER_INVALID_TXN_STATE, PRODUCER_OUT_OF_ORDER, Producer, ProducerState,
+    NO_EPOCH, PRODUCER_INVALID_EPOCH, PRODUCER_INVALID_TXN_STATE, PRODUCER_OUT_OF_ORDER, Producer, ProducerState,
 )
 from broker_cy.wire.batch cimport ATTRIBUTE_CONTROL, ATTRIBUTE_TRANSACTIONAL, BatchHeader
 
@@ -81,3 +81,40 @@ cdef int16_t judge(Verifications verifications, ProducerState producers, BatchHe
         if header.base_sequence > entry.lowest_sequence:
             return PRODUCER_OUT_OF_ORDER
     return status
+
+
+cdef str batch_problem(Verifications verifications, ProducerState producers, BatchHeader* header, int16_t status):
+    cdef Producer* producer = producers.find(header.producer_id)
+    cdef str sender = f"producer {header.producer_id} with epoch {header.producer_epoch}"
+    if status == PRODUCER_INVALID_EPOCH:
+        return f"{producers.name}: {sender} was fenced; the producer's current epoch is {producer.epoch}"
+    if status == PRODUCER_INVALID_TXN_STATE:
+        if header.attributes & ATTRIBUTE_TRANSACTIONAL:
+            return f"{producers.name}: no transaction of {sender} is open in this partition, or verified for it by the coordinator"
+        return f"{producers.name}: {sender} sent a batch outside of its transaction, which is open in this partition"
+    return (f"{producers.name}: {sender} sent sequence {header.base_sequence}; "
+            f"{expected_sequence(verifications, producer, header)} is expected")
+
+
+cdef int32_t expected_sequence(Verifications verifications, Producer* producer, BatchHeader* header) except -1:
+    """The base sequence that a batch with PRODUCER_OUT_OF_ORDER should have had."""
+    cdef Verification entry = verifications.entries.get(header.producer_id) if verifications is not None else None
+    cdef int32_t following = 0
+    if producer != NULL and producer.count > 0 and producer.epoch == header.producer_epoch:
+        following = (producer.batches[producer.newest].last_sequence + <int64_t>1) & 0x7FFFFFFF
+    if entry is not None and (
+        following == header.base_sequence or (not entry.adds and (producer == NULL or producer.epoch == NO_EPOCH))
+    ):
+        # The transaction has a batch with a lower sequence, which must be first.
+        return entry.lowest_sequence
+    return following
+
+
+cdef str marker_problem(ProducerState producers, int64_t producer_id, int16_t epoch, int32_t coordinator_epoch, int16_t status):
+    cdef Producer* producer = producers.find(producer_id)
+    if status == PRODUCER_INVALID_EPOCH:
+        # The same epoch is too low as well, if the transaction is open.
+        return (f"{producers.name}: the marker for producer {producer_id} has epoch {epoch}; "
+                f"at least {max(producer.epoch, epoch + 1)} is required")
+    return (f"{producers.name}: the marker for producer {producer_id} is from coordinator epoch {coordinator_epoch}; "
+            f"epoch {producer.coordinator_epoch} has already written one")

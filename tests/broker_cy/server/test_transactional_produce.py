@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
-from broker_cy.core.errors import ErrorCode
+from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.wire import messages
 from broker_cy.wire.frame import ApiKey
 from broker_cy.wire.records import Record, encode_batch
@@ -201,7 +201,12 @@ def test_a_marker_in_between_makes_the_answer_stale(core: CoreHarness, verifier:
     end(core, False)
     core.on_loop(verifier.release)
     _, answer = client.receive(ApiKey.PRODUCE, 11, messages.ProduceResponse)
-    assert answer.responses[0].partition_responses[0].error_code == ErrorCode.INVALID_TXN_STATE
+    refused = answer.responses[0].partition_responses[0]
+    assert refused.error_code == ErrorCode.INVALID_TXN_STATE
+    assert refused.error_message == (
+        "t-0: no transaction of producer 77 with epoch 0 is open in this partition, "
+        "or verified for it by the coordinator"
+    )
 
 
 def test_the_marker_of_the_transaction_before_does_not(core: CoreHarness, verifier: Verifier) -> None:
@@ -277,6 +282,45 @@ def test_sequences_while_verification_failed(core: CoreHarness, verifier: Verifi
     # Where epochs grow with each transaction, an unknown producer begins with 0.
     assert codes(client, request((1, batch(3))), 12) == [ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER]
     assert codes(client, request((1, batch(0))), 12) == [ErrorCode.NONE]
+
+
+def test_a_refused_batch_or_marker_is_explained(core: CoreHarness, verifier: Verifier) -> None:
+    """If this fails, a user sees an error code, but not which epoch or sequence is expected."""
+    client = core.client()
+
+    def problem(index: int, records: bytes, version: int = 11) -> str | None:
+        return send(client, request((index, records)), version)[0].error_message
+
+    def marker_problem(epoch: int, coordinator_epoch: int, transaction_version: int = 1) -> str:
+        partition = core.table.get("t", 0)
+        assert partition is not None
+        with pytest.raises(KafkaError) as caught:
+            core.on_loop(
+                lambda: partition.append_marker(PRODUCER, epoch, coordinator_epoch, True, 5, transaction_version)
+            )
+        return caught.value.message
+
+    assert problem(0, batch(epoch=3)) is None
+    sender = "t-0: producer 77 with epoch"
+    assert problem(0, batch(5, epoch=3)) == f"{sender} 3 sent sequence 5; 1 is expected"
+    assert problem(0, batch(2, epoch=4, transactional=False)) == f"{sender} 4 sent sequence 2; 0 is expected"
+    fenced = problem(0, batch(epoch=2, transactional=False))
+    assert fenced == f"{sender} 2 was fenced; the producer's current epoch is 3"
+    outside = problem(0, batch(1, epoch=3, transactional=False))
+    assert outside == f"{sender} 3 sent a batch outside of its transaction, which is open in this partition"
+    assert marker_problem(2, 0) == "t-0: the marker for producer 77 has epoch 2; at least 3 is required"
+    assert marker_problem(3, 0, 2) == "t-0: the marker for producer 77 has epoch 3; at least 4 is required"
+    partition = core.table.get("t", 0)
+    assert partition is not None
+    core.on_loop(lambda: partition.append_marker(PRODUCER, 3, 7, True, 5, 1))
+    older = marker_problem(3, 6)
+    assert older == "t-0: the marker for producer 77 is from coordinator epoch 6; epoch 7 has already written one"
+    # A batch that waits for its verification again must be first, or sequence 0 for an unknown producer of version 12.
+    verifier.code = ErrorCode.NOT_COORDINATOR
+    assert codes(client, request((1, batch(3))), 11) == [ErrorCode.NOT_ENOUGH_REPLICAS]
+    verifier.code = ErrorCode.NONE
+    assert problem(1, batch(4)) == "t-1: producer 77 with epoch 0 sent sequence 4; 3 is expected"
+    assert problem(2, batch(3), 12) == "t-2: producer 77 with epoch 0 sent sequence 3; 0 is expected"
 
 
 def test_verification_may_be_turned_off_for_old_clients(core: CoreHarness, verifier: Verifier) -> None:
