@@ -49,34 +49,34 @@ class WalkStop(NamedTuple):
 
 
 _BATCH = {
-    1: "there is no whole record batch in its {detail} bytes; exactly one is required",
-    2: "it has length {detail}; the smallest there is is 14",
-    3: "it has magic {detail}; only 2 is accepted",
-    4: "it has magic {detail}; only 2 is accepted",
-    5: "zstd needs Produce version 7 or later, this request has version {detail}",
-    6: "there is more than one record batch; exactly one is required",
-    7: "it has base offset {detail}; a producer must send 0",
+    1: "the {detail} bytes sent do not contain a complete record batch; exactly one is required",
+    2: "its length field is {detail}; at least 14 is required",
+    3: "its magic is {detail}; only 2 is accepted",
+    4: "its magic is {detail}; only 2 is accepted",
+    5: "zstd requires Produce version 7 or later; this request has version {detail}",
+    6: "it is followed by another record batch; exactly one is required",
+    7: "its base offset is {detail}; a producer must send 0",
     8: "it has {size} bytes; max.message.bytes is {detail}",
-    9: "it has {detail} bytes; its header alone takes 61",
-    10: "it is corrupt: its checksum is not the {detail:#010x} that its bytes have",
-    11: "it has compression codec {detail}; allowed are 0 (none), 1 (gzip), 2 (snappy), 3 (lz4), 4 (zstd)",
-    12: "it has last offset delta {detail}; it must be its record count less 1",
-    13: "it has record count {detail}; at least 1 is required",
-    14: "it has record count {detail}, which is not its last offset delta plus 1",
+    9: "it has {detail} bytes; the header of a record batch has 61",
+    10: "it is corrupt: the checksum of its bytes is {detail:#010x}, which is not the one in its header",
+    11: "its compression codec is {detail}; 0 (none), 1 (gzip), 2 (snappy), 3 (lz4) and 4 (zstd) are allowed",
+    12: "its last offset delta is {detail}; it must be the record count minus 1",
+    13: "its record count is {detail}; at least 1 is required",
+    14: "its record count is {detail}; it must be the last offset delta plus 1",
     15: "it is a control batch, which clients may not write",
-    16: "it has a producer id but base sequence {detail}; it must not be negative",
-    17: "its {detail} compressed bytes do not decompress",
-    18: "it decompresses to more than {detail} bytes",
-    20: "it is compressed and its offset deltas are not 0, 1, 2 and so on",
+    16: "it has a producer id and base sequence {detail}; the base sequence must not be negative",
+    17: "its {detail} compressed bytes cannot be decompressed",
+    18: "it decompresses to more than {detail} bytes, the most that is allowed",
+    20: "it is compressed, and the offset deltas of its records are not consecutive from 0",
 }
 _RECORD_BOUNDS = 19
 
 _RECORD = {
-    1: "record {stop.record} has a length of {stop.detail} where {stop.room} bytes are left",
-    2: "record {stop.record} has a field that does not fit in it",
-    3: "record {stop.record} has {stop.detail} headers in {stop.room} bytes, or one without a key",
-    4: "record {stop.record} has a length of {stop.detail} but fields of {stop.room} bytes",
-    5: "it has {stop.detail} bytes behind its {stop.record} records",
+    1: "record {stop.record} has length {stop.detail}, but {stop.room} bytes are left in the batch",
+    2: "record {stop.record} has a field that does not fit in the record",
+    3: "record {stop.record} has {stop.detail} headers in {stop.room} bytes, or a header without a key",
+    4: "record {stop.record} has length {stop.detail}, but its fields have {stop.room} bytes",
+    5: "it has {stop.detail} bytes after the last of its {stop.record} records",
 }
 
 _NO_KEY, _TIMESTAMP, _TIMESTAMP_TYPE = 1, 2, 3
