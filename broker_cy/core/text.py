@@ -26,5 +26,7 @@ def java_text(data: bytes) -> str:
         text = _SURROGATE.sub(b"\xff", data).decode("utf-8", "replace")
     size = len(text.encode())
     if size > STRING_BYTES_MAX:
-        raise WireError(f"not UTF-8, and {size} bytes with U+FFFD where it is not; {STRING_BYTES_MAX} are allowed")
+        raise WireError(
+            f"invalid UTF-8, and {size} bytes with U+FFFD in its place; at most {STRING_BYTES_MAX} are allowed"
+        )
     return text

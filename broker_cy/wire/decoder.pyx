@@ -69,14 +69,14 @@ cdef int read_tags(Node node, Cursor cursor, object message) except -1:
     cdef int i
     cdef dict unknown = None
     if count > cursor.remaining() // 2:
-        raise Truncated(f"{count} tagged fields are claimed, {cursor.remaining()} bytes left", "tagged fields")
+        raise Truncated(f"{count} tagged fields do not fit in the remaining {cursor.remaining()} bytes", "tagged fields")
     cursor.spend(count)
     while count > 0:
         count -= 1
         tag = cursor.uvarint()
         size = cursor.uvarint()
         if size > cursor.remaining():
-            raise Truncated(f"tag {tag} claims {size} bytes, {cursor.remaining()} left", "tagged fields")
+            raise Truncated(f"the {size} bytes of tag {tag} do not fit in the remaining {cursor.remaining()}", "tagged fields")
         for i in range(node.tagged_count):
             if node.tagged[i].tag == tag:
                 if seen & (<uint64_t>1 << i):
@@ -123,7 +123,7 @@ cdef int64_t read_length(Op* op, Cursor cursor, Kind kind) except -2:
         if length != -1:
             raise WireError(f"negative length {length}")
         if not op.nullable or (op.is_array and kind != STRUCT):
-            raise WireError("null, which is not allowed here")
+            raise WireError("null is not allowed")
     return length
 
 
@@ -137,7 +137,7 @@ cdef object read_array(Op* op, Cursor cursor):
         return None
     if length > cursor.remaining() // op.element_size:
         raise Truncated(
-            f"{length} elements of at least {op.element_size} bytes are claimed, {cursor.remaining()} bytes left"
+            f"{length} elements of at least {op.element_size} bytes do not fit in the remaining {cursor.remaining()} bytes"
         )
     cursor.spend(length)
     values = PyList_New(length)
@@ -174,7 +174,7 @@ cdef object read_value(Op* op, Cursor cursor):
         if length < 0:
             return None
         if length > STRING_SIZE_MAX:
-            raise WireError(f"a string of {length} bytes; {STRING_SIZE_MAX} are allowed")
+            raise WireError(f"the string has {length} bytes; at most {STRING_SIZE_MAX} are allowed")
         return read_text(cursor, length)
     if op.kind == INT16:
         return cursor.i16()
@@ -212,7 +212,7 @@ cdef object read_text(Cursor cursor, Py_ssize_t length):
     except UnicodeDecodeError as error:
         if cursor.lenient_text:
             return java_text(PyBytes_FromStringAndSize(at, length))
-        raise WireError(f"not UTF-8: {error.reason} at byte {error.start} of {length}") from None
+        raise WireError(f"invalid UTF-8: {error.reason} at byte {error.start} of {length}") from None
 
 
 cdef object read_uuid(const uint8_t* at):

@@ -43,7 +43,7 @@ cdef int write_struct(Node node, Writer writer, object message) except -1:
             if <PyObject*>value == op.constant:
                 continue
             if not layout.is_default(op.field, value) and not layout.ignorable[op.field]:
-                raise WireError(f"version {node.version} has no such field, and it is not at its default")
+                raise WireError(f"version {node.version} has no such field, and its value is not the default")
         for i in range(node.body_count):
             op = &node.body[i]
             value = get_slot(message, op.offset)
@@ -78,9 +78,11 @@ cdef int write_tags(Node node, Writer writer, object message, object unknown) ex
     for tag, raw in unknown:
         for i in range(node.tagged_count):
             if node.tagged[i].tag == tag:
-                raise WireError(f"tag {tag} is a known field", "_unknown_tags")
-        if tag in extra or not 0 <= tag <= INT_MAX:
-            raise WireError(f"tag {tag} occurs twice or out of range", "_unknown_tags")
+                raise WireError(f"tag {tag} belongs to a known field", "_unknown_tags")
+        if tag in extra:
+            raise WireError(f"tag {tag} occurs twice", "_unknown_tags")
+        if not 0 <= tag <= INT_MAX:
+            raise WireError(f"tag {tag} is out of range; 0 to {INT_MAX} are allowed", "_unknown_tags")
         if not PyBytes_CheckExact(raw):
             raise WireError(f"tag {tag} must be bytes, not a {type(raw).__qualname__}", "_unknown_tags")
         extra[tag] = raw
@@ -129,11 +131,11 @@ cdef int write_tag(Op* op, Writer writer, object value) except -1:
 cdef int write_length(Op* op, Writer writer, Kind kind, Py_ssize_t length) except -1:
     """Write a length, or -1 for null if the field allows it. `kind` is STRUCT for the length of an array."""
     if length < 0 and (not op.nullable or (op.is_array and kind != STRUCT)):
-        raise WireError("None, which is not allowed here")
+        raise WireError("None is not allowed")
     if kind == STRING and length > STRING_SIZE_MAX:
-        raise WireError(f"a string of {length} bytes; {STRING_SIZE_MAX} are allowed")
+        raise WireError(f"the string has {length} bytes; at most {STRING_SIZE_MAX} are allowed")
     if length >= INT_MAX:
-        raise WireError(f"a length of {length}; {INT_MAX - 1} is allowed")
+        raise WireError(f"the length is {length}; at most {INT_MAX - 1} is allowed")
     if op.compact:
         return writer.uvarint(<uint32_t>(length + 1))
     if kind == STRING:
@@ -182,7 +184,7 @@ cdef int write_value(Op* op, Writer writer, object value) except -1:
     if op.kind == STRUCT:
         if value is None:
             if not op.nullable or op.is_array:
-                raise WireError("None, which is not allowed here")
+                raise WireError("None is not allowed")
             return writer.i8(-1 if op.tag < 0 else 0)
         if op.nullable and not op.is_array:
             writer.i8(1)
@@ -231,7 +233,7 @@ cdef int write_text(Op* op, Writer writer, object value) except -1:
     try:
         text = PyUnicode_AsUTF8AndSize(value, &size)
     except UnicodeEncodeError as error:
-        raise WireError(f"no UTF-8: {error.reason} at character {error.start}") from None
+        raise WireError(f"cannot be encoded as UTF-8: {error.reason} at character {error.start}") from None
     write_length(op, writer, STRING, size)
     return writer.raw(text, size)
 

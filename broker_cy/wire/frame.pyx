@@ -34,7 +34,7 @@ cdef list api_names = [None] * API_COUNT
 cdef str name_of(int api_key):
     """The name of an API: `Fetch` for 1. Raises WireError for an unknown number."""
     if not 0 <= api_key < API_COUNT:
-        raise WireError(f"api key {api_key} does not exist; there are 0 to {API_COUNT - 1}", "api_key")
+        raise WireError(f"api key {api_key} does not exist; 0 to {API_COUNT - 1} exist", "api_key")
     if api_names[api_key] is None:
         for name in tables.message_files():
             if name.endswith("Request"):
@@ -75,11 +75,11 @@ cdef int read_request_header(Cursor cursor, RequestHeader* header) except -1:
     if header.client_id_size >= 0:
         header.client_id = cursor.take(header.client_id_size)
     elif header.client_id_size != -1:
-        raise WireError(f"negative length {header.client_id_size}", "RequestHeader.client_id")
+        raise WireError(f"the length is {header.client_id_size}; -1 (null) or more is allowed", "RequestHeader.client_id")
     if version == 2:
         count = cursor.uvarint()
         if count > cursor.remaining() // 2:
-            raise Truncated(f"{count} tagged fields are claimed, {cursor.remaining()} bytes left", "RequestHeader")
+            raise Truncated(f"{count} tagged fields do not fit in the remaining {cursor.remaining()} bytes", "RequestHeader")
         while count > 0:
             # The header has no known tagged field, and those of newer clients do not concern an older broker.
             cursor.uvarint()
@@ -99,7 +99,7 @@ def parse_request_header(frame):
         try:
             client_id = header.client_id[:header.client_id_size].decode("utf-8")
         except UnicodeDecodeError as error:
-            raise WireError(f"not UTF-8: {error.reason}", "RequestHeader.client_id") from None
+            raise WireError(f"invalid UTF-8: {error.reason} at byte {error.start} of {header.client_id_size}", "RequestHeader.client_id") from None
     return header.api_key, header.api_version, header.correlation_id, client_id, cursor.position()
 
 

@@ -111,9 +111,9 @@ cdef class Layout:
 
     cdef Node node(self, int version):
         if version not in self.spec.versions:
-            versions = self.spec.versions
-            allowed = f"{versions.low} to {versions.high}" if versions.high >= versions.low else "none"
-            raise WireError(f"version {version} does not exist; there are {allowed}", self.name)
+            low, high = self.spec.versions.low, self.spec.versions.high
+            existing = f"{low} to {high} exist" if high >= low else "the message has no versions"
+            raise WireError(f"version {version} does not exist; {existing}", self.name)
         node = self.nodes[version]
         if node is None:
             node = self.nodes[version] = compile_node(self, version)
@@ -242,7 +242,7 @@ cdef Op compile_op(Node node, Layout layout, object field, int index, int versio
     op.element_size = element_size_min(&op)
     if op.is_array and op.element_size == 0 and version in field.versions:
         # Such elements would cost a client no bytes, but the broker memory; Kafka has none.
-        raise ValueError(f"{layout.name}.{field.name}: elements of no bytes in version {version}")
+        raise ValueError(f"{layout.name}.{field.name}: an element has no bytes in version {version}")
     return op
 
 
@@ -297,4 +297,4 @@ cdef Layout layout_of(object cls):
 
 
 cdef int unset() except -1:
-    raise WireError("the attribute was deleted, or the message never initialised")
+    raise WireError("the attribute has no value: it was deleted, or the message was never initialised")

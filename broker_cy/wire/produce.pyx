@@ -32,9 +32,11 @@ cdef int32_t array_length(Cursor cursor, bint flexible, int element_bytes_min, b
     if n < 0:
         if n == -1 and nullable:
             return -1
-        raise WireError(f"an array of {n} elements")
+        raise WireError("an array is null" if n == -1 else f"an array has the negative length {n}")
     if n * element_bytes_min > cursor.remaining():
-        raise WireError(f"an array claims {n} elements with {cursor.remaining()} bytes left")
+        raise WireError(
+            f"an array of {n} elements of at least {element_bytes_min} bytes does not fit in the remaining {cursor.remaining()} bytes"
+        )
     cursor.spend(n)
     return <int32_t>n
 
@@ -47,7 +49,7 @@ cdef int32_t string_length(Cursor cursor, bint flexible) except -2:
     else:
         n = cursor.i16()
     if n < -1 or n > 32767:
-        raise WireError(f"a string of {n} bytes")
+        raise WireError(f"a string has length {n}; -1 (null) to 32767 are allowed")
     return <int32_t>n
 
 
@@ -126,7 +128,7 @@ cdef class ProduceView:
                 else:
                     size = cursor.i32()
                 if size < -1:
-                    raise WireError(f"records of {size} bytes")
+                    raise WireError(f"a records field has length {size}; -1 (null) or more is allowed")
                 part.size = <int32_t>size
                 part.records = cursor.take(size) if size > 0 else cursor.ptr
                 self.partition_count += 1

@@ -28,5 +28,5 @@ def test_a_string_that_would_be_too_long_to_send() -> None:
     """A string of faults takes three times its size when it is sent again, or written to a log."""
     fits = STRING_BYTES_MAX // 3
     assert java_text(b"\xff" * fits) == "�" * fits
-    with pytest.raises(WireError, match="not UTF-8, and 32769 bytes with U"):
+    with pytest.raises(WireError, match="invalid UTF-8, and 32769 bytes with U"):
         java_text(b"\xff" * (fits + 1))
