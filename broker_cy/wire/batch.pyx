@@ -360,7 +360,7 @@ def stamp(data not None, int64_t base_offset, int32_t leader_epoch):
     PyObject_GetBuffer(data, &view, PyBUF_SIMPLE | 1)    # 1: PyBUF_WRITABLE
     try:
         if view.len < BATCH_HEADER_BYTES:
-            raise ValueError(f"a record batch header takes {BATCH_HEADER_BYTES} bytes, there are {view.len}")
+            raise ValueError(f"the header of a record batch has {BATCH_HEADER_BYTES} bytes; {view.len} were given")
         stamp_offset_epoch(<uint8_t*>view.buf, base_offset, leader_epoch)
     finally:
         PyBuffer_Release(&view)

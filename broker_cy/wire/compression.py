@@ -139,7 +139,7 @@ def _read_gzip(view: memoryview, limit: int) -> memoryview:
         while not member.eof:
             fed = view[at : at + feed_bytes]
             if len(fed) == 0:
-                raise CorruptPayload(f"gzip payload of {len(view)} bytes: it ends before its stream does")
+                raise CorruptPayload(f"gzip payload of {len(view)} bytes: it ends before its stream is complete")
             part = member.decompress(fed, limit - size + 1)
             size += len(part)
             if size > limit:
@@ -172,12 +172,12 @@ _SNAPPY_RATIO_MAX = 22
 def _read_snappy_block(block: memoryview, room: int, limit: int) -> bytearray | mmap.mmap:
     size = snappy.decompress_raw_len(block)
     if size > _SNAPPY_RATIO_MAX * len(block):
-        raise CorruptPayload(f"snappy block of {len(block)} bytes claims to hold {size}")
+        raise CorruptPayload(f"snappy block of {len(block)} bytes claims to decompress to {size}")
     if size > room:
         raise _too_large(limit)
     out = _room(size)
     if size and snappy.decompress_raw_into(block, out) != size:
-        raise CorruptPayload(f"snappy block of {len(block)} bytes holds fewer than the {size} it claims")
+        raise CorruptPayload(f"snappy block of {len(block)} bytes decompresses to fewer than the {size} it claims")
     return out
 
 
@@ -193,13 +193,13 @@ def _read_snappy(view: memoryview, limit: int) -> memoryview:
             if len(view) - at < _XERIAL_HEADER_BYTES:
                 raise CorruptPayload("snappy stream ends inside its header")
             if (oldest := struct.unpack_from(">i", view, at + 12)[0]) < 1:
-                raise CorruptPayload(f"snappy stream of compatible version {oldest}; 1 is the oldest there is")
+                raise CorruptPayload(f"snappy stream has compatible version {oldest}; at least 1 is required")
             at += _XERIAL_HEADER_BYTES
             continue
         (size,) = struct.unpack_from(">i", view, at)
         at += 4
         if not 0 <= size <= len(view) - at:
-            raise CorruptPayload(f"snappy stream has a block of {size} bytes where {len(view) - at} are left")
+            raise CorruptPayload(f"snappy stream has a block of {size} bytes, but {len(view) - at} are left")
         out += _read_snappy_block(view[at : at + size], limit - len(out), limit)
         at += size
     return memoryview(out)
@@ -207,7 +207,7 @@ def _read_snappy(view: memoryview, limit: int) -> memoryview:
 
 def _write_snappy(view: memoryview, level: int | None) -> bytes:
     if level is not None:
-        raise ValueError(f"snappy has no levels, level {level} was given")
+        raise ValueError(f"snappy has no compression levels; level {level} cannot be used")
     out = bytearray(_XERIAL_HEADER)
     for at in range(0, len(view), _XERIAL_BLOCK_BYTES):
         block = bytes(snappy.compress_raw(view[at : at + _XERIAL_BLOCK_BYTES]))
@@ -233,11 +233,13 @@ def _lz4_extent(view: memoryview) -> tuple[int, int]:
     """The end of the first frame, and the most bytes to which it can decompress."""
     magic, flags, descriptor = struct.unpack_from("<IBB", view)
     if magic != _LZ4_MAGIC or flags & _LZ4_VERSION_MASK != _LZ4_VERSION:
-        raise CorruptPayload(f"lz4 payload starts with {bytes(view[:6]).hex(' ')}, which is no LZ4 frame of version 1")
+        raise CorruptPayload(f"lz4 payload starts with {bytes(view[:6]).hex(' ')}, not with an LZ4 frame of version 1")
     if not flags & _LZ4_INDEPENDENT:
         raise CorruptPayload("lz4 frame has linked blocks, which Kafka's clients cannot read")
     if flags & _LZ4_DICTIONARY or not 4 <= descriptor >> 4 <= 7:
-        raise CorruptPayload(f"lz4 frame descriptor {flags:02x} {descriptor:02x} is not one Kafka's clients read")
+        raise CorruptPayload(
+            f"lz4 frame descriptor {flags:02x} {descriptor:02x} is not one that Kafka's clients can read"
+        )
     block_bytes_max = 1 << (8 + 2 * (descriptor >> 4))
     at = 7 + (8 if flags & _LZ4_CONTENT_SIZE else 0)
     bound = 0
@@ -248,7 +250,7 @@ def _lz4_extent(view: memoryview) -> tuple[int, int]:
         if size == 0:
             return at + (4 if flags & _LZ4_CONTENT_SUM else 0), bound
         if size > block_bytes_max:
-            raise CorruptPayload(f"lz4 block of {size} bytes exceeds the frame's {block_bytes_max}")
+            raise CorruptPayload(f"lz4 block of {size} bytes exceeds the frame's block size of {block_bytes_max}")
         bound += size if word & _LZ4_STORED else min(block_bytes_max, _LZ4_RATIO_MAX * size)
         at += size + (4 if flags & _LZ4_BLOCK_SUM else 0)
 
@@ -296,7 +298,7 @@ def _zstd_frame_extent(view: memoryview, at: int) -> tuple[int, int]:
     if magic & _ZSTD_SKIPPABLE_MASK == _ZSTD_SKIPPABLE:
         return at + 8 + int(struct.unpack_from("<I", view, at + 4)[0]), 0
     if magic != _ZSTD_MAGIC:
-        raise CorruptPayload(f"zstd payload has {magic:#010x} where a frame starts, at byte {at}")
+        raise CorruptPayload(f"zstd payload has {magic:#010x} at byte {at}; the magic number of a frame is expected")
     descriptor = int(struct.unpack_from("B", view, at + 4)[0])
     single_segment = bool(descriptor & 0x20)
     content_size_bytes = (int(single_segment), 2, 4, 8)[descriptor >> 6]

@@ -113,10 +113,12 @@ def control_type(record: Record) -> ControlType | int:
     Raises WireError for a record that is not a control record.
     """
     if record.key is None or len(record.key) < _KEY.size:
-        raise WireError(f"control record at offset {record.offset} has no key of version and type: {record.key!r}")
+        raise WireError(
+            f"control record at offset {record.offset} has the key {record.key!r}; a version and a type are expected"
+        )
     version, number = _KEY.unpack_from(record.key)
     if version < 0:
-        raise WireError(f"control record at offset {record.offset} has key version {version}")
+        raise WireError(f"control record at offset {record.offset} has key version {version}; it must not be negative")
     try:
         return ControlType(number)
     except ValueError:
@@ -143,7 +145,9 @@ def decode_control(record: Record) -> ControlMessage | None:
     cursor = Cursor(record.value)
     version = cursor.read_i16()
     if version < 0:
-        raise WireError(f"control record {kind.name} at offset {record.offset} has version {version}")
+        raise WireError(
+            f"control record {kind.name} at offset {record.offset} has version {version}; it must not be negative"
+        )
     return _take_message(cursor, kind, version)
 
 
@@ -213,7 +217,7 @@ def _take_count(cursor: Cursor) -> int:
     count = cursor.read_uvarint() - 1
     # An element takes at least one byte, so a larger count is invalid and nothing is allocated for it.
     if not 0 <= count <= cursor.left:
-        raise WireError(f"an array of {count} elements in {cursor.left} bytes")
+        raise WireError(f"an array or a string has length {count}, but {cursor.left} bytes are left")
     return count
 
 
@@ -233,7 +237,7 @@ def _take_uuid(cursor: Cursor) -> uuid.UUID:
 
 def _put_leader_change(out: Writer, message: LeaderChange) -> None:
     if message.version not in (0, 1):
-        raise ValueError(f"LeaderChange version {message.version} is not 0 or 1")
+        raise ValueError(f"LeaderChange cannot be written in version {message.version}; 0 and 1 are supported")
     out.write_i16(message.version)
     out.write_i32(message.leader_id)
     for voters in (message.voters, message.granting_voters):

@@ -65,7 +65,7 @@ cdef tuple read_headers(const uint8_t** at, const uint8_t* end, int32_t count):
     cdef const uint8_t* p = at[0]
     cdef int32_t size = 0
     if count < 0 or count > end - p:
-        raise WireError(f"{count} headers in {end - p} bytes")
+        raise WireError(f"a record has a header count of {count}, but {end - p} bytes are left in it")
     headers = []
     while count > 0:
         count -= 1
@@ -92,12 +92,14 @@ cdef list read_records(const uint8_t* p, Py_ssize_t n, const BatchHeader* header
     cdef int32_t index
     cdef Record record
     if header.count < 0 or header.count > n // RECORD_BYTES_MIN:
-        raise WireError(f"a batch of {n} bytes of records claims {header.count} of them")
+        raise WireError(f"a batch claims {header.count} records in {n} bytes")
     records = []
     for index in range(header.count):
         p = read_varint(p, end, &length)
-        if p == NULL or length < 1 or length > end - p:
-            raise WireError(f"record {index} of {header.count} has a length of {length} that does not fit in its batch")
+        if p == NULL:
+            raise WireError(f"record {index} of {header.count} has no complete length field")
+        if length < 1 or length > end - p:
+            raise WireError(f"record {index} of {header.count} has length {length}, but {end - p} bytes are left in its batch")
         record_end = p + length
         p = read_varlong(p + 1, record_end, &timestamp_delta)
         if p != NULL:
@@ -114,17 +116,17 @@ cdef list read_records(const uint8_t* p, Py_ssize_t n, const BatchHeader* header
         record.value = slice_or_none(p, value_size)
         p = read_varint(p, record_end, &header_count)
         if p == NULL:
-            raise WireError(f"record {index} of {header.count} ends before its headers")
+            raise WireError(f"record {index} of {header.count} ends before its header count")
         record.headers = read_headers(&p, record_end, header_count) if header_count != 0 else ()
         if p != record_end:
-            raise WireError(f"record {index} of {header.count} has {record_end - p} bytes behind its fields")
+            raise WireError(f"record {index} of {header.count} has {record_end - p} bytes after its fields")
         record.offset = <int64_t>(<uint64_t>header.base_offset + <uint64_t>offset_delta)
         record.timestamp = header.max_timestamp
         if not append_time:
             record.timestamp = <int64_t>(<uint64_t>header.base_timestamp + <uint64_t>timestamp_delta)
         records.append(record)
     if p != end:
-        raise WireError(f"{end - p} bytes lie behind the {header.count} records of a batch")
+        raise WireError(f"{end - p} bytes follow the {header.count} records of a batch")
     return records
 
 
@@ -159,7 +161,7 @@ cdef int put_record(Writer out, Record record, int64_t base_timestamp, int32_t i
     for name, value in headers:
         size += sized_field(name) + sized_field(value)
     if size > INT32_MAX:
-        raise WireError(f"record {index} takes {size} bytes; a record has at most {INT32_MAX}")
+        raise WireError(f"record {index} has {size} bytes; at most {INT32_MAX} are allowed")
     out.varint(<int32_t>size)
     out.i8(0)
     out.varlong(timestamp_delta)

@@ -211,7 +211,7 @@ cdef class _Reader:
             )
         length = <int32_t>load_u32(at + 8)
         if length < BATCH_HEADER_BYTES - BATCH_OVERHEAD_BYTES:
-            raise WireError(f"batch at byte {self.position} has length {length}; its header alone takes 49")
+            raise WireError(f"batch at byte {self.position} has length {length}; at least 49 is required")
         if length > n - BATCH_OVERHEAD_BYTES:
             raise StopIteration
         batch = Batch.__new__(Batch)
@@ -258,7 +258,7 @@ cdef bytes finish(Writer out, BatchHeader* header, object codec, object level):
         out.put_bytes(payload)
         payload_bytes = len(payload)
     if payload_bytes > INT32_MAX - BATCH_HEADER_BYTES:
-        raise WireError(f"a batch of {payload_bytes} bytes of records is longer than its length field can say")
+        raise WireError(f"a batch has {payload_bytes} bytes of records; at most {INT32_MAX - BATCH_HEADER_BYTES} are allowed")
     header.length = <int32_t>(payload_bytes + BATCH_HEADER_BYTES - BATCH_OVERHEAD_BYTES)
     put_header(out.buf, header)
     batch = out.take_value()
@@ -323,7 +323,7 @@ def rebuild_batch(data not None, *, codec=None, level=None, log_append_time_ms=N
     """
     cdef Batch batch = next(_Reader(data), None)
     if batch is None:
-        raise Truncated("there is no whole record batch to rebuild")
+        raise Truncated("the data to rebuild is not a complete record batch")
     return encode_batch(
         batch.records(decompressed_limit(batch.size_bytes)), base_offset=batch.base_offset,
         codec=batch.codec if codec is None else codec, level=level, producer_id=batch.producer_id,
@@ -341,7 +341,7 @@ def recoded_batch(data not None, plain not None, int codec, level=None, *, Py_ss
     cdef BatchHeader header
     cdef Writer out
     if batch is None:
-        raise Truncated("there is no whole record batch to store with another codec")
+        raise Truncated("the data to store with another codec is not a complete record batch")
     payload = compress(codec, plain, level) if codec else plain
     if len(payload) > size_max - BATCH_HEADER_BYTES:
         return None

@@ -238,7 +238,7 @@ def test_stamping_keeps_the_checksum() -> None:
     (batch,) = decode_batches(data)
     assert batch.is_valid()
     assert (batch.base_offset, batch.leader_epoch, batch.last_offset) == (2**40, 12, 2**40 + 2)
-    with pytest.raises(ValueError, match="61 bytes, there are 60"):
+    with pytest.raises(ValueError, match="61 bytes; 60 were given"):
         stamp(bytearray(60), 0, 0)
 
 
@@ -260,7 +260,7 @@ def test_a_claimed_count_allocates_nothing() -> None:
     data = bytearray(encode_batch(SAMPLE))
     struct.pack_into(">i", data, 57, 2**31 - 1)
     (batch,) = decode_batches(data)
-    with pytest.raises(WireError, match="claims 2147483647 of them"):
+    with pytest.raises(WireError, match="claims 2147483647 records"):
         batch.records()
 
 
