@@ -51,8 +51,8 @@ class Activate(Operation[None]):
                 records.append(VersionedRecord(messages.EndTransactionRecord()))
         if not features.MV_MIN <= level <= features.MV_LATEST:
             raise MetadataLogError(
-                f"metadata.version {level} of this cluster is not supported: "
-                f"{features.MV_MIN} to {features.MV_LATEST} are"
+                f"metadata.version {level} of this cluster is not supported; "
+                f"{features.MV_MIN} to {features.MV_LATEST} are supported"
             )
         return Step(records, None)
 
@@ -62,4 +62,4 @@ def _level_of(bootstrap: list[VersionedRecord]) -> int:
         message = record.message
         if isinstance(message, messages.FeatureLevelRecord) and message.name == features.METADATA_VERSION:
             return int(message.feature_level)
-    raise MetadataLogError("bootstrap.checkpoint names no metadata.version: format the directory again")
+    raise MetadataLogError("bootstrap.checkpoint does not set metadata.version; format the directory again")

@@ -47,8 +47,8 @@ class Controller:
         if step.atomic and len(step.records) > RECORDS_PER_STEP_MAX:
             raise KafkaError(
                 ErrorCode.POLICY_VIOLATION,
-                f"Unable to perform excessively large batch operation: {len(step.records)} records, "
-                f"{RECORDS_PER_STEP_MAX} allowed.",
+                f"Unable to perform excessively large batch operation: {len(step.records)} records; "
+                f"at most {RECORDS_PER_STEP_MAX} are allowed.",
             )
         if step.records:
             # Applied to a separate layer first: if a record does not fit the state, which is a bug, the step has no

@@ -83,5 +83,5 @@ def _problem(update: FeatureUpdate, current: int, node_id: int) -> str | None:
     if name not in features.SUPPORTED:
         return f"Feature {name} not found."
     if name in _FIXED and level != current:
-        return f"The level {current} of this cluster cannot be changed: only that of transaction.version can."
+        return f"Its level, {current}, cannot be changed; this broker changes only {features.TRANSACTION_VERSION}."
     return None

@@ -156,8 +156,8 @@ def _grow(state: MetadataImage, context: OperationContext, topic: Any, records_m
     if additional > records_max:
         raise KafkaError(
             ErrorCode.POLICY_VIOLATION,
-            f"Unable to perform excessively large batch operation: {additional} partitions to add, "
-            f"of {RECORDS_PER_STEP_MAX} in one request.",
+            f"Unable to perform excessively large batch operation: this topic needs {additional} more partition(s), "
+            f"and one request can add at most {RECORDS_PER_STEP_MAX} to all of its topics.",
         )
     factor = len(found.partitions[0].replicas)
     if topic.assignments is None:

@@ -59,22 +59,24 @@ def frame(record: VersionedRecord) -> bytes:
 
 
 def unframe(value: bytes) -> VersionedRecord:
-    """The message in the value of a record. Raises MetadataLogError for an unknown frame, type or version."""
+    """The message in the value of a record. Raises MetadataLogError if it does not parse, or for an unknown frame,
+    type or version.
+    """
     cursor = Cursor(value)
     try:
         frame_version = cursor.read_uvarint()
         if frame_version != FRAME_VERSION:
-            raise MetadataLogError(f"record frame version {frame_version}: only {FRAME_VERSION} is known")
+            raise MetadataLogError(f"record frame version {frame_version} is not supported; only {FRAME_VERSION} is")
         api_key = cursor.read_uvarint()
         version = cursor.read_uvarint()
         if version > VERSION_MAX:
-            raise MetadataLogError(f"record version {version}: {VERSION_MAX} is the largest that a record can have")
+            raise MetadataLogError(f"record version {version} is too large; at most {VERSION_MAX} is allowed")
         cls = _CLASSES.get(api_key)
         if cls is None:
             cls = _class_of(api_key)
         return VersionedRecord(codec.decode(cls, version, memoryview(value)[cursor.at :]), version)
     except WireError as error:
-        raise MetadataLogError(f"record does not parse: {error}") from error
+        raise MetadataLogError(str(error)) from error
 
 
 _CLASSES: dict[int, Any] = {}
@@ -83,7 +85,7 @@ _CLASSES: dict[int, Any] = {}
 def _class_of(api_key: int) -> Any:
     name = RECORD_TYPES.get(api_key)
     if name is None:
-        raise MetadataLogError(f"record type {api_key}: not a metadata record of Kafka 4.3")
+        raise MetadataLogError(f"record type {api_key} is not a metadata record of Kafka 4.3")
     cls = _CLASSES[api_key] = getattr(messages, name)
     return cls
 
@@ -110,17 +112,26 @@ def batches(content: bytes) -> Iterator[Batch]:
             end = batch.position + batch.size_bytes
             yield batch
     except WireError as error:
-        raise MetadataLogError(f"no batch at byte {end}: {error}") from error
+        raise MetadataLogError(str(error)) from error
     if end != len(content):
-        raise MetadataLogError(f"the last batch is cut off: {len(content) - end} bytes at byte {end}")
+        raise MetadataLogError(f"batch at byte {end} is incomplete: {len(content) - end} bytes are left")
 
 
 def records_in(batch: Batch) -> list[tuple[int, VersionedRecord]]:
-    """(offset, record) of a data batch. Raises MetadataLogError."""
+    """(offset, record) of a data batch. Raises MetadataLogError, which names the offset."""
     try:
-        return [(record.offset, unframe(record.value or b"")) for record in batch.records()]
+        records = batch.records()
     except WireError as error:
-        raise MetadataLogError(f"records of the batch at offset {batch.base_offset} do not parse: {error}") from error
+        raise MetadataLogError(
+            f"cannot read the records of the batch at offset {batch.base_offset}: {error}"
+        ) from error
+    found = []
+    for record in records:
+        try:
+            found.append((record.offset, unframe(record.value or b"")))
+        except MetadataLogError as error:
+            raise MetadataLogError(f"record at offset {record.offset}: {error}") from error
+    return found
 
 
 def control_messages_in(batch: Batch) -> list[ControlMessage]:
@@ -128,5 +139,5 @@ def control_messages_in(batch: Batch) -> list[ControlMessage]:
     try:
         found = [decode_control(record) for record in batch.records()]
     except WireError as error:
-        raise MetadataLogError(f"control batch at offset {batch.base_offset} does not parse: {error}") from error
+        raise MetadataLogError(f"cannot read the control batch at offset {batch.base_offset}: {error}") from error
     return [message for message in found if message is not None]

@@ -30,7 +30,7 @@ class Loader:
         """Fill the empty image. Raises MetadataLogError for a snapshot that does not parse."""
         assert self.image.offset < 0
         for batch in framing.batches(content):
-            self._apply(batch, "record")
+            self._apply(batch)
         self._reached(snapshot_id.end_offset - 1, snapshot_id.epoch)
 
     def load_log(self, content: bytes) -> None:
@@ -38,7 +38,7 @@ class Loader:
         for batch in framing.batches(content):
             if batch.last_offset <= self.image.offset:
                 continue
-            self._apply(batch, "metadata log")
+            self._apply(batch)
             self.log_bytes += batch.size_bytes
             self._reached(batch.last_offset, batch.leader_epoch)
 
@@ -46,17 +46,15 @@ class Loader:
         self.image.offset = self.image.features.epoch = offset
         self.image.epoch = epoch
 
-    def _apply(self, batch: Batch, where: str) -> None:
-        offset = batch.base_offset
-        try:
-            if batch.is_control:
-                self._apply_control(batch)
-                return
-            for at, record in framing.records_in(batch):
-                offset = at
+    def _apply(self, batch: Batch) -> None:
+        if batch.is_control:
+            self._apply_control(batch)
+            return
+        for offset, record in framing.records_in(batch):
+            try:
                 self._apply_record(record.message)
-        except MetadataLogError as error:
-            raise MetadataLogError(f"{where}, offset {offset}: {error}") from error
+            except MetadataLogError as error:
+                raise MetadataLogError(f"record at offset {offset}: {error}") from error
 
     def _apply_control(self, batch: Batch) -> None:
         for message in framing.control_messages_in(batch):
@@ -69,16 +67,16 @@ class Loader:
         name = type(message).__name__
         if name == "BeginTransactionRecord":
             if self._transaction is not None:
-                raise MetadataLogError("a transaction begins inside of another")
+                raise MetadataLogError("BeginTransactionRecord before the end of the previous transaction")
             self._transaction = self.image.branch()
         elif name == "EndTransactionRecord":
             if self._transaction is None:
-                raise MetadataLogError("the end of a transaction that was not started")
+                raise MetadataLogError("EndTransactionRecord without a BeginTransactionRecord")
             self.image.absorb(self._transaction)
             self._transaction = None
         elif name == "AbortTransactionRecord":
             if self._transaction is None:
-                raise MetadataLogError("the abort of a transaction that was not started")
+                raise MetadataLogError("AbortTransactionRecord without a BeginTransactionRecord")
             self._transaction = None
         else:
             replay(self.image if self._transaction is None else self._transaction, message)

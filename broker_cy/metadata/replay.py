@@ -36,7 +36,7 @@ def replay(image: MetadataImage, message: Any) -> None:
     """Apply one record. Raises MetadataLogError if it does not fit the state, which means an incomplete log."""
     apply = _APPLY.get(type(message).__name__)
     if apply is None:
-        raise MetadataLogError(f"no way to apply a {type(message).__name__}")
+        raise MetadataLogError(f"{type(message).__name__} is not supported")
     apply(image, message)
 
 

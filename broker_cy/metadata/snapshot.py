@@ -184,5 +184,5 @@ def bootstrap_records(content: bytes) -> list[VersionedRecord]:
         if not batch.is_control:
             records += [record for _, record in framing.records_in(batch)]
     if not records:
-        raise MetadataLogError("it holds no records: format the directory again")
+        raise MetadataLogError("it contains no records; format the directory again")
     return records

@@ -25,7 +25,7 @@ class QuorumError(Exception):
 def _int32(fields: dict[str, Any], name: str, lowest: int) -> int:
     value = int(fields[name])
     if not lowest <= value < 1 << 31:
-        raise ValueError(f"{name} is {value}; allowed are {lowest} to {(1 << 31) - 1}")
+        raise ValueError(f"{name} is {value}; {lowest} to {(1 << 31) - 1} are allowed")
     return value
 
 
@@ -69,7 +69,7 @@ class ElectionState:
             fields = json.loads(content)
             version = fields["data_version"]
             if version not in (0, 1):
-                raise QuorumError(f"{FILE_NAME} has data_version {version}; 0 and 1 are known")
+                raise QuorumError(f"{FILE_NAME} has data_version {version}; 0 and 1 are supported")
             voters = None
             if version == 0:
                 voters = tuple(int(voter["voterId"]) for voter in fields.get("currentVoters") or ())
@@ -83,5 +83,5 @@ class ElectionState:
             )
         except (ValueError, ArithmeticError, LookupError, TypeError, AttributeError, RecursionError) as error:
             raise QuorumError(
-                f"{FILE_NAME} does not parse ({error}): restore it from a copy of this directory"
+                f"{FILE_NAME} is not valid ({error}); restore it from a copy of this directory"
             ) from error

@@ -76,8 +76,8 @@ class Quorum:
         voters = log_voters if log_voters is not None else (stored.voters if stored else None)
         if voters and voters != (node_id,):
             raise QuorumError(
-                f"the metadata quorum has the voters {sorted(voters)}, this node is {node_id}: "
-                "only a quorum whose one voter is this node can be run"
+                f"the metadata quorum has the voters {sorted(voters)}, and this node is {node_id}; "
+                "broker-cy supports only a quorum whose sole voter is this node"
             )
         self.voters: tuple[int, ...] = (node_id,)
         self.role: Role | None = None

@@ -178,7 +178,7 @@ def _parse_block(lines: list[str]) -> MessageSpec:
         stripped = line.lstrip(" ")
         level = (len(line) - len(stripped)) // 2 - 1
         if not 0 <= level < len(levels):
-            raise ValueError(f"{message.name}: nothing for this line to belong to: {line!r}")
+            raise ValueError(f"{message.name}: the indentation does not match a structure above this line: {line!r}")
         del levels[level + 1 :]
         if stripped.startswith("struct "):
             levels.append(StructSpec(stripped[len("struct ") :].partition(":")[0]))

@@ -68,7 +68,10 @@ class MetadataLog:
             if slice_ is None:
                 break
             content = _whole_batches(slice_.read())
-            loader.load_log(content)
+            try:
+                loader.load_log(content)
+            except MetadataLogError as error:
+                raise MetadataLogError(f"{self.directory}: {error}") from error
             offset = loader.image.offset + 1
         return loader
 

@@ -248,7 +248,7 @@ def test_producer_ids_end() -> None:
 def test_metadata_version_out_of_range(level: int) -> None:
     """If this fails, the broker would write records that the cluster's other software cannot read."""
     record = messages.FeatureLevelRecord(name="metadata.version", feature_level=level)
-    with pytest.raises(MetadataLogError, match=f"metadata.version {level} of this cluster is not supported: 7 to 30"):
+    with pytest.raises(MetadataLogError, match=f"metadata.version {level} of this cluster is not supported; 7 to 30"):
         Cluster.started(bootstrap=[VersionedRecord(record)])
 
 

@@ -183,20 +183,26 @@ def test_transactions_apply_as_a_whole(end: str | None, expected: bool) -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (data(TOPIC)[:-3], "the last batch is cut off"),
+        (data(TOPIC)[:-3], "batch at byte 0 is incomplete: .* bytes are left"),
         (data(TOPIC)[:-1] + b"\xff", "checksum is wrong"),
-        (encode_batch([Record(value=b"\x02\x02\x00")], leader_epoch=1), "offset 0: record frame version 2: only 1"),
+        (
+            encode_batch([Record(value=b"\x02\x02\x00")], leader_epoch=1),
+            "offset 0: record frame version 2 is not supported; only 1 is",
+        ),
         (encode_batch([Record(value=b"\x01\x63\x00")], leader_epoch=1), "offset 0: record type 99"),
-        (encode_batch([Record(value=b"\x01\x02\x00\x05")], leader_epoch=1), "offset 0: record does not parse"),
-        (encode_batch([Record(value=b"")], leader_epoch=1), "record does not parse"),
+        (encode_batch([Record(value=b"\x01\x02\x00\x05")], leader_epoch=1), "offset 0: TopicRecord"),
+        (encode_batch([Record(value=b"")], leader_epoch=1), "record at offset 0: the bytes end inside the varint"),
         (data(TOPIC, TOPIC), "offset 1: TopicRecord for t, which exists already"),
         (data(record("RemoveTopicRecord", topic_id=TOPIC.message.topic_id)), "which does not exist"),
         (data(record("PartitionRecord", topic_id=TOPIC.message.topic_id)), "which does not exist"),
         (data(TOPIC, record("PartitionChangeRecord", topic_id=TOPIC.message.topic_id)), "-1, which does not exist"),
         (data(record("FenceBrokerRecord", id=7, epoch=1)), "broker 7 epoch 1, which is not registered"),
-        (data(record("EndTransactionRecord")), "the end of a transaction that was not started"),
-        (data(record("AbortTransactionRecord")), "abort of a transaction that was not started"),
-        (data(record("BeginTransactionRecord"), record("BeginTransactionRecord")), "begins inside of another"),
+        (data(record("EndTransactionRecord")), "EndTransactionRecord without a Begin"),
+        (data(record("AbortTransactionRecord")), "AbortTransactionRecord without a Begin"),
+        (
+            data(record("BeginTransactionRecord"), record("BeginTransactionRecord")),
+            "record at offset 1: BeginTransactionRecord before the end",
+        ),
     ],
 )
 def test_a_log_that_is_not_whole_is_refused(content: bytes, message: str) -> None:

@@ -62,7 +62,7 @@ def test_other_voters_are_refused() -> None:
     """If this fails, one node of a larger quorum would continue alone and split it."""
     with pytest.raises(QuorumError, match=r"voters \[1, 2, 3\]"):
         Quorum(1, ElectionState(4, voters=(1, 2, 3)), 4)
-    with pytest.raises(QuorumError, match="only a quorum whose one voter"):
+    with pytest.raises(QuorumError, match="only a quorum whose sole voter"):
         Quorum(1, ElectionState(4, voters=None), 4, log_voters=(2,))
 
 

@@ -264,7 +264,7 @@ def test_other_voters(tmp_path: Path) -> None:
     )
 
     async def work() -> None:
-        with pytest.raises(QuorumError, match=r"voters \[1, 2\], this node is 1"):
+        with pytest.raises(QuorumError, match=r"voters \[1, 2\], and this node is 1"):
             await MetadataBroker(tmp_path).__aenter__()
 
     run(work)
@@ -287,7 +287,7 @@ def test_damaged_bootstrap(tmp_path: Path) -> None:
     (tmp_path / "bootstrap.checkpoint").write_bytes(b"\x00" * 90)
 
     async def work() -> None:
-        with pytest.raises(MetadataLogError, match=r"bootstrap\.checkpoint: no batch at byte 0"):
+        with pytest.raises(MetadataLogError, match=r"bootstrap\.checkpoint: batch at byte 0 has magic 0"):
             await MetadataBroker(tmp_path).__aenter__()
 
     run(work)
