@@ -45,7 +45,7 @@ cdef class Cursor:
     cdef int _short(self, Py_ssize_t wanted) except -1:
         if wanted < 0:
             raise WireError(f"negative length {wanted} at byte {self.position()}")
-        raise Truncated(f"{wanted} bytes wanted at byte {self.position()}, {self.remaining()} left")
+        raise Truncated(f"{wanted} bytes are needed at byte {self.position()}, but {self.remaining()} are left")
 
     cdef int _bad_varint(self, int status, int bytes_max) except -1:
         if status == VARINT_TRUNCATED:

@@ -103,7 +103,7 @@ def test_take_checks_both_ends() -> None:
     cursor = Cursor(b"abc")
     with pytest.raises(WireError, match="negative length -1"):
         cursor.read_bytes(-1)
-    with pytest.raises(Truncated, match="4 bytes wanted at byte 0, 3 left"):
+    with pytest.raises(Truncated, match="4 bytes are needed at byte 0, but 3 are left"):
         cursor.read_bytes(4)
     with pytest.raises(Truncated):
         cursor.read_bytes(2**63 - 1)
