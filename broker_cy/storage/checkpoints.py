@@ -87,11 +87,6 @@ def encode_pairs(pairs: list[tuple[int, int]]) -> bytes:
     return f"0\n{len(pairs)}\n{lines}".encode()
 
 
-def read_offsets(path: str) -> dict[TopicPartition, int]:
-    """(topic, partition) -> offset, whatever the topic ids are. Raises as read_entries does."""
-    return read_entries(path).offsets
-
-
 def read_entries(path: str) -> Entries:
     """Content of an offset checkpoint; empty if the file is missing or empty. Raises ValueError if it is
     damaged.

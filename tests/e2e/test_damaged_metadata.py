@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from broker_cy.storage.checkpoints import RECOVERY_POINTS, read_offsets
+from broker_cy.storage.checkpoints import RECOVERY_POINTS, read_entries
 from tests.support.acked import batch, read_partition
 from tests.support.broker import BrokerProcess, Target, target_is_kafka
 from tests.support.raw_wire import Connection, produce
@@ -32,7 +32,7 @@ class Down:
 
     def committed(self) -> int:
         """The end of the committed metadata by the checkpoint; -1 if it has none."""
-        return read_offsets(str(self.root / RECOVERY_POINTS)).get(("__cluster_metadata", 0), -1)
+        return read_entries(str(self.root / RECOVERY_POINTS)).offsets.get(("__cluster_metadata", 0), -1)
 
     def run_and_kill(self) -> None:
         """Start the broker, let it note what it committed, and kill it."""

@@ -302,7 +302,7 @@ def run_small(data: bytes) -> None:
             assert 0 <= epoch < 2**31
             assert 0 <= offset < 2**63
     elif kind == 1:
-        for (_, partition), offset in checkpoints.read_offsets(path).items():
+        for (_, partition), offset in checkpoints.read_entries(path).offsets.items():
             assert 0 <= partition < 2**31
             assert -1 <= offset < 2**63
     elif kind == 2:

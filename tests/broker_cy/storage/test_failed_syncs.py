@@ -58,7 +58,7 @@ def contents(log: Log) -> bytes:
 
 
 def recovery_point(directory: Path) -> int:
-    return checkpoints.read_offsets(str(directory / checkpoints.RECOVERY_POINTS))["t", 0]
+    return checkpoints.read_entries(str(directory / checkpoints.RECOVERY_POINTS)).offsets["t", 0]
 
 
 def test_a_flush_that_failed_takes_the_partition_offline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

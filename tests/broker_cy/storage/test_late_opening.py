@@ -21,7 +21,6 @@ from broker_cy.storage.checkpoints import (
     RECOVERY_POINTS,
     TopicPartition,
     read_entries,
-    read_offsets,
     write_offsets,
 )
 from broker_cy.storage.cleaner.log_cleaner import CleanerSettings, LogCleaner
@@ -166,7 +165,7 @@ def test_a_clean_stop_with_logs_that_were_never_opened_is_clean(tmp_path: Path) 
     run_held(jobs)
     manager.stop()
     assert (tmp_path / CLEAN_SHUTDOWN).exists()
-    assert read_offsets(str(tmp_path / RECOVERY_POINTS)) == dict.fromkeys(KEYS, 20)
+    assert read_entries(str(tmp_path / RECOVERY_POINTS)).offsets == dict.fromkeys(KEYS, 20)
     check_all(tmp_path, expected)
 
 
@@ -364,7 +363,7 @@ def test_the_cleaner_keeps_its_entries_of_logs_that_are_not_open_yet(tmp_path: P
     run_held(jobs)
     manager.cleaner.write_checkpoint()
     run_held(jobs)
-    found = {root: read_offsets(str(root / CLEANED_OFFSETS)) for root in roots}
+    found = {root: read_entries(str(root / CLEANED_OFFSETS)).offsets for root in roots}
     assert found == {root: {key: 5 for key, place in places.items() if place == root} for root in roots}
     manager.crash()
 

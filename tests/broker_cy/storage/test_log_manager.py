@@ -12,7 +12,7 @@ from uuid import UUID
 import pytest
 
 from broker_cy.storage import disk, recovery
-from broker_cy.storage.checkpoints import read_offsets
+from broker_cy.storage.checkpoints import read_entries
 from broker_cy.storage.data_directory import DataDirectoryError
 from broker_cy.storage.errors import StorageError
 from broker_cy.storage.log_config import LogConfig
@@ -233,11 +233,11 @@ def test_flushing_moves_the_recovery_point(tmp_path: Path) -> None:
     manager.jobs.run_due()
     assert log.recovery_point == 120
     assert manager.totals.unflushed_bytes == 0
-    assert read_offsets(str(tmp_path / "recovery-point-offset-checkpoint")) == {("t", 0): 120}
+    assert read_entries(str(tmp_path / "recovery-point-offset-checkpoint")).offsets == {("t", 0): 120}
     fill(log, 1)
     manager.tick(60_000, lambda topic, partition: 121)
     assert log.recovery_point == 122
-    assert read_offsets(str(tmp_path / "replication-offset-checkpoint")) == {("t", 0): 121}
+    assert read_entries(str(tmp_path / "replication-offset-checkpoint")).offsets == {("t", 0): 121}
     # Only the newest producer state that no segment begins with is kept.
     assert [name for name in os.listdir(log.directory) if name.endswith(".snapshot")] == [f"{122:020d}.snapshot"]
     manager.crash()
@@ -341,7 +341,7 @@ def test_deleted_records_free_whole_segments(tmp_path: Path) -> None:
     manager.jobs.run_due()
     assert not any(name.endswith(".deleted") for name in os.listdir(log.directory))
     assert len(held.read()) == 500, "a slice stays readable while it is being sent"
-    assert read_offsets(str(tmp_path / "log-start-offset-checkpoint")) == {("t", 0): target}
+    assert read_entries(str(tmp_path / "log-start-offset-checkpoint")).offsets == {("t", 0): target}
     manager.delete_records_before(log, 300)
     assert (log.log_start_offset, log.log_end_offset, log.size_bytes) == (300, 300, 0)
     fill(log, 1)
@@ -364,7 +364,7 @@ def test_a_burst_of_deleted_records_is_checkpointed_one_write_at_a_time(tmp_path
     assert len(jobs.held) == 1
     while jobs.held:
         jobs.held.pop()()
-    assert read_offsets(str(tmp_path / "log-start-offset-checkpoint")) == {("t", 0): 7}
+    assert read_entries(str(tmp_path / "log-start-offset-checkpoint")).offsets == {("t", 0): 7}
     manager.crash()
 
 
@@ -381,7 +381,7 @@ def test_a_checkpoint_is_never_replaced_by_an_older_one(tmp_path: Path) -> None:
     assert len(jobs.held) == 1, "the recovery point is about to be written"
     manager.truncate_to(log, 10, 0)
     jobs.held.pop()()
-    assert read_offsets(str(tmp_path / "recovery-point-offset-checkpoint")) == {("t", 0): 10}
+    assert read_entries(str(tmp_path / "recovery-point-offset-checkpoint")).offsets == {("t", 0): 10}
     manager.crash()
 
 

@@ -15,11 +15,11 @@ from broker_cy.storage.epochs import LeaderEpochs
 def test_offset_checkpoints_round_trip(tmp_path: Path) -> None:
     """If this fails, recovery points or high watermarks are lost with a restart."""
     path = str(tmp_path / "checkpoint")
-    assert checkpoints.read_offsets(path) == {}
+    assert checkpoints.read_entries(path).offsets == {}
     offsets = {("t", 0): 5, ("with-dash.and_more", 12): 1 << 40}
     checkpoints.write_offsets(path, offsets)
     assert (tmp_path / "checkpoint").read_text() == "0\n2\nt 0 5\nwith-dash.and_more 12 1099511627776\n"
-    assert checkpoints.read_offsets(path) == offsets
+    assert checkpoints.read_entries(path).offsets == offsets
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ def test_damaged_checkpoints_name_the_file(tmp_path: Path, text: str) -> None:
     path = tmp_path / "checkpoint"
     path.write_text(text, errors="surrogateescape")
     with pytest.raises(ValueError, match=str(path)):
-        checkpoints.read_offsets(str(path))
+        checkpoints.read_entries(str(path))
 
 
 @pytest.mark.parametrize("content", [b"\xff\xfe", b"version: 0\n", b"version: 0\ntopic_id: \xff\n"])
