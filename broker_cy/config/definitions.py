@@ -1,8 +1,9 @@
-"""The definitions of all settings: the three tables beside this file, loaded once.
+"""The definitions of all settings: the four tables beside this file, loaded once.
 
 `broker_configs.tsv`, `topic_configs.tsv` and `group_configs.tsv` have the name, type, default and valid values of each
-setting of Kafka 4.3.1, and whether it can be changed at run time. Their column `support` states what this broker does
-with a setting:
+setting of Kafka 4.3.1, `own_configs.tsv` those of the settings that only this broker has. Those of a broker have a
+column `update`: whether a setting can be changed at run time. The column `support` states what this broker does with a
+setting:
 
 - `effective`: it changes the behaviour of the broker;
 - `inert`: it is accepted, and reported with one log line because it has no effect yet;

@@ -91,7 +91,8 @@ cdef class ProducerState:
         return 0
 
     cdef Producer* obtain(self, int64_t producer_id) except NULL:
-        """The producer's entry, which is created if the producer is new. The pointer is valid until the next obtain or expire."""
+        """The producer's entry, which is created if the producer is new. The pointer is valid until the next obtain, forget,
+        expire or clear."""
         cdef Producer* producer = self.find(producer_id)
         cdef Producer* grown
         cdef Py_ssize_t capacity, slot
@@ -165,7 +166,8 @@ cdef class ProducerState:
         """Check a transaction marker; return a ProducerCheck (OK, INVALID_EPOCH, COORDINATOR_FENCED).
 
         Before transaction.version 2 a marker has the epoch of the records. From 2 on it has a higher one (KIP-890). A marker with
-        the same epoch is then accepted only if no transaction is open: it repeats a marker that was written already (KAFKA-19999).
+        the same epoch is then accepted only if no transaction is open, since it repeats a marker that was written already
+        (KAFKA-19999), or if the epoch is EPOCH_MAX, since there is no higher one.
         """
         cdef Producer* producer = self.find(producer_id)
         if producer == NULL:
