@@ -46,13 +46,13 @@ def check(world: World) -> None:
             # Each request waits in exactly one place, or its response depends on a record that is being written.
             assert client.waiting in waiting_tokens or world.harness.held, f"the request of {client.name} is lost"
             waited_ms = 0 if world.harness.held else now_ms - client.since_ms
-            assert waited_ms <= ANSWER_WITHIN_MS, f"{client.name} waits for {client.waits_for}"
+            assert waited_ms <= ANSWER_WITHIN_MS, f"{client.name} has waited {waited_ms} ms for {client.waits_for}"
     for token, since_ms in world.abandoned.items():
         assert token in known or token in waiting_tokens or world.harness.held
         assert world.harness.held or now_ms - since_ms <= ANSWER_WITHIN_MS, f"request {token} is not answered"
     if not world.harness.held:
         again = replayed(world.harness.log, world.harness.settings, world.harness.now)
-        assert durable(again) == durable(machine), "a restart would find something else"
+        assert durable(again) == durable(machine), "a restart would restore another state"
         for (group_id, partition), offset in world.committed.items():
             found = machine.offsets.get(group_id, "t", partition)
             assert found is not None, "an acknowledged commit is lost"
@@ -77,6 +77,6 @@ def _check_sessions(world: World, group: ClassicGroup) -> None:
             known.setdefault(key, now_ms)
     for key in gone:
         since_ms = now_ms - world.gone[key]
-        assert since_ms <= SESSION_MS, f"{key} is a member for {since_ms} ms without a client"
+        assert since_ms <= SESSION_MS, f"{key} has been a member for {since_ms} ms without a client"
     for key in pending:
-        assert now_ms - world.pending[key] <= SESSION_MS, f"{key} waits for its first join"
+        assert now_ms - world.pending[key] <= SESSION_MS, f"{key} has not joined, but its member id is still reserved"

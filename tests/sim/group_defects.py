@@ -158,7 +158,7 @@ def two_leaders(patch: Patch) -> None:
     patch.setattr(rebalance, "join_response", join_response)
 
 
-def assignment_of_the_generation_before(patch: Patch) -> None:
+def assignment_of_the_previous_generation(patch: Patch) -> None:
     """Members keep what they had in a generation whose leader did not assign anything to them."""
     right = sync._assign
 
@@ -171,12 +171,12 @@ def assignment_of_the_generation_before(patch: Patch) -> None:
     patch.setattr(sync, "_assign", assign)
 
 
-def who_leaves_takes_its_partitions_along(patch: Patch) -> None:
+def leaving_begins_no_rebalance(patch: Patch) -> None:
     """LeaveGroup does not begin a rebalance."""
     patch.setattr(membership, "prepare", lambda *_: None)
 
 
-def who_expires_takes_its_partitions_along(patch: Patch) -> None:
+def session_timeout_begins_no_rebalance(patch: Patch) -> None:
     """The end of a session does not begin a rebalance."""
     right = rebalance.prepare
 
@@ -192,7 +192,7 @@ def group_grows_without_limit(patch: Patch) -> None:
     patch.setattr(join, "_has_room", lambda machine, group, member_id: True)
 
 
-def group_is_deleted_under_its_members(patch: Patch) -> None:
+def group_with_members_is_deleted(patch: Patch) -> None:
     """DeleteGroups deletes a group that has members."""
     right = admin.delete_groups
 
@@ -239,7 +239,7 @@ def members_are_lost_by_a_reload(patch: Patch) -> None:
     patch.setattr(Machine, "load_record", load_record)
 
 
-def answered_before_it_is_written(patch: Patch) -> None:
+def response_is_sent_before_the_write(patch: Patch) -> None:
     """Responses that depend on a record are sent before it is on disk."""
     patch.setattr(Step, "reply_when_written", lambda self, token, response, failure: self.reply(token, response))
 
@@ -256,14 +256,14 @@ def failed_records_are_not_undone(patch: Patch) -> None:
     patch.setattr(Machine, "failed", failed)
 
 
-def given_up_request_is_forgotten(patch: Patch) -> None:
+def replaced_join_gets_no_response(patch: Patch) -> None:
     """The earlier request of a member that joins again gets no response."""
     patch.setattr(
         join, "wait_for_join", lambda step, group, member, token: group.set_join_token(member, token) and None
     )
 
 
-def rebalance_leaves_those_who_sync(patch: Patch) -> None:
+def rebalance_ignores_syncing_members(patch: Patch) -> None:
     """Members that wait for their assignment are not notified of the next rebalance."""
 
     def give_up(machine: Machine, step: Step, group: ClassicGroup, code: Any, now: Any) -> None:
@@ -286,16 +286,16 @@ DEFECTS: list[Planter] = [
     sync_phase_never_ends,
     two_members_own_one_partition,
     two_leaders,
-    assignment_of_the_generation_before,
-    who_leaves_takes_its_partitions_along,
-    who_expires_takes_its_partitions_along,
+    assignment_of_the_previous_generation,
+    leaving_begins_no_rebalance,
+    session_timeout_begins_no_rebalance,
     group_grows_without_limit,
-    group_is_deleted_under_its_members,
+    group_with_members_is_deleted,
     committed_offsets_are_lost_by_a_reload,
     older_offset_wins_a_reload,
     members_are_lost_by_a_reload,
-    answered_before_it_is_written,
+    response_is_sent_before_the_write,
     failed_records_are_not_undone,
-    given_up_request_is_forgotten,
-    rebalance_leaves_those_who_sync,
+    replaced_join_gets_no_response,
+    rebalance_ignores_syncing_members,
 ]

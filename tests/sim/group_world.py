@@ -49,7 +49,7 @@ class World:
         self.counter = 0
         self.abandoned: dict[object, int] = {}
         # (group, generation, incarnation) -> member -> assignment, as members received them.
-        self.told: dict[tuple[str, int, int], dict[str, bytes]] = {}
+        self.delivered: dict[tuple[str, int, int], dict[str, bytes]] = {}
         self.leaders: dict[tuple[str, int, int], str] = {}
         self.committed: dict[tuple[str, int], int] = {}
         self.awaited_commits: dict[object, tuple[str, int, int]] = {}
@@ -132,7 +132,9 @@ class World:
         now_ms = self.harness.mono_ms
         if code is ErrorCode.NONE:
             of = client.group_id, self.incarnation(client.group_id)
-            assert client.generation >= self.newest.get(of, -1), f"{client.name} goes on with an older generation"
+            assert client.generation >= self.newest.get(of, -1), (
+                f"{client.name} received no error with an old generation"
+            )
             client.heard_ms = now_ms
         elif code is ErrorCode.UNKNOWN_MEMBER_ID and client.heard_ms is not None and client.instance_id is None:
             since_ms = now_ms - client.heard_ms
@@ -358,11 +360,13 @@ class World:
         generation = answer.assignment.partition(b":")[0]
         assert generation == b"%d" % client.generation, f"{client.name} got an assignment of generation {generation!r}"
         # An assignment is given to only one member of a generation, or to the member that replaced it.
-        told = self.told.setdefault((client.group_id, client.generation, self.incarnation(client.group_id)), {})
-        for other, assignment in told.items():
+        delivered = self.delivered.setdefault(
+            (client.group_id, client.generation, self.incarnation(client.group_id)), {}
+        )
+        for other, assignment in delivered.items():
             if assignment == answer.assignment and other != client.member_id:
-                assert client.instance_id is not None, f"{other} and {client.member_id} own {assignment!r}"
-        told[client.member_id] = answer.assignment
+                assert client.instance_id is not None, f"{other} and {client.member_id} both have {assignment!r}"
+        delivered[client.member_id] = answer.assignment
 
     def react(self, client: Client, code: ErrorCode) -> None:
         if code is ErrorCode.NONE:

@@ -102,7 +102,7 @@ class Model:
 
     def accept_offline(self, reason: str) -> None:
         """Check that the partition may be offline after a start during which nothing failed."""
-        assert self.damaged or self.state.disk_lost, f"offline: {reason}"
+        assert self.damaged or self.state.disk_lost, f"offline without damage: {reason}"
         self.damaged = self.was_offline = True
 
     def check(self, log: Log, high_watermark: int, *, cleaned_offset: int | None) -> bool:
@@ -111,14 +111,14 @@ class Model:
         """
         name = f"{log.topic} from {log.log_start_offset} to {log.log_end_offset}"
         if (self.damaged or self.state.disk_lost) and self._reports_damage(log):
-            assert not self.was_offline, f"{name}: was found damaged, and is online again"
+            assert not self.was_offline, f"{name}: the partition was found damaged, but is online again"
             self.damaged = True
             return False
         if not self.note_is_synced and self.state.power_lost:
             self.durable_end = min(self.durable_end, log.log_end_offset)
         self.note_is_synced = True
-        assert log.log_end_offset >= self.durable_end, f"{name}: offsets are used again before {self.durable_end}"
-        assert log.log_start_offset >= self.start_floor, f"{name}: records before {self.start_floor} are back"
+        assert log.log_end_offset >= self.durable_end, f"{name}: offsets below {self.durable_end} are reused"
+        assert log.log_start_offset >= self.start_floor, f"{name}: deleted records below {self.start_floor} are back"
         data = self._read(log)
         epochs = {base: int.from_bytes(raw[12:16]) for base, _, raw in split(data)}
         if log.config.compact:
@@ -128,14 +128,16 @@ class Model:
             self._check_producers(name, log)
             power_transactions.check(name, log, high_watermark, [(b.base, b.last, b.transaction) for b in self.batches])
         lost = self.state.power_lost or self.state.disk_lost
-        assert lost or log.log_end_offset >= self.written_end, f"{name}: a killed process lost what it had written"
+        assert lost or log.log_end_offset >= self.written_end, (
+            f"{name}: a kill lost written records below {self.written_end}"
+        )
         # Deleted records may come back after a power loss, unless the deletion is on disk.
         self.batches = [each for each in self.batches if self.start_floor <= each.last < log.log_end_offset]
         self.undone = [each for each in self.undone + self.uncertain if each.base >= self.durable_end]
         self.uncertain.clear()
         for base, epoch in list(epochs.items())[-3:]:
             found = log.epochs.epoch_for_offset(max(base, log.log_start_offset))
-            assert found == epoch, f"{name}: {base} is of epoch {epoch}, and the log says {found}"
+            assert found == epoch, f"{name}: the batch at {base} has epoch {epoch}, but the log reports {found}"
         self.deleted_before = log.log_start_offset
         if self.state.power_lost:
             self.start_floor = log.log_start_offset
@@ -194,11 +196,11 @@ class Model:
         written = [(each.base, each.last, each.data) for each in self.batches]
         left = [each for each in written if first <= each[0] < log.log_end_offset]
         assert found == left, (
-            f"{name}: not what was written: {[b[:2] for b in found]} instead of {[b[:2] for b in left]}"
+            f"{name}: found other batches than were written: {[b[:2] for b in found]}, expected {[b[:2] for b in left]}"
         )
         if found:
-            assert first <= log.log_start_offset, f"{name}: begins at {first}"
-            assert found[-1][1] + 1 == log.log_end_offset, f"{name}: there is nothing behind {found[-1][1]}"
+            assert first <= log.log_start_offset, f"{name}: the first batch begins at {first}"
+            assert found[-1][1] + 1 == log.log_end_offset, f"{name}: the last batch ends at {found[-1][1]}"
         lost = [each[:2] for each in written if self.deleted_before <= each[1] < self.durable_end and each[0] < first]
         assert not lost, f"{name}: acknowledged records are gone: {lost}"
 
@@ -218,13 +220,13 @@ class Model:
         }
         for producer_id, batch in newest.items():
             expected = (batch.last_sequence, batch.last)
-            assert known.get(producer_id) == expected, f"{name}: {known.get(producer_id)} instead of {expected}"
+            assert known.get(producer_id) == expected, f"{name}: found {known.get(producer_id)}, expected {expected}"
         ever = {each.producer_id for each in self.batches}
         for producer_id, (last_sequence, last_offset) in known.items():
-            assert last_offset < log.log_end_offset, f"{name}: producer {producer_id} wrote {last_offset}"
+            assert last_offset < log.log_end_offset, f"{name}: producer {producer_id} has last offset {last_offset}"
             is_refused = producer_id in self.refused and last_sequence < 0
             wrote = producer_id in ever or self.was_deleted_before or is_refused
-            assert wrote, f"{name}: producer {producer_id} wrote nothing"
+            assert wrote, f"{name}: producer {producer_id} is known, but wrote nothing"
 
     def _check_compacted(self, name: str, log: Log, data: bytes, cleaned_offset: int | None) -> None:
         """Check that the log has the newest record of each key that was on disk, or a newer one. If that was a
@@ -245,11 +247,11 @@ class Model:
         end = 0
         for batch in decode_batches(data):
             assert batch.is_valid(), f"{name}: the checksum of {batch.base_offset} is wrong"
-            assert batch.base_offset >= end, f"{name}: {batch.base_offset} after {end}"
+            assert batch.base_offset >= end, f"{name}: batch at {batch.base_offset}, expected at least {end}"
             end = batch.last_offset + 1
             for record in batch.records():
                 pair = (record.key, record.value)
-                assert written.get(record.offset) == pair, f"{name}: {record.offset} is {pair}"
+                assert written.get(record.offset) == pair, f"{name}: the record at {record.offset} is {pair}"
                 assert record.key is not None
                 found.setdefault(record.key, []).append(record.offset)
         newest = {
@@ -260,8 +262,8 @@ class Model:
             if there[-1] >= offset:
                 continue
             went = written[offset][1] is None and self.now_ms - times[offset] >= log.config.delete_retention_ms
-            assert went, f"{name}: {key!r} at {offset} was acknowledged; there is {there}"
-            assert there == [-1], f"{name}: {key!r} is back at {there}, its tombstone was at {offset}"
+            assert went, f"{name}: {key!r} at {offset} was acknowledged, but found at {there}"
+            assert there == [-1], f"{name}: {key!r} is back at {there}; its tombstone was at {offset}"
         if self.state.power_lost:
             here = {offset for offsets in found.values() for offset in offsets}
             # Any part of the records that were not on disk may be missing: compaction leaves gaps that look alike.
@@ -273,4 +275,4 @@ class Model:
             assert cleaned_offset <= log.log_end_offset, f"{name}: cleaned up to {cleaned_offset}"
             for key, offsets in found.items():
                 twice = [each for each in offsets if self.was_deleted_before <= each < cleaned_offset]
-                assert len(twice) <= 1, f"{name}: cleaned up to {cleaned_offset}, and {key!r} is at {twice}"
+                assert len(twice) <= 1, f"{name}: cleaned up to {cleaned_offset}, but {key!r} is at {twice}"

@@ -226,9 +226,9 @@ class Run:
             self.check_topic(name, topic, broker.topic_id(name))
             model, partition = topic.model, broker.partition(name)
             if model is None:
-                assert partition is None, f"{name}: there is a partition, and no topic"
+                assert partition is None, f"{name}: there is a partition, but no topic"
                 continue
-            assert partition is not None, f"{name}: there is a topic, and no partition"
+            assert partition is not None, f"{name}: there is a topic, but no partition"
             assert partition.topic_id == model.topic_id
             if not partition.unopened:
                 self.check_partition(broker, model, partition, failing=failing)
@@ -300,7 +300,7 @@ class Run:
                 model.start_floor = log_start_offset
         if not is_marked:
             is_unchecked = some_are_unopened and not was_clean
-            assert self.has_failed or some_are_offline or is_unchecked, "a clean stop left no mark"
+            assert self.has_failed or some_are_offline or is_unchecked, "a clean stop was not marked as clean"
 
     # --- steps
 

@@ -34,7 +34,7 @@ def check(name: str, log: Log, high_watermark: int, written: Iterable[Written]) 
     # An undecided transaction whose records were deleted may still count, or be forgotten with them.
     latest = min([end, *(max(base, start) for base, _ in undecided.values())])
     earliest = start if start > 0 else min([end, *(first for _, first in undecided.values())])
-    assert earliest <= stable <= latest, f"{name}: the last stable offset is {stable}, not {earliest} to {latest}"
+    assert earliest <= stable <= latest, f"{name}: the last stable offset is {stable}, expected {earliest} to {latest}"
     if start == stable:
         return
     try:
@@ -43,7 +43,7 @@ def check(name: str, log: Log, high_watermark: int, written: Iterable[Written]) 
         raise AssertionError(f"{name}: {error}") from error
     seen = _seen_by_consumer([each for each in there if each[0] < stable], aborted)
     expected = [base for base in _committed(there) if base < stable]
-    assert seen == expected, f"{name}: read_committed sees {seen} instead of {expected}, aborted are {aborted}"
+    assert seen == expected, f"{name}: read_committed sees {seen}, expected {expected}; aborted: {aborted}"
 
 
 def _undecided(there: list[Written]) -> dict[int, tuple[int, int]]:

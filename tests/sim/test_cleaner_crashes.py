@@ -211,13 +211,13 @@ def run_seeds(first: int, seeds: int, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ENDINGS)
-def test_a_cleaning_that_ends_leaves_the_old_segment_or_the_new_one(name: str) -> None:
+def test_an_interrupted_cleaning_leaves_the_old_or_the_new_segment(name: str) -> None:
     """If this fails, valid records are lost or duplicated, or the partition cannot be opened."""
     run_seeds(FIRST_SEED, SEEDS, name)
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("name", ENDINGS)
-def test_many_cleanings_that_end_leave_the_old_segment_or_the_new_one(name: str) -> None:
+def test_many_interrupted_cleanings_leave_the_old_or_the_new_segment(name: str) -> None:
     """The same, for rarer logs."""
     run_seeds(FIRST_SEED, SOAK_SEEDS, name)

@@ -32,7 +32,7 @@ def run(seed: int, steps: int = STEPS) -> World:
             world.finish()
         except AssertionError as error:
             command = f"TXN_SIM_SEED={seed} python -m pytest tests/sim/test_txn_simulation.py -k one_way"
-            raise AssertionError(f"seed {seed}, {where}: {error}\nagain with: {command}") from error
+            raise AssertionError(f"seed {seed}, {where}: {error}\nrepeat with: {command}") from error
         finally:
             world.store.close()
     return world

@@ -57,7 +57,7 @@ def init_forgets_the_open_transaction(patch: Patch) -> None:
     patch.setattr(init, "_fence", fence)
 
 
-def ended_by_retry_of_another_decision(patch: Patch) -> None:
+def commit_of_an_aborted_transaction_succeeds(patch: Patch) -> None:
     """A repeated commit request is answered with NONE although the transaction was aborted."""
     right = end._check
 
@@ -70,7 +70,7 @@ def ended_by_retry_of_another_decision(patch: Patch) -> None:
     patch.setattr(end, "_check", check)
 
 
-def answered_before_it_is_written(patch: Patch) -> None:
+def response_is_sent_before_the_write(patch: Patch) -> None:
     """Responses that depend on a record are sent before it is on disk."""
     patch.setattr(Step, "reply_when_written", lambda self, token, response, failure: self.reply(token, response))
 
@@ -99,7 +99,7 @@ def verified_before_it_is_written(patch: Patch) -> None:
     patch.setattr(partitions, "verify", verify)
 
 
-def partitions_replace_those_before(patch: Patch) -> None:
+def added_partitions_replace_the_previous_ones(patch: Patch) -> None:
     """A transaction has only the partitions that were added last."""
     right = Transaction.with_partitions
 
@@ -174,7 +174,7 @@ def failed_records_are_not_undone(patch: Patch) -> None:
     patch.setattr(Machine, "failed", failed)
 
 
-def last_record_failed_and_forgotten(patch: Patch) -> None:
+def failed_last_record_is_not_written_again(patch: Patch) -> None:
     """The record which says that all markers are written fails, and is not written again."""
     right = markers._complete
 
@@ -234,7 +234,7 @@ def complete_transaction_keeps_its_partitions(patch: Patch) -> None:
     patch.setattr(Transaction, "completed", completed)
 
 
-def decision_changes_while_it_is_carried_out(patch: Patch) -> None:
+def decision_changes_while_markers_are_written(patch: Patch) -> None:
     """EndTxn is accepted again while the markers of another decision are being written."""
     right = end._check
 
@@ -249,11 +249,11 @@ DEFECTS: list[Planter] = [
     zombie_epoch_ends_the_transaction,
     init_keeps_the_epoch,
     init_forgets_the_open_transaction,
-    ended_by_retry_of_another_decision,
-    answered_before_it_is_written,
+    commit_of_an_aborted_transaction_succeeds,
+    response_is_sent_before_the_write,
     verified_without_a_transaction,
     verified_before_it_is_written,
-    partitions_replace_those_before,
+    added_partitions_replace_the_previous_ones,
     ending_is_lost_by_a_reload,
     abort_turns_into_commit_by_a_reload,
     commit_turns_into_abort_by_a_retry,
@@ -261,12 +261,12 @@ DEFECTS: list[Planter] = [
     failed_markers_are_not_sent_again,
     complete_before_all_markers,
     failed_records_are_not_undone,
-    last_record_failed_and_forgotten,
+    failed_last_record_is_not_written_again,
     nothing_times_out,
     timed_out_producer_is_not_fenced,
     epochs_run_out,
     producer_id_is_given_twice,
     expiry_forgets_open_transactions,
     complete_transaction_keeps_its_partitions,
-    decision_changes_while_it_is_carried_out,
+    decision_changes_while_markers_are_written,
 ]

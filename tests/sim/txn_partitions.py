@@ -90,14 +90,16 @@ class DataPartition:
     def check(self) -> None:
         """Check that the last stable offset is the first offset of the oldest open transaction."""
         stable = min(self.first_offsets.values(), default=self.partition.high_watermark)
-        assert self.partition.last_stable_offset == stable, f"{self.place}: the last stable offset is wrong"
+        assert self.partition.last_stable_offset == stable, f"{self.place}: the last stable offset is not {stable}"
 
     def read_again(self) -> None:
         """Check that reading the whole log gives what was read while it was written."""
         before = self.open, self.first_offsets, self.ended, self.end_offset
         self.begin()
         self.follow()
-        assert (self.open, self.first_offsets, self.ended, self.end_offset) == before, f"{self.place} lost something"
+        assert (self.open, self.first_offsets, self.ended, self.end_offset) == before, (
+            f"{self.place}: a second read differs"
+        )
 
 
 class LoggedHarness(TxnHarness):

@@ -251,9 +251,9 @@ class World:
             if producer.token is not None and producer.token in self.harness.answers:
                 answer = self.harness.answers[producer.token]
                 producer.token = None
-                self.told(producer, answer)
+                self.receive(producer, answer)
 
-    def told(self, producer: Producer, answer: Any) -> None:
+    def receive(self, producer: Producer, answer: Any) -> None:
         code = answer if isinstance(answer, ErrorCode) else answer.code
         if code is not ErrorCode.NONE:
             assert code in AGAIN + LOST, code
@@ -266,7 +266,7 @@ class World:
             producer.generation = self.generations[where]
             producer.identity = (answer.producer_id, answer.epoch)
             return
-        assert producer.generation == self.generations[where], f"{producer.name} is fenced and was told NONE"
+        assert producer.generation == self.generations[where], f"{producer.name} is fenced, but received NONE"
         if producer.asked == "add":
             producer.added.add(producer.asked_about)
             return
@@ -352,11 +352,11 @@ class World:
         if self.harness.held:
             return
         for transactional_id, ending in machine.ending.items():
-            goes_on = ending.under_way or ending.fenced or machine.timers.get(transactional_id) is not None
-            assert goes_on, f"nobody goes on with the end of {transactional_id}"
+            continues = ending.under_way or ending.fenced or machine.timers.get(transactional_id) is not None
+            assert continues, f"no marker, timer or fencing will end the transaction of {transactional_id}"
         prepared = {t.transactional_id for t in machine.transactions.values() if t.state.is_prepared}
         assert prepared == set(machine.ending)
-        assert self.last == self.durable(), "a restart would find something else"
+        assert self.last == self.durable(), "a restart would restore another state"
         self.check_open()
 
     def durable(self) -> dict[str, Transaction]:
@@ -376,7 +376,7 @@ class World:
                 continue
             found = records.decode_value(transactional_id, value)
             assert found is not None
-            assert found.producer_id not in self.retired, "a producer id is given out again"
+            assert found.producer_id not in self.retired, "a producer id is assigned again"
             assert not found.partitions or found.state is TxnState.ONGOING or found.state.is_prepared, found
             self.last[transactional_id] = found
             if before is None:
@@ -386,7 +386,7 @@ class World:
             else:
                 self.retired.add(before.producer_id)
             if before.state.is_prepared:
-                assert found.state is TxnState(before.state + 2), f"{before.state.name}, then {found.state.name}"
+                assert found.state is TxnState(before.state + 2), f"{found.state.name} after {before.state.name}"
         self.checked = len(self.harness.log)
 
     def check_open(self) -> None:
@@ -395,8 +395,10 @@ class World:
         for partition, written in self.partitions.items():
             for producer_id in written.open:
                 found = by_producer.get(producer_id)
-                assert found is not None, f"producer {producer_id} hangs in {partition}"
-                assert partition in found.partitions, f"producer {producer_id} hangs in {partition}"
+                assert found is not None, f"the transaction of producer {producer_id} stays open in {partition}"
+                assert partition in found.partitions, (
+                    f"the transaction of producer {producer_id} stays open in {partition}"
+                )
 
     def finish(self) -> None:
         """End all failures: every transaction must then end, and in the same way in all partitions."""
@@ -421,10 +423,12 @@ class World:
         ends: dict[int, set[bool]] = {}
         for partition in self.partitions.values():
             partition.read_again()
-            assert not partition.open, "a transaction hangs"
+            assert not partition.open, "a transaction is still open"
             for number, found in partition.ended.items():
                 ends.setdefault(number, set()).update(found)
         for number, found in ends.items():
             assert len(found) == 1, f"transaction {number} is committed in one partition and aborted in another"
-            told = self.decisions.get(number)
-            assert told in (None, *found), f"transaction {number} is {found}, and its producer was told {told}"
+            confirmed = self.decisions.get(number)
+            assert confirmed in (None, *found), (
+                f"transaction {number} ended as {found}, but {confirmed} was confirmed to its producer"
+            )
