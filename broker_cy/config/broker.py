@@ -129,7 +129,7 @@ class BrokerConfig(Mapping[str, Any]):
         try:
             self.effective(broker, default)
         except ConfigError as error:
-            log.error("dynamic settings not applied", extra=facts(reason=error))
+            log.error("could not apply dynamic settings", extra=facts(reason=error))
             return frozenset()
         self._report_inert({**self.dynamic_default, **self.dynamic_broker}, {**default, **broker})
         before = self._values

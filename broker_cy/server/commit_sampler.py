@@ -53,7 +53,7 @@ class CommitSampler:
                 try:
                     await self.sample()
                 except (StorageError, OSError) as error:
-                    LOGGER.warning("commits not sampled", exc_info=error)
+                    LOGGER.warning("could not sample commits", exc_info=error)
 
     async def sample(self) -> None:
         """Report the commits since the last call."""

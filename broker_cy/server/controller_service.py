@@ -215,7 +215,7 @@ class ControllerService:
                 await self.submit(StopBroker(self.node_id))
             except KafkaError as error:
                 # A full disk must not keep the broker from stopping: it registers again at its next start anyway.
-                LOGGER.warning("the broker could not be fenced before it stops", extra=facts(reason=error))
+                LOGGER.warning("could not fence the broker before its stop", extra=facts(reason=error))
             await self._snapshots.stop()
         if self._refusal is None:
             self._refusal = "the broker is stopping"

@@ -132,7 +132,7 @@ class CoordinatorRuntime(Generic[M]):
         except (StorageError, OSError, ValueError, KafkaError) as error:
             self.state = LoadState.FAILED
             self.logger.error(
-                "%s not loaded",
+                "could not load the %s",
                 self.coordinator,
                 extra=facts(
                     partition=name,
@@ -147,7 +147,7 @@ class CoordinatorRuntime(Generic[M]):
             found = self.loaded_facts()
             if self.machine.unknown_records:
                 found["unknown_records"] = self.machine.unknown_records
-            self.logger.info("%s loaded", self.coordinator, extra=facts(partition=name, records=count, **found))
+            self.logger.info("loaded the %s", self.coordinator, extra=facts(partition=name, records=count, **found))
 
     def loaded_facts(self) -> dict[str, object]:
         """Facts about the loaded state, for the log line."""

@@ -231,7 +231,7 @@ class CoordinatorService(Generic[S, M]):
                 if result.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
                     reason = f"{ErrorCode(result.error_code).name}: {result.error_message}"
         if reason:
-            self.logger.error("internal topic not created", extra=facts(topic=self.topic, reason=reason))
+            self.logger.error("could not create an internal topic", extra=facts(topic=self.topic, reason=reason))
 
     # ---- for handlers ----
 

@@ -167,7 +167,7 @@ class Listener:
 
     def _out_of_descriptors(self, error: OSError) -> None:
         LOGGER.error(
-            "accept failed",
+            "could not accept a connection; will retry",
             extra=facts(listener=self.name, reason=str(error), retry_s=DESCRIPTOR_PAUSE_S),
         )
         self.pause()

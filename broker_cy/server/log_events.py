@@ -92,17 +92,17 @@ def topics_not_created(names: list[str], reason: str) -> None:
     """
     more = [f"and {len(names) - NAMES_SHOWN_MAX}"] if len(names) > NAMES_SHOWN_MAX else []
     listed = ",".join(names[:NAMES_SHOWN_MAX] + more)
-    _not_created.log(logging.WARNING, "topics not created", topics=listed, reason=reason)
+    _not_created.log(logging.WARNING, "could not create topics", topics=listed, reason=reason)
 
 
 def markers_not_written(transactional_id: str, producer_id: int, epoch: int, reason: str, *, fenced: bool) -> None:
     """Log that partitions refused the markers of a transaction. They are retried, unless the producer was fenced."""
-    level, remedy = logging.WARNING, "tried again"
+    level, remedy = logging.WARNING, "will retry"
     if fenced:
-        level, remedy = logging.ERROR, "given up; a restart of the broker tries again"
+        level, remedy = logging.ERROR, "gave up; the next start of the broker retries"
     _markers.log(
         level,
-        "transaction not ended in all partitions",
+        "could not end a transaction in all partitions",
         transactional_id=transactional_id,
         producer_id=producer_id,
         epoch=epoch,

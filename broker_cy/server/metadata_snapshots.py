@@ -98,12 +98,14 @@ class SnapshotKeeper:
                 # The image is a copy, so the loop may turn while it is being encoded.
                 await asyncio.sleep(0)
             await self._run(self._files.write_snapshot, snapshot_id, parts)
-            LOGGER.info("metadata snapshot written", extra=facts(file=snapshot_id.file_name))
+            LOGGER.info("wrote a metadata snapshot", extra=facts(file=snapshot_id.file_name))
             await self._remove_superfluous()
         except OSError as error:
             # Nothing is lost: the log has everything. The next commit tries again.
             self._bytes += size_bytes
-            LOGGER.warning("cannot write metadata snapshot", extra=facts(file=snapshot_id.file_name, reason=error))
+            LOGGER.warning(
+                "could not write a metadata snapshot; will retry", extra=facts(file=snapshot_id.file_name, reason=error)
+            )
         finally:
             self._task = None
 

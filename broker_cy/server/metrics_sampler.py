@@ -85,7 +85,7 @@ class MetricsSampler:
                     sample = await self.sample()
                     self._topic.write(str(sample.broker).encode(), encode(sample), sample.time_ms)
                 except OSError as error:
-                    LOGGER.warning("metrics not sampled", exc_info=error)
+                    LOGGER.warning("could not sample metrics", exc_info=error)
 
     def _since(self, name: str, value: int) -> int:
         """Return by how much a counter grew since the last sample."""

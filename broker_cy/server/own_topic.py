@@ -123,7 +123,7 @@ class OwnTopic:
 
     def _drop(self, count: int, reason: str) -> None:
         if self.dropped == 0:
-            LOGGER.warning("events or samples not written", extra=facts(topic=self.name, reason=reason))
+            LOGGER.warning("could not write events or samples", extra=facts(topic=self.name, reason=reason))
         self.dropped += count
 
     async def stop(self) -> None:

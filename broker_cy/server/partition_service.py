@@ -178,7 +178,7 @@ class PartitionService:
         if log is None:
             if self._starting:
                 LOGGER.warning(
-                    "the directory of a partition is missing: created an empty log",
+                    "creating an empty log: the directory of the partition is missing",
                     extra=facts(partition=f"{topic.name}-{index}"),
                 )
             try:
@@ -246,7 +246,7 @@ class PartitionService:
                 self._logs.delete(topic.name, partition.index)
             except StorageError as error:
                 # The topic is deleted all the same; the next start renames the directory.
-                LOGGER.error("directory of a deleted partition not removed", extra=facts(reason=str(error)))
+                LOGGER.error("could not remove the directory of a deleted partition", extra=facts(reason=str(error)))
             if was_unopened and self._on_opened is not None:
                 self._on_opened(topic.name, partition.index)
 

@@ -167,7 +167,9 @@ class TransactionRuntime(CoordinatorRuntime[TransactionStateMachine]):
             await self.add_producer_id()
         except KafkaError as error:
             # The next check of timeouts tries again.
-            self.logger.warning("no producer id available to abort a transaction", extra=facts(reason=str(error)))
+            self.logger.warning(
+                "could not obtain a producer id to abort a transaction; will retry", extra=facts(reason=str(error))
+            )
         finally:
             self._fetching = None
         if not self.machine.wants_producer_id:

@@ -62,7 +62,7 @@ def _lines(data: bytes, path: str) -> list[list[bytes]]:
         raise ValueError(f"{path}: not a checkpoint of version 0")
     entries = [line.split() for line in lines[2:]]
     if not lines[1].strip().isdigit() or int(lines[1]) != len(entries):
-        raise ValueError(f"{path}: claims {lines[1][:20]!r} entries and has {len(entries)}")
+        raise ValueError(f"{path}: has {len(entries)} entries, expected {lines[1][:20]!r}")
     return entries
 
 
@@ -74,9 +74,11 @@ def decode_pairs(data: bytes, path: str) -> list[tuple[int, int]]:
             raise ValueError(f"{path}: entry {b' '.join(words)!r} is not an epoch and an offset")
         pair = (int(words[0]), int(words[1]))
         if pair[0] > INT32_MAX or pair[1] > INT64_MAX:
-            raise ValueError(f"{path}: entry {pair} is larger than an epoch or an offset can be")
+            raise ValueError(
+                f"{path}: entry {pair}: expected an epoch up to {INT32_MAX} and an offset up to {INT64_MAX}"
+            )
         if pairs and not (pair[0] > pairs[-1][0] and pair[1] > pairs[-1][1]):
-            raise ValueError(f"{path}: entry {pair} does not follow {pairs[-1]}")
+            raise ValueError(f"{path}: entry {pair} after {pairs[-1]}: expected a higher epoch and a higher offset")
         pairs.append(pair)
     return pairs
 
@@ -106,7 +108,10 @@ def decode_entries(data: bytes, path: str) -> Entries:
             raise ValueError(f"{path}: entry {b' '.join(words)!r} is not a topic, a partition and an offset")
         partition, offset = int(words[1]), int(words[2])
         if partition > INT32_MAX or not -1 <= offset <= INT64_MAX:
-            raise ValueError(f"{path}: entry {b' '.join(words)!r} is outside of what a partition or an offset can be")
+            raise ValueError(
+                f"{path}: entry {b' '.join(words)!r}: expected a partition up to {INT32_MAX} "
+                f"and an offset from -1 to {INT64_MAX}"
+            )
         try:
             topic = words[0].decode()
         except UnicodeDecodeError:
@@ -118,7 +123,7 @@ def decode_entries(data: bytes, path: str) -> Entries:
         try:
             found.topic_ids[name] = kafka_uuid.from_text(topic_id)
         except ValueError as error:
-            raise ValueError(f"{path}: {topic!r} names no topic id: {error}") from None
+            raise ValueError(f"{path}: {topic!r} has an invalid topic id: {error}") from None
     return found
 
 

@@ -55,7 +55,7 @@ def write(directory: str, note: Note, reason: str, *, sync: bool = False) -> Non
     try:
         write_atomically(path, text.encode(), sync=sync)
     except OSError as error:
-        logger.error("cannot note damage", extra=facts(path=path, reason=error))
+        logger.error("could not write a damage note", extra=facts(path=path, reason=error))
 
 
 def sync(directory: str) -> None:

@@ -124,7 +124,7 @@ class DataDirectory:
         try:
             values = parse_properties(read_whole(path, SMALL_FILE_MAX_BYTES).decode())
             if values.get("version") != VERSION:
-                raise ValueError(f"version is {values.get('version')!r} and not {VERSION}")
+                raise ValueError(f"version is {values.get('version')!r}, expected {VERSION}")
             self.cluster_id = values["cluster.id"]
             self.node_id = int(values["node.id"])
             if "directory.id" in values:

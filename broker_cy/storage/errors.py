@@ -14,7 +14,7 @@ class OffsetOutOfRange(KafkaError):
     def __init__(self, offset: int, log_start_offset: int, log_end_offset: int) -> None:
         super().__init__(
             ErrorCode.OFFSET_OUT_OF_RANGE,
-            f"offset {offset} is outside of the log, which has {log_start_offset} to {log_end_offset}",
+            f"offset {offset} is outside of the log: expected {log_start_offset} to {log_end_offset}",
         )
         self.offset = offset
 

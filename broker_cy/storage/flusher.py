@@ -100,7 +100,7 @@ class Flusher:
 
         def done(_: None, error: BaseException | None) -> None:
             if error is not None:
-                logger.error("cannot sync the damage note", extra=facts(path=directory, reason=error))
+                logger.error("could not sync a damage note", extra=facts(path=directory, reason=error))
 
         self.jobs.run(lambda: damage.sync(directory), done)
 
@@ -116,7 +116,7 @@ class Flusher:
                 try:
                     pending.append((log, maintenance.begin_note(log)))
                 except StorageError as error:  # a start after a kill reads more, and nothing is lost
-                    logger.warning("written point not advanced", extra=facts(reason=error))
+                    logger.warning("could not advance the written point", extra=facts(reason=error))
         self._noting = True
 
         def write() -> None:
@@ -132,7 +132,7 @@ class Flusher:
         def noted(_: None, error: BaseException | None) -> None:
             self._noting = False
             if error is not None:
-                self._note_failure("cannot write checkpoints", error)
+                self._note_failure("could not write checkpoints", error)
 
         self.note_jobs.run(write, done)
 
@@ -153,7 +153,7 @@ class Flusher:
             try:
                 job = maintenance.begin_flush(log)
             except StorageError as error:
-                self._note_failure("recovery point not advanced", error)
+                self._note_failure("could not advance the recovery point", error)
                 continue
             if job is not None:
                 job.begun_ms = self._now_ms
@@ -188,7 +188,7 @@ class Flusher:
                 maintenance.complete_flush(log, job)
             except StorageError as error:
                 failed.add(os.path.dirname(log.directory))
-                self._note_failure("recovery point not advanced", error)
+                self._note_failure("could not advance the recovery point", error)
         return failed
 
     def write_checkpoints(self, *names: str) -> None:
@@ -205,7 +205,7 @@ class Flusher:
         def done(_: None, error: BaseException | None) -> None:
             self._writing = False
             if error is not None:
-                self._note_failure("cannot write checkpoints", error)
+                self._note_failure("could not write checkpoints", error)
             if self._names_due:
                 self.write_checkpoints(*self._names_due)
 
@@ -245,7 +245,7 @@ class Flusher:
                 job = maintenance.begin_flush(log)
             except (StorageError, OSError) as error:
                 failed.add(os.path.dirname(log.directory))
-                logger.error("cannot complete log", extra=facts(path=log.directory, reason=error))
+                logger.error("could not complete a log", extra=facts(path=log.directory, reason=error))
                 continue
             if job is not None:
                 pending.append((log, job))
@@ -258,18 +258,18 @@ class Flusher:
                     maintenance.close(log)
                 except (StorageError, OSError) as error:
                     failed.add(os.path.dirname(log.directory))
-                    logger.error("cannot close log", extra=facts(path=log.directory, reason=error))
+                    logger.error("could not close a log", extra=facts(path=log.directory, reason=error))
         try:
             self.checkpoints.write(wanted)
         except OSError as error:
-            logger.error("cannot write checkpoints", extra=facts(reason=error))
+            logger.error("could not write checkpoints", extra=facts(reason=error))
             return
         for directory in directories:
             if directory.path not in failed:
                 try:
                     directory.mark_clean(broker_epoch)
                 except OSError as error:
-                    logger.error("cannot mark the stop as clean", extra=facts(path=directory.path, reason=error))
+                    logger.error("could not mark the stop as clean", extra=facts(path=directory.path, reason=error))
 
     def _sync_unopened(self) -> set[str]:
         """Sync the logs that are not open yet, except those that are unchanged since a clean stop. Returns the data
@@ -283,7 +283,7 @@ class Flusher:
             try:
                 disk.sync_filesystem(root)
             except OSError as error:
-                logger.error("file system cannot be synced", extra=facts(path=root, reason=error))
+                logger.error("could not sync a file system", extra=facts(path=root, reason=error))
                 for each in partitions:
                     syncs.mark_failed(each.path)
         return set(unopened)
@@ -310,7 +310,7 @@ class Flusher:
             try:
                 disk.sync_filesystem(root)
             except OSError as error:
-                logger.error("file system cannot be synced", extra=facts(path=root, reason=error))
+                logger.error("could not sync a file system", extra=facts(path=root, reason=error))
                 self._roots_with_errors.add(root)
         return [(log, job) for log, job in pending if os.path.dirname(log.directory) in self._roots_with_errors]
 

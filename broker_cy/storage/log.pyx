@@ -336,7 +336,7 @@ cdef class Log:
         try:
             segment.discard()
         except OSError as error:
-            self.mark_offline(f"the files of a segment that was not begun cannot be removed: {error}", is_end=True)
+            self.mark_offline(f"cannot remove the files of a discarded segment: {error}", is_end=True)
         return 0
 
     cdef int undo_files(self) except -1:
@@ -358,7 +358,7 @@ cdef class Log:
         cdef BatchHeader header
         while cursor.remaining():
             if parse_header(cursor.ptr, cursor.remaining(), &header) != 0:
-                raise ValueError(f"no whole batch at byte {cursor.position()} of {len(data)}")
+                raise ValueError(f"expected a whole batch at byte {cursor.position()} of {len(data)}")
             self.stage(&header, <uint8_t*>cursor.take(batch_bytes(&header)), batch_bytes(&header), data, now_ms)
 
     def append(self, data, int64_t now_ms):

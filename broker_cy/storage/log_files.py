@@ -42,7 +42,7 @@ class LogFiles:
             self.txn_indexes.clear()
             self._scan()
         for base in (self.index_sizes.keys() | self.time_index_sizes.keys()) - self.log_sizes.keys():
-            logger.warning("index without a log file removed", extra=facts(path=directory, base_offset=base))
+            logger.warning("removed the indexes of a missing segment", extra=facts(path=directory, base_offset=base))
             for suffix in (".index", ".timeindex"):
                 _unlink(f"{directory}/{base:020d}{suffix}")
         for base in self.txn_indexes - self.log_sizes.keys():
@@ -102,7 +102,8 @@ class LogFiles:
         for base in sorted(self.log_sizes):
             if base > end_offset:
                 logger.warning(
-                    "removed a segment of a write that failed", extra=facts(path=self.directory, base_offset=base)
+                    "removed a segment that was left by a failed write",
+                    extra=facts(path=self.directory, base_offset=base),
                 )
                 maintenance.remove_segment(self.directory, base)
                 del self.log_sizes[base]

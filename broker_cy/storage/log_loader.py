@@ -30,8 +30,8 @@ from broker_cy.storage.segment import OpenFiles, Segment
 
 logger = logging.getLogger(__name__)
 
-MISSING_OR_WRONG = "is missing or wrong"
-EMPTY = "has no entries"
+MISSING_OR_WRONG = "an index is missing or wrong"
+EMPTY = "an index has no entries"
 # Whether a segment may be truncated; the arguments are the segment and a scan that ended at the damage.
 MayCut = Callable[[Segment, recovery.ScanResult], bool]
 
@@ -128,13 +128,13 @@ def load_log(
 
     end_offset = _recover(segments, files, config, check_from, epochs, context.power_lost, may_have_gap, may_cut)
     if end_offset < whole_to:
-        raise StorageError(f"{directory} ends at offset {end_offset}, and it had records up to offset {whole_to}")
+        raise StorageError(f"{directory} ends at offset {end_offset}, but had records up to offset {whole_to}")
     cut_bytes = sum(files.log_sizes.values()) - sum(segment.size for segment in segments)
     if cut_bytes:
         context.cuts[f"{topic}-{partition}"] = cut_bytes
     if end_offset < log_start_offset:
         logger.warning(
-            "log ends below its start offset: recreated it there, empty",
+            "log ended before its start offset: recreated it, empty, at that offset",
             extra=facts(path=directory, log_end_offset=end_offset, log_start_offset=log_start_offset),
         )
         for segment in segments:
@@ -186,7 +186,7 @@ def load_log(
         maintenance.truncate_to(log, max(note.end_offset, start_offset), context.now_ms)
         disk.sync_file(log.active.path)
     if note is not None:
-        logger.warning("log was marked as damaged, and is intact now", extra=facts(path=directory))
+        logger.warning("removing a damage note: the log is intact now", extra=facts(path=directory))
         damage.remove(directory)
     return log
 
@@ -259,7 +259,7 @@ def _recover(
             if was_cut or (end < following < NEVER and not may_have_gap(True)):
                 if not was_cut:
                     logger.warning(
-                        "removed the segments after a gap in the log: it was never on disk",
+                        "removed the segments after a gap in the log: the missing records were never on disk",
                         extra=facts(path=segment.path, log_end_offset=end, next_offset=following),
                     )
                 _remove_for_good(segments[number + 1 :])
@@ -268,7 +268,7 @@ def _recover(
         elif problem := _index_problem(segment, files, config):
             # A log that grew in small steps over many starts has no entries either, so that needs no warning.
             level = logging.INFO if problem == EMPTY else logging.WARNING
-            logger.log(level, "index rebuilt", extra=facts(path=segment.path, reason=problem))
+            logger.log(level, "rebuilding the indexes of a segment", extra=facts(path=segment.path, reason=problem))
             if number == last:
                 # As in Kafka, a torn tail is truncated even after a clean stop.
                 _check(segment, True, segment.base_offset, config, epochs, may_cut)

@@ -254,7 +254,7 @@ class LogManager:
     def _opened_late(self, partition: Unopened, log: Log | None, error: Exception | None) -> None:
         key = partition.key
         if log is None:
-            self._take_offline(key, partition.path, error or StorageError("not loaded"), late=True)
+            self._take_offline(key, partition.path, error or StorageError("the log was not loaded"), late=True)
         else:
             self._loading.adopt(log)
             self.logs[key] = log
@@ -279,7 +279,7 @@ class LogManager:
         except (OSError, ValueError) as error:
             topic_id, problem = expected, error
         if topic_id_of is not None and (expected is None or topic_id != expected):
-            logger.warning("renamed a directory that belongs to no topic to -stray", extra=facts(path=path))
+            logger.warning("added -stray to the name of a directory that belongs to no topic", extra=facts(path=path))
             self._rename_away(path, "stray", topic_id or NO_TOPIC_ID, -1)
             return STRAY
         if topic_id is not None:
@@ -329,7 +329,7 @@ class LogManager:
             log = self._loading.load(key, path, config, context)
         except (StorageError, OSError, ValueError) as error:
             if errno_of(error) not in SHORTAGES:
-                logger.error("partition stays offline", extra=facts(partition=f"{topic}-{partition}", reason=error))
+                logger.error("partition is still offline", extra=facts(partition=f"{topic}-{partition}", reason=error))
                 self.offline[key] = str(error)
                 del self._short_of_room[key]
             return None
@@ -347,7 +347,7 @@ class LogManager:
         """
         key = (topic, partition)
         if key in self.logs or key in self.offline or key in self.unopened:
-            raise ValueError(f"partition {topic}-{partition} exists")
+            raise ValueError(f"partition {topic}-{partition} already exists")
         root = min(self._held, key=self._held.__getitem__)
         path = f"{root}/{topic}-{partition}"
         try:

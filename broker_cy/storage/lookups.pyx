@@ -166,7 +166,7 @@ cdef bint collect_aborted(Segment segment, int64_t offset, int64_t end_offset, l
             segment.aborts = data
     p = <const uint8_t*>PyBytes_AS_STRING(data)
     if len(data) % ABORTED_BYTES:
-        raise ValueError(f"the index of segment {segment.base_offset} has {len(data)} bytes, which is no multiple of {ABORTED_BYTES}")
+        raise ValueError(f"the index of segment {segment.base_offset} has {len(data)} bytes, expected a multiple of {ABORTED_BYTES}")
     number = high = len(data) // ABORTED_BYTES
     # The entries are in the order of their markers: find the first whose marker is at or after `offset`.
     while low < high:

@@ -82,7 +82,7 @@ def reload_producers(Log log not None, int64_t now_ms, int64_t expiration_ms, sn
             )
             break
         except (WireError, ValueError) as error:
-            logger.warning("damaged producer state removed", extra=facts(path=snapshots.path_of(log.directory, offset), reason=error))
+            logger.warning("removed damaged producer state", extra=facts(path=snapshots.path_of(log.directory, offset), reason=error))
             snapshots.remove(log.directory, offset)
     if lost:
         # Otherwise a power loss may bring them back when the log has other records before their offsets.
@@ -215,7 +215,10 @@ def delete_records_before(Log log not None, int64_t offset, int64_t now_ms, Py_s
                 log.epochs.write()
             except OSError as error:
                 # The next start does it. On a full disk it is more important that this deletion frees space.
-                logger.warning("old leader epochs stay for now", extra=facts(path=log.directory, log_start_offset=offset, reason=error))
+                logger.warning(
+                    "could not delete old leader epochs; will retry at the next start",
+                    extra=facts(path=log.directory, log_start_offset=offset, reason=error),
+                )
     count = len(log.segments)
     renamed = drop_old_segments(log, segments_max)
     count -= len(log.segments)
@@ -226,7 +229,7 @@ def delete_records_before(Log log not None, int64_t offset, int64_t now_ms, Py_s
         except OSError as error:
             if not renamed:
                 raise
-            logger.warning("last segment stays for now", extra=facts(path=log.directory, reason=error))
+            logger.warning("could not replace the last segment by an empty one", extra=facts(path=log.directory, reason=error))
         renamed += drop_old_segments(log, segments_max - count)
     return renamed
 
@@ -255,7 +258,7 @@ def drop_old_segments(Log log not None, Py_ssize_t segments_max):
         except OSError as error:
             if count == 0:
                 raise
-            logger.warning("old segment stays for now", extra=facts(path=segment.path, reason=error))
+            logger.warning("could not delete an old segment; will retry", extra=facts(path=segment.path, reason=error))
             break
         drop_flushed_with(log, segment)
         segment.close()
@@ -284,7 +287,9 @@ def mark_deleted(directory, int64_t base_offset):
         except OSError as error:
             if not renamed:
                 raise
-            logger.warning("file of a deleted segment stays", extra=facts(path=path, reason=error))
+            logger.warning(
+                "could not rename a file of a deleted segment; will retry at the next start", extra=facts(path=path, reason=error)
+            )
             continue
         renamed.append(path + DELETED)
     return renamed

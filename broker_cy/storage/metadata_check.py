@@ -39,12 +39,12 @@ def check(path: str, committed: int | None, clean: bool, directories: Iterable[D
         strict = not is_torn or (clean and committed is None)
         if strict or end_offset < needed:
             raise DataDirectoryError(
-                f"metadata log {file} is damaged at byte {position} (offset {end_offset}: {reason}), in what was "
-                f"committed: {RESTORE}{_covered(snapshot)}"
+                f"metadata log {file} is damaged at byte {position} (offset {end_offset}: {reason}), in committed "
+                f"records: {RESTORE}{_covered(snapshot)}"
             )
     elif committed is not None and end_offset < committed:
         raise DataDirectoryError(
-            f"metadata log {path} ends at offset {end_offset}, and what was committed at offset {committed}: "
+            f"metadata log {path} ends at offset {end_offset}, but was committed up to offset {committed}: "
             f"{RESTORE}{_covered(snapshot)}"
         )
     if end_offset == 0:
@@ -55,7 +55,7 @@ def check(path: str, committed: int | None, clean: bool, directories: Iterable[D
 def _covered(snapshot: str | None) -> str:
     if snapshot is None:
         return ""
-    return f" (the snapshot {snapshot} beside it has what lies below offset {int(snapshot[:DIGITS])}, and no more)"
+    return f" (the snapshot {snapshot} beside it covers only the records below offset {int(snapshot[:DIGITS])})"
 
 
 def _read(path: str, names: list[str], snapshot_end: int) -> tuple[int, tuple[str, int, str, bool] | None]:
@@ -73,11 +73,11 @@ def _read(path: str, names: list[str], snapshot_end: int) -> tuple[int, tuple[st
         if end_offset < base <= snapshot_end:
             end_offset = base
         if base != end_offset:
-            return end_offset, (file, 0, f"the batches before it, from offset {end_offset}, are missing", False)
+            return end_offset, (file, 0, f"the batches from this offset up to offset {base} are missing", False)
         result, gap = recovery.verify_contiguous(file, base, sizes[base])
         end_offset = result.next_offset
         if gap:
-            return end_offset, (file, result.position, "the batch there has another offset", False)
+            return end_offset, (file, result.position, "expected a batch with this base offset", False)
         if result.problem is not None:
             return end_offset, (file, result.position, result.problem, base == filled[-1])
     return end_offset, None
@@ -91,5 +91,6 @@ def _refuse_partitions(path: str, directories: Iterable[DataDirectory]) -> None:
             if key is not None and key[0] != METADATA_TOPIC:
                 raise DataDirectoryError(
                     f"metadata log {path} is missing or empty, and {directory.path} holds logs of topics ({name}): "
-                    f"{RESTORE} or name its place in metadata.log.dir, or move the logs away for a new cluster"
+                    f"{RESTORE}, or set metadata.log.dir to the directory that contains the metadata log, "
+                    "or move the logs away for a new cluster"
                 )

@@ -124,7 +124,7 @@ def warm(int fd, int64_t position, Py_ssize_t size, bint ahead=False):
         failed = wait_for(null_fd, fd, position, end)
     os.close(null_fd)
     if failed:
-        raise OSError(failed, f"reading {size} bytes at {position} ahead failed")
+        raise OSError(failed, f"cannot read ahead {size} bytes at {position}")
 
 
 cdef int wait_for(int null_fd, int fd, int64_t position, int64_t end) noexcept nogil:

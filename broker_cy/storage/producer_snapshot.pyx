@@ -60,7 +60,7 @@ def load_producers(ProducerState state not None, data, int64_t end_offset):
     cdef int32_t _i, count
     version = cursor.i16()
     if version != SNAPSHOT_VERSION:
-        raise WireError(f"snapshot of version {version}; known is {SNAPSHOT_VERSION}")
+        raise WireError(f"the snapshot has version {version}, expected {SNAPSHOT_VERSION}")
     stored = cursor.u32()
     if stored != crc32c_value(memoryview(data)[6:]):
         raise WireError("the checksum of the snapshot is wrong")

@@ -114,7 +114,7 @@ cdef class BatchReader:
         if at >= self.end:
             return False
         if self.end - at < BATCH_HEADER_BYTES:
-            self.problem = f"{self.end - at} bytes are less than a batch header"
+            self.problem = f"{self.end - at} bytes are too few for a batch header of {<int>BATCH_HEADER_BYTES}"
             return False
         if at < self.block_start or at + BATCH_HEADER_BYTES > self.block_start + self.block_length:
             # Only the headers of batches before `check_from` are read.
@@ -123,19 +123,25 @@ cdef class BatchReader:
                 self.problem = "the file is shorter than it was"
                 return False
         if parse_header(self.block + (at - self.block_start), ANY_LENGTH, header) != 0:
-            self.problem = "a batch length is too small for a header"
+            self.problem = "the batch length is too small for a batch header"
             return False
         if batch_bytes(header) > self.end - at:
-            self.problem = f"a batch of {batch_bytes(header)} bytes has only {self.end - at}"
+            self.problem = f"a batch of {batch_bytes(header)} bytes does not fit into the last {self.end - at} bytes"
             return False
         if header.magic != MAGIC:
             self.problem = f"magic {header.magic} is not {MAGIC}"
             return False
         if header.base_offset < self.next_offset or header.last_offset_delta < 0:
-            self.problem = f"offset {header.base_offset}+{header.last_offset_delta} after {self.next_offset - 1}"
+            self.problem = (
+                f"base offset {header.base_offset} with last offset delta {header.last_offset_delta} is invalid after "
+                f"offset {self.next_offset - 1}"
+            )
             return False
         if header.base_offset - self.base_offset > OFFSETS_MAX - header.last_offset_delta:
-            self.problem = f"offset {header.base_offset}+{header.last_offset_delta} is too far from the first, {self.base_offset}"
+            self.problem = (
+                f"base offset {header.base_offset} with last offset delta {header.last_offset_delta} is too far from the base "
+                f"offset of the segment, {self.base_offset}"
+            )
             return False
         self.next_position = at + batch_bytes(header)
         if header.base_offset + header.last_offset_delta >= self.check_from:
@@ -355,7 +361,7 @@ def cut(Segment segment not None, int64_t size):
     try:
         os.truncate(segment.path, size)
     except OSError as error:
-        raise StorageError(f"cannot cut {segment.path} to {size} bytes: {error.strerror}") from error
+        raise StorageError(f"cannot truncate {segment.path} to {size} bytes: {error.strerror}") from error
     segment.size = size
     segment.staged_size = size
     # Unverified parts that were cut off must not apply to the batches that will be written in their place.

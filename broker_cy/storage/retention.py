@@ -74,7 +74,7 @@ class Retention:
         try:
             self._dropped(log, maintenance.drop_old_segments(log, SEGMENTS_PER_TURN))
         except OSError as error:
-            logger.warning("cannot delete old segments now", extra=facts(path=log.directory, reason=error))
+            logger.warning("could not delete old segments; will retry", extra=facts(path=log.directory, reason=error))
 
     def apply(
         self,
@@ -95,7 +95,7 @@ class Retention:
             try:
                 start = maintenance.retention_start_offset(log, high_watermark_of(*key), now_ms)
                 if start > log.log_start_offset:
-                    logger.info("old records deleted", extra=facts(path=log.directory, log_start_offset=start))
+                    logger.info("deleting old records", extra=facts(path=log.directory, log_start_offset=start))
                     self.delete_before(log, start, now_ms)
                 elif maintenance.has_old_segments(log) and log not in self._dropping:
                     self._drop_more(log)

@@ -242,11 +242,11 @@ cdef class Segment:
         if position == 0:
             return 0
         if position >= self.size or entry_offset < self.base_offset:
-            raise CorruptSegment(self.path, position, "the index points there")
+            raise CorruptSegment(self.path, position, f"the index has an entry for offset {entry_offset} here, outside of the segment")
         if not self.find_batch(entry_offset, position, self.size, &found, &header) or found != position or (
             header.base_offset + header.last_offset_delta != entry_offset
         ):
-            raise CorruptSegment(self.path, position, f"the index says that a batch ends at offset {entry_offset} there")
+            raise CorruptSegment(self.path, position, f"expected a batch that ends at offset {entry_offset}, as in the index")
         if nearer != NULL:
             nearer[0] = position + batch_bytes(&header) if entry_offset < offset else position
         return position
@@ -255,7 +255,7 @@ cdef class Segment:
         try:
             return self.start_position(offset, nearer)
         except (CorruptSegment, OSError) as error:
-            logger.warning("wrong index is made again", extra=facts(reason=error))
+            logger.warning("rebuilding the indexes of a segment", extra=facts(reason=error))
         # Reads the headers of the whole segment, on the loop: rare, and bounded by segment.bytes. If the thread must not wait for
         # the disk, a worker brings all of the segment into memory first.
         confined = reads_are_confined()
@@ -319,15 +319,19 @@ cdef class Segment:
                     got - (at - block_start) < BATCH_HEADER_BYTES
                     or parse_header(block + (at - block_start), ANY_LENGTH, header) != 0
                 ):
-                    raise CorruptSegment(self.path, at, "no batch header there")
+                    raise CorruptSegment(self.path, at, "expected a batch header")
             if batch_bytes(header) > end - at:
-                raise CorruptSegment(self.path, at, f"a batch of {batch_bytes(header)} bytes has no room")
+                raise CorruptSegment(self.path, at, f"a batch of {batch_bytes(header)} bytes does not fit into the last {end - at} bytes")
             if (
                 header.base_offset < self.base_offset
                 or header.last_offset_delta < 0
                 or header.base_offset - self.base_offset > OFFSETS_MAX - header.last_offset_delta
             ):
-                raise CorruptSegment(self.path, at, f"offset {header.base_offset}+{header.last_offset_delta} cannot be there")
+                raise CorruptSegment(
+                    self.path, at,
+                    f"base offset {header.base_offset} with last offset delta {header.last_offset_delta} is invalid in a segment "
+                    f"that begins at offset {self.base_offset}",
+                )
             if header.base_offset + header.last_offset_delta >= offset:
                 position[0] = at
                 return 1

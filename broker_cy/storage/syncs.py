@@ -93,7 +93,7 @@ def mark_failed(directory: str) -> None:
     except FileNotFoundError:  # the partition was deleted
         return
     except OSError as failure:
-        logger.error("cannot note the failed sync", extra=facts(path=directory, reason=failure))
+        logger.error("could not record a failed sync", extra=facts(path=directory, reason=failure))
 
 
 def has_failed(directory: str) -> bool:

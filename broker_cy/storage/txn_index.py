@@ -50,7 +50,7 @@ def read(directory: str, base_offset: int) -> list[AbortedTransaction]:
 def decode(data: bytes, path: str) -> list[AbortedTransaction]:
     """Entries in a file's content; raises ValueError, which names `path`, if that is not an index."""
     if len(data) % ENTRY.size:
-        raise ValueError(f"{path} has {len(data)} bytes, which is no multiple of {ENTRY.size}")
+        raise ValueError(f"{path} has {len(data)} bytes, expected a multiple of {ENTRY.size}")
     entries: list[AbortedTransaction] = []
     for version, producer_id, first, last, stable in ENTRY.iter_unpack(data):
         if version != VERSION or first > last:
@@ -70,7 +70,7 @@ def problem_of(directory: str, base_offset: int, end_offset: int) -> str | None:
     marker = base_offset - 1
     for number, (producer_id, first, last, stable) in enumerate(entries):
         if producer_id < 0 or not max(marker, first) < last < end_offset or stable > last + 1:
-            return f"{path_of(directory, base_offset)}: entry {number} cannot be of this segment"
+            return f"{path_of(directory, base_offset)}: entry {number} does not belong to this segment"
         marker = last
     return None
 

@@ -106,7 +106,7 @@ def test_committed_metadata_are_cut_short(down: Down) -> None:
     content = down.log.read_bytes()
     length = 12 + int.from_bytes(content[8:12], "big")
     down.log.write_bytes(content[:length])
-    down.refused(str(down.log.parent), "ends at offset ", f"committed at offset {down.committed()}")
+    down.refused(str(down.log.parent), "ends at offset ", f"committed up to offset {down.committed()}")
     down.log.write_bytes(content)
     down.check()
 

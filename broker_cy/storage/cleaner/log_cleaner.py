@@ -146,7 +146,7 @@ class LogCleaner:
             # With cleanup.policy=delete this is normal: retention moves the start of a log past its checkpoint.
             if not log.config.delete:
                 logger.warning(
-                    "log is cleaned from its start: its checkpoint lies outside of it",
+                    "cleaning a log from its start: its checkpoint is outside of the log",
                     extra=facts(path=log.directory, log_start_offset=log.log_start_offset),
                 )
         if changed:
@@ -245,7 +245,7 @@ class LogCleaner:
             # Logged once until a cleaning succeeds: the others most likely fail for the same reason.
             if not self._short_of_room:
                 logger.warning(
-                    "log not cleaned yet for lack of space: free some, or lower log.cleaner.dedupe.buffer.size",
+                    "could not clean a log for lack of space: free some, or lower log.cleaner.dedupe.buffer.size",
                     extra=facts(path=log.directory, reason=error, retry_ms=self.policy.backoff_ms),
                 )
             self._short_of_room = True
@@ -255,7 +255,7 @@ class LogCleaner:
     def _give_up(self, key: TopicPartition, log: Log, error: BaseException) -> None:
         if key not in self.policy.uncleanable:
             logger.error(
-                "log is no longer cleaned: repair or delete it, and restart the broker",
+                "stopped cleaning a log: repair or delete it, and restart the broker",
                 extra=facts(path=log.directory, reason=error),
             )
         self.policy.mark_uncleanable(key)
@@ -264,7 +264,7 @@ class LogCleaner:
     def _tell(log: Log, cleaning: Cleaning) -> None:
         stats = cleaning.stats
         logger.info(
-            "log cleaned",
+            "cleaned a log",
             extra=facts(
                 path=log.directory,
                 cleaned_offset=cleaning.end_offset,
@@ -347,7 +347,7 @@ class LogCleaner:
             self._checkpoint_running = False
             if error is not None:
                 # The next start cleans more than it needs to.
-                logger.warning("cannot write the cleaner's checkpoint", extra=facts(reason=error))
+                logger.warning("could not write the cleaner's checkpoint", extra=facts(reason=error))
             if self._checkpoint_due:
                 self.write_checkpoint()
 

@@ -110,11 +110,12 @@ cdef class BatchSource:
         if self.fault == FAULT_MEMORY:
             raise MemoryError(f"no memory to clean {self.path}")
         reason = {
-            <int>FAULT_SHORT: "the file ends inside of a batch",
-            <int>FAULT_HEADER: "no batch header there",
+            <int>FAULT_SHORT: "the file ends within a batch",
+            <int>FAULT_HEADER: "the batch length is too small for a batch header",
             <int>FAULT_MAGIC: f"magic {self.header.magic} is not {<int>MAGIC}",
             <int>FAULT_OFFSETS:
-                f"offset {self.header.base_offset}+{self.header.last_offset_delta} cannot follow {self.next_offset - 1}",
+                f"base offset {self.header.base_offset} with last offset delta {self.header.last_offset_delta} is invalid after "
+                f"offset {self.next_offset - 1}",
             <int>FAULT_CHECKSUM: f"the checksum of the batch at offset {self.header.base_offset} is wrong",
             <int>FAULT_RECORDS: f"the records of the batch at offset {self.header.base_offset} cannot be read",
         }[self.fault]

@@ -127,6 +127,6 @@ cdef bint give_names_back(Log log, files, list renamed) except -1:
         for old, new in reversed(renamed):
             files.rename(new, old)
     except OSError as error:
-        log.mark_offline(f"segments that were to be replaced cannot be named as before: {error}")
+        log.mark_offline(f"cannot restore the names of segments that the cleaner was replacing: {error}")
         return False
     return True

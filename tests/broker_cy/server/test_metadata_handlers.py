@@ -166,7 +166,7 @@ def test_log_says_why_a_topic_is_not_created(tmp_path: Path, caplog: pytest.LogC
     """
 
     def logged() -> list[dict[str, Any]]:
-        return [record.fields for record in caplog.records if record.message == "topics not created"]  # type: ignore[attr-defined]
+        return [record.fields for record in caplog.records if record.message == "could not create topics"]  # type: ignore[attr-defined]
 
     async def work(broker: MetadataBroker) -> None:
         disk.set_write_budget(0, 28)

@@ -85,7 +85,7 @@ def test_markers_of_a_fenced_producer_are_given_up_with_one_line(
             markers.answer(ErrorCode.INVALID_PRODUCER_EPOCH)
             await until(lambda: broker.txn_runtime().machine.ending[ID].fenced)
         (line,) = [record for record in caplog.records if record.levelno >= logging.WARNING]
-        assert line.getMessage() == "transaction not ended in all partitions"
+        assert line.getMessage() == "could not end a transaction in all partitions"
         assert line.fields["reason"] == "INVALID_PRODUCER_EPOCH"  # type: ignore[attr-defined]
 
     run(work)
@@ -251,7 +251,7 @@ def test_damaged_log_is_refused_with_one_line(tmp_path: Path, caplog: pytest.Log
             assert await broker.add((0, 0)) == {P0: "NOT_COORDINATOR"}
             assert (await broker.end((0, 0))).error_code == ErrorCode.NOT_COORDINATOR
         (line,) = [record for record in caplog.records if record.levelno >= logging.WARNING]
-        assert line.getMessage() == "transaction coordinator not loaded"
+        assert line.getMessage() == "could not load the transaction coordinator"
         assert line.fields["partition"] == f"__transaction_state-{index}"  # type: ignore[attr-defined]
         assert "restore" in line.fields["remedy"]  # type: ignore[attr-defined]
 
@@ -280,7 +280,9 @@ def test_damaged_file_is_refused_with_one_line(tmp_path: Path, caplog: pytest.Lo
             states = {i: runtime.state for i, runtime in broker.service.runtimes.items()}
             assert states == {i: LoadState.FAILED if i == index else LoadState.ACTIVE for i in range(3)}
             assert (await broker.init()).error_code == ErrorCode.NOT_COORDINATOR
-        (line,) = [record for record in caplog.records if record.getMessage() == "transaction coordinator not loaded"]
+        (line,) = [
+            record for record in caplog.records if record.getMessage() == "could not load the transaction coordinator"
+        ]
         assert line.fields["partition"] == f"__transaction_state-{index}"  # type: ignore[attr-defined]
         assert "restore" in line.fields["remedy"]  # type: ignore[attr-defined]
         # It stays so: nothing was cut off, and nothing was written behind the damage.

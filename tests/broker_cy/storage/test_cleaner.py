@@ -102,7 +102,7 @@ def test_a_damaged_batch_is_never_given_a_good_checksum(tmp_path: Path, caplog: 
     assert cleaner.policy.uncleanable == {KEY}
     assert path.read_bytes() == bytes(data)
     assert [record.message for record in caplog.records if record.levelno >= logging.ERROR] == [
-        "log is no longer cleaned: repair or delete it, and restart the broker"
+        "stopped cleaning a log: repair or delete it, and restart the broker"
     ]
 
 

@@ -80,7 +80,7 @@ def test_records_missing_at_the_end_are_damage_too(tmp_path: Path) -> None:
     base = int(path.name[:20])
     path.unlink()
     again = open_manager(tmp_path, config=SMALL)
-    assert f"ends at offset {base}, and it had records up to offset 300" in again.offline[KEY]
+    assert f"ends at offset {base}, but had records up to offset 300" in again.offline[KEY]
     again.delete("t", 0)
     again.jobs.run_due()
     again.create("t", 0, TOPIC_ID, SMALL, 0)

@@ -115,7 +115,7 @@ def test_transaction_index(tmp_path: Path) -> None:
     assert txn_index.read(directory, 99) == []
     with open(txn_index.path_of(directory, 5), "ab") as file:
         file.write(b"x")
-    with pytest.raises(ValueError, match="no multiple of 34"):
+    with pytest.raises(ValueError, match="expected a multiple of 34"):
         txn_index.read(directory, 5)
 
 
