@@ -1,1 +1,1 @@
-"""The regression gate: instructions of the hot operations, counted by callgrind, against those in expected.json."""
+"""The regression gate: compares callgrind's instruction counts of the hot operations with those in expected.json."""

@@ -1,7 +1,7 @@
 """Count instructions of the hot operations and compare them with the recorded ones (see docs/bench.md).
 
-Exit code 0: none is worse; 1: one is, by more than 3 %; 2: not measured; 3: nothing to compare with on this build
-(0 with --where-recorded).
+Exit code 0: no operation is worse; 1: one is worse by more than 3 %; 2: the measurement failed; 3: no counts are
+recorded to compare with on this build (0 with --where-recorded).
 """
 
 import argparse
@@ -28,7 +28,7 @@ RECORD = "make bench-check ARGS=--record"
 
 
 def arguments(argv: list[str] | None) -> argparse.Namespace:
-    """The command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(prog="python -m bench.check", description=__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("--record", action="store_true", help="keep the counts as those to compare with")
@@ -70,19 +70,19 @@ def measure(settings: Mapping[str, str]) -> dict[str, Counts]:
 
 
 def show(name: str, instructions: int) -> None:
-    """One line of progress."""
+    """Print one line of progress."""
     print(f"{name}: {instructions:,}", file=sys.stderr, flush=True)
 
 
 def not_recorded(expected: Expected | None, versions: dict[str, str]) -> list[str]:
-    """Why counts of this build cannot be compared with the record; empty if they can."""
+    """Return the reasons why counts of this build cannot be compared with the recorded ones; empty if they can."""
     if expected is None:
         return ["none are recorded"]
     return build.differences(expected.versions, versions, build.MACHINE)
 
 
 def verdict(expected: Expected | None, now: Expected, path: Path) -> tuple[str, int]:
-    """The text under the counts, and the exit code."""
+    """Return the table of counts with its notes, and the exit code."""
     lines = compare.rows(expected.operations if expected else {}, now.operations)
     if others := not_recorded(expected, now.versions):
         lines = compare.rows({}, now.operations)
@@ -105,9 +105,9 @@ def verdict(expected: Expected | None, now: Expected, path: Path) -> tuple[str, 
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run what the command line asks for; returns the exit code."""
+    """Run the command line and return the exit code."""
     options = arguments(argv)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(FAILED))  # so that no broker and no data outlive an ended run
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(FAILED))  # so that a terminated run leaves no broker and no data
     try:
         recorded = compare.load(options.expected)
         versions = build.versions()

@@ -12,15 +12,16 @@ import sys
 import sysconfig
 from pathlib import Path
 
-# Compared in spite of a difference, which is printed: this project chooses Cython and uvloop (requirements.lock), and
-# the gate must show that a new version costs more; the kernel decides only about the pieces of a large answer.
+# If one of these differs, the difference is printed and counts are still compared: this project chooses Cython and
+# uvloop (requirements.lock), and the gate must show that a new version costs more; the kernel only determines into how
+# many pieces a large response is split.
 TOLD = ("cython", "uvloop", "kernel")
-# The machine's: with another of these every count is another, and there is nothing to compare with.
+# Properties of the machine: if one of these differs, every count does, and a comparison is not possible.
 MACHINE = ("python", "python_build", "gcc", "libc", "valgrind", "processor")
 
 
 def versions() -> dict[str, str]:
-    """The versions of all that is counted, and of what counts.
+    """Return the versions of everything that is counted, and of the program that counts.
 
     Raises FileNotFoundError if a program is missing, CalledProcessError if one fails."""
     return {
@@ -43,13 +44,13 @@ def said_by(*command: str) -> str:
 
 
 def first_number(text: str) -> str:
-    """The major version in what a compiler says of itself."""
+    """Return the major version from a compiler's version output."""
     found = re.match(r"\d+", text)
     return found[0] if found else text
 
 
 def python_build() -> str:
-    """The start of the SHA-256 of the interpreter's file: libpython where it is shared, else the program."""
+    """Return the start of the SHA-256 of the interpreter's file: libpython if that is shared, else the program."""
     path = Path(sys.executable).resolve()
     if sysconfig.get_config_var("Py_ENABLE_SHARED"):
         shared = Path(ctypes.pythonapi._name or "")
@@ -62,7 +63,7 @@ def python_build() -> str:
 
 
 def processor() -> str:
-    """The machine, and the instruction sets for which libc, crc32c and zlib have variants of their own."""
+    """Return the machine, and those instruction sets for which libc, crc32c and zlib have separate variants."""
     wanted = ("sse4_2", "pclmulqdq", "avx", "avx2", "bmi2", "erms")
     flags: set[str] = set()
     for line in Path("/proc/cpuinfo").read_text().splitlines():
@@ -73,7 +74,7 @@ def processor() -> str:
 
 
 def differences(expected: dict[str, str], now: dict[str, str], keys: tuple[str, ...]) -> list[str]:
-    """What of `keys` is not the same, in words."""
+    """Describe which of `keys` differ."""
     return [
         f"{key} {now.get(key, 'none')} (recorded: {expected.get(key, 'none')})"
         for key in keys

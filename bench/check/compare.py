@@ -1,4 +1,4 @@
-"""Counts against the recorded ones: verdicts, the table, and the file they are kept in."""
+"""Comparison of counts with the recorded ones: verdicts, the table, and the file of recorded counts."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -24,7 +24,7 @@ class Expected:
 
 @dataclass(frozen=True)
 class Row:
-    """One operation: instructions per request, recorded (None: not) and now."""
+    """One operation: instructions per request, as recorded (None: not recorded) and now."""
 
     operation: str
     expected: int | None
@@ -32,14 +32,14 @@ class Row:
 
     @property
     def change(self) -> float:
-        """Now against recorded: 0.05 is 5 % more. 0 if nothing is recorded."""
+        """Relative change from the recorded count: 0.05 is 5 % more; 0 if none is recorded."""
         return self.now / self.expected - 1 if self.expected else 0.0
 
     @property
     def verdict(self) -> str:
         if self.expected is None:
             return UNKNOWN
-        # Whole instructions: a change of exactly the tolerance is not rounded to one above it.
+        # Compares instructions, not ratios: rounding must not turn a change of exactly the tolerance into one above it.
         allowed = TOLERANCE * self.expected
         if self.now - self.expected > allowed:
             return WORSE
@@ -47,7 +47,7 @@ class Row:
 
 
 def load(path: Path) -> Expected | None:
-    """The recorded counts, or None if there is no such file. Raises ExpectedError."""
+    """Return the recorded counts, or None if there is no such file. Raises ExpectedError."""
     try:
         found = json.loads(path.read_text())
     except FileNotFoundError:
@@ -70,12 +70,12 @@ def save(path: Path, expected: Expected) -> None:
 
 
 def rows(expected: Mapping[str, int], now: Mapping[str, int]) -> list[Row]:
-    """One row per counted operation."""
+    """Return one row for each counted operation."""
     return [Row(operation, expected.get(operation), count) for operation, count in now.items()]
 
 
 def table(lines: list[Row]) -> str:
-    """The rows as text."""
+    """Format the rows as text."""
     cells = [("operation", "expected", "now", "change", "verdict")]
     for row in lines:
         known = row.expected is not None
@@ -92,7 +92,7 @@ def table(lines: list[Row]) -> str:
 
 
 def columns(cells: Sequence[tuple[str, ...]], sides: str) -> str:
-    """Cells as text, each column as wide as its widest; `sides` has l or r for each."""
+    """Format cells as text, each column as wide as its widest cell; `sides` has the alignment of each, l or r."""
     widths = [max(len(line[column]) for line in cells) for column in range(len(sides))]
     out = []
     for line in cells:

@@ -1,7 +1,7 @@
-"""Our broker under callgrind, and windows of it.
+"""The broker under callgrind, and instruction counts of measurement windows.
 
-What callgrind sees is the user-space code of the whole process, all threads: interpreter, extensions, libuv, libc. The
-kernel's instructions (copies, TCP, the file system) are not in it.
+callgrind counts the user-space code of the whole process, all threads: interpreter, extensions, libuv, libc. The
+kernel's instructions (copies, TCP, the file system) are not counted.
 """
 
 import subprocess
@@ -17,22 +17,22 @@ from bench.targets import BrokerCy, TargetError
 
 COMMAND_TIMEOUT_S = 60
 WARM_UP = 100  # requests before the first window: the interpreter specializes its code, callgrind translates it
-# What the broker notes of itself each second belongs to no request, and under callgrind a second has few of them.
+# The broker samples its metrics each second: that belongs to no request, and under callgrind a second has few requests.
 WITHOUT_SAMPLES = {"brokercy.metrics.sample.interval.ms": "0", "brokercy.events.enable": "false"}
-ROUNDS = 5  # windows of one operation, of which the least counts: whatever disturbs one adds instructions
+ROUNDS = 5  # windows of one operation; the smallest count is used, because a disturbance only adds instructions
 
 
 class Counts(NamedTuple):
-    """One operation: instructions per request, and what they went into."""
+    """One operation: instructions per request, and the profile of the functions that executed them."""
 
     per_request: int
-    spread: float  # of the windows: (largest - least) / least
+    spread: float  # of the windows' counts: (largest - smallest) / smallest
     requests: int  # in the window of `profile`
-    profile: Profile  # of the window with the least
+    profile: Profile  # of the window with the smallest count
 
 
 class Counted(BrokerCy):
-    """The broker under callgrind, which counts nothing until `instrument`."""
+    """The broker under callgrind, which counts nothing until `instrument` is called."""
 
     name = "broker-cy under callgrind"
 
@@ -41,12 +41,12 @@ class Counted(BrokerCy):
         self.dumps = directory.with_name(directory.name + ".callgrind")
         self.dumps.mkdir(parents=True, exist_ok=True)
         callgrind = ["valgrind", "-q", "--tool=callgrind", "--instr-atstart=no", f"--vgdb-prefix={self.dumps}/vgdb"]
-        # Where str hashes differ dicts collide elsewhere; a .pyc that is written or not is another run, too.
+        # With different str hashes, dicts collide differently; writing a .pyc file or not changes the counts, too.
         outputs = f"--callgrind-out-file={self.dumps}/out"
         self.node.wrapper = ["env", "PYTHONHASHSEED=0", *callgrind, outputs]
 
     def control(self, command: str) -> None:
-        """Give a monitor command to callgrind, and wait until it is done. Raises TargetError."""
+        """Send a monitor command to callgrind and wait until it is done. Raises TargetError."""
         vgdb = ["vgdb", f"--vgdb-prefix={self.dumps}/vgdb", f"--pid={self.pid}", "--wait=5", "--max-invoke-ms=10"]
         try:
             done = subprocess.run([*vgdb, command], capture_output=True, text=True, timeout=COMMAND_TIMEOUT_S)
@@ -56,11 +56,11 @@ class Counted(BrokerCy):
             raise TargetError(f"{self.name}: {command}: {(done.stderr or done.stdout).strip()}: {self.node.tail()}")
 
     def instrument(self) -> None:
-        """Count from now on."""
+        """Start counting."""
         self.control("instrumentation on")
 
     def dump(self) -> Profile:
-        """What was counted since the last dump. Raises TargetError and ProfileError."""
+        """Return the counts since the last dump. Raises TargetError and ProfileError."""
         self.control("dump")
         written = list(self.dumps.glob("out.*"))
         if len(written) != 1:
@@ -72,7 +72,7 @@ class Counted(BrokerCy):
 
 
 def count(broker: Counted, operation: Operation, requests: int, progress: Callable[[int], None]) -> Counts:
-    """Instructions of `operation`, from the least of some windows of `requests` requests."""
+    """Count the instructions of `operation`: the smallest count of ROUNDS windows of `requests` requests each."""
     for _ in range(WARM_UP):
         operation()
     windows = []

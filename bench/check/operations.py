@@ -1,6 +1,6 @@
-"""The operations that are counted, each as one request in flight on one connection, every answer checked.
+"""The operations that are counted: each has one request in flight on one connection and checks every response.
 
-JoinGroup 1, SyncGroup 0 and Heartbeat 4 by hand as in bench.protocol.
+JoinGroup 1, SyncGroup 0 and Heartbeat 4 are encoded by hand, as in bench.protocol.
 """
 
 import contextlib
@@ -26,18 +26,18 @@ RECORD_BYTES, BATCH_BYTES, FETCH_BYTES = 100, 16 << 10, 1 << 20
 GROUP, TOPIC = "bench-check", "bench-check"
 SESSION_MS = 300_000  # longer than a run: no member expires while callgrind is slow
 ANSWER_TIMEOUT_S = 30
-RECEIVE_BUFFER_BYTES = 208 << 10  # net.core.rmem_max as Linux has it; one that is set does not grow with what arrives
+RECEIVE_BUFFER_BYTES = 208 << 10  # Linux's default net.core.rmem_max; a buffer of a set size does not grow
 Operation = Callable[[], None]
 
-# Name, and requests in one counted window: enough that what runs by the clock (timers) stays far below one percent.
+# Operations, and their requests in one counted window: enough that timers stay far below one percent of the count.
 REQUESTS = {"produce 16 KiB batch of 100 B records": 400, "produce one 100 B record": 800, "fetch 1 MB": 200}
 REQUESTS |= {"heartbeat": 800}
 
 
 def prepare(address: Address, pid: int, stack: ExitStack) -> dict[str, Operation]:
-    """Make topics and group on the broker `pid`, and connect; returns the operations by name.
+    """Create topics and a group on the broker with process id `pid`, and connect; returns the operations by name.
 
-    Each call makes one request and checks its answer. Raises OSError and ProtocolError, as the operations do."""
+    Each call sends one request and checks its response. Raises OSError and ProtocolError, as do the operations."""
     batch, records = protocol.largest_batch(RECORD_BYTES, BATCH_BYTES)
     single = protocol.record_batch(RECORD_BYTES, 1)
     with Client(address) as client:
@@ -63,7 +63,9 @@ def produce(client: Client, template: Template) -> None:
 
 
 def fetch_same(client: Client, template: Template, batch_bytes: int, pid: int) -> Operation:
-    """Fetch from offset 0, again and again; no answer may differ from the first, which is checked."""
+    """Return an operation that fetches from offset 0 and checks that the response equals the first one.
+
+    The first response is requested and checked here."""
     client.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER_BYTES)
 
     def once() -> bytes:
@@ -95,11 +97,11 @@ def fetch_same(client: Client, template: Template, batch_bytes: int, pid: int) -
 
 
 def receive_in_step(connection: socket.socket, pid: int) -> bytes:
-    """The next answer, without its size, of the broker `pid`: read only while the broker sleeps, which is when it has
-    filled the socket's buffers or has sent everything.
+    """Receive the next response, without its size, of the broker with process id `pid`. Reads only while the broker
+    sleeps: it has then filled the socket's buffers or sent everything.
 
-    A client that reads while the broker writes changes by chance how many pieces the answer goes in, and with that the
-    count by a fifth. Raises TimeoutError and ConnectionResetError."""
+    If a client reads while the broker writes, the number of pieces of the response is random, and the count varies by a
+    fifth with it. Raises TimeoutError and ConnectionResetError."""
     answer = bytearray()
     while len(answer) < 4 or len(answer) < 4 + struct.unpack_from(">i", answer)[0]:
         deadline = time.monotonic() + ANSWER_TIMEOUT_S
@@ -112,7 +114,9 @@ def receive_in_step(connection: socket.socket, pid: int) -> bytes:
 
 
 def readable_bytes(connection: socket.socket) -> int:
-    """Bytes that have arrived and were not read (FIONREAD). Raises ConnectionResetError at the connection's end."""
+    """Return the number of received bytes that are not read yet (FIONREAD).
+
+    Raises ConnectionResetError if the connection is closed."""
     found = int(struct.unpack("i", fcntl.ioctl(connection, termios.FIONREAD, bytes(4)))[0])
     if not found and select.select([connection], [], [], 0)[0] and not connection.recv(1, socket.MSG_PEEK):
         raise ConnectionResetError("the broker closed the connection")
@@ -120,7 +124,7 @@ def readable_bytes(connection: socket.socket) -> int:
 
 
 def asleep(pid: int) -> bool:
-    """Whether each thread of the process waits for something (state S of /proc/PID/task/TID/stat)."""
+    """Return whether every thread of the process sleeps (state S of /proc/PID/task/TID/stat)."""
     for status in Path(f"/proc/{pid}/task").glob("*/stat"):
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # a thread that has just ended
             if status.read_text().rpartition(") ")[2][:1] != "S":
@@ -129,7 +133,7 @@ def asleep(pid: int) -> bool:
 
 
 def join(client: Client) -> Operation:
-    """Become the only member of a group; returns its heartbeat."""
+    """Become the only member of a group; returns the operation of its heartbeat."""
     offsets.until_ready(partial(offsets.find, client, GROUP))
     found: list[tuple[int, bytes]] = []
 

@@ -1,7 +1,7 @@
-"""What callgrind wrote down: the instructions of each function.
+"""Parser of callgrind's profiles: the instructions of each function.
 
-Format: https://valgrind.org/docs/manual/cl-format.html. Only `positions: line` and `events: Ir` are read, which is what
-the gate asks callgrind for.
+Format: https://valgrind.org/docs/manual/cl-format.html. Only `positions: line` and `events: Ir` are supported, which is
+what the gate requests from callgrind.
 """
 
 import re
@@ -9,14 +9,14 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import NamedTuple
 
-# `fn=(12) name` defines the name 12, `fn=(12)` uses it; files, objects and functions are numbered apart.
+# `fn=(12) name` defines the name 12, `fn=(12)` uses it; files, objects and functions are numbered separately.
 NAME = re.compile(r"(c?(?:fn|fl|fi|fe|ob)|cfi|cfl|cob)=(?:\((\d+)\))?(?: ?(.*))?$")
 COST = re.compile(r"[+\-*]?\d*(?: (\d+))?$")  # the line, absolute or relative; then the instructions, 0 if left out
 UNKNOWN = "???"
 
 
 class ProfileError(Exception):
-    """A file that callgrind did not write, or not as it was asked to."""
+    """A file that callgrind did not write, or not with the requested options."""
 
 
 class Function(NamedTuple):
@@ -27,20 +27,20 @@ class Function(NamedTuple):
 
 
 class Profile(NamedTuple):
-    """Instructions of one window: of all threads, and of each function by itself (callees are not in it)."""
+    """Instructions of one window: of all threads, and of each function without its callees."""
 
     total: int
     functions: Counter[Function]
 
 
 def parse(lines: Iterable[str]) -> Profile:
-    """Read one dump. Raises ProfileError with the number of the line that is not understood, and where the functions'
-    instructions are not the total that the dump itself states."""
+    """Parse one dump. Raises ProfileError with the number of a line that cannot be parsed, and if the functions'
+    instructions do not add up to the total that the dump states."""
     names: dict[tuple[str, str], str] = {}
     functions: Counter[Function] = Counter()
     object_name, function = UNKNOWN, Function(UNKNOWN, UNKNOWN)
     total: int | None = None
-    callee = False  # the next line's cost is that of a call, with all that was called
+    callee = False  # the next line's cost is the inclusive cost of a call
     for number, line in enumerate(lines, 1):
         text = line.rstrip()
         if not text or text.startswith("#"):
@@ -82,7 +82,7 @@ def parse(lines: Iterable[str]) -> Profile:
 
 
 def heaviest(profile: Profile, requests: int, limit: int) -> list[tuple[str, str, str, str]]:
-    """Rows (share, instructions a request, function, object) of the `limit` heaviest functions."""
+    """Return rows (share, instructions per request, function, object) of the `limit` heaviest functions."""
     rows = []
     for function, cost in profile.functions.most_common(limit):
         share = f"{100 * cost / max(profile.total, 1):.1f}%"
