@@ -1,1 +1,1 @@
-"""What makes the load: each driver runs one workload against one address and reports the result."""
+"""Load drivers: each runs one workload against one address and reports the result."""

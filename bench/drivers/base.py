@@ -1,7 +1,7 @@
-"""What every driver gives to the engine, whatever makes its load.
+"""The interface between the drivers and the engine.
 
-Times are nanoseconds of this host's monotonic clock. Latency counts from the time a request was due, so that a target
-that stalls is charged for all that waited meanwhile.
+Times are nanoseconds of this host's monotonic clock. Latency counts from the time at which a request was due, so that a
+stall of the target counts for all requests that waited during it.
 """
 
 from collections.abc import Callable
@@ -11,25 +11,25 @@ from typing import Protocol
 
 from bench.histogram import Histogram
 
-SAMPLE_S = 0.25  # about how often a driver reports its progress
+SAMPLE_S = 0.25  # approximate interval of a driver's progress reports
 GENERATOR_LIMIT = 0.95  # share of a core per generator process: above it the generator was the limit
 
 
 class DriverError(Exception):
-    """The load could not be made, or the target answered with errors; the text says what and how often."""
+    """The load could not be generated, or the target answered with errors; the text says which and how many."""
 
 
 @dataclass(frozen=True)
 class Sample:
     """One interval of a window."""
 
-    t_s: float  # its end, since the window began
+    t_s: float  # end of the interval, since the window began
     records: int
     bytes: int
     requests: int
     errors: int
     latency: Histogram  # of this interval alone
-    consumed_records: int = 0  # beside producers, to which the records and bytes above belong
+    consumed_records: int = 0  # with concurrent producers, to which the records and bytes above belong
     consumed_bytes: int = 0
 
 
@@ -42,30 +42,30 @@ class DriverResult:
     requests: int = 0
     errors: int = 0
     first_error: str | None = None
-    seconds: float = 0.0  # first due time to last answer
+    seconds: float = 0.0  # first due time to last response
     latency: Histogram = field(default_factory=Histogram)
-    lateness: Histogram = field(default_factory=Histogram)  # how much later than due the generator handed over
-    end_to_end: Histogram | None = None  # due to be produced until consumed
+    lateness: Histogram = field(default_factory=Histogram)  # how much later than due the generator sent
+    end_to_end: Histogram | None = None  # from the due time of producing until consumed
     consumed_records: int = 0
     consumed_bytes: int = 0
-    consumed_s: float = 0.0  # first due time until the last record was consumed, beside producers
-    unmatched: int = 0  # batches consumed whose due time was not known: they are in no end-to-end latency
-    transactions: int = 0  # that were ended, committed or aborted
-    starts: int = 0  # transactional ids that were given a producer id, where nothing else is measured
+    consumed_s: float = 0.0  # first due time until the last record was consumed, with concurrent producers
+    unmatched: int = 0  # consumed batches with an unknown due time, which are not in end_to_end
+    transactions: int = 0  # committed or aborted
+    starts: int = 0  # transactional ids that got a producer id, if nothing else is measured
     retries: int = 0  # requests that were sent again because the target was not ready for them
-    commit: Histogram = field(default_factory=Histogram)  # the part of each transaction that its end took
-    cpu_s: float = 0.0  # of the generator, all its processes
+    commit: Histogram = field(default_factory=Histogram)  # the time that the end of each transaction took
+    cpu_s: float = 0.0  # of all processes of the generator
     processes: int = 1
     samples: list[Sample] = field(default_factory=list)
-    told: dict[str, float] = field(default_factory=dict)  # what another program printed of its latencies and rates
+    told: dict[str, float] = field(default_factory=dict)  # latencies and rates that another program printed
 
     @property
     def generator_share(self) -> float:
-        """Of one core, per process of the generator."""
+        """CPU time as a share of one core, per process of the generator."""
         return self.cpu_s / self.seconds / self.processes if self.seconds else 0.0
 
     def append(self, other: "DriverResult") -> None:
-        """Take in the next piece of the same window, measured after this one."""
+        """Add the next piece of the same window, measured after this one."""
         shift, consumed_s = self.seconds, self.consumed_s
         samples = [replace(sample, t_s=sample.t_s + shift) for sample in other.samples]
         earlier, self.samples, self.processes = self.samples, [], 0
@@ -75,7 +75,7 @@ class DriverResult:
         self.samples = earlier + samples
 
     def merge(self, other: "DriverResult") -> None:
-        """Take in what another process measured over the same window; histograms merge exactly."""
+        """Add what another process measured over the same window; histograms merge exactly."""
         self.told = _merge_told(self, other)
         self.records += other.records
         self.bytes += other.bytes
@@ -103,7 +103,7 @@ class DriverResult:
 
 
 def _merge_told(ours: DriverResult, other: DriverResult) -> dict[str, float]:
-    """Of two printed summaries, only what can be combined: there are no percentiles of percentiles."""
+    """Combine two printed summaries; percentiles are left out, because they cannot be combined."""
     if not (ours.told and other.told):
         return {**ours.told, **other.told}
     merged = {}
@@ -116,7 +116,7 @@ def _merge_told(ours: DriverResult, other: DriverResult) -> dict[str, float]:
 
 
 def merge_samples(ours: list[Sample], others: list[Sample]) -> list[Sample]:
-    """Samples of two processes as one series: those whose ends fall into the same SAMPLE_S are added."""
+    """Merge the samples of two processes into one series: samples that end in the same SAMPLE_S are added."""
     slots: dict[int, Sample] = {}
     for sample in [*ours, *others]:
         slot = round(sample.t_s / SAMPLE_S)
@@ -140,7 +140,7 @@ def merge_samples(ours: list[Sample], others: list[Sample]) -> list[Sample]:
 
 
 class LoadDriver(Protocol):
-    """`prepare` once, `run` as often as wanted, `close` always."""
+    """A driver: `prepare` is called once, `run` any number of times, and `close` always."""
 
     def prepare(self) -> None:
         """Connect, encode, spawn; raises DriverError."""
@@ -148,7 +148,7 @@ class LoadDriver(Protocol):
     def run(
         self, seconds: float, on_sample: Callable[[Sample], None] | None = None, stop: Event | None = None
     ) -> DriverResult:
-        """Make the workload's load for `seconds`, or until `stop` is set; faults of the target are in `errors`."""
+        """Generate the workload's load for `seconds`, or until `stop` is set; the target's failures are in `errors`."""
 
     def close(self) -> None:
-        """Leave no process and no connection."""
+        """End all processes and connections."""

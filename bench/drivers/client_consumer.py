@@ -1,4 +1,4 @@
-"""A consumer process: a member of one group, which follows producers live, or reads what is there round and round."""
+"""A consumer process: a member of one group that follows producers live, or reads the existing records repeatedly."""
 
 import time
 from collections.abc import Callable
@@ -12,24 +12,24 @@ from bench.drivers.client_parts import NS, ClientError, ClientSpec, Control, Req
 from bench.histogram import Histogram
 
 POLL_S = 0.02
-TAKE_RECORDS = 1000  # at most in one piece: they have one time of arrival
+TAKE_RECORDS = 1000  # at most at once: they get the same time of arrival
 ANSWER_TIMEOUT_S = 10.0
-FLOW_S = 2.0  # for the first record of a reader; without one, the window begins all the same
+FLOW_S = 2.0  # wait for the first record of a reader; without one, the window begins anyway
 RECEIVE_BYTES_MIN = 50 << 20  # librdkafka's own fetch.max.bytes
 
 
 class ConsumerClient:
-    """Made once and then polled by `idle` until it is assigned; `run` as often as wanted."""
+    """A consumer: created once and polled by `idle` until it has partitions; `run` may be called repeatedly."""
 
     def __init__(self, spec: ClientSpec, on_assigned: Callable[[int], None]) -> None:
         self.spec = spec
         self.live = spec.workload.producers > 0
         self._on_assigned = on_assigned
         self._arrivals: Arrivals | None = None
-        self._last_ns = 0  # when the last records came
-        self._came = False  # a record, since _await_flow
-        self._begun = False  # the first run: from then on, the group's committed offsets say where to go on
-        self._bounds: dict[int, tuple[int, int]] = {}  # of each partition: where it began and ended when assigned
+        self._last_ns = 0  # when the last records arrived
+        self._came = False  # whether a record has arrived since _await_flow
+        self._begun = False  # the first run has begun: the group continues at its committed offsets
+        self._bounds: dict[int, tuple[int, int]] = {}  # start and end offset of each partition when it was assigned
         self._requests = Requests("Fetch")
         self._requests.on_outage = self._fail
         try:
@@ -48,12 +48,12 @@ class ConsumerClient:
             "auto.offset.reset": "earliest",
             "isolation.level": workload.isolation,
             "enable.partition.eof": not self.live,
-            # A reader of what is there learns of an end from an empty answer: the target must not wait with it.
+            # A reader of existing records detects a partition's end by an empty response, which must not be delayed.
             "fetch.wait.max.ms": 500 if self.live else 1,
             "max.partition.fetch.bytes": workload.fetch_bytes,
             "fetch.max.bytes": fetch_max_bytes,
             "receive.message.max.bytes": fetch_max_bytes + (1 << 20),
-            # Its own second of waiting after each filling of the queue would be measured instead of the target.
+            # librdkafka's default, one second after each time the queue is full, would be measured, not the target.
             "fetch.queue.backoff.ms": 5,
         }
 
@@ -62,13 +62,13 @@ class ConsumerClient:
         self._consumer.close()
 
     def idle(self) -> None:
-        """Between runs: take part in the group's rebalances; records that come now belong to no run."""
+        """Take part in the group's rebalances between runs; records that arrive now belong to no run."""
         self._rewind(self._take(0.0, 1))
 
     def run(
         self, start_ns: int, seconds: float, control: Control, send_sample: Callable[[Sample], None]
     ) -> tuple[DriverResult, int]:
-        """One window. The second of the answer is how many records came until none was left, in the window or after."""
+        """Measure one window; returns the result, and how many records arrived in the window and after it."""
         self._begun = True
         if not self.live:
             start_ns = max(start_ns, self._await_flow(control))
@@ -84,7 +84,7 @@ class ConsumerClient:
         def sample(last: bool = False) -> None:
             requests = self._requests.sent - sent_before
             done = (arrivals.records, arrivals.bytes)
-            # Beside producers, records and requests are theirs.
+            # With concurrent producers, records and requests are those of the producers.
             counters = (0, 0, 0, arrivals.errors, *done) if self.live else (*done, requests, arrivals.errors, 0, 0)
             sampler.take(counters, Histogram(), last)
 
@@ -118,9 +118,9 @@ class ConsumerClient:
         return result, records
 
     def _await_flow(self, control: Control) -> int:
-        """Begin to fetch again, and give when the first records came; they do not count.
+        """Resume fetching; returns when the first records arrived, which are not counted.
 
-        librdkafka itself takes up to a second to resume, which is no time of the target.
+        librdkafka itself takes up to a second to resume, which is not the target's time.
         """
         self._pause(False)
         deadline = time.monotonic() + FLOW_S
@@ -130,9 +130,9 @@ class ConsumerClient:
         return time.monotonic_ns()
 
     def _take(self, wait_s: float, most: int) -> list[int]:
-        """Count the records that are there, after waiting for the first; the partitions whose end was reached.
+        """Wait for a record, count those that are available, and return the partitions whose end was reached.
 
-        consume() alone would wait for all of `most`, and so give a record a latency of its own.
+        consume() alone would wait for `most` records, and so add to the latency of each.
         """
         first: Message | None = self._consumer.poll(wait_s)
         if first is None:
@@ -146,15 +146,15 @@ class ConsumerClient:
         return [partition for m in ended if (partition := m.partition()) is not None]
 
     def _rewind(self, ended: list[int]) -> None:
-        """Begin the next round of partitions that were read to their end."""
+        """Start over with partitions that were read to their end."""
         for partition in ended:
             low, high = self._bounds.get(partition, (0, 0))
             if low < high:
                 self._consumer.seek(TopicPartition(self.spec.topic, partition, low))
 
     def _drain(self, timeout_s: float, control: Control) -> None:
-        """Take what producers left, up to the end of each partition; what does not come counts as an error by the sum
-        that the parent makes."""
+        """Consume the remaining records of the producers, up to the end of each partition. Missing records count as
+        errors in the parent, which compares the sums."""
         deadline = time.monotonic() + timeout_s
         try:
             assigned = self._consumer.assignment()
@@ -168,12 +168,12 @@ class ConsumerClient:
             self._fail(f"consumer: {error.args[0].str()}")
 
     def _position(self, positions: dict[int, int], partition: int) -> int:
-        """The next offset of a partition, also before its first record."""
+        """Return the next offset of a partition, also before its first record."""
         offset = positions.get(partition, OFFSET_INVALID)
         return offset if offset >= 0 else self._bounds.get(partition, (0, 0))[1]
 
     def _pause(self, paused: bool) -> None:
-        """Readers of what is there fetch nothing between runs: a run would count it as its own."""
+        """Pause or resume readers of existing records: a run would count what was fetched before it."""
         if self.live:
             return
         assigned = self._consumer.assignment()

@@ -1,9 +1,9 @@
-"""What client processes share: their orders, their reports, and the watch on both while they work.
+"""Code that client processes share: their description, messages from the parent, statistics and samples.
 
-Messages are pickled tuples over a socket pair, the first word says which. To a client: ("run", start_ns, seconds),
-("finish",) once no more records will come, ("stop",) at once. From a client: ("ready", partitions of the topic),
-("assigned", partitions of this consumer), ("sample", Sample), ("done", DriverResult, records received in all),
-("failed", text). A closed socket means that the other side is gone.
+Messages are pickled tuples over a socket pair; the first element is their type. To a client: ("run", start_ns,
+seconds), ("finish",) when no more records will come, ("stop",) to end immediately. From a client: ("ready", partitions
+of the topic), ("assigned", partitions of this consumer), ("sample", Sample), ("done", DriverResult, records received in
+total), ("failed", text). A closed socket means that the other side has ended.
 """
 
 import json
@@ -20,13 +20,13 @@ from bench.histogram import Histogram
 from bench.spec.workload import Workload
 
 METADATA_TIMEOUT_S = 30.0
-LOOK_S = 0.02  # how often a busy client looks for a message from its parent
+LOOK_S = 0.02  # how often a busy client checks for a message from its parent
 STATISTICS_MS = 100  # how often librdkafka reports how many requests it sent
 NS = 1e9
 
 
 class ClientError(Exception):
-    """This client cannot do its part; the text says why."""
+    """The client cannot run its workload; the text says why."""
 
 
 @dataclass(frozen=True)
@@ -39,11 +39,11 @@ class ClientSpec:
     topic: str
     workload: Workload
     group: str
-    flush_s: float  # how long records may be without acknowledgement after the window
+    flush_s: float  # how long after the window records may stay unacknowledged
 
     @property
     def stamps(self) -> bool:
-        """Whether values carry the time they were due."""
+        """Whether values contain the time at which they were due."""
         return self.workload.producers > 0 and self.workload.consumers > 0
 
     @property
@@ -52,7 +52,7 @@ class ClientSpec:
 
 
 class Control:
-    """The parent's side of the talk, looked at every LOOK_S at most: each look is a system call."""
+    """Messages from the parent, checked at most every LOOK_S, because each check is a system call."""
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
@@ -60,12 +60,12 @@ class Control:
         self._next_look = 0.0
 
     def begin(self) -> None:
-        """A run begins: nothing of the one before counts."""
+        """Forget the messages of the previous run."""
         self.stop = self.finish = False
         self._next_look = 0.0
 
     def look(self) -> bool:
-        """Take in what the parent said; True once it wants an end at once. Raises EOFError when the parent is gone."""
+        """Read the parent's messages; returns whether it wants an immediate end. Raises EOFError if it has ended."""
         if (now := time.monotonic()) >= self._next_look:
             self._next_look = now + LOOK_S
             while self.connection.poll(0):
@@ -76,7 +76,7 @@ class Control:
 
 
 class Requests:
-    """librdkafka's statistics and errors that belong to no record."""
+    """librdkafka's statistics, and its errors that belong to no record."""
 
     def __init__(self, kind: str) -> None:
         self.kind = kind  # name of the request that is counted
@@ -87,12 +87,12 @@ class Requests:
 
     @property
     def sent(self) -> int:
-        """Requests so far, as of the last statistics."""
+        """Number of requests so far, as of the last statistics."""
         return sum(self._sent.values())
 
     def settings(self) -> dict[str, Any]:
-        """The callbacks for a client's configuration."""
-        # Its log goes to stderr, which is not for people here; every line that matters comes as an error as well.
+        """Return the callbacks for a client's configuration."""
+        # The log goes to stderr, which is not shown to users here; every relevant line is also reported as an error.
         return {
             "stats_cb": self._statistics,
             "error_cb": self._error,
@@ -108,14 +108,14 @@ class Requests:
 
     def _error(self, error: KafkaError) -> None:
         down = error.code() == KafkaError._ALL_BROKERS_DOWN
-        if not down or self.last_error is None:  # the error before it says why
+        if not down or self.last_error is None:  # the error before it has the reason
             self.last_error = error.str()
         if down and self.on_outage is not None:
             self.on_outage(self.last_error)
 
 
 class Sampler:
-    """Cuts what cumulative counters say into the samples of a series."""
+    """Turns cumulative counters into the samples of a series."""
 
     def __init__(self, start_ns: int, send: Callable[[Sample], None]) -> None:
         self.start_ns = start_ns
@@ -127,7 +127,10 @@ class Sampler:
         return (time.monotonic_ns() - self.start_ns) / NS >= (self._slot + 1) * SAMPLE_S
 
     def take(self, counters: tuple[int, ...], latency: Histogram, last: bool = False) -> None:
-        """Counters are (records, bytes, requests, errors, records and bytes consumed beside producers) so far."""
+        """Send a sample.
+
+        Counters are (records, bytes, requests, errors, records and bytes consumed with concurrent producers) so far.
+        """
         elapsed_s = (time.monotonic_ns() - self.start_ns) / NS
         self._slot = int(elapsed_s / SAMPLE_S)
         records, size, requests, errors, *consumed = (
@@ -139,7 +142,7 @@ class Sampler:
 
 
 def partitions_of(client: Any, topic: str) -> int:
-    """How many partitions the topic has. Raises ClientError if it, or the target, is not there."""
+    """Return the topic's number of partitions. Raises ClientError if the topic or the target is not available."""
     try:
         found = client.list_topics(topic, timeout=METADATA_TIMEOUT_S).topics[topic]
     except KafkaException as error:

@@ -1,6 +1,6 @@
-"""One client as a process of its own: `python -m bench.drivers.client_process FD`, started by bench.drivers.librdkafka.
+"""One client as a separate process: `python -m bench.drivers.client_process FD`, started by bench.drivers.librdkafka.
 
-It ends when its parent closes the socket, whatever the parent died of.
+It ends when its parent closes the socket, however the parent ends.
 """
 
 import contextlib
@@ -19,7 +19,7 @@ IDLE_S = 0.05
 
 
 def serve(connection: Connection) -> None:
-    """Be the client that the first message describes. Raises EOFError or OSError when the parent is gone."""
+    """Run the client that the first message describes. Raises EOFError or OSError when the parent has ended."""
     spec: ClientSpec = connection.recv()
     client: ProducerClient | ConsumerClient
     try:
@@ -35,7 +35,7 @@ def serve(connection: Connection) -> None:
                     if isinstance(client, ConsumerClient):
                         client.idle()
                 message = connection.recv()
-                if message[0] != "run":  # the end of a run that has ended already
+                if message[0] != "run":  # ends a run that has already ended
                     continue
                 _, start_ns, seconds = message
                 control.begin()
@@ -49,12 +49,12 @@ def serve(connection: Connection) -> None:
 
 
 def main() -> None:
-    """Ctrl-C goes to the whole group of processes: the parent hears it, and ends its clients in order."""
+    """Run the client. Ignores Ctrl-C, which goes to the whole process group: the parent ends its clients in order."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     with contextlib.suppress(EOFError, OSError):
         serve(Connection(int(sys.argv[1])))
     sys.stderr.flush()
-    os._exit(0)  # librdkafka would wait for what it has under way; no process is left to receive it
+    os._exit(0)  # librdkafka would wait for outstanding requests, whose results nothing would receive
 
 
 if __name__ == "__main__":

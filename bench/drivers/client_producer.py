@@ -1,4 +1,4 @@
-"""A producer process: hands records over in batches, closed loop or by schedule, and times their acknowledgements."""
+"""A producer process: hands records over in batches, in a closed loop or on a schedule, and times acknowledgements."""
 
 import itertools
 import time
@@ -14,20 +14,20 @@ from bench.drivers.client_parts import NS, ClientError, ClientSpec, Control, Req
 from bench.drivers.schedule import Schedule
 from bench.histogram import Histogram
 
-HAND_OVER_RECORDS = 1000  # at most at once: the reports that wait meanwhile are timed that much later
+HAND_OVER_RECORDS = 1000  # at most at once: reports that wait for a hand-over to end are timed that much later
 HAND_OVER_BYTES = 256 << 10
-NAP_S = 0.0005  # least time between two hand-overs of a schedule: a wake-up each record would measure the wake-ups
+NAP_S = 0.0005  # minimum between two hand-overs of a schedule: one wake-up per record would measure the wake-ups
 QUEUED_RECORDS = 100_000  # not yet acknowledged; librdkafka's own default
 QUEUED_BYTES = 32 << 20  # buffer.memory of Kafka's own producer
 POLL_S = 0.005
-STOP_FLUSH_S = 0.25  # for what is under way when the run is stopped
+STOP_FLUSH_S = 0.25  # for outstanding records when the run is stopped
 PURGE_S = 1.0
-MESSAGE_TIMEOUT_MS = 30_000  # besides linger: a target that does not answer for so long has failed
+MESSAGE_TIMEOUT_MS = 30_000  # in addition to linger: a target that does not answer for this long has failed
 SEED = 4
 
 
 class ProducerClient:
-    """Made once; `run` as often as wanted."""
+    """A producer: created once; `run` may be called repeatedly."""
 
     def __init__(self, spec: ClientSpec) -> None:
         self.spec = spec
@@ -57,7 +57,7 @@ class ProducerClient:
             "acks": workload.acks,
             "compression.codec": workload.codec,
             "batch.size": workload.batch_bytes,
-            "batch.num.messages": 1_000_000,  # its largest: the size alone cuts batches, as in Kafka's own producer
+            "batch.num.messages": 1_000_000,  # the maximum: only the size ends a batch, as in Kafka's own producer
             "linger.ms": linger_ms,
             "enable.idempotence": workload.idempotent,
             "max.in.flight.requests.per.connection": workload.in_flight,
@@ -69,17 +69,17 @@ class ProducerClient:
         }
 
     def close(self) -> None:
-        """Drop what is queued."""
+        """Drop the queued records."""
         self._producer.purge()
 
     def run(
         self, start_ns: int, seconds: float, control: Control, send_sample: Callable[[Sample], None]
     ) -> tuple[DriverResult, int]:
-        """One window; the second of the answer is for consumers."""
+        """Measure one window; the second value is only used for consumers."""
         return _Run(self, start_ns, seconds, control, send_sample).result(), 0
 
     def take(self, count: int) -> list[dict[str, Any]]:
-        """The next `count` messages of the pool, or fewer at its end."""
+        """Return the next `count` messages of the pool, or fewer at its end."""
         messages = self._messages[self._at : self._at + count]
         self._at = (self._at + len(messages)) % len(self._messages)
         if self._keys is not None:
@@ -107,7 +107,7 @@ class _Run:
         self.handed = 0
         self.refused = 0  # never handed over
         self.first_refusal: str | None = None
-        self.purged = 0  # of the deliveries' errors: those that our own purging made
+        self.purged = 0  # those of the deliveries' errors that our own purge caused
         self.sent_before = self.requests.sent
         self.sampler = Sampler(start_ns, send_sample)
 
@@ -141,7 +141,7 @@ class _Run:
 
     @property
     def outstanding(self) -> int:
-        """Handed over, and not heard of since."""
+        """Number of records that were handed over and have no report yet."""
         return self.handed - self.deliveries.acked - self.deliveries.errors
 
     @property
@@ -174,9 +174,8 @@ class _Run:
             elapsed_s = (time.monotonic_ns() - self.start_ns) / NS
             room = client._queued_max - self.outstanding
             count = min(schedule.due_by(elapsed_s), total) - self.handed
-            if (
-                room <= 0
-            ):  # the records that are due meanwhile are late, and their latency counts from when they were due
+            if room <= 0:
+                # Records that become due now are late, and their latency counts from their due time.
                 if elapsed_s > self.seconds + spec.flush_s:
                     self._refuse(
                         total - self.handed, f"due, but the queue was full for {spec.flush_s:g} s after the end"
@@ -202,7 +201,7 @@ class _Run:
         self.producer.poll(0)
 
     def _wait(self, left_s: float) -> None:
-        """Until the next record is due, hearing of acknowledgements; librdkafka itself waits in whole milliseconds."""
+        """Wait for the next due record and handle acknowledgements; librdkafka itself waits in whole milliseconds."""
         if left_s >= 0.002:
             self.producer.poll(min(left_s - 0.001, POLL_S))
         else:
@@ -210,7 +209,7 @@ class _Run:
             self.producer.poll(0)
 
     def _handed(self, messages: list[dict[str, Any]], count: int) -> None:
-        """Count what librdkafka took."""
+        """Count the records that librdkafka accepted, and those that it refused."""
         self.handed += count
         if count < len(messages):
             errors = [message["_error"] for message in messages if message.get("_error") is not None]
@@ -221,7 +220,7 @@ class _Run:
         self.first_refusal = self.first_refusal or f"{count} records {why}"
 
     def _flush(self) -> None:
-        """Wait for what is under way."""
+        """Wait for outstanding records."""
         deadline = time.monotonic() + self.client.spec.flush_s
         while self.outstanding and (left_s := deadline - time.monotonic()) > 0:
             self.producer.flush(min(left_s, 0.02))
@@ -230,7 +229,7 @@ class _Run:
                 deadline = min(deadline, time.monotonic() + STOP_FLUSH_S)
 
     def _purge(self) -> None:
-        """What is not acknowledged by now never counts in a later run. It is an error, unless the run was stopped."""
+        """Purge unacknowledged records, so that no later run counts them. They are errors, unless it was stopped."""
         if not self.outstanding:
             return
         before = self.deliveries.errors
@@ -243,7 +242,7 @@ class _Run:
             self._refuse(lost, f"not acknowledged within {self.client.spec.flush_s:g} s after the window{because}")
 
     def _await_statistics(self) -> None:
-        """Until librdkafka has reported how many requests it sent."""
+        """Wait until librdkafka has reported how many requests it sent."""
         if self.control.stop:
             return
         reports, deadline = self.requests.reports, time.monotonic() + 0.3

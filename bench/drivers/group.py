@@ -1,4 +1,4 @@
-"""The members of one consumer group, each a process of confluent-kafka, which join, leave and are killed."""
+"""The members of one consumer group, each a confluent-kafka process, which join, leave and are killed."""
 
 import contextlib
 import json
@@ -14,23 +14,23 @@ from pathlib import Path
 from bench.drivers.base import DriverError
 from bench.stalls import Took
 
-READY_TIMEOUT_S = 60.0  # for a group to share out its partitions: it waits for the session of the killed member
-SETTLE_S = 0.3  # an assignment that did not change for so long stays
+READY_TIMEOUT_S = 60.0  # for a group to assign its partitions: it waits for the session of a killed member to expire
+SETTLE_S = 0.3  # an assignment that has not changed for this long is final
 LEAVE_TIMEOUT_S = 10.0
 POLL_S = 0.02
-COMMIT_MS = 100  # how far behind the committed offset may be: what comes again after a kill
+COMMIT_MS = 100  # how far behind the committed offset may be: these records are consumed again after a kill
 ASSIGNORS = ("range", "roundrobin", "cooperative-sticky")
 _ROOT = Path(__file__).resolve().parents[2]
 
 
 class Member:
-    """One process, and the thread that reads what it says."""
+    """One process, and the thread that reads its output."""
 
     def __init__(self, settings: dict[str, object], topic: str, taken: list[Took]) -> None:
         self.partitions = 0
         self.failed: str | None = None
-        self.ending = False  # on purpose
-        self._taken = taken  # of all members; append is all that threads do to it
+        self.ending = False  # on request
+        self._taken = taken  # of all members; threads only append to it
         path = os.pathsep.join(filter(None, (str(_ROOT), os.environ.get("PYTHONPATH"))))
         self.process = subprocess.Popen(
             [sys.executable, "-m", "bench.drivers.group_member", json.dumps(settings), topic],
@@ -39,7 +39,7 @@ class Member:
             stderr=subprocess.DEVNULL,
             text=True,
             env={**os.environ, "PYTHONPATH": path},
-            process_group=0,  # Ctrl-C in a terminal is for us
+            process_group=0,  # Ctrl-C in a terminal is for the parent
         )
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
@@ -57,25 +57,25 @@ class Member:
                 self.failed = rest
 
     def check(self) -> None:
-        """Raises DriverError if it failed or ended without being asked to."""
+        """Raise DriverError if the member failed or ended without a request."""
         if self.failed is None and not self.ending and self.process.poll() is not None:
             self.failed = f"the process ended with {self.process.returncode}"
         if self.failed is not None:
             raise DriverError(f"member of the group: {self.failed}")
 
     def leave(self) -> None:
-        """Let it leave in order; it is waited for in `end`."""
+        """Let the member leave in order; `end` waits for it."""
         self.ending = True
         assert self.process.stdin is not None
         self.process.stdin.close()
 
     def kill(self) -> None:
-        """SIGKILL: the group learns of it when the session times out."""
+        """Kill the process with SIGKILL: the group notices when the session times out."""
         self.ending = True
         self.process.kill()
 
     def end(self) -> None:
-        """Wait until it is gone and all it said is read."""
+        """Wait until the process has ended and all its output is read."""
         if not self.ending:
             self.leave()
         try:
@@ -90,7 +90,7 @@ class Member:
 
 
 class Group:
-    """See the module. `taken` grows while members consume."""
+    """One group and its members. `taken` grows while members consume."""
 
     def __init__(
         self, address: tuple[str, int], topic: str, partitions: int, session_timeout_s: float, assignor: str
@@ -107,32 +107,32 @@ class Group:
             "auto.commit.interval.ms": COMMIT_MS,
             "partition.assignment.strategy": assignor,
             "session.timeout.ms": round(session_timeout_s * 1000),
-            # A third of it, as Kafka's documentation recommends: a heartbeat is what shows a rebalance to a member.
+            # A third of it, as Kafka's documentation recommends: a member learns of a rebalance by a heartbeat.
             "heartbeat.interval.ms": round(min(3.0, session_timeout_s / 3) * 1000),
             "log_level": 2,
         }
 
     def join(self) -> None:
-        """One member more."""
+        """Add a member."""
         self.members.append(Member(self._settings, self.topic, self.taken))
 
     def leave(self) -> None:
-        """The newest member leaves in order."""
+        """Let the newest member leave in order."""
         self._gone.append(self.members.pop())
         self._gone[-1].leave()
 
     def kill(self) -> None:
-        """The newest member is killed."""
+        """Kill the newest member."""
         self._gone.append(self.members.pop())
         self._gone[-1].kill()
 
     def check(self) -> None:
-        """Raises DriverError if a member failed."""
+        """Raise DriverError if a member failed."""
         for member in self.members:
             member.check()
 
     def await_assigned(self, go_on: Callable[[], None]) -> None:
-        """Until the members that are in share all partitions. Raises DriverError, and what `go_on` raises."""
+        """Wait until the current members have all partitions. Raises DriverError, and what `go_on` raises."""
         deadline = time.monotonic() + READY_TIMEOUT_S
         settled_at = None
         while settled_at is None or time.monotonic() < settled_at:
@@ -148,7 +148,7 @@ class Group:
             time.sleep(POLL_S)
 
     def close(self) -> None:
-        """End all of them."""
+        """End all members."""
         for member in self.members:
             member.leave()
         for member in (*self._gone, *self.members):

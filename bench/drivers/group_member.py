@@ -1,7 +1,7 @@
 """A member of a group as a process: `python -m bench.drivers.group_member SETTINGS TOPIC`, see bench.drivers.group.
 
 SETTINGS are librdkafka's, as JSON. Lines on stdout: `assigned PARTITIONS`, `took AT_NS PARTITION FIRST LAST` (offsets,
-the last included), `failed TEXT`. It leaves the group in order when its stdin ends, so also when its parent does.
+including the last), `failed TEXT`. It leaves the group in order when its stdin ends, also because its parent ended.
 """
 
 import contextlib
@@ -14,7 +14,7 @@ import time
 from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 
 POLL_S = 0.01
-TAKE_RECORDS = 1000  # at most in one piece: they have one time of arrival
+TAKE_RECORDS = 1000  # at most at once: they get the same time of arrival
 
 
 def serve(consumer: Consumer, topic: str) -> None:
@@ -37,7 +37,7 @@ def serve(consumer: Consumer, topic: str) -> None:
 
 
 def tell(messages: list[Message]) -> None:
-    """One line for each partition. Raises KafkaException for an error of the target."""
+    """Print one line for each partition. Raises KafkaException for an error of the target."""
     now_ns = time.monotonic_ns()
     offsets: dict[int, list[int]] = {}
     for message in messages:
@@ -55,7 +55,7 @@ def say(text: str) -> None:
 
 
 def main() -> None:
-    """Ctrl-C is for the parent."""
+    """Run the member. Ctrl-C is for the parent."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     with contextlib.suppress(BrokenPipeError):
         try:

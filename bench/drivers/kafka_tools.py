@@ -1,9 +1,9 @@
-"""Kafka's own perf classes as a driver, for figures that everybody knows.
+"""Kafka's own performance tools as a driver, for figures that are widely known.
 
-What they give is theirs: latency in whole milliseconds from the send, not from when it was due, as percentiles and
-not as a histogram. So it stands in `told` (avg_ms, max_ms, p50_ms, p95_ms, p99_ms, p999_ms; of a consumer its rates),
-and the histograms stay empty. They end after a number of records, not of seconds: how many is known from the rate or
-from the run before; `cpu_s` includes starting Java, which `seconds` does not.
+The tools report latency in whole milliseconds, measured from the send and not from the due time, as percentiles and not
+as a histogram. The figures are therefore in `told` (avg_ms, max_ms, p50_ms, p95_ms, p99_ms, p999_ms; of a consumer its
+rates), and the histograms stay empty. The tools end after a number of records, not of seconds: that number is computed
+from the rate or from the previous run. `cpu_s` includes the start of Java, which `seconds` does not.
 """
 
 import math
@@ -29,14 +29,14 @@ from bench.launch.processes import ProcessError, die_with_parent
 from bench.spec.workload import Workload
 
 PROCESSES_MAX = 8
-# Those of kafka-producer-perf-test.sh and kafka-run-class.sh.
+# The flags of kafka-producer-perf-test.sh and kafka-run-class.sh.
 JVM_FLAGS = (
     "-Xmx512M", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", "-XX:InitiatingHeapOccupancyPercent=35",
     "-XX:+ExplicitGCInvokesConcurrent", "-Djava.awt.headless=true",
 )  # fmt: skip
-PILOT_RECORDS = 20_000  # to learn the rate when nothing ran before; then a second of that rate
-TIMEOUT_S = 30.0  # of one record, or of one answer
-OVERDUE_S = 60.0  # beyond what a run should take, to start Java and to give up on records
+PILOT_RECORDS = 20_000  # to measure the rate if there was no run before; then one second of that rate
+TIMEOUT_S = 30.0  # of one record, or of one response
+OVERDUE_S = 60.0  # in addition to what a run should take, to start Java and to give up on records
 _COUNTED = (
     r"(\d+) records sent, ([\d.]+) records/sec \([\d.]+ MB/sec\), ([\d.]+) ms avg latency, ([\d.]+) ms max latency"
 )
@@ -56,8 +56,8 @@ class _Tool:
     pending: bytes = b""
     sampled_s: float = 0.0
     sampled_records: int = 0
-    finished: bool = False  # its last line came
-    note: str | None = None  # what it said of records that did not come
+    finished: bool = False  # its last line was read
+    note: str | None = None  # what it printed about missing records
 
     @property
     def output(self) -> IO[bytes]:
@@ -65,7 +65,7 @@ class _Tool:
         return self.process.stdout
 
     def words(self) -> str:
-        """The first exception, or the last words."""
+        """Return the first exception that it printed, or else its note, its last line or its exit code."""
         self.stderr.seek(0)
         lines = self.stderr.read().decode(errors="replace").splitlines()
         wrong = [line.strip() for line in lines if "Exception" in line or "Error" in line]
@@ -74,15 +74,15 @@ class _Tool:
 
 
 class KafkaToolsDriver:
-    """See bench.drivers.base.LoadDriver. Producers, each a JVM, or one consumer, which reads once what is there."""
+    """See bench.drivers.base.LoadDriver. Producers, each a JVM, or a consumer that reads the existing records once."""
 
     def __init__(self, address: tuple[str, int], topic: str, workload: Workload) -> None:
         self.address, self.topic, self.workload = address, topic, workload
-        self._rate = 0.0  # records/s of one producer in the run before
+        self._rate = 0.0  # records/s of one producer in the previous run
         self._tools: list[_Tool] = []
 
     def prepare(self) -> None:
-        """Get Kafka's classes (once on a machine, 55 MB). Raises DriverError if they, or Java, are not to be had."""
+        """Download Kafka's classes (once on a machine, 55 MB). Raises DriverError if they or Java are not available."""
         self._check()
         if (sentence := kafka_dist.missing()) is not None:
             raise DriverError(sentence)
@@ -94,7 +94,7 @@ class KafkaToolsDriver:
     def run(
         self, seconds: float, on_sample: Callable[[Sample], None] | None = None, stop: Event | None = None
     ) -> DriverResult:
-        """As many records as `seconds` should take; at most all that there are, for a consumer. Raises DriverError."""
+        """Send as many records as `seconds` should take, or consume all existing records. Raises DriverError."""
         stop = stop or Event()
         try:
             if not self.workload.producers:
@@ -104,7 +104,7 @@ class KafkaToolsDriver:
             self.close()
 
     def close(self) -> None:
-        """End what still runs."""
+        """End the tools that still run."""
         tools, self._tools = self._tools, []
         for tool in tools:
             if tool.process.poll() is None:
@@ -135,13 +135,13 @@ class KafkaToolsDriver:
         return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
     def _record_rate(self) -> float:
-        """Records a second of one producer; 0: as fast as possible."""
+        """Return the records per second of one producer; 0: as fast as possible."""
         rate = self.workload.rate
         per_record = self.workload.record_size.least if rate.unit == "bytes" else 1
         return rate.start / per_record / max(1, self.workload.producers)
 
     def _counts(self, seconds: float, stop: Event) -> list[int]:
-        """Records of each producer, so that the run takes about `seconds`."""
+        """Return the number of records of each producer for a run that takes about `seconds`."""
         producers = self.workload.producers
         if rate := self._record_rate():
             return [max(1, round(rate * seconds))] * producers
@@ -154,7 +154,7 @@ class KafkaToolsDriver:
         return [max(PILOT_RECORDS, math.ceil(self._rate * seconds))] * producers
 
     def _available(self) -> int:
-        """Records in the topic."""
+        """Return the number of records in the topic."""
         settings = {"bootstrap.servers": self._bootstrap, "group.id": "broker-bench", "log_level": 2}
         consumer = Consumer(settings)
         count = 0
@@ -180,7 +180,7 @@ class KafkaToolsDriver:
             "batch.size": workload.batch_bytes,
             "linger.ms": round(workload.linger_s * 1000),
             "max.in.flight.requests.per.connection": workload.in_flight,
-            # Kafka's producer refuses to be idempotent with these.
+            # Kafka's producer refuses to be idempotent with other settings of these.
             "enable.idempotence": str(workload.acks == "all" and workload.in_flight <= 5).lower(),
             "max.request.size": max(1 << 20, workload.batch_bytes + 1024, record + 1024),
             "buffer.memory": max(32 << 20, 4 * workload.batch_bytes, 4 * record),
@@ -238,7 +238,7 @@ class KafkaToolsDriver:
         return result
 
     def _read(self, tool: _Tool, number: int, series: Series) -> bool:
-        """Take in what it printed; False at the end of its output."""
+        """Parse what the tool printed; returns False at the end of its output."""
         part = os.read(tool.output.fileno(), 1 << 16)
         *lines, tool.pending = (tool.pending + part).split(b"\n")
         for line in lines:
@@ -248,7 +248,7 @@ class KafkaToolsDriver:
         return bool(part)
 
     def _told(self, tool: _Tool, line: str) -> Sample | None:
-        """What one line says."""
+        """Parse one line; returns its sample, or None."""
         record_bytes = self.workload.record_size.least
         result = tool.result
         if total := _TOTAL.search(line):
@@ -277,12 +277,12 @@ class KafkaToolsDriver:
 
 
 def _consumed(tool: _Tool, fields: list[float]) -> Sample:
-    """ConsumerPerformance's one line: MiB, MiB/s, records, records/s, and of the time: rebalancing ms, fetching ms."""
+    """Parse ConsumerPerformance's one line: MiB, MiB/s, records, records/s, rebalance ms, fetch ms, and fetch rates."""
     mebibytes, _, records, _, rebalance_ms, fetch_ms, fetch_mib_per_s, fetch_records_per_s = fields
     result = tool.result
     result.records = result.consumed_records = int(records)
-    result.bytes = result.consumed_bytes = round(mebibytes * (1 << 20))  # it prints four decimals: about 50 B off
-    result.seconds = fetch_ms / 1000  # waiting for the group is not the target's rate; `told` has it
+    result.bytes = result.consumed_bytes = round(mebibytes * (1 << 20))  # printed with four decimals: about 50 B off
+    result.seconds = fetch_ms / 1000  # without waiting for the group, which is not the target's rate; it is in `told`
     result.told = {
         "rebalance_ms": rebalance_ms,
         "fetch_ms": fetch_ms,
@@ -294,7 +294,7 @@ def _consumed(tool: _Tool, fields: list[float]) -> Sample:
 
 
 def _start(command: list[str], expected: int) -> _Tool:
-    """In a process group of its own, so that Ctrl-C reaches this process alone, which then ends it."""
+    """Start a tool in a separate process group, so that Ctrl-C only reaches this process, which then ends the tool."""
     stderr: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115  closed by KafkaToolsDriver.close
     try:
         process = subprocess.Popen(
@@ -307,14 +307,14 @@ def _start(command: list[str], expected: int) -> _Tool:
 
 
 def _reap(tool: _Tool) -> None:
-    """Wait for its end, and learn what processor time it used."""
+    """Wait until the tool ends, and add the CPU time that it used."""
     _, status, usage = os.wait4(tool.process.pid, 0)
     tool.process.returncode = os.waitstatus_to_exitcode(status)
     tool.result.cpu_s = usage.ru_utime + usage.ru_stime
 
 
 def _conclude(tool: _Tool, stopped: bool) -> None:
-    """Whatever was to be sent or received and was not is an error; when stopped, its intervals are what there is."""
+    """Count missing records as errors, unless stopped; without a last line, use the sum of the intervals."""
     result = tool.result
     if not tool.finished:
         result.records, result.seconds = tool.sampled_records, tool.sampled_s

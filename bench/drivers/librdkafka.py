@@ -1,8 +1,8 @@
 """The load of real clients: confluent-kafka (librdkafka), a process for each client.
 
-Values come from a seeded pool that is made beforehand. Records are handed over in batches, and results come back in
-samples, never a record at a time. Each record has a delivery report of its own, so that errors are exact. What is
-measured includes the clients: `generator_share` may exceed 1, as librdkafka has threads of its own in each process.
+Values come from a seeded pool that is made in advance. Records are handed over in batches, and results come back in
+samples, never one record at a time. Each record has its own delivery report, so that errors are exact. The measurement
+includes the clients: `generator_share` may exceed 1, because librdkafka has additional threads in each process.
 """
 
 import contextlib
@@ -28,10 +28,10 @@ from bench.spec.workload import Workload
 
 PROCESSES_MAX = 64
 READY_TIMEOUT_S = 60.0  # to start Python and get metadata
-SETTLE_S = 0.2  # a group's assignment that did not change for so long stays
-LEAD_S = 0.02  # between the word and the start of a window, so that all start at once
+SETTLE_S = 0.2  # a group's assignment that has not changed for this long is final
+LEAD_S = 0.02  # between the message and the start of a window, so that all start at the same time
 FLUSH_S = 10.0
-OVERDUE_S = 15.0  # beyond every bound a client has itself
+OVERDUE_S = 15.0  # in addition to the timeouts of the clients themselves
 CLOSE_S = 2.0
 _ROOT = Path(__file__).resolve().parents[2]
 
@@ -64,14 +64,14 @@ class _Client:
         return f"{self.spec.role} {self.spec.index}"
 
     def send(self, message: tuple[Any, ...]) -> None:
-        """Raises DriverError if the process is gone."""
+        """Send a message. Raises DriverError if the process has ended."""
         try:
             self.connection.send(message)
         except OSError as error:
             raise DriverError(self.end_text()) from error
 
     def receive(self) -> tuple[Any, ...]:
-        """Its next message; "failed" raises DriverError, as does its end."""
+        """Receive the next message. Raises DriverError for "failed", and if the process has ended."""
         try:
             message: tuple[Any, ...] = self.connection.recv()
         except (EOFError, OSError) as error:
@@ -81,7 +81,7 @@ class _Client:
         return message
 
     def end_text(self) -> str:
-        """Why it ended."""
+        """Describe why the process ended."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.process.wait(CLOSE_S)
         self.stderr.seek(0)
@@ -89,7 +89,7 @@ class _Client:
         return f"{self.name}: the client process ended with {self.process.poll()}" + (f": {tail}" if tail else "")
 
     def close(self) -> None:
-        """Give it a moment to end, then kill it."""
+        """Wait CLOSE_S for the process to end, then kill it."""
         self.connection.close()
         try:
             self.process.wait(CLOSE_S)
@@ -108,7 +108,7 @@ class LibrdkafkaDriver:
         self._clients: list[_Client] = []
 
     def prepare(self) -> None:
-        """Start the processes; producers have their metadata then, consumers their partitions. Raises DriverError."""
+        """Start the processes; wait until producers have metadata and consumers have partitions. Raises DriverError."""
         self._check()
         group = f"broker-bench-{uuid.uuid4()}"
         host, port = self.address
@@ -127,7 +127,7 @@ class LibrdkafkaDriver:
     def run(
         self, seconds: float, on_sample: Callable[[Sample], None] | None = None, stop: Event | None = None
     ) -> DriverResult:
-        """One window on all clients. A client that ends raises DriverError, and so does one that does not answer."""
+        """Measure one window on all clients. Raises DriverError if a client ends or does not answer."""
         try:
             return self._run(seconds, on_sample, stop or Event())
         except BaseException:
@@ -194,7 +194,7 @@ class LibrdkafkaDriver:
         for client in self._clients:
             client.done = None
             client.send(("run", start_ns, seconds))
-        # Over-full queue, flush and purge of producers, and then the same time for consumers to catch up.
+        # Full queue, flush and purge of producers, and then the same time for consumers to catch up.
         deadline = time.monotonic() + 2 * seconds + 4 * self.flush_s + OVERDUE_S
         told_stop = told_finish = False
         while pending := [client for client in self._clients if client.done is None]:
@@ -213,7 +213,7 @@ class LibrdkafkaDriver:
                     client.done = message[1], message[2]
                     series.end(numbers[client])
         result = DriverResult(processes=0)
-        for client in reversed(self._clients):  # the error of a producer says more than a consumer's lost connection
+        for client in reversed(self._clients):  # a producer's error is more useful than a consumer's lost connection
             assert client.done is not None
             result.merge(client.done[0])
         result.samples = series.samples()
@@ -227,7 +227,7 @@ class LibrdkafkaDriver:
                 client.send((word,))
 
     def _check_all_came(self, result: DriverResult) -> None:
-        """Consumers that follow live must have got everything that was acknowledged."""
+        """Count acknowledged records that the live consumers did not receive as errors."""
         workload = self.workload
         if not (workload.producers and workload.consumers) or workload.acks == "0":
             return

@@ -1,4 +1,4 @@
-"""Values and keys of the records that client processes send: made once, from a seed."""
+"""Values and keys of the records that client processes send, made once from a seed."""
 
 import itertools
 import random
@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from bench.batches import draw, value
 from bench.spec.workload import Workload
 
-POOL_BYTES = 2 << 20  # and at least twice a batch, so that no codec finds one value twice in a batch
+POOL_BYTES = 2 << 20  # and at least two batches, so that no batch contains a value twice, which a codec would find
 POOL_BYTES_MAX = 64 << 20
-POOL_VALUES_MIN, POOL_VALUES_MAX = 4, 20_000  # a message object of Python for each
+POOL_VALUES_MIN, POOL_VALUES_MAX = 4, 20_000  # each is a Python message object
 
 
 def values(workload: Workload, seed: int) -> list[bytes]:
-    """Values of the workload's sizes and entropy, within the bounds above."""
+    """Make values of the workload's sizes and entropy, within the bounds above."""
     source = random.Random(seed)
     left = min(POOL_BYTES_MAX, max(POOL_BYTES, 2 * workload.batch_bytes))
     made: list[bytes] = []
@@ -24,9 +24,9 @@ def values(workload: Workload, seed: int) -> list[bytes]:
 
 
 def keys(workload: Workload, seed: int) -> Iterator[bytes] | None:
-    """All keys of the workload in a random order, over and over; None if records have none.
+    """Return all keys of the workload in a random order, repeated endlessly; None if records have no keys.
 
-    Raises ValueError if that many keys of that size do not exist.
+    Raises ValueError if there are fewer different keys of that size.
     """
     if not workload.keys:
         return None

@@ -1,16 +1,16 @@
-"""The `raw` driver: batches encoded before, sent and fetched over many connections, one thread a side without the GIL.
+"""The `raw` driver: sends and fetches pre-encoded batches over many connections, one thread per side without the GIL.
 
 Producing: a closed loop with `in_flight` requests per connection, or the workload's schedule, whose requests go to the
 connections in turn. Partitions are spread over the connections; with more connections than partitions, several share
-one. There is no limit of requests in flight on a schedule but the ring of a connection (8,192, less with thousands of
-connections): what is due and has no room waits with its due time. With acks=0 a request counts when it was written to
-the socket, and there is no end-to-end latency because no answer has the base offsets.
+one. On a schedule, only the ring of a connection limits the requests in flight (8,192, fewer with thousands of
+connections): a due request without room waits and keeps its due time. With acks=0, a request counts when it is written
+to the socket, and there is no end-to-end latency because no response has the base offsets.
 
-Consuming beside producers follows the end of the log from where it is when a run begins; without producers, each run
-reads from the log's start to the end it found, round and round. Consumers beyond the number of partitions read a
-partition again, as another group would. End-to-end latency has one value for each batch.
+Consuming with concurrent producers follows the log, starting at its end when a run begins; without producers, each run
+repeatedly reads from the log's start to the end it found. If there are more consumers than partitions, a partition is
+read by several, as by another group. End-to-end latency has one value for each batch.
 
-`cpu_s` leaves out the time in which the sending thread polled because the next request was due within microseconds.
+`cpu_s` excludes the time in which the sending thread polled because the next request was due within microseconds.
 """
 
 import threading
@@ -29,10 +29,10 @@ from bench.targets import raise_file_limit
 
 ACKS = {"all": protocol.ACKS_ALL, "1": 1, "0": 0}
 TEMPLATES_MAX = 1 << 16  # request frames of all connections; each partition of a connection has at least four
-ROTATIONS_MAX = 8  # frames of a consumer, each beginning with another partition: the first is served first
+ROTATIONS_MAX = 8  # frames of a consumer, each with another partition first, because the first is served first
 SPARE_FILES = 64
 POLL_S = 0.02
-CATCH_UP_S = 5.0  # without a record, if there is still something that was acknowledged: it does not come any more
+CATCH_UP_S = 5.0  # acknowledged records are lost if no record arrives for this long
 FOREVER_S = 30 * 24 * 3600.0
 NO_LIMIT = 1 << 62
 Address = tuple[str, int]
@@ -48,7 +48,7 @@ class RawDriver:
         self.producer: Driver | None = None
         self.consumer: Driver | None = None
         self.arrivals: Arrivals | None = None
-        self.rate = (0.0, 0.0)  # requests a second at the beginning and at the end of the ramp
+        self.rate = (0.0, 0.0)  # requests per second at the beginning and at the end of the ramp
 
     def prepare(self) -> None:
         """Encode and connect; raises DriverError."""
@@ -67,7 +67,7 @@ class RawDriver:
             raise DriverError(f"cannot connect to {self.address[0]}:{self.address[1]}: {error}") from error
 
     def _prepare_producer(self) -> DueTimes | None:
-        """Returns where the consumer will find due times."""
+        """Create the producer; returns the due times for a consumer, or None if none needs them."""
         workload = self.workload
         plan = produce_plan(self.topic, workload)
         self.rate = requests_per_s(workload, plan)
@@ -85,7 +85,7 @@ class RawDriver:
         return due_times
 
     def _producer_ids(self) -> list[tuple[int, int]]:
-        """One for each connection, with its epoch."""
+        """Request a producer id and epoch for each connection."""
         with protocol.Client(self.address, self.answer_timeout_s) as client:
             return [transactional.init_producer(client) for _ in range(self.workload.producers)]
 
@@ -101,7 +101,7 @@ class RawDriver:
         )
 
     def acknowledged(self) -> dict[int, int]:
-        """The next offset behind what was acknowledged, by partition; of producers that were prepared."""
+        """Return the offset after the acknowledged records of each partition; empty if no producer was prepared."""
         return {} if self.producer is None else self.producer.next_offsets(self.workload.partitions)
 
     def close(self) -> None:
@@ -114,7 +114,7 @@ class RawDriver:
     def run(
         self, seconds: float, on_sample: Callable[[Sample], None] | None = None, stop: Event | None = None
     ) -> DriverResult:
-        """See LoadDriver. Connections that a previous run lost are made again."""
+        """See LoadDriver. Reconnects connections that a previous run lost."""
         main = self.producer or self.consumer
         if main is None:
             raise DriverError("prepare was not called")
@@ -163,9 +163,9 @@ class RawDriver:
             self.arrivals.clear()
 
     def _catch_up(self, producer: Driver, consumer: Driver, thread: threading.Thread, stop: Event | None) -> int:
-        """Let the consumer read up to what was acknowledged to the producers, as long as anything arrives.
+        """Let the consumer read all acknowledged records, as long as any arrive.
 
-        Returns how many of these records it never got; 0 if the run was stopped.
+        Returns how many of them it did not receive; 0 if the run was stopped.
         """
         ends = producer.next_offsets(self.workload.partitions)
         records, since = consumer.records, time.monotonic()
@@ -213,14 +213,14 @@ class RawDriver:
 
 
 class _Run:
-    """The samples of one run; `beside` consumes what `driver` produces, or is None."""
+    """The samples of one run; `beside` consumes the records that `driver` produces, or is None."""
 
     def __init__(self, driver: Driver, beside: Driver | None, on_sample: Callable[[Sample], None] | None) -> None:
         self.driver, self.beside, self.on_sample = driver, beside, on_sample
         self.samples: list[Sample] = []
         self.consumed_s = 0.0
         self._begun = time.monotonic()
-        self._records = self._bytes = 0  # of `beside`, in samples already
+        self._records = self._bytes = 0  # of `beside`, already in samples
 
     def follow(self, thread: threading.Thread, stop: Event | None) -> None:
         """Take samples until the loop ends; let it end when `stop` is set."""
@@ -231,7 +231,7 @@ class _Run:
             self._take(self.driver.take_sample())
 
     def consumed(self) -> None:
-        """The last record has just been consumed."""
+        """Record the current time as that at which the last record was consumed."""
         self.consumed_s = time.monotonic() - self._begun
 
     def finish(self) -> None:
@@ -258,7 +258,7 @@ def _thread(driver: Driver) -> threading.Thread:
 
 
 def produce_plan(topic: str, workload: Workload) -> list[list[Template]]:
-    """Per connection, the Produce requests it sends in turn: its partitions round and round, each with many batches."""
+    """Return the Produce requests of each connection, sent in turn: one batch of each of its partitions, repeatedly."""
     connections, partitions = workload.producers, workload.partitions
     each = max(batches.BATCHES_MIN, TEMPLATES_MAX // max(connections, partitions))
     pool = batches.pool(workload, each)
@@ -266,7 +266,7 @@ def produce_plan(topic: str, workload: Workload) -> list[list[Template]]:
     acks = ACKS[workload.acks]
     frames: list[list[Template]] = []
     for partition in range(partitions):
-        # Neighbours begin at different batches, so that the whole pool is in use from the start.
+        # Adjacent partitions begin at different batches, so that the whole pool is in use from the start.
         order = [(partition + number) % len(pool) for number in range(min(each, len(pool)))]
         frames.append([protocol.produce_apart(topic, partition, payloads[at], pool[at].records, acks) for at in order])
     plan = []
@@ -277,7 +277,10 @@ def produce_plan(topic: str, workload: Workload) -> list[list[Template]]:
 
 
 def fetch_plan(topic: str, workload: Workload) -> list[list[Template]]:
-    """Per connection: beside producers, all its partitions in each request; else one partition in each, in turn."""
+    """Return the Fetch requests of each connection.
+
+    With concurrent producers, each request has all partitions of the connection; otherwise one partition, in turn.
+    """
     plan = []
     committed = workload.isolation == READ_COMMITTED
     for connection in range(workload.consumers):
@@ -296,12 +299,12 @@ def fetch_plan(topic: str, workload: Workload) -> list[list[Template]]:
 
 
 def _share(connection: int, connections: int, partitions: int) -> tuple[int, ...]:
-    """The partitions of one connection of many: every partition has one, and every connection has one."""
+    """Return the partitions of one connection; every partition has a connection, and every connection a partition."""
     return tuple(range(connection, partitions, connections)) or (connection % partitions,)
 
 
 def requests_per_s(workload: Workload, plan: list[list[Template]]) -> tuple[float, float]:
-    """The rate's beginning and end in requests a second: a request has the mean records, or bytes, of the plan's."""
+    """Return the rate's beginning and end in requests per second, given the plan's mean records or bytes a request."""
     rate = workload.rate
     factor = 1.0
     if rate.unit != "requests":
@@ -313,6 +316,6 @@ def requests_per_s(workload: Workload, plan: list[list[Template]]) -> tuple[floa
 
 
 def list_offsets(address: Address, topic: str, partitions: int, which: int) -> dict[int, int]:
-    """First or next offset of each partition; raises OSError and ProtocolError."""
+    """Return the first or next offset of each partition. Raises OSError and ProtocolError."""
     with protocol.Client(address) as client:
         return client.list_offsets(topic, partitions, which)

@@ -1,4 +1,4 @@
-"""When each record of an open loop is due: from the workload's rate alone, whatever the target does."""
+"""Due times of the records of an open loop: they depend only on the workload's rate, not on the target."""
 
 import math
 from dataclasses import dataclass
@@ -8,9 +8,9 @@ from bench.spec.workload import Rate
 
 @dataclass(frozen=True)
 class Schedule:
-    """Record n (0, 1, ...) of one producer, in seconds since the window began: `first_s` later than its rate says.
+    """Due times of record n (0, 1, ...) of one producer, in seconds since the window began, all delayed by `first_s`.
 
-    The rate goes from `start` to `end` records a second in a line over `ramp_s`, and stays there.
+    The rate changes linearly from `start` to `end` records per second over `ramp_s`, and then stays at `end`.
     """
 
     start: float
@@ -20,13 +20,13 @@ class Schedule:
 
     @classmethod
     def of(cls, rate: Rate, record_bytes: float, producers: int, index: int) -> "Schedule":
-        """The share of producer `index` of `producers`, whose records interleave with those of the others."""
+        """Return the schedule of producer `index` of `producers`, whose records interleave with those of the others."""
         divisor = producers * (record_bytes if rate.unit == "bytes" else 1)
         start, end = rate.start / divisor, rate.end / divisor
         return cls(start, end, rate.ramp_s, index / producers / start)
 
     def due_s(self, number: int) -> float:
-        """When record `number` is due."""
+        """Return when record `number` is due."""
         change = self.end - self.start
         in_ramp = (self.start + self.end) / 2 * self.ramp_s
         if number >= in_ramp:
@@ -36,13 +36,13 @@ class Schedule:
         return self.first_s + 2 * number / (self.start + root)
 
     def due_by(self, seconds: float) -> int:
-        """How many records are due before `seconds`."""
+        """Return how many records are due before `seconds`."""
         t = seconds - self.first_s
         if t <= 0:
             return 0
         ramped = min(t, self.ramp_s)
         change = (self.end - self.start) / self.ramp_s if self.ramp_s else 0.0
         count = max(0, math.floor(self.start * ramped + change * ramped**2 / 2 + self.end * (t - ramped)) - 1)
-        while self.due_s(count) < seconds:  # what rounding left
+        while self.due_s(count) < seconds:  # corrects the rounding
             count += 1
         return count

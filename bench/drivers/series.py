@@ -6,27 +6,27 @@ from bench.drivers.base import SAMPLE_S, Sample, merge_samples
 
 
 class Series:
-    """A sample is complete when every process that still runs has come as far."""
+    """The merged samples; one is complete when every process that still runs has reached its time."""
 
     def __init__(self, processes: int, on_sample: Callable[[Sample], None] | None) -> None:
-        self._slots: dict[int, float] = dict.fromkeys(range(processes), -1.0)  # of each process: how far it is
+        self._slots: dict[int, float] = dict.fromkeys(range(processes), -1.0)  # that each process has reached
         self._on_sample = on_sample
         self._waiting: list[Sample] = []
         self._told: list[Sample] = []
 
     def add(self, process: int, sample: Sample) -> None:
-        """One more of `process` (0, 1, ...), and report the samples that it completes."""
+        """Add a sample of `process` (0, 1, ...), and report the samples that it completes."""
         self._waiting.append(sample)
         self._slots[process] = round(sample.t_s / SAMPLE_S)
         self._tell()
 
     def end(self, process: int) -> None:
-        """Nothing more comes of it."""
+        """Note that `process` sends no more samples."""
         self._slots[process] = float("inf")
         self._tell()
 
     def samples(self) -> list[Sample]:
-        """All samples that are complete."""
+        """Return all complete samples."""
         return merge_samples([], self._told)
 
     def _tell(self) -> None:

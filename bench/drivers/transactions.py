@@ -1,13 +1,13 @@
-"""The `raw` driver of a workload with `[transactions]`: one producer whose next request leaves when an answer has come.
+"""The `raw` driver of a workload with `[transactions]`: one producer that sends a request after each response.
 
-A transaction is one Produce request with a batch for every partition, encoded before and stamped with the epoch that
-the end of the transaction before gave (bench.transactional), then EndTxn. Where the target answers that it is not ready
-(the transaction before is still being ended, or it has no producer id at hand), the same request is sent again at once,
-as often as that takes: that time is part of the transaction's, and each such answer is counted. Any other error code
-ends the run.
+A transaction is one Produce request with a batch for every partition, encoded in advance and stamped with the epoch
+that the end of the previous transaction returned (bench.transactional), then EndTxn. If the target answers that it is
+not ready (the previous transaction is still being ended, or no producer id is available), the same request is sent
+again immediately, as often as necessary: that time is part of the transaction's, and each such response is counted. Any
+other error code ends the run.
 
-After each run everything must be decided: the last stable offset of each partition is its end, and not below what was
-acknowledged.
+After each run every transaction must be decided: the last stable offset of each partition is its end offset, and not
+below the end of the acknowledged records.
 """
 
 import itertools
@@ -39,7 +39,7 @@ from bench.transactional import (
 )
 
 FRAMES = 16  # distinct Produce requests, sent in turn
-STUCK_S = 30.0  # in which the target says nothing but that a transaction is being ended
+STUCK_S = 30.0  # in which the target only answers that a transaction is being ended
 NS = 1_000_000_000
 Address = tuple[str, int]
 T = TypeVar("T")
@@ -47,7 +47,7 @@ _numbers = itertools.count(1)
 
 
 class _Run:
-    """What one run has counted so far, with its samples."""
+    """The counts of one run so far, with its samples."""
 
     def __init__(self, seconds: float, on_sample: Callable[[Sample], None] | None, stop: Event | None) -> None:
         self.result = DriverResult()
@@ -63,7 +63,7 @@ class _Run:
         return self.now_ns < self.end_ns and not (self.stop is not None and self.stop.is_set())
 
     def done(self, begun_ns: int, now_ns: int) -> None:
-        """One operation is over, and counted."""
+        """Add the latency of an operation that is complete and counted."""
         self.now_ns = now_ns
         self.interval.add(self.now_ns - begun_ns)
         if self.now_ns >= self.next_ns:
@@ -90,7 +90,7 @@ class _Run:
 
 
 class _OneByOne:
-    """What both drivers share: one connection, and errors that end a run."""
+    """Base class of both drivers: one connection, and errors that end a run."""
 
     def __init__(self, address: Address, topic: str, workload: Workload, answer_timeout_s: float = 30) -> None:
         assert workload.transactions is not None
@@ -109,15 +109,15 @@ class _OneByOne:
             raise DriverError(f"cannot connect to {self.address[0]}:{self.address[1]}: {error}") from error
 
     def _prepare(self, at: Address) -> None:
-        """With the coordinator's address."""
+        """Encode and connect, with the coordinator's address."""
         raise NotImplementedError
 
     def _turn(self, run: _Run) -> None:
-        """One operation. Raises OSError, ProtocolError."""
+        """Run one operation. Raises OSError, ProtocolError."""
         raise NotImplementedError
 
     def _after(self, run: _Run) -> None:
-        """Behind the window. Raises OSError, ProtocolError."""
+        """Check the result after the window. Raises OSError, ProtocolError."""
 
     def close(self) -> None:
         """Close the connection."""
@@ -151,7 +151,7 @@ class _OneByOne:
 
 
 def ask(run: _Run, connection: Connection, whole: bytearray, read: Callable[[bytes], tuple[int, T]], what: str) -> T:
-    """Send until the target is ready for it; what the answer says. Raises OSError, ProtocolError."""
+    """Send a request until the target is ready; returns the response's content. Raises OSError, ProtocolError."""
     deadline = 0.0
     while True:
         code, told = read(connection.call(whole))
@@ -174,7 +174,7 @@ class TransactionDriver(_OneByOne):
         pool = [batches.of_records(self.workload, size, seed) for seed, size in enumerate(sizes * FRAMES, 1)]
         parts = [pool[place : place + partitions] for place in range(0, len(pool), partitions)]
         names = [f"{self.id}-{number}" for number in range(self.asked.ids)]
-        # Both are gone through in turn, so that each id has frames of its own.
+        # Batches and ids are both used in turn, so that each id has separate frames.
         count = math.lcm(FRAMES, len(names)) if len(names) < FRAMES else len(names)
         self.frames = [
             ProduceFrame(self.topic, names[number % len(names)], parts[number % FRAMES]) for number in range(count)
@@ -235,7 +235,7 @@ def _ended(answer: bytes) -> tuple[int, Producer]:
 
 
 class StartDriver(_OneByOne):
-    """LoadDriver: InitProducerId for one transactional id after the other, new ones or those that are known already."""
+    """LoadDriver: InitProducerId for one transactional id after the other, either new or known already."""
 
     def _prepare(self, at: Address) -> None:
         self.number = 0
@@ -266,7 +266,7 @@ class StartDriver(_OneByOne):
         if before is None:
             sound = producer.epoch == 0 and producer.id not in self.given
             self.given.add(producer.id)
-        else:  # the next epoch, or behind the last one another producer id
+        else:  # the next epoch, or another producer id after the last epoch
             sound = producer.epoch == before.epoch + 1 if producer.id == before.id else producer.epoch == 0
             self.known[number] = producer
         run.result.starts += 1
