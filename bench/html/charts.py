@@ -1,6 +1,6 @@
 """The charts of a report as plotly figures in plain dictionaries; colours are added in the page, which knows the theme.
 
-Each trace carries `meta`: {"entity": index of its colour, "label": which choice of the page shows it (null: always)}.
+Each trace has `meta`: {"entity": index of its colour, "label": the choice of the page that shows it (null: always)}.
 """
 
 import math
@@ -16,7 +16,7 @@ from bench.metrics import describe
 from bench.result import Document, Latencies, Pair, Run
 
 MOST_POINTS = 2000  # of one line: what a screen can show
-MOST_RATIO_ROWS = 40  # of the chart of pairs; its table has them all
+MOST_RATIO_ROWS = 40  # of the chart of pairs; its table has all rows
 US_PER_MS = 1000
 Trace = dict[str, Any]
 Values = Sequence[float | None]
@@ -34,12 +34,12 @@ class Chart:
     wide: bool = False
 
     def figure(self) -> dict[str, Any]:
-        """What the page draws."""
+        """Return what the page draws."""
         return {"id": self.id, "data": self.data, "layout": self.layout}
 
 
 def over_time(found: Sequence[Entity]) -> list[Chart]:
-    """Throughput, latency, processors and memory over a window; a line for each run, those without data left out."""
+    """Return throughput, latency, CPU and memory over a window: a line for each run; no charts without data."""
     charts = [
         _timeline(found, "records_per_s", "Throughput (records/s)", "records/s", mean),
         _timeline(found, "mb_per_s", "Throughput (MB/s)", "MB/s", mean),
@@ -53,20 +53,20 @@ def over_time(found: Sequence[Entity]) -> list[Chart]:
 
 
 def mean(values: Values) -> float | None:
-    """Of those that are known."""
+    """Return the mean of the known values."""
     known = [value for value in values if value is not None]
     return sum(known) / len(known) if known else None
 
 
 def highest(values: Values) -> float | None:
-    """Of those that are known."""
+    """Return the highest of the known values."""
     return max((value for value in values if value is not None), default=None)
 
 
 def thinned(
     times: Sequence[float], values: Values, how: Callable[[Values], float | None]
 ) -> tuple[list[float], Values]:
-    """At most MOST_POINTS points: `how` of each group of neighbours, at the end of the last one."""
+    """Reduce to at most MOST_POINTS points: `how` of each group of adjacent points, at the end of the group."""
     step = math.ceil(len(times) / MOST_POINTS) or 1
     groups = range(0, len(times), step)
     ends = [times[min(start + step, len(times)) - 1] for start in groups]
@@ -110,7 +110,7 @@ def _name(entity: Entity, run: Run) -> str:
 
 
 def log_range(values: Values) -> dict[str, Any]:
-    """Ticks at 1, 2 and 5 of each decade, from the range of the values that a log axis can show."""
+    """Return range and ticks of a log axis for the positive values: ticks at 1, 2 and 5, or 1 only, of each decade."""
     known = [value for value in values if value is not None and value > 0]
     if not known:
         return {}
@@ -122,7 +122,7 @@ def log_range(values: Values) -> dict[str, Any]:
 
 
 def percentiles(found: Sequence[Entity], which: str, title: str) -> Chart | None:
-    """Latency by percentile, both axes logarithmic, all repeats of an entity in one histogram; None without data."""
+    """Return latency by percentile, on logarithmic axes, with merged repeats of each entity; None without data."""
     data: list[Trace] = []
     for entity in found:
         for label in entity.labels:
@@ -156,17 +156,17 @@ def percentiles(found: Sequence[Entity], which: str, title: str) -> Chart | None
 
 
 def percent_text(nines: int) -> str:
-    """90%, 99%, 99.9%, ..."""
+    """Format as 90%, 99%, 99.9%, ..."""
     return f"{100 - 10.0 ** (2 - nines):.{max(0, nines - 2)}f}%"
 
 
 def _nines(percent: float, count: int) -> float:
-    """Where a percentile is on the axis; the highest of n values stands where 1/n of them is left."""
+    """Return a percentile's place on the axis; the highest of n values is where 1/n of them is left."""
     return min(count, 1 / (1 - percent / 100)) if percent < 100 else float(max(count, 1))
 
 
 def merged_curve(parts: Sequence[Latencies]) -> list[tuple[float, float]]:
-    """(percent, ms) of several histograms merged exactly."""
+    """Return (percent, ms) of several histograms, merged exactly."""
     held = [part for part in parts if part.count]
     if len(held) <= 1:
         return [(percent, ms) for part in held for percent, ms in part.percentiles]
@@ -177,7 +177,7 @@ def merged_curve(parts: Sequence[Latencies]) -> list[tuple[float, float]]:
 
 
 def by_label(found: Sequence[Entity]) -> list[Chart]:
-    """Where runs have labels (a matrix, numbers of connections): the main figures label by label."""
+    """Return the main figures by label, if runs have labels (a matrix, numbers of connections)."""
     names = labels(found)
     if len(names) < 2:
         return []
@@ -215,7 +215,7 @@ def _points(entity: Entity, metric: str, names: Sequence[str]) -> Trace | None:
 
 
 def ratios(documents: Sequence[tuple[str, Document]]) -> Chart | None:
-    """Each ratio's pairs, median and interval on a logarithmic axis; None if nothing was compared."""
+    """Return each ratio's pairs, median and interval on a logarithmic axis; None if nothing was compared."""
     rows = [
         (pair_text(pair, name if len(documents) > 1 else ""), pair)
         for name, document in documents
@@ -261,7 +261,7 @@ def ratios(documents: Sequence[tuple[str, Document]]) -> Chart | None:
 
 
 def pair_text(pair: Pair, document: str = "") -> str:
-    """What a ratio is of, and which way is better."""
+    """Describe what a ratio compares, and which direction is better."""
     metric = describe(pair.metric)
     better = {True: "higher is better", False: "lower is better", None: ""}[metric.higher_is_better]
     words = [document, metric.label, pair.label, f"{pair.a} / {pair.b}", better]

@@ -1,4 +1,4 @@
-"""What has a colour in a report: each target of each document, the same one in every chart."""
+"""The entities of a report: each target of each document, with the same colour in every chart."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from bench.result import Document, Run
 class Entity:
     """One target of one document, with its runs that did not fail."""
 
-    index: int  # decides the colour
+    index: int  # determines the colour
     name: str
     target: str
     document: Document
@@ -19,16 +19,16 @@ class Entity:
 
     @property
     def labels(self) -> list[str]:
-        """In the order they were measured."""
+        """The labels of its runs, in the order in which they were measured."""
         return list(dict.fromkeys(run.label for run in self.runs))
 
     def labelled(self, label: str) -> list[Run]:
-        """The repeats of one label."""
+        """Return the repeats of one label."""
         return [run for run in self.runs if run.label == label]
 
 
 def entities(documents: Sequence[tuple[str, Document]]) -> list[Entity]:
-    """Of documents with their names, which are shown only if there are several documents."""
+    """Return the entities of documents; the documents' names are only shown if there are several."""
     found: list[Entity] = []
     for name, document in documents:
         for target in document.targets:
@@ -39,10 +39,10 @@ def entities(documents: Sequence[tuple[str, Document]]) -> list[Entity]:
 
 
 def labels(found: Sequence[Entity]) -> list[str]:
-    """Of all entities, in the order they were measured."""
+    """Return the labels of all entities, in the order in which they were measured."""
     return list(dict.fromkeys(label for entity in found for label in entity.labels))
 
 
 def hover(text: str) -> str:
-    """A text for plotly, which would else take tags and %{...} in it for its own."""
+    """Escape a text for plotly, which would otherwise interpret tags and %{...} in it."""
     return escape(text).replace("%{", "%&#123;")

@@ -1,14 +1,14 @@
 "use strict";
-// Draws the charts in the colours of the theme, hides what the reader hides. `FIGURES` is in the page.
+// Draws the charts in the colours of the theme, without the targets that the reader hides. `FIGURES` is in the page.
 (() => {
-  // Blue, orange, green, purple, ochre, grey: apart also for readers who do not tell red from green.
+  // Blue, orange, green, purple, ochre, grey: also distinct for readers who cannot tell red from green.
   const THEMES = {
     light: { ink: "#1b1f24", muted: "#5a6470", grid: "#e6e9ed", surface: "#ffffff",
              series: ["#0072b2", "#d55e00", "#009e73", "#a0519f", "#8a6d00", "#4b5563"] },
     dark: { ink: "#e6e9ed", muted: "#9aa5b1", grid: "#2a3038", surface: "#181c22",
             series: ["#56b4e9", "#ff9d4d", "#3ccfa0", "#d98cd6", "#e8c547", "#aeb6c2"] },
   };
-  const DASHES = ["solid", "dash", "dot"]; // more targets than colours
+  const DASHES = ["solid", "dash", "dot"]; // if there are more targets than colours
   const dark = matchMedia("(prefers-color-scheme: dark)");
   const hidden = new Set();
   const select = document.getElementById("label");

@@ -1,4 +1,4 @@
-"""The page: its head with what failed, the charts, the tables, and everything they need in the one file."""
+"""The page: its head with the failures, the charts, the tables, and everything that they need, in one file."""
 
 import json
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from bench.html.charts import Chart
 from bench.html.entities import Entity, entities, labels
 from bench.result import Document, read
 
-# Nothing may be fetched: what the page needs is in it.
+# The page contains everything that it needs, and may load nothing.
 POLICY = (
     "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:; font-src data:"
 )
@@ -22,7 +22,7 @@ Named = Sequence[tuple[str, Document]]
 
 
 def write_report(paths: Sequence[Path], out: Path) -> None:
-    """One page of all these documents, side by side. Raises ResultError for a document that cannot be read, OSError."""
+    """Write one page of all these documents, side by side. Raises ResultError if one cannot be read, OSError."""
     if not paths:
         raise ValueError("no document to report on")
     documents = list(zip(names(paths), [read(path) for path in paths], strict=True))
@@ -31,13 +31,13 @@ def write_report(paths: Sequence[Path], out: Path) -> None:
 
 
 def names(paths: Sequence[Path]) -> list[str]:
-    """A short name for each: the file's, and its number where two are called the same."""
+    """Return a short name for each path: the file's, with a number if several files have the same name."""
     stems = [path.stem for path in paths]
     return [stem if stems.count(stem) == 1 else f"{stem} ({number})" for number, stem in enumerate(stems, 1)]
 
 
 def render(documents: Named) -> str:
-    """The page as text; the names distinguish the documents."""
+    """Return the page as text; the names distinguish the documents."""
     found = entities(documents)
     drawn: list[Chart] = []
     body = [_head(documents), *_compared(documents, drawn), *_charts(found, drawn), *_tables(documents, found)]
@@ -59,7 +59,7 @@ def render(documents: Named) -> str:
 
 
 def script_json(value: Any) -> str:
-    """JSON that cannot end the script element it stands in."""
+    """Return JSON that cannot end the script element that contains it."""
     text = json.dumps(value, allow_nan=False, separators=(",", ":"))
     return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
 
@@ -96,7 +96,7 @@ def _compared(documents: Named, drawn: list[Chart]) -> list[str]:
 
 
 def _charts(found: Sequence[Entity], drawn: list[Chart]) -> list[str]:
-    """Charts that share the buttons which hide a target, and the choice of a label."""
+    """Return the charts that share the buttons for hiding a target, and the choice of a label."""
     known = profiles.profiled(found)
     curves = [
         charts.percentiles(found, "latency", "Latency by percentile (ms, logarithmic)"),

@@ -1,4 +1,4 @@
-"""The part of a report that says where the time goes: modules and functions by CPU, a colour for each target."""
+"""The part of a report on where the time goes: modules and functions by CPU time, with a colour for each target."""
 
 from collections.abc import Sequence
 from html import escape
@@ -16,7 +16,7 @@ Profiled = Sequence[tuple[Entity, Profile]]
 
 
 def profiled(found: Sequence[Entity]) -> list[tuple[Entity, Profile]]:
-    """Of each target that has one."""
+    """Return the profile of each target that has one."""
     return [
         (entity, profile)
         for entity in found
@@ -26,7 +26,7 @@ def profiled(found: Sequence[Entity]) -> list[tuple[Entity, Profile]]:
 
 
 def bars(known: Profiled) -> list[Chart]:
-    """Modules, then functions; per GB where every target has its figure, else as shares."""
+    """Return the charts of modules and of functions: per GB if every target has that figure, otherwise as shares."""
     if not known:
         return []
     profiles = [profile for _, profile in known]
@@ -76,7 +76,7 @@ def _bars(
 
 
 def label(module: str, function: str) -> str:
-    """Function and module, cut to MOST_NAME."""
+    """Return function and module, cut to MOST_NAME."""
     if not function:
         return module
     room = MOST_NAME - len(module) - 3
@@ -91,7 +91,7 @@ def _length(row: ProfileRow | None, per_gb: bool) -> float | None:
 
 
 def table(known: Profiled) -> str:
-    """Every function that is listed, a column for each target."""
+    """Return a table of every listed function, with a column for each target."""
     if not known:
         return ""
     profiles = [profile for _, profile in known]
@@ -112,7 +112,7 @@ def table(known: Profiled) -> str:
 
 
 def about(known: Profiled) -> str:
-    """How the section came to be, target by target."""
+    """Describe how each target was profiled."""
     items = "".join(
         f"<li>{escape(entity.name)}: {profile.samples:,} samples of {escape(profile.event)} in {profile.seconds:.1f} s"
         + "".join(f"; {escape(note)}" for note in profile.notes)

@@ -1,4 +1,4 @@
-"""The parts of a report that are text: what failed, verdicts, provenance, figures, pairs, configuration."""
+"""The text parts of a report: failures, verdicts, provenance, figures, pairs, configuration."""
 
 import statistics
 from collections import Counter
@@ -13,7 +13,7 @@ from bench.metrics import METRICS, describe, sides, text
 from bench.result import Document
 
 Named = Sequence[tuple[str, Document]]
-GROUPS = (  # heading, and the figure its rows begin with
+GROUPS = (  # heading, and the figure of its first row
     ("Throughput", "records_per_s"),
     ("Latency", "p50_ms"),
     ("What the broker spent", "cpu_s_per_gb"),
@@ -26,7 +26,7 @@ def _prefix(documents: Named, name: str) -> str:
 
 
 def state(documents: Named) -> str:
-    """Failed, with every reason, or complete."""
+    """Return the state: failed, with every reason, or complete."""
     failed = [_prefix(documents, name) + reason for name, document in documents for reason in document.failures]
     if failed:
         items = "".join(f"<li>{escape(reason)}</li>" for reason in failed)
@@ -39,7 +39,7 @@ def state(documents: Named) -> str:
 
 
 def verdicts(documents: Named) -> str:
-    """What a reader must know beside the figures; equal ones once, with the number of runs they hold for."""
+    """Return what a reader must know in addition to the figures; equal verdicts once, with their number of runs."""
     counted: Counter[tuple[str, str]] = Counter()
     for name, document in documents:
         for run in document.runs:
@@ -58,7 +58,7 @@ def verdicts(documents: Named) -> str:
 
 
 def provenance(documents: Named) -> str:
-    """Machine, versions, command, as one column for each document."""
+    """Return machine, versions and command, with one column for each document."""
     keys = list(dict.fromkeys(key for _, document in documents for key in document.provenance))
     rows = []
     for key in keys:
@@ -72,7 +72,7 @@ def provenance(documents: Named) -> str:
 
 
 def warm_ups(documents: Named) -> str:
-    """How each target was warmed up before its first window, window by window; nothing if none was."""
+    """Return how each target was warmed up before its first window, by window; empty if none was."""
     rows = []
     for name, document in documents:
         for warm_up in document.warm_ups:
@@ -104,7 +104,7 @@ def _value(value: Any) -> str:
 
 
 def pairs(documents: Named) -> str:
-    """Every ratio with its interval and its pairs."""
+    """Return a table of every ratio with its interval and its pairs."""
     rows, notes = [], []
     for name, document in documents:
         for pair in document.pairs:
@@ -126,7 +126,7 @@ def pairs(documents: Named) -> str:
 
 
 def figures(found: Sequence[Entity]) -> str:
-    """A column for each target and label, a row for each figure: the median of the repeats, and their range."""
+    """Return a column for each target and label, a row for each figure: the median of the repeats, and their range."""
     columns = [(entity, label) for entity in found for label in entity.labels]
     if not columns:
         return '<p class="muted">No run succeeded.</p>'
@@ -152,7 +152,7 @@ def figures(found: Sequence[Entity]) -> str:
 
 
 def _firsts(ordered: Sequence[str]) -> list[str]:
-    """The row each group begins with, also where the figure the group is known by is not there."""
+    """Return the first row of each group, also if the figure that identifies the group is missing."""
     places = list(METRICS)
     found = []
     for number, (_, start) in enumerate(GROUPS):
@@ -172,7 +172,7 @@ def _cell(name: str, values: Sequence[float]) -> str:
 
 
 def settings(documents: Named) -> str:
-    """Workload and targets of each document."""
+    """Return workload and targets of each document."""
     parts = []
     for name, document in documents:
         workload = document.workload
