@@ -1,1 +1,1 @@
-"""Child processes, our broker and Apache Kafka as processes: what tests and the benchmark toolkit start them with."""
+"""Child processes, our broker and Apache Kafka as processes, for the tests and the benchmark toolkit."""

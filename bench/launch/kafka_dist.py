@@ -1,4 +1,4 @@
-"""Apache Kafka 4.3.1 from Maven Central, fetched once on a machine, and its command-line tools."""
+"""Apache Kafka 4.3.1 from Maven Central, downloaded once on a machine, and its command-line tools."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ appender.stderr.layout.pattern = %d %p %c %m%n
 rootLogger.level = ${sys:broker_cy.log.level:-WARN}
 rootLogger.appenderRef.stderr.ref = stderr
 """
-# A tool lives for a second: compiling it well costs more than it gives. The JVM's own warnings would go to its stdout.
+# A tool runs for a second: optimizing its code costs more than it saves. The JVM's own warnings would go to its stdout.
 _TOOL_FLAGS = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto", "-Xlog:disable")
 
 
 def cache_directory() -> Path:
-    """Where downloads are kept: $BROKER_CY_CACHE, else .cache in a source tree, else the user's cache directory."""
+    """Return the directory of downloads: $BROKER_CY_CACHE, else .cache in a source tree, else the user's cache."""
     if configured := os.environ.get("BROKER_CY_CACHE"):
         return Path(configured)
     if (_ROOT / "pyproject.toml").exists():
@@ -45,7 +45,7 @@ def cache_directory() -> Path:
 
 
 def missing() -> str | None:
-    """The program that has to be installed before Kafka can be run here, as a sentence; None if all is there."""
+    """Return a sentence about a program that must be installed to run Kafka here; None if none is missing."""
     if shutil.which("java") is None:
         return "Apache Kafka needs java (Debian: apt-get install openjdk-17-jre-headless)"
     if shutil.which("mvn") is None and not _place().exists():
@@ -59,7 +59,7 @@ def _place() -> Path:
 
 @cache
 def _home() -> Path:
-    """The directory with libs/ and log4j2.properties; fetched once, by one process while the others wait."""
+    """Return the directory with libs/ and log4j2.properties; one process downloads it once while the others wait."""
     home = _place()
     if home.exists():
         return home
@@ -68,7 +68,7 @@ def _home() -> Path:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if home.exists():
             return home
-        # Made beside its final place and renamed, so that a broken download never looks whole.
+        # Made next to its final place and renamed, so that an incomplete download never looks complete.
         making = Path(tempfile.mkdtemp(dir=home.parent, prefix="kafka-making-"))
         try:
             _fetch(making)
@@ -98,12 +98,12 @@ def _fetch(directory: Path) -> None:
 
 
 def kafka_classpath() -> str:
-    """The class path of Kafka 4.3.1 with its tools; the first call on a machine downloads 55 MB."""
+    """Return the class path of Kafka 4.3.1 with its tools; the first call on a machine downloads 55 MB."""
     return f"{_home() / 'libs'}/*"
 
 
 def java(*flags: str, log_level: str = "WARN") -> list[str]:
-    """The start of a command line that runs a class of Kafka; logs go to stderr."""
+    """Return the start of a command line that runs a class of Kafka; logs go to stderr."""
     return [
         "java",
         *flags,
@@ -117,10 +117,10 @@ def java(*flags: str, log_level: str = "WARN") -> list[str]:
 def run_tool(
     class_name: str, *arguments: str | Path, stdin: bytes = b"", timeout_s: float = 90.0, check: bool = True
 ) -> subprocess.CompletedProcess[bytes]:
-    """One of Kafka's command-line tools by its class, such as org.apache.kafka.tools.TopicCommand.
+    """Run one of Kafka's command-line tools by its class, such as org.apache.kafka.tools.TopicCommand.
 
-    The first run leaves an archive of the loaded classes, which halves the processor time of every later one; a JVM
-    that it does not fit ignores it.
+    The first run writes an archive of the loaded classes, which halves the CPU time of every later run; an incompatible
+    JVM ignores it.
     """
     archive = _home() / "tools.jsa"
     if archive.exists():

@@ -1,7 +1,7 @@
 """Our broker, and Apache Kafka 4.3.1, each as a process of one node on the loopback interface.
 
-`start` returns when the node is ready; `stop` (SIGTERM) and `kill` (SIGKILL) leave the data, and `restart` starts it
-again on the same port and data. Failures are raised as ProcessError, with the node's last output.
+`start` returns when the node is ready; `stop` (SIGTERM) and `kill` (SIGKILL) keep the data, and `restart` starts the
+node again with the same port and data. Failures are raised as ProcessError, with the node's last output.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ STOP_TIMEOUT_S = 60.0
 _POLL_S = 0.002
 _ADDRESS = re.compile(r"\b127\.0\.0\.1:(\d+)")
 _PROBE_TIMEOUT_S = 1.0
-# ApiVersions version 0: api key, version, correlation id, and a null client id; behind the frame's length.
+# ApiVersions version 0: api key, version, correlation id, and a null client id, after the frame's length.
 _API_VERSIONS = struct.pack(">ihhih", 10, 18, 0, 1, -1)
 
 _CLUSTER_ID = "vPeWCWqNQ0eGGvvK5wD1kg"
@@ -48,7 +48,7 @@ _SINGLE_NODE = {
 
 
 def free_ports(count: int) -> list[int]:
-    """`count` different loopback ports that were free a moment ago, for programs that cannot choose one themselves."""
+    """Return `count` different loopback ports that were just free, for programs that cannot choose one themselves."""
     sockets = [socket.socket() for _ in range(count)]
     try:
         for each in sockets:
@@ -60,7 +60,7 @@ def free_ports(count: int) -> list[int]:
 
 
 def broker_command() -> list[str]:
-    """How to run `broker-cy` of this interpreter: the installed command, or the module of an uninstalled tree."""
+    """Return the command for this interpreter's `broker-cy`: the installed one, else the module of a source tree."""
     installed = Path(sys.executable).parent / "broker-cy"
     return [str(installed)] if installed.exists() else [sys.executable, "-m", "broker_cy.cli"]
 
@@ -79,19 +79,19 @@ class Node:
         self.settings = dict(settings or {})
         self.port = 0  # 0: the node chooses one at its first start and keeps it
         self.ready_timeout_s = READY_TIMEOUT_S
-        # What stands before the command line: nsenter, prlimit, valgrind with their arguments.
+        # Prefix of the command line: nsenter, prlimit or valgrind with their arguments.
         self.wrapper: Sequence[str] = ()
         self._child: Child | None = None
         self._starts = 0
 
     def command(self) -> Sequence[str | Path]:
-        """The command line of the next start."""
+        """Return the command line of the next start."""
         raise NotImplementedError
 
     def ready(self, child: Child) -> bool:
-        """Whether the node takes requests; where it chooses its address itself, this sets it.
+        """Return whether the node accepts requests; if the node chooses its port itself, this sets `port`.
 
-        Here: when a complete line of stdout names its address.
+        By default, a node is ready when a complete line of stdout contains its address.
         """
         complete = child.stdout().rpartition("\n")[0]
         if found := _ADDRESS.search(complete):
@@ -114,7 +114,7 @@ class Node:
         return self.child.pid
 
     def alive(self) -> bool:
-        """Whether it was started and has not ended."""
+        """Return whether it was started and has not ended."""
         return self._child is not None and self._child.returncode is None
 
     def stdout(self) -> str:
@@ -124,7 +124,7 @@ class Node:
         return self._child.stderr() if self._child else ""
 
     def tail(self) -> str:
-        """The last lines of stderr, in one line."""
+        """Return the last lines of stderr, in one line."""
         return self._child.tail() if self._child else ""
 
     def launch(self) -> Child:
@@ -154,12 +154,12 @@ class Node:
         return self
 
     def stop(self, timeout_s: float = STOP_TIMEOUT_S) -> int:
-        """SIGTERM, and the exit code."""
+        """Send SIGTERM and return the exit code."""
         self.child.send_signal(signal.SIGTERM)
         return self.child.wait(timeout_s)
 
     def kill(self) -> None:
-        """SIGKILL, and reap; nothing if it was not started."""
+        """Send SIGKILL and reap the process; does nothing if it was not started."""
         if self._child is not None:
             self._child.kill()
 
@@ -198,7 +198,7 @@ class Kafka(Node):
         jvm_flags: Sequence[str] = (),
     ) -> None:
         super().__init__(directory, settings, data_dir)
-        self.jvm_flags = jvm_flags  # behind JVM_FLAGS: of two that contradict the JVM takes the last
+        self.jvm_flags = jvm_flags  # after JVM_FLAGS: of two contradictory flags, the JVM uses the last
         self.ready_timeout_s = 90.0
         self.port, self._controller_port = free_ports(2)
 
@@ -207,7 +207,7 @@ class Kafka(Node):
         return [*kafka_dist.java(*flags, log_level=self.log_level), "kafka.Kafka", self._properties]
 
     def ready(self, child: Child) -> bool:
-        """Kafka prints no address; it is ready when it answers ApiVersions."""
+        """Return whether Kafka answers ApiVersions; it does not print its address."""
         try:
             with socket.create_connection((self.host, self.port), _PROBE_TIMEOUT_S) as connection:
                 connection.sendall(_API_VERSIONS)
@@ -225,7 +225,7 @@ class Kafka(Node):
         return super().start()
 
     def stop(self, timeout_s: float = STOP_TIMEOUT_S) -> int:
-        """SIGTERM, and the exit code; Java ends with 128 + 15 after an orderly stop, which is 0 here."""
+        """Send SIGTERM and return the exit code; Java's 128 + 15 after an orderly stop is returned as 0."""
         code = super().stop(timeout_s)
         return 0 if code == 128 + signal.SIGTERM else code
 

@@ -1,4 +1,4 @@
-"""Child processes that never outlive this one: own session, killed by the kernel when we die, always reaped."""
+"""Child processes that never outlive this one: in their own session, killed by the kernel with us, always reaped."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-# The kernel kills the child when the thread that started it ends, for whatever reason (util-linux; part of every
-# Debian): long-lived children are started by the main thread.
+# The kernel kills the child when the thread that started it ends, for whatever reason, so the main thread starts
+# long-lived children. setpriv belongs to util-linux, which is part of every Debian.
 _SETPRIV = shutil.which("setpriv")
 _DIE_WITH_PARENT = [_SETPRIV, "--pdeathsig", "KILL", "--"] if _SETPRIV else []
 _POLL_S = 0.005
@@ -23,12 +23,12 @@ class ProcessError(Exception):
 
 
 def die_with_parent(argv: Sequence[str | Path]) -> list[str]:
-    """`argv`, so that the process is killed when this one ends."""
+    """Return `argv` with a prefix that lets the kernel kill the process when this one ends."""
     return [*_DIE_WITH_PARENT, *map(str, argv)]
 
 
 class Child:
-    """One child process; its two outputs go to files, so that no pipe ever fills up."""
+    """One child process; stdout and stderr go to files, so that no pipe ever fills up."""
 
     def __init__(
         self,
@@ -69,16 +69,16 @@ class Child:
         return self.stderr_path.read_text(errors="replace")
 
     def tail(self, lines: int = 20) -> str:
-        """The last lines of stderr, in one line."""
+        """Return the last lines of stderr, in one line."""
         return " | ".join(self.stderr().splitlines()[-lines:])
 
     def send_signal(self, number: signal.Signals) -> None:
-        """To this process only; nothing when it has ended."""
+        """Send a signal to this process only; does nothing if it has ended."""
         if self.returncode is None:
             self._process.send_signal(number)
 
     def wait(self, timeout_s: float) -> int:
-        """The exit code; ProcessError with the tail of its stderr when it does not end in time."""
+        """Wait for the exit code. Raises ProcessError with the tail of stderr if the process does not end in time."""
         try:
             return self._process.wait(timeout_s)
         except subprocess.TimeoutExpired:
@@ -87,13 +87,13 @@ class Child:
             ) from None
 
     def kill(self) -> None:
-        """SIGKILL to the whole process group, and reap."""
+        """Send SIGKILL to the whole process group, and reap the process."""
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
 
     def wait_for_output(self, condition: str, timeout_s: float) -> None:
-        """Return when stdout or stderr contains the text `condition`; ProcessError after `timeout_s`."""
+        """Wait until stdout or stderr contains the text `condition`. Raises ProcessError after `timeout_s`."""
         deadline = time.monotonic() + timeout_s
         while condition not in self.stdout() and condition not in self.stderr():
             if time.monotonic() > deadline:
