@@ -16,8 +16,8 @@ from bench.spec.workload import DURATION_MAX_S, Workload
 from bench.targets import Target
 
 TOPIC = "bench-backlog"
-COLD_SHARE_MIN = 0.9  # of the bytes that were drained: with less from the disk, the run says nothing
-LOOK_S = 0.1  # for Ctrl-C, while only the drain goes on
+COLD_SHARE_MIN = 0.9  # of the drained bytes: if less than this came from the disk, the run is meaningless
+LOOK_S = 0.1  # between checks for Ctrl-C, while only the drain runs
 SampleFunction = Callable[[str, Sample, proc.Sampled | None], None]
 
 
@@ -30,7 +30,7 @@ def backlog(
         for target in targets.values():
             target.create_topic(TOPIC, 1)
             fill(session, target, TOPIC, dataclasses.replace(workload, partitions=1), size)
-            evict(target.directory / f"{TOPIC}-0")  # else one's dirty pages are written while the other is measured
+            evict(target.directory / f"{TOPIC}-0")  # else its dirty pages are written while another target is measured
         verdicts = {name: warm_up(session, name, target, producing, outcome) for name, target in targets.items()}
         for pair in range(pairs):
             for name, target in targets.items():
@@ -74,7 +74,7 @@ def _beside(
         drain = future.result()
     if not drain.failed and drain.result.bytes >= size:
         drain.extra["drain_s"] = drain.result.seconds * size / drain.result.bytes
-    # A drain that ends between two samples has begun a second round, which the page cache answers.
+    # A drain that ends between two samples has begun a second round, which is read from the page cache.
     wanted = min(size, drain.result.bytes)
     share = drain.spent.usage.read_bytes / wanted if drain.spent is not None and wanted else None
     if not drain.failed and not session.stop.is_set() and share is not None and share < COLD_SHARE_MIN:

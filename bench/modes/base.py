@@ -21,11 +21,11 @@ class Outcome:
 
     runs: list[Measured] = dataclasses.field(default_factory=list)
     versions: dict[str, str] = dataclasses.field(default_factory=dict)
-    profiles: dict[str, tuple[Counted, float]] = dataclasses.field(default_factory=dict)  # of a target; seconds
-    notes: list[str] = dataclasses.field(default_factory=list)  # what the mode found, in words
+    profiles: dict[str, tuple[Counted, float]] = dataclasses.field(default_factory=dict)  # by target; seconds
+    notes: list[str] = dataclasses.field(default_factory=list)  # findings of the mode, as sentences
     warm_ups: list[Warming] = dataclasses.field(default_factory=list)
-    workloads: int = 1  # that took turns: then they are the runs' labels
-    error: str | None = None  # what ended the mode, apart from its runs
+    workloads: int = 1  # number that were measured alternately: if several, they are the runs' labels
+    error: str | None = None  # a failure outside of the runs that ended the mode
 
     @property
     def failed(self) -> str | None:
@@ -55,7 +55,7 @@ def at_rate(workload: Workload, rate: float, unit: str) -> Workload:
 def in_turn(
     session: Session, targets: dict[str, Target], workload: Workload, outcome: Outcome, pairs: int, label: str = ""
 ) -> None:
-    """Yield A B B A ...: each target once, `pairs` times; ends early if a run failed or the session is stopped.
+    """Measure A B B A ...: each target once, `pairs` times; ends early if a run failed or the session is stopped.
 
     The second target of a pair finds memory that the first one warmed, so each side comes first in every second pair.
     """
@@ -78,7 +78,7 @@ def take_turns(
     sides = [(name, target, *each) for name, target in targets.items() for each in workloads]
     told = {}
     with contextlib.ExitStack() as stack:
-        # The floor has one set of partitions: what one workload filled is not there for another.
+        # The floor has one set of partitions: records that one workload wrote are lost for another.
         shared = len(workloads) == 1 and workloads[0][0].producers == 0
         topics = {name: _filled(session, stack, targets[name], workloads[0][0], outcome) for name in targets if shared}
         for name, target, workload, label in sides:

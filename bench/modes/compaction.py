@@ -2,8 +2,8 @@
 
 A log of many records and few keys is written while min.compaction.lag.ms prevents cleaning. Removing that setting
 starts a compaction, and cleaner-offset-checkpoint shows its end. One such log is compacted without other load (input
-per second, CPU), a second one beside producers on a schedule, which are measured alone before. Everything that is left
-is read, and the latest value of every key must be there.
+per second, CPU), and a second one while producers run on a schedule, which are first measured alone. All remaining
+records are read, and must include the latest value of every key.
 """
 
 import contextlib
@@ -27,15 +27,15 @@ from bench.spec.workload import Workload
 from bench.targets import Target, TargetError
 
 RECORDS, KEYS, BATCH_BYTES = 10_000_000, 100_000, 16 << 10
-RECORD_BYTES = 125  # about, for what the disk must have
-SEGMENT_LEAST, SEGMENT_MOST, SEGMENTS = 1 << 20, 64 << 20, 20  # Kafka allows no smaller ones
+RECORD_BYTES = 125  # approximate, to compute the disk space that is needed
+SEGMENT_LEAST, SEGMENT_MOST, SEGMENTS = 1 << 20, 64 << 20, 20  # Kafka does not allow smaller segments
 LIMIT_S = 600.0  # for one compaction
-TOLD_S = 0.2  # so much longer than its producers a compaction may take without a word
-IDLE_S, IDLE_LEAST_S = 2.0, 0.2  # how long the broker is watched doing nothing: what it uses then is not compaction's
+TOLD_S = 0.2  # a compaction that outlasts the measured producers by more than this is noted
+IDLE_S, IDLE_LEAST_S = 2.0, 0.2  # how long the idle broker is watched: its CPU is subtracted from compaction's
 LOOK_S = 0.01
 READY_S = 30.0  # for the topic's leader
 FETCH_BYTES = 8 << 20
-LENGTH_END = 12  # of a batch: its length counts from there
+LENGTH_END = 12  # position in a batch from which its length counts
 HELD_BACK_MS = 1 << 50
 LAG = "min.compaction.lag.ms"
 # Kafka searches for logs to clean every 15 s, which must not be part of the measurement.
@@ -98,7 +98,7 @@ def compaction(
 def _round(
     session: Session, name: str, target: Target, workload: Workload, outcome: Outcome, plan: Plan, pair: int
 ) -> None:
-    """All of one target in one pair."""
+    """Measure everything of one target in one pair."""
 
     def by_itself(log: _Log) -> None:
         log.compact()
@@ -143,7 +143,7 @@ def _with(log: "_Log", work: "Callable[[_Log], None]") -> None:
         log.run.failed = f"{type(error).__name__}: {error}"
     finally:
         if log.target.alive():
-            with contextlib.suppress(*FAILURES):  # what went wrong first says more
+            with contextlib.suppress(*FAILURES):  # the first error is more informative
                 log.target.delete_topic(log.topic)
 
 
@@ -190,7 +190,7 @@ class _Log:
             _sync(path)
 
     def _when_ready(self, client: protocol.Client) -> dict[int, int]:
-        """The partition's end, once it has a leader. Raises ProtocolError if that takes too long."""
+        """Return the partition's end once it has a leader. Raises ProtocolError if that takes longer than READY_S."""
         deadline = time.monotonic() + READY_S
         while True:
             try:
@@ -274,7 +274,7 @@ class _Log:
         return max((int(words[2]) for words in found if words[:1] == [self.topic]), default=0)
 
     def verify(self) -> None:
-        """Read all that is left. Raises KeyedLogError if something is missing, LoadError."""
+        """Read all remaining records. Raises KeyedLogError if something is missing, LoadError."""
         self.session.on_phase(f"{self.name}: reading what is left")
         left = Leftover(self.log)
         for offset, key, value in _consumed(self.target, self.topic):

@@ -89,7 +89,7 @@ class _Counted:
 
     @contextlib.contextmanager
     def piece(self, pid: int) -> Iterator[None]:
-        """One piece."""
+        """Count the flushes of one piece."""
         with self.observe(pid):
             before = disk_flushes(self.directory)
             yield
@@ -102,7 +102,7 @@ def disk_flushes(path: Path) -> int | None:
     """Return the number of flush requests of the disk that holds `path`; None if the kernel does not count them."""
     device = os.stat(path).st_dev
     block = Path(f"/sys/dev/block/{os.major(device)}:{os.minor(device)}")
-    if (block / "partition").exists():  # they are counted for the whole disk alone
+    if (block / "partition").exists():  # flushes are only counted for the whole disk
         block = block.resolve().parent
     try:
         words = (block / "stat").read_text().split()

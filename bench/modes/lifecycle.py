@@ -22,10 +22,10 @@ from bench.targets import Target, TargetError, raise_file_limit
 TOPIC = "bench-through"
 IDLE_CONNECTIONS = 10_000
 THROUGH_BYTES = 10_000_000_000
-SPARE = 1.2  # of the bytes that go through: indexes, and the system's own
+SPARE = 1.2  # disk space per byte that is written: indexes, and what the system needs itself
 SPARE_BYTES = 1e9
-SETTLE_S = 2.0  # after a start, until its own work is over; resident memory is a state, not a race
-FIRST_CONNECTIONS = 50  # what the first connections allocate for good is not theirs
+SETTLE_S = 2.0  # after a start, until its own work has ended and resident memory is stable
+FIRST_CONNECTIONS = 50  # made before measuring: what they allocate permanently does not belong to connections
 MB = 1e6
 Work = Callable[[Session, Target, Measured], None]
 

@@ -27,8 +27,8 @@ PATIENCE_S = 60.0
 
 
 def offsets(session: Session, specs: Sequence[TargetSpec], outcome: Outcome, count: int, pairs: int) -> None:
-    """Commit `count` offsets, kill the target, start it: seconds from its first answer until each group is answered,
-    less what the asking takes."""
+    """Commit `count` offsets, kill the target and start it; measure the seconds from its first response until it has
+    answered for every group, minus the time that the requests take themselves."""
     groups = [f"bench-group-{number}" for number in range(count // PARTITIONS)]
 
     def work(session: Session, target: Target, run: Measured) -> None:
@@ -71,7 +71,7 @@ def until_ready(ask: Callable[[], int]) -> None:
 
 
 def text(value: str) -> bytes:
-    """A string with a length of two bytes."""
+    """Encode a string with a length of two bytes."""
     return struct.pack(">h", len(value)) + value.encode()
 
 
@@ -93,7 +93,7 @@ def commit(client: Client, group: str) -> int:
 
 
 def fetch(client: Client, group: str) -> int:
-    """Fetch the offsets of all partitions; raises ProtocolError if one is not what was committed."""
+    """Fetch the offsets of all partitions. Raises ProtocolError if one is not the committed offset."""
     body = text(group) + struct.pack(">i", 1) + text(TOPIC)
     body += struct.pack(">i", PARTITIONS) + b"".join(struct.pack(">i", partition) for partition in range(PARTITIONS))
     reader = client.call(OFFSET_FETCH, 2, body, flexible=False)

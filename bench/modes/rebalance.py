@@ -1,4 +1,4 @@
-"""`rebalance`: how long partitions stall while members of a group join, leave and are killed beside producers."""
+"""`rebalance`: how long partitions stall while members of a group join, leave and are killed under load."""
 
 import dataclasses
 import itertools
@@ -24,9 +24,9 @@ from bench.targets import Target
 # The steps, and the share of the window after each: a kill is only detected at the end of the session.
 STEPS = (("steady", 0.15), ("a member joins", 0.2), ("a member leaves", 0.2), ("a member is killed", 0.45))
 SPARE_S = 1.0  # of the last step, beyond the session's timeout
-CATCH_UP_S = 30.0  # for the group to consume what there is, after the producers' end
+CATCH_UP_S = 30.0  # for the group to consume the remaining records after the producers have ended
 LOOK_S = 0.02
-PARTITIONS_TOLD = 64  # each with a figure of its own
+PARTITIONS_TOLD = 64  # partitions that have a separate figure
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Plan:
 def rebalance(
     session: Session, specs: Sequence[TargetSpec], workload: Workload, outcome: Outcome, plan: Plan, pairs: int
 ) -> None:
-    """Measure each target in turn, `pairs` times: producers on their schedule, and the group's STEPS beside them."""
+    """Measure each target in turn, `pairs` times: producers on a schedule, and the STEPS of the group."""
     check(workload, plan)
     producing = dataclasses.replace(workload, consumers=0)
     with up(session, specs, outcome) as targets:
@@ -121,8 +121,7 @@ def _act(
     session: Session, name: str, workload: Workload, group: Group, flowing: Event, producers: "Future[Measured]"
 ) -> list[float]:
     """Run the STEPS at their times; returns when each began and the last one ended (monotonic seconds), or fewer times
-    if
-    the producers ended early."""
+    if the producers ended early."""
     while not flowing.wait(LOOK_S) and not producers.done():
         group.check()
     at = time.monotonic() - SAMPLE_S  # the first sample covers that time
@@ -145,7 +144,7 @@ def _act(
 
 
 def _catch_up(session: Session, group: Group, ends: dict[int, int]) -> None:
-    """Wait until everything in the topic was consumed. Raises DriverError if that does not happen."""
+    """Wait until all records of the topic are consumed. Raises DriverError if that takes longer than CATCH_UP_S."""
     deadline = time.monotonic() + CATCH_UP_S
     while missing := stalls.coverage(list(group.taken), ends)[0]:
         session.go_on()

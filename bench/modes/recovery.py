@@ -1,4 +1,4 @@
-"""`recovery`: kill -9 by size of the log and number of partitions; the time until a broker answers, and what is left.
+"""`recovery`: kill -9 with logs and partition counts of several sizes: time until a broker answers, and lost records.
 
 The broker is killed immediately after its last acknowledgement, when the newest records are not on the disk yet.
 Afterwards each partition must end at or after its last acknowledged record, and that record must have a valid checksum.
@@ -21,7 +21,7 @@ from bench.targets import FILES_PER_PARTITION, Target, TargetError, raise_file_l
 
 SIZES = (10**9, 4 * 10**9, 10**10)
 TOPIC = "bench-recovery"
-SPARE_SHARE, SPARE_BYTES = 0.05, 10**9  # that the disk must have beyond the log: indexes, the system
+SPARE_SHARE, SPARE_BYTES = 0.05, 10**9  # disk space needed in addition to the log: indexes, the system
 MB = 1e6
 
 

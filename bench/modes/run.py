@@ -28,7 +28,7 @@ def compare(
 ) -> None:
     """Measure every target in turn with every workload, `pairs` times. With one of each and one pair it is `run`.
 
-    `profile`: then one more window of each target with the first workload, recorded by perf and not part of any figure.
+    `profile`: measure one more window of each target with the first workload, recorded by perf; no figure includes it.
     """
     outcome.workloads = len(workloads)
     labels = [each.name if len(workloads) > 1 else "" for each in workloads]
@@ -58,7 +58,7 @@ def profiles(session: Session, targets: dict[str, Target], workload: Workload, o
 
 @contextlib.contextmanager
 def recording(session: Session) -> Iterator[perf.Recording]:
-    """Record what runs meanwhile with perf; the file exists until the session ends."""
+    """Record the session's pieces with perf inside the context; the file exists until the session ends."""
     recorded = perf.Recording(Path(tempfile.mkdtemp(prefix="perf-", dir=session.root)))
     before, session.observe = session.observe, recorded.observed
     try:

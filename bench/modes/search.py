@@ -9,7 +9,7 @@ from bench.spec.target import TargetSpec
 from bench.spec.workload import Workload
 from bench.targets import Target
 
-KEPT_SHARE = 0.98  # of the rate: what is acknowledged below that is not sustained
+KEPT_SHARE = 0.98  # of the rate: if less than this is acknowledged, the rate is not sustained
 STEPS_MAX = 24
 PRECISION = 0.05
 HOPELESS = 1 / 16
