@@ -1,1 +1,1 @@
-"""The recorded tables of docs/performance.md: what measures them, and how they are filled from the measurements."""
+"""The recorded tables of docs/performance.md: their measurements, and filling in the tables from them."""

@@ -1,4 +1,4 @@
-"""`broker-bench record`: measure what is not recorded yet, and fill the tables of a document from what is."""
+"""`broker-bench record`: measure what is not recorded yet, and fill in the tables of a document."""
 
 import argparse
 import os
@@ -14,9 +14,9 @@ STOPPED = 130
 
 
 def main(options: argparse.Namespace) -> int:
-    """Exit code 0: everything that was asked for is recorded; 1: something failed, or was left out; 130: Ctrl-C.
+    """Run the command and return the exit code. Raises PlanError, ResultError and OSError.
 
-    Raises PlanError, ResultError and OSError.
+    0: everything that was requested is recorded; 1: something failed, or was left out; 130: Ctrl-C.
     """
     plan = plans.load()
     wanted = chosen(plan, options.only)
@@ -35,7 +35,7 @@ def main(options: argparse.Namespace) -> int:
 
 
 def chosen(plan: Plan, names: Sequence[str] | None) -> list[Measurement]:
-    """The measurements that are named, or that a table of this name is made of; all if none is. Raises PlanError."""
+    """Return the measurements with these names, or of tables with these names; all for None. Raises PlanError."""
     if names is None:
         return list(plan.measurements)
     of_tables = {table.name: {row.measurement for row in table.rows} for table in plan.tables}
@@ -47,7 +47,7 @@ def chosen(plan: Plan, names: Sequence[str] | None) -> list[Measurement]:
 
 
 def fill(plan: Plan, directory: Path, document: Path) -> None:
-    """Replace the tables of `document` by what is recorded."""
+    """Replace the tables of `document` with the recorded figures."""
     prose = document.read_text(encoding="utf-8")
     link = os.path.relpath(directory.resolve(), document.resolve().parent)
     document.write_text(tables.fill(prose, plan, tables.documents(plan, directory), link), encoding="utf-8")

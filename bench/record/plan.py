@@ -1,4 +1,4 @@
-"""`bench/record/tables.toml`: the measurements, most important first, and the tables that are made of them."""
+"""`bench/record/tables.toml`: the measurements, most important first, and the tables that are made from them."""
 
 import re
 import shlex
@@ -14,7 +14,7 @@ _REACH = re.compile(r"(>=|<=) ([0-9.]+)")
 
 
 class PlanError(Exception):
-    """The plan is wrong; the text says where."""
+    """The plan is invalid; the text says where."""
 
 
 @dataclass(frozen=True)
@@ -23,23 +23,23 @@ class Measurement:
 
     name: str
     command: tuple[str, ...]  # `broker-bench MODE ...` or `python -m MODULE ...`
-    seconds: float  # about what it takes on two cores
+    seconds: float  # approximate duration on two cores
 
     @property
     def text(self) -> str:
-        """The command as it is typed."""
+        """The command as typed in a shell."""
         return shlex.join(self.command)
 
 
 @dataclass(frozen=True)
 class Reach:
-    """What a figure is to reach."""
+    """The goal of a figure."""
 
     at_least: bool
     bound: float
 
     def met(self, value: float) -> bool:
-        """Whether `value` is on the right side of the bound."""
+        """Return whether `value` reaches the bound."""
         return value >= self.bound if self.at_least else value <= self.bound
 
     def __str__(self) -> str:
@@ -65,7 +65,7 @@ class Row:
     measurement: str
     label: str = ""
     reach: Mapping[str, Reach] = field(default_factory=dict)  # by the column's title
-    metric: str = ""  # in place of the columns'
+    metric: str = ""  # replaces that of the columns
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Plan:
-    """All of the file."""
+    """The contents of the file."""
 
     measurements: Sequence[Measurement]
     tables: Sequence[Table]

@@ -1,4 +1,4 @@
-"""Measuring what the plan names, one command after the other, as long as there is time."""
+"""Runs the measurements of the plan, one command after the other, within a time limit."""
 
 import dataclasses
 import json
@@ -14,17 +14,17 @@ from bench.launch.processes import die_with_parent
 from bench.record.plan import PROGRAMS, Measurement
 from bench.result import Document, Run, Series, TargetInfo, WorkloadInfo
 
-OVERDUE = 6  # times what a measurement should take: then it hangs
-DIGITS = 6  # that figures are kept with
+OVERDUE = 6  # times the expected duration of a measurement, after which it hangs
+DIGITS = 6  # significant digits of recorded figures
 
 
 def path_of(directory: Path, measurement: Measurement) -> Path:
-    """Where the result of a measurement is kept."""
+    """Return the path of a measurement's result."""
     return directory / f"{measurement.name}.json"
 
 
 def is_recorded(directory: Path, measurement: Measurement) -> bool:
-    """Whether there is a result of this revision and this command, none of whose runs failed."""
+    """Return whether there is a result of this revision and this command without a failed run."""
     try:
         found = result.read(path_of(directory, measurement))
     except result.ResultError:
@@ -34,7 +34,7 @@ def is_recorded(directory: Path, measurement: Measurement) -> bool:
 
 
 def record(measurements: Sequence[Measurement], directory: Path, budget_s: float, again: bool) -> bool:
-    """Measure what is not recorded yet; what would not end within the budget is left out, and that is printed.
+    """Measure what is not recorded yet; prints which measurements are left out because they would exceed the budget.
 
     Returns whether everything is recorded now.
     """
@@ -58,7 +58,7 @@ def record(measurements: Sequence[Measurement], directory: Path, budget_s: float
 
 
 def measure(measurement: Measurement, directory: Path) -> str | None:
-    """Run one command and keep its result; why it failed, or None."""
+    """Run one command and save its result; returns why it failed, or None."""
     with tempfile.TemporaryDirectory(prefix="broker-bench-record-") as name:
         out = Path(name) / "out.json"
         try:
@@ -81,7 +81,7 @@ def measure(measurement: Measurement, directory: Path) -> str | None:
 
 
 def argv(measurement: Measurement) -> list[str]:
-    """The command with this interpreter."""
+    """Return the command with this interpreter."""
     program, *rest = measurement.command
     if program == "broker-bench":
         return [sys.executable, "-m", "bench.cli", *rest]
@@ -90,7 +90,7 @@ def argv(measurement: Measurement) -> list[str]:
 
 
 def figures(measurement: Measurement, path: Path) -> Document:
-    """The figures of a program that is not a mode of broker-bench, as a document with one run."""
+    """Return the figures of a program that is not a mode of broker-bench, as a document with one run."""
     found = {name: float(value) for name, value in json.loads(path.read_text()).items()}
     origin = provenance.collect(measurement.command, {})
     return Document(
@@ -103,7 +103,7 @@ def figures(measurement: Measurement, path: Path) -> Document:
 
 
 def slim(document: Document) -> Document:
-    """Without series and histograms: what tables are made of, small enough for a repository."""
+    """Return the document without series and histograms: it has what tables need, and is small enough to commit."""
     runs = [
         dataclasses.replace(
             run,

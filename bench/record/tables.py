@@ -1,7 +1,7 @@
-"""Tables in Markdown, from recorded documents; and their places in a document of prose.
+"""Tables in Markdown, made from recorded documents, and their places in a text document.
 
-A table stands between `<!-- table NAME -->` and `<!-- end of table -->`; what is between is replaced as a whole, so
-that no number in it is typed by hand.
+A table is between `<!-- table NAME -->` and `<!-- end of table -->`; everything in between is replaced, so that no
+number in it is typed by hand.
 """
 
 import re
@@ -20,13 +20,13 @@ NOT_MEASURED = "not measured"
 
 
 def documents(plan: Plan, directory: Path) -> dict[str, Document]:
-    """What is recorded, by the measurement's name. Raises ResultError for a file that is not a result."""
+    """Return the recorded results by the measurement's name. Raises ResultError for a file that is not a result."""
     paths = {each.name: directory / f"{each.name}.json" for each in plan.measurements}
     return {name: result.read(path) for name, path in paths.items() if path.exists()}
 
 
 def fill(prose: str, plan: Plan, found: Mapping[str, Document], link: str) -> str:
-    """`prose` with every table that has a place in it; `link` is the directory of the JSON files as seen from there.
+    """Return `prose` with its tables filled in; `link` is the path from there to the directory of the JSON files.
 
     Raises KeyError for a place whose table is not in the plan.
     """
@@ -40,12 +40,12 @@ def fill(prose: str, plan: Plan, found: Mapping[str, Document], link: str) -> st
 
 
 def places(prose: str) -> list[str]:
-    """The names of the tables that have a place."""
+    """Return the names of the tables that have a place."""
     return [place["name"] for place in _PLACE.finditer(prose)]
 
 
 def markdown(table: Table, found: Mapping[str, Document], link: str) -> str:
-    """The table, and below it where its numbers came from."""
+    """Return the table, followed by the origin of its numbers."""
     lines = [
         "| | " + " | ".join(column.title for column in table.columns) + " |",
         "|---" * (len(table.columns) + 1) + "|",
@@ -60,7 +60,7 @@ def markdown(table: Table, found: Mapping[str, Document], link: str) -> str:
 
 
 def origin(name: str, document: Document, link: str) -> str:
-    """Command, date, revision and the JSON of one measurement, as an item of a list."""
+    """Return command, date, revision and JSON file of one measurement, as a list item."""
     told = document.provenance
     shown = f"- `{told['command']}`: {str(told['started'])[:10]}, revision {told['revision']}, {told['cpu']}"
     unsteady = [f"{each.target} {each.label}".rstrip() for each in document.warm_ups if not each.steady]
@@ -70,7 +70,7 @@ def origin(name: str, document: Document, link: str) -> str:
 
 
 def cell(document: Document, row: Row, column: Column) -> str:
-    """One figure, with its interval, and with its reach where it has one; a miss is called a miss."""
+    """Format one figure with its interval and, if it has a goal, whether it is reached or missed."""
     metric = row.metric or column.metric
     value, shown = (of_pair if column.b else of_target)(document, row, column, metric)
     if value is None:
@@ -82,7 +82,7 @@ def cell(document: Document, row: Row, column: Column) -> str:
 
 
 def of_target(document: Document, row: Row, column: Column, metric: str) -> tuple[float | None, str]:
-    """The median of one target's runs, with its interval or its range."""
+    """Return the median of one target's runs, and its text with the interval or the range."""
     values = [
         run.figures[metric]
         for run in document.runs
@@ -105,7 +105,7 @@ def _spread(metric: str, values: Sequence[float]) -> str:
 
 
 def of_pair(document: Document, row: Row, column: Column, metric: str) -> tuple[float | None, str]:
-    """The median of the ratios with its interval, or the absolute medians of both sides."""
+    """Return the median of the ratios and its text with the interval, or the absolute medians of both sides."""
     found = [pair for pair in document.pairs if _is(pair, row, column, metric)]
     if not found:
         return None, _why_not(document, column.a, row.label)
@@ -122,6 +122,6 @@ def _is(pair: Pair, row: Row, column: Column, metric: str) -> bool:
 
 
 def _why_not(document: Document, target: str, label: str) -> str:
-    """Why there is no figure: a failure is said, and what this workload does not have is left empty."""
+    """Return why there is no figure: the failure; empty if this workload does not have the figure."""
     failed: list[Run] = [run for run in document.runs if run.failed and (run.target, run.label) == (target, label)]
     return f"failed: {failed[0].failed}" if failed else ""
