@@ -8,14 +8,14 @@ from typing import Any
 from bench.spec import units
 from bench.spec.toml_file import Table, read
 
-# No data is removed by age or size during a measurement, and the files of a deleted topic are gone before the next one.
+# No data is removed by age or size during a measurement, and files of a deleted topic are removed before the next one.
 BROKER_SETTINGS = {"log.retention.ms": "-1", "log.segment.delete.delay.ms": "1000"}
 KINDS = ("ours", "kafka", "floor", "address")
 
 
 @dataclass(frozen=True)
 class TargetSpec:
-    """Everything of a target file."""
+    """The contents of a target file."""
 
     name: str
     kind: str
@@ -25,7 +25,7 @@ class TargetSpec:
     jvm: tuple[str, ...] = ()  # flags in addition to those of Kafka's own script
 
     def describe(self) -> dict[str, Any]:
-        """For the report."""
+        """Return the settings for the report."""
         return asdict(self)
 
 
@@ -35,12 +35,12 @@ def load(path: Path) -> TargetSpec:
 
 
 def from_address(value: str) -> TargetSpec:
-    """A target named as HOST:PORT on the command line; raises ValueError."""
+    """Parse a target named as HOST:PORT on the command line. Raises ValueError."""
     return TargetSpec(value, "address", _bootstrap(value))
 
 
 def parse(top: Table, name: str) -> TargetSpec:
-    """A target from the top table of its file."""
+    """Parse a target from the top table of its file."""
     kind = top.take("kind", units.one_of(*KINDS))
     defaults = BROKER_SETTINGS if kind in ("ours", "kafka") else {}
     settings = top.take("settings", _settings, {})

@@ -49,7 +49,7 @@ class Table:
             raise self.error(key, str(error)) from None
 
     def table(self, key: str) -> "Table":
-        """The table below `key`, empty if there is none."""
+        """Return the table below `key`, empty if there is none."""
         self.known.append(key)
         values = self.values.get(key, {})
         if not isinstance(values, dict):
@@ -69,7 +69,7 @@ class Table:
 
 
 def read(path: Path) -> Table:
-    """The top table of a file; raises SpecError if it cannot be read or is not TOML."""
+    """Return the top table of a file. Raises SpecError if it cannot be read or is not TOML."""
     try:
         data = path.read_bytes()
     except OSError as error:
@@ -90,7 +90,7 @@ def read(path: Path) -> Table:
 
 
 def line_numbers(text: str) -> dict[str, int]:
-    """Line of each table and key, by dotted path. Keys inside of inline tables have the line of the table's own key."""
+    """Return the line of each table and key, by dotted path. Keys in inline tables have the line of the table's key."""
     found: dict[str, int] = {}
     table = ""
     for number, line in enumerate(text.splitlines(), 1):

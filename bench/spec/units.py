@@ -6,12 +6,12 @@ from typing import Any
 
 SIZES = {"B": 1, "KB": 1000, "KiB": 1 << 10, "MB": 1000**2, "MiB": 1 << 20, "GB": 1000**3, "GiB": 1 << 30}
 DURATIONS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0}
-NUMBER_MAX = 1e18  # before its unit: what no quantity here ever is, and far from what a float cannot hold
+NUMBER_MAX = 1e18  # before its unit: above every sensible quantity, and far below the limit of floats
 _QUANTITY = re.compile(r"^\s*([0-9][0-9_]*(?:\.[0-9]+)?)\s*([A-Za-z/]*)\s*$")
 
 
 def quantity(value: Any, units: dict[str, Any], what: str, example: str) -> tuple[float, str]:
-    """Number and unit of a text such as "16 KiB"."""
+    """Return number and unit of a text such as "16 KiB"."""
     match = _QUANTITY.match(value) if isinstance(value, str) else None
     if match is None:
         raise ValueError(f"{value!r} is not {what} (a number and one of {', '.join(units)}, for example {example!r})")
@@ -23,7 +23,7 @@ def quantity(value: Any, units: dict[str, Any], what: str, example: str) -> tupl
 
 
 def size(least: int, most: int) -> Callable[[Any], int]:
-    """Bytes: "16 KiB", or a whole number of bytes."""
+    """Return a parser of sizes in bytes: "16 KiB", or a whole number of bytes."""
 
     def parse(value: Any) -> int:
         if isinstance(value, int) and not isinstance(value, bool):
@@ -39,7 +39,7 @@ def size(least: int, most: int) -> Callable[[Any], int]:
 
 
 def duration(least_s: float, most_s: float) -> Callable[[Any], float]:
-    """Seconds: "250 ms"."""
+    """Return a parser of durations in seconds: "250 ms"."""
 
     def parse(value: Any) -> float:
         number, unit = quantity(value, DURATIONS, "a duration", "10 s")
@@ -52,7 +52,7 @@ def duration(least_s: float, most_s: float) -> Callable[[Any], float]:
 
 
 def integer(least: int, most: int) -> Callable[[Any], int]:
-    """A whole number."""
+    """Return a parser of whole numbers."""
 
     def parse(value: Any) -> int:
         if not isinstance(value, int) or isinstance(value, bool):
@@ -65,7 +65,7 @@ def integer(least: int, most: int) -> Callable[[Any], int]:
 
 
 def number(least: float, most: float) -> Callable[[Any], float]:
-    """A number."""
+    """Return a parser of numbers."""
 
     def parse(value: Any) -> float:
         if not isinstance(value, int | float) or isinstance(value, bool) or not least <= value <= most:
@@ -76,7 +76,7 @@ def number(least: float, most: float) -> Callable[[Any], float]:
 
 
 def one_of(*names: str) -> Callable[[Any], str]:
-    """One of some words."""
+    """Return a parser of one of some words."""
 
     def parse(value: Any) -> str:
         if value not in names:
@@ -87,14 +87,14 @@ def one_of(*names: str) -> Callable[[Any], str]:
 
 
 def boolean(value: Any) -> bool:
-    """true or false."""
+    """Parse true or false."""
     if not isinstance(value, bool):
         raise ValueError(f"{value!r} is not allowed (allowed: true, false)")
     return value
 
 
 def text(value: Any) -> str:
-    """Any text that is not empty."""
+    """Parse a text that is not empty."""
     if not isinstance(value, str) or not value:
         raise ValueError(f"{value!r} is not a text")
     return value

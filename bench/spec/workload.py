@@ -21,7 +21,7 @@ RATE_UNITS = {
 RECORD_MAX = 10 << 20
 READ_UNCOMMITTED, READ_COMMITTED = "read_uncommitted", "read_committed"
 TRANSACTIONS, NEW_IDS, KNOWN_IDS = "transactions", "new-ids", "known-ids"
-IN_FLIGHT_IDEMPOTENT = 5  # a broker remembers so many batches of each producer
+IN_FLIGHT_IDEMPOTENT = 5  # a broker remembers this many batches of each producer
 DURATION_MAX_S = 24 * 3600.0
 STEADY_S = 60.0
 
@@ -59,13 +59,13 @@ class Transactions:
 
     measure: str = TRANSACTIONS  # or NEW_IDS, KNOWN_IDS: InitProducerId alone
     records: int = 100  # of a transaction, over all partitions
-    aborted: float = 0.0  # share of the transactions
-    ids: int = 1  # that make transactions in turn; for KNOWN_IDS, those that are known already
+    aborted: float = 0.0  # share of the transactions that are aborted
+    ids: int = 1  # number of ids that make transactions in turn; for KNOWN_IDS, number of known ids
 
 
 @dataclass(frozen=True)
 class Workload:
-    """Everything of a workload file; see docs/bench.md for each key."""
+    """The contents of a workload file; see docs/bench.md for each key."""
 
     name: str
     driver: str
@@ -73,7 +73,7 @@ class Workload:
     record_size: Size
     keys: int  # distinct keys; 0: none
     key_bytes: int
-    entropy: float  # share of a value's bytes that are random; the rest is one byte over and over
+    entropy: float  # share of a value's bytes that are random; the rest repeats one byte
     producers: int  # clients; connections for `raw`
     acks: str
     codec: str
@@ -85,13 +85,13 @@ class Workload:
     fetch_bytes: int
     warm_up_s: float
     duration_s: float
-    steady_s: float  # at most so long is a target warmed up before its first window; 0: not at all
+    steady_s: float  # longest warm-up of a target before its first window; 0: none
     idempotent: bool = False
     isolation: str = READ_UNCOMMITTED
     transactions: Transactions | None = None
 
     def settings(self) -> dict[str, Any]:
-        """For the report."""
+        """Return the settings for the report."""
         return asdict(self)
 
 
@@ -101,7 +101,7 @@ def load(path: Path) -> Workload:
 
 
 def parse(top: Table, name: str) -> Workload:
-    """A workload from the top table of its file."""
+    """Parse a workload from the top table of its file."""
     records, producers, consumers, times = (top.table(key) for key in ("records", "producers", "consumers", "time"))
     transactions = top.table("transactions")
     transactional = "transactions" in top.values
@@ -208,7 +208,7 @@ def _acks(value: Any) -> str:
 
 
 def _rate(value: Any) -> Rate:
-    """ "max", "5000 requests/s", or { from = ..., to = ..., over = ... }."""
+    """Parse "max", "5000 requests/s", or { from = ..., to = ..., over = ... }."""
     if value == "max":
         return Rate()
     if isinstance(value, str):
