@@ -1,1 +1,1 @@
-"""Benchmarks of the broker, and of Apache Kafka beside it."""
+"""Benchmarks of the broker and, for comparison, of Apache Kafka."""

@@ -11,7 +11,7 @@ LIBRARIES = ("confluent_kafka", "hdrh", "numpy", "plotly")
 
 
 def main() -> int:
-    """Run the command line; the process's exit code, 1 where the extra `bench` is not installed."""
+    """Run the command line and return the process's exit code: 1 if the extra `bench` is not installed."""
     if (hint := extras.hint("broker-bench", "bench", LIBRARIES)) is not None:
         print(hint, file=sys.stderr)
         return 1

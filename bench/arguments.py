@@ -15,7 +15,7 @@ PAIRS_MAX = 1000
 
 
 def value(parse: Callable[[Any], object]) -> Callable[[str], object]:
-    """A parser of bench.spec.units as an argparse type."""
+    """Return a parser of bench.spec.units as an argparse type."""
 
     def convert(text: str) -> object:
         try:
@@ -85,7 +85,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
         metavar="TARGET",
         help="the first target is compared with each of the others, and so are workloads",
     )
-    # With fewer than six pairs there is no interval of 95 %.
+    # Fewer than six pairs give no 95 % interval.
     compared.add_argument("--pairs", type=value(units.integer(1, PAIRS_MAX)), default=6)
     for name, words in (("start", "start to first answer"), ("idle", "memory of idle connections"),
                         ("offsets", "kill -9, until all committed offsets are known")):  # fmt: skip
@@ -174,7 +174,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
 
 
 def add_record(parser: argparse.ArgumentParser) -> None:
-    """The options of `record`."""
+    """Add the options of `record`."""
     add = parser.add_argument
     add(
         "--only",

@@ -1,7 +1,7 @@
-"""The record batches of a workload, encoded once and sent over and over: sizes, keys, entropy and codec as it asks.
+"""The record batches of a workload, encoded once and sent repeatedly, with its sizes, keys, entropy and codec.
 
-Everything random comes from one seed, so that every target is sent the same. Independent of broker_cy on purpose, as
-bench.protocol is.
+All random data comes from one seed, so that every target receives the same batches. Deliberately independent of
+broker_cy, as is bench.protocol.
 """
 
 import gzip
@@ -17,10 +17,10 @@ from bench.spec.workload import Size, Workload
 
 SEED = 1
 CODEC_IDS = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
-BATCHES_MIN = 4  # distinct ones, so that a target cannot live on one; more as long as the bounds below allow
+BATCHES_MIN = 4  # distinct batches, so that a target cannot profit from a single one; more if the bounds below allow
 BATCHES_MAX = 4096
 POOL_BYTES = 64 << 20
-POOL_RECORDS = 50_000  # a fraction of a second of encoding
+POOL_RECORDS = 50_000  # encoded in a fraction of a second
 SNAPPY_BLOCK = 32 << 10
 LZ4_BLOCK = 64 << 10
 LZ4_STORED = 1 << 31  # block size flag: not compressed
@@ -34,33 +34,36 @@ class Batch(NamedTuple):
 
 
 def value(source: random.Random, size: int, entropy: float) -> bytes:
-    """`size` bytes, of which the first share `entropy` is random and the rest one byte over and over."""
+    """Return `size` bytes: the first fraction `entropy` is random, and the rest repeats one byte."""
     at_random = round(size * entropy)
     return source.randbytes(at_random) + b"x" * (size - at_random)
 
 
 def draw(source: random.Random, size: Size) -> int:
-    """Bytes of one record's value. Lognormal: median at the bounds' geometric mean, the bounds three deviations off."""
+    """Draw the size of one record's value, in bytes.
+
+    Lognormal: the median is the bounds' geometric mean, and the bounds are three standard deviations from it.
+    """
     if size.fixed:
         return size.least
     if size.distribution == "uniform":
         return source.randint(size.least, size.most)
     low, high = math.log(size.least), math.log(size.most)
-    while True:  # drawn again outside of the bounds: 3 of 1,000
+    while True:  # a value outside the bounds (3 in 1,000) is drawn again
         drawn = round(math.exp(source.gauss((low + high) / 2, (high - low) / 6)))
         if size.least <= drawn <= size.most:
             return drawn
 
 
 def key(source: random.Random, keys: int, key_bytes: int) -> bytes | None:
-    """One of `keys` keys: its number with leading zeros, cut or filled to `key_bytes`."""
+    """Draw one of `keys` keys: its number with leading zeros, cut or padded to `key_bytes`."""
     if keys == 0:
         return None
     return str(source.randrange(keys)).zfill(key_bytes).encode()[-key_bytes:]
 
 
 def encode(workload: Workload, source: random.Random) -> Batch:
-    """One batch with as many records as fit into `workload.batch_bytes` before compression, at least one."""
+    """Encode one batch of as many records as fit into `workload.batch_bytes` before compression, at least one."""
     parts: list[bytes] = []
     used = 61  # the batch's header
     while True:
@@ -79,7 +82,7 @@ def encode(workload: Workload, source: random.Random) -> Batch:
 
 
 def of_records(workload: Workload, count: int, seed: int) -> Batch:
-    """One batch of so many records, whatever size it has."""
+    """Encode one batch of `count` records, regardless of its size."""
     source = random.Random(seed)
     size = workload.record_size
     parts = [
@@ -94,7 +97,7 @@ def of_records(workload: Workload, count: int, seed: int) -> Batch:
 
 
 def pool(workload: Workload, most: int = BATCHES_MAX) -> list[Batch]:
-    """Distinct batches: BATCHES_MIN up to BATCHES_MAX or `most`, as POOL_BYTES and POOL_RECORDS allow."""
+    """Return distinct batches: BATCHES_MIN up to BATCHES_MAX or `most`, as POOL_BYTES and POOL_RECORDS allow."""
     source = random.Random(SEED)
     made = [encode(workload, source)]
     each_bytes = max(len(made[0].data), min(workload.batch_bytes, POOL_BYTES))
@@ -104,7 +107,7 @@ def pool(workload: Workload, most: int = BATCHES_MAX) -> list[Batch]:
 
 
 def compress(codec: str, data: bytes) -> bytes:
-    """In the framing that Kafka's Java client writes."""
+    """Compress data in the framing that Kafka's Java client writes."""
     if codec == "gzip":
         return gzip.compress(data, mtime=0)
     if codec == "snappy":
@@ -117,7 +120,10 @@ def compress(codec: str, data: bytes) -> bytes:
 
 
 def _snappy(data: bytes) -> bytes:
-    """Header of snappy-java's stream (magic, version 1, compatible 1), then raw blocks, each behind its int32 size."""
+    """Return the header of snappy-java's stream (magic, version 1, compatible 1) and raw blocks with their int32 sizes.
+
+    Each size precedes its block.
+    """
     out = bytearray(b"\x82SNAPPY\0" + struct.pack(">ii", 1, 1))
     for at in range(0, len(data), SNAPPY_BLOCK):
         block = bytes(cramjam.snappy.compress_raw(data[at : at + SNAPPY_BLOCK]))
@@ -126,9 +132,9 @@ def _snappy(data: bytes) -> bytes:
 
 
 def _lz4(data: bytes) -> bytes:
-    """An LZ4 frame of independent blocks of 64 KiB without checksums: Kafka reads no linked blocks.
+    """Return an LZ4 frame of independent blocks of 64 KiB without checksums: Kafka does not read linked blocks.
 
-    The byte behind flags (0x60) and block size (0x40) is their checksum, as the LZ4 frame format has it.
+    The byte after flags (0x60) and block size (0x40) is their checksum, as the LZ4 frame format requires.
     """
     out = bytearray(b"\x04\x22\x4d\x18\x60\x40\x82")
     for at in range(0, len(data), LZ4_BLOCK):

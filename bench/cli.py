@@ -1,7 +1,7 @@
 """`broker-bench MODE ...`: measure a Kafka-compatible broker. Modes, files and reports are described in docs/bench.md.
 
-Exit code 0: measured. 1: a run failed, or a file or target cannot be used. 130: stopped by Ctrl-C; the results up to
-then are written all the same.
+Exit code 0: measured. 1: a run failed, or a file or target cannot be used. 130: stopped by Ctrl-C; the results until
+then are still written.
 """
 
 import argparse
@@ -46,7 +46,7 @@ STOPPED = 130
 
 
 def find(kind: str, name: str) -> Path:
-    """Find a file by its path, or one that comes with the tool by its name. Raises SpecError."""
+    """Find a file by its path, or by its name if it comes with the tool. Raises SpecError."""
     path = Path(name)
     if path.suffix == ".toml":
         return path
@@ -70,7 +70,7 @@ def find_target(name: str) -> TargetSpec:
 
 @contextlib.contextmanager
 def interruptible(session: Session) -> Iterator[None]:
-    """Ctrl-C (or SIGTERM) stops the current window; a second one ends the program."""
+    """Let Ctrl-C (or SIGTERM or SIGHUP) stop the current window, and a second one end the program."""
 
     def on_signal(number: int, frame: FrameType | None) -> None:
         if session.stop.is_set():
@@ -93,11 +93,11 @@ def measure(
     specs: list[TargetSpec],
     outcome: Outcome,
 ) -> None:
-    """Run the mode; its measurements go into `outcome`, also if it ends early."""
+    """Run the mode and add its measurements to `outcome`, also if it ends early."""
     if not workloads_asked:
         measure_without_load(options, session, specs, outcome)
         return
-    workload = workloads_asked[0]  # the only one, but for `compare`
+    workload = workloads_asked[0]  # the only one, except for `compare`
     match options.mode:
         case "through":
             lifecycle.through(session, specs, workload, outcome, options.size, options.pairs)
@@ -146,7 +146,7 @@ def measure_without_load(
 
 
 def windows(options: argparse.Namespace, targets: int) -> int:
-    """The number of windows; 0 if it is not known beforehand."""
+    """Return the number of windows, 0 if it is not known beforehand."""
     match options.mode:
         case "run" | "compare" | "floor":
             return (int(options.pairs) * len(options.workload) + bool(options.profile)) * targets
@@ -168,7 +168,7 @@ def windows(options: argparse.Namespace, targets: int) -> int:
 
 
 def run_mode(options: argparse.Namespace) -> int:
-    """Measure, print, write; returns the exit code. Raises SpecError, PerfError and OSError."""
+    """Run the mode, print and write its results, and return the exit code. Raises SpecError, PerfError and OSError."""
     asked = workloads_of(options)
     names = options.targets if options.mode == "compare" else ["floor"] if options.mode == "floor" else options.target
     specs = [find_target(name) for name in names]
@@ -215,7 +215,7 @@ def run_mode(options: argparse.Namespace) -> int:
 
 
 def workloads_of(options: argparse.Namespace) -> list[Workload]:
-    """Return the workloads of the command line, with its times. Raises SpecError."""
+    """Return the workloads of the command line, with the times that it overrides. Raises SpecError."""
     times = {"duration_s": options.duration, "warm_up_s": options.warm_up, "steady_s": options.steady}
     changes = {name: seconds for name, seconds in times.items() if seconds is not None}
     found = [dataclasses.replace(workloads.load(find("workloads", name)), **changes) for name in options.workload]
@@ -234,7 +234,7 @@ def workloads_of(options: argparse.Namespace) -> list[Workload]:
 
 
 def check_fault(fault: Freeze, workload: Workload, specs: Sequence[TargetSpec]) -> None:
-    """Raise SpecError for a fault that no window would show, or that would affect a process of another owner."""
+    """Raise SpecError for a fault that does not end within a window, or for a target that the tool does not start."""
     if fault.at_s + fault.seconds > workload.duration_s:
         raise SpecError(f"--fault: {fault} does not end within the window of {workload.duration_s:g} s")
     if others := [spec.name for spec in specs if spec.kind == "address"]:

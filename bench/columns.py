@@ -1,8 +1,8 @@
-"""Text output: the columns of Kafka's own performance tools, and tables of what the broker spent and of the pairs.
+"""Text output: the columns of Kafka's own performance tools, and tables of the broker's resource usage and the pairs.
 
-Texts and units are those of kafka-producer-perf-test and kafka-consumer-perf-test 4.3.1, so that numbers compare: MB
-is 2^20 bytes there, and the producer tells each five seconds. One thing differs: the percentiles of the producer's last
-line have two digits, where Kafka's clock has whole milliseconds only.
+Texts and units are those of kafka-producer-perf-test and kafka-consumer-perf-test 4.3.1, so that numbers can be
+compared: MB is 2^20 bytes there, and the producer reports every five seconds. There is one difference: the percentiles
+of the producer's last line have two decimal places, where Kafka's clock has only whole milliseconds.
 """
 
 from collections.abc import Iterable, Sequence
@@ -33,7 +33,7 @@ SPENT = (
 
 
 def producer_lines(samples: Iterable[Sample], interval_s: float = INTERVAL_S) -> list[str]:
-    """One line for each whole interval of a run; what is left at the end is in `producer_total` only."""
+    """Return one line for each whole interval of a run; the rest at the end is only in `producer_total`."""
     lines = []
     began_s = 0.0
     records = size = 0
@@ -42,7 +42,7 @@ def producer_lines(samples: Iterable[Sample], interval_s: float = INTERVAL_S) ->
         records += sample.records
         size += sample.bytes
         latency.merge(sample.latency)
-        # Samples end about, not exactly, when they are due.
+        # Samples end approximately, not exactly, when they are due.
         if (elapsed_s := sample.t_s - began_s) >= interval_s * 0.99:
             lines.append(producer_line(records, size, elapsed_s, latency))
             began_s, records, size, latency = sample.t_s, 0, 0, Histogram()
@@ -50,7 +50,7 @@ def producer_lines(samples: Iterable[Sample], interval_s: float = INTERVAL_S) ->
 
 
 def producer_line(records: int, size_bytes: int, seconds: float, latency: Histogram) -> str:
-    """What kafka-producer-perf-test prints while it runs."""
+    """Format a line that kafka-producer-perf-test prints while it runs."""
     mean_ms, max_ms = _mean_and_max(latency)
     return (
         f"{records} records sent, {records / seconds:.1f} records/sec ({size_bytes / seconds / MIB:.2f} MB/sec), "
@@ -59,7 +59,7 @@ def producer_line(records: int, size_bytes: int, seconds: float, latency: Histog
 
 
 def producer_total(result: DriverResult) -> str:
-    """The last line of kafka-producer-perf-test."""
+    """Format the last line of kafka-producer-perf-test."""
     mean_ms, max_ms = _mean_and_max(result.latency)
     percentiles = ", ".join(
         f"{_percentile_ms(result.latency, percent):.2f} ms {name}"
@@ -73,7 +73,7 @@ def producer_total(result: DriverResult) -> str:
 
 
 def consumer_row(started: datetime, records: int, size_bytes: int, seconds: float, rebalance_s: float = 0.0) -> str:
-    """The row below CONSUMER_HEADER; `rebalance_s` is what of `seconds` went until there were partitions."""
+    """Format the row below CONSUMER_HEADER; `rebalance_s` is the part of `seconds` until partitions were assigned."""
     mib = size_bytes / MIB
     fetch_ms = round(seconds * 1000) - round(rebalance_s * 1000)
     fetch_s = max(fetch_ms, 1) / 1000
@@ -85,12 +85,12 @@ def consumer_row(started: datetime, records: int, size_bytes: int, seconds: floa
 
 
 def _moment(moment: datetime) -> str:
-    """yyyy-MM-dd HH:mm:ss:SSS, the default of kafka-consumer-perf-test's --date-format."""
+    """Format as yyyy-MM-dd HH:mm:ss:SSS, the default of kafka-consumer-perf-test's --date-format."""
     return f"{moment:%Y-%m-%d %H:%M:%S}:{moment.microsecond // 1000:03d}"
 
 
 def _mean_and_max(latency: Histogram) -> tuple[float, float]:
-    """In ms; Kafka's tools print NaN and 0 for an interval without an answer."""
+    """Return mean and maximum in ms: NaN and 0, as Kafka's tools print, for an interval without a response."""
     return (latency.mean() / NS_PER_MS, latency.highest / NS_PER_MS) if latency.count else (float("nan"), 0.0)
 
 
@@ -99,7 +99,7 @@ def _percentile_ms(latency: Histogram, percent: float) -> float:
 
 
 def spending_table(runs: Sequence[Run]) -> Table:
-    """What the broker spent: a column for each run under load, a row for each figure that any of them has."""
+    """Return the table of resource usage: a column for each run under load, a row for each figure of any run."""
     table = Table(title="What the broker spent", title_justify="left")
     table.add_column("")
     shown = [run for run in runs if run.failed or any(name in run.figures for name in SPENT)]
@@ -118,7 +118,7 @@ def spending_table(runs: Sequence[Run]) -> Table:
 
 
 def pairs_table(pairs: Sequence[Pair]) -> Table:
-    """Each ratio's median, interval and pairs."""
+    """Return the table of each ratio's median, interval and pairs."""
     table = Table(title="Ratios, pair by pair", title_justify="left")
     for column in ("", "ratio"):
         table.add_column(column)
@@ -141,7 +141,7 @@ def pairs_table(pairs: Sequence[Pair]) -> Table:
 
 
 def profiles_table(profiles: Sequence[Profile], most: int = 20) -> Table:
-    """The heaviest functions of all targets: for each target its share and, where known, CPU seconds per GB."""
+    """Return the table of the heaviest functions of all targets: share and, if known, CPU seconds per GB of each."""
     table = Table(title="Where the time goes: share of CPU, and CPU-s/GB", title_justify="left")
     table.add_column("function")
     table.add_column("module")
@@ -161,14 +161,14 @@ def profiles_table(profiles: Sequence[Profile], most: int = 20) -> Table:
 
 
 def profile_cell(row: ProfileRow | None) -> str:
-    """`12.3%  0.041`, or nothing for a function that is not among a target's heaviest."""
+    """Format as `12.3%  0.041`; empty for a function that is not among a target's heaviest."""
     if row is None:
         return ""
     return f"{row.share:.1%}" + (f"  {row.cpu_s_per_gb:.3f}" if row.cpu_s_per_gb is not None else "")
 
 
 def heaviest(profiles: Sequence[Profile], modules: bool = False) -> list[tuple[str, str]]:
-    """(module, function) of all targets' functions, or modules, by the highest share that one of them has."""
+    """Return (module, function) of all targets' functions or modules, sorted by the highest share in any target."""
     highest: dict[tuple[str, str], float] = {}
     for profile in profiles:
         for row in profile.modules if modules else profile.functions:
@@ -178,7 +178,7 @@ def heaviest(profiles: Sequence[Profile], modules: bool = False) -> list[tuple[s
 
 
 def warm_up_line(warm_up: WarmUp) -> str:
-    """How long a target was warmed up, and what that came to."""
+    """Describe how long a target was warmed up, and whether it became steady."""
     shown = describe(warm_up.metric)
     last = f"{text(warm_up.metric, warm_up.values[-1])} {shown.unit}".rstrip() if warm_up.values else "nothing"
     end = "steady" if warm_up.steady else f"not steady within the {warm_up.bound_s:g} s it may take"
@@ -187,7 +187,7 @@ def warm_up_line(warm_up: WarmUp) -> str:
 
 
 def interval_text(pair: Pair) -> str:
-    """`0.412 to 0.455 (95%)`, or `none`."""
+    """Format as `0.412 to 0.455 (95%)`, or `none`."""
     if pair.interval is None:
         return "none"
     return f"{pair.interval[0]:.3f} to {pair.interval[1]:.3f} ({pair.confidence:.0%})"

@@ -1,11 +1,12 @@
-"""The load driver's connections: their memory, their templates, what leaves through them, and how they are lost.
+"""The load driver's connections: their memory, their templates, sending, and lost connections.
 
-A request in flight is a ring slot, and a frame leaves by writev straight from its template: only the twelve bytes up to the
-correlation id are written per request.
+A request in flight occupies a ring slot, and writev sends its frame directly from the template: only the twelve bytes
+up to the correlation id are written per request.
 
-Memory of a connection: its ring (RING_MIN slots of 24 bytes at first, grown where more is in flight, at most RING_MAX and
-FLIGHTS_MAX of all connections), its inbox (INBOX_MIN, grown to what comes at once: INBOX_STEP, or one response up to
-FRAME_MAX), and 80 bytes for each of its templates. With a producer id, each slot of the ring has a batch's header besides.
+Memory of a connection: its ring (initially RING_MIN slots of 24 bytes, grown if more requests are in flight, at most
+RING_MAX, and FLIGHTS_MAX over all connections), its inbox (INBOX_MIN, grown to what arrives at once: INBOX_STEP, or one
+response of up to FRAME_MAX), and 80 bytes for each of its templates. With a producer id, each ring slot also has a
+batch header.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
@@ -31,17 +32,19 @@ from bench.system cimport (
 API_VERSIONS = struct.pack(">ihhih", 10, 18, 0, 0, 0)
 
 cdef enum:
-    GROUP = 32      # connections made without waiting: a target queues 50 (Kafka's socket.listen.backlog.size) at the least
+    GROUP = 32      # connections made without waiting: a target queues at least 50 (Kafka's socket.listen.backlog.size)
 
 
 cdef class Connections:
     """Connections to one target, each with its cycle of request templates (bench.protocol.Template).
 
-    `connections[i]` is the list of templates connection i sends in turn. All are Produce, or all are Fetch requests. Fetch
-    starts at offset 0 of each partition (see `seek`) and goes round at `wrap_at[partition]`; without it, it follows the end.
-    `committed`: these Fetch requests ask with read_committed. `unanswered`: Produce with acks=0. `producers`: one (producer id, epoch) for each connection, that stamps each batch with it
-    and with the sequence of its partition, from 0 on; templates then need their payload apart. Raises OSError if a connection cannot be made. A connection that is lost later is
-    counted in `errors`, with what it owed, and named in `first_error`.
+    `connections[i]` is the list of templates that connection i sends in turn. All are Produce, or all are Fetch
+    requests. Fetch starts at offset 0 of each partition (see `seek`) and starts over at `wrap_at[partition]`; without
+    it, it follows the end of the log. `committed`: these Fetch requests use read_committed. `unanswered`: Produce with
+    acks=0. `producers`: one (producer id, epoch) for each connection, which is written into each batch with the
+    sequence number of its partition, starting at 0; templates then need a separate payload. Raises OSError if a
+    connection cannot be made. A connection that is lost later adds its unanswered requests, at least one, to `errors`
+    and is named in `first_error`.
     """
 
     def __cinit__(self, address, connections not None, **options):
@@ -117,7 +120,7 @@ cdef class Connections:
         return 0
 
     cdef int _add_template(self, Conn* conn, int index, template, dict slots, int32_t* slot_list) except -1:
-        """Returns how many slots it took."""
+        """Add a template; returns the number of slots that it uses."""
         cdef Template* made = &conn.templates[index]
         cdef int i
         frame, payload = template.frame, template.payload
@@ -145,7 +148,7 @@ cdef class Connections:
         return made.slot_count
 
     cdef int _sum_records(self, Template* made, bytes payload) except -1:
-        """What the checksum of the payload's batch with another header is made of."""
+        """Precompute the parts of the checksum of the payload's batch that do not depend on its header."""
         cdef Py_ssize_t rest = made.batch_bytes - BATCH_HEADER
         cdef bytes shift
         if rest < 0 or PyBytes_GET_SIZE(payload) < made.batch_bytes:
@@ -206,7 +209,7 @@ cdef class Connections:
     # ------------------------------------------------------------------------------------------------ positions
 
     def seek(self, dict start not None, dict wrap_at not None):
-        """Fetch from `start` on (0 if it says nothing), round and round up to `wrap_at`, else along the log's end."""
+        """Fetch from `start` (0 if it has no offset), repeatedly up to `wrap_at`, or else follow the end of the log."""
         cdef int i, k
         cdef Slot* slot
         for i in range(self.count):
@@ -216,7 +219,7 @@ cdef class Connections:
                 slot.wrap_at = wrap_at.get(slot.partition, 0)
 
     def next_offsets(self, int partitions):
-        """Offset behind the last batch written (or the next to fetch), by partition: the furthest of all connections."""
+        """Return the offset after the last batch written (or the next to fetch) by partition, over all connections."""
         cdef int i, k
         cdef Slot* slot
         cdef dict found = dict.fromkeys(range(partitions), 0)
@@ -228,7 +231,7 @@ cdef class Connections:
         return found
 
     def has_reached(self, dict ends not None):
-        """Whether every connection that lives has fetched up to `ends` of its partitions."""
+        """Return whether every live connection has fetched up to `ends` of its partitions."""
         cdef int i, k
         cdef Slot* slot
         for i in range(self.count):
@@ -241,7 +244,7 @@ cdef class Connections:
     # ------------------------------------------------------------------------------------------------ sending
 
     cdef bint _has_room(self, Conn* conn) noexcept nogil:
-        """Whether another request can be in flight; the ring is grown where it may be."""
+        """Return whether another request can be in flight; grows the ring up to its limit."""
         cdef Flight* grown
         cdef uint8_t* headers
         cdef int64_t number
@@ -290,14 +293,14 @@ cdef class Connections:
             )
             slot.sequence = next_sequence(slot.sequence, template.records)
         if conn.issued == conn.answered:
-            conn.heard_ns = now_ns()                    # from now on the target owes an answer
+            conn.heard_ns = now_ns()                    # from now on the target owes a response
         conn.issued += 1
         conn.next_template += 1
         if conn.next_template == conn.template_count:
             conn.next_template = 0
 
     cdef int _flush(self, Conn* conn) noexcept nogil:
-        """Write what was issued; where the socket is full, wait for EPOLLOUT."""
+        """Write the issued requests; if the socket is full, wait for EPOLLOUT."""
         cdef iovec iov[IOV_MAX_USED]
         cdef int used
         cdef int64_t number
@@ -344,11 +347,11 @@ cdef class Connections:
                     break
                 conn.partial -= template.size
                 self._flushed(conn)
-        # Without answers, a closed loop goes on when there is room.
+        # Without responses, a closed loop continues when the socket has room.
         return self._watch(conn, self.unanswered and not self.open_loop and self.begun < self.total)
 
     cdef void _flushed(self, Conn* conn) noexcept nogil:
-        """The whole of the oldest unsent request has left."""
+        """Handle that the oldest unsent request is sent completely."""
         conn.flushed += 1
 
     cdef int _watch(self, Conn* conn, bint write) noexcept nogil:
@@ -372,10 +375,10 @@ cdef class Connections:
         conn.inbox, conn.inbox_capacity = grown, wanted
         return True
 
-    # ------------------------------------------------------------------------------------------------ what went wrong
+    # ------------------------------------------------------------------------------------------------ errors
 
     cdef int _lose(self, Conn* conn, const char* form, const char* detail, int64_t number) noexcept nogil:
-        """Give a connection up: everything that was due on it and is not answered is an error. `form`: text, number."""
+        """Give up a connection: its due, unanswered requests count as errors. `form` formats `detail` and `number`."""
         cdef epoll_event event
         cdef char what[160]
         cdef int64_t lost = conn.released - max(conn.answered, conn.counted_from)
@@ -394,18 +397,18 @@ cdef class Connections:
 
     @property
     def first_error(self):
-        """What went wrong first, or None."""
+        """The first error, or None."""
         return (<bytes> self.problem).decode(errors="replace") if self.problem[0] else None
 
 
 def _wait_for_answer(sock):
-    """Ask for ApiVersions v0 and wait: then every connection made before is accepted. Raises OSError."""
+    """Send ApiVersions v0 and wait for the response: all earlier connections are then accepted. Raises OSError."""
     sock.sendall(API_VERSIONS)
     _exactly(sock, int.from_bytes(_exactly(sock, 4), "big"))
 
 
 def _exactly(sock, int size):
-    """`size` bytes, at most FRAME_MAX."""
+    """Receive `size` bytes, at most FRAME_MAX."""
     if not 0 <= size <= FRAME_MAX:
         raise OSError(f"response of {size} bytes")
     data = bytearray()

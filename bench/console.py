@@ -1,15 +1,15 @@
-"""The figures of the terminal console: `python -m bench.console` runs `broker-tui` in a pseudo-terminal, 160x50, with a
-broker of its own.
+"""Measure the terminal console: `python -m bench.console` runs `broker-tui` in a pseudo-terminal of 160x50 with a
+separate broker.
 
-- start: from the start of the process until the overview has the cluster's numbers (reach 0.7 s).
-- keys: with 10,000 partitions and 2,000 groups, from a key press until what it does is drawn; lists, a topic of 5,000
-  partitions, groups, filters and going from one screen to the next, at random moments, so that refreshes are in
-  between (reach: p99 50 ms). A key right behind the opening of a list, which waits until the list is there, is counted
-  apart.
-- search: through 10 million records of 100 B for a value that is in the last one (reach 1 million records/s), and how
-  long a key press waits meanwhile.
-- tail: memory while records come at 50,000/s (reach 150 MB after an hour: --minutes 60; the same records come in a
-  fifth of the time with --minutes 12 --rate 250000).
+- start: time from the start of the process until the overview shows the cluster's numbers (goal: 0.7 s).
+- keys: with 10,000 partitions and 2,000 groups, time from a key press until its effect is drawn. Covers lists, a topic
+  of 5,000 partitions, groups, filters and changes of the screen, at random moments, so that refreshes happen in between
+  (goal: p99 50 ms). A key pressed right after a list is opened waits until the list is loaded, and is counted
+  separately.
+- search: search of 10 million records of 100 B for a value in the last record (goal: 1 million records/s), and the time
+  that a key press takes during it.
+- tail: memory while records arrive at 50,000/s (goal: 150 MB after an hour, --minutes 60; with --minutes 12
+  --rate 250000 the same records arrive in a fifth of the time).
 """
 
 import argparse
@@ -42,14 +42,14 @@ NEEDLE = "needle-in-the-last"
 SEARCH_PARTITIONS = 4
 BATCH_RECORDS = 1_000
 BATCHES_AT_ONCE = 16
-# Old segments of the followed topic go, so that an hour does not fill the disk.
+# Old segments of the followed topic are deleted, so that an hour does not fill the disk.
 TAIL_SETTINGS = {"retention.bytes": "268435456", "segment.bytes": "67108864", "file.delete.delay.ms": "1000"}
 DOWN, UP, ESCAPE, ENTER, BACKSPACE = b"\x1b[B", b"\x1b[A", b"\x1b", b"\r", b"\x7f"
 _GONE = re.compile(r"([\d,]+) dropped")
 
 
 def console(target: BrokerCy, directory: Path) -> ConsoleTerminal:
-    """A console for the target, with settings of its own."""
+    """Start a console for the target, with a separate configuration directory."""
     address, port = target.address
     return ConsoleTerminal("--bootstrap", f"{address}:{port}", environment={"XDG_CONFIG_HOME": str(directory)})
 
@@ -59,7 +59,7 @@ def bootstrap_of(target: BrokerCy) -> str:
 
 
 def measure_start(target: BrokerCy, directory: Path, repeats: int) -> dict[str, float]:
-    """The median of some starts; the first one, which fills the page cache, does not count."""
+    """Measure the median and the maximum of `repeats` starts; one more, before them, fills the page cache."""
     took = []
     for _ in range(repeats + 1):
         terminal = console(target, directory)
@@ -72,7 +72,7 @@ def measure_start(target: BrokerCy, directory: Path, repeats: int) -> dict[str, 
 
 
 async def fill_cluster(bootstrap: str) -> None:
-    """The large topic, the small ones, and groups that committed."""
+    """Create the large topic, the small ones, and groups with committed offsets."""
     async with AdminClient(bootstrap, timeout_s=120) as client:
         (await client.topics.create([NewTopic("large", LARGE_PARTITIONS, 1)])).whole()
         small = [NewTopic(f"small-{number:04}", SMALL_PARTITIONS, 1) for number in range(SMALL_TOPICS - 20)]
@@ -81,7 +81,7 @@ async def fill_cluster(bootstrap: str) -> None:
 
 
 class Presser:
-    """Presses keys at random moments, and notes how long each took."""
+    """Presses keys at random moments and records how long each took."""
 
     def __init__(self, terminal: ConsoleTerminal, seed: int) -> None:
         self.terminal = terminal
@@ -103,7 +103,7 @@ class Presser:
         self.terminal.idle(1.0)
 
     def list_keys(self, name: Callable[[int], str], last: int) -> None:
-        """Up and down a list whose rows are named by their number; where the list is, it stays."""
+        """Move up and down a list whose rows are named by their number; the first row is selected at the end."""
         self.opened(b"G", re.escape(name(last)))
         self.press(b"g", re.escape(name(0)), "g")
         for at in range(1, 9):
@@ -113,7 +113,7 @@ class Presser:
 
 
 def measure_keys(target: BrokerCy, directory: Path, rounds: int, seed: int) -> dict[str, float]:
-    """The percentiles of all key presses."""
+    """Measure the percentiles of all key presses."""
     asyncio.run(fill_cluster(bootstrap_of(target)))
     terminal = console(target, directory)
     try:
@@ -122,7 +122,7 @@ def measure_keys(target: BrokerCy, directory: Path, rounds: int, seed: int) -> d
         used_s, begun_s = terminal.cpu_s(), time.perf_counter()
         for number in range(rounds):
             terminal.command("topics", r"Topics · \d")
-            # Sorted by name; what the broker keeps for itself is hidden.
+            # Sorted by name; internal topics are hidden.
             keys.opened(b"G", f"small-{SMALL_TOPICS - 21:04}")
             keys.press(b"g", "bench-lag-0", "topics g")
             keys.press(b"/", "/", "filter")
@@ -151,7 +151,7 @@ def measure_keys(target: BrokerCy, directory: Path, rounds: int, seed: int) -> d
             "key_worst_ms": max(keys.took_ms),
             "key_while_loading_p50_ms": percentile(keys.loading_ms, 0.5),
             "key_while_loading_worst_ms": max(keys.loading_ms),
-            # With the refreshes meanwhile; on a machine that others use it says more than times do.
+            # Includes concurrent refreshes; on a machine that others use it is more meaningful than times.
             "key_cpu_ms": used_s * 1000 / (len(keys.took_ms) + len(keys.loading_ms)),
             "key_cores": used_s / took_s,
         }
@@ -160,7 +160,7 @@ def measure_keys(target: BrokerCy, directory: Path, rounds: int, seed: int) -> d
 
 
 async def fill_topic(bootstrap: str, topic: str, records: int) -> None:
-    """`records` of RECORD_BYTES with different values, and one more with NEEDLE in it."""
+    """Produce `records` records of RECORD_BYTES with different values, and one more that contains NEEDLE."""
     rng = random.Random(1)
     now_ms = int(time.time() * 1000)
     batch = [
@@ -181,7 +181,7 @@ async def fill_topic(bootstrap: str, topic: str, records: int) -> None:
 
 
 def measure_search(target: BrokerCy, directory: Path, records: int, seed: int) -> dict[str, float]:
-    """From the key that starts the search until the screen shows its end; other keys are pressed in between."""
+    """Measure from the key that starts the search until the screen shows its end; other keys are pressed in between."""
     asyncio.run(fill_topic(bootstrap_of(target), "haystack", records))
     terminal = console(target, directory)
     try:
@@ -207,7 +207,7 @@ def measure_search(target: BrokerCy, directory: Path, records: int, seed: int) -
             seen = terminal.text()
             pressed = time.perf_counter()
             terminal.drawn = b""
-            # Another format of the values, which a corner of the screen names.
+            # Selects another format of the values; a corner of the screen names it.
             terminal.press(b"v")
             terminal.shows("shown as")
             took_ms.append((time.perf_counter() - pressed) * 1000)
@@ -261,7 +261,7 @@ async def create_followed(bootstrap: str) -> None:
 
 
 def measure_tail(target: BrokerCy, directory: Path, minutes: float, rate: int) -> dict[str, float]:
-    """Memory of the console that follows the topic, looked at every second, and its share of one core."""
+    """Measure the memory of a console that follows the topic, sampled every second, and its share of one core."""
     bootstrap = bootstrap_of(target)
     asyncio.run(create_followed(bootstrap))
     source = Source(bootstrap, "followed", rate)
@@ -301,7 +301,7 @@ def measure_tail(target: BrokerCy, directory: Path, minutes: float, rate: int) -
 
 
 def main() -> int:
-    """Exit code 3 where --strict was given and a figure was missed."""
+    """Measure and print the figures; returns exit code 3 if --strict was given and a goal was missed."""
     parser = argparse.ArgumentParser(
         prog="python -m bench.console", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

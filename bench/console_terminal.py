@@ -1,4 +1,4 @@
-"""A console in a pseudo-terminal: keys in, what it draws out, with the time at which it came."""
+"""A console in a pseudo-terminal: sends keys, reads what is drawn, and measures the time in between."""
 
 import fcntl
 import os
@@ -15,18 +15,18 @@ from pathlib import Path
 
 COLUMNS, LINES = 160, 50
 STOP_S = 10.0
-# What was drawn and is kept for looking at; older output is forgotten.
+# Output that is kept for matching; older output is discarded.
 KEPT_BYTES = 1 << 20
 _READ_BYTES = 1 << 16
 _ESCAPES = re.compile(rb"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[PX^_][^\x1b]*\x1b\\|[@-Z\\-_=>])")
 
 
 class ConsoleError(Exception):
-    """The console ended, or did not show what it should."""
+    """The console ended, or did not show what was expected."""
 
 
 class ConsoleTerminal:
-    """`broker-tui` with `arguments` in a terminal of its own. To be closed."""
+    """`broker-tui` with `arguments` in a separate terminal. Must be closed."""
 
     def __init__(self, *arguments: str, environment: dict[str, str]) -> None:
         argv = [sys.executable, "-m", "admin_tui.cli", *arguments]
@@ -43,11 +43,11 @@ class ConsoleTerminal:
         self.drawn = b""
 
     def press(self, keys: bytes) -> None:
-        """Send what a terminal sends for a key."""
+        """Send the bytes that a terminal sends for keys."""
         os.write(self._descriptor, keys)
 
     def forget(self) -> None:
-        """Read what was drawn until now, and look only at what comes from here on."""
+        """Discard everything drawn so far."""
         while select.select([self._descriptor], [], [], 0)[0]:
             self._read()
         self.drawn = b""
@@ -62,11 +62,11 @@ class ConsoleTerminal:
         self.drawn = (self.drawn + data)[-KEPT_BYTES:]
 
     def text(self) -> str:
-        """What was drawn since `forget`, without what steers the terminal."""
+        """Return what was drawn since `forget`, without the terminal's escape sequences."""
         return _ESCAPES.sub(b"", self.drawn).decode(errors="replace")
 
     def shows(self, pattern: str, timeout_s: float = 30.0) -> re.Match[str]:
-        """Wait until `pattern` is drawn; ConsoleError after the timeout."""
+        """Wait until `pattern` is drawn. Raises ConsoleError after the timeout."""
         wanted = re.compile(pattern)
         deadline = time.perf_counter() + timeout_s
         while (found := wanted.search(self.text())) is None:
@@ -77,7 +77,7 @@ class ConsoleTerminal:
         return found
 
     def took(self, keys: bytes, pattern: str, timeout_s: float = 30.0) -> float:
-        """Seconds from a key press until `pattern` is drawn."""
+        """Return the seconds from a key press until `pattern` is drawn."""
         self.forget()
         begun = time.perf_counter()
         self.press(keys)
@@ -85,7 +85,7 @@ class ConsoleTerminal:
         return time.perf_counter() - begun
 
     def command(self, text: str, pattern: str, timeout_s: float = 60.0) -> None:
-        """Type a command behind a colon, and wait for what it shows."""
+        """Type a command after a colon, and wait until `pattern` is drawn."""
         self.press(b":")
         self.idle(0.3)
         self.forget()
@@ -93,24 +93,24 @@ class ConsoleTerminal:
         self.shows(pattern, timeout_s)
 
     def idle(self, seconds: float) -> None:
-        """Read what is drawn for a time, so that the console never waits for its terminal."""
+        """Read what is drawn for `seconds`, so that the console never waits for its terminal."""
         deadline = time.perf_counter() + seconds
         while (left := deadline - time.perf_counter()) > 0:
             if select.select([self._descriptor], [], [], left)[0]:
                 self._read()
 
     def resident_bytes(self) -> int:
-        """Its memory."""
+        """Return the console's resident memory."""
         pages = Path(f"/proc/{self.pid}/statm").read_text().split()[1]
         return int(pages) * os.sysconf("SC_PAGE_SIZE")
 
     def cpu_s(self) -> float:
-        """The CPU time it took so far."""
+        """Return the CPU time that the console has used, in seconds."""
         fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def close(self) -> None:
-        """End it with Ctrl-Q, or else by force."""
+        """End the console with Ctrl-Q; kill it if it does not end within STOP_S."""
         try:
             self.press(b"\x11")
             deadline = time.perf_counter() + STOP_S
@@ -125,6 +125,6 @@ class ConsoleTerminal:
 
 
 def percentile(values: Sequence[float], share: float) -> float:
-    """The smallest value that at least `share` of them do not exceed."""
+    """Return the smallest value that at least `share` of the values do not exceed."""
     ordered = sorted(values)
     return ordered[max(0, -(-int(len(ordered) * share * 1_000_000) // 1_000_000) - 1)]

@@ -1,7 +1,7 @@
-"""Counting records of confluent-kafka: acknowledgements by delivery report, arrivals by consumer.
+"""Counters of confluent-kafka's records: acknowledgements by delivery report, arrivals by consumer.
 
-A callback written in Python costs as much as handing the record over; these cost about what creating librdkafka's
-message object for them does. Every record has its own report: failures are counted one by one, none is inferred.
+A callback written in Python costs as much as producing the record; these cost about as much as creating librdkafka's
+message object for them. Every record has its own report: failures are counted one by one, and none is inferred.
 """
 
 cimport cython
@@ -16,25 +16,25 @@ cdef enum:
     STAMP = 8                   # bytes of a value: the time its record was due, int64 in this host's byte order
     PARTITION_EOF = -191        # librdkafka's RD_KAFKA_RESP_ERR__PARTITION_EOF: an event, not a failure
 
-STAMP_BYTES = STAMP             # for makers of values
+STAMP_BYTES = STAMP             # for code that creates values
 
 
 cdef inline int64_t now_ns() noexcept nogil:
-    """What time.monotonic_ns() gives."""
+    """Return the same as time.monotonic_ns()."""
     cdef timespec now
     clock_gettime(CLOCK_MONOTONIC, &now)
     return <int64_t> now.tv_sec * 1000000000 + now.tv_nsec
 
 
 cdef class Deliveries:
-    """What became of the records of one run of one producer."""
+    """Acknowledgements, failures and latencies of the records of one run of one producer."""
 
     def __cinit__(self, int64_t key_bytes):
         self.key_bytes = key_bytes
         self.latency = Histogram()
 
     def take_latency(self):
-        """The latencies since the last call."""
+        """Return the latencies since the last call."""
         taken = self.latency
         self.latency = Histogram()
         return taken
@@ -68,7 +68,7 @@ cdef bytes stamped(bytes value, int64_t due_ns):
 
 
 def mark(list messages, list due_ns, Deliveries owner, bint stamp):
-    """Give each message (a dict for produce_batch) the report of its own due time, and the time itself in its value.
+    """Give each message (a dict for produce_batch) a report with its own due time; `stamp`: write it into the value.
 
     Raises ValueError if there are fewer times than messages, or a value has no room for the stamp.
     """
@@ -101,7 +101,7 @@ def stamp_all(list messages, int64_t due_ns):
 
 
 cdef class Arrivals:
-    """What one consumer received in one run; with `stamps`, how long after its due time each record arrived."""
+    """Records that one consumer received in one run; with `stamps`, how long after its due time each record arrived."""
 
     def __cinit__(self, bint stamps, int64_t key_bytes):
         self.stamps = stamps
@@ -109,7 +109,7 @@ cdef class Arrivals:
         self.end_to_end = Histogram()
 
     def take(self, list messages):
-        """Count what one poll gave. Returns the partitions of which the end was reached.
+        """Count the messages of one poll. Returns the partitions whose end was reached.
 
         A record whose value holds no due time counts as an error: the topic contains records of another program.
         """

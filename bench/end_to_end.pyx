@@ -1,7 +1,8 @@
-"""End-to-end latency, from the due time of the produce request until the record is consumed: the producing thread writes, the consuming thread matches, both without a lock.
+"""End-to-end latency, from the due time of the produce request until the record is consumed.
 
-A batch is known by its partition and base offset. Its arrival may be seen before the producing thread has read the
-answer that tells the base offset; it then waits, with its time, until that is known.
+The producing thread writes due times and the consuming thread matches them, both without a lock. A batch is identified
+by its partition and base offset. It may arrive before the producing thread has read the response with the base offset;
+the arrival and its time are then kept until the offset is known.
 """
 
 from libc.stdint cimport int32_t, int64_t
@@ -11,14 +12,15 @@ from bench.histogram cimport Histogram
 from bench.system cimport load_acquire, store_release
 
 
-cdef int64_t PATIENCE_NS = 2 * <int64_t> 1000000000      # an arrival without a due time is dropped after it
+cdef int64_t PATIENCE_NS = 2 * <int64_t> 1000000000      # after this time, an arrival without a due time is dropped
 
 
 cdef class DueTimes:
     """Due times of the last batches of each partition, written by one thread and read by another.
 
-    `least_records` is the least number of records in a batch: two batches never share base offset // least_records,
-    which makes that the index. Bound: ENTRIES_MAX in all, shared evenly; an older batch gives way to a newer one.
+    `least_records` is the smallest number of records in a batch: no two batches have the same
+    base offset // least_records, which is therefore the index. Bound: ENTRIES_MAX in total, divided evenly among the
+    partitions; a newer batch overwrites an older one.
     """
 
     def __cinit__(self, int partitions, int64_t least_records):
@@ -46,7 +48,7 @@ cdef class DueTimes:
         store_release(&entry.base_offset, base_offset)
 
     cdef int64_t find(self, int32_t partition, int64_t base_offset) noexcept nogil:
-        """The due time, or -1."""
+        """Return the due time, or -1 if it is unknown."""
         cdef Due* entry
         cdef int64_t due_ns
         if not 0 <= partition < self.partitions or base_offset < 0:
@@ -59,7 +61,7 @@ cdef class DueTimes:
 
 
 cdef class Arrivals:
-    """What the consuming thread saw: `latency` (ns, one value for each batch), `unmatched` where no due time is known."""
+    """Batches that the consuming thread saw: `latency` (ns, one value each), `unmatched` those without a due time."""
 
     def __cinit__(self, DueTimes due_times not None):
         self.due_times = due_times
@@ -85,7 +87,7 @@ cdef class Arrivals:
         self.count += 1
 
     cdef void match(self, int64_t most, int64_t now) noexcept nogil:
-        """Look again for the due times of the `most` that wait longest; those that still have none go to the end of the queue."""
+        """Look up the due times of the `most` oldest waiting arrivals again; those without one are queued again."""
         cdef Arrival arrival
         cdef int64_t left = min(most, self.count)
         while left > 0:
@@ -99,12 +101,12 @@ cdef class Arrivals:
                 self.arrived(arrival.partition, arrival.base_offset, arrival.at_ns)
 
     def clear(self):
-        """Before a run: nothing was seen yet."""
+        """Discard all arrivals, before a run."""
         self.latency = Histogram()
         self.count = self.first = self.unmatched = 0
 
     def finish(self):
-        """After the last arrival and the last answer: what still waits is matched or given up."""
+        """Match what still waits after the last arrival and the last response; the rest is unmatched."""
         self.match(self.count, 0)
         self.unmatched += self.count
         self.count = 0

@@ -1,8 +1,9 @@
-"""One measured window: a workload on a target that runs, with what the broker spent meanwhile.
+"""One measured window: a workload on a running target, with the resources that the broker used during it.
 
-The order is always: a topic of its own, clients prepared, warm-up, warm memory, window, topic deleted. A load that is
-as fast as possible is measured in pieces of PIECE_S, each after warming the memory: the host of a virtual machine takes
-back pages that are free for two seconds, so that memory is warm only for a window that follows its warming at once.
+The steps are always: create a new topic, prepare the clients, warm up, warm the memory, measure the window, delete the
+topic. A load that is as fast as possible is measured in pieces of PIECE_S, each after warming the memory: the host of a
+virtual machine reclaims pages that have been free for two seconds, so that memory is only warm for a window that
+follows its warming immediately.
 """
 
 import contextlib
@@ -27,19 +28,19 @@ from bench.spec.target import TargetSpec
 from bench.spec.workload import READ_COMMITTED, TRANSACTIONS, Workload
 from bench.targets import Attached, BrokerCy, Floor, Kafka, Target, TargetError
 
-FILL_BYTES = 1 << 30  # for consumers, which read it again and again
-FILL_TRANSACTIONS_BYTES = 128 << 20  # the same of transactions, of which one after the other is written
-PIECE_S = 0.75  # warmed and measured well within the two seconds after which a host takes free pages back
+FILL_BYTES = 1 << 30  # for consumers, which read it repeatedly
+FILL_TRANSACTIONS_BYTES = 128 << 20  # the same in transactions, which are written one after the other
+PIECE_S = 0.75  # warmed and measured well within the two seconds after which a host reclaims free pages
 WARM_BYTES_MAX = 4 << 30
-BATCH_HEADER = 70  # about what a batch of one record adds to it; no write is smaller
-FAILURES = (DriverError, ProtocolError, TargetError, OSError)  # of a run; others are defects of the tool
+BATCH_HEADER = 70  # bytes that a batch of one record adds to it, approximately; no write is smaller
+FAILURES = (DriverError, ProtocolError, TargetError, OSError)  # of a run; other exceptions are defects of the tool
 _ILLEGAL = re.compile(r"[^a-zA-Z0-9._-]")  # in a topic's name
 _numbers = itertools.count(1)
 
 
 @dataclasses.dataclass
 class Measured:
-    """One window on one target: what the driver counted, what the process spent, and the mode's own figures."""
+    """One window on one target: the driver's counts, the process's resource usage, and the mode's own figures."""
 
     target: str
     label: str
@@ -51,16 +52,16 @@ class Measured:
     consuming: bool = False
     extra: dict[str, Number] = dataclasses.field(default_factory=dict)  # start_s, recovery_s, ...
     fault: Freeze | None = None
-    empty: bool = False  # stopped before anything was measured: no run, and none that failed
-    verdicts: tuple[str, ...] = ()  # what the mode has to say beside those of the figures
+    empty: bool = False  # stopped before anything was measured: neither a run nor a failure
+    verdicts: tuple[str, ...] = ()  # of the mode, in addition to those of the figures
 
     @classmethod
     def begin(cls, target: str, label: str = "", pair: int = 0, consuming: bool = False) -> "Measured":
-        """Nothing measured yet."""
+        """Return a window with nothing measured yet."""
         return cls(target, label, pair, provenance.now(), DriverResult(), consuming=consuming)
 
     def run(self) -> Run:
-        """For the report."""
+        """Return the run for the report."""
         if self.extra and not self.failed and not self.result.seconds:  # a start or a recovery: no load was measured
             return Run(self.target, self.started, self.pair, self.label, figures=self.extra)
         run = run_of(
@@ -81,29 +82,29 @@ class Measured:
 
 
 class Stopped(Exception):
-    """Ctrl-C, before there was anything to measure."""
+    """Ctrl-C was pressed before anything was measured."""
 
 
 @dataclasses.dataclass
 class Session:
-    """What every mode works with: its directory, its listeners, and whether to stop."""
+    """The state that every mode uses: its directory, its listeners, and whether to stop."""
 
     root: Path
     stop: Event = dataclasses.field(default_factory=Event)
     on_sample: Callable[[str, Sample, proc.Sampled | None], None] | None = None
     on_phase: Callable[[str], None] = lambda text: None
     on_window: Callable[[], None] = lambda: None
-    fault: Freeze | None = None  # put into the target in each window
-    # Around each piece that is measured, with the pid of a target of this host: a profiler's place.
+    fault: Freeze | None = None  # caused in the target in each window
+    # Entered around each measured piece, with the pid of a target on this host: for a profiler.
     observe: Callable[[int], contextlib.AbstractContextManager[None]] = lambda pid: contextlib.nullcontext()
 
     def go_on(self) -> None:
-        """Raises Stopped after a request to stop."""
+        """Raise Stopped after a request to stop."""
         if self.stop.is_set():
             raise Stopped
 
     def target(self, spec: TargetSpec) -> Target:
-        """The target of a file, not started yet. Raises TargetError."""
+        """Return the target of a file, not started yet. Raises TargetError."""
         directory = self.root / spec.name.replace("/", "_").replace(":", "_")
         if spec.kind == "ours":
             return BrokerCy(directory, spec.settings)
@@ -116,7 +117,7 @@ class Session:
 
 
 def make_driver(target: Target, topic: str, workload: Workload) -> LoadDriver:
-    """The driver that the workload asks for. Raises DriverError if what it needs is not there."""
+    """Return the workload's driver. Raises DriverError if something that it needs is missing."""
     refuse(target, workload)
     if workload.transactions is not None and workload.producers:
         one_by_one = TransactionDriver if workload.transactions.measure == TRANSACTIONS else StartDriver
@@ -133,7 +134,7 @@ def make_driver(target: Target, topic: str, workload: Workload) -> LoadDriver:
 
 
 def refuse(target: Target, workload: Workload) -> None:
-    """Raises DriverError for what the target cannot be asked for."""
+    """Raise DriverError if the target does not support the workload."""
     if isinstance(target, Floor) and workload.driver != "raw":
         raise DriverError(f'{target.name} answers the driver "raw" only, not "{workload.driver}"')
     needs_ids = workload.idempotent or workload.transactions or workload.isolation == READ_COMMITTED
@@ -153,10 +154,10 @@ def measure(
     keep_topic: bool = False,
     window: "WindowFunction | None" = None,
 ) -> Measured:
-    """Run `workload` once on `target`, which is up. Whatever goes wrong is reported in `failed`.
+    """Run `workload` once on `target`, which is running. Failures are reported in `failed`.
 
-    `topic` is an existing one, with what consumers are to read; without it there is a new one, deleted afterwards.
-    `window` measures in place of `_window`.
+    `topic` is an existing topic with the records that consumers read; without it, a new topic is created, and deleted
+    afterwards. `window` measures instead of `_window`.
     """
     measured = Measured.begin(name, label, pair, consuming=workload.producers == 0)
     own = topic is None
@@ -184,7 +185,7 @@ def measure(
     if driver is not None and own and not keep_topic and target.alive():
         try:
             target.delete_topic(topic)
-        except FAILURES as error:  # what went wrong first says more
+        except FAILURES as error:  # the first error is more informative
             measured.failed = measured.failed or f"{type(error).__name__}: {error}"
     if window is None:
         session.on_window()
@@ -192,12 +193,12 @@ def measure(
 
 
 def new_topic(name: str) -> str:
-    """A topic's name that was not there before, with what of `name` a topic may be called."""
+    """Return an unused topic name with the first 80 characters of `name`, `_` for those that are illegal."""
     return f"bench-{_ILLEGAL.sub('_', name)[:80]}-{next(_numbers)}"
 
 
 def fill_for_consumers(session: Session, target: Target, topic: str, workload: Workload) -> None:
-    """Write what a workload without producers is to read. Raises DriverError, Stopped."""
+    """Write the records that a workload without producers reads. Raises DriverError, Stopped."""
     refuse(target, workload)
     if workload.transactions is None:
         fill(session, target, topic, workload, FILL_BYTES)
@@ -206,7 +207,7 @@ def fill_for_consumers(session: Session, target: Target, topic: str, workload: W
 
 
 def fill(session: Session, target: Target, topic: str, workload: Workload, wanted: int) -> dict[int, int]:
-    """Write `wanted` bytes as fast as possible; the acknowledged end of each partition. Raises DriverError, Stopped."""
+    """Write `wanted` bytes as fast as possible; returns each partition's end offset. Raises DriverError, Stopped."""
     session.on_phase(f"{target.name}: filling")
     producing = dataclasses.replace(
         workload, driver="raw", producers=2, consumers=0, batch_bytes=max(workload.batch_bytes, 64 << 10), in_flight=5
@@ -244,7 +245,7 @@ WindowFunction = Callable[[Session, str, Target, Workload, LoadDriver, Measured]
 def _window(
     session: Session, name: str, target: Target, workload: Workload, driver: LoadDriver, measured: Measured
 ) -> None:
-    """A short warm-up of the clients and the topic, then the measured window."""
+    """Warm up the clients and the topic for a short time, then measure the window."""
     session.on_phase(f"{name}: warm-up")
     rate = _warm_up(session, workload, driver, measured)
     session.go_on()
@@ -266,9 +267,9 @@ def pieces(
     rate: float,
     fault: Freeze | None = None,
 ) -> float:
-    """Measure for `left` seconds, in pieces where the load is as fast as possible; the highest bytes a second.
+    """Measure for `left` seconds, in pieces if the load is as fast as possible; returns the highest bytes per second.
 
-    `rate`: bytes a second that are expected, so that so much memory is warmed; 0 if nothing is known.
+    `rate`: expected bytes per second, which determine how much memory is warmed; 0 if unknown.
     """
     cut = workload.driver == "raw" and workload.rate.unlimited and workload.producers > 0 and fault is None
     cut = cut and workload.transactions is None  # one request at a time writes little
@@ -298,7 +299,7 @@ def pieces(
 
 
 def _warm_up(session: Session, workload: Workload, driver: LoadDriver, measured: Measured) -> float:
-    """Bytes a second. Raises DriverError if there are errors already, which are reported as those of the window."""
+    """Warm up; returns bytes per second. Raises DriverError on errors, which are reported as those of the window."""
     if not workload.warm_up_s:
         return 0.0
     result = driver.run(workload.warm_up_s, stop=session.stop)
@@ -309,7 +310,7 @@ def _warm_up(session: Session, workload: Workload, driver: LoadDriver, measured:
 
 
 def sound(result: DriverResult, where: str) -> DriverResult:
-    """The result of what is not measured; raises DriverError if there were errors."""
+    """Return the result of a run that is not measured. Raises DriverError if there were errors."""
     if result.errors:
         raise DriverError(f"{where}: {failure(result)}")
     return result
@@ -323,7 +324,7 @@ def _tell(session: Session, name: str, shift_s: float, spending: "Spending | Non
 
 
 class Spending:
-    """What a process used in the pieces of a window, as if there had been nothing between them."""
+    """Resources that a process used in the pieces of a window, without what it used between them."""
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
@@ -335,13 +336,13 @@ class Spending:
 
     @contextlib.contextmanager
     def piece(self, shift_s: float) -> Iterator[None]:
-        """One piece, which begins `shift_s` into the window."""
+        """Measure one piece, which begins `shift_s` into the window."""
         before = proc.usage(self.pid)
         begun = time.monotonic()
         counted = sum(each.cpu_s for each in self.used)
         with proc.Sampler(self.pid) as self.sampler:
             yield
-        with contextlib.suppress(OSError):  # it died: the sampler says so
+        with contextlib.suppress(OSError):  # the process died, which the sampler reports
             self.used.append(proc.usage(self.pid) - before)
         for sample in self.sampler.samples:
             at_s, cpu_s = sample.at_s - begun + shift_s, sample.cpu_s - before.cpu_s + counted
@@ -351,9 +352,9 @@ class Spending:
         self.died = self.died or self.sampler.died
 
     def latest(self) -> proc.Sampled | None:
-        """The newest sample of the piece that runs."""
+        """Return the latest sample of the running piece."""
         return self.sampler.samples[-1] if self.sampler is not None else None
 
     def spent(self) -> Spent:
-        """The whole window."""
+        """Return the resources used in the whole window."""
         return Spent(proc.total(self.used), self.samples, self.peak_bytes, self.files, self.died, 0.0)

@@ -1,4 +1,4 @@
-"""Faults that are put into a target while it is measured."""
+"""Faults that are caused in a target while it is measured."""
 
 import contextlib
 import os
@@ -16,7 +16,7 @@ _TEXT = re.compile(r"^\s*freeze\s+(.+?)\s+at\s+(.+?)\s*$")
 
 @dataclass(frozen=True)
 class Freeze:
-    """SIGSTOP at `at_s` of the window, SIGCONT `seconds` later: connections stay, and nothing is answered."""
+    """SIGSTOP at `at_s` of the window, SIGCONT `seconds` later: connections stay open, and no request is answered."""
 
     seconds: float
     at_s: float
@@ -26,7 +26,7 @@ class Freeze:
 
     @contextlib.contextmanager
     def put_into(self, pid: int) -> Iterator[None]:
-        """Entered when the window begins. The process is never left frozen."""
+        """Cause the fault in a window that begins on entry. The process is never left frozen."""
         over = threading.Event()
 
         def freeze() -> None:
@@ -49,7 +49,7 @@ class Freeze:
 
 
 def parse(text: str) -> Freeze:
-    """ "freeze 1 s at 3 s"; raises ValueError."""
+    """Parse a text such as "freeze 1 s at 3 s". Raises ValueError."""
     match = _TEXT.match(text)
     if match is None:
         raise ValueError(f"{text!r} is not a fault ({ALLOWED})")

@@ -1,9 +1,10 @@
-"""The bare-system-call floor: a server that does for each request only what any broker must, in one thread.
+"""The bare-system-call floor: a single-threaded server that does for each request only what any broker must do.
 
-Produce: recv, CRC-32C of the batch, one pwrite, one send per request. Fetch: a header and sendfile from the page cache. It
-understands exactly the frames bench.protocol builds (Produce 12, Fetch 12, one partition each, equal batches within a
-partition; ListOffsets 1), trusts them, and stamps base offsets, so that the same driver, with the same checks, loads it. A broker that
-gathers the requests of one wake-up into one pwrite and one send can be below this floor with small requests.
+Produce: recv, CRC-32C of the batch, one pwrite, one send per request. Fetch: a header and sendfile from the page cache.
+It understands exactly the frames that bench.protocol builds (Produce 12, Fetch 12, one partition each, equal batches
+within a partition; ListOffsets 1), trusts them, and writes base offsets, so that the same driver can load it with the
+same checks. A broker that combines the requests of one wake-up into one pwrite and one send can be below this floor
+with small requests.
 """
 
 from libc.errno cimport EAGAIN, EINTR, errno
@@ -31,10 +32,10 @@ cdef enum:
     OFFSETS_MAX = 2048          # bytes of a ListOffsets response: PARTITIONS_MAX entries of 22 bytes, and a name
     COUNT_AT = 57               # of a record batch
     CRC_AT = 17
-    # Kafka's default of socket.send.buffer.bytes. Sendfile costs half of what it costs into a buffer that tunes itself to
-    # megabytes: the reader finds what it copies in the processor's cache.
+    # Kafka's default of socket.send.buffer.bytes. sendfile costs half as much as with a buffer that auto-tunes to
+    # megabytes: the reader finds the data that it copies in the processor's cache.
     SEND_BUFFER = 102400
-    TAIL = 3                    # empty tag buffers behind the records of a fetch response
+    TAIL = 3                    # empty tag buffers after the records of a fetch response
     COVERED_AT = 21
 
 
@@ -120,7 +121,7 @@ cdef class FloorServer:
                     return fd
 
     cdef int _ready(self, int epoll_fd, int fd) noexcept nogil:
-        """Send what is left, else one recv and every whole request in it; -1 ends the connection."""
+        """Send what is left, or else receive once and serve each complete request; -1 ends the connection."""
         cdef Conn* conn = &self.conns[fd]
         cdef Py_ssize_t got, at = 0, size
         cdef uint8_t* grown

@@ -1,8 +1,8 @@
-"""Our histograms as HdrHistogram V2 text (base64 of the compressed encoding), which other tools read, and back.
+"""Conversion of our histograms to and from HdrHistogram V2 text (base64 of the compressed encoding) for other tools.
 
-HdrHistogram is defined at https://github.com/HdrHistogram/HdrHistogram; the unit here is a microsecond, and values are
-kept to three digits. A value is the upper end of our bucket, rounded up: never below what was recorded, at most 1/128
-and one microsecond above it.
+HdrHistogram is defined at https://github.com/HdrHistogram/HdrHistogram; the unit here is a microsecond, and values have
+three digits. A value is the upper end of our bucket, rounded up: never below the recorded value, at most 1/128 and one
+microsecond above it.
 """
 
 from collections.abc import Iterable
@@ -13,7 +13,7 @@ from bench.histogram import Histogram
 
 DIGITS = 3
 NS_PER_US = 1000
-LEAST_TOP_US = 2  # HdrHistogram wants the highest value to be at least twice the lowest, which is 1
+LEAST_TOP_US = 2  # HdrHistogram requires the highest value to be at least twice the lowest, which is 1
 # 2^63 ns: no Histogram holds more, so a text that claims more is not one of ours.
 MOST_US = (1 << 63) // NS_PER_US + 1
 
@@ -23,7 +23,7 @@ class HdrError(Exception):
 
 
 def hdr_base64(histogram: Histogram) -> str:
-    """All of its counts; negative values are not among them (they have no bucket)."""
+    """Encode all counts of a histogram, but not its negative values, which have no bucket."""
     found = HdrHistogram(1, max(LEAST_TOP_US, -(-histogram.highest // NS_PER_US)), DIGITS)
     for highest_ns, count in histogram.buckets():
         if not found.record_value(-(-highest_ns // NS_PER_US), count):
@@ -33,7 +33,7 @@ def hdr_base64(histogram: Histogram) -> str:
 
 
 def decode(text: str) -> HdrHistogram:
-    """The histogram (microseconds) of a text; raises HdrError."""
+    """Decode the histogram (in microseconds) of a text. Raises HdrError."""
     try:
         found = HdrHistogram.decode(text.encode("ascii"))
     except Exception as error:  # the package raises whatever base64, zlib, ctypes and its own checks do
@@ -44,7 +44,7 @@ def decode(text: str) -> HdrHistogram:
 
 
 def merged(texts: Iterable[str]) -> HdrHistogram:
-    """Several texts as one histogram, exactly (all have the same buckets); raises HdrError."""
+    """Merge several texts into one histogram, exactly (all have the same buckets). Raises HdrError."""
     parts = [decode(text) for text in texts]
     whole = HdrHistogram(1, max([LEAST_TOP_US, *(part.get_max_value() for part in parts)]), DIGITS)
     for part in parts:

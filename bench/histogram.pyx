@@ -1,7 +1,7 @@
 """Log-linear histogram of non-negative integers (nanoseconds here) that merges exactly.
 
-Each power of two is cut into 128 equal buckets, so a percentile is at most 1/128 (0.8 %) above the recorded value; values
-below 128 have a bucket each. The whole int64 range fits: nothing is clamped.
+Each power of two is divided into 128 equal buckets, so a percentile is at most 1/128 (0.8 %) above the recorded value;
+values below 128 have a bucket each. The whole int64 range fits: nothing is clamped.
 """
 
 from libc.stdint cimport int64_t, uint64_t
@@ -37,7 +37,7 @@ cdef inline int64_t lowest_in(int bucket) noexcept nogil:
 
 
 cdef class Histogram:
-    """Counts per bucket; `record` takes any int64, `percentile` answers in the unit that was recorded."""
+    """Counts per bucket; `record` takes any int64, `percentile` returns a value in the recorded unit."""
 
     def __cinit__(self):
         self.counts = <uint64_t*> calloc(BUCKETS, sizeof(uint64_t))
@@ -62,7 +62,7 @@ cdef class Histogram:
         self.record(value)
 
     def merge(self, Histogram other not None):
-        """Add everything `other` holds; the same as having recorded its values here."""
+        """Add the values of `other`, as if they had been recorded here."""
         cdef int bucket
         for bucket in range(BUCKETS):
             self.counts[bucket] += other.counts[bucket]
@@ -71,7 +71,7 @@ cdef class Histogram:
         self.highest = max(self.highest, other.highest)
 
     def percentile(self, double percent):
-        """Smallest bucket bound that at least `percent` (0-100] of the values do not exceed; at most `highest`.
+        """Return the smallest bucket bound that at least `percent` (0-100] of the values do not exceed, or `highest`.
 
         Raises ValueError when the histogram is empty or the percentage out of range.
         """
@@ -91,7 +91,7 @@ cdef class Histogram:
         return self.highest
 
     def mean(self):
-        """Average of the values, each taken as the middle of its bucket (at most 1/256 off).
+        """Return the average of the values, each taken as the middle of its bucket (at most 1/256 off).
 
         Raises ValueError when the histogram is empty.
         """
@@ -107,20 +107,20 @@ cdef class Histogram:
         return total / self.count
 
     def buckets(self):
-        """(highest value, count) of each bucket that has any, ascending; none is above `highest`."""
+        """Return (highest value, count) of each bucket with values, ascending; none is above `highest`."""
         return [
             (min(highest_in(bucket), self.highest), self.counts[bucket])
             for bucket in range(BUCKETS) if self.counts[bucket]
         ]
 
     def state(self):
-        """What another process needs to have the same histogram: (negative, highest, ((bucket, count), ...))."""
+        """Return the state for a copy in another process: (negative, highest, ((bucket, count), ...))."""
         pairs = tuple([(bucket, self.counts[bucket]) for bucket in range(BUCKETS) if self.counts[bucket]])
         return self.negative, self.highest, pairs
 
     @staticmethod
     def from_state(state):
-        """The histogram whose `state()` this is; raises ValueError if it cannot be one."""
+        """Return the histogram with this `state()`. Raises ValueError if the state is invalid."""
         cdef Histogram made = Histogram()
         cdef uint64_t count
         cdef int bucket, last = -1

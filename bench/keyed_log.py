@@ -1,8 +1,8 @@
-"""A log of many records with few keys, as compaction wants one: made in batches by numpy; and what must be left of it.
+"""A log of many records with few keys, for compaction: made in batches by numpy, with a check of what remains of it.
 
-Record n has offset n, a key drawn from a seed and a value that begins with n as an int64: so each target gets the same
-log, and of what is left each record tells whether it is what it should be. All records have the same size but for their
-offset's varint, so that a batch is a template in which keys, numbers and checksums are set.
+Record n has offset n, a key drawn from a seed and a value that begins with n as an int64: each target gets the same
+log, and each remaining record can be checked by itself. All records have the same size except for their offset's
+varint, so that a batch is a template in which keys, numbers and checksums are set.
 """
 
 import random
@@ -21,18 +21,18 @@ KEY_DIGITS = 7
 KEYS_MAX = 10**KEY_DIGITS
 KEY = b"key%0*d"
 VALUE_BYTES = 100
-NUMBER_BYTES = 8  # of a value: the record's own
+NUMBER_BYTES = 8  # at the start of a value: the record's number
 CHUNK_RECORDS = 500_000  # made at a time: 60 MB
-CRC_AT, COVERED_AT = 17, 21  # of a batch: its CRC-32C, and what that covers from there on
+CRC_AT, COVERED_AT = 17, 21  # in a batch: its CRC-32C, and the first byte that it covers
 
 
 class KeyedLogError(Exception):
-    """What is left of a log is not what must be left of it."""
+    """A compacted log does not have the records that must remain."""
 
 
 @dataclass
 class KeyedLog:
-    """`records` records with `keys` keys in batches of at most `batch_bytes`; `last` is known once all were made."""
+    """`records` records with `keys` keys in batches of at most `batch_bytes`; `last` is complete once all are made."""
 
     records: int
     keys: int
@@ -45,7 +45,7 @@ class KeyedLog:
         self.value = random.Random(SEED).randbytes(VALUE_BYTES)
 
     def batches(self) -> Iterator[list[tuple[bytes, int]]]:
-        """Encoded batches with their numbers of records, in chunks, from the beginning."""
+        """Yield encoded batches with their numbers of records, in chunks, from the beginning of the log."""
         source = np.random.default_rng(SEED)
         self.last[:] = -1
         self.made = 0
@@ -54,7 +54,7 @@ class KeyedLog:
             count = min(CHUNK_RECORDS // each * each or each, self.records - self.made)
             drawn = source.integers(0, self.keys, count)
             numbers = np.arange(self.made, self.made + count, dtype=np.int64)
-            self.last[drawn] = numbers  # of a key that was drawn twice the last one stays
+            self.last[drawn] = numbers  # if a key was drawn twice, its last record is kept
             whole = count // each * each
             chunk = self._encoded(each, drawn[:whole], numbers[:whole])
             if whole < count:
@@ -69,7 +69,7 @@ class KeyedLog:
         return fit
 
     def _template(self, count: int) -> tuple[bytes, list[int]]:
-        """A batch of `count` records, and where each of them ends in it."""
+        """Return a batch of `count` records, and where each record ends in it."""
         parts, ends, at = [], [], 61
         for delta in range(count):
             parts.append(protocol.record(delta, KEY % (KEY_DIGITS, 0), self.value))
@@ -102,7 +102,7 @@ class KeyedLog:
 
 
 class Leftover:
-    """Takes the records that a compacted log still has, in their order."""
+    """Checks the records that remain in a compacted log, in their order."""
 
     def __init__(self, log: KeyedLog) -> None:
         self.log = log
@@ -111,7 +111,7 @@ class Leftover:
         self.offset = -1
 
     def take(self, offset: int, key: bytes | None, value: bytes | None) -> None:
-        """One record. Raises KeyedLogError for a record that the log does not contain, or out of order."""
+        """Add one record. Raises KeyedLogError if the log does not contain it, or if it is out of order."""
         if offset <= self.offset:
             raise KeyedLogError(f"offset {offset} after {self.offset}")
         self.offset = offset
@@ -125,7 +125,7 @@ class Leftover:
         self.newest[int(digits)] = offset
 
     def check(self) -> None:
-        """Each key's newest record is the last one that was written of it. Raises KeyedLogError."""
+        """Check that each key's newest record is the last one that was written. Raises KeyedLogError."""
         wrong = np.flatnonzero(self.newest != self.log.last)
         if len(wrong):
             key = int(wrong[0])

@@ -1,10 +1,10 @@
-"""The lag of many groups, by the admin core: `python -m bench.lag` asks a broker of its own for 2,000 groups x 50
-partitions.
+"""Measure the lag of many groups with the admin core: `python -m bench.lag` starts a broker and requests the lag of
+2,000 groups x 50 partitions.
 
-Groups share topics, as they do in life. Prints seconds for the lag in records (the figure to reach is 2 s), and
-beside them how long the loop was held at most, which is how long a key press waits; then the same for judging all
-groups. With --time also the lag in time, by the broker's events of the commits and by the records: it waits until the
-broker has told of all commits, of which it does 1,000 a second.
+Groups share topics, as in practice. Prints the seconds for the lag in records (goal: 2 s), the longest time for which
+the event loop was blocked, which is how long a key press waits, and the seconds for judging all groups. With --time,
+also measures the lag in time, from the broker's events of the commits and from the records: it waits until the broker
+has reported all commits, at 1,000 per second.
 """
 
 import argparse
@@ -28,12 +28,12 @@ from broker_cy.wire.records import Record
 
 REACH_S = 2.0
 COMMITS_AT_ONCE = 32
-# What a broker does, to say how long to wait (docs/architecture.md, bounds).
+# Rate of a broker's events of commits, which determines how long to wait (docs/architecture.md, bounds).
 COMMITS_TOLD_PER_S = 1_000
 
 
 async def set_up(client: AdminClient, groups: int, topics: int, partitions: int) -> list[str]:
-    """Topics with ten records in each partition, and groups that committed for every partition of one of them."""
+    """Create topics with ten records per partition, and groups that have committed every partition of one topic."""
     names = [f"bench-lag-{number}" for number in range(topics)]
     (await client.topics.create([NewTopic(name, partitions, 1) for name in names])).whole()
     producer = client.records.producer()
@@ -53,7 +53,7 @@ async def set_up(client: AdminClient, groups: int, topics: int, partitions: int)
 
 
 class Watch:
-    """The longest time for which the loop did not come round."""
+    """Measures the longest time for which the event loop was blocked."""
 
     def __init__(self) -> None:
         self.worst_s = 0.0
@@ -66,7 +66,7 @@ class Watch:
 
 
 async def measure(bootstrap: str, groups: int, topics: int, partitions: int, repeats: int) -> dict[str, float]:
-    """The median of `repeats` looks at the lag of all groups, each by a client of its own: seconds."""
+    """Request the lag of all groups `repeats` times, each with a new client; returns median seconds."""
     async with AdminClient(bootstrap, timeout_s=120) as client:
         ids = await set_up(client, groups, topics, partitions)
     took, judged, held = [], [], []
@@ -92,7 +92,7 @@ async def measure(bootstrap: str, groups: int, topics: int, partitions: int, rep
 
 
 async def measure_times(bootstrap: str, groups: int) -> dict[str, float]:
-    """Seconds for the time lag of all groups of `measure`, for each partition by an event, and by the records."""
+    """Return the seconds for the time lag of all groups of `measure`: with events of all partitions, and by records."""
     names = [f"bench-group-{number:05}" for number in range(groups)]
     figures = {}
     while True:
@@ -116,7 +116,7 @@ async def _times(calls: LagCalls, lags: Iterable[GroupLag]) -> float:
 
 
 def main() -> int:
-    """Exit code 3 where --strict was given and the figure was missed."""
+    """Measure and print the figures; returns exit code 3 if --strict was given and the goal was missed."""
     parser = argparse.ArgumentParser(prog="python -m bench.lag", description=__doc__)
     parser.add_argument("--groups", type=int, default=2_000)
     parser.add_argument("--partitions", type=int, default=50, help="of each group")

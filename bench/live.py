@@ -1,5 +1,5 @@
-"""The terminal view while a benchmark runs: phase, rate, p99 and what the broker spends; plain lines if there is no
-terminal."""
+"""The terminal view while a benchmark runs: phase, rate, p99 and the broker's resource usage; plain lines if there is
+no terminal."""
 
 import sys
 import time
@@ -17,12 +17,12 @@ LINE_S = 5.0  # between plain lines
 
 
 class View:
-    """Shows samples as they come; a context manager. `phase` says what is being done."""
+    """Shows samples as they arrive; a context manager. `phase` sets the current activity."""
 
     def __init__(self, title: str, windows: int, stream: TextIO | None = None) -> None:
         self.console = Console(file=stream or sys.stderr)
         self.title = title
-        self.windows = windows  # how many there will be, as far as is known; 0: not known
+        self.windows = windows  # how many there will be; 0: unknown
         self.done = 0
         self.text = ""
         self.rows: dict[str, tuple[str, ...]] = {}
@@ -42,7 +42,7 @@ class View:
             self.live.stop()
 
     def phase(self, text: str) -> None:
-        """What is being done now."""
+        """Show the current activity."""
         self.text = text
         if self.live is not None:
             self.live.update(self.table())
@@ -50,11 +50,11 @@ class View:
             self.console.print(f"[{self.done}/{self.windows or '?'}] {text}", markup=False, highlight=False)
 
     def window_done(self) -> None:
-        """One window more is measured."""
+        """Count a measured window."""
         self.done += 1
 
     def sample(self, target: str, sample: Sample, usage: proc.Sampled | None) -> None:
-        """One interval of the window that runs."""
+        """Show one interval of the running window."""
         share = 1 / SAMPLE_S
         cores = ""
         if usage is not None and (before := self.usage.get(target)) is not None and usage.at_s > before.at_s:
@@ -84,7 +84,7 @@ class View:
             self.console.print(f"{target}: {text}", markup=False, highlight=False, soft_wrap=True)
 
     def table(self) -> Table:
-        """The latest sample of each target."""
+        """Return a table of the latest sample of each target."""
         table = Table(title=f"{self.title}   {self.done}/{self.windows or '?'}   {self.text}", title_justify="left")
         for name in (
             "target",

@@ -1,6 +1,6 @@
-"""From what a driver and the kernel counted to the figures, series and verdicts of a result document.
+"""Conversion of the counts of a driver and the kernel to the figures, series and verdicts of a result document.
 
-A run with lost or failed records gets the reason, and nothing else: no figure of it may be quoted.
+A run with lost or failed records only has the reason: none of its figures may be quoted.
 """
 
 import math
@@ -19,14 +19,14 @@ from bench.result import Errors, Latencies, Number, Pair, Run, Series
 NS_PER_MS = 1e6
 MB = 1e6
 GB = 1e9
-LATE_SHARE = 0.25  # of the p99: a generator that was later than this is part of the latency it measured
-COLD_SHARE = 0.01  # of the bytes that were consumed: more than this from the disk, and reads were cold
+LATE_SHARE = 0.25  # of the p99: a generator that sends later than this is part of the latency that it measures
+COLD_SHARE = 0.01  # of the consumed bytes: if more than this came from the disk, reads were cold
 CURVE_STEPS = 10  # points for each further nine of a percentile
 
 
 @dataclass(frozen=True)
 class Spent:
-    """What the target's process used in a window, and what it looked like meanwhile."""
+    """Resources that the target's process used in a window, and samples of it during the window."""
 
     usage: proc.Usage
     samples: Sequence[proc.Sampled] = ()
@@ -37,7 +37,7 @@ class Spent:
 
     @classmethod
     def of(cls, usage: proc.Usage, sampler: proc.Sampler, began_s: float) -> "Spent":
-        """From a sampler that has stopped, and the difference of two `proc.usage`."""
+        """Combine a stopped sampler and the difference of two `proc.usage`."""
         return cls(usage, tuple(sampler.samples), sampler.resident_peak_bytes, sampler.files, sampler.died, began_s)
 
 
@@ -54,11 +54,11 @@ def run_of(
     failed: str | None = None,
     extra: Mapping[str, Number] | None = None,
 ) -> Run:
-    """One window as a Run.
+    """Return one window as a Run.
 
     `spent` is None if the target's process is not on this host. `consuming`: the workload only consumes, so that the
-    result's records are those received. `lost`: records that were acknowledged and did not come back. `failed`: what
-    else went wrong. `extra`: figures that the mode itself measured, such as start_s.
+    result's records are those received. `lost`: number of acknowledged records that were not read back. `failed`:
+    another failure. `extra`: figures that the mode itself measured, such as start_s.
     """
     errors = Errors(result.errors, result.first_error)
     if reason := failed or failure(result, spent, lost):
@@ -81,7 +81,7 @@ def run_of(
 
 
 def failure(result: DriverResult, spent: Spent | None = None, lost: int = 0) -> str | None:
-    """Why no figure of this window may be quoted, or None."""
+    """Return the reason why no figure of this window may be quoted, or None."""
     if result.errors:
         return f"{result.errors} error{'s' if result.errors > 1 else ''}, the first: {result.first_error or 'no text'}"
     if lost:
@@ -94,7 +94,7 @@ def failure(result: DriverResult, spent: Spent | None = None, lost: int = 0) -> 
 
 
 def figures(result: DriverResult, spent: Spent | None, consuming: bool = False) -> dict[str, Number]:
-    """Every metric that is known of a window that did not fail."""
+    """Return every known metric of a window that did not fail."""
     seconds = result.seconds
     found: dict[str, Number] = {"generator_share": result.generator_share, **percentile_figures(result.latency)}
     if result.starts:
@@ -121,7 +121,7 @@ def figures(result: DriverResult, spent: Spent | None, consuming: bool = False) 
 
 
 def percentile_figures(histogram: Histogram, prefix: str = "") -> dict[str, Number]:
-    """p50_ms ... max_ms and avg_ms; only percentiles that enough values support, and nothing for an empty histogram."""
+    """Return p50_ms ... max_ms and avg_ms: only percentiles with enough values; nothing for an empty histogram."""
     if histogram.count == 0:
         return {}
     found: dict[str, Number] = {
@@ -133,7 +133,7 @@ def percentile_figures(histogram: Histogram, prefix: str = "") -> dict[str, Numb
 
 
 def spent_figures(result: DriverResult, spent: Spent, consuming: bool = False) -> dict[str, Number]:
-    """Of the target's process; GB and records are those that went in and those that went out."""
+    """Return the figures of the target's process; GB and records are the sum of those produced and consumed."""
     usage = spent.usage
     through, records = result.bytes, result.records
     if not consuming:
@@ -169,13 +169,13 @@ def spent_figures(result: DriverResult, spent: Spent, consuming: bool = False) -
 
 
 def disk_share(result: DriverResult, spent: Spent | None, consuming: bool) -> float | None:
-    """Bytes read from the disk per byte consumed; None if nothing was consumed or the process is not known."""
+    """Return bytes read from disk per byte consumed; None if nothing was consumed or the process is unknown."""
     consumed = result.bytes if consuming else result.consumed_bytes
     return spent.usage.read_bytes / consumed if spent is not None and consumed else None
 
 
 def verdicts(result: DriverResult, spent: Spent | None, consuming: bool = False) -> list[str]:
-    """What a reader must know beside the figures."""
+    """Return what a reader must know in addition to the figures."""
     found = []
     if result.generator_share > GENERATOR_LIMIT:
         found.append(f"the generator was the limit: it used {result.generator_share:.2f} of a core per process")
@@ -197,7 +197,7 @@ def verdicts(result: DriverResult, spent: Spent | None, consuming: bool = False)
 
 
 def latencies(histogram: Histogram | None) -> Latencies | None:
-    """A histogram for the document; None for one that is empty, unless it has negative values."""
+    """Convert a histogram for the document; None if it is empty, unless it has negative values."""
     if histogram is None or not (histogram.count or histogram.negative):
         return None
     curve = [(percent, histogram.percentile(percent) / NS_PER_MS) for percent in ladder(histogram.count)]
@@ -205,12 +205,12 @@ def latencies(histogram: Histogram | None) -> Latencies | None:
 
 
 def told(percent: float, count: int) -> bool:
-    """Whether `count` values are enough for a percentile: at least one is expected to be above it."""
+    """Return whether `count` values are enough for a percentile: at least one is expected to be above it."""
     return round(count * (100 - percent), 6) >= 100  # 100 - 99.9 is a little less than 0.1
 
 
 def ladder(count: int) -> list[float]:
-    """Percents at which a curve of `count` values is drawn: evenly in log 1/(1-p), up to the last value, then 100."""
+    """Return the percents to draw in a curve of `count` values: evenly in log 1/(1-p) up to the last value, and 100."""
     if count == 0:
         return []
     steps = range(1, math.floor(math.log10(count) * CURVE_STEPS) + 1)
@@ -220,7 +220,7 @@ def ladder(count: int) -> list[float]:
 
 
 def series(result: DriverResult, spent: Spent | None) -> Series:
-    """The driver's samples with what the target's process used in the same intervals."""
+    """Return the driver's samples with the resources that the target's process used in the same intervals."""
     if not result.samples:
         return _process_series(spent)
     times = [sample.t_s for sample in result.samples]
@@ -242,12 +242,12 @@ def series(result: DriverResult, spent: Spent | None) -> Series:
 
 
 def _percentile_ms(histogram: Histogram, percent: float) -> float | None:
-    """None if nothing was answered in an interval, as while a target stalls."""
+    """Return a percentile in ms; None if no request was answered in the interval, as when a target stalls."""
     return histogram.percentile(percent) / NS_PER_MS if histogram.count else None
 
 
 def _process_series(spent: Spent | None) -> Series:
-    """Of a driver that gives no samples (Kafka's own tools): the process alone."""
+    """Return the samples of the process alone, for a driver without samples (Kafka's own tools)."""
     times = [sample.at_s - spent.began_s for sample in spent.samples] if spent is not None else []
     times = [time_s for time_s in times if time_s > 0]
     nothing: tuple[float | None, ...] = (None,) * len(times)
@@ -256,13 +256,13 @@ def _process_series(spent: Spent | None) -> Series:
 
 
 def _aligned(spent: Spent | None, times: Sequence[float]) -> tuple[tuple[float | None, ...], tuple[float | None, ...]]:
-    """Cores and resident MB in the intervals that end at `times`, between the samples in a straight line."""
+    """Return cores and resident MB in the intervals that end at `times`, interpolated linearly between samples."""
     if spent is None or len(spent.samples) < 2:
         return (None,) * len(times), (None,) * len(times)
     at = [sample.at_s - spent.began_s for sample in spent.samples]
     ends = np.array([0.0, *times])
     used = np.diff(np.interp(ends, at, [sample.cpu_s for sample in spent.samples]))
-    widths, seen = np.diff(ends), np.diff(np.clip(ends, at[0], at[-1]))  # beyond its samples nothing is known
+    widths, seen = np.diff(ends), np.diff(np.clip(ends, at[0], at[-1]))  # nothing is known outside its samples
     resident = np.interp(times, at, [sample.resident_bytes / MB for sample in spent.samples])
     cores = tuple(
         float(cpu_s / covered) if covered > 0 and covered >= width / 2 else None
@@ -274,7 +274,7 @@ def _aligned(spent: Spent | None, times: Sequence[float]) -> tuple[tuple[float |
 def _sides(
     sides: tuple[Mapping[int, Run], Mapping[int, Run]], names: tuple[str, str], label: str, metrics: Sequence[str]
 ) -> list[Pair]:
-    """Ratio of each metric between two sides, whose runs are known by their pairs."""
+    """Return the ratio of each metric between two sides, whose runs are keyed by their pairs."""
     left, right = sides
     found = []
     for metric in metrics:
@@ -308,7 +308,7 @@ def _by_pair(runs: Sequence[Run], target: str, label: str) -> dict[int, Run]:
 
 
 def workload_pairs_of(runs: Sequence[Run], targets: Sequence[str], metrics: Sequence[str]) -> list[Pair]:
-    """Ratio first workload / other workload on each target; the workloads are the runs' labels."""
+    """Return the ratio first workload / other workload on each target; workloads are the runs' labels."""
     first, *others = dict.fromkeys(run.label for run in runs)
     return [
         pair
@@ -321,9 +321,9 @@ def workload_pairs_of(runs: Sequence[Run], targets: Sequence[str], metrics: Sequ
 
 
 def pairs_of(runs: Sequence[Run], a: str, b: str, metrics: Sequence[str]) -> list[Pair]:
-    """Ratio a/b of each metric over the pairs of which both runs are there and did not fail, label by label.
+    """Return the ratio a/b of each metric over the pairs with two runs that did not fail, for each label.
 
-    A pair whose ratio does not exist (b is 0) is left out, and so is a metric without pairs.
+    Pairs without a ratio (b is 0) are left out, and so are metrics without pairs.
     """
     found = []
     for label in dict.fromkeys(run.label for run in runs):

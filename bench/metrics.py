@@ -1,4 +1,4 @@
-"""The figures of a run by their names in the JSON document: what each is called, its unit, and which way is better."""
+"""The figures of a run by their names in the JSON document: label, unit, and which direction is better."""
 
 from dataclasses import dataclass
 
@@ -10,13 +10,13 @@ class Metric:
     label: str
     unit: str
     digits: int = 2
-    higher_is_better: bool | None = False  # None: neither
+    higher_is_better: bool | None = False  # None: neither direction
 
 
 LATENCIES = {"p50": "p50", "p95": "p95", "p99": "p99", "p999": "p99.9", "p9999": "p99.99", "max": "max", "avg": "mean"}
 PERCENTILES = {"p50": 50.0, "p95": 95.0, "p99": 99.0, "p999": 99.9, "p9999": 99.99}
 
-PARTITION_STALL = "stall_ms_partition_"  # and the partition's number
+PARTITION_STALL = "stall_ms_partition_"  # followed by the partition's number
 METRICS: dict[str, Metric] = {
     "records_per_s": Metric("Records", "/s", 0, True),
     "mb_per_s": Metric("Throughput", "MB/s", 1, True),
@@ -84,12 +84,12 @@ METRICS: dict[str, Metric] = {
 }
 
 
-# Of figures that a program of its own measured; the longer suffix first.
+# Unit and digits of figures that are not in METRICS, by suffix; the longer suffix first.
 UNITS = {"_per_s": ("/s", 0), "_ms": ("ms", 1), "_mb": ("MB", 1), "_s": ("s", 2)}
 
 
 def describe(name: str) -> Metric:
-    """Of a figure; one that a mode added itself is shown by its own name."""
+    """Return how to show a figure; one that is not in METRICS is shown by its name."""
     if (number := name.removeprefix(PARTITION_STALL)) != name:
         return Metric(f"Stall of partition {number}", "ms", 0)
     if known := METRICS.get(name):
@@ -100,13 +100,13 @@ def describe(name: str) -> Metric:
 
 
 def sides(name: str, a: float | None, b: float | None) -> str:
-    """The two absolute values behind a ratio, `612,000 : 98,000 /s`; nothing if they are not known."""
+    """Format the two absolute values of a ratio, as in `612,000 : 98,000 /s`; empty if they are unknown."""
     if a is None or b is None:
         return ""
     return f"{text(name, a)} : {text(name, b)} {describe(name).unit}".rstrip()
 
 
 def text(name: str, value: float) -> str:
-    """A figure as text, without its unit."""
+    """Format a figure, without its unit."""
     digits = describe(name).digits
     return f"{value:,.{digits}f}"

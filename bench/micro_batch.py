@@ -2,7 +2,7 @@
 
     python -m bench.micro_batch
 
-Each figure is processor time, the best of several rounds, so that other work on the machine counts for little.
+Each figure is CPU time, the best of several rounds, so that other work on the machine has little effect.
 """
 
 import random
@@ -21,7 +21,7 @@ ROUND_S = 0.05
 
 
 def best_s(work: Callable[[], object]) -> float:
-    """Seconds for one call."""
+    """Return the seconds of one call in the best round."""
     started = time.process_time()
     work()
     calls = max(1, int(ROUND_S / (time.process_time() - started + 1e-9)))

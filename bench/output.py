@@ -1,4 +1,4 @@
-"""What a run leaves: tables on the terminal, the JSON document, the HTML report."""
+"""The output of a run: tables on the terminal, the JSON document, the HTML report."""
 
 import argparse
 import statistics
@@ -23,7 +23,7 @@ from bench.spec.workload import Workload
 
 __all__ = ["ResultError", "report", "tell"]
 
-# Compared where targets took turns.
+# Figures that are compared if targets were measured alternately.
 RATIOS = (
     "transactions_per_s", "starts_per_s", "records_per_s", "mb_per_s", "consumed_mb_per_s",
     "cpu_s_per_gb", "cpu_us_per_request", "cpu_s_per_k_transactions",
@@ -37,7 +37,7 @@ RATIOS = (
 
 
 def check_writable(options: argparse.Namespace) -> None:
-    """That the files which were asked for can be written is known before hours of measuring. Raises OSError."""
+    """Check that the requested files can be written, before hours of measuring. Raises OSError."""
     for path in filter(None, (options.json, options.html)):
         path.parent.mkdir(parents=True, exist_ok=True)
         existed = path.exists()
@@ -53,7 +53,7 @@ def tell(
     specs: Sequence[TargetSpec],
     outcome: Outcome,
 ) -> None:
-    """Print what was measured and write the files that were asked for."""
+    """Print the results and write the requested files."""
     document = document_of(options.mode, workload_info(files, workloads), specs, outcome)
     console = Console(soft_wrap=True, highlight=False, markup=False)
     for measured in outcome.runs:
@@ -88,7 +88,7 @@ def tell(
 
 
 def lines(console: Console, measured: Measured) -> None:
-    """What Kafka's own performance tools print, for one window."""
+    """Print one window in the format of Kafka's own performance tools."""
     console.print(f"# {measured.target} {measured.label} pair {measured.pair + 1}".replace("  ", " "))
     found = measured.result
     if measured.consuming:
@@ -111,7 +111,7 @@ def lines(console: Console, measured: Measured) -> None:
 
 
 def workload_info(files: Sequence[str], workloads: Sequence[Workload]) -> WorkloadInfo:
-    """One workload; or several, whose settings are then by name."""
+    """Describe one workload, or several with their settings by name."""
     if not workloads:
         return WorkloadInfo("no workload", "")
     if len(workloads) == 1:
@@ -121,7 +121,7 @@ def workload_info(files: Sequence[str], workloads: Sequence[Workload]) -> Worklo
 
 
 def document_of(mode: str, workload: WorkloadInfo, specs: Sequence[TargetSpec], outcome: Outcome) -> Document:
-    """Everything as it goes into the JSON file."""
+    """Return the document that is written to the JSON file."""
     runs = [measured.run() for measured in outcome.runs]
     first, *others = specs
     pairs = [pair for other in others for pair in pairs_of(runs, first.name, other.name, RATIOS)]
@@ -143,7 +143,7 @@ def document_of(mode: str, workload: WorkloadInfo, specs: Sequence[TargetSpec], 
 
 
 def profile_of(target: str, counted: Counted, seconds: float, runs: Sequence[Run]) -> Profile:
-    """Shares, and what they are of the CPU per GB that the target's measured windows had in the median."""
+    """Return a profile's shares, and each share of the median CPU per GB of the target's measured windows."""
     costs = [run.figures["cpu_s_per_gb"] for run in runs if run.target == target and "cpu_s_per_gb" in run.figures]
     cost = statistics.median(costs) if costs else None
 
@@ -157,7 +157,7 @@ def profile_of(target: str, counted: Counted, seconds: float, runs: Sequence[Run
 
 
 def report(files: Sequence[Path], html: Path) -> int:
-    """Results side by side. Raises ResultError."""
+    """Write a report of results side by side, and print its path. Raises ResultError."""
     page.write_report(files, html)
     print(html)
     return 0

@@ -1,11 +1,11 @@
-"""Reads that are cold on purpose: files are brought to the disk, and leave the page cache."""
+"""Deliberately cold reads: files are written to disk and dropped from the page cache."""
 
 import os
 from pathlib import Path
 
 
 def evict(directory: Path) -> None:
-    """Bring every file below `directory` to disk and drop it from the page cache; raises OSError."""
+    """Sync every file below `directory` to disk and drop it from the page cache. Raises OSError."""
     for path in sorted(path for path in directory.rglob("*") if path.is_file()):
         fd = os.open(path, os.O_RDONLY)
         try:

@@ -1,7 +1,7 @@
-"""Where a process spends its time: Linux' `perf record` around the pieces of a window, read back function by function.
+"""Where a process spends its time: Linux' `perf record` around the pieces of a window, reported for each function.
 
-perf samples user space and kernel FREQUENCY times a second of CPU time, without call graphs: less than 1 % of the load.
-It counts only inside `observed`; the rest (topics, warming, start) is in no share. Symbols and units are perf's own.
+perf samples user space and kernel FREQUENCY times per second of CPU time, without call graphs: less than 1 % of the
+load. It counts only inside `observed`; the rest (topics, warming, start) is not included. Symbols and units are perf's.
 """
 
 import contextlib
@@ -17,10 +17,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-FREQUENCY = 499  # Hz; not a divisor of the kernel's tick, whose work would else be seen always or never
+FREQUENCY = 499  # Hz; not a divisor of the kernel's tick, whose work would otherwise be sampled always or never
 TOP = 40  # functions that are listed one by one; the others are summed
 WINDOW_MOST_S = 10.0  # a longer window adds nothing: 5,000 samples of each core are within 1.4 points of every share
-MOST_DATA = "256M"  # that perf writes
+MOST_DATA = "256M"  # limit of what perf writes
 MOST_TEXT_BYTES = 16 << 20  # of its report
 MOST_NAME = 160  # of a C++ signature
 TIMEOUT_S = 60.0
@@ -30,20 +30,20 @@ Key = tuple[str, str]  # module, function
 
 
 class PerfError(Exception):
-    """perf is missing, not permitted, or did not give what was asked; the text says what to do."""
+    """perf is missing, not permitted, or did not return the requested data; the text says what to do."""
 
 
 @dataclass(frozen=True)
 class Counted:
-    """What perf saw of one process; shares are of its CPU time, and sum up to 1 over `functions`."""
+    """perf's samples of one process; shares are of its CPU time, and sum up to 1 over `functions`."""
 
-    event: str  # cycles, or cpu-clock where the machine has no counters (most virtual ones)
+    event: str  # cycles, or cpu-clock if the machine has no counters (most virtual machines)
     samples: int
     functions: Mapping[Key, float]  # share by (module, function), highest first
     notes: Sequence[str] = ()
 
     def modules(self) -> dict[str, float]:
-        """Share of each module, highest first."""
+        """Return the share of each module, highest first."""
         found: dict[str, float] = {}
         for (module, _), share in self.functions.items():
             found[module] = found.get(module, 0.0) + share
@@ -51,13 +51,13 @@ class Counted:
 
 
 def require() -> None:
-    """That perf is here and may see processes and the kernel; raises PerfError that says why not."""
+    """Check that perf is installed and may observe processes and the kernel. Raises PerfError with the reason."""
     with tempfile.TemporaryDirectory() as directory:
         data = Path(directory) / "probe.data"
         _run(["record", "-q", "-N", "-F", str(FREQUENCY), "-o", str(data), "--", "true"])
         modifiers = {line.rpartition(":")[2] for line in _run(["evlist", "-f", "-i", str(data)]).split() if ":" in line}
     if any("u" in each for each in modifiers):
-        # Most of a broker's time is the kernel's: a profile without it would name the wrong functions.
+        # Most of a broker's time is spent in the kernel: a profile without it would name the wrong functions.
         raise PerfError(f"perf may not see the kernel: {_permission()}")
 
 
@@ -70,8 +70,8 @@ def _permission() -> str:
 
 
 def _run(arguments: Sequence[str]) -> str:
-    """perf's standard output, at most MOST_TEXT_BYTES. Raises PerfError."""
-    # perf asks a server for debug information where this names one; nothing here may wait for a network.
+    """Run perf and return its standard output, at most MOST_TEXT_BYTES. Raises PerfError."""
+    # perf requests debug information from a server if the environment names one; nothing here may wait for a network.
     environment = {**os.environ, "DEBUGINFOD_URLS": "", "LC_ALL": "C", "PERF_CONFIG": os.devnull}
     with tempfile.TemporaryFile() as complaints:
         try:
@@ -104,7 +104,7 @@ def _complaint(command: str, code: int, stderr: bytes) -> str:
 
 
 class Recording:
-    """perf attached to one process; it counts only while `observed` is open. Close it, then ask for `counted`."""
+    """perf attached to one process; it counts only while `observed` is open. Close it before calling `counted`."""
 
     def __init__(self, directory: Path) -> None:
         self.data = directory / "perf.data"
@@ -115,7 +115,7 @@ class Recording:
 
     @contextlib.contextmanager
     def observed(self, pid: int) -> Iterator[None]:
-        """Count what `pid` does meanwhile; the first call attaches to it. Raises PerfError."""
+        """Count what `pid` does inside the context; the first call attaches to it. Raises PerfError."""
         if self._process is None:
             self._attach(pid)
         self._tell("enable")
@@ -134,7 +134,7 @@ class Recording:
         command += ["-D", "-1", "--max-size", MOST_DATA, "--control", f"fd:{control},{answers}"]
         try:
             with open(self.log, "wb") as log:
-                # Of a session of its own: Ctrl-C is for the tool, which then ends perf in order.
+                # In a separate session: Ctrl-C is for the tool, which then ends perf in order.
                 self._process = subprocess.Popen(
                     command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, pass_fds=(control, answers),
                     start_new_session=True,
@@ -146,7 +146,7 @@ class Recording:
             os.close(answers)
 
     def _tell(self, command: str) -> None:
-        """A command for perf, and wait for its answer: nothing is counted before or after."""
+        """Send a command to perf and wait for its acknowledgement, so that nothing before or after it is counted."""
         try:
             os.write(self._control, command.encode() + b"\n")
             ready, _, _ = select.select([self._answers], [], [], ACK_TIMEOUT_S)
@@ -163,7 +163,7 @@ class Recording:
         return f"no answer within {ACK_TIMEOUT_S:g} s"
 
     def close(self) -> None:
-        """End perf; the file is whole afterwards."""
+        """End perf; the file is complete afterwards."""
         if self._process is not None:
             self._process.send_signal(signal.SIGINT)
             try:
@@ -172,13 +172,13 @@ class Recording:
                 self._process.kill()
                 self._process.wait()
             self._process = None
-        for end in (self._control, self._answers):  # after perf: it reads them to its end
+        for end in (self._control, self._answers):  # after perf has ended, which reads them until then
             if end >= 0:
                 os.close(end)
         self._control = self._answers = -1
 
     def counted(self) -> Counted:
-        """What was seen between `observed` and its end; after `close`. Raises PerfError."""
+        """Return what was counted inside `observed`; to be called after `close`. Raises PerfError."""
         fields = ["-F", "period,sample,dso,symbol", "-t", SEPARATOR]
         return parse(_run(["report", "--stdio", "-f", "--no-children", *fields, "-i", str(self.data)]))
 
@@ -190,7 +190,7 @@ UNNAMED = re.compile(r"\[JIT\] tid \d+|perf-\d+\.map|//anon|\[anon.*|anon_inode.
 
 
 def parse(text: str) -> Counted:
-    """`perf report --stdio -F period,sample,dso,symbol -t TAB`; several events (two kinds of core) are summed.
+    """Parse `perf report --stdio -F period,sample,dso,symbol -t TAB`; several events (two kinds of core) are summed.
 
     Raises PerfError for a line that perf does not print, and for a report without a sample.
     """
@@ -219,7 +219,7 @@ HIDDEN = ("kernel", "hidden function")
 
 
 def _row(line: str) -> tuple[int, int, str, str]:
-    """Period, samples, module, symbol with its `[k]` or `[.]`."""
+    """Parse a line: period, samples, module, symbol with its `[k]` or `[.]`."""
     parts = [part.strip() for part in line.split(SEPARATOR)]
     if len(parts) != 4 or not (parts[0].isdigit() and parts[1].isdigit()):
         raise PerfError(f"perf report: not a line of it: {line[:200]!r}")
@@ -227,7 +227,7 @@ def _row(line: str) -> tuple[int, int, str, str]:
 
 
 def _named(module: str, symbol: str, java: bool) -> Key:
-    """How a row is called; addresses without a name are one row for each module."""
+    """Return module and function of a row; addresses without a name are one row for each module."""
     level, _, function = symbol.partition(" ")
     unnamed = ADDRESS.fullmatch(function.strip()) is not None
     if level in ("[k]", "[g]"):
@@ -235,7 +235,7 @@ def _named(module: str, symbol: str, java: bool) -> Key:
         name = "kernel" if own in ("kernel", "unknown") else f"kernel {own}"
         return HIDDEN if unnamed else (name, function[:MOST_NAME])
     if UNNAMED.fullmatch(module):
-        if not unnamed:  # a perf-PID.map that names it
+        if not unnamed:  # a perf-PID.map names it
             return "compiled at run time", function[:MOST_NAME]
         return ("JVM", "JVM compiled code") if java else ("compiled at run time", "code without names")
     if unnamed:
@@ -244,12 +244,12 @@ def _named(module: str, symbol: str, java: bool) -> Key:
 
 
 def short(module: str) -> str:
-    """A library without its directory and the interpreter's suffix: `segment.cpython-311-x86_64-linux-gnu.so`."""
+    """Return a library without its directory and the suffix of `segment.cpython-311-x86_64-linux-gnu.so`."""
     return re.sub(r"(\.cpython-[^/]*|\.abi3)\.so$", "", module.rpartition("/")[2])
 
 
 def readable(symbol: str) -> str:
-    """Cython's names as they stand in the source: __pyx_f_9broker_cy_4core_6crc32c_extend is core.crc32c.extend."""
+    """Return Cython's names as in the source: __pyx_f_9broker_cy_4core_6crc32c_extend is core.crc32c.extend."""
     match = re.match(r"__pyx_(?:fuse_\d+)?(f|pw|pf|gb|getprop|setprop|tp_\w+?)_(?=\d)", symbol)
     if not match:
         return symbol
@@ -265,6 +265,6 @@ def readable(symbol: str) -> str:
 
 
 def top(shares: Iterable[tuple[Key, float]], most: int = TOP) -> tuple[list[tuple[Key, float]], float]:
-    """The first of them, and the share of all others."""
+    """Return the highest `most` shares, and the sum of all others."""
     ordered = sorted(shares, key=lambda each: -each[1])
     return ordered[:most], sum(share for _, share in ordered[most:])

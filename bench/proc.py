@@ -1,4 +1,4 @@
-"""What one process used, from the kernel: the broker's own cost, apart from the load's."""
+"""Resources that one process used, from the kernel: the broker's own cost, separate from that of the load."""
 
 import os
 import threading
@@ -11,27 +11,27 @@ from typing import NamedTuple
 TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 # clock_getcpuclockid(3): ~pid << 3 | 2 is the scheduler's nanosecond clock of all the threads of pid.
 CPUCLOCK_SCHED = 2
-GATHERED = 5  # requests that one connection has in flight, and that a broker may write in one piece
+GATHERED = 5  # requests that one connection has in flight, and that a broker may combine into one write
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 SAMPLE_S = 0.25
-# Of one Sampler: four hours at SAMPLE_S. When it is full, every second sample goes and the interval doubles.
+# Of one Sampler: four hours at SAMPLE_S. When it is full, every second sample is dropped and the interval doubles.
 MOST_SAMPLES = 57_600
-LARGE_WRITE = 128 << 10  # above, gathering does not change the folios any more
+LARGE_WRITE = 128 << 10  # above this, combining writes no longer changes the folios
 
 
 class Usage(NamedTuple):
     """Counters of a process since its start; `-` gives those of a window."""
 
     cpu_s: float  # all threads, also those that ended; nanosecond resolution
-    user_s: float  # user and system are counted in clock ticks (10 ms): good for their ratio only
+    user_s: float  # user and system are counted in clock ticks (10 ms): only their ratio is meaningful
     system_s: float
     minor_faults: int
     major_faults: int
     voluntary_switches: int
     involuntary_switches: int
     written_bytes: int  # handed to write calls (wchar)
-    read_bytes: int  # fetched from the disk (read_bytes): above 0 means that reads were cold
-    disk_written_bytes: int  # pages made dirty (write_bytes): what will reach the disk, sockets not among it
+    read_bytes: int  # read from the disk (read_bytes): above 0 means that reads were cold
+    disk_written_bytes: int  # dirtied pages (write_bytes): what will reach the disk, without sockets
 
     def __sub__(self, before: object) -> "Usage":
         if not isinstance(before, Usage):
@@ -40,13 +40,13 @@ class Usage(NamedTuple):
 
 
 def total(parts: Iterable[Usage]) -> Usage:
-    """The sum of several windows; of none, zero."""
+    """Return the sum of several windows; zero for none."""
     nothing = Usage._make([0] * len(Usage._fields))
     return Usage._make(sum(each) for each in zip(nothing, *parts, strict=True))
 
 
 def usage(pid: int) -> Usage:
-    """Read /proc/PID/{stat,status,io}; raises FileNotFoundError or OSError if the process is gone."""
+    """Read /proc/PID/{stat,status,io}. Raises FileNotFoundError or OSError if the process has ended."""
     cpu_s = time.clock_gettime((~pid << 3) | CPUCLOCK_SCHED)
     stat = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     voluntary = involuntary = 0
@@ -70,17 +70,17 @@ def usage(pid: int) -> Usage:
 
 
 def resident_bytes(pid: int) -> int:
-    """Resident set (VmRSS), file pages that the process maps included."""
+    """Return the resident set (VmRSS), including mapped file pages."""
     return _fields(Path(f"/proc/{pid}/status"))["VmRSS"] * 1024
 
 
 def private_bytes(pid: int) -> int:
-    """Resident pages no other process shares and no file backs up (smaps_rollup: Anonymous)."""
+    """Return the resident pages that no other process shares and no file backs (smaps_rollup: Anonymous)."""
     return _fields(Path(f"/proc/{pid}/smaps_rollup"))["Anonymous"] * 1024
 
 
 def peak_resident_bytes(pid: int) -> int:
-    """Highest resident set since the process began (VmHWM)."""
+    """Return the highest resident set since the process began (VmHWM)."""
     return _fields(Path(f"/proc/{pid}/status"))["VmHWM"] * 1024
 
 
@@ -90,14 +90,14 @@ class Sampled(NamedTuple):
     at_s: float  # time.monotonic
     cpu_s: float  # since its start
     resident_bytes: int
-    files: int  # descriptors that are open
+    files: int  # open descriptors
 
 
 def sampled(pid: int) -> Sampled:
-    """A process now; raises OSError if it is gone, also where only its exit status is left."""
+    """Sample a process now. Raises OSError if it has ended, also if only its exit status remains."""
     cpu_s = time.clock_gettime((~pid << 3) | CPUCLOCK_SCHED)
     resident = int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * PAGE_BYTES
-    if resident == 0:  # a process that ended and that its parent did not wait for; a live one has some page
+    if resident == 0:  # it has ended, and its parent has not waited for it; a live process has at least one page
         raise ProcessLookupError(f"process {pid} ended")
     files = Path(f"/proc/{pid}/fd")
     # Linux 6.2 and later report the number as the size of the directory, older versions only by listing it.
@@ -105,10 +105,10 @@ def sampled(pid: int) -> Sampled:
 
 
 class Sampler:
-    """A thread that looks at a process each `interval_s`, from `with` to its end, without asking the broker anything.
+    """A thread that samples a process every `interval_s` inside a `with` block, without requests to the broker.
 
-    After the end `samples` are what it saw (the first and the last at the very ends), and `died` says that the process
-    was gone before. The constructor raises OSError if there is no such process.
+    Afterwards, `samples` has all samples (the first and the last at the very ends of the block), and `died` is whether
+    the process ended before. The constructor raises OSError if there is no such process.
     """
 
     def __init__(self, pid: int, interval_s: float = SAMPLE_S, most: int = MOST_SAMPLES) -> None:
@@ -126,22 +126,22 @@ class Sampler:
 
     @property
     def resident_peak_bytes(self) -> int:
-        """Highest resident set while it was watched: the kernel's own where that rose, else the highest sample."""
+        """Highest resident set while it was sampled: the kernel's own if that rose, else the highest sample."""
         if self._peak_after > self._peak_before:
             return self._peak_after
         return max(sample.resident_bytes for sample in self.samples)
 
     @property
     def files(self) -> int:
-        """Most descriptors that any sample saw."""
+        """Highest number of descriptors in any sample."""
         return max(sample.files for sample in self.samples)
 
     def start(self) -> None:
-        """Begin; once."""
+        """Start sampling; may be called once."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Take the last sample and end; again and again if wanted."""
+        """Take the last sample and end; may be called repeatedly."""
         self._stop.set()
         if self._thread.ident is not None:
             self._thread.join()
@@ -159,7 +159,7 @@ class Sampler:
         due = self.samples[0].at_s
         last = False
         while not (last or self.died):
-            due = max(due + self.interval_s, time.monotonic())  # what was missed is not made up for
+            due = max(due + self.interval_s, time.monotonic())  # missed samples are not made up for
             last = self._stop.wait(max(0.0, due - time.monotonic()))
             self._look()
 
@@ -167,7 +167,7 @@ class Sampler:
         try:
             self.samples.append(sampled(self.pid))
             self._peak_after = peak_resident_bytes(self.pid)
-        except (OSError, KeyError):  # KeyError: its memory went between the two looks
+        except (OSError, KeyError):  # KeyError: its memory was released between the two reads
             self.died = True
         if len(self.samples) > self.most:
             del self.samples[1::2]
@@ -175,7 +175,7 @@ class Sampler:
 
 
 def _fields(path: Path) -> dict[str, int]:
-    """`Name:  number [unit]` lines; lines without a number are left out, and a thread that just ended gives none."""
+    """Parse `Name:  number [unit]` lines; skips lines without a number; a thread that has just ended has no lines."""
     try:
         lines = path.read_text().splitlines()
     except (FileNotFoundError, ProcessLookupError):
@@ -187,12 +187,13 @@ def _fields(path: Path) -> dict[str, int]:
 
 
 def warm_memory(directory: Path, size_bytes: int, write_bytes: int) -> None:
-    """Write and delete scratch files, so that the window finds its pages with the guest and not with the hypervisor.
+    """Write and delete scratch files, so that the guest already has the window's pages and not the hypervisor.
 
-    A virtual machine pays for the first touch of each page: 2.3 CPU-s/GB of fresh page cache, 0.36 once it is warm. The
-    size of a write chooses the sizes of the page cache's folios, and the allocator hands out small blocks that are cold
-    before it splits large ones that are warm. So there is one file in pieces as large as the window's own, and, where
-    those are small, one in pieces as large as a broker makes of some of them; each as long as what the window writes.
+    In a virtual machine, the first access to each page is expensive: 2.3 CPU-s/GB of new page cache, 0.36 once it is
+    warm. The size of a write determines the sizes of the page cache's folios, and the allocator uses small cold blocks
+    before it splits large warm ones. Therefore one file is written in pieces as large as the window's writes and, if
+    those are small, another in pieces as large as a broker combines them to; each file is as long as what the window
+    writes.
     """
     pieces = {write_bytes, write_bytes * GATHERED} if write_bytes < LARGE_WRITE else {write_bytes}
     paths = {piece: directory / f"bench-warm-{piece}.scratch" for piece in pieces}
@@ -200,7 +201,7 @@ def warm_memory(directory: Path, size_bytes: int, write_bytes: int) -> None:
         for piece, path in paths.items():
             block = memoryview(bytearray(os.urandom(piece)))
             with open(path, "wb", buffering=0) as file:
-                for _ in range(size_bytes * 5 // (4 * piece) + 1):  # a quarter more: sockets and journal take some
+                for _ in range(size_bytes * 5 // (4 * piece) + 1):  # a quarter more, for sockets and the journal
                     file.write(block)
     finally:
         for path in paths.values():

@@ -1,7 +1,7 @@
-"""The few requests the benchmark sends, built by hand with struct, and a blocking client for what is not measured.
+"""The few requests that the benchmark sends, encoded by hand with struct, and a blocking client for unmeasured ones.
 
-Independent of broker_cy on purpose: an error in the broker's codec must not cancel itself out here. Layouts follow the
-Kafka protocol guide; record batches are format v2 (KIP-98). Versions: Produce 12 and Fetch 12 (flexible, topics by
+Deliberately independent of broker_cy: an error in the broker's codec must not cancel itself out here. Layouts follow
+the Kafka protocol guide; record batches are format v2 (KIP-98). Versions: Produce 12 and Fetch 12 (flexible, topics by
 name), CreateTopics 5, CreatePartitions 2, DeleteTopics 4, IncrementalAlterConfigs 1, ListOffsets 1, ApiVersions 0.
 """
 
@@ -17,12 +17,12 @@ from bench.raw import crc32c
 PRODUCE, FETCH, LIST_OFFSETS, API_VERSIONS, CREATE_TOPICS, DELETE_TOPICS = 0, 1, 2, 18, 19, 20
 PRODUCE_VERSION, FETCH_VERSION, CREATE_TOPICS_VERSION, DELETE_TOPICS_VERSION = 12, 12, 5, 4
 LIST_OFFSETS_VERSION = 1
-LATEST, EARLIEST = -1, -2  # the timestamps that ListOffsets understands as such
+LATEST, EARLIEST = -1, -2  # timestamps with this meaning in ListOffsets
 CLIENT_ID = b"broker-cy-bench"
 ACKS_ALL = -1
 CREATE_PARTITIONS, CREATE_PARTITIONS_VERSION = 37, 2
 INCREMENTAL_ALTER_CONFIGS, INCREMENTAL_ALTER_CONFIGS_VERSION = 44, 1
-TOPIC_RESOURCE, SET = 2, 0  # of a config to alter: its resource's type, and what is done
+TOPIC_RESOURCE, SET = 2, 0  # of an altered config: the resource's type, and the operation
 PARTITIONS_A_CALL = 5_000
 TIMEOUT_MS = 30_000
 TOPIC_ALREADY_EXISTS = 36
@@ -35,16 +35,16 @@ class ProtocolError(Exception):
 class Template(NamedTuple):
     """One ready-made request frame; the driver patches correlation id (byte 8) and, for Fetch, the offset."""
 
-    frame: bytes  # all of it, or what goes before the payload
+    frame: bytes  # the whole frame, or the part before the payload
     partitions: tuple[int, ...]  # Produce: one
     records: int  # Produce: records in the batch
     batch_bytes: int  # Produce: bytes of the record batch
-    offset_at: int  # Fetch: where in the frame the first partition's int64 fetch offset lies; 0 for Produce
-    payload: bytes = b""  # the rest of the frame, where many templates share it
+    offset_at: int  # Fetch: position in the frame of the first partition's int64 fetch offset; 0 for Produce
+    payload: bytes = b""  # the rest of the frame, if many templates share it
 
 
 def uvarint(value: int) -> bytes:
-    """Unsigned base-128 number, low group first."""
+    """Encode an unsigned base-128 number, low group first."""
     out = bytearray()
     while value > 0x7F:
         out.append(value & 0x7F | 0x80)
@@ -54,17 +54,17 @@ def uvarint(value: int) -> bytes:
 
 
 def varint(value: int) -> bytes:
-    """Zig-zag signed number (64 bits at most)."""
+    """Encode a zig-zag signed number (at most 64 bits)."""
     return uvarint((value << 1) ^ (value >> 63))
 
 
 def compact(data: bytes) -> bytes:
-    """Compact string or bytes: length plus one, then the bytes."""
+    """Encode a compact string or bytes: length plus one, then the bytes."""
     return uvarint(len(data) + 1) + data
 
 
 def frame(api_key: int, version: int, body: bytes, correlation_id: int = 0, flexible: bool = True) -> bytes:
-    """Size, request header (v2 where flexible, else v1) and body."""
+    """Return size, request header (v2 if flexible, else v1) and body."""
     header = struct.pack(">hhih", api_key, version, correlation_id, len(CLIENT_ID)) + CLIENT_ID
     if flexible:
         header += b"\0"
@@ -72,21 +72,21 @@ def frame(api_key: int, version: int, body: bytes, correlation_id: int = 0, flex
 
 
 def record_batch(value_bytes: int, count: int, seed: int = 1) -> bytes:
-    """A batch v2 of `count` records with null keys and incompressible values of `value_bytes` each; base offset 0."""
+    """Make a batch v2 of `count` records with null keys and incompressible values of `value_bytes`; base offset 0."""
     source = random.Random(seed)
     records = b"".join(record(delta, None, source.randbytes(value_bytes)) for delta in range(count))
     return batch_of(records, count)
 
 
 def record(delta: int, key: bytes | None, value: bytes) -> bytes:
-    """Record `delta` of a batch, without headers."""
+    """Encode record `delta` of a batch, without headers."""
     body = b"\0\0" + varint(delta) + (varint(-1) if key is None else varint(len(key)) + key)
     body += varint(len(value)) + value + varint(0)
     return varint(len(body)) + body
 
 
 def batch_of(records: bytes, count: int, codec_id: int = 0) -> bytes:
-    """A batch v2 around records that are encoded, and compressed, already; base offset 0, stamped with now."""
+    """Make a batch v2 of records that are already encoded and compressed; base offset 0, with the current time."""
     now_ms = int(time.time() * 1000)
     covered = struct.pack(">hiqqqhii", codec_id, count - 1, now_ms, now_ms, -1, -1, -1, count) + records
     after_length = struct.pack(">ibI", -1, 2, crc32c(covered)) + covered
@@ -94,7 +94,7 @@ def batch_of(records: bytes, count: int, codec_id: int = 0) -> bytes:
 
 
 def largest_batch(value_bytes: int, limit_bytes: int) -> tuple[bytes, int]:
-    """The batch with as many records of `value_bytes` as fit into `limit_bytes`, and how many those are."""
+    """Return the batch with as many records of `value_bytes` as fit into `limit_bytes`, and their number."""
     count = max(1, (limit_bytes - 61) // len_of_record(value_bytes))
     while count > 1 and len(batch := record_batch(value_bytes, count)) > limit_bytes:
         count -= 1
@@ -102,7 +102,7 @@ def largest_batch(value_bytes: int, limit_bytes: int) -> tuple[bytes, int]:
 
 
 def len_of_record(value_bytes: int) -> int:
-    """Least bytes one record takes: no key, no headers, offset and timestamp deltas below 64."""
+    """Return the minimum size of one record: no key, no headers, offset and timestamp deltas below 64."""
     body = 2 + 1 + 1 + len(varint(value_bytes)) + value_bytes + 1
     return len(varint(body)) + body
 
@@ -111,13 +111,13 @@ PRODUCE_TAIL = b"\0\0\0"  # the tag buffers of partition, topic and request
 
 
 def produce_request(topic: str, partition: int, batch: bytes, count: int, acks: int = ACKS_ALL) -> Template:
-    """One Produce v12 request for one partition."""
+    """Make a Produce v12 request for one partition."""
     apart = produce_apart(topic, partition, batch + PRODUCE_TAIL, count, acks)
     return apart._replace(frame=apart.frame + apart.payload, payload=b"")
 
 
 def produce_apart(topic: str, partition: int, payload: bytes, count: int, acks: int) -> Template:
-    """`produce_request` whose payload, a batch with PRODUCE_TAIL behind it, is not copied: templates can share it."""
+    """Like `produce_request`, but the payload, a batch and PRODUCE_TAIL, is not copied: templates can share it."""
     batch_bytes = len(payload) - len(PRODUCE_TAIL)
     body = uvarint(0) + struct.pack(">hi", acks, TIMEOUT_MS)
     body += uvarint(2) + compact(topic.encode())
@@ -130,20 +130,20 @@ def produce_apart(topic: str, partition: int, payload: bytes, count: int, acks: 
 def fetch_request(
     topic: str, partition: int, max_bytes: int, max_wait_ms: int = 500, committed: bool = False
 ) -> Template:
-    """One Fetch v12 request for one partition without a session; the offset is patched by the driver."""
+    """Make a Fetch v12 request for one partition without a session; the offset is patched by the driver."""
     return fetch_all_request(topic, (partition,), max_bytes, max_wait_ms, committed)
 
 
 def fetch_all_request(
     topic: str, partitions: tuple[int, ...], max_bytes: int, max_wait_ms: int = 500, committed: bool = False
 ) -> Template:
-    """One Fetch v12 request without a session for some partitions, of `max_bytes` in all; the offsets are patched.
+    """Make a Fetch v12 request without a session for some partitions, of `max_bytes` in total; offsets are patched.
 
     `committed`: with isolation level read_committed.
     """
     body = struct.pack(">iiiibii", -1, max_wait_ms, 1, max_bytes, committed, 0, -1)
     body += uvarint(2) + compact(topic.encode()) + uvarint(len(partitions) + 1)
-    offset_at = len(frame(FETCH, FETCH_VERSION, body)) + 8  # behind the first index and leader epoch
+    offset_at = len(frame(FETCH, FETCH_VERSION, body)) + 8  # after the first index and leader epoch
     for partition in partitions:
         body += struct.pack(">iiqiqib", partition, -1, 0, -1, -1, max_bytes, 0)
     body += b"\0" + uvarint(1) + compact(b"") + b"\0"
@@ -176,7 +176,7 @@ class Reader:
         raise ProtocolError("varint of more than five bytes")
 
     def varint(self) -> int:
-        """A zig-zag number of 64 bits at most."""
+        """Read a zig-zag number of at most 64 bits."""
         value = shift = 0
         while (byte := self.take(1)[0]) >= 0x80 and shift < 63:
             value |= (byte & 0x7F) << shift
@@ -195,7 +195,7 @@ class Reader:
 
 
 def records_of(batch: bytes) -> Iterator[tuple[int, bytes | None, bytes | None]]:
-    """(offset, key, value) of each record of a whole batch without a codec. Raises ProtocolError for a damaged one."""
+    """Yield (offset, key, value) of each record of a complete, uncompressed batch. Raises ProtocolError if damaged."""
     base_offset, length, _, magic, crc, attributes = struct.unpack_from(">qiibIh", batch)
     if length + 12 != len(batch) or magic != 2 or attributes & 7:
         raise ProtocolError(
@@ -216,7 +216,7 @@ def records_of(batch: bytes) -> Iterator[tuple[int, bytes | None, bytes | None]]
 
 
 class Client:
-    """A blocking connection: one request, one answer. Raises OSError and ProtocolError."""
+    """A blocking connection: one request, one response. Raises OSError and ProtocolError."""
 
     def __init__(self, address: tuple[str, int], timeout_s: float = 30) -> None:
         self.socket = socket.create_connection(address, timeout_s)
@@ -232,7 +232,7 @@ class Client:
         self.close()
 
     def call(self, api_key: int, version: int, body: bytes, flexible: bool = True) -> Reader:
-        """Send and wait for the answer; returns a reader behind the response header."""
+        """Send a request and wait for the response; returns a reader positioned after its header."""
         self.correlation_id += 1
         self.socket.sendall(frame(api_key, version, body, self.correlation_id, flexible))
         return self.receive(flexible)
@@ -258,15 +258,15 @@ class Client:
         return bytes(out)
 
     def api_versions(self) -> int:
-        """Ask for ApiVersions v0 (what every broker answers); returns how many APIs there are."""
+        """Send ApiVersions v0, which every broker answers; returns the number of APIs."""
         reader = self.call(API_VERSIONS, 0, b"", flexible=False)
         check(reader.number(2), "ApiVersions")
         return reader.number(4)
 
     def create_topic(self, topic: str, partitions: int, configs: Mapping[str, str]) -> None:
-        """Create `topic` with one replica; that it exists already is no error.
+        """Create `topic` with one replica; it is no error if it exists already.
 
-        In several calls, as a controller takes no more than 10,000 metadata records in one.
+        Uses several calls, because a controller accepts at most 10,000 metadata records in one.
         """
         at_first = min(partitions, PARTITIONS_A_CALL)
         body = uvarint(2) + compact(topic.encode()) + struct.pack(">ih", at_first, 1) + uvarint(1)
@@ -288,7 +288,7 @@ class Client:
             self._grow_topic(topic, at_first)
 
     def _grow_topic(self, topic: str, partitions: int) -> None:
-        """Let `topic` have `partitions` in all."""
+        """Increase the number of partitions of `topic` to `partitions`."""
         body = uvarint(2) + compact(topic.encode()) + struct.pack(">i", partitions) + uvarint(0) + b"\0"
         body += struct.pack(">ib", TIMEOUT_MS, 0) + b"\0"
         reader = self.call(CREATE_PARTITIONS, CREATE_PARTITIONS_VERSION, body)
@@ -298,7 +298,7 @@ class Client:
         check(reader.number(2), f"CreatePartitions {topic}, {partitions}", reader.string())
 
     def alter_topic(self, topic: str, configs: Mapping[str, str]) -> None:
-        """Set `configs` of `topic`; its others stay."""
+        """Set `configs` of `topic`; other settings are unchanged."""
         body = uvarint(2) + struct.pack(">b", TOPIC_RESOURCE) + compact(topic.encode()) + uvarint(len(configs) + 1)
         for name, value in configs.items():
             body += compact(name.encode()) + struct.pack(">b", SET) + compact(value.encode()) + b"\0"
@@ -317,7 +317,7 @@ class Client:
         check(reader.number(2), f"DeleteTopics {topic}")
 
     def list_offsets(self, topic: str, partitions: int, timestamp: int) -> dict[int, int]:
-        """The offset at `timestamp` (LATEST, EARLIEST) of partitions 0 to `partitions` - 1."""
+        """Return the offset at `timestamp` (LATEST, EARLIEST) of partitions 0 to `partitions` - 1."""
         body = struct.pack(">iih", -1, 1, len(topic)) + topic.encode() + struct.pack(">i", partitions)
         body += b"".join(struct.pack(">iq", partition, timestamp) for partition in range(partitions))
         reader = self.call(LIST_OFFSETS, LIST_OFFSETS_VERSION, body, flexible=False)
@@ -334,7 +334,7 @@ class Client:
         return found
 
     def fetch(self, topic: str, partition: int, offset: int, max_bytes: int) -> tuple[bytes, int]:
-        """Batches of `partition` from that which holds `offset`, or the next there is; and the high watermark."""
+        """Return batches of `partition`, from the one with `offset` or the next one, and the high watermark."""
         template = fetch_request(topic, partition, max_bytes, max_wait_ms=0)
         self.correlation_id += 1
         at = template.offset_at
@@ -371,7 +371,7 @@ class Client:
         return reader.number(8)
 
     def produce_when_ready(self, template: Template, timeout_s: float = 60) -> int:
-        """`produce`, again until there is no error code: a partition may still be on its way to its leader."""
+        """Repeat `produce` until there is no error code: the partition may not have a leader yet."""
         deadline = time.monotonic() + timeout_s
         while True:
             try:

@@ -1,4 +1,4 @@
-"""Where numbers came from: machine, kernel, interpreter, revision, command, versions."""
+"""The origin of numbers: machine, kernel, interpreter, revision, command, versions."""
 
 import os
 import platform
@@ -11,7 +11,7 @@ from typing import Any
 
 
 def machine() -> dict[str, str]:
-    """Kernel, processors that this process may use, memory, Python, git revision."""
+    """Return kernel, processors that this process may use, memory, Python, git revision."""
     root = Path(__file__).parent.parent
     revision = subprocess.run(
         ["git", "-C", str(root), "describe", "--always", "--dirty", "--abbrev=12"],
@@ -28,7 +28,7 @@ def machine() -> dict[str, str]:
 
 
 def processor() -> str:
-    """The processor's own name."""
+    """Return the processor's model name."""
     for line in Path("/proc/cpuinfo").read_text().splitlines():
         if line.startswith("model name"):
             return line.partition(":")[2].strip()
@@ -36,12 +36,12 @@ def processor() -> str:
 
 
 def now() -> str:
-    """This moment, as documents have it (ISO 8601, UTC)."""
+    """Return the current time in the format of documents (ISO 8601, UTC)."""
     return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
 def collect(command: Sequence[str], versions: Mapping[str, str], started: str | None = None) -> dict[str, Any]:
-    """The `provenance` of a result document; `command` as it was typed, `versions` by target and library."""
+    """Return the `provenance` of a result document; `command` as typed, `versions` by target and library."""
     return {
         **machine(),
         "command": shlex.join(command),

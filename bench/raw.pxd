@@ -20,11 +20,11 @@ cdef class Driver(Connections):
     cdef int64_t stopping
     cdef DueTimes due_times
     cdef Arrivals arrivals
-    cdef Histogram even, odd    # latency of the intervals in turn: one is recorded to, the other is ready to be taken
+    cdef Histogram even, odd    # latency of alternate intervals: one is recorded to, the other is ready to be taken
     cdef bint is_odd
     cdef int64_t sample_ready, next_sample_ns, sample_ns
     cdef int64_t sampled[4]     # records, bytes, responses, errors when the ready interval ended
-    cdef int64_t told[4]        # the same of the interval before
+    cdef int64_t told[4]        # the same for the previous interval
 
     cdef int _loop(self, int64_t until) noexcept nogil
     cdef void _look(self, int64_t now) noexcept nogil

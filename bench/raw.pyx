@@ -1,11 +1,13 @@
 """The load driver: one thread, one epoll, ready-made Produce and Fetch frames, every response checked.
 
-It costs little so that the target is what is measured (see bench.connections for how requests leave). A closed loop keeps `depth`
-requests in flight on each connection; an open loop (`Schedule`) takes each latency from the time the request was DUE,
-computed from its number alone, so that a stalled target is charged for the requests it kept waiting, sent or not.
+It uses little CPU, so that the target is what is measured (see bench.connections for sending). A closed loop keeps
+`depth` requests in flight on each connection; an open loop (`Schedule`) measures each latency from the time at which
+the request was DUE, computed from its number alone, so that a stall of the target counts for all requests that it kept
+waiting, sent or not.
 
-`loop` holds no GIL. Another thread takes the samples meanwhile: latency is recorded to one of two histograms, and every
-SAMPLE_NS the loop hands over the other, if the one before was taken. It never waits for another thread.
+`loop` runs without the GIL, so that another thread can take samples: latency is recorded to one of two histograms, and
+every SAMPLE_NS the loop hands it over and continues with the other, if the previous sample was taken. It never waits
+for another thread.
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
@@ -30,19 +32,19 @@ from bench.system cimport (
 )
 
 
-cdef int64_t TICK_NS = 50000000                      # longest sleep: a stop is seen then
+cdef int64_t TICK_NS = 50000000                      # longest sleep, after which a stop request is noticed
 cdef int64_t LOOK_NS = 10000000
 cdef int64_t SAMPLE_NS = 250000000
-cdef int64_t STOP_NS = 100000000                     # for the answers that are out when a run is stopped
-cdef int64_t SPIN_NS = 60000    # before a request is due the generator polls: waking from sleep takes about that long
-cdef int64_t POLL_NS = 2000     # what such a poll may cost: beyond it, the thread was not on a core
+cdef int64_t STOP_NS = 100000000                     # for outstanding responses when a run is stopped
+cdef int64_t SPIN_NS = 60000    # the generator polls for this long before a request is due: waking up takes as long
+cdef int64_t POLL_NS = 2000     # maximum cost of such a poll: beyond it, the thread was not on a core
 
 cdef enum:
-    RELEASED_AT_ONCE = 64       # requests, before answers are read again
+    RELEASED_AT_ONCE = 64       # requests before responses are read again
 
 
 class LoadError(Exception):
-    """A response was wrong, late or missing: the run counts for nothing."""
+    """A response was wrong, late or missing: the run is invalid."""
 
 
 def crc32c(data):
@@ -56,7 +58,7 @@ def crc32c(data):
 
 
 def due_time_s(double number, double start, double end, double ramp_s):
-    """When request `number` of a schedule is due, in seconds; `start` and `end` in requests a second."""
+    """Return when request `number` of a schedule is due, in seconds; `start` and `end` in requests per second."""
     cdef Schedule schedule
     schedule.start, schedule.end, schedule.ramp_s = start, end, ramp_s
     return due_s(&schedule, number)
@@ -65,7 +67,7 @@ def due_time_s(double number, double start, double end, double ramp_s):
 cdef class Driver(Connections):
     """The load on `Connections`: closed or open loops, one after the other.
 
-    `due_times` receives when each acknowledged batch was due, `arrivals` what was fetched.
+    `due_times` receives the due time of each acknowledged batch, `arrivals` each fetched batch.
     """
 
     def __init__(
@@ -81,7 +83,7 @@ cdef class Driver(Connections):
         """Keep `depth` requests in flight per connection until `requests` were sent or `seconds` passed; then drain.
 
         Fills the counters: responses, bytes (of batches), records, latency (ns from send), seconds, cpu_seconds (ours).
-        Raises LoadError for anything a correct target would not have answered.
+        Raises LoadError for any response that a correct target would not send.
         """
         self.start_closed(depth=depth, requests=requests, seconds=seconds, check_crc=check_crc)
         self._finish()
@@ -89,7 +91,7 @@ cdef class Driver(Connections):
     def run_open(self, *, double rate, double seconds):
         """Send request i at start + i / rate, in turn over the connections; latency counts from that time.
 
-        `lateness` holds how much later than due each request was handed to the kernel: what the generator itself added.
+        `lateness` holds how much later than due each request was passed to the kernel: what the generator itself added.
         Raises LoadError as `run_closed` does.
         """
         self.start_open(start=rate, end=rate, ramp_s=0, seconds=seconds)
@@ -104,7 +106,7 @@ cdef class Driver(Connections):
             raise LoadError(f"{self.first_error} ({self.errors} errors in {self.responses} responses)")
 
     def start_closed(self, *, int depth, int64_t requests, double seconds, bint check_crc=False):
-        """Begin a closed loop: `loop` runs it."""
+        """Prepare a closed loop, which `loop` runs."""
         if not 0 < depth < self.ring_cap or (self.fetching and depth != 1):
             raise ValueError(f"depth {depth}: 1 to {self.ring_cap - 1}, and 1 for fetching")
         if requests <= 0:
@@ -113,7 +115,7 @@ cdef class Driver(Connections):
         self._start(requests, seconds)
 
     def start_open(self, *, double start, double end, double ramp_s, double seconds):
-        """Begin an open loop that goes from `start` to `end` requests a second in `ramp_s`: `loop` runs it."""
+        """Prepare an open loop from `start` to `end` requests per second in `ramp_s`, which `loop` runs."""
         if start <= 0 or end <= 0 or ramp_s < 0 or seconds <= 0 or self.fetching:
             raise ValueError(
                 f"from {start} to {end}/s over {ramp_s} s for {seconds} s: nothing to send, or this driver fetches"
@@ -140,7 +142,7 @@ cdef class Driver(Connections):
             conn.heard_ns = self.start_ns
 
     def loop(self, seconds=None):
-        """Run what was started, for at most `seconds`; True when it is over. Raises what a signal handler raises."""
+        """Run the prepared loop for at most `seconds`; returns whether it is over. Raises errors of signal handlers."""
         cdef int64_t began, polled, until = (1 << 62) if seconds is None else now_ns() + <int64_t> (seconds * 1e9)
         cdef int result = 1
         if self.open_loop and prctl(PR_SET_TIMERSLACK, 1, 0, 0, 0) < 0:     # the default lets each sleep end 50 us late
@@ -158,11 +160,11 @@ cdef class Driver(Connections):
         return result <= 0
 
     def stop(self):
-        """From any thread: let `loop` end soon; what is answered by then counts."""
+        """Let `loop` end soon; requests that are answered by then count. May be called from any thread."""
         store_release(&self.stopping, 1)
 
     def take_sample(self):
-        """From another thread: the interval that is ready, or None.
+        """Return the interval that is ready, or None; called from another thread.
 
         (seconds since the start, records, bytes, responses, errors, latency)
         """
@@ -177,7 +179,7 @@ cdef class Driver(Connections):
         return sample
 
     def last_samples(self):
-        """After the loop's end: the intervals that were not taken yet."""
+        """Return the intervals that were not taken yet; called after the end of the loop."""
         first = self.take_sample()
         latency, self.even, self.odd = (self.odd if self.is_odd else self.even), Histogram(), Histogram()
         ended_s = (self.ended_ns - self.start_ns) / 1e9
@@ -195,7 +197,7 @@ cdef class Driver(Connections):
     # ------------------------------------------------------------------------------------------------ the loop
 
     cdef int _loop(self, int64_t until) noexcept nogil:
-        """0 when the run is over, -1 when it cannot go on, 1 when a signal or `until` came before."""
+        """Return 0 when the run is over, -1 when it cannot continue, 1 when a signal or `until` came before."""
         cdef int i, n
         cdef int64_t now, wait = TICK_NS
         cdef epoll_event events[EVENTS]
@@ -229,7 +231,7 @@ cdef class Driver(Connections):
                 snprintf(self.problem, sizeof(self.problem), "epoll_wait: %s", strerror(errno))
                 return -1
             if n == 0 and wait == 0:
-                self.polled_ns += min(POLL_NS, now_ns() - now)  # it only waited, with open eyes
+                self.polled_ns += min(POLL_NS, now_ns() - now)  # it was only busy-waiting
             for i in range(n):
                 conn = &self.conns[events[i].data.u32]
                 if conn.dead or (events[i].events & ~<uint32_t> EPOLLOUT and self._receive(conn) < 0):
@@ -241,7 +243,7 @@ cdef class Driver(Connections):
                     self._top_up(conn)
 
     cdef void _look(self, int64_t now) noexcept nogil:
-        """What need not be looked at in each turn: samples, a wish to stop, connections that say nothing."""
+        """Handle what need not be checked in each iteration: samples, a stop request, silent connections."""
         cdef int i
         cdef Conn* conn
         self.look_ns = now + LOOK_NS
@@ -275,7 +277,7 @@ cdef class Driver(Connections):
         return self._flush(conn)
 
     cdef int64_t _release_due(self) noexcept nogil:
-        """Send what is due; returns how many ns may be slept until the next is (0: poll)."""
+        """Send due requests; returns for how many ns to sleep until the next is due (0: poll)."""
         cdef int64_t due, now = now_ns(), last = self.begun + RELEASED_AT_ONCE
         cdef Conn* conn
         while self.begun < self.total:
@@ -289,7 +291,7 @@ cdef class Driver(Connections):
             if conn.dead:
                 if self.alive == 0:
                     return 0
-                self.errors += 1                        # it was to be sent, and could not
+                self.errors += 1                        # it was due, but could not be sent
                 continue
             conn.released += 1
             self.outstanding += 1
@@ -297,7 +299,7 @@ cdef class Driver(Connections):
         return TICK_NS
 
     cdef int64_t _issue_released(self, Conn* conn, int64_t held_until) noexcept nogil:
-        """Issue what is due and has room; what the target held up is not the generator's lateness."""
+        """Issue due requests that have room; a delay caused by the target is not lateness of the generator."""
         cdef int64_t due, now = now_ns()
         while not conn.dead and conn.issued < conn.released and self._has_room(conn):
             due = self._due_ns((conn.issued - conn.counted_from) * self.count + (conn - self.conns))
@@ -313,7 +315,7 @@ cdef class Driver(Connections):
     # ------------------------------------------------------------------------------------------------ receiving
 
     cdef void _flushed(self, Conn* conn) noexcept nogil:
-        """The whole of the oldest unsent request has left; without an answer to come, that is all there will be."""
+        """Handle that the oldest unsent request is sent completely; without responses, it is then complete."""
         cdef Flight* flight = &conn.ring[conn.flushed % conn.ring_size]
         cdef Template* template = &conn.templates[flight.template_index]
         conn.flushed += 1
@@ -331,7 +333,7 @@ cdef class Driver(Connections):
         self._record(conn.heard_ns - flight.due_ns)
 
     cdef int _receive(self, Conn* conn) noexcept nogil:
-        """One recv, then every complete response in the inbox."""
+        """Receive once, then handle every complete response in the inbox."""
         cdef Py_ssize_t got, at = 0, size, room = conn.inbox_capacity - conn.inbox_size
         got = recv(conn.fd, conn.inbox + conn.inbox_size, room, 0)
         if got == 0:
@@ -355,7 +357,7 @@ cdef class Driver(Connections):
             conn.inbox_size -= at
             memmove(conn.inbox, conn.inbox + at, conn.inbox_size)
         if got == room and conn.inbox_capacity < INBOX_STEP:
-            self._grow_inbox(conn, 2 * conn.inbox_capacity)     # there may be more; without it, it comes next time
+            self._grow_inbox(conn, 2 * conn.inbox_capacity)     # there may be more; if this fails, it is read next time
         return 0
 
     cdef int _answer(self, Conn* conn, const uint8_t* p, Py_ssize_t size) noexcept nogil:
@@ -368,7 +370,7 @@ cdef class Driver(Connections):
         if get32(p) != <int32_t> (conn.answered & 0x7FFFFFFF):
             return self._lose(conn, "%scorrelation id %lld is not the oldest in flight", "", get32(p))
         if conn.answered < conn.counted_from:
-            conn.answered += 1                          # asked for by a run that was stopped
+            conn.answered += 1                          # requested by a run that was stopped
             return 0
         view.p, view.end, view.bad = p + 5, p + size, p[4] != 0      # an empty tag buffer ends the response header
         verdict.wrong, verdict.a, verdict.b = NULL, 0, 0
@@ -413,7 +415,7 @@ cdef class Driver(Connections):
                 return
             fetched = take_fetched(view, verdict)
             if fetched.batches is NULL:
-                continue                                # the next fetch asks for the same
+                continue                                # the next Fetch requests the same
             slot = NULL
             for k in range(n):                          # nearly always in the order of the request
                 slot = &conn.slots[template.slots[(i + k) % n]]

@@ -1,4 +1,4 @@
-"""Reading back what was acknowledged: an answer alone is not a write."""
+"""Reading back acknowledged records: a response alone does not prove a write."""
 
 from collections.abc import Mapping
 
@@ -13,8 +13,8 @@ SECONDS_MAX = 600.0  # of one round
 def read_tail(target: Target, topic: str, ends: Mapping[int, int], records: int) -> None:
     """Fetch the last `records` records before the end of each partition, and check every checksum.
 
-    `ends` is the next offset of each partition. Raises LoadError if an answer or a checksum is wrong, TargetError
-    where records are missing, OSError.
+    `ends` is the next offset of each partition. Raises LoadError if a response or a checksum is wrong, TargetError if
+    records are missing, OSError.
     """
     starts = {partition: max(0, end - records) for partition, end in ends.items() if end > 0}
     if not starts:

@@ -1,4 +1,4 @@
-"""What the load driver demands of a Produce or Fetch response; every read is checked against the end of the frame."""
+"""The load driver's checks of Produce and Fetch responses; every read is checked against the end of the frame."""
 
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t
 
@@ -10,17 +10,17 @@ cdef enum:
     CONTROL = 0x20              # attribute bit of a batch that holds the end of a transaction
     MARKER_TYPE_AT = 69         # the low byte of its key: version, type; every varint before it has one byte
     MARKER_MIN = 70
-    ABORT = 0                   # of the types
+    ABORT = 0                   # marker type
 
 
-cdef struct View:               # cursor; `bad` once anything lay outside or was not what the driver asked for
+cdef struct View:               # cursor; `bad` once anything was out of bounds or not what the driver requested
     const uint8_t* p
     const uint8_t* end
     bint bad
 
 
 cdef struct Verdict:
-    const char* wrong           # NULL: accepted; else a printf form for two long longs
+    const char* wrong           # NULL: accepted; else a printf format for two long longs
     long long a, b
     int64_t next_offset, bytes, records
 
@@ -28,7 +28,7 @@ cdef struct Verdict:
 cdef struct Fetched:            # one partition of a Fetch response
     const uint8_t* batches
     int64_t size
-    int64_t aborted             # transactions that are named as such; -1: the answer is of read_uncommitted
+    int64_t aborted             # number of listed aborted transactions; -1: no list, the response of read_uncommitted
     int32_t partition
 
 
@@ -70,7 +70,7 @@ cdef inline void refuse(Verdict* verdict, const char* wrong, int64_t a, int64_t 
 
 
 cdef inline const uint8_t* only_partition(View* view, Py_ssize_t size) noexcept nogil:
-    """Skip to the one partition of the one topic; its first `size` bytes, or NULL with `bad` set."""
+    """Skip to the only partition of the only topic; returns its first `size` bytes, or NULL with `bad` set."""
     if partitions_of(view) != 1:
         view.bad = True
         return NULL
@@ -78,7 +78,7 @@ cdef inline const uint8_t* only_partition(View* view, Py_ssize_t size) noexcept 
 
 
 cdef inline int64_t partitions_of(View* view) noexcept nogil:
-    """Skip to the partitions of the one topic; how many there are, or -1 with `bad` set."""
+    """Skip to the partitions of the only topic; returns their number, or -1 with `bad` set."""
     if uvarint(view) != 2:
         view.bad = True
         return -1
@@ -91,7 +91,7 @@ cdef inline int16_t code_at(const uint8_t* p) noexcept nogil:
 
 
 cdef inline void check_produced(View* view, Verdict* verdict, int partition, int64_t least_offset) noexcept nogil:
-    """Produce v9-12: error code 0, and a base offset behind everything that was written before."""
+    """Check a Produce v9-12 response: error code 0, and a base offset after everything that was written before."""
     cdef const uint8_t* p = only_partition(view, 14)        # index, error code, base offset
     if p is NULL:
         return
@@ -106,7 +106,7 @@ cdef inline void check_produced(View* view, Verdict* verdict, int partition, int
 
 
 cdef inline int64_t check_fetch_head(View* view, Verdict* verdict) noexcept nogil:
-    """Fetch v12 up to its partitions: how many there are; 0 if the whole is an error or does not parse."""
+    """Read a Fetch v12 response up to its partitions; returns their number, 0 for an error or if it does not parse."""
     cdef const uint8_t* p = take(view, 10)                  # throttle, error code, session
     if p is NULL:
         return 0
@@ -117,7 +117,7 @@ cdef inline int64_t check_fetch_head(View* view, Verdict* verdict) noexcept nogi
 
 
 cdef inline Fetched take_fetched(View* view, Verdict* verdict) noexcept nogil:
-    """The next partition of a Fetch v12 response; `batches` is NULL where it is an error or does not parse."""
+    """Read the next partition of a Fetch v12 response; `batches` is NULL for an error or if it does not parse."""
     cdef Fetched fetched
     cdef const uint8_t* p = take(view, 30)                  # index, error code, high watermark, LSO, log start
     cdef int64_t left
@@ -143,9 +143,9 @@ cdef inline Fetched take_fetched(View* view, Verdict* verdict) noexcept nogil:
 cdef inline void check_batches(
     const Fetched* fetched, Verdict* verdict, int64_t offset, bint committed, bint crc, Arrivals arrivals, int64_t now,
 ) noexcept nogil:
-    """Whole batches from `offset` on without a gap; with `crc`, their checksums too; each passed to `arrivals`.
+    """Check that complete batches follow from `offset` without a gap, and `crc`: their checksums; fills `arrivals`.
 
-    `committed`: it was asked with read_committed, so each transaction whose abort is among them must be named.
+    `committed`: the request used read_committed, so each transaction whose abort is in the batches must be listed.
     """
     cdef const uint8_t* batch = fetched.batches
     cdef int64_t whole, aborts = 0, at = offset, size = fetched.size
@@ -157,7 +157,7 @@ cdef inline void check_batches(
         whole = 12 + <int64_t> get32(batch + 8)
         if whole > size:
             break                                           # the last batch may be cut short
-        # The first batch may begin before the offset asked for; the others follow each other.
+        # The first batch may begin before the requested offset; each other batch begins where the previous one ends.
         if whole < 61 or batch[16] != 2 or get64(batch) > at or (at != offset and get64(batch) != at):
             refuse(verdict, b"batch at offset %lld where %lld was due", get64(batch), at)
             return

@@ -1,7 +1,7 @@
-"""The JSON document of a benchmark (format 1): what it holds, writing it, and reading one back.
+"""The JSON document of a benchmark (format 1): its contents, writing and reading.
 
 Metrics of `figures` are named in bench.metrics; times end in _s, _ms or _us. A run that failed has a text in `failed`
-and neither figures nor series nor latencies.
+and no figures, series or latencies.
 """
 
 import json
@@ -15,19 +15,19 @@ from typing import Any, TypeVar
 from bench import hdr
 
 FORMAT = 1
-MOST_BYTES = 256 << 20  # of a file that is read
+MOST_BYTES = 256 << 20  # largest file that is read
 LATER_COLUMNS = ("consumed_records_per_s", "consumed_mb_per_s")  # not in the first files of this format
 T = TypeVar("T")
 Number = int | float
 
 
 class ResultError(Exception):
-    """A file that is not such a document; the text is `file: key: what is wrong (what is allowed)`."""
+    """The file is not such a document; the text is `file: key: what is wrong (what is allowed)`."""
 
 
 @dataclass(frozen=True)
 class WorkloadInfo:
-    """Which workload, from which file, with all its settings."""
+    """A workload, its file and all its settings."""
 
     name: str
     file: str
@@ -36,7 +36,7 @@ class WorkloadInfo:
 
 @dataclass(frozen=True)
 class TargetInfo:
-    """What was measured."""
+    """A measured target."""
 
     kind: str
     version: str
@@ -55,7 +55,7 @@ class Latencies:
 
 @dataclass(frozen=True)
 class Series:
-    """Columns over time, all as long as t_s (ends of intervals, seconds since the window began); None: not known."""
+    """Columns over time, all as long as t_s (ends of intervals, seconds since the window began); None: unknown."""
 
     t_s: Sequence[float] = ()
     records_per_s: Sequence[float | None] = ()
@@ -64,13 +64,13 @@ class Series:
     p99_ms: Sequence[float | None] = ()
     broker_cores: Sequence[float | None] = ()
     rss_mb: Sequence[float | None] = ()
-    consumed_records_per_s: Sequence[float | None] = ()  # beside producers, to which the rates above belong
+    consumed_records_per_s: Sequence[float | None] = ()  # with concurrent producers, to which the rates above belong
     consumed_mb_per_s: Sequence[float | None] = ()
 
 
 @dataclass(frozen=True)
 class Errors:
-    """How many requests failed, and the first one's text."""
+    """The number of failed requests, and the text of the first error."""
 
     count: int = 0
     first: str | None = None
@@ -83,14 +83,14 @@ class Run:
     target: str
     started: str
     pair: int = 0
-    label: str = ""  # what distinguishes runs of one target: a matrix' cell, a number of connections, ...
+    label: str = ""  # distinguishes runs of one target: a cell of a matrix, a number of connections, ...
     failed: str | None = None
     figures: Mapping[str, Number] = field(default_factory=dict)
     series: Series = field(default_factory=Series)
     latency: Latencies | None = None
     lateness: Latencies | None = None
     end_to_end: Latencies | None = None
-    commit: Latencies | None = None  # of the ends of transactions
+    commit: Latencies | None = None  # of ending transactions
     errors: Errors = field(default_factory=Errors)
     verdicts: Sequence[str] = ()
 
@@ -114,17 +114,17 @@ class Pair:
 
 @dataclass(frozen=True)
 class ProfileRow:
-    """What one function, or one module as a whole, took of the target's CPU time."""
+    """The share of the target's CPU time that one function, or one whole module, used."""
 
     function: str  # empty: all of the module
     module: str
     share: float  # 0 to 1
-    cpu_s_per_gb: float | None  # share x the target's measured figure; None if that is not known
+    cpu_s_per_gb: float | None  # share x the target's measured figure; None if that is unknown
 
 
 @dataclass(frozen=True)
 class Profile:
-    """Where a target's CPU time went, in a window of its own that is in no figure (bench.perf)."""
+    """How a target used its CPU time, in a separate window that no figure includes (bench.perf)."""
 
     target: str
     event: str  # of perf: cycles, cpu-clock
@@ -138,7 +138,7 @@ class Profile:
 
 @dataclass(frozen=True)
 class WarmUp:
-    """How one target was warmed up before its first window; bench.steady says when that ends."""
+    """How one target was warmed up before its first window; bench.steady defines when that ends."""
 
     target: str
     label: str
@@ -151,7 +151,7 @@ class WarmUp:
 
 @dataclass(frozen=True)
 class Document:
-    """One call of `broker-bench`."""
+    """The results of one call of `broker-bench`."""
 
     mode: str
     provenance: Mapping[str, Any]
@@ -162,26 +162,26 @@ class Document:
     failed: str | None = None
     profiles: Sequence[Profile] = ()
     warm_ups: Sequence[WarmUp] = ()
-    notes: Sequence[str] = ()  # what the mode found, in words
+    notes: Sequence[str] = ()  # findings of the mode, as sentences
 
     @property
     def failures(self) -> list[str]:
-        """Why this document as a whole, or runs of it, failed; empty if all is well."""
+        """Failures of this document as a whole and of its runs; empty if nothing failed."""
         own = [self.failed] if self.failed else []
         return own + [f"{title(run)}: {run.failed}" for run in self.runs if run.failed]
 
     def text(self, indent: int | None = 1) -> str:
-        """As JSON. Raises ValueError for a number that JSON has not (infinite, not a number)."""
+        """Return the document as JSON. Raises ValueError for a number that JSON does not have (infinite, NaN)."""
         return json.dumps({"format": FORMAT, **asdict(self)}, indent=indent, allow_nan=False) + "\n"
 
 
 def title(run: Run) -> str:
-    """A run in a few words."""
+    """Describe a run in a few words."""
     return f"{run.target}{' ' + run.label if run.label else ''}, pair {run.pair + 1}"
 
 
 def write(document: Document, path: Path, indent: int | None = 1) -> None:
-    """Write as JSON; a reader finds the old file or the complete new one. Raises OSError, ValueError."""
+    """Write a document as JSON; a reader finds the old file or the complete new one. Raises OSError, ValueError."""
     text = document.text(indent)
     path.parent.mkdir(parents=True, exist_ok=True)
     making = path.with_name(f".{path.name}.{os.getpid()}.making")
@@ -193,7 +193,7 @@ def write(document: Document, path: Path, indent: int | None = 1) -> None:
 
 
 def read(path: Path) -> Document:
-    """Read a document; raises ResultError."""
+    """Read a document. Raises ResultError."""
     try:
         if path.stat().st_size > MOST_BYTES:
             raise ResultError(f"{path}: {path.stat().st_size} bytes (allowed: at most {MOST_BYTES})")
@@ -228,7 +228,7 @@ class _Node:
         return self.error(f"{shown if len(shown) <= 60 else shown[:57] + '...'} is wrong (allowed: {allowed})")
 
     def at(self, name: str) -> "_Node":
-        """The value below a name, which must be there."""
+        """Return the value of a key that must exist."""
         key = f"{self.key}.{name}" if self.key else name
         if name not in self.table():
             raise _Node(self.file, key, None).error("is missing")
@@ -245,7 +245,7 @@ class _Node:
         return [_Node(self.file, f"{self.key}[{index}]", value) for index, value in enumerate(self.value)]
 
     def later(self, name: str) -> list["_Node"]:
-        """A list below a name that files of earlier revisions do not have."""
+        """Return the list of a key; empty in files of earlier revisions, which do not have the key."""
         return self.at(name).each() if name in self.table() else []
 
     def named(self) -> dict[str, "_Node"]:
@@ -284,7 +284,7 @@ class _Node:
 def _finite(value: Number) -> bool:
     try:
         return math.isfinite(value)
-    except OverflowError:  # a whole number beyond every float
+    except OverflowError:  # a whole number that is too large for a float
         return False
 
 

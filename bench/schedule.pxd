@@ -1,4 +1,4 @@
-"""When each request of an open loop is due: at a steady rate, or along a line from one rate to another that is then held."""
+"""Due times of the requests of an open loop: at a steady rate, or on a linear ramp to a rate that is then kept."""
 
 from libc.math cimport sqrt
 
@@ -9,7 +9,7 @@ cdef struct Schedule:
 
 
 cdef inline double due_s(const Schedule* plan, double number) noexcept nogil:
-    """Seconds from the begin to request `number` (from 0): where the integral of the rate reaches it."""
+    """Return the seconds from the start to request `number` (from 0): when the integral of the rate reaches it."""
     cdef double of_ramp = (plan.start + plan.end) / 2 * plan.ramp_s
     if number >= of_ramp:
         return plan.ramp_s + (number - of_ramp) / plan.end
@@ -18,7 +18,7 @@ cdef inline double due_s(const Schedule* plan, double number) noexcept nogil:
 
 
 cdef inline double due_until(const Schedule* plan, double seconds) noexcept nogil:
-    """How many requests fall due within the first `seconds`."""
+    """Return how many requests are due within the first `seconds`."""
     if seconds >= plan.ramp_s:
         return (plan.start + plan.end) / 2 * plan.ramp_s + (seconds - plan.ramp_s) * plan.end
     return plan.start * seconds + (plan.end - plan.start) / plan.ramp_s / 2 * seconds * seconds

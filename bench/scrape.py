@@ -1,8 +1,8 @@
-"""What a scrape of `/metrics` takes with many partitions, and for how long others wait for the broker meanwhile:
-`python -m bench.scrape` (reach: 100 ms with 10,000 partitions).
+"""Measure how long a scrape of `/metrics` takes with many partitions, and for how long other clients wait for the
+broker during it: `python -m bench.scrape` (goal: 100 ms with 10,000 partitions).
 
-The partitions have records each. Somebody asks for ApiVersions all the time: the longest wait of the windows without a
-scrape stands beside that of the windows with one, since a shared machine has pauses of its own.
+Each partition has records. A client sends ApiVersions continuously: its longest wait is reported for windows with a
+scrape and for windows without one, because a shared machine has pauses that no scrape causes.
 """
 
 import argparse
@@ -29,7 +29,7 @@ PARTITIONS_A_TOPIC = 500
 
 
 class Asker(threading.Thread):
-    """Asks for ApiVersions without a pause; `worst_s` since it was last reset."""
+    """Sends ApiVersions continuously, 0.5 ms after each response; `worst_s` is the longest wait since it was reset."""
 
     def __init__(self, address: tuple[str, int]) -> None:
         super().__init__(name="asker", daemon=True)
@@ -47,7 +47,7 @@ class Asker(threading.Thread):
 
 
 async def fill(bootstrap: str, partitions: int) -> None:
-    """Topics with a record in each partition."""
+    """Create topics with a record in each partition."""
     names = [f"scrape-{number:03}" for number in range(partitions // PARTITIONS_A_TOPIC)]
     async with AdminClient(bootstrap, timeout_s=120) as client:
         # One call may not create them all.
@@ -60,7 +60,7 @@ async def fill(bootstrap: str, partitions: int) -> None:
 
 
 def scrape(port: int) -> tuple[float, int]:
-    """Seconds and bytes of one."""
+    """Scrape once; returns the seconds and the bytes."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
     try:
         begun = time.perf_counter()
@@ -75,7 +75,7 @@ def scrape(port: int) -> tuple[float, int]:
 
 
 def measure(target: BrokerCy, port: int, partitions: int, repeats: int) -> dict[str, float]:
-    """Medians over the scrapes."""
+    """Fill the target and scrape it; returns medians, the longest scrape, and the mean CPU time."""
     asyncio.run(fill(f"{target.address[0]}:{target.address[1]}", partitions))
     scrape(port)
     asker = Asker(target.address)
@@ -94,7 +94,7 @@ def measure(target: BrokerCy, port: int, partitions: int, repeats: int) -> dict[
     finally:
         asker.is_stopped.set()
         asker.join()
-    # Without the asker, because its requests cost the broker time, too.
+    # Without the asker, because its requests cost the broker CPU time, too.
     for _ in range(repeats):
         before = proc.usage(target.pid)
         scrape(port)

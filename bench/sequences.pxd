@@ -1,8 +1,8 @@
-"""Producer id, epoch and sequence in the header of a batch that is encoded already, and the checksum that fits them.
+"""Setting producer id, epoch and sequence in the header of an encoded batch, with the matching checksum.
 
-The records do not change, so only the header is summed for each request: CRC-32C is linear, and the sum of two parts is that of
-the first, moved over as many zero bytes as the second has, xor that of the second. Moving is a multiplication with a matrix of
-32 x 32 bits that depends on the number of bytes alone.
+The records do not change, so only the checksum of the header is computed for each request: CRC-32C is linear, and the
+checksum of two parts is that of the first, shifted by as many zero bytes as the second has, xor that of the second.
+Shifting is a multiplication by a matrix of 32 x 32 bits that depends only on the number of bytes.
 """
 
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t
@@ -26,7 +26,7 @@ cdef struct Producer:
 
 
 cdef inline uint32_t shifted(uint32_t crc, const uint32_t* shift) noexcept nogil:
-    """`crc` moved over the bytes `shift` was made for (`shift_of`)."""
+    """Return `crc` shifted by the number of bytes for which `shift` was made (`shift_of`)."""
     cdef uint32_t out = 0
     cdef int i
     for i in range(SHIFT_WORDS):
@@ -38,7 +38,7 @@ cdef inline void stamp_header(
     uint8_t* header, const uint8_t* batch, const Producer* producer, int32_t sequence, uint32_t records_crc,
     const uint32_t* shift,
 ) noexcept nogil:
-    """BATCH_HEADER bytes to go before the records of `batch`; `records_crc` and `shift` are of all behind the header."""
+    """Write the header for the records of `batch`; `records_crc` and `shift` are of all bytes after the header."""
     memcpy(header, batch, BATCH_HEADER)
     put64(header + PRODUCER_AT, producer.id)
     header[PRODUCER_AT + 8] = <uint8_t> ((producer.epoch >> 8) & 0xFF)
@@ -50,5 +50,5 @@ cdef inline void stamp_header(
 
 
 cdef inline int32_t next_sequence(int32_t sequence, int32_t records) noexcept nogil:
-    """From the highest int32 on to 0."""
+    """Return the sequence after `records` records; it wraps from the highest int32 to 0."""
     return <int32_t> ((<int64_t> sequence + records) & SEQUENCE_MAX)

@@ -1,4 +1,4 @@
-"""What the load driver precomputes to stamp batches with sequences: see sequences.pxd."""
+"""Precomputation for stamping batches with sequences in the load driver: see sequences.pxd."""
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 
@@ -6,7 +6,7 @@ from bench.system cimport bench_crc32c_zeros
 
 
 def shift_of(Py_ssize_t size):
-    """The matrix that moves a CRC-32C over `size` bytes: 32 words in this host's byte order."""
+    """Return the matrix that shifts a CRC-32C by `size` bytes: 32 words in this host's byte order."""
     cdef bytes made = PyBytes_FromStringAndSize(NULL, SHIFT_WORDS * sizeof(uint32_t))
     cdef uint32_t* words = <uint32_t*> PyBytes_AS_STRING(made)
     cdef int i
@@ -18,7 +18,7 @@ def shift_of(Py_ssize_t size):
 
 
 def stamped(bytes batch not None, int64_t producer_id, int16_t epoch, int32_t sequence):
-    """`batch` as the driver sends it. Raises ValueError if it is shorter than a header."""
+    """Return `batch` as the driver sends it. Raises ValueError if it is shorter than a header."""
     cdef uint8_t header[BATCH_HEADER]
     cdef const uint8_t* data = <const uint8_t*> PyBytes_AS_STRING(batch)
     cdef Py_ssize_t rest = PyBytes_GET_SIZE(batch) - BATCH_HEADER
@@ -35,5 +35,5 @@ def stamped(bytes batch not None, int64_t producer_id, int16_t epoch, int32_t se
 
 
 def sequence_after(int32_t sequence, int32_t records):
-    """The base sequence of the batch that follows."""
+    """Return the base sequence of the next batch."""
     return next_sequence(sequence, records)

@@ -1,4 +1,4 @@
-"""How long partitions stood still while the members of a group changed: from what members took, and when."""
+"""How long partitions stalled while the members of a group changed, from what members consumed and when."""
 
 import itertools
 from collections import defaultdict
@@ -6,34 +6,34 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 NS = 1e9
-Stretch = tuple[int, int]  # offsets: from the first up to, not including, the second
+Stretch = tuple[int, int]  # offsets from the first up to, but not including, the second
 
 
 @dataclass(frozen=True)
 class Took:
-    """Records of one partition that one poll of one member gave."""
+    """Records of one partition that one poll of one member returned."""
 
     at_ns: int  # time.monotonic_ns
     partition: int
-    first: int  # offsets, the last included
+    first: int  # offsets, including the last
     last: int
 
 
 @dataclass(frozen=True)
 class Stall:
-    """The longest time in which nothing new of a partition was consumed."""
+    """The longest time in which no new record of a partition was consumed."""
 
     seconds: float
-    lasting: bool  # it had not ended when the time that was looked at did
+    lasting: bool  # it had not ended at the end of the span
 
 
 def longest(
     taken: Iterable[Took], partitions: int, spans: Sequence[tuple[float, float]], interval_s: float
 ) -> list[dict[int, Stall]]:
-    """For each span (begin and end, seconds of the monotonic clock) the longest stall of each partition.
+    """Return the longest stall of each partition for each span (begin and end, seconds of the monotonic clock).
 
-    Records that came before from another member are nothing new. What the schedule itself has between two records of a
-    partition, `interval_s`, is no part of a stall.
+    Records that another member has consumed before are not new. `interval_s`, the schedule's own time between two
+    records of a partition, is not part of a stall.
     """
     times: dict[int, list[float]] = {partition: [] for partition in range(partitions)}
     high = dict.fromkeys(range(partitions), -1)
@@ -54,7 +54,7 @@ def _longest(times: Sequence[float], begin: float, end: float, interval_s: float
 
 
 def coverage(taken: Iterable[Took], ends: Mapping[int, int]) -> tuple[int, int]:
-    """How many records below `ends` nobody consumed, and how many were consumed more than once."""
+    """Return how many records below `ends` no member consumed, and how many were consumed more than once."""
     stretches: dict[int, list[Stretch]] = defaultdict(list)
     for took in taken:
         stretches[took.partition].append((took.first, took.last + 1))

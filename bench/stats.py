@@ -1,8 +1,8 @@
 """Ratios of pairs with an interval, and ratios to the floor.
 
-Runs of A and B take turns, so each ratio is of two runs that stood beside each other. The median of the ratios is told
-with a percentile bootstrap interval (Efron 1979): resample the ratios with replacement, take the median of each
-resample, and cut off the tails.
+Runs of A and B alternate, so each ratio is of two consecutive runs. The median of the ratios is reported with a
+percentile bootstrap interval (Efron 1979): resample the ratios with replacement, take the median of each resample, and
+cut off the tails.
 """
 
 import math
@@ -27,14 +27,14 @@ class Ratio:
     median: float
     interval: tuple[float, float] | None
     confidence: float
-    note: str | None  # what a reader must know of the interval, or why there is none
+    note: str | None  # what a reader must know about the interval, or why there is none
 
 
 def pair_ratio(a: Sequence[float], b: Sequence[float], confidence: float = CONFIDENCE) -> Ratio:
-    """Ratio of each a to the b beside it, their median and its interval.
+    """Return the ratio of each a to the corresponding b, their median and its interval.
 
-    Raises ValueError if the sides differ in length, are empty, or hold what has no ratio (not finite, b not above 0,
-    a below 0).
+    Raises ValueError if the sides differ in length, are empty, or contain values without a ratio (not finite, b not
+    above 0, a below 0).
     """
     if len(a) != len(b) or not 1 <= len(a) <= MOST_PAIRS:
         raise ValueError(f"{len(a)} and {len(b)} values do not form pairs (as many of a as of b, 1 to {MOST_PAIRS})")
@@ -49,7 +49,7 @@ def pair_ratio(a: Sequence[float], b: Sequence[float], confidence: float = CONFI
 def median_interval(
     values: Sequence[float], confidence: float = CONFIDENCE, resamples: int = RESAMPLES, seed: int = SEED
 ) -> tuple[float, float] | None:
-    """Percentile bootstrap interval of the median; None with fewer than LEAST_PAIRS values.
+    """Return the percentile bootstrap interval of the median; None with fewer than LEAST_PAIRS values.
 
     Raises ValueError for a confidence that is not between 0 and 1.
     """
@@ -70,7 +70,7 @@ def median_interval(
 
 
 def _note(pairs: int, confidence: float) -> str | None:
-    """Even smallest to largest of n values holds the true median with a probability of 1 - 2^(1-n) only."""
+    """Return the note on the interval: even the range of n values has the true median only with 1 - 2^(1-n)."""
     if pairs < LEAST_PAIRS:
         return f"{pairs} pair{'s' if pairs > 1 else ''}: no interval (at least {LEAST_PAIRS} are needed)"
     reach = 1 - 2.0 ** (1 - pairs)
@@ -80,12 +80,12 @@ def _note(pairs: int, confidence: float) -> str | None:
 
 
 def to_floor(value: float, floor: float) -> float:
-    """How many times the floor a cost is; ValueError for what has no ratio."""
+    """Return a cost as a multiple of the floor. Raises ValueError if there is no ratio."""
     if not (math.isfinite(value) and math.isfinite(floor) and value >= 0 and floor > 0):
         raise ValueError(f"{value} has no ratio to the floor {floor} (finite, the floor above 0)")
     return value / floor
 
 
 def within_floor(value: float, floor: float, most: float) -> bool:
-    """Whether a cost is at most `most` times the floor."""
+    """Return whether a cost is at most `most` times the floor."""
     return to_floor(value, floor) <= most

@@ -1,4 +1,4 @@
-"""The C functions the load driver and the floor call, and the bytes they share."""
+"""The C functions that the load driver and the floor call, and their encoding of numbers."""
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy

@@ -1,4 +1,4 @@
-"""What is measured: our broker, Apache Kafka, the bare-system-call floor, or a broker that is running already."""
+"""The measured targets: our broker, Apache Kafka, the bare-system-call floor, or a broker that is already running."""
 
 import contextlib
 import os
@@ -18,21 +18,21 @@ from bench.spec.target import BROKER_SETTINGS
 
 START_TIMEOUT_S = 90.0  # on an empty directory
 RECOVERY_TIMEOUT_S = 600.0  # on one with a log, which may have to be read whole
-ATTACH_TIMEOUT_S = 30.0  # for a target that is said to run
+ATTACH_TIMEOUT_S = 30.0  # for a target that should already run
 STOP_TIMEOUT_S = 60
-FILES_PER_PARTITION = 5  # log, two indexes, and what a roll opens
+FILES_PER_PARTITION = 5  # log, two indexes, and the files that a roll opens
 Address = tuple[str, int]
 
 
 class TargetError(Exception):
-    """A target could not be started, or is not there."""
+    """A target could not be started, or is not available."""
 
 
 class Target:
     """A broker process with its address, pid and data directory."""
 
     name = "target"
-    compiles = True  # while it runs, as a Java virtual machine does; also where that is not known
+    compiles = True  # while it runs, like a Java virtual machine; also if that is unknown
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -41,32 +41,32 @@ class Target:
         self.first_answer_s = 0.0
 
     def version(self) -> str:
-        """What to print as the target's version."""
+        """Return the text to print as the target's version."""
         return ""
 
     def start(self) -> None:
-        """Start the process and wait for its first ApiVersions answer; sets address, pid and first_answer_s."""
+        """Start the process and wait for its first ApiVersions response; sets address, pid and first_answer_s."""
         raise NotImplementedError
 
     def stop(self) -> None:
-        """Stop the process in an orderly way; the data stay."""
+        """Stop the process in an orderly way; its data is kept."""
 
     def kill(self) -> None:
-        """End the process with SIGKILL; the data stay."""
+        """End the process with SIGKILL; its data is kept."""
         raise TargetError(f"{self.name}: a process that this tool did not start is not killed")
 
     def alive(self) -> bool:
-        """Whether it may answer: only of a process of this host is known that it ended."""
+        """Return whether it may answer; the end of a process is only known on this host."""
         return not self.pid or Path(f"/proc/{self.pid}").exists()
 
     def create_topic(self, topic: str, partitions: int, settings: Mapping[str, str] | None = None) -> None:
-        """Create a topic and wait until each partition takes a record."""
+        """Create a topic and wait until each partition accepts a record."""
         with protocol.Client(self.address) as client:
             client.create_topic(topic, partitions, settings or {})
         self.probe(topic, partitions)
 
     def probe(self, topic: str, partitions: int) -> dict[int, int]:
-        """Write a record to each partition, as soon as each takes one; their offsets."""
+        """Write a record to each partition, as soon as each accepts one; returns their offsets."""
         record = protocol.record_batch(1, 1)
         with protocol.Client(self.address) as client:
             return {
@@ -81,7 +81,7 @@ class Target:
 
     @contextlib.contextmanager
     def running(self) -> Iterator["Target"]:
-        """Started, and stopped at the end; its data directory is removed."""
+        """Start the target; at the end, stop it and remove its data directory."""
         try:
             self.start()
             yield self
@@ -105,7 +105,7 @@ class Attached(Target):
         host, port = self.address
         try:
             if self.pid:
-                proc.usage(self.pid)  # that there is such a process
+                proc.usage(self.pid)  # checks that there is such a process
             with protocol.Client(self.address, ATTACH_TIMEOUT_S) as client:
                 client.api_versions()
         except OSError as error:
@@ -114,13 +114,13 @@ class Attached(Target):
 
     @contextlib.contextmanager
     def running(self) -> Iterator[Target]:
-        """Already running, and left running."""
+        """Check that the target runs, and leave it running."""
         self.start()
         yield self
 
 
 class Spawned(Target):
-    """A target that is a child process. Its data directory is the node's; the node's outputs lie beside it."""
+    """A target that is a child process. Its data directory is the node's; the node's outputs are next to it."""
 
     def __init__(self, node: Node) -> None:
         super().__init__(node.data_dir)
@@ -144,7 +144,7 @@ class Spawned(Target):
         self.first_answer_s = time.monotonic() - begun
 
     def wait_for_answer(self, deadline: float) -> None:
-        """Ask for ApiVersions until there is an answer."""
+        """Send ApiVersions until there is a response. Raises TargetError if there is none until `deadline`."""
         while True:
             try:
                 with protocol.Client(self.address, timeout_s=max(0.1, deadline - time.monotonic())) as client:
@@ -182,7 +182,7 @@ class Spawned(Target):
 
 
 def _outputs(directory: Path) -> Path:
-    """Where the outputs of a node with this data directory go."""
+    """Return the directory of the outputs of a node with this data directory."""
     return directory.with_name(directory.name + ".outputs")
 
 
@@ -226,7 +226,7 @@ class _FloorNode(Node):
 
 
 class Floor(Spawned):
-    """recv, crc32c, pwrite, send and sendfile, and nothing else: what the same bytes cost a server at the least."""
+    """recv, crc32c, pwrite, send and sendfile, and nothing else: the minimum cost of the same bytes for a server."""
 
     name = "floor"
     compiles = False
@@ -238,7 +238,7 @@ class Floor(Spawned):
         return "bare system calls"
 
     def create_topic(self, topic: str, partitions: int, settings: Mapping[str, str] | None = None) -> None:
-        """It has one set of partitions, new after each start."""
+        """Do nothing: the floor has one set of partitions, which is new after each start."""
 
     def delete_topic(self, topic: str) -> None:
         self.kill()

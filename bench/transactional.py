@@ -1,7 +1,7 @@
-"""Requests of idempotent and transactional producers, by hand like bench.protocol, on one blocking connection.
+"""Requests of idempotent and transactional producers, encoded by hand like bench.protocol, on one blocking connection.
 
-The protocol is that of transaction.version 2 (KIP-890): Produce v12 takes partitions into a transaction by itself, and
-EndTxn v5 answers with the epoch of the next one. FindCoordinator v4, InitProducerId v5, ListOffsets v2.
+The protocol is that of transaction.version 2 (KIP-890): Produce v12 adds partitions to a transaction by itself, and
+EndTxn v5 returns the epoch of the next one. FindCoordinator v4, InitProducerId v5, ListOffsets v2.
 """
 
 import socket
@@ -32,7 +32,7 @@ SEQUENCE_MAX = 0x7FFFFFFF
 
 
 class Producer(NamedTuple):
-    """Who produces: a producer id and its epoch."""
+    """A producer id and its epoch."""
 
     id: int
     epoch: int
@@ -42,19 +42,19 @@ NOBODY = Producer(-1, -1)
 
 
 def stamp(buffer: bytearray, at: int, size: int, producer: Producer, sequence: int) -> None:
-    """Give the batch of `size` bytes at `at` its producer and its base sequence, and the checksum that fits them."""
+    """Write producer and base sequence into the batch of `size` bytes at `at`, and the matching checksum."""
     struct.pack_into(">qhi", buffer, at + PRODUCER_AT, producer.id, producer.epoch, sequence)
     with memoryview(buffer) as view:
         struct.pack_into(">I", buffer, at + CRC_AT, crc32c(view[at + COVERED_AT : at + size]))
 
 
 def next_sequence(sequence: int, records: int) -> int:
-    """The base sequence behind a batch: from the highest int32 on to 0."""
+    """Return the base sequence after a batch; it wraps from the highest int32 to 0."""
     return (sequence + records) % (SEQUENCE_MAX + 1)
 
 
 def coordinator(address: tuple[str, int], transactional_id: str) -> tuple[str, int]:
-    """Where the coordinator of an id is; waits READY_TIMEOUT_S for there being one. Raises OSError, ProtocolError."""
+    """Return the address of an id's coordinator; waits READY_TIMEOUT_S for one. Raises OSError, ProtocolError."""
     body = struct.pack(">b", TRANSACTION) + uvarint(2) + compact(transactional_id.encode()) + b"\0"
     deadline = time.monotonic() + READY_TIMEOUT_S
     with Client(address) as client:
@@ -73,13 +73,13 @@ def coordinator(address: tuple[str, int], transactional_id: str) -> tuple[str, i
 
 
 def init_body(transactional_id: str | None) -> bytes:
-    """The body of InitProducerId for a client without a producer id."""
+    """Return the body of InitProducerId for a client without a producer id."""
     name = b"\0" if transactional_id is None else compact(transactional_id.encode())
     return name + struct.pack(">iqh", TRANSACTION_TIMEOUT_MS, *NOBODY) + b"\0"
 
 
 def init_producer(client: Client, transactional_id: str | None = None) -> Producer:
-    """A producer id, as soon as the target gives one. Raises OSError, ProtocolError."""
+    """Request a producer id until the target returns one. Raises OSError, ProtocolError."""
     deadline = time.monotonic() + READY_TIMEOUT_S
     while True:
         reader = client.call(INIT_PRODUCER_ID, INIT_PRODUCER_ID_VERSION, init_body(transactional_id))
@@ -92,7 +92,7 @@ def init_producer(client: Client, transactional_id: str | None = None) -> Produc
 
 
 def stable_offsets(client: Client, topic: str, partitions: int) -> dict[int, int]:
-    """The last stable offset of partitions 0 to `partitions` - 1. Raises OSError, ProtocolError."""
+    """Return the last stable offset of partitions 0 to `partitions` - 1. Raises OSError, ProtocolError."""
     body = struct.pack(">ibih", -1, 1, 1, len(topic)) + topic.encode() + struct.pack(">i", partitions)
     body += b"".join(struct.pack(">iq", partition, -1) for partition in range(partitions))
     reader = client.call(LIST_OFFSETS, LIST_OFFSETS_VERSION, body, flexible=False)
@@ -108,7 +108,7 @@ def stable_offsets(client: Client, topic: str, partitions: int) -> dict[int, int
 
 
 def await_stable(client: Client, topic: str, partitions: int) -> dict[int, int]:
-    """Until no transaction is open in the topic: the end of each partition. Raises OSError, ProtocolError."""
+    """Wait until no transaction is open in the topic; returns each partition's end. Raises OSError, ProtocolError."""
     deadline = time.monotonic() + READY_TIMEOUT_S
     while True:
         ends = client.list_offsets(topic, partitions, -1)
@@ -121,11 +121,11 @@ def await_stable(client: Client, topic: str, partitions: int) -> dict[int, int]:
 
 
 class Connection:
-    """One request, one answer on a blocking socket, with as little in between as Python can do."""
+    """One request, one response on a blocking socket, with as little overhead as possible in Python."""
 
     def __init__(self, address: tuple[str, int], timeout_s: float = 30) -> None:
         self.socket = socket.create_connection(address, timeout_s)
-        # A timeout of Python's would cost one poll for each receive; the kernel's costs nothing.
+        # Python's timeout would cost one poll for each receive; the kernel's costs nothing.
         self.socket.settimeout(None)
         timeval = struct.pack("@ll", int(timeout_s), int(timeout_s % 1 * 1e6))
         for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
@@ -137,7 +137,7 @@ class Connection:
         self.socket.close()
 
     def call(self, whole: bytearray) -> bytes:
-        """Send a frame with a correlation id of its own; the answer behind its header.
+        """Send a frame with a new correlation id; returns the response without its header.
 
         Raises OSError, ProtocolError.
         """
@@ -164,7 +164,7 @@ _PRODUCER = struct.Struct(">ihqhb")  # throttle time, error code, producer id, e
 
 
 def producer_of(answer: bytes, what: str) -> tuple[int, Producer]:
-    """Error code and producer of an answer of InitProducerId v5 or EndTxn v5. Raises ProtocolError."""
+    """Return error code and producer of a response to InitProducerId v5 or EndTxn v5. Raises ProtocolError."""
     if len(answer) != _PRODUCER.size:
         raise ProtocolError(f"{what}: an answer of {len(answer)} bytes does not parse")
     _, code, identity, epoch, _ = _PRODUCER.unpack(answer)
@@ -189,9 +189,9 @@ class ProduceFrame:
         self.frame = bytearray(frame(PRODUCE, PRODUCE_VERSION, bytes(body)))
         before = len(self.frame) - len(body)
         self.places = [before + place for place in places]
-        for place in self.places:  # the low byte of the attributes, behind the checksum
+        for place in self.places:  # the low byte of the attributes, after the checksum
             self.frame[place + COVERED_AT + 1] |= TRANSACTIONAL
-        # As every sound answer looks: index, error code, offsets and time, then no record errors, no message, no tags.
+        # Layout of a correct response: index, error code, offsets and time, then no record errors, message or tags.
         self._head = uvarint(2) + compact(topic.encode()) + uvarint(len(parts) + 1)
         self._answer = struct.Struct(f">{len(self._head)}s" + "ihqqq3s" * len(parts) + "sis")
         self._sound = (b"\1\0\0",) * len(parts)
@@ -202,7 +202,7 @@ class ProduceFrame:
             stamp(self.frame, place, len(part.data), producer, 0)
 
     def offsets(self, answer: bytes) -> tuple[int, dict[int, int]]:
-        """The error code and, where it is 0, the base offset of each partition. Raises ProtocolError."""
+        """Return the error code and, if it is 0, the base offset of each partition. Raises ProtocolError."""
         if len(answer) == self._answer.size:
             head, *fields, tags, _, more_tags = self._answer.unpack(answer)
             sound = head == self._head and tuple(fields[5::6]) == self._sound and tags == more_tags == b"\0"
@@ -212,7 +212,7 @@ class ProduceFrame:
         return self._slowly(answer)
 
     def _slowly(self, answer: bytes) -> tuple[int, dict[int, int]]:
-        """An answer that has an error code or another form: its first error code. Raises ProtocolError."""
+        """Return the first error code of a response that has one or another layout. Raises ProtocolError."""
         reader = Reader(answer)
         if reader.uvarint() != 2:
             raise ProtocolError("Produce: an answer for another number of topics than 1")
@@ -240,5 +240,5 @@ class EndFrame:
         self._at = len(self.frame) - 12
 
     def stamp(self, producer: Producer, committed: bool) -> None:
-        """End the transaction of this producer."""
+        """Write the producer and the outcome of the transaction that is ended."""
         struct.pack_into(">qhb", self.frame, self._at, producer.id, producer.epoch, committed)

@@ -19,9 +19,9 @@ READ_BACK_BYTES = 64 << 20
 def warm(
     session: Session, name: str, target: Target, workload: Workload, label: str = "", topic: str | None = None
 ) -> tuple[Warming | None, str | None]:
-    """Run `workload` until the target is steady, or until the workload's bound; what was seen, and what failed.
+    """Run `workload` until the target is steady, or until the workload's bound; returns the warm-up and its failure.
 
-    None if the workload wants no such warm-up, or the session was stopped.
+    The warm-up is None if the workload has none, or if the session was stopped.
     """
     if not workload.steady_s:
         return None, None
@@ -32,7 +32,7 @@ def warm(
 
 
 def _steady_metric(target: Target, workload: Workload) -> str:
-    """The figure that has to become steady: the rate or, on a schedule, the target's CPU per request."""
+    """Return the figure that has to become steady: the rate or, on a schedule, the target's CPU per request."""
     if workload.transactions is not None and workload.producers:
         return "transactions_per_s" if workload.transactions.measure == TRANSACTIONS else "starts_per_s"
     if workload.producers == 0 or workload.rate.unlimited:
@@ -51,7 +51,7 @@ def _until_steady(
     driver: LoadDriver,
     measured: Measured,
 ) -> None:
-    """Windows of WINDOW_S, the last of which is left in `measured`; then the end of the log is read back."""
+    """Measure windows of WINDOW_S, the last of which remains in `measured`; then read back the end of the log."""
     rate = 0.0
     while not warming.over:
         session.go_on()
@@ -61,17 +61,17 @@ def _until_steady(
         sound(measured.result, "in the warm-up")
         session.go_on()
         found = figures(measured.result, measured.spent, measured.consuming)
-        if warming.metric not in found:  # Kafka's own tools on a schedule, a target of another host: nothing to go by
+        if warming.metric not in found:  # unknown for Kafka's own tools on a schedule, and for a target on another host
             return
         warming.add(measured.result.seconds, found[warming.metric])
-    # Without acknowledgements nothing is promised; the floor has one set of partitions for everybody.
+    # Without acknowledgements, no record is guaranteed; the floor has one set of partitions for all topics.
     promised = workload.producers > 0 and workload.acks != "0"
     if promised and isinstance(driver, RawDriver) and not isinstance(target, Floor):
         read_back(session, target, driver, workload, measured.result)
 
 
 def read_back(session: Session, target: Target, driver: RawDriver, workload: Workload, result: DriverResult) -> None:
-    """Check the checksums of the last READ_BACK_BYTES that were acknowledged. Raises DriverError, TargetError."""
+    """Check the checksums of the last READ_BACK_BYTES of acknowledged records. Raises DriverError, TargetError."""
     session.on_phase(f"{target.name}: reading back")
     ends = list_offsets(target.address, driver.topic, workload.partitions, LATEST)
     records = int(READ_BACK_BYTES * result.records / max(result.bytes, 1) / workload.partitions)

@@ -1,7 +1,7 @@
-/* CRC-32C (Castagnoli) of the benchmark's own, so that it can judge the broker's.
+/* The benchmark's own CRC-32C (Castagnoli), so that it can check the broker's.
  *
- * One serial stream of the SSE4.2 instruction (about 0.11 CPU-s/GB): what the floor is stated with. Other processors use
- * a byte table; their floor is then an upper bound. */
+ * One serial stream of the SSE4.2 instruction (about 0.11 CPU-s/GB), with which the floor is measured. Other processors
+ * use a byte table; their floor is then an upper bound. */
 #ifndef BENCH_CRC32C_H
 #define BENCH_CRC32C_H
 
@@ -49,7 +49,7 @@ static inline uint32_t bench_crc32c(const uint8_t *p, size_t n) {
     return ~bench_crc32c_portable(~0u, p, n);
 }
 
-/* The state `crc` (not inverted) after n zero bytes more. */
+/* The state `crc` (not inverted) after n more zero bytes. */
 static inline uint32_t bench_crc32c_zeros(uint32_t crc, size_t n) {
     static const uint8_t zeros[4096];
     while (n) {
