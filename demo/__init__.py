@@ -1,1 +1,1 @@
-"""`make demo`: a broker with a workload. A client like any other: it knows nothing of the broker's internals."""
+"""`make demo`: a broker with a workload. It is a client like any other, and does not use the broker's internals."""

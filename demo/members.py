@@ -9,9 +9,9 @@ from time import monotonic
 from confluent_kafka import Consumer, KafkaError, KafkaException
 
 COMMIT_EACH_S = 1.0
-# What is read ahead: the lag of a slow member stays in the log, not in its memory.
+# Limit of read-ahead: the lag of a slow member stays in the log, not in its memory.
 READ_AHEAD_KB = 512
-# Fetched of a partition at a time: some ten records.
+# Fetched from a partition at a time: about ten records.
 SLOW_FETCH_BYTES = 4_096
 _PASSING = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN})
 
@@ -27,7 +27,7 @@ def member(
     session_timeout_ms: int,
     wait: Wait,
 ) -> None:
-    """Runs until it is time to stop; then it leaves the group."""
+    """Run until it is time to stop, then leave the group."""
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -67,7 +67,7 @@ def member(
 
 
 def _commit(consumer: Consumer) -> None:
-    """Commit what was handled. Partitions that a rebalance has moved meanwhile are read again by their new owner."""
+    """Commit the handled records. Records of partitions that a rebalance has moved are read again by the new owner."""
     try:
         consumer.commit(asynchronous=True)
     except KafkaException as error:

@@ -35,18 +35,18 @@ class Package:
         return f"{self.source}/{self.name}".encode()
 
     def record(self, number: int, **more: object) -> bytes:
-        """The value of its record as JSON, with a number, as each package is written many times."""
+        """Return the value of its record as JSON, with a number, because each package is written many times."""
         return json.dumps({**asdict(self), "number": number, **more}, ensure_ascii=False).encode()
 
 
 def packages(status: Path = DPKG_STATUS) -> list[Package]:
-    """Debian's packages, if there are any, and those of this Python; sorted by name, each once."""
+    """Return Debian's packages, if there are any, and those of this Python; sorted by name, each once."""
     found = {each.key: each for each in (*debian(status), *python())}
     return sorted(found.values(), key=lambda each: (each.name, each.source))[:PACKAGES_MAX]
 
 
 def debian(status: Path) -> Iterator[Package]:
-    """From dpkg's status file: paragraphs of `Name: value` lines; a line that begins with a blank continues one."""
+    """Read dpkg's status file: paragraphs of `Name: value` lines; a line that begins with a blank continues one."""
     try:
         text = status.read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -72,7 +72,7 @@ def debian(status: Path) -> Iterator[Package]:
 
 
 def python() -> Iterator[Package]:
-    """The distributions of this interpreter."""
+    """Yield the distributions of this interpreter."""
     for each in metadata.distributions():
         about = each.metadata
         name = about["Name"]
@@ -90,6 +90,6 @@ def python() -> Iterator[Package]:
 
 
 def _names(requirements: list[str]) -> tuple[str, ...]:
-    """The first word of each requirement."""
+    """Return the first word of each requirement."""
     words = (text.replace(";", " ").replace("(", " ").split() for text in requirements[:_DEPENDENCIES_MAX])
     return tuple(each[0] for each in words if each)

@@ -1,4 +1,4 @@
-"""The demo's processes: a broker and its clients. They end with the demo, whatever ends it."""
+"""The demo's processes: a broker and its clients. They end with the demo, however it ends."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Process:
         return self._process is None or self._process.poll() is not None
 
     def kill(self) -> None:
-        """SIGKILL, and reap."""
+        """Send SIGKILL and reap the process."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
@@ -68,7 +68,7 @@ class Process:
             self._process.terminate()
 
     def wait(self, until_s: float) -> None:
-        """Wait until it has ended; kill it where it has not by then."""
+        """Wait until it has ended; kill it if it has not ended by `until_s`."""
         if self._process is not None:
             try:
                 self._process.wait(max(0.0, until_s - time.monotonic()))
@@ -76,7 +76,7 @@ class Process:
                 self.kill()
 
     def last_words(self) -> str:
-        """The end of its log."""
+        """Return the end of its log."""
         try:
             return "\n".join(self.log_path.read_text(errors="replace").splitlines()[-LOG_LINES:])
         except OSError:
@@ -93,7 +93,7 @@ class Broker(Process):
         super().__init__("broker", arguments, directory)
 
     def start_and_wait(self, stop: threading.Event) -> str:
-        """Start it and wait until it is ready; its ready line. Raises DemoError."""
+        """Start it and wait until it is ready; returns its ready line. Raises DemoError."""
         said = os.path.getsize(self.log_path) if self.log_path.exists() else 0
         self.start()
         until_s = time.monotonic() + START_TIMEOUT_S
@@ -108,7 +108,7 @@ class Broker(Process):
 
 
 def address_in(ready_line: str) -> str:
-    """HOST:PORT of a broker's ready line."""
+    """Return HOST:PORT of a broker's ready line."""
     found = _READY.search(ready_line)
     if found is None:
         raise DemoError(f"no address in {ready_line!r}")
@@ -116,7 +116,7 @@ def address_in(ready_line: str) -> str:
 
 
 def stop_all(processes: Sequence[Process]) -> None:
-    """Stop all of them at once; kill those that do not stop in time."""
+    """Stop all processes at the same time; kill those that do not stop within STOP_TIMEOUT_S."""
     until_s = time.monotonic() + STOP_TIMEOUT_S
     for each in processes:
         each.ask_to_stop()

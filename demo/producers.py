@@ -12,17 +12,17 @@ from confluent_kafka import KafkaException, Producer
 from demo.packages import Package
 from demo.topics import AUDIT, INDEX, PACKAGES, UPDATES
 
-# Records that wait to be sent; while the broker is away, the producer waits, so that memory is bounded.
+# Records that wait to be sent; while the broker is unavailable, the producer waits, so that memory is bounded.
 QUEUE_MAX = 10_000
 TRANSACTION_RECORDS = 20
-# One of so many transactions is aborted, and one is left open for a while.
+# One in ABORT_EACH transactions is aborted, and one in LINGER_EACH is left open for a while.
 ABORT_EACH = 5
 LINGER_EACH = 8
 LINGER_S = 12.0
 TIMEOUT_S = 30.0
 
 Wait = Callable[[float], bool]
-"""Waits for so many seconds; returns whether to stop."""
+"""Waits for the given seconds; returns whether to stop."""
 
 
 def _producer(bootstrap: str, name: str, **settings: object) -> Producer:
@@ -55,7 +55,7 @@ def _paced(per_s: float, wait: Wait, write: Callable[[int], None]) -> None:
 
 
 def mirror(bootstrap: str, found: Sequence[Package], per_s: float, wait: Wait) -> None:
-    """Every package, again and again; idempotent, zstd."""
+    """Write every package repeatedly; idempotent, zstd."""
     producer = _producer(
         bootstrap, "mirror", **{"enable.idempotence": True, "compression.type": "zstd", "linger.ms": 50}
     )
@@ -69,7 +69,7 @@ def mirror(bootstrap: str, found: Sequence[Package], per_s: float, wait: Wait) -
 
 
 def watcher(bootstrap: str, found: Sequence[Package], per_s: float, wait: Wait) -> None:
-    """News of some packages, with headers; acks=1, and a tombstone now and then."""
+    """Write news of random packages, with headers; acks=1, and an occasional tombstone."""
     producer = _producer(bootstrap, "watcher", acks=1, **{"compression.type": "gzip", "linger.ms": 20})
     dice = random.Random(7)
 
@@ -84,7 +84,7 @@ def watcher(bootstrap: str, found: Sequence[Package], per_s: float, wait: Wait) 
 
 
 def publisher(bootstrap: str, found: Sequence[Package], per_s: float, wait: Wait) -> None:
-    """The newest version of packages, and an audit record, in transactions; some are aborted, some take long."""
+    """Write the newest version of packages and an audit record in transactions; some are aborted, some take long."""
     settings: dict[str, object] = {"transactional.id": "publisher", "transaction.timeout.ms": 60_000, "linger.ms": 20}
     numbers = itertools.count()
     for attempt in itertools.count():
@@ -102,7 +102,7 @@ def publisher(bootstrap: str, found: Sequence[Package], per_s: float, wait: Wait
 
 
 def _transaction(producer: Producer, found: Sequence[Package], number: int, wait: Wait) -> bool:
-    """One transaction; returns whether to stop."""
+    """Run one transaction; returns whether to stop."""
     producer.begin_transaction()
     stop = False
     first = number * TRANSACTION_RECORDS

@@ -9,7 +9,7 @@ UPDATES = "package-updates"
 INDEX = "package-index"
 AUDIT = "audit-trail"
 
-# Each partition is bounded, so that a demo that runs for long does not fill the disk: 1 GiB in all.
+# Each partition is bounded, so that a demo that runs for a long time does not fill the disk: 1 GiB in total.
 _BOUNDED = {"retention.bytes": str(64 << 20), "segment.bytes": str(8 << 20)}
 TOPICS: dict[str, tuple[int, dict[str, str]]] = {
     PACKAGES: (6, {**_BOUNDED, "retention.ms": "86400000"}),

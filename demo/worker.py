@@ -13,8 +13,8 @@ from demo.packages import packages
 from demo.producers import KINDS
 from demo.topics import GROUPS
 
-# librdkafka may wait forever while it closes a consumer whose group is rebalancing, and then no Python code runs any
-# more: the kernel ends the process.
+# librdkafka may wait forever while it closes a consumer whose group is rebalancing, and no Python code runs during
+# that: the kernel ends the process.
 STOP_S = 5
 
 
