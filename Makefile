@@ -14,13 +14,13 @@ WORKERS ?= 3
 run: build
 	exec $(BIN)/broker-cy start --hints --set brokercy.metrics.listener=127.0.0.1:9404 $(ARGS)
 
-# A broker with a workload on it, until Ctrl-C; ARGS: --help.
+# A broker with a workload, until Ctrl-C; ARGS: --help.
 demo: build
 	exec $(BIN)/python -m demo $(ARGS)
 
 build: $(VENV)/.installed
 	$(BIN)/python setup.py -q build_ext
-	@# The time to the first answer would else include compiling every module, where PYTHONDONTWRITEBYTECODE is set.
+	@# Otherwise the time to the first response includes compiling every module if PYTHONDONTWRITEBYTECODE is set.
 	@$(BIN)/python -m compileall -q broker_cy admin_tui
 
 # pip runs once per lock file; the editable install once per change of the metadata.
@@ -53,19 +53,19 @@ unit:
 serial:
 	$(BIN)/pytest -q -m "serial and not soak" tests
 
-# The instructions of the hot operations, where the build is the recorded one; elsewhere one line says that it is not.
+# Checks the instructions of the hot operations if the build is the recorded one; otherwise prints that it is not.
 instructions:
 	@$(BIN)/python -m bench.check --where-recorded
 
 soak: build system-packages
-	@# Soak tests have time limits of their own, up to an hour; pyproject.toml ends a process after 330 s.
+	@# Soak tests have separate time limits of up to an hour; pyproject.toml ends a process after 330 s.
 	$(BIN)/pytest -q -m soak -o faulthandler_timeout=4000 tests
 
-# The tables of docs/performance.md, measured beside Apache Kafka; ARGS: --only, --budget, --out (docs/bench.md).
+# Measures the tables of docs/performance.md, and Apache Kafka for comparison; ARGS: --only, --budget, --out (docs/bench.md).
 bench: build
 	$(BIN)/broker-bench record $(ARGS)
 
-# Instructions of the hot operations against bench/check/expected.json; ARGS: --top, --record.
+# Compares instructions of the hot operations with bench/check/expected.json; ARGS: --top, --record.
 bench-check: build
 	@$(BIN)/python -m bench.check $(ARGS)
 

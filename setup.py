@@ -13,7 +13,7 @@ from setuptools import Extension, setup
 C_SOURCES: dict[str, list[str]] = {
     "broker_cy.core.crc32c": ["broker_cy/core/includes/crc32c_impl.c"],
 }
-# What runs per record or per request. Everything else is compiled with -O1, which takes half the time.
+# Modules that run per record or per request. All others are compiled with -O1, which takes half the time.
 HOT = {
     "broker_cy.core.crc32c",
     "broker_cy.metrics.requests",
@@ -53,7 +53,7 @@ JOBS = len(os.sched_getaffinity(0))
 
 
 def extensions() -> list[Extension]:
-    """One extension per .pyx, translated to C where that is out of date."""
+    """Return one extension per .pyx, translated to C if the C file is out of date."""
     from Cython.Build import cythonize
 
     found = []
@@ -73,7 +73,7 @@ def extensions() -> list[Extension]:
             "initializedcheck": False,
             "auto_pickle": False,
             "freethreading_compatible": False,
-            # Comments that repeat the source make the C files a quarter larger, and nobody reads them.
+            # Comments that repeat the source make the C files a quarter larger, and are not read.
             "emit_code_comments": False,
         },
     )
@@ -81,7 +81,7 @@ def extensions() -> list[Extension]:
 
 
 def remove_orphans() -> None:
-    """Remove what earlier builds made of a .pyx that is gone: a wheel would hold it, and imports would find it."""
+    """Remove compiled modules whose .pyx no longer exists: a wheel would contain them, and imports would find them."""
     for base in (Path(), *Path("build").glob("lib.*")):
         for path in [path for room in ROOMS for path in (base / room).rglob("*.cpython-*.so")]:
             if not path.relative_to(base).with_name(f"{path.name.partition('.')[0]}.pyx").exists():

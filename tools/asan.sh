@@ -1,7 +1,7 @@
 #!/bin/sh
 # Builds a copy of the tree in build/asan with AddressSanitizer and UBSan, and runs there the tests of core, wire, storage and
-# the server's connections, and a short fuzz. The extensions in place are not touched. Arguments go to pytest instead of the
-# list of tests; BROKER_CY_FUZZ_SCALE (default 0.04) says how much of the million inputs is run.
+# the server's connections, and a short fuzz. The extensions in place are not changed. Arguments go to pytest instead of the
+# list of tests; BROKER_CY_FUZZ_SCALE (default 0.04) sets the share of the million inputs that is run.
 set -eu
 cd "$(dirname "$0")/.."
 root=$PWD
@@ -12,7 +12,7 @@ compiler=${CC:-gcc}
 libasan=$(gcc -print-file-name=libasan.so)
 [ -e "$libasan" ] || { echo "make asan: gcc has no libasan (Debian: apt-get install libasan8)" >&2; exit 1; }
 
-# Sources only: what was compiled in place is of another build. Times are kept, so that only changed files are compiled again.
+# Sources only: extensions in place belong to another build. Times are kept, so that only changed files are compiled again.
 mkdir -p "$copy"
 sources() {
     find broker_cy bench tests tools docs requirements setup.py setup.cfg pyproject.toml README.md LICENSE Makefile -type f \
@@ -30,16 +30,16 @@ mv "$copy/.sources.new" "$copy/.sources"
 cd "$copy"
 CC=$compiler BROKER_CY_SANITIZE=1 "$python" setup.py -q build_ext
 
-# Leaks are counted by the fuzz targets: the sanitizer would tell all that the interpreter keeps to its end.
+# Leaks are counted by the fuzz targets: the sanitizer would report everything that the interpreter keeps until it exits.
 export ASAN_OPTIONS="detect_leaks=0:abort_on_error=1:halt_on_error=1:detect_stack_use_after_return=1:allocator_may_return_null=1"
 export UBSAN_OPTIONS="print_stacktrace=1:halt_on_error=1"
-# PYTHONPATH: a broker that a test starts is of the copy, too, and not of the tree that the environment was installed for.
+# PYTHONPATH: a broker that a test starts also runs from the copy, and not from the tree that is installed in the venv.
 export PYTHONMALLOC=malloc PYTHONFAULTHANDLER=1 PYTHONPATH=$copy
 export BROKER_CY_FUZZ_SCALE="${BROKER_CY_FUZZ_SCALE:-0.04}"
 preloaded() { LD_PRELOAD=$libasan "$@"; }
 
 preloaded "$python" - <<'EOF'
-# Both sanitizers are in, and it is the copy that is tested.
+# The copy is tested, and it is instrumented.
 import pathlib
 import broker_cy.core.cursor as cursor
 assert pathlib.Path(cursor.__file__).is_relative_to(pathlib.Path.cwd()), cursor.__file__

@@ -31,23 +31,23 @@ In Python, `broker_cy.metrics.events.decode` and `broker_cy.metrics.sample.decod
 
 
 def table(kind: type) -> str:
-    """The fields of one class."""
+    """Return a table of the fields of one class."""
     rows = [f"| `{each.name}` | {text_of(each.type)} |\n" for each in fields(kind)]
     return "| field | type |\n|---|---|\n" + "".join(rows) + "\n"
 
 
 def text_of(annotation: object) -> str:
-    """The text of a type."""
+    """Return the text of a type."""
     return str(annotation).replace("|", "or")
 
 
 def words(text: str | None) -> str:
-    """A docstring as one paragraph."""
+    """Return a docstring as one paragraph."""
     return " ".join((text or "").split())
 
 
 def parts_of(module: ModuleType, leave_out: set[str]) -> list[type]:
-    """The dataclasses of a module in the order of its source."""
+    """Return the dataclasses of a module in the order of its source."""
     found = [
         kind
         for _, kind in inspect.getmembers(module, inspect.isclass)
@@ -57,7 +57,7 @@ def parts_of(module: ModuleType, leave_out: set[str]) -> list[type]:
 
 
 def page() -> str:
-    """The whole document."""
+    """Return the whole document."""
     from broker_cy.metrics import events, sample
 
     text = HEAD + (events.__doc__ or "").partition("\n\n")[2] + "\n"

@@ -1,4 +1,4 @@
-"""Write broker_cy/wire/messages.pyi, the types of all message classes. To be run after a table has changed."""
+"""Write broker_cy/wire/messages.pyi, the types of all message classes. Run it after a table has changed."""
 
 from pathlib import Path
 
@@ -27,7 +27,7 @@ from broker_cy.wire.layout import Message
 
 
 def field_type(field: tables.FieldSpec, message: str, argument: bool) -> str:
-    """The type of an attribute, or of the constructor's argument, where bytes may be any buffer."""
+    """Return the type of an attribute, or of the constructor's argument, where bytes may be any buffer."""
     name = SCALAR_TYPES.get(field.type, "int" if field.type in tables.SCALARS else f"{message}.{field.type}")
     if argument and name == "bytes":
         name = "Buffer"
@@ -38,7 +38,7 @@ def field_type(field: tables.FieldSpec, message: str, argument: bool) -> str:
 
 
 def class_lines(struct: tables.StructSpec, message: str, indent: str) -> list[str]:
-    """The attributes and the constructor of one class."""
+    """Return the attributes and the constructor of one class."""
     lines = [f"{indent}{field.attribute}: {field_type(field, message, False)}" for field in struct.fields]
     arguments = [f"{field.attribute}: {field_type(field, message, True)} = ..." for field in struct.fields]
     arguments.append("_unknown_tags: tuple[tuple[int, bytes], ...] = ...")
@@ -46,7 +46,7 @@ def class_lines(struct: tables.StructSpec, message: str, indent: str) -> list[st
 
 
 def stub_text() -> str:
-    """The whole file."""
+    """Return the whole file."""
     lines = []
     for name in sorted(tables.message_files()):
         spec = tables.load(name)

@@ -10,7 +10,7 @@ header=$("$python" -c 'import sysconfig; print(sysconfig.get_path("include") + "
 [ -f "$header" ] || { echo "make: $header is missing; install the Python headers (Debian: apt-get install python3-dev)" >&2; exit 1; }
 rm -rf "$dir"
 if ! "$python" -c 'import ensurepip' 2>/dev/null; then
-    # Debian ships ensurepip in a package of its own.
+    # Debian ships ensurepip in a separate package.
     if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
         apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq python3-venv >/dev/null
     else

@@ -35,7 +35,7 @@ Generated from `broker_cy/metrics/definitions.py` by `python tools/metrics_doc.p
 
 
 def page() -> str:
-    """The whole document."""
+    """Return the whole document."""
     from broker_cy.metrics.definitions import METRICS
 
     rows = [

@@ -23,7 +23,7 @@ the connection, and an ApiVersions request of an unknown version is answered in 
 
 
 def page() -> str:
-    """The whole document."""
+    """Return the whole document."""
     from broker_cy.server.registry import load_handlers
 
     rows = [

@@ -1,13 +1,14 @@
 """`python -m tools.report_picture report.html out.png`: a report, or parts of it, as a picture from a headless browser.
 
     --section TEXT   only the section whose heading is TEXT (Compared, Latency, Over time, Where the time goes, ...);
-                     again for more of them, one below the other; `head` is what stands above the first one
-    --chart ID       only this chart (its id in the page: ratios, percentiles-latency, profile-modules, ...); again ...
+                     may be repeated, for sections one below the other; `head` is the part above the first section
+    --chart ID       only this chart (its id in the page: ratios, percentiles-latency, profile-modules, ...); may be
+                     repeated
     --dark           in the colours of the dark theme
     --width PIXELS   of the page (1,100)
 
-The report's complaints (console, errors) end the program with exit code 1, and so does a section that is not there:
-a picture of a broken report is worse than none.
+Console messages and errors of the report end the program with exit code 1, and so does a missing section: a picture of
+a broken report is worse than none.
 """
 
 import argparse
@@ -18,10 +19,10 @@ from pathlib import Path
 
 from playwright.sync_api import Page, sync_playwright
 
-# After two frames the layout is on the screen.
+# After two frames the layout is drawn.
 DRAWN = "() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(true))))"
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
-HEIGHT = 900  # of the window; the picture is as high as what it shows
+HEIGHT = 900  # of the window; the picture is as high as its contents
 # Keeps only the requested parts: sections by their heading, charts by their id.
 SHOW = """([sections, charts]) => {
   const named = (section) => section.querySelector("h2")?.textContent;
@@ -62,7 +63,7 @@ def picture(
     dark: bool = False,
     width: int = 1100,
 ) -> None:
-    """Draw `report` into `out` (PNG); the whole page where no part is named. Raises PictureError."""
+    """Draw `report` into `out` (PNG); the whole page if no part is named. Raises PictureError."""
     executable = next((found for name in BROWSERS if (found := shutil.which(name))), None)
     if executable is None:
         raise PictureError(f"none of {', '.join(BROWSERS)} is here (Debian: apt-get install chromium)")
@@ -91,7 +92,7 @@ def picture(
 
 
 def known(page: Page) -> list[str]:
-    """Sections and charts of a report."""
+    """Return the sections and charts of a report."""
     found: list[str] = page.evaluate(
         """() => [...document.querySelectorAll("main > section > h2")].map((each) => each.textContent)
             .concat([...document.querySelectorAll(".plot")].map((each) => each.id))"""

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Programs that tests run and pip cannot bring: installed where we are root on Debian, else named.
+# Programs that tests run and pip cannot install: installed if we are root on Debian, otherwise listed.
 set -eu
 missing=
 need() { command -v "$1" >/dev/null 2>&1 || missing="$missing $2"; }

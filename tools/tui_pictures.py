@@ -1,4 +1,4 @@
-"""The pictures of docs/tui.md, taken from the running console with the demo behind it: `python -m tools.tui_pictures`.
+"""Take the pictures of docs/tui.md from a running console that shows the demo: `python -m tools.tui_pictures`.
 
 Takes about a minute: the demo's groups need a history.
 """
@@ -33,7 +33,7 @@ STOP_S = 30.0
 
 
 async def _shows(app: Console, pilot: Pilot[Any], *texts: str) -> None:
-    """Wait until the screen has all of `texts`; TimeoutError after WAIT_S."""
+    """Wait until the screen has all of `texts`. Raises TimeoutError after WAIT_S."""
 
     def screen() -> str:
         strips = app.screen._compositor.render_strips()
@@ -42,12 +42,12 @@ async def _shows(app: Console, pilot: Pilot[Any], *texts: str) -> None:
     async with asyncio.timeout(WAIT_S):
         while not all(text in screen() for text in texts):
             await pilot.pause(0.1)
-    # What it drew last may still be on its way.
+    # The last changes may not be drawn yet.
     await pilot.pause(0.5)
 
 
 async def take(bootstrap: str, seconds: float, write: Callable[[str, str], None]) -> None:
-    """Go through the screens once the overview has a history of `seconds`."""
+    """Take a picture of each screen once the overview has a history of `seconds`."""
     entry = ClusterEntry("demo", parse_addresses(bootstrap))
     app = Console(entry, Settings(utc=True))
     async with app.run_test(size=SIZE) as pilot:

@@ -10,8 +10,8 @@ import org.apache.kafka.common.protocol.Message;
 import org.apache.kafka.common.protocol.ObjectSerializationCache;
 
 /**
- * Reads lines of "name version hex" and prints them with what Kafka's own class makes of the bytes: the bytes it writes
- * itself, and its JSON. A message that it cannot read ends the program.
+ * Reads lines of "name version hex", decodes the bytes with Kafka's own class, and writes name, version, the bytes that
+ * the class encodes, and its JSON. A message that it cannot read ends the program.
  */
 public final class KafkaVectors {
     private static final List<String> NAMES = List.of(
@@ -31,7 +31,7 @@ public final class KafkaVectors {
             try {
                 return Class.forName(String.format(pattern, name));
             } catch (ClassNotFoundException e) {
-                // The next pattern may be it.
+                // The next pattern may match.
             }
         }
         throw new ClassNotFoundException(name);

@@ -1,7 +1,7 @@
 """Write tests/broker_cy/wire/kafka_vectors.tsv.gz: a message of every kind and version as Kafka 4.3.1 itself writes it.
 
-Needs a JDK and Maven. Run from the repository's root: `python -m tools.kafka_vectors.make`. To be run when the tables
-change; the file is committed so that tests need no Java compiler.
+Needs a JDK and Maven. Run it from the repository's root when the tables change: `python -m tools.kafka_vectors.make`.
+The file is committed so that tests need no Java compiler.
 """
 
 import gzip
@@ -26,7 +26,7 @@ def main() -> None:
             lines.append(f"{name} {version} {codec.encode(message, version).hex()}\n")
         ours.write_text("".join(lines))
         subprocess.run(["java", "-cp", kafka_classpath(), HERE / "KafkaVectors.java", ours, theirs], check=True)
-        # No time stamp inside, so that the same vectors make the same file.
+        # Without a time stamp, so that the same vectors produce the same file.
         TARGET.write_bytes(gzip.compress(theirs.read_bytes(), 9, mtime=0))
 
 
