@@ -1,4 +1,4 @@
-"""Driving the console: keys in, the text of the screen out."""
+"""Drives the console: sends keys, and returns the text of the screen."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from tests.support.broker import QUICK, BrokerProcess
 T = TypeVar("T")
 WAIT_S = 30.0
 SIZE = (80, 24)
-# Records of long ago are not removed while a test looks at them.
+# Old records are not removed while a test reads them.
 FOR_EVER = {"retention.ms": "-1"}
 
 
 @pytest.fixture(scope="session")
 def broker_cy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    """One broker for the tests of the console. A transaction may be left behind, and hangs after a second."""
+    """One broker for the tests of the console. A transaction that is left open counts as hanging after a second."""
     settings = {
         **QUICK,
         "transaction.partition.verification.enable": "false",
@@ -46,12 +46,12 @@ def broker_cy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProces
 
 @pytest.fixture
 def name() -> str:
-    """A name nothing else has."""
+    """Return a unique name."""
     return "n-" + uuid.uuid4().hex[:10]
 
 
 class Terminal:
-    """A console that runs without a terminal: presses keys, and waits for their effect."""
+    """A console that runs without a terminal: presses keys and waits for their effect."""
 
     def __init__(self, pilot: Pilot[Any], app: Console) -> None:
         self.pilot = pilot
@@ -62,7 +62,7 @@ class Terminal:
         return self.app.session.client
 
     def lines(self) -> list[str]:
-        """The lines of the screen."""
+        """Return the lines of the screen."""
         strips = self.app.screen._compositor.render_strips()
         return ["".join(segment.text for segment in strip) for strip in strips]
 
@@ -70,7 +70,7 @@ class Terminal:
         return "\n".join(self.lines())
 
     async def until(self, condition: Callable[[], object], what: str) -> None:
-        """Wait for a condition; AssertionError shows the screen."""
+        """Wait for a condition. AssertionError shows the screen."""
         deadline = asyncio.get_running_loop().time() + WAIT_S
         while not condition():
             if asyncio.get_running_loop().time() > deadline:
@@ -103,7 +103,7 @@ class Terminal:
         await self.press(*text)
 
     async def fill(self, **values: str) -> None:
-        """Set fields of the form that is shown, and send it."""
+        """Set fields of the form that is shown, and submit it."""
         from textual.widgets import Input
 
         for field, value in values.items():
@@ -112,7 +112,7 @@ class Terminal:
         await self.press("ctrl+s")
 
     async def command(self, text: str) -> None:
-        """Type a command behind a colon."""
+        """Type a command after a colon."""
         await self.press("colon")
         await self.until(lambda: self.app.screen.query("CommandBar.-open"), "the command line")
         await self.type(text)

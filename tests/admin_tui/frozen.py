@@ -1,4 +1,4 @@
-"""A session whose answers never change."""
+"""A session whose responses never change."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ FEATURES = (FeatureRange("metadata.version", 7, 30, 30), FeatureRange("transacti
 
 
 def samples() -> list[Sample]:
-    """Two minutes, in which the rate falls and rises."""
+    """Return the samples of two minutes, in which the rate falls and rises."""
     made = []
     for n in range(120):
         rate = 1_000 + 800 * abs(60 - n) // 60
@@ -180,7 +180,7 @@ def samples() -> list[Sample]:
 
 
 def events() -> list[Stamped]:
-    """One event of each appearance."""
+    """Return one event of each kind that is displayed differently."""
     by = Client("broker-cy-cli", "10.0.0.9")
     every: list[Event] = [
         BrokerStarted("broker-cy 0.1.0", False, 250, 17, 4_096, {"orders-0": 4_096}),
@@ -208,7 +208,7 @@ def events() -> list[Stamped]:
 
 
 class FrozenFeed(Feed[Any]):
-    """Has one answer, which never becomes old."""
+    """A feed with one response, which never becomes stale."""
 
     def __init__(self, value: Any) -> None:
         async def never() -> Any:
@@ -226,11 +226,11 @@ class FrozenFeed(Feed[Any]):
         listener()
 
     def unsubscribe(self, listener: Callable[[], None]) -> None:
-        """Nothing to take away."""
+        """Do nothing: no listener is kept."""
 
 
 class FrozenFeeds(Feeds):
-    """The answers by key."""
+    """The feeds by key."""
 
     ANSWERS: dict[Hashable, Any] = {  # noqa: RUF012 - never changed
         "cluster": CLUSTER,
@@ -272,4 +272,4 @@ class FrozenSession(Session):
             self.lag_history.note([GroupLag("billing", parts)], at_ms)
 
     def start(self) -> None:
-        """Nothing is followed."""
+        """Do nothing: no topic is followed."""

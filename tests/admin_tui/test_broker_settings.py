@@ -1,4 +1,4 @@
-"""Settings of a broker: looked at, changed and taken back by keys."""
+"""Settings of a broker: viewed, changed and reset with keys."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ async def value_of(terminal: Terminal, name: str) -> ConfigEntry:
 
 
 async def open_setting(terminal: Terminal, name: str) -> Any:
-    """The cursor on one setting; the table."""
+    """Move the cursor to one setting; returns the table."""
     await terminal.command("brokers")
     await terminal.shows("controller")
     await terminal.press("e")
@@ -89,7 +89,7 @@ def test_what_cannot_be_changed_is_grey(broker_cy: BrokerProcess) -> None:
 
 
 def test_readonly_changes_no_broker(broker_cy: BrokerProcess) -> None:
-    """If this fails, somebody who only wanted to look changes a broker."""
+    """If this fails, a user of a read-only console changes a broker."""
 
     async def job(terminal: Terminal) -> None:
         before = await value_of(terminal, SETTING)

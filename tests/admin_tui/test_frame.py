@@ -1,4 +1,4 @@
-"""The frame of every screen: navigation, filters, keys, clusters, and a broker that goes away and comes back."""
+"""The frame of every screen: navigation, filters, keys, clusters, and a broker that fails and comes back."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_commands_complete_go_somewhere_and_come_back(broker_cy: BrokerProcess, 
 
 
 def test_filter_and_cursor_outlive_a_refresh(broker_cy: BrokerProcess, name: str) -> None:
-    """If this fails, every five seconds the cursor jumps, and something else is deleted than was meant."""
+    """If this fails, every five seconds the cursor jumps, and a user deletes another item than intended."""
 
     async def job(terminal: Terminal) -> None:
         (await terminal.client.topics.create([NewTopic(f"{name}-{n}", 1) for n in (1, 2, 3)])).whole()
@@ -74,7 +74,7 @@ def test_filter_and_cursor_outlive_a_refresh(broker_cy: BrokerProcess, name: str
         grid = terminal.app.screen.grid  # type: ignore[attr-defined]
         assert grid.selected.info.name == f"{name}-3"
         before = terminal.app.session.topics().answers
-        # One comes in front of it.
+        # A topic is inserted before it.
         (await terminal.client.topics.create([NewTopic(f"{name}-0", 1)])).whole()
         await terminal.press("ctrl+r")
         await terminal.until(lambda: terminal.app.session.topics().answers > before, "a refresh")
@@ -107,7 +107,7 @@ def test_a_broker_that_goes_away_leaves_the_last_data_with_its_age(
         broker.kill()
         await terminal.until(lambda: "old:" in terminal.text(), "the age of what is shown")
         await terminal.shows(name, "unreachable")
-        # A panel that never had data says why.
+        # A panel that has never had data shows the reason.
         await terminal.command("brokers")
         await terminal.goes_to("brokers")
         await terminal.shows("unreachable")
@@ -209,7 +209,7 @@ def test_every_binding_has_an_id() -> None:
 def test_bad_options_are_refused(
     arguments: list[str], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """If this fails, the console starts with something else than was asked for."""
+    """If this fails, the console starts with other options than those requested."""
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     monkeypatch.delenv("BROKER_CY_CLUSTERS", raising=False)
     config = tmp_path / "clusters.toml"
@@ -233,14 +233,14 @@ def test_settings_beside_the_clusters_are_read(tmp_path: Path, monkeypatch: pyte
     assert console.session.entry.name == "one"
     assert console.alerts is not None
     assert console.command("topics", "list") == "broker-cy topics list --cluster one"
-    # A file of clusters somewhere else brings its own.
+    # A file of clusters in another directory uses the settings next to it.
     (tmp_path / "else.toml").write_text('[clusters.two]\nbootstrap = "127.0.0.1:9"\n')
     (tmp_path / "tui.toml").write_text("utc = true\n")
     assert cli.build(cli.parser().parse_args(["--config", str(tmp_path / "else.toml")])).settings.utc
 
 
 def test_an_act_tells_that_it_waits_for_the_broker(broker_cy: BrokerProcess, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If this fails, a form closes, a broker that is away is asked for half a minute, and nothing says so."""
+    """If this fails, a form closes and an unavailable broker is retried for half a minute, without a message."""
     monkeypatch.setattr(view, "WAIT_SHOWN_S", 0.01)
 
     async def job(terminal: Terminal) -> None:

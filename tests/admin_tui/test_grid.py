@@ -69,7 +69,7 @@ def test_only_what_is_on_the_screen_is_drawn() -> None:
         drawn.clear()
         await pilot.press("j")
         await pilot.pause()
-        # The row that was left, and the one that is there now.
+        # The row that the cursor left, and the one that it is on now.
         assert set(drawn) <= {0, 1}
         await pilot.press("G")
         await pilot.pause()
@@ -151,7 +151,7 @@ class Drawing(Grid[tuple[int, str]]):
 
 
 def test_a_refresh_draws_only_what_changed() -> None:
-    """Each answer of the broker draws all cells of the table again, and keys wait for it."""
+    """If this fails, each response of the broker draws all cells of the table again, and keys wait for it."""
     grid = Drawing()
 
     async def job(pilot: Pilot[None]) -> None:
@@ -174,7 +174,7 @@ def test_a_refresh_draws_only_what_changed() -> None:
         assert "new" in lines(grid)[4]
         assert await drawn(lambda: set_edge(grid, "subtitle", Text("5 s ago"))) == set()
         assert await drawn(lambda: grid.set_rows(rows(3, 500))) == set()
-        # Other rows than before in the same lines.
+        # Other rows than before on the same lines.
         assert len(await drawn(lambda: grid.set_rows([(1_000 + number, "old") for number in range(1_000)]))) >= 9
         assert "1000" in lines(grid)[1]
         assert await drawn(lambda: grid.set_rows([])) >= {1, 2, 3}
@@ -184,7 +184,7 @@ def test_a_refresh_draws_only_what_changed() -> None:
 
 
 def test_the_text_in_a_border_is_shown() -> None:
-    """The age of a list does not change, or stays when the list is fresh again."""
+    """If this fails, the age of a list does not change, or remains when the list is current again."""
     grid = Drawing()
 
     async def job(pilot: Pilot[None]) -> None:

@@ -86,7 +86,7 @@ def test_reset_by_each_rule(
 def test_a_bad_rule_is_shown_beside_its_field(
     broker_cy: BrokerProcess, name: str, fields: dict[str, str], said: str
 ) -> None:
-    """If this fails, something is sent that nobody meant."""
+    """If this fails, something is sent that the user did not intend."""
 
     async def job(terminal: Terminal) -> None:
         await with_group(terminal, name)
@@ -101,7 +101,7 @@ def test_a_bad_rule_is_shown_beside_its_field(
 
 
 def test_a_group_with_members_is_not_touched(broker_cy: BrokerProcess, name: str) -> None:
-    """If this fails, a reset or deletion of an active group is tried, and its members continue from elsewhere."""
+    """If this fails, a reset or deletion of an active group is tried, and its members continue at other offsets."""
 
     async def job(terminal: Terminal) -> None:
         await with_group(terminal, name)
@@ -161,7 +161,7 @@ def test_lag_in_records_and_time_and_the_verdict(broker_cy: BrokerProcess, name:
         await terminal.shows(name, "Empty")
         await terminal.until(lambda: "  6  " in terminal.text(), "a lag of 6")
         await terminal.press("enter")
-        # One hour, exactly by the broker's own note of the commit or by the record itself.
+        # One hour, exactly, either from the broker's event of the commit or from the record itself.
         await terminal.shows("1 h", "lag 6")
         await terminal.shows("STOPPED")
 
@@ -169,7 +169,7 @@ def test_lag_in_records_and_time_and_the_verdict(broker_cy: BrokerProcess, name:
 
 
 def test_the_rebalance_journal(broker_cy: BrokerProcess, name: str) -> None:
-    """If this fails, users cannot find out why a group stood still."""
+    """If this fails, users cannot find out why a group stopped consuming."""
 
     async def job(terminal: Terminal) -> None:
         await with_group(terminal, name)

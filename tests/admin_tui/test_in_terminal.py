@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 class Tmux:
-    """One window of tmux, with a server of its own."""
+    """One window of tmux, with a separate server."""
 
     def __init__(self, directory: Path, *command: str, term: str = "screen-256color") -> None:
         self._socket = directory / "tmux"
@@ -39,7 +39,7 @@ class Tmux:
         return self._call("capture-pane", "-p")
 
     def keys(self, *names: str) -> None:
-        """Keys by tmux's names."""
+        """Send keys by tmux's names."""
         self._call("send-keys", *names)
 
     def type(self, text: str) -> None:
@@ -62,7 +62,7 @@ class Tmux:
         until(lambda: text not in self.screen(), f"no {text!r} on the screen")
 
     def confirms(self) -> None:
-        """Go from Cancel to the button beside it, and wait until the dialog is gone."""
+        """Go from Cancel to the button next to it, and wait until the dialog is closed."""
         self.keys("Tab", "Enter")
         self.hides("Cancel")
 
@@ -114,7 +114,7 @@ def test_the_life_of_a_topic_and_a_group(terminal: Tmux) -> None:
     for value in ("first", "second"):
         terminal.keys("p")
         terminal.shows(f"Produce to {name}")
-        # From the partition over key and its kind to the value.
+        # From the partition past the key and its type to the value.
         terminal.keys("Tab", "Tab", "Tab")
         terminal.type(value)
         terminal.keys("Enter")
@@ -125,7 +125,7 @@ def test_the_life_of_a_topic_and_a_group(terminal: Tmux) -> None:
     terminal.keys("Enter")
     terminal.shows("value 6 B")
     terminal.keys("Escape")
-    # A key right behind it would be one with Alt for the terminal.
+    # Another key immediately after Escape would be that key with Alt for the terminal.
     terminal.hides("value 6 B")
     # A group that has read everything; then its lag grows.
     terminal.command(f"group {name}-g")

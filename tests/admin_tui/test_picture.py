@@ -13,7 +13,7 @@ from tests.support.broker import BrokerProcess
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A home directory of the test's own."""
+    """Use a separate home directory for the test."""
     for name in ("XDG_PICTURES_DIR", "XDG_CONFIG_HOME"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
@@ -21,7 +21,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_the_directory_of_pictures(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If this fails, a picture is saved where nobody looks for it."""
+    """If this fails, a picture is saved where users do not look for it."""
     assert pictures_directory() == home
     (home / ".config").mkdir()
     (home / ".config" / "user-dirs.dirs").write_text('XDG_MUSIC_DIR="$HOME/M"\nXDG_PICTURES_DIR="$HOME/Bilder"\n')
@@ -38,14 +38,14 @@ def test_the_directory_of_pictures(home: Path, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_no_picture_replaces_another(tmp_path: Path) -> None:
-    """If this fails, two pictures of one second are one."""
+    """If this fails, two pictures taken in the same second become one."""
     paths = [save(str(n), tmp_path, "20260131-120000") for n in range(3)]
     assert [path.name for path in paths] == [f"broker-tui-20260131-120000{end}.svg" for end in ("", "-2", "-3")]
     assert [path.read_text() for path in paths] == ["0", "1", "2"]
 
 
 def test_a_key_saves_the_screen(broker_cy: BrokerProcess, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If this fails, a picture lands in the working directory, and from there in a repository."""
+    """If this fails, a picture is saved to the working directory, and from there gets into a repository."""
     work = home / "work"
     work.mkdir()
     monkeypatch.chdir(work)

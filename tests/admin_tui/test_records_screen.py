@@ -18,7 +18,7 @@ HOSTILE = b"\x1b]0;owned\x07\x1b[2J\xc2\x9b31m[bold]text[/bold]"
 
 
 async def with_records(terminal: Terminal, name: str, records: list[Record], partitions: int = 1) -> MessagesView:
-    """A topic with records, shown."""
+    """Show a topic with records."""
     (await terminal.client.topics.create([NewTopic(name, partitions, configs=FOR_EVER)])).whole()
     if records:
         await terminal.client.records.producer().send(name, records)
@@ -30,7 +30,7 @@ async def with_records(terminal: Terminal, name: str, records: list[Record], par
 
 
 def test_any_record_can_be_shown_and_none_steers_the_terminal(broker_cy: BrokerProcess, name: str) -> None:
-    """If this fails, a record clears the screen, changes the title of the terminal, or is taken for markup."""
+    """If this fails, a record clears the screen, changes the title of the terminal, or is interpreted as markup."""
     records = [
         Record(timestamp=1, key=b"hostile", value=HOSTILE, headers=[("\x1b[31m", b"\x1b[31m")]),
         Record(timestamp=2, key=None, value=None),
@@ -62,7 +62,7 @@ def test_any_record_can_be_shown_and_none_steers_the_terminal(broker_cy: BrokerP
 
 
 def test_a_search_says_how_far_it_is_and_ends_with_what_it_found(broker_cy: BrokerProcess, name: str) -> None:
-    """If this fails, a search ends in silence, and nobody knows whether it looked at everything."""
+    """If this fails, a search ends without a message, and users do not know whether it covered everything."""
     records = [
         Record(timestamp=1_700_000_000_000 + n, key=b"k%d" % n, value=b'{"user": {"id": %d}}' % (n % 50))
         for n in range(500)
@@ -115,14 +115,14 @@ def test_following_shows_what_arrives_and_stops(broker_cy: BrokerProcess, name: 
 
 
 def test_producing_and_producing_again(broker_cy: BrokerProcess, name: str) -> None:
-    """If this fails, a message cannot be sent, or a dead letter not brought back with other headers."""
+    """If this fails, a message cannot be sent, or a dead letter cannot be sent again with other headers."""
 
     async def job(terminal: Terminal) -> None:
         await with_records(terminal, name, [])
         await terminal.shows("nothing found")
         await terminal.press("p")
         await terminal.fill(key="k", value="v")
-        # A key was typed, and the field below says that it is null.
+        # A key was typed although the field below says that it is null.
         await terminal.shows("a key was typed")
         await terminal.fill(key="00 ff", key_kind="hex", value='{"n": 1}', headers="dead=letter, kept=yes")
         await terminal.shows("1 record", "key 00 ff", "echo ", "--json-lines", "base64")

@@ -1,6 +1,6 @@
 """Every screen looks as it was last approved, at 80x24 and 160x50.
 
-BROKER_TUI_SNAPSHOTS=write replaces the pictures: look at them before they are committed.
+BROKER_TUI_SNAPSHOTS=write replaces the pictures: check them before they are committed.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ VIEWS = (
 
 
 def frozen_alerts() -> Alerting:
-    """One rule that is broken, one that waits, and one that holds; and a webhook."""
+    """Return alerts with one firing rule, one pending rule and one that is fine, and a webhook."""
     alerting = Alerting(AlertSettings((), WebhookSettings("https://hooks.example.com/secret")), interval_s=3_600)
     assert alerting.webhook is not None
     alerting.webhook.delivered = 4
@@ -67,7 +67,7 @@ def frozen_alerts() -> Alerting:
 
 
 def frozen_scan(view: messages.MessagesView) -> None:
-    """Records of every kind, read long ago."""
+    """Return records of every kind, with old timestamps."""
     view.scan = Scan(view.client, {})
     records = [
         Record(9_007_199_254_740_993, NOW_MS, b"order-1", b'{"id": 1, "total": 9.5}', [("trace", b"a")]),
@@ -82,7 +82,7 @@ def frozen_scan(view: messages.MessagesView) -> None:
 
 
 def is_cut(grid: Grid[Any]) -> bool:
-    """Whether columns stand where the screen has ended, and cannot be seen."""
+    """Return whether columns extend beyond the screen and cannot be seen."""
     width = grid.scrollable_content_region.width
     columns = grid._lay_out(width)
     return sum(wide for _, wide in columns) + _GAP * (len(columns) - 1) > width
@@ -98,7 +98,7 @@ def frozen_time(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("size", [(80, 24), (160, 50)], ids=["80x24", "160x50"])
 @pytest.mark.parametrize("view", VIEWS)
 def test_the_screen_looks_as_it_did(view: str, size: tuple[int, int], tmp_path: Path) -> None:
-    """If this fails, a screen lost a column, a colour or its footer, and no other test looks there."""
+    """If this fails, a screen lost a column, a colour or its footer, and no other test checks them."""
 
     async def picture() -> str:
         app = Console(entry_of("broker-1:9092"), Settings(utc=True), alerts=frozen_alerts())
@@ -108,7 +108,7 @@ def test_the_screen_looks_as_it_did(view: str, size: tuple[int, int], tmp_path: 
             if view != "overview":
                 app.run_command(view)
                 await terminal.goes_to(view.split()[0])
-            # Once nothing changes any more: layout and messages take some turns.
+            # Wait until nothing changes any more: layout and messages take several iterations.
             before = ""
             while True:
                 await pilot.pause(0.1)

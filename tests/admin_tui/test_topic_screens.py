@@ -1,4 +1,4 @@
-"""Every action on topics, and which are refused."""
+"""Every action on topics, and which of them are refused."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.support.broker import BrokerProcess
 
 
 async def open_topics(terminal: Terminal, name: str, *topics: NewTopic) -> TopicsView:
-    """The list of topics, filtered to `name`, with the cursor on the first of them."""
+    """Show the list of topics, filtered to `name`, with the cursor on the first of them."""
     for outcome in [await terminal.client.topics.create(topics)] if topics else []:
         outcome.whole()
     await terminal.command("topics")
@@ -37,7 +37,7 @@ def test_create_checks_each_field_and_the_broker_the_rest(broker_cy: BrokerProce
         await terminal.fill(name="bad name", partitions="0")
         await terminal.shows("' ' is not allowed", "1 to 100000")
         await terminal.fill(name=name, partitions="3", settings="retention.ms=soon")
-        # The form is back with what was typed, and takes another value.
+        # The form is shown again with the typed values, and accepts another value.
         await terminal.shows("INVALID_CONFIG", name, "retention.ms=soon")
         await terminal.fill(settings="retention.ms=3600000")
         await terminal.shows("3 partitions", f"broker-cy topics create {name} -p 3 --set retention.ms=3600000")
@@ -50,7 +50,7 @@ def test_create_checks_each_field_and_the_broker_the_rest(broker_cy: BrokerProce
 
 
 def test_delete_asks_for_the_name_and_cancel_is_safe(broker_cy: BrokerProcess, name: str) -> None:
-    """If this fails, a topic is gone by one wrong key."""
+    """If this fails, one wrong key deletes a topic."""
 
     async def job(terminal: Terminal) -> None:
         await open_topics(terminal, name, NewTopic(name, 2))
@@ -92,7 +92,7 @@ def test_many_marked_topics_are_deleted_together(broker_cy: BrokerProcess, name:
 
 
 def test_partitions_clone_and_records(broker_cy: BrokerProcess, name: str) -> None:
-    """If this fails, growing, cloning or trimming does something else than the preview says."""
+    """If this fails, growing, cloning or trimming does something other than the preview shows."""
 
     async def job(terminal: Terminal) -> None:
         await open_topics(terminal, name, NewTopic(name, 2, configs={"retention.ms": "3600000"}))
@@ -129,7 +129,7 @@ def test_partitions_clone_and_records(broker_cy: BrokerProcess, name: str) -> No
 
 
 def test_settings_are_checked_beside_the_field_and_changed(broker_cy: BrokerProcess, name: str) -> None:
-    """If this fails, a setting is changed to nonsense, or cannot be taken back."""
+    """If this fails, a setting is changed to nonsense, or cannot be reset."""
 
     async def job(terminal: Terminal) -> None:
         (await terminal.client.topics.create([NewTopic(name, 1)])).whole()
@@ -160,7 +160,7 @@ def test_settings_are_checked_beside_the_field_and_changed(broker_cy: BrokerProc
 
 @pytest.mark.parametrize("size", [(80, 24), (160, 50)])
 def test_partitions_are_counted_by_reading(broker_cy: BrokerProcess, name: str, size: tuple[int, int]) -> None:
-    """If this fails, offsets are taken for records."""
+    """If this fails, users take offsets for records."""
 
     async def job(terminal: Terminal) -> None:
         (await terminal.client.topics.create([NewTopic(name, 1)])).whole()
@@ -174,9 +174,7 @@ def test_partitions_are_counted_by_reading(broker_cy: BrokerProcess, name: str, 
 
 
 def test_segments_are_shown(broker_cy: BrokerProcess, name: str) -> None:
-    """If this fails, users do not see why retention keeps old records, which is that only whole segments are
-    deleted.
-    """
+    """If this fails, users do not see why retention keeps old records: only whole segments are deleted."""
 
     async def job(terminal: Terminal) -> None:
         wanted = NewTopic(name, 2, configs={"segment.bytes": "1048576"})
@@ -195,7 +193,7 @@ def test_segments_are_shown(broker_cy: BrokerProcess, name: str) -> None:
 
 
 def test_readonly_refuses_every_change(broker_cy: BrokerProcess, name: str) -> None:
-    """If this fails, somebody who only wanted to look deletes a topic."""
+    """If this fails, a user of a read-only console deletes a topic."""
 
     async def job(terminal: Terminal) -> None:
         await open_topics(terminal, name, NewTopic(name, 1))

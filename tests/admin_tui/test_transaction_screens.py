@@ -15,7 +15,7 @@ from tests.support.hanging import leave_hanging
 
 
 def test_a_hanging_transaction_is_found_and_aborted(broker_cy: BrokerProcess, name: str) -> None:
-    """If this fails, consumers of committed records wait forever, and nobody sees why."""
+    """If this fails, consumers of committed records wait forever, and users cannot see why."""
 
     async def job(terminal: Terminal) -> None:
         await leave_hanging(terminal.client, name)
@@ -48,7 +48,7 @@ def test_a_hanging_transaction_is_found_and_aborted(broker_cy: BrokerProcess, na
 
 
 def test_open_transactions_and_producers_are_listed(broker_cy: BrokerProcess, name: str) -> None:
-    """If this fails, nobody sees who keeps a transaction open."""
+    """If this fails, users cannot see which producer keeps a transaction open."""
 
     async def job(terminal: Terminal) -> None:
         (await terminal.client.topics.create([NewTopic(name, 1)])).whole()
@@ -77,7 +77,7 @@ def test_open_transactions_and_producers_are_listed(broker_cy: BrokerProcess, na
 
 
 def test_what_changed_is_shown_with_who_did_it(broker_cy: BrokerProcess, name: str) -> None:
-    """If this fails, a setting was changed, and nobody knows when or by whom."""
+    """If this fails, a setting was changed, and users cannot see when and by which client."""
 
     async def job(terminal: Terminal) -> None:
         (await terminal.client.topics.create([NewTopic(name, 3)])).whole()
