@@ -1,4 +1,4 @@
-"""The regression gate: what callgrind wrote is read rightly, and verdicts are right."""
+"""The regression gate: callgrind's output is read correctly, and verdicts are correct."""
 
 import json
 from collections import Counter
@@ -62,7 +62,7 @@ MACHINE = dict.fromkeys(build.MACHINE, "1") | dict.fromkeys(build.TOLD, "1")
 
 
 def test_costs_go_to_the_function_itself() -> None:
-    """Calls counted with all they called would name main() as the heaviest function."""
+    """Calls counted with all their callees would show main() as the heaviest function."""
     found = profile.parse(DUMP.splitlines(keepends=True))
     assert found.total == 1000
     assert found.functions == {
@@ -111,7 +111,7 @@ def decide(recorded: dict[str, int], now: dict[str, int], **versions: str) -> tu
 
 
 def test_one_operation_that_is_worse_fails_the_gate() -> None:
-    """An improvement elsewhere must not hide it."""
+    """An improvement of another operation must not hide it."""
     text, code = decide({"produce": 1000, "fetch": 2000}, {"produce": 500, "fetch": 2100})
     assert code == gate.REGRESSED
     assert [line.split() for line in text.splitlines()[1:3]] == [
@@ -132,7 +132,7 @@ def test_what_is_better_or_the_same_passes() -> None:
 
 @pytest.mark.parametrize("key", build.MACHINE)
 def test_another_build_is_not_compared(key: str) -> None:
-    """Counts of another interpreter would be regressions, or hide them."""
+    """Counts of another interpreter would be reported as regressions, or hide them."""
     text, code = decide({"produce": 1000}, {"produce": 9000}, **{key: "other"})
     assert code == gate.NOTHING_TO_COMPARE
     assert "NOTHING TO COMPARE WITH" in text
@@ -144,7 +144,7 @@ def test_another_build_is_not_compared(key: str) -> None:
 def test_another_build_is_said_at_once_in_ci(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """`make test` would count for half a minute what it cannot compare, or fail on every other machine."""
+    """`make test` would spend half a minute on counts that it cannot compare, or fail on every other machine."""
     monkeypatch.setattr(gate, "measure", lambda settings: pytest.fail("it was counted"))
     path = tmp_path / "expected.json"
     assert gate.main(["--where-recorded", "--expected", str(path)]) == gate.FINE
@@ -202,7 +202,7 @@ def test_a_broken_file_is_named(tmp_path: Path, text: str, message: str) -> None
 
 
 def test_the_repository_has_counts_of_every_operation() -> None:
-    """If this fails, the gate would say that there is nothing to compare with, everywhere."""
+    """If this fails, the gate would report everywhere that there is nothing to compare with."""
     kept = compare.load(gate.EXPECTED)
     assert kept is not None
     assert list(kept.operations) == list(operations.REQUESTS)
@@ -218,7 +218,7 @@ def test_a_callgrind_that_does_not_start_is_reported(tmp_path: Path, monkeypatch
 
 @pytest.mark.soak
 def test_two_runs_agree(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The gate would be noise; or it counts nothing at all."""
+    """If this fails, the counts are noise, or nothing is counted at all."""
     path = tmp_path / "expected.json"
     options = ["--top", "--expected", str(path)]
     assert gate.main([*options, "--record"]) == gate.FINE

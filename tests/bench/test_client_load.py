@@ -26,7 +26,7 @@ def workload(**changed: Any) -> Workload:
 
 @given(rates, rates, st.floats(0.1, 100), st.floats(0, 50), st.integers(0, 100_000))
 def test_the_inverse_of_due_is_how_many_are_due(start: float, end: float, ramp_s: float, s: float, n: int) -> None:
-    """A record handed over twice, or never, where both disagree."""
+    """A record would be sent twice, or never, if both disagree."""
     schedule = Schedule(start, end, ramp_s)
     assert schedule.due_s(n) <= schedule.due_s(n + 1)
     due = schedule.due_by(s / 10)
@@ -77,7 +77,7 @@ def test_every_key_comes_equally_often() -> None:
 
 
 class Report:
-    """A message or an error of confluent-kafka, as far as it is asked."""
+    """A message or an error of confluent-kafka, with the methods that are used."""
 
     def __init__(self, value: bytes | None = None, code: int | None = None) -> None:
         self._value, self._code = value, code
@@ -102,7 +102,7 @@ class Report:
 
 
 def test_each_report_counts_from_its_own_due_time() -> None:
-    """Latency from anything else than the due time hides what waited."""
+    """Latency from any other time than the due time would hide waiting."""
     owner = Deliveries(8)
     now = time.monotonic_ns()
     messages: list[dict[str, Any]] = [{"value": bytes(100)} for _ in range(2)]
@@ -140,7 +140,7 @@ def test_records_of_somebody_else_are_errors() -> None:
 
 
 def test_no_room_for_a_stamp_is_refused() -> None:
-    """It would be written behind the value's end."""
+    """The stamp would be written beyond the end of the value."""
     with pytest.raises(ValueError, match="4 bytes has no room"):
         stamp_all([{"value": b"four"}], 1)
     with pytest.raises(ValueError, match="4 bytes has no room"):
@@ -164,7 +164,7 @@ def test_a_sample_is_reported_once_all_processes_have_given_their_part() -> None
 
 
 def test_percentiles_that_others_printed_are_not_merged() -> None:
-    """The percentile of two processes is not to be had from theirs."""
+    """The percentile over two processes cannot be computed from their percentiles."""
     both = DriverResult(processes=0)
     both.merge(DriverResult(records=100, told={"avg_ms": 1.0, "max_ms": 5.0, "p99_ms": 3.0}))
     assert both.told["p99_ms"] == 3.0

@@ -1,4 +1,4 @@
-"""Numbers that people lay beside those of Kafka's tools must be in their columns and units."""
+"""Numbers that people compare with those of Kafka's tools must be in their columns and units."""
 
 import io
 import re
@@ -25,7 +25,7 @@ def shown(table: object) -> str:
 
 
 def test_lines_of_the_producer() -> None:
-    """Words and digits of ProducerPerformance 4.3.1; MB is 2^20 bytes there."""
+    """Texts and digits are those of ProducerPerformance 4.3.1, where MB is 2^20 bytes."""
     lines = columns.producer_lines(driver_result().samples, interval_s=0.5)
     expected = "5000 records sent, 10000.0 records/sec (0.95 MB/sec), 2.5 ms avg latency, 4.0 ms max latency."
     assert lines == [expected, expected]
@@ -33,7 +33,9 @@ def test_lines_of_the_producer() -> None:
 
 
 def test_last_line_of_the_producer() -> None:
-    """Everything before the percentiles is as Kafka prints it; these have the digits that its clock lacks."""
+    """Everything before the percentiles is as Kafka prints it; the percentiles have decimal places that its clock
+    lacks.
+    """
     assert re.fullmatch(
         r"10000 records sent, 10000\.000000 records/sec \(0\.95 MB/sec\), 2\.49 ms avg latency, 4\.00 ms max latency, "
         r"2\.0\d ms 50th, 4\.00 ms 95th, 4\.00 ms 99th, 4\.00 ms 99\.9th\.",
@@ -49,7 +51,7 @@ def test_interval_without_an_answer_is_shown_as_kafka_does() -> None:
 
 
 def test_columns_of_the_consumer() -> None:
-    """Header and row have as many columns, in ConsumerPerformance's order."""
+    """Header and row have the same columns, in ConsumerPerformance's order."""
     row = columns.consumer_row(datetime(2026, 1, 2, 3, 4, 5, 678_900), 1000, 10 << 20, 2.0, rebalance_s=0.5)
     assert row == (
         "2026-01-02 03:04:05:678, 2026-01-02 03:04:07:678, 10.0000, 5.0000, 1000, 500.0000, 500, 1500, 6.6667, 666.6667"
@@ -58,7 +60,7 @@ def test_columns_of_the_consumer() -> None:
 
 
 def test_tables_tell_spending_pairs_and_failures() -> None:
-    """The terminal must say the same as the report, the failed run included."""
+    """The terminal must show the same as the report, including the failed run."""
     known = document(repeats=4)
     text = shown(columns.spending_table([known.runs[0], Run("kafka", "now", 1, failed="the target died")]))
     assert re.search(r"Broker CPU per GB \(s/GB\)\s*│\s*250\.000", text)

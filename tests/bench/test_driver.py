@@ -1,4 +1,4 @@
-"""The load driver: it checks every answer, and charges a stall to the side that caused it."""
+"""The load driver: it checks every response, and attributes a stall to the side that caused it."""
 
 import contextlib
 import socket
@@ -28,7 +28,7 @@ def produced(correlation_id: int, base_offset: int, error: int = 0, partition: i
 
 @contextlib.contextmanager
 def fake_broker(answer: Answer) -> Iterator[tuple[str, int]]:
-    """One connection after the other; each whole frame is answered with what `answer` gives (None: hang up)."""
+    """Serves one connection after the other; each complete frame gets the response of `answer` (None: close it)."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
         def serve() -> None:
@@ -88,7 +88,7 @@ def test_closed_loop_sends_exactly_what_was_asked_and_counts_it() -> None:
     ids=["error code", "correlation id", "offset again", "other partition", "cut short", "hang-up"],
 )
 def test_a_wrong_answer_fails_the_run(answer: Answer, words: str) -> None:
-    """A broker that is fast because it answers nonsense must not get a figure."""
+    """A broker that is fast because its responses are invalid must not get a figure."""
     with fake_broker(answer) as address:
         driver = driver_for(address)
         with pytest.raises(LoadError, match=words):
@@ -111,7 +111,7 @@ def test_open_loop_charges_a_stall_to_every_request_it_kept_waiting() -> None:
         driver.close()
     assert driver.responses == 250
     assert driver.lateness.count == 250
-    # 100 requests fall due during the stall, so half of the stall is exceeded by about 50 of the 250.
+    # 100 requests are due during the stall, so about 50 of the 250 exceed half of the stall.
     assert driver.latency.percentile(85) > stall_s / 2 * 1e9
 
 
@@ -128,7 +128,7 @@ def test_bad_arguments_are_refused(tmp_path: Path) -> None:
 
 
 def test_floor_takes_and_gives_back_what_the_driver_checks(tmp_path: Path) -> None:
-    """The floor must do the whole of the minimum, else every ratio to it is unfair: offsets, bytes, checksums."""
+    """The floor must do all of the minimum, or every ratio to it is unfair: offsets, bytes, checksums."""
     command = [sys.executable, "-m", "bench.floor_server", str(tmp_path)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=Path(__file__).parents[2]) as process:
         try:

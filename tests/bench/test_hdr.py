@@ -1,4 +1,4 @@
-"""Histograms that cross processes or go to other tools must say the same there."""
+"""Histograms that cross processes or go to other tools must have the same values there."""
 
 import pickle
 
@@ -22,7 +22,7 @@ def filled(values: list[int]) -> Histogram:
 
 @given(st.lists(VALUES, min_size=1, max_size=6))
 def test_merged_parts_are_the_whole(parts: list[list[int]]) -> None:
-    """p99.9 over several processes is that of all their values, also after each came through a pipe."""
+    """p99.9 over several processes is that of all their values, also after each was sent through a pipe."""
     merged = Histogram()
     for part in parts:
         merged.merge(pickle.loads(pickle.dumps(filled(part))))
@@ -45,7 +45,7 @@ def test_nothing_is_clamped_or_lost(values: list[int]) -> None:
 
 @given(VALUES.filter(lambda values: any(value >= 0 for value in values)))
 def test_hdr_text_says_the_same_as_our_histogram(values: list[int]) -> None:
-    """What another tool reads of the JSON must be our percentiles: never below, at most 3 digits' rounding above."""
+    """What another tool reads from the JSON must be our percentiles: never below, at most 3 digits' rounding above."""
     histogram = filled(values)
     decoded = hdr.decode(hdr.hdr_base64(histogram))
     assert decoded.get_total_count() == histogram.count
@@ -56,13 +56,13 @@ def test_hdr_text_says_the_same_as_our_histogram(values: list[int]) -> None:
 
 @given(st.lists(VALUES, min_size=1, max_size=4))
 def test_hdr_texts_merge_exactly(parts: list[list[int]]) -> None:
-    """The report's line of several runs is that of all their requests."""
+    """The report's curve of several runs is that of all their requests."""
     whole = hdr.decode(hdr.hdr_base64(filled([value for part in parts for value in part])))
     merged = hdr.merged([hdr.hdr_base64(filled(part)) for part in parts])
     assert merged.get_total_count() == whole.get_total_count()
     for percent in (10, 50, 90, 99.9):
         ours, theirs = merged.get_value_at_percentile(percent), whole.get_value_at_percentile(percent)
-        # The end of the last bucket is its highest value, which only the whole knows of all parts.
+        # The end of the last bucket is its highest value, which is only known from all parts together.
         assert ours == pytest.approx(theirs, rel=1 / 128, abs=1)
 
 
@@ -90,13 +90,13 @@ def test_text_that_is_no_histogram_is_refused(text: str) -> None:
 def test_state_that_no_histogram_has_is_refused(
     state: tuple[int, int, tuple[tuple[int, int], ...]], words: str
 ) -> None:
-    """A bucket out of range would write beyond the counts."""
+    """A bucket out of range would be written beyond the counts."""
     with pytest.raises(ValueError, match=words):
         Histogram.from_state(state)
 
 
 def test_mean() -> None:
-    """The average that Kafka's tools print."""
+    """This is the average that Kafka's tools print."""
     assert filled([10, 20, 60]).mean() == 30
     assert filled([1_000_000] * 3 + [5_000_000]).mean() == pytest.approx(2_000_000, rel=1 / 128)
     assert filled([TOP]).mean() == pytest.approx(TOP, rel=1 / 128)

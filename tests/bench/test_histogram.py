@@ -19,7 +19,7 @@ def filled(values: list[int]) -> Histogram:
 
 @pytest.mark.parametrize("percent", [0.1, 50, 90, 99, 99.9, 100])
 def test_percentile_is_the_value_of_its_rank_within_the_stated_precision(percent: float) -> None:
-    """Without it p99 means nothing: the value of rank ceil(count * percent), at most 1/128 above what was recorded."""
+    """Without it p99 means nothing: the value of rank ceil(count * percent), at most 1/128 above the recorded value."""
     source = random.Random(7)
     values = sorted(int(source.lognormvariate(12, 2)) for _ in range(10_007))
     exact = values[math.ceil(len(values) * percent / 100) - 1]
@@ -40,7 +40,7 @@ def test_extremes_are_kept() -> None:
 
 
 def test_negative_values_are_counted_apart() -> None:
-    """A clock error must show, and must not improve the median."""
+    """A clock error must be visible, and must not improve the median."""
     histogram = filled([-5, 10])
     assert (histogram.count, histogram.negative, histogram.percentile(1)) == (1, 1, 10)
 

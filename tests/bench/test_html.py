@@ -1,4 +1,4 @@
-"""The report in a real browser: it must draw everything, fetch nothing, and never hide that something failed."""
+"""The report in a real browser: it must draw everything, load nothing, and never hide that something failed."""
 
 import json
 import re
@@ -33,7 +33,7 @@ def browser() -> Iterator[Browser]:
 
 
 class Opened:
-    """A report in the browser, with all it complained of and asked for."""
+    """A report in the browser, with all its console messages, errors and requests."""
 
     def __init__(self, browser: Browser, path: Path, scheme: str = "light") -> None:
         self.context = browser.new_context(
@@ -48,7 +48,7 @@ class Opened:
         self.page.goto(path.as_uri())
 
     def undrawn(self) -> list[str]:
-        """Charts without a line or marker in an svg."""
+        """Return the charts without a line or marker in an svg."""
         found: list[str] = self.page.evaluate(
             """() => [...document.querySelectorAll(".plot")]
                 .filter((plot) => !plot.querySelector("svg .trace path")).map((plot) => plot.id)"""
@@ -68,7 +68,7 @@ def written(tmp_path: Path, *documents: Document) -> Path:
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_every_chart_is_drawn_without_a_complaint_or_a_request(browser: Browser, tmp_path: Path, scheme: str) -> None:
-    """A report that needs a network is blank in ten years."""
+    """A report that needs a network will be blank in ten years."""
     path = written(tmp_path, document())
     opened = Opened(browser, path, scheme)
     assert opened.complaints == []
@@ -81,7 +81,7 @@ def test_every_chart_is_drawn_without_a_complaint_or_a_request(browser: Browser,
 
 
 def test_absolute_figures_and_the_warm_up_stand_beside_the_ratios() -> None:
-    """A ratio of 5 may be one of two slow brokers, or one to a peer that was still compiling."""
+    """A ratio of 5 may be that of two slow brokers, or one to a target that was still compiling."""
     text = page.render([("a", document())])
     assert "10,000 : 10,000 /s" in text
     assert "<th>kafka</th><td>not steady within 60 s</td>" in text
@@ -107,7 +107,7 @@ def test_documents_stand_side_by_side(browser: Browser, tmp_path: Path) -> None:
 
 
 def test_reader_hides_a_target_and_chooses_a_label(browser: Browser, tmp_path: Path) -> None:
-    """Forty lines of a matrix in one chart say nothing."""
+    """Forty lines of a matrix in one chart are unreadable."""
     known = document(repeats=1, labels=("100 B, none", "1 KB, lz4"))
     opened = Opened(browser, written(tmp_path, known))
     lines = opened.page.locator("#time-records_per_s .scatterlayer .trace")
@@ -124,7 +124,7 @@ def test_reader_hides_a_target_and_chooses_a_label(browser: Browser, tmp_path: P
 
 
 def test_what_failed_stands_at_the_head_and_has_no_line(browser: Browser, tmp_path: Path) -> None:
-    """Nobody must take the rest of a broken comparison for the whole."""
+    """A reader must not take the rest of a broken comparison for all of it."""
     known = document()
     failed = Run(
         "kafka", known.runs[1].started, 0, failed="3 errors, the first: error 6", verdicts=("failed: 3 errors",)
@@ -142,7 +142,7 @@ def test_what_failed_stands_at_the_head_and_has_no_line(browser: Browser, tmp_pa
 
 
 def test_text_of_a_document_is_never_code(browser: Browser, tmp_path: Path) -> None:
-    """A report of somebody else's document runs in the reader's browser."""
+    """A report of a foreign document runs in the reader's browser."""
     known = document(repeats=1, labels=(EVIL, "other"))
     evil = replace(
         known,

@@ -25,7 +25,7 @@ def test_it_imports_nothing_of_the_tests() -> None:
 
 
 def modules(node: ast.AST) -> list[str]:
-    """The modules that a statement imports."""
+    """Return the modules that a statement imports."""
     if isinstance(node, ast.ImportFrom):
         return [node.module or ""]
     return [alias.name for alias in node.names] if isinstance(node, ast.Import) else []

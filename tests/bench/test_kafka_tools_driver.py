@@ -1,4 +1,4 @@
-"""Kafka's own perf classes against our broker: what they print is what the driver reports."""
+"""Kafka's own performance tools with our broker: the driver reports what they print."""
 
 import dataclasses
 import shutil
@@ -44,14 +44,14 @@ def test_producers_records_and_their_own_percentiles(broker: Target, topic: str)
     create_topic(broker.bootstrap, topic, 2)
     samples: list[Sample] = []
     load = driver(broker, topic, codec="lz4", rate=Rate(2000, 2000, "records"))
-    # Long enough that the start of the JVM leaves room for samples on a busy machine.
+    # Long enough that the start of the JVM leaves time for samples on a busy machine.
     result = load.run(3.5, samples.append)
     assert (result.errors, result.first_error) == (0, None)
     assert (result.records, result.bytes) == (7000, 700_000)
-    assert result.seconds > 3.4  # the tool counts getting its first metadata as well
+    assert result.seconds > 3.4  # the tool includes getting its first metadata
     assert set(result.told) == {"avg_ms", "max_ms", "p50_ms", "p95_ms", "p99_ms", "p999_ms"}
     assert 0 <= result.told["p50_ms"] <= result.told["p99_ms"] <= result.told["max_ms"]
-    assert result.latency.count == 0  # nothing is made up
+    assert result.latency.count == 0  # nothing is invented
     assert result.cpu_s > 0.3
     assert len(samples) > 2
     assert sum(sample.records for sample in samples) == 7000
@@ -79,7 +79,7 @@ def test_a_consumer_reads_all_that_is_there(broker: Target, topic: str) -> None:
 def test_a_broker_that_dies_makes_errors(
     make_broker: Callable[..., Target], topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The tool itself ends with 0 and a total of what was sent."""
+    """The tool itself ends with 0 and the total that was sent."""
     monkeypatch.setattr(kafka_tools, "TIMEOUT_S", 2.0)
     monkeypatch.setattr(kafka_tools, "OVERDUE_S", 15.0)
     broker = make_broker()
@@ -122,13 +122,13 @@ def test_stop_ends_java_and_keeps_what_was_reported(broker: Target, topic: str) 
     ],
 )
 def test_what_the_tools_cannot_do_is_refused(changed: dict[str, Any], words: str) -> None:
-    """If this fails, another workload is measured without notice."""
+    """If this fails, another workload is measured without a warning."""
     with pytest.raises(DriverError, match=words):
         KafkaToolsDriver(("127.0.0.1", 1), "t", workload(**changed)).prepare()
 
 
 def test_a_missing_java_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A stack trace of Python would not say what to install."""
+    """A Python stack trace would not say what to install."""
     monkeypatch.setenv("PATH", "/nonexistent")
     with pytest.raises(DriverError, match=r"needs java .*apt-get install"):
         KafkaToolsDriver(("127.0.0.1", 1), "t", workload()).prepare()

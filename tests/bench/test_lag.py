@@ -1,4 +1,4 @@
-"""The benchmark of the admin core's lag, in small."""
+"""The benchmark of the admin core's lag, on a small scale."""
 
 from __future__ import annotations
 

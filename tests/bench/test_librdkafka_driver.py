@@ -1,4 +1,4 @@
-"""The driver of real clients, against our own broker: what it counts is what happened, and nothing stays behind."""
+"""The driver of real clients, with our own broker: it counts what happened, and leaves nothing behind."""
 
 import dataclasses
 import os
@@ -28,7 +28,7 @@ PARTITIONS = 2
 
 @pytest.fixture(autouse=True)
 def nothing_left() -> Iterator[None]:
-    """A client process that stays would load the machine under every later figure."""
+    """A client process that keeps running would affect every later figure."""
     before = set(psutil.Process().children(recursive=True))
     yield
     left = [child for child in psutil.Process().children(recursive=True) if child not in before]
@@ -36,7 +36,7 @@ def nothing_left() -> Iterator[None]:
 
 
 def is_client(process: psutil.Process) -> bool:
-    """Whether it is a client process; one that ended is none."""
+    """Return whether it is a running client process."""
     try:
         return "client_process" in " ".join(process.cmdline())
     except (psutil.NoSuchProcess, psutil.ZombieProcess):
@@ -53,7 +53,7 @@ def workload(**changed: Any) -> Workload:
 def run(
     broker: Target, topic: str, load: Workload, seconds: float = 0.5, runs: int = 1, **arguments: Any
 ) -> DriverResult:
-    """The last of `runs` windows."""
+    """Return the last of `runs` windows."""
     driver = LibrdkafkaDriver((broker.host, broker.port), topic, load)
     try:
         driver.prepare()
@@ -74,7 +74,7 @@ def records_in(broker: Target, topic: str) -> int:
 
 @pytest.mark.parametrize("codec", CODECS)
 def test_counts_what_the_broker_has(broker: Target, topic: str, codec: str) -> None:
-    """A record counted but not stored, or stored but not counted, makes every figure wrong."""
+    """A record that is counted but not stored, or stored but not counted, makes every figure wrong."""
     create_topic(broker.bootstrap, topic, PARTITIONS)
     samples: list[Sample] = []
     load = workload(codec=codec, producers=2, keys=50, entropy=0.5, record_size=Size(50, 150, "lognormal"))
@@ -94,7 +94,7 @@ def test_counts_what_the_broker_has(broker: Target, topic: str, codec: str) -> N
 
 
 def test_an_open_loop_hands_over_what_its_rate_says(broker: Target, topic: str) -> None:
-    """A generator that does less than the workload says would make the target look better than it is."""
+    """A generator that does less than the workload specifies would make the target look better than it is."""
     create_topic(broker.bootstrap, topic, PARTITIONS)
     result = run(broker, topic, workload(producers=2, rate=Rate(2000, 2000, "records")), seconds=1.0, runs=2)
     assert result.errors == 0, result.first_error
@@ -106,7 +106,7 @@ def test_an_open_loop_hands_over_what_its_rate_says(broker: Target, topic: str) 
 
 
 def test_a_target_that_stops_for_a_while_is_charged_for_it(broker: Target, topic: str) -> None:
-    """Latency from the hand-over would hide what waited meanwhile (coordinated omission)."""
+    """Latency from the hand-over would hide waiting before it (coordinated omission)."""
     create_topic(broker.bootstrap, topic, PARTITIONS)
     frozen = threading.Timer(0.5, os.kill, (broker.pid, signal.SIGSTOP))
     thawed = threading.Timer(1.0, os.kill, (broker.pid, signal.SIGCONT))
@@ -120,7 +120,7 @@ def test_a_target_that_stops_for_a_while_is_charged_for_it(broker: Target, topic
         thawed.join()
         driver.close()
     assert (result.errors, result.records) == (0, 2000), result.first_error
-    # 500 of the 2000 fell due during the half second, so an eighth of them waited for more than half of it.
+    # 500 of the 2000 were due during the half second, so an eighth of them waited for more than half of it.
     assert result.latency.percentile(89) > 0.24e9
 
 
@@ -137,7 +137,7 @@ def test_consumers_follow_producers_live(broker: Target, topic: str) -> None:
     assert 0 < result.consumed_records <= result.records
     assert result.consumed_bytes == 100 * result.consumed_records
     assert result.processes == 4
-    # What was produced is what was due: nothing arrives before its acknowledgement by more than the clients' own time.
+    # What was produced is what was due: a record arrives before its acknowledgement only by the clients' own time.
     assert result.end_to_end.percentile(50) > 0
 
 
@@ -183,7 +183,7 @@ def test_a_broker_that_dies_makes_errors_and_no_endless_run(
     assert result.first_error is not None
     assert "not acknowledged within 0.5 s" in result.first_error
     assert result.records > 0
-    # What is given up at the end may belong to no interval any more.
+    # Records that are given up at the end may belong to no interval.
     assert 0 < sum(sample.errors for sample in result.samples) <= result.errors
 
 
@@ -205,7 +205,7 @@ def test_stop_ends_a_run_and_keeps_what_was_measured(broker: Target, topic: str)
 
 
 def test_a_client_process_that_is_killed_fails_the_run(broker: Target, topic: str) -> None:
-    """Half of a load would be reported as the whole one."""
+    """Half of a load would be reported as all of it."""
     create_topic(broker.bootstrap, topic, PARTITIONS)
     driver = LibrdkafkaDriver((broker.host, broker.port), topic, workload(producers=2))
     driver.prepare()
@@ -251,21 +251,21 @@ driver.run(60.0)
     ids=["requests", "small", "many", "keys"],
 )
 def test_what_it_cannot_do_is_refused(broker: Target, topic: str, changed: dict[str, Any], words: str) -> None:
-    """If this fails, another workload is measured without notice."""
+    """If this fails, another workload is measured without a warning."""
     create_topic(broker.bootstrap, topic, PARTITIONS)
     with pytest.raises(DriverError, match=words):
         LibrdkafkaDriver((broker.host, broker.port), topic, workload(**changed)).prepare()
 
 
 def test_a_missing_topic_is_reported(make_broker: Callable[..., Target], topic: str) -> None:
-    """A topic that nobody created is no workload's; where the target creates topics by itself there is none missing."""
+    """A missing topic is reported and not measured; targets that create topics automatically have none missing."""
     alone = make_broker({"auto.create.topics.enable": "false"})
     with pytest.raises(DriverError, match=topic):
         LibrdkafkaDriver((alone.host, alone.port), topic, workload()).prepare()
 
 
 def test_refused_records_are_errors(broker: Target, topic: str) -> None:
-    """Errors of the broker itself, with its text."""
+    """Errors of the broker itself are reported with their text."""
     create_topic(broker.bootstrap, topic, PARTITIONS, {"max.message.bytes": "500"})
     result = run(broker, topic, workload(record_size=Size(1000, 1000), rate=Rate(100, 100, "records")))
     assert (result.records, result.errors) == (0, 50)

@@ -19,7 +19,7 @@ batch = "64 KiB"
 
 
 def measure(directory: Path, *arguments: str) -> list[dict[str, Any]]:
-    """A mode on our broker; the runs of its document."""
+    """Run a mode on our broker; returns the runs of its document."""
     out = directory / "out.json"
     assert cli.main([*arguments, "-t", "ours", "--json", str(out), "--dir", str(directory / "data")]) == 0
     runs: list[dict[str, Any]] = json.loads(out.read_text())["runs"]
@@ -36,14 +36,14 @@ def test_start_is_measured_each_time(tmp_path: Path) -> None:
 
 
 def test_idle_connections_cost_memory(tmp_path: Path) -> None:
-    """The memory of a connection is what is left after that of the broker itself."""
+    """The memory of a connection is what exceeds the memory of the broker itself."""
     (run,) = measure(tmp_path, "idle", "--connections", "300")
     assert run["figures"]["connections"] == 300
     assert 0 <= run["figures"]["idle_connection_kb"] < 100
 
 
 def test_a_log_goes_through_and_survives_kill_9(tmp_path: Path) -> None:
-    """Memory before and after, then a start that has lost nothing."""
+    """Memory before and after, then a start after which nothing is missing."""
     (tmp_path / "w.toml").write_text(PRODUCING)
     (run,) = measure(tmp_path, "through", "-w", str(tmp_path / "w.toml"), "--size", "30 MB")
     found = run["figures"]
@@ -52,7 +52,7 @@ def test_a_log_goes_through_and_survives_kill_9(tmp_path: Path) -> None:
 
 
 def test_a_log_that_lost_its_end_fails_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A broker that forgets what it acknowledged has a fast start, and must not have a figure."""
+    """A broker that loses acknowledged records starts fast, and must not have a figure."""
     whole = Target.probe
     monkeypatch.setattr(Target, "probe", lambda *args: dict.fromkeys(whole(*args), 0))
     (tmp_path / "w.toml").write_text(PRODUCING)
@@ -65,7 +65,7 @@ def test_a_log_that_lost_its_end_fails_the_run(tmp_path: Path, monkeypatch: pyte
 
 
 def test_committed_offsets_are_known_again(tmp_path: Path) -> None:
-    """Every group is answered with what it committed, and that is timed."""
+    """Every group gets the offsets that it committed, and the time is measured."""
     (run,) = measure(tmp_path, "offsets", "--count", "2000")
     assert run["figures"]["committed_offsets"] == 2000
     assert run["figures"]["offsets_loaded_s"] >= 0
@@ -73,7 +73,7 @@ def test_committed_offsets_are_known_again(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("mode", ["start", "idle", "offsets"])
 def test_a_target_that_runs_already_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str], mode: str) -> None:
-    """It would have to be stopped."""
+    """The mode would have to stop it."""
     assert cli.main([mode, "-t", "127.0.0.1:1", "--dir", str(tmp_path)]) == 1
     assert "allowed: ours, kafka" in capsys.readouterr().err
 

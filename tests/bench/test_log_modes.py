@@ -1,4 +1,4 @@
-"""The modes `compaction` and `flush`, and what recovery reads back, for a moment on our broker and beside Kafka."""
+"""The modes `compaction` and `flush`, and what recovery reads back, for a short time on our broker and on Kafka."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ def files(tmp_path: Path) -> Path:
 
 
 def test_compaction_tells_what_it_costs(files: Path) -> None:
-    """Input, CPU and what is left of the log; producers alone and beside it, and the ratio of their p99."""
+    """Input, CPU and the remaining log; producers alone and with compaction, and the ratio of their p99."""
     document = measure(files, "compaction", "scheduled", "-t", str(files / "ours.toml"), *SMALL)
     assert labels(document) == [
         "compaction", "producers alone", "producers beside the compaction", "compaction beside producers",
     ]  # fmt: skip
     alone, _, beside, _ = (run["figures"] for run in document["runs"])
     assert {"input_mb_per_s", "compaction_cpu_s_per_gb", "compaction_s", "left_mb"} <= alone.keys()
-    # Of 40,000 records only those of the active segment, a fifth of all, and one of each key can be left.
+    # Of 40,000 records only those of the active segment, a fifth of all, and one of each key may remain.
     assert 500 <= alone["left_records"] < 20_000
     assert beside["p99_to_alone"] > 0
     assert document["targets"]["ours"]["settings"]["settings"]["log.cleaner.backoff.ms"] == "100"
@@ -55,8 +55,8 @@ def test_compaction_tells_what_it_costs(files: Path) -> None:
 
 @pytest.mark.skipif(shutil.which("mvn") is None, reason="Apache Kafka comes by Maven, and mvn is not here")
 def test_compaction_beside_apache_kafka(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Both clean the same log; the ratios are those that count."""
-    # Kafka removes no file of a deleted topic in its first 30 s: here nothing is measured that would be disturbed.
+    """Both clean the same log; the ratios are those that matter."""
+    # Kafka removes no file of a deleted topic in its first 30 s: no measurement here would be disturbed.
     monkeypatch.setattr(Kafka, "delete_topic", Target.delete_topic)
     targets = [word for kind in ("ours", "kafka") for word in ("-t", str(files / f"{kind}.toml"))]
     document = measure(files, "compaction", "scheduled", *targets, *SMALL)
@@ -68,7 +68,7 @@ def test_compaction_beside_apache_kafka(files: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_flush_tells_records_and_syncs_by_depth(files: Path) -> None:
-    """A depth is a run; how often the disk was flushed is there wherever the kernel counts it."""
+    """Each depth is a run; the number of disk flushes is reported if the kernel counts them."""
     document = measure(files, "flush", "synced", "-t", str(files / "ours.toml"), "--depths", "1,8")
     assert labels(document) == ["depth 1", "depth 8"]
     for run in document["runs"]:
@@ -77,7 +77,7 @@ def test_flush_tells_records_and_syncs_by_depth(files: Path) -> None:
 
 
 def test_producers_tells_what_an_open_one_costs(files: Path) -> None:
-    """State that is not freed, or doubled, is what ends a broker of many short-lived producers."""
+    """State that is not freed, or doubled, makes a broker with many short-lived producers run out of memory."""
     document = measure(files, "producers", "scheduled", "-t", str(files / "ours.toml"), "--count", "10000")
     (run,) = document["runs"]
     assert run["figures"]["producers"] == 10_000
@@ -100,7 +100,7 @@ def test_producers_tells_what_an_open_one_costs(files: Path) -> None:
 def test_what_cannot_be_measured_is_refused(
     files: Path, capsys: pytest.CaptureFixture[str], mode: str, workload: str, arguments: list[str], told: str
 ) -> None:
-    """With what is needed, or allowed; exit code 1."""
+    """The message says what is needed or allowed; exit code 1."""
     argv = [mode, "-w", str(files / f"{workload}.toml"), "--dir", str(files / "data"), *arguments]
     assert cli.main(argv if "-t" in arguments else [*argv, "-t", "ours"]) == 1
     assert told in capsys.readouterr().err
@@ -123,14 +123,14 @@ def test_what_cannot_be_measured_is_refused(
     ],
 )
 def test_unknown_and_impossible_options_are_refused(files: Path, mode: str, option: str, value: str) -> None:
-    """What is not known to a mode, or outside of its bounds, ends the program with exit code 2."""
+    """Options that a mode does not know, or that are out of its bounds, end the program with exit code 2."""
     with pytest.raises(SystemExit) as ended:
         cli.main([mode, "-t", "ours", "-w", str(files / "scheduled.toml"), option, value])
     assert ended.value.code == 2
 
 
 def test_too_much_for_the_disk_is_refused(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """It is refused before a broker fills the disk that others use, too."""
+    """It is refused before a broker fills a disk that others use, too."""
     for mode, workload, size in (
         ("recovery", "synced", ["--sizes", "17000 GB"]),
         ("compaction", "scheduled", ["--records", "1000000000", "--keys", "10"]),
@@ -143,7 +143,7 @@ def test_too_much_for_the_disk_is_refused(files: Path, capsys: pytest.CaptureFix
 
 
 def records_of(log: KeyedLog) -> list[tuple[int, bytes, bytes]]:
-    """(offset, key, value) of all records, as a broker would give them offsets."""
+    """Yield (offset, key, value) of all records, with the offsets that a broker would assign."""
     found: list[tuple[int, bytes, bytes]] = []
     for chunk in log.batches():
         for data, count in chunk:
@@ -154,7 +154,7 @@ def records_of(log: KeyedLog) -> list[tuple[int, bytes, bytes]]:
 
 
 def test_the_keyed_log_is_what_the_format_says() -> None:
-    """Keys are within their number, values tell their offset, also where an offset's delta takes two bytes."""
+    """Keys are within their number, and values contain their offset, also if an offset's delta takes two bytes."""
     log = KeyedLog(1_000, 37, 16 << 10)
     assert next(log.batches())[0][1] > 64
     records = records_of(log)
@@ -166,7 +166,7 @@ def test_the_keyed_log_is_what_the_format_says() -> None:
 
 
 def planted(records: list[tuple[int, bytes, bytes]], fault: str) -> list[tuple[int, bytes, bytes]]:
-    """What a cleaner with a fault would leave of a log."""
+    """Return what a faulty cleaner would leave of a log."""
     newest: dict[bytes, Any] = {key: (offset, key, value) for offset, key, value in records}
     left = sorted(newest.values())
     (offset, key, value), *others = left
@@ -190,7 +190,7 @@ def planted(records: list[tuple[int, bytes, bytes]], fault: str) -> list[tuple[i
     ],
 )  # fmt: skip
 def test_what_a_wrong_cleaner_leaves_is_found(fault: str) -> None:
-    """Each fault that is planted fails the run; a right cleaner does not."""
+    """Each planted fault fails the run; a correct cleaner does not."""
     log = KeyedLog(1_000, 37, 4 << 10)
     records = records_of(log)
 
@@ -208,7 +208,7 @@ def test_what_a_wrong_cleaner_leaves_is_found(fault: str) -> None:
 
 
 def test_a_missing_last_record_is_found_by_recovery(tmp_path: Path) -> None:
-    """What was acknowledged and cannot be read any more fails the run."""
+    """Acknowledged records that cannot be read any more fail the run."""
     with BrokerCy(tmp_path / "broker").running() as target:
         target.create_topic(recovery.TOPIC, 2)
         read_tail(target, recovery.TOPIC, {0: 1, 1: 1}, 1)

@@ -1,4 +1,4 @@
-"""Every mode for a moment on our broker, and `compare` beside Apache Kafka: all runs, and its files are whole."""
+"""Every mode for a short time on our broker, and `compare` with Apache Kafka: all runs, and its files are complete."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def files(tmp_path: Path) -> Path:
 
 
 def measure(files: Path, mode: str, workload: str, *arguments: str) -> dict[str, Any]:
-    """Run a mode in this process; its JSON document."""
+    """Run a mode in this process; returns its JSON document."""
     out = files / "out.json"
     argv = [mode, *arguments, "-w", str(files / f"{workload}.toml"), "--json", str(out), "--dir", str(files / "data")]
     assert cli.main(argv) == 0
@@ -65,7 +65,7 @@ def test_run_tells_load_and_broker(files: Path) -> None:
 
 
 def test_run_with_a_consumer_beside_producers(files: Path) -> None:
-    """End-to-end latency has a value for what was produced, none of them negative on one clock."""
+    """End-to-end latency has a value for each produced batch, and none is negative, because there is one clock."""
     (run,) = measure(files, "run", "scheduled", "-t", "ours")["runs"]
     assert run["end_to_end"]["count"] > 0
     assert run["end_to_end"]["negative"] == 0
@@ -77,11 +77,11 @@ def test_run_with_a_consumer_beside_producers(files: Path) -> None:
 
 
 def test_a_frozen_target_shows_it_in_the_tail(files: Path) -> None:
-    """What was due while the target stood still waited for it: coordinated omission would hide a tenth of the run."""
+    """What was due while the target was frozen waited for it: coordinated omission would hide a tenth of the run."""
     arguments = ["-t", "ours", "--duration", "2 s", "--fault", "freeze 500 ms at 500 ms"]
     (run,) = measure(files, "run", "scheduled", *arguments)["runs"]
     assert run["verdicts"][0] == "a fault was put into the target: frozen for 0.5 s at 0.5 s"
-    # A quarter of all was due in the freeze, and half of that waited for more than 250 ms.
+    # A quarter of all requests was due in the freeze, and half of those waited for more than 250 ms.
     assert run["figures"]["p95_ms"] > 250
     assert run["figures"]["e2e_p95_ms"] > 250
     assert run["figures"]["p50_ms"] < 250
@@ -98,7 +98,7 @@ def test_a_frozen_target_shows_it_in_the_tail(files: Path) -> None:
 def test_a_fault_that_nobody_would_see_is_refused(
     files: Path, capsys: pytest.CaptureFixture[str], fault: str, target: str, told: str
 ) -> None:
-    """A run without the fault that was asked for would be taken for one with it."""
+    """A run without the requested fault would be taken for one with it."""
     argv = ["run", "-t", target, "-w", str(files / "fast.toml"), "--fault", fault, "--dir", str(files / "data")]
     assert cli.main(argv) == 1
     assert told in capsys.readouterr().err
@@ -108,7 +108,7 @@ def test_a_fault_that_nobody_would_see_is_refused(
     "fault", ["", "freeze", "freeze 1 s", "cut 1 s at 2 s", "freeze 1 at 2 s", "freeze -1 s at 2 s"]
 )
 def test_a_fault_that_is_none_is_refused(files: Path, capsys: pytest.CaptureFixture[str], fault: str) -> None:
-    """With what is allowed."""
+    """The message says what is allowed."""
     with pytest.raises(SystemExit):
         cli.main(["run", "-t", "ours", "-w", str(files / "fast.toml"), "--fault", fault])
     told = capsys.readouterr().err
@@ -116,7 +116,7 @@ def test_a_fault_that_is_none_is_refused(files: Path, capsys: pytest.CaptureFixt
 
 
 def test_a_topic_of_more_partitions_than_one_call_may_create(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A controller takes 10,000 metadata records at once, a topic of 10,000 partitions has one more."""
+    """A controller accepts 10,000 metadata records at once, and a topic of 10,000 partitions has one more."""
     from bench import protocol
 
     monkeypatch.setattr(protocol, "PARTITIONS_A_CALL", 3)
@@ -125,7 +125,7 @@ def test_a_topic_of_more_partitions_than_one_call_may_create(files: Path, monkey
 
 
 def test_compare_takes_turns_and_tells_ratios(files: Path) -> None:
-    """A B A B, one ratio a pair; the floor is a target as any."""
+    """A B A B, one ratio per pair; the floor is a target like any other."""
     document = measure(files, "compare", "fast", "ours", "floor", "--pairs", "2")
     assert [run["target"] for run in document["runs"]] == ["ours", "floor", "floor", "ours"]
     ratios = {pair["metric"]: pair for pair in document["pairs"]}
@@ -142,7 +142,7 @@ def test_compare_takes_turns_and_tells_ratios(files: Path) -> None:
 def test_each_target_is_warmed_up_once(
     files: Path, capsys: pytest.CaptureFixture[str], workload: str, metric: str
 ) -> None:
-    """What was warmed, by which figure and for how long stands in the document; what never became steady is said."""
+    """The document says what was warmed up, by which figure and for how long, and what never became steady."""
     (files / "reading.toml").write_text(
         WORKLOAD.replace("[producers]", "[consumers]\ncount = 1\n[producers]\ncount = 0")
     )
@@ -152,7 +152,7 @@ def test_each_target_is_warmed_up_once(
         ("floor", metric, False),
     ]
     for each in document["warm_ups"]:
-        (value,) = each["values"]  # one window is as long as all the time there is, and one is not steady
+        (value,) = each["values"]  # one window takes all of the time, and one window is not steady
         assert value > 0
         assert 0.5 < each["seconds"] < 5
     assert len(document["runs"]) == 4
@@ -182,14 +182,14 @@ def test_each_target_is_measured_once_before_the_first_pair(files: Path, monkeyp
 
 
 def test_ceiling_ends_with_a_rate(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A bound that nothing keeps and one that all keep both end in words."""
+    """A bound that no rate meets and one that all meet both end with a sentence."""
     document = measure(files, "ceiling", "fast", "-t", "ours", "--p99", "1us", "--start", "500")
     assert labels(document)[:2] == ["500 requests/s", "500 requests/s, again"]
     assert "sustained with p99 <= 0.001 ms" in capsys.readouterr().out
 
 
 def test_backlog_tells_producers_alone_and_beside_the_drain(files: Path) -> None:
-    """What a drain costs is the difference of two runs that are both there."""
+    """The cost of a drain is the difference between two runs, both of which are in the document."""
     document = measure(files, "backlog", "scheduled", "-t", "ours", "--size", "20 MB")
     assert labels(document) == ["producers alone", "producers while it drains", "the drain"]
     drain = document["runs"][2]["figures"]
@@ -198,7 +198,7 @@ def test_backlog_tells_producers_alone_and_beside_the_drain(files: Path) -> None
 
 
 def test_connections_and_partitions_grow(files: Path) -> None:
-    """Each count is a run of its own; `partitions` also measures the next start."""
+    """Each count is a separate run; `partitions` also measures the next start."""
     found = measure(files, "connections", "scheduled", "-t", "ours", "--counts", "1,50")
     assert [run["figures"]["connections"] for run in found["runs"]] == [1, 50]
     found = measure(files, "partitions", "fast", "-t", "ours", "--counts", "1,20")
@@ -207,7 +207,7 @@ def test_connections_and_partitions_grow(files: Path) -> None:
 
 
 def test_rebalance_tells_what_each_partition_stood_still(files: Path) -> None:
-    """A kill is noticed by the session's end, so what the killed member had stands still for about that long."""
+    """A kill is noticed when the session ends, so the killed member's partitions stall for about that long."""
     (files / "steady.toml").write_text(ON_SCHEDULE)
     target = 'kind = "ours"\n[settings]\n"group.min.session.timeout.ms" = 500\n'
     (files / "quick.toml").write_text(target + '"group.initial.rebalance.delay.ms" = 100\n')
@@ -216,7 +216,7 @@ def test_rebalance_tells_what_each_partition_stood_still(files: Path) -> None:
     assert labels(document) == ["producers", "steady", "a member joins", "a member leaves", "a member is killed"]
     _, steady, _, _, killed = (run["figures"] for run in document["runs"])
     assert steady["stall_p50_ms"] < killed["stall_max_ms"]
-    # The killed member's last heartbeat was at most a third of the session ago.
+    # The killed member's last heartbeat was at most a third of the session before.
     assert killed["stall_max_ms"] > 500
     assert sum(f"stall_ms_partition_{partition}" in killed for partition in range(5)) == 4
 
@@ -228,7 +228,7 @@ def test_rebalance_tells_what_each_partition_stood_still(files: Path) -> None:
 def test_rebalance_refuses_what_it_cannot_measure(
     files: Path, capsys: pytest.CaptureFixture[str], workload: str, duration: str, told: str
 ) -> None:
-    """Gaps of a load that is as fast as possible say nothing; nor does a kill that nobody notices in time."""
+    """Gaps of a load that is as fast as possible mean nothing; nor does a kill that is not noticed in the window."""
     argv = ["rebalance", "-t", "ours", "-w", str(files / f"{workload}.toml"), "--duration", duration]
     assert cli.main([*argv, "--dir", str(files / "data")]) == 1
     assert told in capsys.readouterr().err
@@ -256,14 +256,14 @@ def test_matrix_measures_every_cell(files: Path) -> None:
 
 @pytest.mark.skipif(shutil.which("mvn") is None, reason="Apache Kafka comes by Maven, and mvn is not here")
 def test_compare_with_apache_kafka(files: Path) -> None:
-    """The peer is fetched, formatted, started, measured and stopped by the tool."""
+    """The tool fetches, formats, starts, measures and stops the other broker."""
     document = measure(files, "compare", "fast", "ours", "kafka", "--pairs", "1")
     assert document["targets"]["kafka"]["version"].startswith("Apache Kafka 4.3")
     assert {"records_per_s", "cpu_s_per_gb", "rss_mb"} <= {pair["metric"] for pair in document["pairs"]}
 
 
 def test_ctrl_c_stops_and_still_writes(files: Path) -> None:
-    """Who stops a long run keeps what it measured; no broker is left."""
+    """A user who stops a long run keeps what it measured; no broker keeps running."""
     out = files / "out.json"
     command = [sys.executable, "-m", "bench.cli", "run", "-t", "ours", "-w", str(files / "fast.toml")]
     command += ["--duration", "60 s", "--json", str(out), "--dir", str(files / "data")]
@@ -295,7 +295,7 @@ def test_ctrl_c_stops_and_still_writes(files: Path) -> None:
     ids=lambda value: value[0] if isinstance(value, list) else value,
 )
 def test_ctrl_c_in_each_mode(files: Path, mode: list[str], when: str, measured: int) -> None:
-    """What was measured until then is there and did not fail; what was not even begun is no run."""
+    """What was measured until then is in the document and did not fail; a window that was not begun is not a run."""
     out = files / "out.json"
     workload = {"rebalance": "scheduled", "compaction": "producing"}.get(mode[0], "fast")
     command = [sys.executable, "-m", "bench.cli", *mode, "-w", str(files / f"{workload}.toml")]
@@ -308,7 +308,9 @@ def test_ctrl_c_in_each_mode(files: Path, mode: list[str], when: str, measured: 
 
 
 def stopped(command: list[str], when: str) -> int:
-    """Ctrl-C as a terminal gives it, to every process of the group, once stderr says `when`; the exit code."""
+    """Send Ctrl-C as a terminal does, to every process of the group, once stderr contains `when`; returns the exit
+    code.
+    """
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
     assert process.stderr is not None
     told = ""
@@ -321,7 +323,7 @@ def stopped(command: list[str], when: str) -> int:
 
 
 def test_a_workload_may_have_any_name(tmp_path: Path) -> None:
-    """Its file's name is part of a topic's name, which knows ASCII letters only."""
+    """The name of its file is part of a topic's name, which allows only ASCII letters."""
     path = tmp_path / "my wörkload.toml"
     path.write_text(WORKLOAD)
     assert cli.main(["run", "-t", "ours", "-w", str(path), "--dir", str(tmp_path / "data")]) == 0
@@ -355,14 +357,14 @@ def test_a_ceiling_begins_with_a_rate(files: Path, start: str) -> None:
 
 
 def test_the_floor_says_what_it_cannot(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A client that dies of an answer it does not know says nothing to anybody."""
+    """A client that fails on an unknown response would report nothing."""
     argv = ["run", "-t", "floor", "-w", "client-produce-1kb", "--dir", str(files / "data")]
     assert cli.main(argv) == 1
     assert 'floor answers the driver "raw" only, not "librdkafka"' in capsys.readouterr().err
 
 
 def test_a_target_that_dies_fails_the_run(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """No figure of a run with failed requests; the first error's text and the exit code say so."""
+    """A run with failed requests has no figures; the first error's text and the exit code report it."""
     from bench.targets import BrokerCy
 
     with BrokerCy(files / "broker").running() as target:
@@ -390,7 +392,7 @@ def test_a_target_that_dies_fails_the_run(files: Path, capsys: pytest.CaptureFix
 def test_a_target_that_answers_with_errors_fails_the_run(
     files: Path, capsys: pytest.CaptureFixture[str], warm_up: str
 ) -> None:
-    """Count and first text in the JSON, the page says it, exit code 1; also where it was in the warm-up already."""
+    """The JSON has the number and the first text, the page shows it, exit code 1; also for errors in the warm-up."""
     (files / "small.toml").write_text('kind = "ours"\n[settings]\n"message.max.bytes" = 5000\n')
     argv = ["run", "-t", str(files / "small.toml"), "-w", str(files / "fast.toml"), "--warm-up", warm_up]
     argv += ["--json", str(files / "out.json"), "--html", str(files / "out.html"), "--dir", str(files / "data")]
@@ -405,7 +407,7 @@ def test_a_target_that_answers_with_errors_fails_the_run(
 
 
 def test_a_target_that_is_not_there_is_one_line(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Nobody listens: a clear error, exit code 1."""
+    """No process listens: a clear error, exit code 1."""
     argv = ["run", "-t", "127.0.0.1:1", "-w", str(files / "fast.toml"), "--dir", str(files / "data")]
     assert cli.main([*argv, "--json", str(files / "out.json")]) == 1
     assert "127.0.0.1:1 does not answer" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""`backlog` must not pass warm reads for cold ones."""
+"""`backlog` must not report warm reads as cold ones."""
 
 import json
 import os
@@ -32,7 +32,7 @@ def is_cached(path: Path) -> bool:
 
 
 def evictable(directory: Path) -> bool:
-    """Whether the files of this directory can leave memory (those of a tmpfs cannot)."""
+    """Return whether the files of this directory can be evicted from memory (those of a tmpfs cannot)."""
     probe = directory / "probe"
     probe.write_bytes(bytes(100_000))
     page_cache.evict(directory)
@@ -42,7 +42,7 @@ def evictable(directory: Path) -> bool:
 
 
 def measure(directory: Path) -> tuple[int, list[dict[str, object]]]:
-    """Exit code and runs of a small backlog."""
+    """Return exit code and runs of a small backlog."""
     (directory / "w.toml").write_text(WORKLOAD)
     out = directory / "out.json"
     argv = ["backlog", "-w", str(directory / "w.toml"), "-t", "ours", "--size", "20 MB", "--json", str(out)]
@@ -51,7 +51,9 @@ def measure(directory: Path) -> tuple[int, list[dict[str, object]]]:
 
 
 def test_reads_are_cold(tmp_path: Path) -> None:
-    """Every byte that the consumer got came from the disk, and the tail is set against that of producers alone."""
+    """Every byte that the consumer got came from the disk, and the tail latency is compared with that of producers
+    alone.
+    """
     if not evictable(tmp_path):
         pytest.skip(f"the file system of {tmp_path} keeps its files in memory")
     code, (_, beside, drain) = measure(tmp_path)
@@ -61,7 +63,7 @@ def test_reads_are_cold(tmp_path: Path) -> None:
 
 
 def test_warm_reads_fail_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where nothing could be evicted the figure would be one of the page cache."""
+    """If nothing could be evicted, the figure would be that of the page cache."""
     monkeypatch.setattr(backlog, "evict", lambda directory: None)
     code, runs = measure(tmp_path)
     assert code == 1

@@ -36,7 +36,7 @@ JAVA = """ 60   \t 30   \t[JIT] tid 4711   \t[.] 0x00007f1b3c0a1b2c
 
 
 def try_perf() -> str:
-    """Why perf cannot be used here; empty if it can."""
+    """Return why perf cannot be used here; empty if it can."""
     try:
         perf.require()
     except PerfError as error:
@@ -45,7 +45,7 @@ def try_perf() -> str:
 
 
 def test_a_report_of_perf_is_read() -> None:
-    """If this fails, shares of the wrong functions send the work to the wrong place."""
+    """If this fails, shares of the wrong functions direct optimization to the wrong place."""
     counted = parse(HEAD.format(lost=0, samples=36) + PYTHON)
     assert (counted.event, counted.samples, counted.notes) == ("cpu-clock", 36, ())
     assert list(counted.functions) == [
@@ -83,7 +83,7 @@ def test_what_is_no_report_is_refused(rows: str) -> None:
 
 
 def test_names_are_those_of_the_source() -> None:
-    """Nobody searches for a mangled name."""
+    """Readers do not search for a mangled name."""
     assert readable("__pyx_f_9broker_cy_7storage_3log_3Log_flush_staged") == "storage.log.Log.flush_staged"
     assert readable("_PyEval_EvalFrameDefault") == "_PyEval_EvalFrameDefault"
     assert short("/usr/lib/segment.cpython-311-x86_64-linux-gnu.so") == "segment"
@@ -98,7 +98,7 @@ def test_the_heaviest_come_first_and_the_rest_is_summed() -> None:
 
 
 def test_without_perf_nothing_is_measured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """If this fails, minutes of measuring end in an error, or in a report that silently lacks what was asked for."""
+    """If this fails, minutes of measuring end in an error, or in a report that silently lacks what was requested."""
     from bench import cli
 
     monkeypatch.setenv("PATH", str(tmp_path))
@@ -109,7 +109,7 @@ def test_without_perf_nothing_is_measured(monkeypatch: pytest.MonkeyPatch, tmp_p
 
 
 def test_a_target_of_another_host_has_no_profile(capsys: pytest.CaptureFixture[str]) -> None:
-    """If this fails, a process id of this host that belongs to something else is recorded in its place."""
+    """If this fails, a process id of this host that belongs to another program is recorded instead."""
     from bench import cli
 
     assert cli.main(["run", "-w", "produce-1kb", "-t", "127.0.0.1:9", "--profile"]) == 1
@@ -118,7 +118,7 @@ def test_a_target_of_another_host_has_no_profile(capsys: pytest.CaptureFixture[s
 
 @pytest.mark.skipif(bool(try_perf()), reason=f"perf cannot be used here: {try_perf()}")
 def test_only_what_is_observed_is_counted(tmp_path: Path) -> None:
-    """If this fails, starts and warm-ups get into the shares."""
+    """If this fails, starts and warm-ups are included in the shares."""
     command = [sys.executable, "-u", "-c", "import hashlib\nprint(1)\nwhile 1: hashlib.sha256(b'x' * 99999)"]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
@@ -136,7 +136,7 @@ def test_only_what_is_observed_is_counted(tmp_path: Path) -> None:
 
 
 def use_cpu(pid: int) -> None:
-    """Until the process has used a fifth of a second of CPU: a condition of the machine, not of the clock."""
+    """Wait until the process has used a fifth of a second of CPU: a condition of the machine, not of the clock."""
     from bench import proc
 
     begun = proc.usage(pid).cpu_s

@@ -62,7 +62,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerCy]:
 
 @contextlib.contextmanager
 def driver(target: BrokerCy, settings: Workload) -> Iterator[RawDriver]:
-    """On a topic of its own."""
+    """Use a separate topic."""
     topic = f"raw-{next(numbers)}"
     with protocol.Client(target.address) as client:
         client.create_topic(topic, settings.partitions, {})
@@ -75,12 +75,12 @@ def driver(target: BrokerCy, settings: Workload) -> Iterator[RawDriver]:
 
 
 def written(target: BrokerCy, made: RawDriver) -> int:
-    """Records in the log, whatever the driver says."""
+    """Return the number of records in the log, independently of the driver."""
     return sum(raw.list_offsets(target.address, made.topic, made.workload.partitions, protocol.LATEST).values())
 
 
 def check_sums(result: DriverResult) -> None:
-    """The samples are the whole, cut into pieces."""
+    """The samples add up to the whole run."""
     assert sum(sample.records for sample in result.samples) == result.records
     assert sum(sample.bytes for sample in result.samples) == result.bytes
     assert sum(sample.requests for sample in result.samples) == result.requests
@@ -91,11 +91,11 @@ def check_sums(result: DriverResult) -> None:
 
 @pytest.mark.parametrize("acks", ["all", "1", "0"])
 def test_what_is_counted_is_in_the_log(broker: BrokerCy, acks: str) -> None:
-    """A figure from records that were never written would be worth nothing."""
+    """A figure from records that were never written would be worthless."""
     seen: list[Sample] = []
     with driver(broker, workload(acks=acks, producers=3)) as made:
         result = made.run(0.6, on_sample=seen.append)
-        if acks == "0":  # the broker answers in order: this one comes behind all that was sent
+        if acks == "0":  # the broker answers in order: this response comes after all that was sent
             made.close()
             deadline = time.monotonic() + 30
             while written(broker, made) < result.records and time.monotonic() < deadline:
@@ -112,7 +112,7 @@ def test_what_is_counted_is_in_the_log(broker: BrokerCy, acks: str) -> None:
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
 def test_another_client_reads_what_was_asked_for(broker: BrokerCy, codec: str) -> None:
-    """Keys, sizes and entropy as the workload says, in framings that Kafka's clients read."""
+    """Keys, sizes and entropy are those of the workload, in framings that Kafka's clients read."""
     settings = workload(
         codec=codec, keys=10, key_bytes=5, record_size=Size(50, 70_000, "lognormal"), entropy=0.25, batch_bytes=200_000
     )
@@ -138,7 +138,7 @@ def test_another_client_reads_what_was_asked_for(broker: BrokerCy, codec: str) -
 
 
 def test_entropy_decides_what_compression_saves() -> None:
-    """A workload of constant bytes says nothing about a codec, one of random bytes neither."""
+    """A workload of constant bytes says nothing about a codec, and neither does one of random bytes."""
     sizes = {}
     for entropy in (0.0, 0.5, 1.0):
         [batch, *_] = batches.pool(workload(codec="zstd", entropy=entropy, batch_bytes=50_000), most=4)
@@ -150,7 +150,7 @@ def test_entropy_decides_what_compression_saves() -> None:
 
 @pytest.mark.parametrize("limit", [1, 1000, 16384])
 def test_a_batch_holds_as_many_records_as_fit(limit: int) -> None:
-    """`batch = "1 B"` is one record a request; a batch above the limit is another workload."""
+    """`batch = "1 B"` is one record per request; a batch above the limit is another workload."""
     made = batches.pool(workload(batch_bytes=limit), most=5)
     assert len({batch.data for batch in made}) == len(made) == 5
     for batch in made:
@@ -160,7 +160,7 @@ def test_a_batch_holds_as_many_records_as_fit(limit: int) -> None:
 
 
 def test_every_partition_has_a_connection_and_every_connection_a_partition() -> None:
-    """Idle connections or silent partitions would be another workload than was asked for."""
+    """Idle connections or silent partitions would be another workload than the requested one."""
     for producers, partitions in ((3, 7), (7, 3), (1, 5), (4, 4)):
         plan = raw.produce_plan(TOPIC, workload(producers=producers, partitions=partitions))
         assert len(plan) == producers
@@ -192,7 +192,7 @@ def test_ramp_arithmetic() -> None:
     ],
 )
 def test_open_loop_sends_at_the_rate(broker: BrokerCy, rate: Rate, requests: int | None, records: int | None) -> None:
-    """The load must be the one that was asked for: counted, by what came to be in the log."""
+    """The load must be the requested one, as counted by the contents of the log."""
     with driver(broker, workload(rate=rate, producers=5)) as made:
         result = made.run(1.0)
         assert written(broker, made) == result.records
@@ -214,7 +214,7 @@ def test_bytes_a_second(broker: BrokerCy) -> None:
 
 
 def test_two_thousand_connections(broker: BrokerCy) -> None:
-    """Each of them is used, and the schedule holds."""
+    """Each of them is used, and the schedule is kept."""
     settings = workload(producers=2000, rate=Rate(4000, 4000, "requests"), batch_bytes=1)
     with driver(broker, settings) as made:
         result = made.run(1.0)
@@ -223,7 +223,7 @@ def test_two_thousand_connections(broker: BrokerCy) -> None:
 
 
 def test_consumers_follow_producers(broker: BrokerCy) -> None:
-    """Every acknowledged record comes back, and each batch has one end-to-end latency; twice, as after a warm-up."""
+    """Every acknowledged record is consumed, and each batch has one end-to-end latency; twice, as after a warm-up."""
     settings = workload(consumers=2, partitions=5, rate=Rate(400, 400, "requests"))
     with driver(broker, settings) as made:
         for _ in range(2):
@@ -244,7 +244,7 @@ def test_consumers_follow_producers(broker: BrokerCy) -> None:
 
 
 def test_what_was_acknowledged_and_does_not_come_is_an_error(broker: BrokerCy, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No figure from a run with lost records: here nobody asks for those of partition 1."""
+    """No figure from a run with lost records: no consumer reads those of partition 1 here."""
     monkeypatch.setattr(raw, "CATCH_UP_S", 0.3)
     monkeypatch.setattr(raw, "fetch_plan", lambda topic, _: [[protocol.fetch_all_request(topic, (0,), 1 << 20)]])
     with driver(broker, workload(consumers=1, rate=Rate(400, 400, "requests"))) as made:
@@ -272,7 +272,7 @@ def test_consumers_alone_read_the_log_round_and_round(broker: BrokerCy) -> None:
 
 
 def test_an_empty_topic_cannot_be_consumed(broker: BrokerCy) -> None:
-    """It would be a run of nothing, or one that never ends."""
+    """It would be a run without records, or one that never ends."""
     with driver(broker, workload(producers=0, consumers=1)) as made:
         result = made.run(5)
     assert result.errors == 1
@@ -325,7 +325,7 @@ def test_a_target_killed_in_mid_run_is_reported_as_errors(tmp_path: Path, rate: 
 
 
 class Server:
-    """Answers Produce on all connections from one thread, with `code`; stalls once, or says nothing at all."""
+    """Answers Produce on all connections from one thread, with `code`; stalls once, or never answers."""
 
     def __init__(self, stall_at: int = -1, stall_s: float = 0.0, code: int = 0, silent: bool = False) -> None:
         self.stall_at, self.stall_s, self.code, self.silent = stall_at, stall_s, code, silent
@@ -395,13 +395,13 @@ def test_a_stall_of_a_second_is_a_second_in_the_tail() -> None:
         result = against(server, 2.0, rate=Rate(1000, 1000, "requests"), producers=4)
     assert (result.errors, result.requests) == (0, 2000)
     assert result.latency.percentile(99.9) > 0.99e9
-    # Due in the stall's first half, and so late by more than half a second: 500 of 2,000.
+    # Due in the first half of the stall, and so late by more than half a second: 500 of 2,000.
     assert result.latency.percentile(80) > 0.4e9
     assert result.lateness.count == 2000
 
 
 def test_a_stall_that_fills_every_ring_loses_nothing() -> None:
-    """What has no room in flight keeps its due time: 20,000 due in the stall, at most 8,192 in flight."""
+    """A request without room in flight keeps its due time: 20,000 due in the stall, at most 8,192 in flight."""
     with Server(stall_at=0, stall_s=1.0) as server:
         result = against(server, 1.0, rate=Rate(20_000, 20_000, "requests"), producers=1)
     assert (result.errors, result.requests) == (0, 20_000)
@@ -410,7 +410,7 @@ def test_a_stall_that_fills_every_ring_loses_nothing() -> None:
 
 
 def test_error_codes_are_counted_and_the_run_goes_on() -> None:
-    """The first text names API, partition and code; a refused record is no record."""
+    """The first text names API, partition and code; a refused record does not count."""
     with Server(code=6) as server:
         result = against(server, 0.3, rate=Rate(100, 100, "requests"))
     assert result.errors == result.requests == 30
@@ -420,7 +420,7 @@ def test_error_codes_are_counted_and_the_run_goes_on() -> None:
 
 @pytest.mark.parametrize("rate", [Rate(), Rate(100, 100, "requests")])
 def test_a_target_that_does_not_answer_ends_the_run(rate: Rate) -> None:
-    """Every request that waits for an answer is an error."""
+    """Every request that waits for a response is an error."""
     with Server(silent=True) as server:
         result = against(server, 600, answer_timeout_s=1, rate=rate, in_flight=3, producers=2)
     assert result.errors >= 6 if rate.unlimited else result.errors > 50

@@ -1,4 +1,4 @@
-"""The recorded tables: what measures them can be run, and no number in the document differs from the measurements."""
+"""The recorded tables: their measurements can be run, and no number in the document differs from the measurements."""
 
 import json
 import sys
@@ -26,7 +26,7 @@ def recorded(repeats: int = 6) -> Document:
 
 
 def test_every_command_of_the_plan_is_one_that_broker_bench_takes() -> None:
-    """If this fails, half an hour of measuring ends with a mistyped option."""
+    """If this fails, half an hour of measuring ends because of a mistyped option."""
     for measurement in plans.load().measurements:
         program, *rest = measurement.command
         if program == "python":
@@ -42,9 +42,7 @@ def test_every_command_of_the_plan_is_one_that_broker_bench_takes() -> None:
 
 
 def test_the_document_shows_what_was_measured() -> None:
-    """If this fails, a number that is typed by hand, or left from an earlier measurement, stands beside others that
-    are not.
-    """
+    """If this fails, a number that is typed by hand, or left from an earlier measurement, is among measured ones."""
     path = ROOT / "docs" / "performance.md"
     prose, plan = path.read_text(), plans.load()
     assert sorted(tables.places(prose)) == sorted(table.name for table in plan.tables)
@@ -62,7 +60,7 @@ def test_the_document_shows_what_was_measured() -> None:
     ],
 )
 def test_a_miss_is_called_a_miss(reach: Reach | None, shown: str) -> None:
-    """If this fails, a reach that stands beside a number which does not reach it is read as reached."""
+    """If this fails, a goal next to a number that misses it is read as reached."""
     pair = Pair("records_per_s", "ours", "kafka", (0.98,) * 6, 0.98, (0.976, 0.984))
     document = replace(recorded(), pairs=(pair,))
     row = Row("r", "m", reach={"rate": reach} if reach else {})
@@ -70,7 +68,7 @@ def test_a_miss_is_called_a_miss(reach: Reach | None, shown: str) -> None:
 
 
 def test_cells_say_where_there_is_no_interval_or_no_figure() -> None:
-    """If this fails, one pair looks as certain as six; a run that failed looks like one that was never asked for."""
+    """If this fails, one pair looks as reliable as six, or a failed run looks like one that was never requested."""
     row = Row("r", "m")
     one = recorded(1)
     assert tables.cell(one, row, RATE) == "1.00 (1 pair)"
@@ -99,7 +97,7 @@ def test_tables_are_filled_in_place_and_name_their_origin() -> None:
 
 
 def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
-    """What every measurement runs in place of its command."""
+    """Replaces the commands of all measurements."""
     path = tmp_path / "program.py"
     path.write_text(text)
     monkeypatch.setattr(runner, "argv", lambda measurement: [sys.executable, str(path), measurement.name])
@@ -115,7 +113,7 @@ def named(name: str, seconds: float = 1.0) -> Measurement:
 def test_recording_goes_on_where_it_ended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """What is recorded at this revision is not measured again, and what does not fit into the time is named."""
+    """What is recorded at this revision is not measured again, and measurements beyond the time limit are named."""
     program(tmp_path, monkeypatch, WRITES)
     both = [named("first"), named("second", 500.0)]
     assert not runner.record(both, tmp_path / "out", 60.0, again=False)
@@ -139,7 +137,7 @@ def test_recording_goes_on_where_it_ended(
 def test_a_measurement_that_fails_is_named_and_keeps_the_older_result(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The rest is measured all the same; the failed one is not passed off as measured."""
+    """The rest is still measured; the failed one is not reported as measured."""
     program(tmp_path, monkeypatch, "import sys; print('no disk', file=sys.stderr); sys.exit(1)")
     assert not runner.record([named("first")], tmp_path / "out", 60.0, again=False)
     assert "first: failed: exit code 1: no disk after" in capsys.readouterr().out
@@ -171,7 +169,7 @@ TABLE = ONE + '[[table]]\nname = "t"\ncolumns = [{ title = "c", value = "ours p9
     ],
 )  # fmt: skip
 def test_a_wrong_plan_is_refused(tmp_path: Path, text: str, words: str) -> None:
-    """A reach for a column that is not there would never be held against anything."""
+    """A goal for a column that does not exist would never be compared with anything."""
     path = tmp_path / "tables.toml"
     path.write_text(text)
     with pytest.raises(PlanError, match=words):

@@ -1,4 +1,4 @@
-"""The document is what remains of a run: it must say what was measured, and nothing of a run that failed."""
+"""The document is what remains of a run: it must have what was measured, and no figures of a run that failed."""
 
 import json
 from collections.abc import Callable
@@ -16,7 +16,7 @@ from tests.support.bench_results import document, driver_result, spent
 
 
 def changed(tmp_path: Path, change: Callable[[Any], None]) -> Path:
-    """A good document on disk, after `change` did something to its JSON."""
+    """Write a valid document after `change` has modified its JSON."""
     known = json.loads(document().text())
     change(known)
     path = tmp_path / "r.json"
@@ -36,7 +36,7 @@ def test_what_was_written_is_read_back(tmp_path: Path) -> None:
 
 
 def test_a_file_from_before_warm_ups_were_recorded_is_read(tmp_path: Path) -> None:
-    """If this fails, reports that people kept cannot be opened any more."""
+    """If this fails, reports that users have kept cannot be opened any more."""
     known = json.loads(document().text())
     del known["warm_ups"], known["notes"]
     for pair in known["pairs"]:
@@ -49,7 +49,7 @@ def test_a_file_from_before_warm_ups_were_recorded_is_read(tmp_path: Path) -> No
 
 
 def test_a_file_from_before_consumers_had_a_series_is_read(tmp_path: Path) -> None:
-    """Results that were kept must stay comparable."""
+    """Results that users have kept must stay comparable."""
 
     def older(known: Any) -> None:
         for run in known["runs"]:
@@ -125,7 +125,7 @@ def test_a_number_that_json_has_not_is_never_written(tmp_path: Path) -> None:
     ids=["errors", "lost", "died", "nothing", "told"],
 )
 def test_a_run_that_failed_has_no_figure_at_all(made: Callable[[], Run], reason: str) -> None:
-    """A rate from a run that lost records must not be quoted by anybody."""
+    """A rate from a run that lost records must not be quoted."""
     run = made()
     assert run.failed is not None
     assert reason in run.failed
@@ -141,7 +141,7 @@ def replace_result(**changes: Any) -> DriverResult:
 
 
 def test_figures_are_what_was_counted() -> None:
-    """Each is computed here a second time, by hand."""
+    """Each figure is computed here a second time, by hand."""
     run = measured.run_of(driver_result(), spent=spent(), extra={"start_s": 0.3}, **WHO)
     figures = run.figures
     assert run.failed is None
@@ -157,7 +157,7 @@ def test_figures_are_what_was_counted() -> None:
     assert figures["rss_peak_mb"] == 64
     assert figures["start_s"] == 0.3
     assert "p999_ms" in figures
-    assert "p9999_ms" not in figures  # of 1,000 values none is above it
+    assert "p9999_ms" not in figures  # none of 1,000 values is above it
     assert figures["max_ms"] == 4
     assert figures["avg_ms"] == pytest.approx(2.5, rel=1 / 128)
     assert figures["generator_share"] == pytest.approx(0.2)
@@ -171,7 +171,7 @@ def test_figures_are_what_was_counted() -> None:
 
 
 def test_every_figure_has_a_name_for_people() -> None:
-    """A row `cpu_s_per_m_records` in a report is not for people."""
+    """A row `cpu_s_per_m_records` in a report is not readable."""
     from bench.metrics import METRICS
 
     full = replace_result(consumed_records=10_000, consumed_bytes=1_000_000, end_to_end=driver_result().latency)
@@ -179,17 +179,17 @@ def test_every_figure_has_a_name_for_people() -> None:
 
 
 def test_costs_count_what_went_in_and_what_went_out() -> None:
-    """A broker that also feeds consumers must not look twice as dear per GB."""
+    """A broker that also serves consumers must not look twice as expensive per GB."""
     both = measured.figures(replace_result(consumed_records=10_000, consumed_bytes=1_000_000), spent())
     assert both["cpu_s_per_gb"] == pytest.approx(250)
     assert both["consumed_mb_per_s"] == pytest.approx(1.0)
     slow = measured.figures(replace_result(consumed_records=10_000, consumed_bytes=1_000_000, consumed_s=4.0), spent())
-    assert slow["consumed_records_per_s"] == 2500  # all of them, by the time until the last was there
+    assert slow["consumed_records_per_s"] == 2500  # all of them, divided by the time until the last one
     assert slow["consumed_mb_per_s"] == pytest.approx(0.25)
 
 
 def test_consumers_beside_producers_have_a_series() -> None:
-    """A consumer that falls behind must be seen when it does."""
+    """A consumer that falls behind must be visible when it does."""
     samples = [replace(sample, consumed_records=25, consumed_bytes=2_500) for sample in driver_result().samples]
     found = measured.series(replace_result(samples=samples), None)
     assert list(found.consumed_records_per_s) == [100] * 4
@@ -198,7 +198,7 @@ def test_consumers_beside_producers_have_a_series() -> None:
 
 
 def test_generator_that_was_the_limit_is_named() -> None:
-    """By its own processor time, and by its own lateness."""
+    """The generator is judged by its own CPU time, and by its own lateness."""
     assert measured.verdicts(replace_result(cpu_s=0.94), None) == []
     assert "the generator was the limit: it used 0.96" in measured.verdicts(replace_result(cpu_s=0.96), None)[0]
     late = Histogram()
@@ -227,7 +227,7 @@ def test_cold_and_hot_reads_and_negative_latencies_are_said() -> None:
 
 
 def test_ladder_ends_at_the_highest_value_and_claims_no_percentile_beyond_the_values() -> None:
-    """p99.99 of 100 requests would be a number out of nothing."""
+    """p99.99 of 100 requests would be a meaningless number."""
     assert measured.ladder(0) == []
     assert measured.ladder(1) == [100.0]
     hundred = measured.ladder(100)
@@ -237,14 +237,14 @@ def test_ladder_ends_at_the_highest_value_and_claims_no_percentile_beyond_the_va
 
 
 def test_an_interval_without_answers_is_a_gap() -> None:
-    """While a target stalls there is no latency: 0 ms would be a lie."""
+    """While a target stalls there is no latency: 0 ms would be wrong."""
     samples = [*driver_result().samples, Sample(1.25, 0, 0, 0, 0, Histogram())]
     series = measured.series(replace_result(samples=samples), None)
     assert (series.p99_ms[-1], series.records_per_s[-1], series.broker_cores[-1]) == (None, 0, None)
 
 
 def test_driver_without_samples_shows_the_process() -> None:
-    """Kafka's own tools give no samples; what the broker used is known all the same."""
+    """Kafka's own tools provide no samples; what the broker used is still known."""
     series = measured.series(replace_result(samples=[]), spent())
     assert list(series.t_s) == [0.5, 1.0]
     assert list(series.broker_cores) == pytest.approx([0.5, 0.5])
@@ -252,14 +252,14 @@ def test_driver_without_samples_shows_the_process() -> None:
 
 
 def test_processor_time_outside_of_the_samples_is_not_known() -> None:
-    """A broker must not look idle in a time that no sample covers."""
+    """A broker must not look idle in an interval without samples."""
     samples = [Sample(end, 1, 1, 1, 0, Histogram()) for end in (0.5, 1.0, 1.5, 2.0)]
     series = measured.series(replace_result(samples=samples), spent())
     assert list(series.broker_cores) == [pytest.approx(0.5), pytest.approx(0.5), None, None]
 
 
 def test_pairs_are_by_label_and_leave_out_what_failed() -> None:
-    """A failed run must not shift the runs that stood beside each other."""
+    """A failed run must not shift the pairs of the other runs."""
     runs = [
         Run(target, "now", pair, label, figures={"p99_ms": value})
         for label in ("small", "large")
@@ -274,7 +274,7 @@ def test_pairs_are_by_label_and_leave_out_what_failed() -> None:
 
 
 def test_failures_of_runs_are_failures_of_the_document() -> None:
-    """The exit code hangs on them."""
+    """The exit code depends on them."""
     failed = Run("ours", "now", 1, "100 B", failed="died")
     known = Document("run", {}, WorkloadInfo("w", "w.toml"), {"ours": TargetInfo("ours", "1")}, (failed,))
     assert known.failures == ["ours 100 B, pair 2: died"]

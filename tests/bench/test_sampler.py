@@ -1,4 +1,4 @@
-"""What the broker used over time is looked at from outside, and must survive the broker's end."""
+"""What the broker used over time is sampled from outside, and must survive the broker's end."""
 
 import subprocess
 import sys
@@ -22,7 +22,7 @@ def until(condition: Callable[[], bool]) -> None:
 
 @pytest.fixture
 def busy() -> Iterator[subprocess.Popen[bytes]]:
-    """A process that takes 64 MB when it is told to, and then burns a processor."""
+    """A process that allocates 64 MB on request, and then uses all of a processor."""
     code = "import sys; sys.stdin.read(1); held = b'x' * (64 << 20); print('held', flush=True)\nwhile True: pass"
     with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         try:
@@ -32,7 +32,7 @@ def busy() -> Iterator[subprocess.Popen[bytes]]:
 
 
 def test_processor_memory_and_files_of_a_process(busy: subprocess.Popen[bytes]) -> None:
-    """The report's lines of CPU and memory are these."""
+    """These are the report's lines of CPU and memory."""
     assert busy.stdin is not None
     assert busy.stdout is not None
     with Sampler(busy.pid, interval_s=0.02) as sampler:
@@ -54,7 +54,9 @@ def test_processor_memory_and_files_of_a_process(busy: subprocess.Popen[bytes]) 
 
 
 def test_a_process_that_dies_is_reported_and_ends_the_thread(busy: subprocess.Popen[bytes]) -> None:
-    """A target that dies in mid-run fails the run; nobody waited for the process yet, so it is still in /proc."""
+    """A target that ends in the middle of a run fails the run; its parent has not waited for it, so it is still in
+    /proc.
+    """
     with Sampler(busy.pid, interval_s=0.02) as sampler:
         busy.kill()
         until(lambda: sampler.died)
@@ -63,7 +65,7 @@ def test_a_process_that_dies_is_reported_and_ends_the_thread(busy: subprocess.Po
 
 
 def test_samples_are_bounded(busy: subprocess.Popen[bytes]) -> None:
-    """A soak of days must not eat the memory: the interval grows instead."""
+    """A soak of days must not exhaust the memory: the interval grows instead."""
     with Sampler(busy.pid, interval_s=0.002, most=8) as sampler:
         began = sampler.samples[0]
         until(lambda: sampler.interval_s > 0.01)

@@ -47,7 +47,7 @@ def read_target(tmp_path: Path, text: str) -> TargetSpec:
 
 
 def test_every_key_of_a_workload_arrives(tmp_path: Path) -> None:
-    """A key that is read and forgotten measures something else than what the file says."""
+    """If a key is read and then ignored, something other than the file's workload is measured."""
     assert read_workload(tmp_path, WHOLE) == Workload(
         "w", "librdkafka", 8, Size(10, 1000, "lognormal"), 1000, 16, 0.25, 3, "1", "zstd", 32768, 0.02, 7,
         Rate(1000, 2000, "records", 10), 2, 2 << 20, 0.5, 60.0, 45.0,
@@ -87,7 +87,7 @@ def test_every_key_of_a_workload_arrives(tmp_path: Path) -> None:
     ],
 )  # fmt: skip
 def test_a_wrong_workload_is_refused_at_its_line(tmp_path: Path, wrong: str, told: str) -> None:
-    """Who mistypes a key must not get a measurement of the default."""
+    """A user who mistypes a key must not get a measurement of the default."""
     with pytest.raises(SpecError) as refused:
         read_workload(tmp_path, wrong)
     assert told in str(refused.value)
@@ -113,7 +113,7 @@ def test_a_wrong_target_is_refused_at_its_line(tmp_path: Path, wrong: str, told:
 
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
-    """A traceback tells nobody which of forty files it was."""
+    """A traceback does not say which of forty files it was."""
     (tmp_path / "latin.toml").write_bytes(b"# ok\nname = '\xe4'\n")
     (tmp_path / "empty.toml").write_bytes(b"")
     for name, told in [
@@ -125,11 +125,11 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
         with pytest.raises(SpecError) as refused:
             target.load(tmp_path / name)
         assert told in str(refused.value)
-    assert workload.load(tmp_path / "empty.toml").driver == "raw"  # every key of a workload may be left out
+    assert workload.load(tmp_path / "empty.toml").driver == "raw"  # every key of a workload is optional
 
 
 def test_a_target_keeps_its_settings_by_kafkas_names(tmp_path: Path) -> None:
-    """A setting that does not arrive measures another broker."""
+    """If a setting is not passed on, another broker is measured."""
     found = read_target(tmp_path, 'kind = "kafka"\njvm = ["-Xmx2G"]\n[settings]\n"log.retention.ms" = 5\n')
     settings = {"log.retention.ms": "5", "log.segment.delete.delay.ms": "1000"}  # the second is the tool's own
     assert found == TargetSpec("t", "kafka", None, None, settings, ("-Xmx2G",))
@@ -137,7 +137,7 @@ def test_a_target_keeps_its_settings_by_kafkas_names(tmp_path: Path) -> None:
 
 
 def test_the_files_that_come_with_the_tool_are_right() -> None:
-    """What a new user tries first."""
+    """These are what a new user tries first."""
     assert {workload.load(path).name for path in (SPECS / "workloads").glob("*.toml")}
     assert {target.load(path).kind for path in (SPECS / "targets").glob("*.toml")} >= {"ours", "kafka"}
 
@@ -156,7 +156,7 @@ ids = 2
 
 
 def test_keys_of_transactions_arrive(tmp_path: Path) -> None:
-    """A share of aborts that is forgotten measures another log."""
+    """If the share of aborts is ignored, another log is measured."""
     found = read_workload(tmp_path, TRANSACTIONAL)
     assert (found.isolation, found.producers) == ("read_committed", 0)
     assert found.transactions == Transactions("transactions", 400, 0.1, 2)
@@ -193,7 +193,7 @@ def test_keys_of_transactions_arrive(tmp_path: Path) -> None:
     ],
 )
 def test_what_is_wrong_with_transactions_is_reported(tmp_path: Path, wrong: str, told: str) -> None:
-    """With the key, and what is allowed: nothing that was asked for is left out in silence."""
+    """The error names the key and what is allowed: no request is silently ignored."""
     with pytest.raises(SpecError) as caught:
         read_workload(tmp_path, wrong)
     assert told in str(caught.value)

@@ -1,4 +1,4 @@
-"""Stalls are gaps of new records, and what was lost or came twice is counted to the record."""
+"""Stalls are gaps without new records, and lost or repeated records are counted exactly."""
 
 import pytest
 
@@ -12,7 +12,7 @@ def took(at_s: float, first: int, last: int, partition: int = 0) -> Took:
 
 
 def test_the_longest_gap_in_each_span() -> None:
-    """Less what the schedule has between two records; a gap over the border belongs to both, each its part."""
+    """The schedule's time between two records is subtracted; a gap over the border counts for both spans, in part."""
     taken = [took(at / 10, at, at) for at in range(100, 150)] + [took(at / 10, at, at) for at in range(170, 200)]
     first, second, none = longest(taken, 1, [(10.0, 15.5), (15.5, 19.9), (11.0, 14.0)], 0.1)
     assert first[0].seconds == pytest.approx(0.5)  # 14.9 to 15.5
@@ -24,14 +24,14 @@ def test_the_longest_gap_in_each_span() -> None:
 
 
 def test_what_comes_again_is_nothing_new() -> None:
-    """Who takes over begins with what the one before had consumed, but not committed: the partition still stands."""
+    """A new owner begins with what its predecessor had consumed but not committed: the partition is still stalled."""
     taken = [took(1.0, 0, 9), took(2.0, 5, 9), took(3.0, 10, 10), took(3.9, 11, 11)]
     (found,) = longest(taken, 1, [(1.0, 4.0)], 0.0)
     assert found[0].seconds == pytest.approx(2.0)
 
 
 def test_members_are_taken_in_the_order_of_time() -> None:
-    """Two processes tell of one partition each in its own order."""
+    """Two processes report the records of one partition, each in its own order."""
     taken = [took(3.0, 3, 3), took(1.0, 1, 1), took(2.0, 2, 2)]
     (found,) = longest(taken, 1, [(1.0, 3.0)], 0.0)
     assert found[0].seconds == pytest.approx(1.0)
@@ -44,7 +44,7 @@ def test_a_partition_of_which_nothing_came_stood_still_all_the_time() -> None:
 
 
 def test_coverage_counts_to_the_record() -> None:
-    """A loss of one record fails the run; what came again is told."""
+    """The loss of one record fails the run; repeated records are reported."""
     taken = [took(1, 0, 4), took(2, 3, 6), took(3, 8, 9), took(4, 0, 1, partition=1)]
     assert coverage(taken, {0: 10, 1: 2}) == (1, 2)
     assert coverage(taken, {0: 10, 1: 3, 2: 5}) == (7, 2)

@@ -1,4 +1,4 @@
-"""A ratio that is told with a wrong interval is worse than one without."""
+"""A ratio that is reported with a wrong interval is worse than one without."""
 
 import math
 import random
@@ -10,7 +10,7 @@ from bench import stats
 
 
 def test_ratios_are_of_runs_that_stood_beside_each_other() -> None:
-    """Mixing up the pairs would let drift of the machine into the ratio."""
+    """If pairs are mixed up, drift of the machine affects the ratio."""
     ratio = stats.pair_ratio([2.0, 9.0, 4.0], [4.0, 3.0, 4.0])
     assert ratio.ratios == (0.5, 3.0, 1.0)
     assert ratio.median == 1.0
@@ -37,7 +37,7 @@ def test_interval_is_reproducible_and_holds_the_median() -> None:
 
 
 def test_interval_covers_the_true_median_about_as_often_as_it_says() -> None:
-    """The 95 % must mean something: over 200 experiments of 15 pairs about 190 intervals hold the truth."""
+    """The 95 % must be true: over 200 experiments of 15 pairs about 190 intervals contain the true median."""
     source = random.Random(5)
     held = 0
     for _ in range(200):

@@ -1,4 +1,4 @@
-"""Targets that do not start: reported in time, with nothing left behind."""
+"""Targets that do not start are reported soon, and nothing is left behind."""
 
 import sys
 from pathlib import Path
@@ -43,7 +43,7 @@ def test_a_target_that_does_not_come_up(
 ) -> None:
     """A broker that never answers is reported with its last output; its process is ended."""
     monkeypatch.setattr(Odd, "program", program)
-    # One that ends does so at once: only the others are to be given up on soon.
+    # A process that ends does so at once: the short timeout is for the others.
     monkeypatch.setattr(targets, "START_TIMEOUT_S", 0.5 if "within" in told else 30.0)
     target = OddTarget(tmp_path)
     with pytest.raises(TargetError, match=told), target.running():
@@ -53,7 +53,7 @@ def test_a_target_that_does_not_come_up(
 
 
 def test_a_log_that_is_recovered_has_more_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """30 s are enough for a start; a kill -9 with a large log may take minutes, and that is the figure."""
+    """30 s are enough for a start; after kill -9 with a large log it may take minutes, which is the measured figure."""
     monkeypatch.setattr(targets, "RECOVERY_TIMEOUT_S", 0.7)
     monkeypatch.setattr(Odd, "program", "import time; time.sleep(60)")
     target = OddTarget(tmp_path)

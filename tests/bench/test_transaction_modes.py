@@ -1,4 +1,4 @@
-"""The figures of transactions by the tool itself: each workload for a moment, on our broker and beside Apache Kafka."""
+"""The figures of transactions by the tool itself: each workload for a short time, on our broker and on Apache Kafka."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def compare(files: Path, names: list[str], *targets: str) -> dict[str, Any]:
-    """All these workloads in turn; the document."""
+    """Run all these workloads in turn; returns the document."""
     more = [part for name in names[:-1] for part in ("-w", str(files / f"{name}.toml"))]
     return measure(files, "compare", names[-1], *targets, "--pairs", "1", *more)
 
 
 def check_figures(run: dict[str, Any]) -> None:
-    """What a reader looks for in each kind of run."""
+    """Return the metrics that a reader looks for in each kind of run."""
     figures = run["figures"]
     if run["label"] in ("transactions", "in-turn"):
         assert figures["records_per_s"] == pytest.approx(20 * figures["transactions_per_s"])
@@ -81,7 +81,7 @@ def test_every_workload_of_transactions_on_one_target(files: Path) -> None:
 
 @pytest.mark.skipif(shutil.which("mvn") is None, reason="Apache Kafka comes by Maven, and mvn is not here")
 def test_every_workload_of_transactions_beside_apache_kafka(files: Path) -> None:
-    """The same requests, checked in the same way, are answered by Kafka: what is compared is the same work."""
+    """Kafka answers the same requests, which are checked in the same way: the same work is compared."""
     names = ["transactions", "new-ids", "idempotent", "committed"]
     document = compare(files, names, "ours", "kafka")
     assert labels(document) == names * 2
@@ -113,7 +113,7 @@ def test_every_workload_of_transactions_beside_apache_kafka(files: Path) -> None
 def test_what_has_no_transactions_is_refused(
     files: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], told: str
 ) -> None:
-    """A mode that would measure something else under this name."""
+    """A mode that would measure something else under this name is refused."""
     argv = [each.format(files) for each in arguments]
     assert cli.main([*argv, "--dir", str(files / "data")]) == 1
     assert told in capsys.readouterr().err

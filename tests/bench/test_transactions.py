@@ -1,4 +1,4 @@
-"""Idempotent and transactional load: what is stamped into batches, what answers tell, and the log that comes of it."""
+"""Idempotent and transactional load: the stamps in batches, the contents of responses, and the resulting log."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerCy]:
 
 @pytest.fixture
 def topic(broker: BrokerCy) -> str:
-    """One of its own, with PARTITIONS partitions."""
+    """Create a separate topic with PARTITIONS partitions."""
     name = f"transactions-{next(numbers)}"
     with protocol.Client(broker.address) as client:
         client.create_topic(name, PARTITIONS, {})
@@ -50,7 +50,7 @@ def topic(broker: BrokerCy) -> str:
 
 
 def producer_in(batch: bytes) -> tuple[int, int, int]:
-    """Producer id, epoch and base sequence of a batch, whose checksum fits."""
+    """Return producer id, epoch and base sequence of a batch, and check its checksum."""
     assert struct.unpack_from(">I", batch, 17) == (crc32c(batch[21:]),)
     identity, epoch, sequence = struct.unpack_from(">qhi", batch, 43)
     return identity, epoch, sequence
@@ -65,12 +65,12 @@ def producer_in(batch: bytes) -> tuple[int, int, int]:
 def test_a_stamped_batch_has_its_producer_and_the_checksum_of_the_whole(
     records: bytes, identity: int, epoch: int, sequence: int
 ) -> None:
-    """A wrong checksum or sequence is refused by the broker, and no figure of an idempotent producer can be had."""
+    """The broker refuses a wrong checksum or sequence, and an idempotent producer would have no figure."""
     plain = protocol.batch_of(records, 1)
     made = stamped(plain, identity, epoch, sequence)
     assert producer_in(made) == (identity, epoch, sequence)
     assert (made[:17], made[21:43], made[57:]) == (plain[:17], plain[21:43], plain[57:])
-    # The same by the way that sums everything, with other bytes around it.
+    # The same, with a checksum of all bytes, and with other bytes around it.
     whole = bytearray(b"abc" + plain + b"defg")
     transactional.stamp(whole, 3, len(plain), Producer(identity, epoch), sequence)
     assert whole == b"abc" + made + b"defg"
@@ -78,7 +78,7 @@ def test_a_stamped_batch_has_its_producer_and_the_checksum_of_the_whole(
 
 @pytest.mark.parametrize(("sequence", "records", "after"), [(0, 25, 25), (2**31 - 1, 1, 0), (2**31 - 10, 25, 15)])
 def test_sequences_begin_again_behind_the_highest(sequence: int, records: int, after: int) -> None:
-    """As Kafka counts them: from 2147483647 on to 0."""
+    """They are counted as in Kafka: 0 follows 2147483647."""
     assert sequence_after(sequence, records) == transactional.next_sequence(sequence, records) == after
 
 
@@ -100,7 +100,7 @@ def test_a_transaction_is_one_request_with_every_partition(tmp_path: Path) -> No
 
 
 def answer_of(*partitions: tuple[int, int, int], tail: bytes = b"\1\0\0") -> bytes:
-    """A Produce v12 answer behind its header: index, error code and base offset of each partition."""
+    """Make a Produce v12 response after its header: index, error code and base offset of each partition."""
     body = b"\x02" + protocol.compact(b"t") + protocol.uvarint(len(partitions) + 1)
     for index, code, offset in partitions:
         body += struct.pack(">ihqqq", index, code, offset, -1, 0) + tail
@@ -108,7 +108,7 @@ def answer_of(*partitions: tuple[int, int, int], tail: bytes = b"\1\0\0") -> byt
 
 
 def test_an_answer_tells_offsets_or_the_error_and_nothing_else() -> None:
-    """A broker that is fast because it answers nonsense must not get a figure."""
+    """A broker that is fast because its responses are invalid must not get a figure."""
     frame = ProduceFrame("t", "id", [batches.of_records(transactions(), 1, seed) for seed in range(2)])
     assert frame.offsets(answer_of((1, 0, 30), (0, 0, 20))) == (0, {0: 20, 1: 30})
     assert frame.offsets(answer_of((0, 0, 20), (1, 51, -1))) == (51, {})
@@ -125,7 +125,7 @@ def test_an_answer_tells_offsets_or_the_error_and_nothing_else() -> None:
 
 
 def test_transactions_are_whole_and_their_aborts_invisible(broker: BrokerCy, topic: str) -> None:
-    """What the driver counts is what a reader of committed records finds, and a quarter was aborted."""
+    """The driver counts the records that a reader of committed records finds, and a quarter was aborted."""
     driver = TransactionDriver(broker.address, topic, transactions(records=11, aborted=0.25, ids=3))
     driver.prepare()
     try:
@@ -149,7 +149,7 @@ def test_transactions_are_whole_and_their_aborts_invisible(broker: BrokerCy, top
 
 
 def read_committed(broker: BrokerCy, topic: str, ends: dict[int, int]) -> int:
-    """How many records another client gets."""
+    """Return how many records another client reads."""
     bootstrap = f"{broker.address[0]}:{broker.address[1]}"
     consumer = KafkaConsumer(
         bootstrap_servers=bootstrap, auto_offset_reset="earliest", isolation_level="read_committed", check_crcs=True
@@ -163,7 +163,7 @@ def read_committed(broker: BrokerCy, topic: str, ends: dict[int, int]) -> int:
 
 
 def test_transactional_ids_are_started_new_and_known(broker: BrokerCy, topic: str) -> None:
-    """New ones have another producer id each, known ones the next epoch: the driver looks at each answer."""
+    """Each new id has another producer id, each known id the next epoch: the driver checks each response."""
     for asked in (Transactions("new-ids"), Transactions("known-ids", ids=3)):
         driver = StartDriver(broker.address, topic, dataclasses.replace(transactions(), transactions=asked))
         driver.prepare()
@@ -177,7 +177,7 @@ def test_transactional_ids_are_started_new_and_known(broker: BrokerCy, topic: st
 
 
 def test_a_target_that_gives_no_new_epoch_fails_the_run(broker: BrokerCy, topic: str) -> None:
-    """A broker that answers twice with the same epoch has not ended a transaction of version 2."""
+    """A broker that returns the same epoch twice has not ended a transaction of version 2."""
     driver = TransactionDriver(broker.address, topic, transactions(records=10))
     driver.prepare()
     assert driver.connection is not None
@@ -199,7 +199,7 @@ def test_a_target_that_gives_no_new_epoch_fails_the_run(broker: BrokerCy, topic:
 
 @pytest.mark.parametrize("producers", [1, 3])
 def test_an_idempotent_producer_is_believed(broker: BrokerCy, topic: str, producers: int) -> None:
-    """Each batch has the sequence that is due: on every connection, in a second run, in a ring that grew."""
+    """Each batch has the expected sequence: on every connection, in a second run, in a ring that grew."""
     settings = workload(
         partitions=PARTITIONS, producers=producers, idempotent=True, rate=Rate(20_000, 20_000, "requests")
     )
@@ -234,14 +234,14 @@ def test_a_sequence_that_is_not_due_fails_the_run(broker: BrokerCy, topic: str) 
 
 
 def fetched(correlation_id: int, aborted: bytes, batch: bytes) -> bytes:
-    """A Fetch v12 response of one partition."""
+    """Make a Fetch v12 response of one partition."""
     body = struct.pack(">ibihi", correlation_id, 0, 0, 0, 0) + b"\x02" + protocol.compact(b"t") + b"\x02"
     body += struct.pack(">ihqqq", 0, 0, 9, 9, 0) + aborted + struct.pack(">i", -1)
     return body + protocol.uvarint(len(batch) + 1) + batch + b"\0\0\0"
 
 
 def marker(kind: int) -> bytes:
-    """A control batch."""
+    """Make a control batch."""
     body = b"\0\0\0\x08" + struct.pack(">hh", 0, kind) + b"\x0c" + struct.pack(">hi", 0, 0) + b"\0"
     batch = bytearray(protocol.batch_of(protocol.varint(len(body)) + body, 1))
     batch[22] |= 0x30
@@ -263,13 +263,13 @@ NONE, EMPTY, ONE = b"\0", b"\1", b"\2" + struct.pack(">qq", 1, 0) + b"\0"
     ],
 )
 def test_aborts_are_named_to_those_who_ask(committed: bool, kind: int, aborted: bytes, told: str | None) -> None:
-    """A broker that is as fast with read_committed because it names nothing lets readers take what was aborted."""
+    """A broker that is fast with read_committed because it lists no transactions delivers aborted records."""
     with fake_broker(lambda number, correlation: fetched(correlation, aborted, marker(kind))) as address:
         template = protocol.fetch_request("t", 0, 1 << 20, committed=committed)
         driver = Driver(address, [[template]], fetching=True, committed=committed, wrap_at={0: 1})
         if told is None:
             driver.run_closed(depth=1, requests=5, seconds=30)
-            assert (driver.errors, driver.records) == (0, 0)  # a marker is no record
+            assert (driver.errors, driver.records) == (0, 0)  # a marker is not a record
             assert driver.bytes > 0
         else:
             with pytest.raises(LoadError, match=told):
@@ -278,7 +278,7 @@ def test_aborts_are_named_to_those_who_ask(committed: bool, kind: int, aborted: 
 
 
 def test_sizes_of_a_transactions_records_are_those_of_the_workload() -> None:
-    """The batch of a transaction has as many records as asked, however small a batch the workload has."""
+    """The batch of a transaction has the requested number of records, however small the workload's batches are."""
     settings = dataclasses.replace(transactions(), record_size=Size(1000, 1000), batch_bytes=1)
     batch = batches.of_records(settings, 25, 1)
     assert batch.records == struct.unpack_from(">i", batch.data, 57)[0] == 25
