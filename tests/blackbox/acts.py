@@ -1,8 +1,8 @@
 """The acts of clients, as data, and the plan of a run, which is a pure function of its seed.
 
-A run is a sequence of rounds. In a round each lane does its acts, one after the other, on topics of its own; the lanes
-work at the same time. The broker is killed once in the round, where the plan says so, and it ends with every round:
-killed at once after the last acknowledgement, or stopped. Then it starts again and everything is read.
+A run is a sequence of rounds. In a round each lane does its acts, one after the other, on its own topics; the lanes run
+at the same time. The broker is killed once in the round if the plan says so, and every round ends with its end: killed
+immediately after the last acknowledgement, or stopped. Then it starts again and everything is read.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ CLIENTS = ("confluent-kafka", "aiokafka", "kafka-python")
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 LANES = 3
 PARTITIONS_MAX = 3
-# Records of a greater size are refused by the topics that have this limit; no batch of the clients reaches it else.
+# Topics with this limit refuse larger records; no batch of the clients reaches it otherwise.
 LIMIT_BYTES = 40_000
 COMPACT = {"min.cleanable.dirty.ratio": "0.01", "delete.retention.ms": "200", "segment.ms": "50"}
-# Settings that a topic may be created with: what is written, rolled, synced or cleaned in another way.
+# Settings that a topic may be created with: they change what is written, rolled, synced or cleaned.
 CONFIGS: tuple[Mapping[str, str], ...] = (
     {},
     {"segment.ms": "50"},
@@ -45,7 +45,7 @@ class Delete:
 
 @dataclass(frozen=True, slots=True)
 class Trim:
-    """DeleteRecords in one partition, up to this share of what it holds."""
+    """DeleteRecords in one partition, up to this share of its records."""
 
     topic: str
     partition: int
@@ -70,7 +70,7 @@ class Grow:
 
 @dataclass(frozen=True, slots=True)
 class Produce:
-    """One producer that sends `count` records over all partitions and waits for the answers."""
+    """One producer that sends `count` records over all partitions and waits for the responses."""
 
     topic: str
     client: str
@@ -85,7 +85,7 @@ class Produce:
 
 @dataclass(frozen=True, slots=True)
 class Transact:
-    """One transactional producer; of each transaction the number of records, and whether it commits."""
+    """One transactional producer; for each transaction the number of records, and whether it commits."""
 
     topic: str
     client: str
@@ -113,11 +113,11 @@ Act = Create | Delete | Trim | Configure | Grow | Produce | Transact | Refuse
 class Round:
     lanes: tuple[tuple[Act, ...], ...]
     kill_at: float | None
-    """Share of the records of this round after whose acknowledgement the broker is killed among the acts."""
+    """Share of the records of this round after whose acknowledgement the broker is killed during the acts."""
     stop: bool
-    """Whether the round ends with SIGTERM; else with SIGKILL."""
+    """Whether the round ends with SIGTERM; otherwise with SIGKILL."""
     reader: str
-    """The client that reads besides confluent-kafka."""
+    """The client that reads in addition to confluent-kafka."""
 
 
 @dataclass
@@ -140,7 +140,7 @@ class Plan:
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(f"plan {seed}")
-        # Few names, so that most topics had predecessors.
+        # Few names, so that most topics have predecessors.
         self.topics = [[_Topic(f"lane{lane}-{name}") for name in "ab"] for lane in range(LANES)]
 
     def round(self) -> Round:

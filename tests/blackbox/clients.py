@@ -1,8 +1,8 @@
 """Three producer clients behind one interface: send records, report the fate of each, run transactions.
 
-Everything that a client says of a record is one of three: acknowledged at an offset, refused by the broker, or unknown.
-A producer that is neither idempotent nor transactional sends nothing twice (`retries` is 0), so that an error code of
-the broker means that the record was not written, and a lost connection that it is there once or not at all.
+A client reports one of three fates for each record: acknowledged at an offset, refused by the broker, or unknown. A
+producer that is neither idempotent nor transactional sends nothing twice (`retries` is 0), so that an error code of the
+broker means that the record was not written, and a lost connection that it was written once or not at all.
 """
 
 from __future__ import annotations
@@ -24,26 +24,26 @@ from tests.blackbox.model import Fate, Sent
 
 TIMEOUT_S = 60.0
 TIMEOUT_MS = int(TIMEOUT_S * 1000)
-# kafka-python 3.0 may wait for its coordinator for as long as it is allowed to when the broker dies meanwhile.
+# If the broker dies, kafka-python 3.0 may wait for its coordinator for as long as it is allowed to.
 BLOCK_MS = 15_000
 BATCH_BYTES = 16_000
 HEADER = "id"
 # Codes after which a record may have been written: REQUEST_TIMED_OUT, NOT_ENOUGH_REPLICAS_AFTER_APPEND.
 UNSURE = (7, 20)
-# Codes that say, however often the record was sent, that it never was written: MESSAGE_TOO_LARGE, INVALID_RECORD.
+# Codes that mean, however often the record was sent, that it was never written: MESSAGE_TOO_LARGE, INVALID_RECORD.
 NEVER = (10, 87)
 
-# What a killed broker makes of their connections is no news.
+# Connections that break because the broker is killed are not worth logging.
 for _name in ("aiokafka", "kafka"):
     logging.getLogger(_name).setLevel(logging.CRITICAL)
 
 
 class ClientFailed(Exception):
-    """The client gave up; records without an answer are of unknown fate."""
+    """The client gave up; the fate of records without a response is unknown."""
 
 
 class Sender(ABC):
-    """One producer. `transactional_id` makes it a transactional one; else `idempotent` says which."""
+    """One producer, transactional with a `transactional_id`; otherwise `idempotent` says which kind."""
 
     def __init__(self, bootstrap: str, codec: str, *, idempotent: bool, transactional_id: str | None = None) -> None:
         self.bootstrap = bootstrap
@@ -54,24 +54,24 @@ class Sender(ABC):
 
     @abstractmethod
     def open(self) -> None:
-        """Raises ClientFailed if the broker cannot be had, or does not give a producer id."""
+        """Raises ClientFailed if the broker is not available, or does not return a producer id."""
 
     @abstractmethod
     def send(self, topic: str, records: Sequence[tuple[int, Sent]]) -> None:
-        """Send to (partition, record), and write into each record what became of it; returns when all are answered."""
+        """Send to (partition, record), and record the fate of each record; returns when all are answered."""
 
     @abstractmethod
     def begin(self) -> None: ...
 
     @abstractmethod
     def end(self, commit: bool) -> None:
-        """Raises ClientFailed if the client does not know that the transaction ended so."""
+        """Raises ClientFailed if the client does not know that the transaction ended in this way."""
 
     @abstractmethod
     def close(self) -> None: ...
 
     def answered(self, sent: Sent, code: int | None, offset: int | None) -> None:
-        """`code` is None for success, and at most 0 for an error of the client's own."""
+        """`code` is None for success, and at most 0 for an error of the client itself."""
         if code is None:
             assert offset is not None
             assert offset >= 0, f"{sent.id} was acknowledged at offset {offset}"
@@ -108,7 +108,7 @@ class Confluent(Sender):
             self._call(self.producer.init_transactions)
 
     def _call(self, call: Any) -> None:
-        """A call that librdkafka wants repeated until it neither times out nor fails in a retriable way."""
+        """Repeat a call as librdkafka requires, until it neither times out nor fails with a retriable error."""
         for _ in range(int(TIMEOUT_S)):
             try:
                 call(1.0)
@@ -154,7 +154,7 @@ class Confluent(Sender):
 
 
 class AioKafka(Sender):
-    """Always idempotent: it sends again whatever it gets no answer for, and cannot be asked not to."""
+    """Always idempotent: it sends records again that have no response, which cannot be switched off."""
 
     def open(self) -> None:
         self.retries = True

@@ -1,18 +1,18 @@
-"""The records that a partition must hold by the answers that clients got, and the comparison with its contents.
+"""The records that a partition must have according to the responses that clients got, and the comparison with its
+contents.
 
-Every record has an id of its own in a header, and key and value that follow from it, so that each record that is read
-names its sending. The promises:
+Every record has a unique id in a header, and its key and value follow from the id, so that each record that is read
+identifies its sending. The promises:
 
-- An acknowledged record is there once, at its offset, with its key and value, unless its offset lies before what
-  DeleteRecords took, its transaction was aborted (for read_committed), or a newer record of its key lets compaction
-  drop it.
-- A refused record, one of an aborted transaction (for read_committed), one before the log start, and one of a topic
-  of the same name that was deleted, is not there.
-- A record without an answer is there once or not at all. After a restart it is settled which: it stays so.
+- An acknowledged record exists once, at its offset, with its key and value, unless its offset is below a DeleteRecords,
+  its transaction was aborted (for read_committed), or a newer record of its key allows compaction to drop it.
+- A refused record, one of an aborted transaction (for read_committed), one before the log start, and one of a deleted
+  topic of the same name, does not exist.
+- A record without a response exists once or not at all. After a restart it is settled which, and stays so.
 - The records of one producer keep their order. Offsets of a log without transactions and compaction have no gap.
-- The log begins where DeleteRecords said, and at 0 if nobody asked for it; after a kill it may also begin before,
-  down to where it began after the restart before, with the records that were there.
-- A transaction whose end is unknown is there with all its acknowledged records or with none.
+- The log begins where DeleteRecords said, and at 0 if there was none; after a kill it may also begin earlier, down to
+  where it began after the previous restart, with the records that existed then.
+- A transaction whose end is unknown exists with all its acknowledged records or with none.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from enum import Enum
 
 
 class Fate(Enum):
-    """What the sender of a record knows."""
+    """What the sender of a record knows about it."""
 
     ACKED = "acked"
     REFUSED = "refused"
@@ -32,7 +32,7 @@ class Fate(Enum):
 
 
 class End(Enum):
-    """What the owner of a transaction knows."""
+    """What the owner of a transaction knows about it."""
 
     COMMITTED = "committed"
     ABORTED = "aborted"
@@ -68,7 +68,7 @@ class Sent:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """One record as a consumer got it."""
+    """One record as a consumer received it."""
 
     id: str
     offset: int
@@ -78,7 +78,7 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What one consumer got of a partition, from the log start to the end."""
+    """What one consumer received from a partition, from the log start to the end."""
 
     committed: bool
     """Whether it read read_committed."""
@@ -92,9 +92,9 @@ class Partition:
     """Since its topic was created."""
 
     start: int = 0
-    """Up to where DeleteRecords was acknowledged."""
+    """The offset up to which DeleteRecords was acknowledged."""
     settled: int = 0
-    """Where the log began after the last restart: a kill may undo what was deleted since (docs/architecture.md)."""
+    """Where the log began after the last restart: a kill may undo later deletions (docs/architecture.md)."""
     sent: dict[str, Sent] = field(default_factory=dict)
 
 
@@ -104,12 +104,12 @@ class Topic:
 
     partitions: list[Partition] = field(default_factory=list)
     compacted: bool = False
-    """Whether its cleanup.policy ever had `compact`."""
+    """Whether its cleanup.policy ever contained `compact`."""
     transactions: list[Transaction] = field(default_factory=list)
 
 
 def check(topic: Topic, number: int, reading: Reading) -> list[str]:
-    """The differences between a reading of a partition and the model, in words."""
+    """Describe the differences between a reading of a partition and the model."""
     partition = topic.partitions[number]
     wrong: list[str] = []
     if not partition.settled <= reading.start <= partition.start:
@@ -174,7 +174,7 @@ def _order(partition: Partition, reading: Reading) -> list[str]:
 
 
 def _expected(partition: Partition, reading: Reading) -> Iterable[Sent]:
-    """Acknowledged records that a reader of this isolation level gets if nothing is compacted."""
+    """Return the acknowledged records that a reader of this isolation level receives if nothing is compacted."""
     for sent in partition.sent.values():
         if sent.fate is Fate.ACKED and sent.offset is not None and sent.offset >= min(reading.start, partition.start):
             if reading.committed and not sent.committed:
@@ -192,11 +192,11 @@ def _missing(partition: Partition, reading: Reading) -> list[str]:
 
 
 def _missing_compacted(partition: Partition, reading: Reading) -> list[str]:
-    """Of each key the newest record is there, or a newer one of unknown fate; nothing older than a tombstone that is
-    gone."""
+    """Check that the newest record of each key exists, or a newer one of unknown fate; nothing older than a removed
+    tombstone."""
     there = {found.id: found for found in reading.records}
     newest: dict[bytes | None, Sent] = {}
-    # A record whose fate is unknown may have covered all others of its key.
+    # A record whose fate is unknown may have superseded all others of its key.
     uncertain: set[bytes | None] = set()
     for sent in partition.sent.values():
         if sent.aborted or sent.fate is Fate.REFUSED:
@@ -226,9 +226,9 @@ def _missing_compacted(partition: Partition, reading: Reading) -> list[str]:
 
 
 def settle(topic: Topic, readings: Iterable[tuple[int, Reading]]) -> list[str]:
-    """What was unknown is known now, and holds from here on; says where a transaction is there in part.
+    """Settle every unknown fate by the readings; reports transactions of which only a part exists.
 
-    `readings` are of every partition, first at read_uncommitted, made after a restart, when nothing is under way.
+    `readings` are of every partition, first at read_uncommitted, made after a restart, when no request is outstanding.
     """
     wrong = []
     shown: dict[int, list[tuple[Sent, bool]]] = defaultdict(list)
@@ -242,7 +242,7 @@ def settle(topic: Topic, readings: Iterable[tuple[int, Reading]]) -> list[str]:
                 if sent.id in there:
                     sent.fate, sent.offset = Fate.ACKED, there[sent.id]
                 elif not (topic.compacted and sent.value is None):
-                    # A tombstone may have been written, and removed by compaction with all that it covered.
+                    # A tombstone may have been written, and removed by compaction with all that it superseded.
                     sent.fate = Fate.REFUSED
         else:
             for sent in partition.sent.values():
@@ -265,13 +265,13 @@ def settle(topic: Topic, readings: Iterable[tuple[int, Reading]]) -> list[str]:
 
 
 def restarted(topic: Topic, readings: Iterable[tuple[int, Reading]]) -> None:
-    """Where the logs begin now holds from here on; after `check`, which compares it with where they may begin."""
+    """From now on, logs must begin where they begin now; after `check`, which checks that they may begin there."""
     for number, reading in readings:
         partition = topic.partitions[number]
         partition.start = partition.settled = reading.start
 
 
 def stopped(topic: Topic) -> None:
-    """Before a clean stop: every deletion holds."""
+    """Before a clean stop: every deletion is permanent."""
     for partition in topic.partitions:
         partition.settled = partition.start

@@ -23,13 +23,13 @@ Place = tuple[str, int]
 
 
 def names(bootstrap: str) -> dict[str, int]:
-    """Number of partitions by topic, of all topics that are not the broker's own."""
+    """Return the number of partitions by topic, of all topics that are not internal to the broker."""
     found = AdminClient({"bootstrap.servers": bootstrap, "log_level": 2}).list_topics(timeout=TIMEOUT_S).topics
     return {name: len(topic.partitions) for name, topic in found.items() if not name.startswith("__")}
 
 
 def wait_for_ends(bootstrap: str, topic: str, partitions: int) -> None:
-    """Until every transaction has ended: then its markers are in the log."""
+    """Wait until every transaction has ended: then its markers are in the log."""
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 2})
     asked = {TopicPartition(topic, number): OffsetSpec.latest() for number in range(partitions)}
 
@@ -45,8 +45,8 @@ def wait_for_ends(bootstrap: str, topic: str, partitions: int) -> None:
 
 
 def read(bootstrap: str, topics: Mapping[str, int], *, committed: bool) -> dict[str, list[Reading]]:
-    """All partitions of the topics, given with their numbers of partitions, with confluent-kafka, from the log start to
-    the end.
+    """Read all partitions of the topics, given with their numbers of partitions, with confluent-kafka, from the log
+    start to the end.
     """
     level = "read_committed" if committed else "read_uncommitted"
     places = [(topic, number) for topic, count in topics.items() for number in range(count)]
@@ -89,7 +89,7 @@ def _id(header: object) -> str:
 
 
 def take_with_aiokafka(bootstrap: str, topic: str, number: int, start: int, count: int) -> list[Found]:
-    """So many records of one partition, from an offset."""
+    """Read `count` records of one partition, from an offset."""
 
     async def take() -> list[Found]:
         consumer = AIOKafkaConsumer(bootstrap_servers=bootstrap, enable_auto_commit=False)

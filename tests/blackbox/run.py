@@ -1,4 +1,4 @@
-"""A run: the rounds of a plan, done to a broker that is killed in them and at their ends, with all read after each."""
+"""A run: the rounds of a plan, against a broker that is killed during and after them; everything is read after each."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.blackbox.world import Lane, World
 from tests.support.broker import Target
 from tests.support.wait import until
 
-# Compaction, the removal of files and the start of a broker without waiting.
+# Compaction, the removal of files and the start of the broker do not wait.
 SETTINGS = {
     "auto.create.topics.enable": "false",
     "log.cleaner.backoff.ms": "50",
@@ -27,7 +27,7 @@ SETTINGS = {
 
 
 class Run:
-    """`again` is the command that repeats it; a failure shows it, and what was done to the topic."""
+    """`again` is the command that repeats it; a failure shows the command, and what was done to the topic."""
 
     def __init__(self, broker: Target, seed: int, again: str) -> None:
         self.world = World(broker)
@@ -39,7 +39,7 @@ class Run:
         self.read = 0
 
     def go_on(self, over: Callable[[], bool]) -> None:
-        """Rounds, until `over()`; AssertionError says what was lost and how to repeat it."""
+        """Run rounds until `over()`. AssertionError says what was lost and how to repeat it."""
         while not over():
             try:
                 self.round(self.plan.round())
@@ -51,7 +51,7 @@ class Run:
             self.rounds += 1
 
     def keep(self) -> None:
-        """With BLACKBOX_KEEP=<directory> the files of the broker, as a kill at this moment leaves them."""
+        """With BLACKBOX_KEEP=<directory>, keep the files of the broker as a kill at this moment leaves them."""
         if "BLACKBOX_KEEP" in os.environ:
             self.world.broker.kill()
             target = Path(os.environ["BLACKBOX_KEEP"]) / f"seed-{self.seed}"
@@ -110,7 +110,7 @@ class Run:
                 self.read += len(reading.records)
                 wrong += [f"{name}-{number}: {each}" for each in check(topic, number, reading)]
             restarted(topic, readings)
-            # Others stop, or wait forever, at batches that compaction left without records, and at markers.
+            # Others stop or wait forever at batches that compaction left without records, and at markers.
             plain = not topic.compacted and not topic.transactions
             if not wrong and plain and at % 2 == self.rounds % 2:
                 wrong = self.read_again(name, readings, turn.reader)
@@ -119,7 +119,7 @@ class Run:
                 raise AssertionError(f"{len(wrong)} findings in {name}:\n  {shown}")
 
     def read_again(self, name: str, readings: list[tuple[int, Reading]], client: str) -> list[str]:
-        """Compare with what another client reads."""
+        """Compare the model with what another client reads."""
         wrong = []
         for number, reading in readings:
             if not reading.committed and reading.records:
@@ -130,7 +130,7 @@ class Run:
 
 
 def _records(act: Act) -> int:
-    """How many records an act sends."""
+    """Return how many records an act sends."""
     match act:
         case Produce():
             return act.count

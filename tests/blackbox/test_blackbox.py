@@ -1,8 +1,8 @@
-"""Random acts of real clients on the real broker process, with kill -9 among them: nothing acknowledged is lost.
+"""Random acts of real clients on the real broker process, which is killed with kill -9: nothing acknowledged is lost.
 
-A failure prints the seed, what was done to the topic, and the command that does the same acts again:
-BLACKBOX_SEED=<seed>. The lanes of a round interleave as they please, so that a rare failure may take some runs. With
-BLACKBOX_KEEP=<directory> each run that fails leaves the broker's files there.
+A failure prints the seed, what was done to the topic, and the command that repeats the same acts: BLACKBOX_SEED=<seed>.
+The lanes of a round interleave arbitrarily, so that a rare failure may take several runs. With
+BLACKBOX_KEEP=<directory> each run that fails keeps the broker's files there.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from tests.support.broker import Target
 
 MakeBroker = Callable[..., Target]
 SEED = int(os.environ.get("BLACKBOX_SEED", "1"))
-# Of one short run.
+# Rounds of one short run.
 ROUNDS = int(os.environ.get("BLACKBOX_ROUNDS", "12"))
-# A long run is made of runs of so many rounds, each with a seed and a broker of its own.
+# A long run consists of runs of this many rounds, each with its own seed and broker.
 LONG_ROUNDS = 40
 SOAK_S = float(os.environ.get("BLACKBOX_SOAK_S", "3600"))
 
@@ -36,7 +36,7 @@ def run(make_broker: MakeBroker, seed: int, rounds: int) -> Run:
 
 @pytest.mark.timeout(900)
 def test_short_run(make_broker: MakeBroker) -> None:
-    """If this fails, acknowledged records are lost, doubled, changed or out of order, or deleted ones come back."""
+    """If this fails, acknowledged records are lost, duplicated, changed or out of order, or deleted ones come back."""
     found = run(make_broker, SEED, ROUNDS)
     print(f"{found.rounds} rounds, {found.kills} kills, {found.world.acked} acknowledged, {found.read} read")
     assert found.kills >= found.rounds // 2, "the run was idle"

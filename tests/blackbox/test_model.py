@@ -28,7 +28,9 @@ COUNT = 30
 
 
 def topic_of(*, compacted: bool = False) -> tuple[Topic, list[Found]]:
-    """A partition with a trimmed start, a record of each fate, a committed and an aborted transaction, and its log."""
+    """Return a partition with a trimmed start, a record of each fate, a committed and an aborted transaction, and its
+    log.
+    """
     committed, aborted = Transaction(End.COMMITTED), Transaction(End.ABORTED)
     topic = Topic([Partition(5, 5)], compacted, [committed, aborted])
     log = []
@@ -66,7 +68,7 @@ def test_what_is_right_passes() -> None:
 
 
 def test_a_record_without_an_answer_may_be_there_and_then_stays() -> None:
-    """If this fails, each lost answer is reported as a loss, or hides one."""
+    """If this fails, each lost response is reported as a loss, or hides one."""
     topic, log = topic_of()
     assert findings(topic, [*log, Found("unknown", COUNT, b"k0", b"v")]) == []
     assert any("unknown at 30" in each for each in findings(topic, log))
@@ -98,20 +100,20 @@ def test_damage_is_found(damage: str) -> None:
 
 
 def test_aborted_records_are_found() -> None:
-    """If this fails, consumers of committed records act on what never happened."""
+    """If this fails, consumers of committed records act on records that were never committed."""
     topic, log = topic_of()
     assert check(topic, 0, Reading(True, 5, COUNT, log)) != []
 
 
 def test_another_log_start_is_found() -> None:
-    """If this fails, records that DeleteRecords took come back, or more than it took is gone."""
+    """If this fails, records that DeleteRecords removed come back, or more than those are removed."""
     for start in (0, 4, 6):
         topic, log = topic_of()
         assert findings(topic, log, start) != []
 
 
 def test_a_kill_may_take_a_deletion_back() -> None:
-    """If this fails, what docs/architecture.md allows is an alarm, or a clean stop may do it, too."""
+    """If this fails, what docs/architecture.md allows is reported, or a clean stop may do it, too."""
     for settled, start, wrong in ((0, 5, False), (5, 5, False), (0, 7, False), (6, 7, True), (0, 4, True)):
         topic, log = topic_of()
         topic.partitions[0].settled, topic.partitions[0].start = settled, start
@@ -126,7 +128,7 @@ def test_compaction_must_leave_the_newest() -> None:
     """If this fails, a table that is rebuilt from a compacted topic has old values, or deleted keys."""
     topic, log = topic_of(compacted=True)
     assert findings(topic, [found for found in log if found.offset != 29]) != []
-    # A tombstone may go, and then what it deleted is gone, too.
+    # A tombstone may be removed, and then what it deleted is removed, too.
     topic, log = topic_of(compacted=True)
     topic.partitions[0].sent["r29"].value = None
     log = log[:-1]
@@ -135,7 +137,7 @@ def test_compaction_must_leave_the_newest() -> None:
 
 
 def test_a_part_of_a_transaction_is_found() -> None:
-    """If this fails, a part of a transaction is lost, and its owner, who got no answer, cannot know."""
+    """If this fails, a part of a transaction is lost, and its owner, who got no response, cannot know it."""
     for gone, wrong in ((set(), False), ({20, 21}, False), ({20}, True)):
         topic, log = topic_of()
         topic.transactions[0].end = End.UNKNOWN
@@ -146,7 +148,7 @@ def test_a_part_of_a_transaction_is_found() -> None:
 
 
 def test_a_plan_is_a_function_of_its_seed() -> None:
-    """If this fails, the command that a failure shows does something else."""
+    """If this fails, the command that a failure shows repeats something else."""
     one, other = Plan(7), Plan(7)
     rounds = [one.round() for _ in range(50)]
     assert rounds == [other.round() for _ in range(50)]

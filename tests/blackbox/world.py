@@ -1,4 +1,4 @@
-"""Executes the acts of a plan against a running broker and enters the answers into the model."""
+"""Executes the acts of a plan against a running broker and enters the responses into the model."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ from tests.blackbox.model import End, Fate, Partition, Sent, Topic, Transaction
 from tests.support.broker import Target
 
 CALL_S = 5.0
-# The client asks with the leader epoch that it remembers, and a restart of the broker begins a new one, as with Kafka.
+# The client sends the leader epoch that it remembers, and a restart of the broker begins a new one, as in Kafka.
 STALE = frozenset(
     {KafkaError.FENCED_LEADER_EPOCH, KafkaError.UNKNOWN_LEADER_EPOCH, KafkaError.NOT_LEADER_FOR_PARTITION}
 )
 
 
 class World:
-    """What all lanes share: the broker, its expected contents, and the acts so far."""
+    """The state that all lanes share: the broker, its expected contents, and the acts so far."""
 
     def __init__(self, broker: Target) -> None:
         self.broker = broker
         self.topics: dict[str, Topic] = {}
         self.acts: dict[str, list[str]] = defaultdict(list)
-        """What was done to each name since it was last created, for a report."""
+        """What was done to each topic name since it was last created, for a report."""
         self.acked = 0
 
 
@@ -91,7 +91,9 @@ class Lane(threading.Thread):
     # ---- administration; each request is repeated until it is known to be done ----
 
     def until_done(self, ask: Callable[[], Any], done_before: int | None = None) -> Any:
-        """What `ask` returns. The code `done_before` says that an earlier attempt, whose answer was lost, succeeded."""
+        """Return what `ask` returns. The code `done_before` means that an earlier attempt, whose response was lost,
+        succeeded.
+        """
         deadline = time.monotonic() + TIMEOUT_S
         asked_before = False
         while True:
@@ -102,7 +104,7 @@ class Lane(threading.Thread):
                 if code == done_before and asked_before:
                     return None
                 is_stale = code in STALE
-                # Only an error of the client's own leaves open what the broker did.
+                # Only an error of the client itself leaves it open what the broker did.
                 if code > 0 and not error.args[0].retriable() and not is_stale:
                     raise
                 if time.monotonic() > deadline:
@@ -145,7 +147,7 @@ class Lane(threading.Thread):
         partition.start = offset
 
     def latest(self, place: TopicPartition) -> int:
-        """The end of a partition. Where the connection breaks librdkafka reports success without an offset."""
+        """Return the end of a partition. If the connection breaks, librdkafka reports success without an offset."""
         asked = self.admin.list_offsets({place: OffsetSpec.latest()}, request_timeout=CALL_S)
         found: int = asked[place].result().offset
         if found < 0:
@@ -157,7 +159,7 @@ class Lane(threading.Thread):
             ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET) for name, value in act.config.items()
         ]
         resource = ConfigResource(ResourceType.TOPIC, act.topic, incremental_configs=entries)
-        # Before it is asked: the cleaner may be at work before the answer is here.
+        # Before the request is sent: the cleaner may run before the response arrives.
         self.world.topics[act.topic].compacted |= _compacts(act.config)
         self.until_done(
             lambda: self.admin.incremental_alter_configs([resource], request_timeout=CALL_S)[resource].result()
@@ -187,7 +189,7 @@ class Lane(threading.Thread):
     def records(
         self, act: acts.Produce | acts.Transact, count: int, draw: random.Random, transaction: Transaction | None = None
     ) -> list[tuple[int, Sent]]:
-        """New records for random partitions, noted as of unknown fate."""
+        """Make new records for random partitions, recorded as of unknown fate."""
         partitions = self.world.topics[act.topic].partitions
         made = []
         for _ in range(count):
@@ -207,7 +209,7 @@ class Lane(threading.Thread):
     def record(self, key: bytes | None, value_bytes: int, transaction: Transaction | None = None) -> Sent:
         name = f"{self.number}.{self.turn}.{self.senders}.{self.sent}"
         self.sent += 1
-        # Half of it compresses.
+        # Half of it is compressible.
         filling = random.Random(name).randbytes(value_bytes // 2) + b"." * (value_bytes - value_bytes // 2)
         sender = self.turn * 1000 + self.senders
         return Sent(name, key, name.encode() + b":" + filling, sender, self.sent, transaction)
@@ -220,7 +222,7 @@ class Lane(threading.Thread):
         sender.close()
 
     def send(self, sender: Sender, topic: str, records: list[tuple[int, Sent]]) -> bool:
-        """Whether all of it is acknowledged."""
+        """Return whether all of it is acknowledged."""
         try:
             sender.send(topic, records)
         except ClientFailed:
@@ -239,7 +241,7 @@ class Lane(threading.Thread):
             self.world.topics[act.topic].transactions.append(transaction)
             records = self.records(act, count, draw, transaction)
             try:
-                # Until a commit is asked for nothing but an abort can become of it.
+                # Until a commit is requested, the transaction can only be aborted.
                 transaction.end = End.ABORTED
                 sender.begin()
                 if not self.send(sender, act.topic, records):
@@ -250,7 +252,7 @@ class Lane(threading.Thread):
                 if commit:
                     transaction.end = End.COMMITTED
             except ClientFailed:
-                # Its successor ends what it left open.
+                # Its successor ends the transaction that it left open.
                 sender.close()
                 sender = self.sender(act.client, act.codec, **settings)
                 break
