@@ -1,4 +1,4 @@
-"""Both clusters the admin core is for: broker-cy, and Apache Kafka where Maven can bring it."""
+"""Both clusters that the admin core supports: broker-cy, and Apache Kafka if Maven can download it."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from tests.support.kafka_peer import KafkaPeer
 T = TypeVar("T")
 
 
-# The coordinator would else keep a test from leaving a transaction behind that nobody ends.
+# The coordinator would otherwise prevent a test from leaving a transaction open that is never ended.
 SETTINGS = {**QUICK, "transaction.partition.verification.enable": "false"}
 
 
 class Run(Protocol):
-    """Runs a job with a client of its own, and returns what the job does."""
+    """Runs a job with a new client, and returns what the job returns."""
 
     def __call__(self, job: Callable[[AdminClient], Awaitable[T]], timeout_s: float = ...) -> T: ...
 
@@ -52,7 +52,7 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaPeer]:
 
 @pytest.fixture(params=["broker-cy", "kafka"])
 def cluster(request: pytest.FixtureRequest) -> BrokerProcess | KafkaPeer:
-    """One of the two after the other."""
+    """One of the two clusters after the other."""
     peer: BrokerProcess | KafkaPeer = request.getfixturevalue("ours" if request.param == "broker-cy" else "kafka")
     return peer
 
@@ -68,7 +68,7 @@ def run(cluster: BrokerProcess | KafkaPeer) -> Run:
 
 
 def with_client(bootstrap: str, job: Callable[[AdminClient], Awaitable[T]], timeout_s: float = 20.0) -> T:
-    """What `job` returns, run with a client of `bootstrap` in a loop of its own."""
+    """Run `job` with a client of `bootstrap` in a new event loop; returns its result."""
 
     async def inside() -> T:
         async with AdminClient(bootstrap, timeout_s=timeout_s) as client:
@@ -79,5 +79,5 @@ def with_client(bootstrap: str, job: Callable[[AdminClient], Awaitable[T]], time
 
 @pytest.fixture
 def name() -> str:
-    """A name nothing else has."""
+    """Return a unique name."""
     return "t-" + uuid.uuid4().hex[:10]

@@ -1,4 +1,4 @@
-"""Every call of the admin core that changes or tells of topics, settings, offsets and groups, against both clusters."""
+"""Every call of the admin core that changes or reads topics, settings, offsets and groups, against both clusters."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_the_cluster_is_described(run: Run, cluster: BrokerProcess | KafkaPeer) 
 
 
 def test_the_quorum_is_reported_or_the_reason_why_not(run: Run, cluster: BrokerProcess | KafkaPeer) -> None:
-    """If this fails, a cluster that cannot tell its quorum breaks the overview without a reason."""
+    """If this fails, a cluster that cannot describe its quorum breaks the overview without a reason."""
 
     async def job(client: AdminClient) -> None:
         if cluster.target == "kafka":
@@ -62,7 +62,7 @@ def test_the_quorum_is_reported_or_the_reason_why_not(run: Run, cluster: BrokerP
 
 
 def test_the_life_of_a_topic(run: Run, name: str) -> None:
-    """If this fails, a topic cannot be made, cloned, grown or deleted, or the list is wrong."""
+    """If this fails, a topic cannot be created, cloned, grown or deleted, or the list is wrong."""
 
     async def job(client: AdminClient) -> None:
         new = NewTopic(name, 3, 1, {"retention.ms": "86400000", "cleanup.policy": "compact"})
@@ -99,9 +99,7 @@ def test_the_life_of_a_topic(run: Run, name: str) -> None:
 
 
 def test_a_refused_topic_says_why(run: Run, name: str, cluster: BrokerProcess | KafkaPeer) -> None:
-    """If this fails, a user who gives an invalid name or setting does not learn which one it is, who refused it and
-    why.
-    """
+    """If this fails, a user who gives an invalid name or setting does not see which one, what refused it and why."""
 
     async def job(client: AdminClient) -> None:
         outcome = await client.topics.create(
@@ -123,7 +121,7 @@ def test_a_refused_topic_says_why(run: Run, name: str, cluster: BrokerProcess | 
 async def settings_once(
     client: AdminClient, resource: ConfigResource, is_there: Callable[[tuple[ConfigEntry, ...]], bool]
 ) -> tuple[ConfigEntry, ...]:
-    """The settings of `resource`, asked for until a change has reached the broker that is asked."""
+    """Request the settings of `resource` until a change has reached the requested broker."""
     deadline = client.caller.deadline()
     attempt = 1
     while True:
@@ -135,7 +133,7 @@ async def settings_once(
 
 
 def test_settings_with_their_source(run: Run, name: str) -> None:
-    """If this fails, a change of a setting is lost, changes another, or the console shows a wrong source."""
+    """If this fails, a change of a setting is lost, affects another one, or the console shows a wrong source."""
 
     async def job(client: AdminClient) -> None:
         (await client.topics.create([NewTopic(name, 1, 1)])).whole()
@@ -188,7 +186,7 @@ def test_a_brokers_settings_come_from_that_broker(run: Run) -> None:
 
 
 def test_offsets_of_a_group(run: Run, name: str) -> None:
-    """If this fails, a reset commits the wrong offsets, or destroys what other partitions had."""
+    """If this fails, a reset commits the wrong offsets, or overwrites those of other partitions."""
 
     async def job(client: AdminClient) -> None:
         (await client.topics.create([NewTopic(name, 3, 1)])).whole()
@@ -222,7 +220,7 @@ def test_offsets_of_a_group(run: Run, name: str) -> None:
 
 
 def test_impossible_values_are_refused_before_anything_is_sent(run: Run, name: str) -> None:
-    """If this fails, a typing error travels to the broker, and comes back as its error."""
+    """If this fails, a typing error is sent to the broker, and comes back as its error."""
 
     async def job(client: AdminClient) -> None:
         key = TopicPartition(name, 0)
@@ -242,7 +240,7 @@ def test_impossible_values_are_refused_before_anything_is_sent(run: Run, name: s
 
 
 def test_records_of_an_empty_topic_are_deleted(run: Run, name: str) -> None:
-    """If this fails, deleting records says that it failed if there were none, or deletes beyond the end."""
+    """If this fails, deleting records fails if there are none, or deletes beyond the end."""
 
     async def job(client: AdminClient) -> None:
         (await client.topics.create([NewTopic(name, 2, 1)])).whole()

@@ -1,4 +1,4 @@
-"""The console's garbage is collected while nobody types, and never grows without bound."""
+"""The console's garbage is collected while no keys are pressed, and never grows without bound."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from broker_cy.admin.collector import (
 
 
 class World:
-    """A clock, the memory of the process, and what was done."""
+    """A clock, the memory of the process, and the collector's actions."""
 
     def __init__(self) -> None:
         self.now_s = 1_000.0
@@ -29,7 +29,7 @@ class World:
         )
 
     def after(self, seconds: float, *, typing: bool = False) -> list[str]:
-        """What a look does so much later."""
+        """Let `seconds` pass; returns the actions of the next check."""
         self.did.clear()
         self.now_s += seconds
         if typing:
@@ -39,18 +39,18 @@ class World:
 
 
 def test_it_collects_when_it_is_quiet() -> None:
-    """A collection of a tenth of a second falls into a word that is typed; or it never comes."""
+    """If this fails, a collection of a tenth of a second interrupts the typing of a word, or never happens."""
     world = World()
     assert world.after(QUIET_S / 2) == []
     assert world.after(QUIET_S) == ["collect", "freeze"]
     assert world.after(FULL_EVERY_S / 2) == []
     assert world.after(FULL_EVERY_S, typing=True) == []
-    # What lives now is not excluded: it may become garbage with cycles.
+    # Objects that are alive now are not excluded: they may become garbage with cycles.
     assert world.after(QUIET_S) == ["collect"]
 
 
 def test_it_collects_in_the_end_while_somebody_always_types() -> None:
-    """Memory grows for as long as keys are pressed."""
+    """If this fails, memory grows for as long as keys are pressed."""
     world = World()
     assert world.after(QUIET_S) == ["collect", "freeze"]
     assert world.after(FULL_AT_LATEST_S / 2, typing=True) == []
@@ -63,7 +63,7 @@ def test_it_collects_in_the_end_while_somebody_always_types() -> None:
 
 
 def test_automatic_collections_pause_while_it_runs() -> None:
-    """They scan a large answer while it is decoded; or a program that goes on without a console never collects."""
+    """If this fails, they scan a large response while it is decoded, or a program without a console never collects."""
 
     async def job() -> None:
         task = asyncio.create_task(IdleCollector().run())

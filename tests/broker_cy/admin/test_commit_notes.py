@@ -1,4 +1,4 @@
-"""Time lag from what brokers told of commits: which events are believed, and how many are read."""
+"""Time lag from the brokers' events of commits: which events are used, and how many are read."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def commit(group: str, key: TopicPartition, offset: int, record_time_ms: int) ->
 
 
 class Log(OwnTopic[Stamped]):
-    """The event topic, in memory, and what was read of it."""
+    """The event topic, in memory, and which ranges of it were read."""
 
     def __init__(self, happened: Iterable[Event] = ()) -> None:
         self.topic = EVENTS_TOPIC
@@ -49,7 +49,7 @@ class Log(OwnTopic[Stamped]):
 
 
 class Fallback:
-    """Reads records: knows one timestamp."""
+    """Stands for reading records: knows one timestamp."""
 
     def __init__(self) -> None:
         self.asked: list[TopicPartition] = []
@@ -62,7 +62,7 @@ class Fallback:
 
 
 class Asking:
-    """Asks an EventTimestamps over a log; every look finds what is new."""
+    """Requests timestamps from EventTimestamps over a log; every request finds new events."""
 
     def __init__(self, log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(commit_notes, "REFRESH_S", 0.0)
@@ -77,20 +77,20 @@ class Asking:
 
 
 def test_an_event_is_believed_for_the_offset_it_tells_of(monkeypatch: pytest.MonkeyPatch) -> None:
-    """If this fails, a group is said to be minutes behind by the time of another record."""
+    """If this fails, a group seems minutes behind because of the time of another record."""
 
     async def job() -> None:
         log = Log([commit("g", A, 5, 1000), commit("g", B, 9, -1), commit("h", A, 5, 3000)])
         ask = Asking(log, monkeypatch)
         assert await ask("g", {A: 5}) == {A: 1000}
         assert ask.fallback.asked == []
-        # Committed again since, or nothing was there to be read then.
+        # A newer commit has no event, or there was no record to read at the time of the commit.
         assert await ask("g", {A: 6, B: 9}) == {A: FALLBACK_MS, B: FALLBACK_MS}
         log.happened.append(commit("g", A, 6, 2000))
         assert await ask("g", {A: 6}) == {A: 2000}
-        # Gone back: the older event tells of the same offset, and is not the last.
+        # The group went back: the older event has the same offset, but is not the last one.
         assert await ask("g", {A: 5}) == {A: FALLBACK_MS}
-        # The topic is another one now, under the same name.
+        # The topic is a different one now, under the same name.
         log.happened.append(TopicDeleted("a"))
         assert await ask("g", {A: 6}) == {A: FALLBACK_MS}
         assert await ask("h", {A: 5}) == {A: FALLBACK_MS}
@@ -99,7 +99,7 @@ def test_an_event_is_believed_for_the_offset_it_tells_of(monkeypatch: pytest.Mon
 
 
 def test_no_more_is_read_than_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """If this fails, looking at the lag of one group reads a month of events."""
+    """If this fails, the lag of one group requires reading a month of events."""
 
     async def job() -> None:
         log = Log([commit("old", A, 1, 10), *[BrokerStopped()] * 10, commit("far", A, 2, 20), commit("g", A, 5, 1000)])
@@ -113,7 +113,7 @@ def test_no_more_is_read_than_is_needed(monkeypatch: pytest.MonkeyPatch) -> None
         assert log.read_ranges == [(13, 13), (7, 11)]
         assert await ask("old", {A: 1}) == {A: FALLBACK_MS}
         assert log.read_ranges == [(13, 13)]
-        # Only what is new; where that is too much, from the end again.
+        # Only new events are read or, if there are too many, again from the end.
         log.happened += [BrokerStopped()] * 3
         await ask("g", {A: 5})
         assert log.read_ranges == [(13, 16)]
@@ -125,7 +125,7 @@ def test_no_more_is_read_than_is_needed(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_a_step_with_too_many_bytes_is_not_taken_in_part(monkeypatch: pytest.MonkeyPatch) -> None:
-    """If this fails, the part that was read has an event, and the part that was not had the newer one."""
+    """If this fails, an event in the part that was read is used, although the unread part has a newer one."""
 
     async def job() -> None:
         log = Log([commit("g", A, 5, 1000), commit("g", A, 5, 2000), commit("h", A, 1, 1)])
@@ -141,14 +141,14 @@ def test_a_step_with_too_many_bytes_is_not_taken_in_part(monkeypatch: pytest.Mon
 
 
 def test_older_events_of_a_topic_that_was_deleted_since(monkeypatch: pytest.MonkeyPatch) -> None:
-    """If this fails, a topic that was made again has the times of the old one."""
+    """If this fails, a topic that was created again has the times of the old one."""
 
     async def job() -> None:
         log = Log([commit("g", A, 5, 1000), commit("g", B, 5, 1000), TopicDeleted("a"), commit("h", A, 5, 2000)])
         ask = Asking(log, monkeypatch)
         assert await ask("g", {A: 5, B: 5}) == {A: FALLBACK_MS, B: 1000}
         assert await ask("h", {A: 5}) == {A: 2000}
-        # The event topic itself, too.
+        # Also if it is the event topic itself.
         log.happened = [commit("h", A, 5, 3000)]
         assert await ask("h", {A: 5}) == {A: 3000}
 
@@ -156,7 +156,9 @@ def test_older_events_of_a_topic_that_was_deleted_since(monkeypatch: pytest.Monk
 
 
 def test_without_events_records_tell(monkeypatch: pytest.MonkeyPatch) -> None:
-    """If this fails, Apache Kafka's groups have no time lag, or each look at one asks for a topic that is not there."""
+    """If this fails, Apache Kafka's groups have no time lag, or each request for one requests a topic that does not
+    exist.
+    """
 
     async def job() -> None:
         log = Log()
@@ -174,7 +176,7 @@ def test_without_events_records_tell(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_notes_are_bounded() -> None:
-    """If this fails, a console that runs for months holds every group there ever was."""
+    """If this fails, a console that runs for months keeps every group that ever existed."""
     notes = CommitNotes(commits_max=2)
     for number, group in enumerate(("f", "g", "f", "h")):
         notes.take(Stamped(number, 0, commit(group, A, 5, number)))
@@ -186,5 +188,5 @@ def test_notes_are_bounded() -> None:
     notes = CommitNotes(commits_max=2)
     notes.take(Stamped(1, 0, commit("f", A, 5, 2)))
     notes.take_older(older, ())
-    # Of what is older the newest is kept.
+    # Of older commits, the newest is kept.
     assert [notes.record_time_ms(group, A, 5) for group in "xyf"] == [None, 11, 2]

@@ -1,4 +1,4 @@
-"""What the admin core does when a broker is away, slow, old, or no broker at all."""
+"""What the admin core does if a broker is unavailable, slow, old, or no broker at all."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ from tests.support.old_broker import OldBroker
     ],
 )
 def test_addresses(text: str, expected: Address) -> None:
-    """If this fails, an address that Kafka's tools take is not understood."""
+    """If this fails, an address that Kafka's tools accept is not understood."""
     assert parse_address(text) == expected
     assert parse_address(str(expected)) == expected
 
 
 @pytest.mark.parametrize("text", ["", ":9092", "host:", "host:port", "host:0", "host:65536", "::1", "a b:1", "h:²"])
 def test_bad_addresses_are_refused(text: str) -> None:
-    """If this fails, a mistyped address is tried for 30 s, or taken for another."""
+    """If this fails, a mistyped address is tried for 30 s, or taken for another one."""
     with pytest.raises(AdminError) as raised:
         parse_addresses(f"ok:1,{text}")
     assert raised.value.failure is Failure.INVALID
@@ -58,14 +58,14 @@ def test_a_wrong_address_is_reported_at_once() -> None:
 
 
 def test_the_second_bootstrap_address_helps(ours: BrokerProcess) -> None:
-    """If this fails, one broker that is away hides the whole cluster."""
+    """If this fails, one unavailable broker hides the whole cluster."""
     (port,) = free_ports(1)
     described = with_client(f"127.0.0.1:{port},{ours.bootstrap}", lambda client: client.cluster.describe())
     assert described.brokers[0].port == ours.port
 
 
 async def serve(answer: Callable[[bytes], bytes | None]) -> tuple[asyncio.Server, str]:
-    """A server that answers what it reads with `answer`, None: not at all."""
+    """A server that sends the response of `answer` to what it reads; None: no response."""
 
     async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while data := await reader.read(65536):
@@ -89,7 +89,7 @@ async def serve(answer: Callable[[bytes], bytes | None]) -> tuple[asyncio.Server
     ],
 )
 def test_what_is_no_broker_is_reported(answer: Callable[[bytes], bytes | None], failure: Failure, reason: str) -> None:
-    """If this fails, something else behind the port hangs the console, or ends it with a traceback."""
+    """If this fails, another service on the port hangs the console, or ends it with a traceback."""
 
     async def job() -> AdminError:
         server, bootstrap = await serve(answer)
@@ -108,8 +108,8 @@ def test_what_is_no_broker_is_reported(answer: Callable[[bytes], bytes | None], 
 
 
 def test_a_broker_that_restarts_is_found_again(tmp_path: Path) -> None:
-    """If this fails, after a restart a console that was left running shows errors forever, or a call fails that
-    could have waited.
+    """If this fails, a console that keeps running shows errors forever after a restart, or a call fails that could have
+    waited.
     """
     broker = BrokerProcess(tmp_path, QUICK).start()
 
@@ -120,7 +120,7 @@ def test_a_broker_that_restarts_is_found_again(tmp_path: Path) -> None:
             with pytest.raises(AdminError) as raised:
                 await client.with_timeout(0.4).cluster.describe()
             assert raised.value.failure in (Failure.UNREACHABLE, Failure.TIMED_OUT)
-            # Asked while it is away, answered once it is back.
+            # Requested while the broker is unavailable, answered once it is back.
             waiting = asyncio.create_task(client.offsets.latest([TopicPartition("kept", 0)]))
             await asyncio.to_thread(broker.restart)
             assert (await waiting).whole() == {TopicPartition("kept", 0): 0}
@@ -131,7 +131,7 @@ def test_a_broker_that_restarts_is_found_again(tmp_path: Path) -> None:
         broker.close()
 
 
-# The oldest versions broker-cy takes, but Metadata, whose version 4 is the first that can be told to make no topics.
+# The oldest versions that broker-cy supports, except Metadata 4, the first that can be sent without creating topics.
 OLDEST = {
     key: (frame.api_versions(key)[0],) * 2
     for key in (
@@ -144,7 +144,7 @@ OLDEST = {
 
 
 def test_an_old_broker_is_spoken_to_in_its_versions(tmp_path: Path) -> None:
-    """If this fails, clusters that were not upgraded yet cannot be looked after."""
+    """If this fails, clusters that were not upgraded yet cannot be managed."""
     (port,) = free_ports(1)
     broker = BrokerProcess(tmp_path, {**QUICK, "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}"}).start()
 
@@ -177,9 +177,7 @@ def test_an_old_broker_is_spoken_to_in_its_versions(tmp_path: Path) -> None:
 
 
 def test_a_silent_broker_does_not_outlive_the_deadline(tmp_path: Path) -> None:
-    """If this fails, a broker that hangs hangs the console, or what was asked after it wakes up gets the answers to
-    old questions.
-    """
+    """If this fails, a broker that hangs also hangs the console, or later requests get the responses to old ones."""
     (port,) = free_ports(1)
     broker = BrokerProcess(tmp_path, {**QUICK, "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}"}).start()
 
@@ -202,7 +200,7 @@ def test_a_silent_broker_does_not_outlive_the_deadline(tmp_path: Path) -> None:
 
 
 def test_many_calls_share_one_connection(tmp_path: Path) -> None:
-    """If this fails, every call opens a connection of its own, or answers are given to the wrong caller."""
+    """If this fails, every call opens a separate connection, or responses are given to the wrong caller."""
     (port,) = free_ports(1)
     broker = BrokerProcess(tmp_path, {**QUICK, "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}"}).start()
 
@@ -213,13 +211,13 @@ def test_many_calls_share_one_connection(tmp_path: Path) -> None:
             (await client.topics.create([NewTopic(each, 1, 1) for each in names])).whole()
             described = await asyncio.gather(*(client.topics.describe([each]) for each in names))
             assert [next(iter(each.whole())) for each in described] == names
-            # A task that gives up its question leaves the others theirs.
+            # A task that gives up its request does not affect those of others.
             given_up = asyncio.create_task(client.topics.describe(["topic-0"]))
             kept = asyncio.create_task(client.topics.describe(["topic-1"]))
             await asyncio.sleep(0)
             given_up.cancel()
             assert list((await kept).whole()) == ["topic-1"]
-            # Twice: in our newest version, and in the one that the first answer named.
+            # Twice: in our newest version, and in the version that the first response names.
             assert sum(count for (key, _), count in proxy.seen.items() if key == ApiKey.API_VERSIONS) == 2
 
     try:
@@ -229,7 +227,7 @@ def test_many_calls_share_one_connection(tmp_path: Path) -> None:
 
 
 def test_a_lost_answer_makes_no_duplicate(tmp_path: Path) -> None:
-    """If this fails, a connection that breaks after the broker stored a batch stores it twice, or loses it."""
+    """If this fails, a connection that breaks after the broker has stored a batch stores it twice, or loses it."""
     proxy = CuttingProxy()
     broker = BrokerProcess(tmp_path, {**QUICK, "advertised.listeners": f"PLAINTEXT://127.0.0.1:{proxy.port}"}).start()
     proxy.connect_to(broker.host, broker.port)
@@ -243,7 +241,7 @@ def test_a_lost_answer_makes_no_duplicate(tmp_path: Path) -> None:
                 if number % 5 == 2:
                     await asyncio.to_thread(proxy.cut_answers_after, 1)
                 await producer.send_batch(key, [Record(value=b"%d" % number)])
-            # Without acknowledgements of all there is nothing that finds a duplicate: then it is not sent again.
+            # Without acknowledgements of all replicas, duplicates are not detected: then it is not sent again.
             await asyncio.to_thread(proxy.cut_answers_after, 1)
             with pytest.raises(AdminError) as raised:
                 await client.records.producer(acks=1).send_batch(key, [Record(value=b"once")])

@@ -56,7 +56,7 @@ async def described_once(client: AdminClient, name: str, members: list[Consumer]
 
 
 def test_a_classic_group_with_members(run: Run, name: str, member: MakeMember) -> None:
-    """If this fails, who reads what is not shown, or a reset is let through while the group is at work."""
+    """If this fails, it is not shown which member reads what, or a reset is allowed while the group is active."""
 
     async def job(client: AdminClient) -> None:
         (await client.topics.create([NewTopic(name, 4, 1)])).whole()

@@ -25,7 +25,7 @@ SECOND = 1_000
 def window(
     *pairs: tuple[int, int], members: bool | None = None, commits: tuple[int, ...] | None = None
 ) -> list[Sample]:
-    """Samples a second apart, of (committed, end)."""
+    """Return samples a second apart, of (committed, end)."""
     return [
         Sample(index * SECOND, committed, end, None if commits is None else commits[index], members)
         for index, (committed, end) in enumerate(pairs)
@@ -38,43 +38,43 @@ def window(
         ([], Status.UNKNOWN),
         (window((5, 5)), Status.OK),
         (window((3, 5)), Status.UNKNOWN),
-        # Moves, and its lag goes up and down.
+        # Progresses, and its lag goes up and down.
         (window((0, 10), (10, 25), (20, 30)), Status.OK),
-        # Had no lag a moment ago.
+        # Had no lag in the previous sample.
         (window((10, 10), (10, 20)), Status.OK),
-        # A commit that is newer than the end that was seen is no lag.
+        # A commit that is newer than the sampled end is not a lag.
         (window((10, 20), (22, 20)), Status.OK),
-        # Moves, and falls behind with every look.
+        # Progresses, and falls behind in every sample.
         (window((0, 10), (5, 25), (10, 40)), Status.WARN),
         (window((0, 10), (5, 15), (10, 21)), Status.WARN),
-        # A constant lag is one of a consumer that commits now and then.
+        # A constant lag is that of a consumer that commits occasionally.
         (window((0, 10), (5, 15), (10, 20)), Status.OK),
-        # Does not move, and records wait.
+        # Does not progress, and records wait.
         (window((5, 10), (5, 10), (5, 10)), Status.STALLED),
         (window((5, 10), (5, 12), (5, 19), members=True), Status.STALLED),
-        # Nobody is there.
+        # Has no members.
         (window((5, 10), (5, 12), (5, 19), members=False), Status.STOPPED),
-        # Nobody is there any more, but there was within the window.
+        # Has no members any more, but had some within the window.
         (window((5, 10), (6, 12), (7, 19), members=False), Status.WARN),
-        # Commits the same offset over and over: stalled. The last commit is older than all commits span: stopped.
+        # Commits the same offset repeatedly: stalled. The last commit is older than the span of all commits: stopped.
         (window((5, 10), (5, 10), (5, 10), commits=(0, 1000, 2000)), Status.STALLED),
         (window((5, 90), (6, 90), (6, 90), (6, 90), commits=(0, 500, 500, 500)), Status.STOPPED),
         (window((5, 90), (5, 90), (5, 90), commits=(-9000, -9000, -9000)), Status.STOPPED),
-        # The looks are closer together than its commits.
+        # The samples are closer together than its commits.
         (window((5, 90), (5, 90), (5, 90), commits=(-9000, -9000, -9000), members=True), Status.STALLED),
-        # Went back, and has not caught up; then it has; then it lags in the ordinary way.
+        # Went back, and has not caught up; then it has; then it lags normally.
         (window((50, 60), (10, 60), (20, 61)), Status.REWOUND),
         (window((60, 60), (10, 60)), Status.REWOUND),
         (window((50, 60), (10, 60), (60, 60), (61, 62)), Status.OK),
     ],
 )
 def test_groups_are_judged(samples: list[Sample], status: Status) -> None:
-    """If this fails, a group that stands still is called healthy, or a healthy one wakes somebody up."""
+    """If this fails, a stalled group is reported as healthy, or an operator is woken up because of a healthy one."""
     assert judge(samples) is status
 
 
 def test_a_group_is_as_its_worst_partition() -> None:
-    """If this fails, one partition that nobody reads hides behind fifty that are read."""
+    """If this fails, one partition that no member reads is hidden by fifty that are read."""
     assert worst([Status.OK, Status.STALLED, Status.WARN]) is Status.STALLED
     assert worst([]) is Status.OK
 
@@ -89,7 +89,7 @@ def test_velocity_and_time_to_catch_up() -> None:
     losing = trend(window((0, 1000), (50, 1100)))
     assert losing is not None
     assert losing.catch_up_s is None
-    # Behind a rewind only what came after it counts.
+    # After a rewind, only samples after it count.
     rewound = trend(window((900, 1000), (0, 1000), (500, 1000)))
     assert rewound is not None
     assert (rewound.consumed_per_s, rewound.catch_up_s) == (500, 1.0)
@@ -104,7 +104,7 @@ def test_velocity_and_time_to_catch_up() -> None:
 
 
 def test_time_lag() -> None:
-    """If this fails, a group without lag is said to be late, or a clock that is ahead gives a negative time."""
+    """If this fails, a group without lag is reported as late, or a clock that is ahead gives a negative time."""
     assert time_lag_ms(0, 5, 100) == 0
     assert time_lag_ms(1, 40, 100) == 60
     assert time_lag_ms(1, 140, 100) == 0
@@ -121,7 +121,7 @@ def lag_of(group_id: str, *parts: tuple[int, int, int | None]) -> GroupLag:
 
 
 def test_judging_in_turns_gives_the_same() -> None:
-    """If this fails, a list of groups says something else than the screen of one."""
+    """If this fails, a list of groups shows another status than the screen of one group."""
     history = LagHistory()
     looks = {"ok": ((5, 9), (9, 9)), "warn": ((1, 5), (2, 9)), "rewound": ((5, 9), (2, 9)), "one": ((1, 5),)}
     for at, _ in enumerate(range(2)):
@@ -141,7 +141,7 @@ def test_judging_in_turns_gives_the_same() -> None:
 
 
 def test_the_history_is_bounded() -> None:
-    """If this fails, watching many groups for a day takes all memory, or what is gone is judged forever."""
+    """If this fails, watching many groups for a day exhausts the memory, or deleted groups are judged forever."""
     history = LagHistory(samples_max=3, windows_max=3)
     key = TopicPartition("t", 0)
     for look in range(1, 10):
@@ -155,12 +155,12 @@ def test_the_history_is_bounded() -> None:
     assert trend_of is not None
     assert trend_of.produced_per_s == 1.0
     assert history.note([lag_of("h", (0, 1, 2), (1, 1, 2))], 10 * SECOND) == 1
-    # A partition that is no longer told of makes room.
+    # A partition that is no longer reported makes room.
     history.note([lag_of("g", (1, 7, 7))], 11 * SECOND)
     assert history.samples("g", key) == []
     assert history.status("g") is Status.OK
     assert history.note([lag_of("h", (0, 1, 2), (1, 1, 2))], 12 * SECOND) == 0
-    # One whose end was not told is not judged by it.
+    # A partition without a reported end is not judged.
     history.note([lag_of("g", (1, 7, None))], 13 * SECOND)
     assert history.samples("g", TopicPartition("t", 1)) == []
     history.keep(["g"])
@@ -171,7 +171,7 @@ def test_the_history_is_bounded() -> None:
 
 
 class Noted:
-    """A TimestampSource that knows what was noted."""
+    """A TimestampSource that knows the recorded timestamps."""
 
     def __init__(self, stamps: dict[TopicPartition, int | None]) -> None:
         self.stamps = stamps
@@ -185,8 +185,8 @@ class Noted:
 
 
 def test_lag_in_records_and_in_time(run: Run, name: str) -> None:
-    """If this fails, the lag of a group is not what waits for it, or its time is not the age of the first record
-    that waits.
+    """If this fails, the lag of a group is not the number of waiting records, or its time is not the age of the first
+    one.
     """
 
     async def job(client: AdminClient) -> None:
@@ -208,7 +208,7 @@ def test_lag_in_records_and_in_time(run: Run, name: str) -> None:
         assert outcome.found["no-such-group"].partitions == ()
         group = outcome.found[name]
         by_key = {part.partition: part for part in group.partitions}
-        # A cluster may forget the offsets of a topic with the topic.
+        # A cluster may forget the offsets of a topic together with the topic.
         gone_part = by_key.pop(gone, None)
         assert gone_part is None or (gone_part.lag is None and gone_part.problem is not None)
         if gone_part is not None and gone_part.problem is not None:
@@ -220,7 +220,7 @@ def test_lag_in_records_and_in_time(run: Run, name: str) -> None:
         times = await client.lag.times(group, now_ms)
         times.found.pop(gone, None)
         assert times.found == {behind: now_ms - schedule[15], level: 0, lost: now_ms - schedule[8], silent: 0}
-        # Whoever noted the timestamps at the commits is asked instead, and only for what lags.
+        # The source that recorded timestamps at the commits is requested instead, and only for partitions that lag.
         noted = Noted({behind: now_ms - 7, lost: None})
         times = await client.lag.using(noted).times(group, now_ms)
         times.found.pop(gone, None)

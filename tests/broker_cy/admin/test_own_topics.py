@@ -1,4 +1,4 @@
-"""What brokers tell of themselves: found from the end, put together, and told in a line."""
+"""The topics that brokers write themselves: reading from the end, combining samples, and printing in one line."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Numbers(OwnTopic[int]):
 
 
 def test_the_newest_are_found_without_reading_everything() -> None:
-    """If this fails, the last twenty events of a busy cluster take a minute, or the memory of all."""
+    """If this fails, the last twenty events of a busy cluster take a minute, or exhaust the memory."""
 
     async def job() -> None:
         topic = Numbers(range_max=1_000_000)
@@ -39,15 +39,15 @@ def test_the_newest_are_found_without_reading_everything() -> None:
         assert [entry.item for entry in found.entries] == [99_970, 99_980, 99_990]
         assert found.is_complete
         assert topic.read_ranges == [(99_750, 100_000)]
-        # Rare ones are looked for in more and more, up to the bound.
+        # Rare entries are searched for in larger and larger ranges, up to the bound.
         found = await topic.newest(3, lambda at: at in (5, 95_000), 100_000, 0)
         assert [entry.item for entry in found.entries] == [95_000]
         assert (found.start, found.is_complete) == (100_000 - own_topics.NEWEST_RECORDS_MAX, False)
-        # Up to the start of the log there are no more.
+        # There are no more before the start of the log.
         found = await topic.newest(3, lambda at: at == 5, 900, 4)
         assert [entry.item for entry in found.entries] == [5]
         assert found.is_complete
-        # Large records are read a few at a time; each is looked at once.
+        # Large records are read a few at a time; each is read once.
         topic = Numbers(range_max=40)
         found = await topic.newest(3, lambda at: at in (9_000, 9_990), 10_000, 8_990)
         assert [entry.item for entry in found.entries] == [9_000, 9_990]
@@ -55,7 +55,7 @@ def test_the_newest_are_found_without_reading_everything() -> None:
         assert taken[0][0] == 8_990
         assert taken[-1][1] == 10_000
         assert all(before[1] == after[0] for before, after in pairwise(taken))
-        # One that is too large for itself is passed over.
+        # One that is too large by itself is skipped.
         topic = Numbers(range_max=0)
         found = await topic.newest(3, lambda at: True, 3, 0)
         assert (found.entries, found.is_complete) == ([], True)
@@ -90,14 +90,12 @@ def test_samples_are_put_together() -> None:
     assert window.topics == {"t": Topic(11, 22, 33)}
     app = window.clients["app"]
     assert (app.connections, app.requests, app.in_bytes, app.out_bytes) == (2, 7, 70, 700)
-    # The newest counts however long its interval is.
+    # The newest value is used, however long its interval is.
     assert (found[2].samples, found[2].last.resident_bytes) == (1, 7)
 
 
 def test_every_event_is_shown_in_a_line() -> None:
-    """If this fails, a type that was added is shown as its name alone; a name with control characters reaches the
-    terminal.
-    """
+    """If this fails, a new type is shown as its name alone, or a name with control characters reaches the terminal."""
     for kind in EVENTS.values():
         event = kind()
         for each in fields(event):

@@ -1,4 +1,4 @@
-"""Producing and consuming with the admin core, against both clusters and beside librdkafka."""
+"""Producing and consuming with the admin core, against both clusters, in comparison with librdkafka."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ async def read(
 
 @pytest.mark.parametrize("codec", list(Codec))
 def test_what_is_produced_is_consumed(run: Run, name: str, codec: Codec) -> None:
-    """If this fails, keys, headers, nulls or order are lost, or a codec is not understood by the broker."""
+    """If this fails, keys, headers, nulls or order are lost, or the broker does not support a codec."""
 
     async def job(client: AdminClient) -> None:
         (await client.topics.create([NewTopic(name, 3, 1)])).whole()
@@ -75,8 +75,8 @@ def test_what_is_produced_is_consumed(run: Run, name: str, codec: Codec) -> None
 
 
 def test_keys_go_where_other_clients_put_them(run: Run, cluster: BrokerProcess | KafkaPeer, name: str) -> None:
-    """If this fails, a record produced by hand lands in another partition than the application's own, out of order
-    with them.
+    """If this fails, a record produced by hand gets another partition than the application's, and is out of order with
+    them.
     """
     keys = [b"key-%d" % number for number in range(200)]
 
@@ -94,13 +94,13 @@ def test_keys_go_where_other_clients_put_them(run: Run, cluster: BrokerProcess |
 
 
 def test_murmur2_is_kafkas() -> None:
-    """If this fails, keys are placed by another function than Kafka's (its UtilsTest has these values)."""
+    """If this fails, keys are assigned by another function than Kafka's (its UtilsTest has these values)."""
     expected = {b"21": -973932308, b"foobar": -790332482, b"a-little-bit-long-string": -985981536}
     assert {key: murmur2(key) - (1 << 32) for key in expected} == expected
 
 
 def test_where_reading_starts(run: Run, name: str) -> None:
-    """If this fails, the browser starts at another record than the one that was asked for."""
+    """If this fails, the browser starts at another record than the requested one."""
 
     async def job(client: AdminClient) -> None:
         (await client.topics.create([NewTopic(name, 2, 1)])).whole()
@@ -137,7 +137,7 @@ def test_where_reading_starts(run: Run, name: str) -> None:
 
 
 def test_a_reader_that_waits_holds_up_no_other(run: Run, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If this fails, a search crawls along while something else follows a topic."""
+    """If this fails, a search becomes slow while another task follows a topic."""
     # Longer than the calls of a test may take.
     monkeypatch.setattr("broker_cy.admin.reader.WAIT_MS", 60_000)
 
@@ -203,7 +203,7 @@ def test_large_records_and_refused_ones(run: Run, name: str) -> None:
             await producer.send(small.name, [Record(value=b"L" * 2_000_000)])
         assert raised.value.code is ErrorCode.MESSAGE_TOO_LARGE
         assert raised.value.what == f"partition {small.name}-0"
-        # What comes after a batch that was refused is taken.
+        # Records after a refused batch are delivered.
         (again,) = await producer.send(small.name, [Record(value=b"fits")])
         assert again.base_offset == 0
         with pytest.raises(AdminError, match="there is no partition 3; there are 0 to 0"):
@@ -213,8 +213,8 @@ def test_large_records_and_refused_ones(run: Run, name: str) -> None:
 
 
 def test_a_producer_creates_a_missing_topic_only_where_it_may(run: Run, name: str) -> None:
-    """If this fails, records for a new topic are refused where every other client has it created, or a misspelt
-    name makes a topic.
+    """If this fails, records for a new topic are refused although every other client creates it, or a misspelt name
+    creates a topic.
     """
 
     async def job(client: AdminClient) -> None:
@@ -230,7 +230,7 @@ def test_a_producer_creates_a_missing_topic_only_where_it_may(run: Run, name: st
 
 @pytest.mark.parametrize("acks", [0, 1, -1])
 def test_acks(run: Run, name: str, acks: int) -> None:
-    """If this fails, a level of acknowledgement loses records, or waits for an answer that never comes."""
+    """If this fails, a level of acknowledgement loses records, or waits for a response that never comes."""
 
     async def job(client: AdminClient) -> None:
         (await client.topics.create([NewTopic(name, 1, 1)])).whole()
@@ -268,7 +268,7 @@ def decoded(
 
 
 def test_batches_that_cannot_have_what_is_looked_for_are_passed_over_and_counted() -> None:
-    """If this fails, a search tells fewer records than it went through, or more."""
+    """If this fails, a search reports fewer or more records than it scanned."""
     batches = b"".join(encode_batch([Record(value=b"v%d" % n)] * 5, base_offset=n * 5) for n in range(3))
     chunk = decoded(batches, containing=b"v1")
     assert [record.offset for record in chunk.records] == [5, 6, 7, 8, 9]
@@ -287,7 +287,7 @@ def test_damaged_batches_are_reported_and_skipped() -> None:
     assert [record.offset for record in chunk.records] == [0, 1, 2, 3, 4, 10, 11, 12, 13, 14]
     assert chunk.damage == ("offsets 5 to 9: the checksum is wrong",)
     assert chunk.next_offset == 15
-    # A length that cannot be: what follows is out of reach.
+    # An impossible length: what follows cannot be read.
     nonsense = bytes(8) + b"\0\0\0\x01" + bytes(60)
     chunk = decoded(batches[0] + nonsense)
     assert len(chunk.records) == 5
@@ -296,7 +296,7 @@ def test_damaged_batches_are_reported_and_skipped() -> None:
 
 
 def test_a_torn_batch_is_asked_for_again() -> None:
-    """If this fails, what a fetch limit cut off is lost."""
+    """If this fails, records that a fetch limit cut off are lost."""
     batches = [encode_batch([Record(value=b"v")], base_offset=n) for n in range(2)]
     chunk = decoded(batches[0] + batches[1][:-1])
     assert (len(chunk.records), chunk.next_offset, chunk.damage) == (1, 1, ())

@@ -1,4 +1,4 @@
-"""Producers, transactions and log directories as the admin core tells them, against both clusters."""
+"""Producers, transactions and log directories as the admin core describes them, against both clusters."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_aborted_records_are_left_out(run: Run, cluster: BrokerProcess | KafkaPe
         (await client.topics.create([NewTopic(name, 1, 1)])).whole()
         key = TopicPartition(name, 0)
         first, second = (transactional(cluster.bootstrap, f"{name}-{n}") for n in range(2))
-        # Two producers whose transactions overlap; the first aborts, commits and aborts again.
+        # Two producers with overlapping transactions; the first aborts, commits and aborts again.
         first.begin_transaction()
         second.begin_transaction()
         for producer, value in ((first, b"aborted"), (second, b"kept-1"), (first, b"aborted")):
@@ -64,7 +64,7 @@ def test_aborted_records_are_left_out(run: Run, cluster: BrokerProcess | KafkaPe
 
 
 def test_an_open_transaction_is_listed_and_described(run: Run, cluster: BrokerProcess | KafkaPeer, name: str) -> None:
-    """If this fails, nobody sees who keeps readers waiting."""
+    """If this fails, users cannot see which producer keeps readers waiting."""
 
     async def job(client: AdminClient) -> None:
         (await client.topics.create([NewTopic(name, 2, 1)])).whole()
@@ -86,7 +86,7 @@ def test_an_open_transaction_is_listed_and_described(run: Run, cluster: BrokerPr
             assert outcome.failed["no-such-id"].code is ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
             states = (await client.transactions.producers([key])).whole()[key]
             assert [(each.producer_id, each.txn_start_offset) for each in states] == [(listed.producer_id, 0)]
-            # Its coordinator knows of it: however long it is idle, it does not hang.
+            # Its coordinator knows it: however long it is idle, it is not a hanging transaction.
             now_ms = int(time.time() * 1000) + 10**9
             assert await client.transactions.find_hanging([key], now_ms) == ()
             with pytest.raises(AdminError, match="NoSuchState"):
@@ -145,7 +145,7 @@ def test_a_hanging_transaction_is_found_and_ended(run: Run, name: str) -> None:
         assert answer.responses[0].partition_responses[0].error_code == 0
         assert (await client.offsets.latest([key], isolation=Isolation.READ_COMMITTED)).found == {key: 0}
         now_ms = int(time.time() * 1000)
-        # Not yet: it may still be somebody's.
+        # Not yet: it may still belong to a producer.
         assert await client.transactions.find_hanging([key], now_ms, max_timeout_ms=now_ms * 2) == ()
         (hanging,) = await client.transactions.find_hanging([key], now_ms + 900_001)
         assert (hanging.partition, hanging.producer.producer_id) == (key, identity.producer_id)
@@ -158,7 +158,7 @@ def test_a_hanging_transaction_is_found_and_ended(run: Run, name: str) -> None:
 
 
 def test_log_directories(run: Run, cluster: BrokerProcess | KafkaPeer, name: str) -> None:
-    """If this fails, the disk fills up, and the console shows other sizes than there are."""
+    """If this fails, the disk fills up, and the console shows wrong sizes."""
 
     async def job(client: AdminClient) -> None:
         (await client.topics.create([NewTopic(name, 2, 1)])).whole()

@@ -1,4 +1,4 @@
-"""Long computations of the admin core let a console's keys through."""
+"""Long computations of the admin core do not block a console's keys."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_a_turn_ends_only_when_its_time_is_over() -> None:
 
 
 def test_a_computation_waits_for_what_is_urgent() -> None:
-    """Between the twenty turns of the loop that a key takes, each computation does a part of its own."""
+    """If this fails, each computation runs a part between the twenty iterations of the loop that a key takes."""
 
     async def job() -> None:
         parts = 0
@@ -54,7 +54,7 @@ def test_a_computation_waits_for_what_is_urgent() -> None:
             before = parts
             for _ in range(20):
                 await asyncio.sleep(0)
-            # At most those whose wait is over: they go on even where something is always urgent.
+            # At most those whose wait has ended: they continue even if there is always something urgent.
             assert parts - before <= 2
             while parts < 2:
                 await asyncio.sleep(0.001)

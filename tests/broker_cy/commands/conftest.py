@@ -1,4 +1,4 @@
-"""Running `broker-cy` as people and programs do."""
+"""Running `broker-cy` as users and programs do."""
 
 from __future__ import annotations
 
@@ -37,22 +37,22 @@ class Said:
         return json.loads(self.out)
 
     def rows(self) -> list[list[str]]:
-        """The lines of a table, split at two blanks or more, without the head."""
+        """Return the lines of a table, split at two or more blanks, without the header."""
         return [[cell for cell in line.split("  ") if cell.strip()] for line in self.out.splitlines()[1:]]
 
 
 class Cli(Protocol):
-    """Runs a command; asserts its exit code."""
+    """Runs a command and asserts its exit code."""
 
     def __call__(self, *arguments: str | Path, code: int = ..., stdin: bytes | None = ...) -> Said: ...
 
 
 @pytest.fixture
 def bare(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Cli:
-    """Runs a command as it stands. In this process; in one of its own where it has something to read."""
+    """Runs a command without additions: in this process, or in a separate process if it reads stdin."""
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     monkeypatch.delenv("BROKER_CY_CLUSTERS", raising=False)
-    # Commands run in the tests' own process, whose collector is not theirs to set.
+    # Commands run in the tests' own process, whose garbage collector they must not change.
     monkeypatch.setattr(context, "relax_collector", lambda: None)
 
     def call(*arguments: str | Path, code: int = 0, stdin: bytes | None = None) -> Said:
@@ -86,13 +86,13 @@ def broker_cy(bare: Cli, broker: Target) -> Cli:
 
 
 def in_terminal(arguments: list[str], typed: bytes = b"", interrupt_at: str | None = None) -> Shown:
-    """Run a command in a terminal with `typed` at its keyboard; SIGINT once `interrupt_at` is shown."""
+    """Run a command in a terminal and type `typed`; sends SIGINT once `interrupt_at` is shown."""
     return terminal.in_terminal([*COMMAND, *arguments], typed=typed, interrupt_at=interrupt_at, cwd=ROOT)
 
 
 @pytest.fixture
 def new_topic(broker_cy: Cli) -> Callable[..., str]:
-    """Makes a topic of the test's own: `new_topic(partitions)`."""
+    """Creates a separate topic for the test: `new_topic(partitions)`."""
 
     def make(partitions: int = 1, *options: str) -> str:
         name = "t-" + uuid.uuid4().hex[:10]
@@ -104,5 +104,5 @@ def new_topic(broker_cy: Cli) -> Callable[..., str]:
 
 @pytest.fixture
 def name() -> str:
-    """A name nothing else has."""
+    """Return a unique name."""
     return "n-" + uuid.uuid4().hex[:10]

@@ -36,7 +36,7 @@ def test_the_rules_are_judged_once(broker_cy: Cli, tmp_path: Path) -> None:
 
 
 def test_a_cluster_that_is_away_is_an_alert(bare: Cli) -> None:
-    """If this fails, a cluster that is down counts as one that is well."""
+    """If this fails, a cluster that is down counts as healthy."""
     said = bare("alerts", "--bootstrap", "127.0.0.1:1", "--timeout", "1", "--json", code=1)
     states = {each["rule"]: each["state"] for each in said.json}
     assert states["broker away"] == "firing"
@@ -44,7 +44,7 @@ def test_a_cluster_that_is_away_is_an_alert(bare: Cli) -> None:
 
 
 def test_alerts_are_followed_and_delivered(broker: Target, tmp_path: Path) -> None:
-    """If this fails, somebody relies on the webhook of a command that delivers nothing."""
+    """If this fails, a user relies on the webhook of a command that delivers nothing."""
     path = tmp_path / "alerts.toml"
     path.write_text(RULES)
     endpoint = Endpoint()

@@ -30,14 +30,14 @@ def by_name(said: Any) -> dict[str, Any]:
 
 
 def own_settings(said: Any) -> dict[str, str]:
-    """The topic's own; Kafka adds min.insync.replicas where it tracks eligible leader replicas (KIP-966)."""
+    """Return the topic's own settings; Kafka adds min.insync.replicas if it tracks eligible leaders (KIP-966)."""
     own = {each["name"]: each["value"] for each in said.json if each["source"] == "DYNAMIC_TOPIC_CONFIG"}
     own.pop("min.insync.replicas", None)
     return own
 
 
 def leaves() -> Iterator[list[str]]:
-    """Every command, with those below it."""
+    """Yield every command and its subcommands."""
     from click import Context, Group
 
     from broker_cy.commands.app import group
@@ -52,9 +52,9 @@ def leaves() -> Iterator[list[str]]:
 
 @pytest.mark.parametrize("words", list(leaves()), ids=" ".join)
 def test_every_command_has_help_with_examples(bare: Cli, words: list[str]) -> None:
-    """If this fails, somebody who forgot how a command is used has to search the web."""
+    """If this fails, a user who forgot how a command is used has to search the web."""
     shown = bare(*words, "--help").out
-    # On a line of its own: else the paragraph was filled again, and nobody can copy a line of it.
+    # On a separate line: otherwise the paragraph was wrapped, and no line of it can be copied.
     assert re.search(r"^ *examples:\n +\S", shown, re.MULTILINE)
     if len(words) == 2 or words[0] in ("lag", "events", "metrics", "producers", "log-dirs", "consume", "produce"):
         assert "--bootstrap" in shown
@@ -62,14 +62,14 @@ def test_every_command_has_help_with_examples(bare: Cli, words: list[str]) -> No
 
 
 def test_starting_a_broker_imports_no_command() -> None:
-    """If this fails, the time to the first answer grows by what only operators' commands need."""
+    """If this fails, the time to the first response grows by what only operators' commands need."""
     code = "import sys, atexit; atexit.register(lambda: print('click' in sys.modules, 'rich' in sys.modules)); "
     code += "from broker_cy import cli; cli.main(['start', '--help'])"
     assert run([sys.executable, "-c", code], cwd=ROOT).stdout.splitlines()[-1] == b"False False"
 
 
 def test_the_life_of_a_topic(broker_cy: Cli, broker: Target, name: str) -> None:
-    """If this fails, a topic cannot be made, looked at, cloned, grown or deleted; or is deleted unasked."""
+    """If this fails, a topic cannot be created, shown, cloned, grown or deleted; or is deleted without confirmation."""
     shape = ["-p", "3", "--set", "retention.ms=1000", "--set", "cleanup.policy=compact"]
     assert "would create" in broker_cy("topics", "create", name, *shape, "--dry-run").out
     assert (
@@ -117,7 +117,7 @@ def test_the_life_of_a_topic(broker_cy: Cli, broker: Target, name: str) -> None:
 
 
 def test_settings(broker_cy: Cli, new_topic: NewTopic) -> None:
-    """If this fails, a setting is shown wrongly, or changed unasked, or with others."""
+    """If this fails, a setting is shown wrongly, or changed without confirmation, or with others."""
     topic = new_topic()
     describe = ["configs", "describe", "topic", topic, "--json"]
     assert own_settings(broker_cy(*describe)) == {}
@@ -130,7 +130,7 @@ def test_settings(broker_cy: Cli, new_topic: NewTopic) -> None:
     assert own_settings(broker_cy(*describe)) == {}
     broker_cy(*alter, *changes, "--yes")
     both = {"retention.ms": "5", "cleanup.policy": "delete,compact"}
-    # A broker of Apache Kafka learns of a change a moment after the controller took it.
+    # A broker of Apache Kafka learns of a change a moment after the controller has accepted it.
     until(lambda: own_settings(broker_cy(*describe)) == both, "the change", interval_s=0.1)
     broker_cy(*alter, "--delete", "retention.ms", "--subtract", "cleanup.policy=delete", "--yes")
     until(lambda: own_settings(broker_cy(*describe)) == {"cleanup.policy": "compact"}, "the change", interval_s=0.1)
@@ -146,7 +146,7 @@ def test_settings(broker_cy: Cli, new_topic: NewTopic) -> None:
 
 
 def test_groups_are_reset_by_every_rule(broker_cy: Cli, new_topic: NewTopic, name: str, tmp_path: Path) -> None:
-    """If this fails, a reset goes elsewhere than its preview says, or than its rule means."""
+    """If this fails, a reset commits other offsets than its preview shows, or than its rule means."""
     topic, other = new_topic(2), new_topic(1)
     for partition, number in itertools.product((0, 1), range(10)):
         stamp = str(1_700_000_000_000 + number * 1000)
@@ -154,7 +154,7 @@ def test_groups_are_reset_by_every_rule(broker_cy: Cli, new_topic: NewTopic, nam
             broker_cy("produce", topic, "-p", str(partition), "--timestamp", stamp, stdin=b"x\n" * 5)
 
     def reset(*options: str | Path, group: str = name) -> list[tuple[int, int | None, int]]:
-        """What was planned; asserts that it was done."""
+        """Return what was planned; asserts that it was done."""
         planned = broker_cy("groups", "reset", group, *options, "--dry-run", "--json").json
         broker_cy("groups", "reset", group, *options, "--yes")
         (lag,) = broker_cy("lag", group, "--json").json
@@ -188,10 +188,10 @@ def test_groups_are_reset_by_every_rule(broker_cy: Cli, new_topic: NewTopic, nam
 
 
 def test_groups_with_members(broker_cy: Cli, broker: Target, new_topic: NewTopic, name: str) -> None:
-    """If this fails, a group at work is reset or deleted under its members' feet, or who they are is not shown."""
+    """If this fails, an active group is reset or deleted while its members run, or its members are not shown."""
     topic = new_topic(1)
     broker_cy("produce", topic, stdin=b"x\n" * 5)
-    # Its name plays with the terminal.
+    # Its name contains control characters.
     group = f"{name}\x1b[31m"
     consumer = new_consumer(broker.bootstrap, group, client_id="the-client")
     try:
@@ -226,7 +226,7 @@ def test_groups_with_members(broker_cy: Cli, broker: Target, new_topic: NewTopic
 
 
 def test_lag_is_reported_and_judged(broker_cy: Cli, broker: Target, new_topic: NewTopic, name: str) -> None:
-    """If this fails, nobody hears of the group that stands still."""
+    """If this fails, the stalled group is not reported."""
     topic = new_topic(2)
     broker_cy("produce", topic, "-p", "0", "--timestamp", "-1h", stdin=b"x\n" * 10)
     broker_cy("groups", "reset", name, "--to-offset", "4", "--topic", topic, "--yes")
@@ -252,7 +252,7 @@ def test_lag_is_reported_and_judged(broker_cy: Cli, broker: Target, new_topic: N
 
 
 def test_producers_and_transactions(broker_cy: Cli, broker: Target, new_topic: NewTopic, name: str) -> None:
-    """If this fails, who keeps readers waiting is not found from the shell."""
+    """If this fails, the shell does not show which producer keeps readers waiting."""
     topic = new_topic(1)
     producer = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": name})
     producer.init_transactions(20)
@@ -279,12 +279,12 @@ def test_producers_and_transactions(broker_cy: Cli, broker: Target, new_topic: N
         assert broker_cy("consume", topic, "-e", "--committed").out == ""
         assert "does not know the state Odd" in broker_cy("transactions", "list", "--state", "Odd", code=1).err
     finally:
-        # The coordinator still thinks that it is open.
+        # The coordinator still considers it open.
         producer.abort_transaction(20)
 
 
 def test_cluster_and_log_directories(broker_cy: Cli, broker: Target, new_topic: NewTopic) -> None:
-    """If this fails, the first look at a cluster shows wrong things."""
+    """If this fails, a user's first view of a cluster is wrong."""
     topic = new_topic(1)
     broker_cy("produce", topic, stdin=b"x" * 5000 + b"\n")
     described = broker_cy("cluster", "describe", "--json").json
@@ -306,7 +306,7 @@ def test_cluster_and_log_directories(broker_cy: Cli, broker: Target, new_topic: 
 
 
 def test_exit_codes_and_errors_for_programs(bare: Cli) -> None:
-    """If this fails, a script cannot tell a broker that is away from a topic that is missing."""
+    """If this fails, a script cannot distinguish an unavailable broker from a missing topic."""
     (port,) = free_ports(1)
     away = bare("topics", "list", "--bootstrap", f"127.0.0.1:{port}", code=3)
     assert away.err.startswith(f"broker-cy: connect, broker 127.0.0.1:{port}: connection refused")
@@ -327,7 +327,7 @@ def clusters_file(tmp_path: Path, text: str) -> Path:
 
 
 def test_named_clusters(bare: Cli, broker: Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If this fails, a name means another cluster, or a cluster that is readonly is changed."""
+    """If this fails, a name selects another cluster, or a read-only cluster is changed."""
     text = f'default = "here"\n[clusters.here]\nbootstrap = "{broker.bootstrap}"\ntimeout_s = 20\n'
     path = clusters_file(tmp_path, text + f'[clusters.look]\nbootstrap = "{broker.bootstrap}"\nreadonly = true\n')
     every: list[list[str | Path]] = [["--config", path], ["--config", path, "--cluster", "look"]]
@@ -373,7 +373,7 @@ def test_named_clusters(bare: Cli, broker: Target, tmp_path: Path, monkeypatch: 
     ],
 )
 def test_a_bad_file_of_clusters_is_reported(bare: Cli, tmp_path: Path, text: str, reason: str) -> None:
-    """If this fails, a typing error in the file is passed over, or ends in a traceback."""
+    """If this fails, a typing error in the file is ignored, or ends in a traceback."""
     path = clusters_file(tmp_path, text)
     said = bare("topics", "list", "--config", path, code=2)
     assert str(path) in said.err
@@ -388,7 +388,7 @@ def test_completion_scripts(bare: Cli, shell: str) -> None:
 
 
 def completions(words: str, tmp_path: Path, bootstrap: str) -> list[str]:
-    """What bash would offer for the last word."""
+    """Return what bash would offer for the last word."""
     path = clusters_file(tmp_path, f'default = "here"\n[clusters.here]\nbootstrap = "{bootstrap}"\n')
     env = {"_BROKER_CY_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": str(len(words.split(" ")) - 1)}
     done = run(COMMAND, cwd=ROOT, env={**env, "BROKER_CY_CLUSTERS": str(path)}, check=False)
@@ -403,13 +403,13 @@ def test_names_are_completed(broker_cy: Cli, broker: Target, new_topic: NewTopic
     assert completions(f"broker-cy topics describe {topic[:8]}", tmp_path, broker.bootstrap) == [topic]
     assert completions(f"broker-cy groups delete {name[:8]}", tmp_path, broker.bootstrap) == [name]
     assert completions("broker-cy topics list --cluster h", tmp_path, broker.bootstrap) == ["here"]
-    # A broker that is away offers nothing, and says nothing.
+    # An unavailable broker offers nothing, and prints nothing.
     (port,) = free_ports(1)
     assert completions("broker-cy topics describe t", tmp_path, f"127.0.0.1:{port}") == []
 
 
 def test_a_narrow_terminal_cuts_nothing(broker: Target, new_topic: NewTopic) -> None:
-    """If this fails, in a terminal of 80 columns the ends of names are cut off, and a progress bar stays behind."""
+    """If this fails, in a terminal of 80 columns the ends of names are cut off, and a progress bar remains."""
     topic = new_topic(1)
     shown = in_terminal(["topics", "list", "--bootstrap", broker.bootstrap])
     assert shown.code == 0
@@ -419,7 +419,7 @@ def test_a_narrow_terminal_cuts_nothing(broker: Target, new_topic: NewTopic) -> 
 
 
 def test_asked_questions_are_answered_by_nobody_but_people(broker: Target, new_topic: NewTopic) -> None:
-    """If this fails, `yes` in a pipe deletes what a script did not mean to."""
+    """If this fails, `yes` in a pipe deletes what a script did not intend to delete."""
     topic = new_topic(1)
     argv = [*COMMAND, "topics", "delete", topic, "--bootstrap", broker.bootstrap]
     done = subprocess.run(argv, input=b"y\n", capture_output=True, cwd=ROOT, check=False, timeout=60)

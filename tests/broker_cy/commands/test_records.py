@@ -1,4 +1,4 @@
-"""`produce`, `consume` and `records delete`, by their output, beside kcat."""
+"""`produce`, `consume` and `records delete`, by their output, in comparison with kcat."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NewTopic = Callable[..., str]
 
 
 def test_lines_go_in_and_come_out(broker_cy: Cli, new_topic: NewTopic) -> None:
-    """If this fails, the first thing anybody tries does not work."""
+    """If this fails, the first command that users try does not work."""
     topic = new_topic()
     broker_cy("produce", topic, stdin=b"hello\nworld\n\nlast")
     assert broker_cy("consume", topic, "-e").out == "hello\nworld\n\nlast\n"
@@ -32,7 +32,7 @@ def test_lines_go_in_and_come_out(broker_cy: Cli, new_topic: NewTopic) -> None:
 def test_kcat_reads_what_we_write_and_we_what_it_writes(
     broker_cy: Cli, broker: Target, new_topic: NewTopic, codec: str
 ) -> None:
-    """If this fails, records by our hand look different to the tools people have, or theirs to us."""
+    """If this fails, records that we produce look different to users' tools, or theirs to us."""
     topic = new_topic(3)
     lines = b"".join(b"key-%d:value %d\n" % (number % 40, number) for number in range(500))
     broker_cy("produce", topic, "-K", ":", "-z", codec, "-H", "from=us", "-H", "null", stdin=lines)
@@ -41,7 +41,7 @@ def test_kcat_reads_what_we_write_and_we_what_it_writes(
     theirs = kcat(broker.bootstrap, "-C", "-q", "-t", topic, "-e", "-o", "beginning", "-f", text)
     ours = broker_cy("consume", topic, "-e", "-f", text).out.encode()
     assert len(theirs.splitlines()) == 1_000
-    # Partitions are mixed as they come; within each the order is the same.
+    # Partitions are interleaved as they arrive; the order within each is the same.
     assert sorted(ours.splitlines(), key=lambda line: line.split()[1:3]) == sorted(
         theirs.splitlines(), key=lambda line: line.split()[1:3]
     )
@@ -88,13 +88,13 @@ def test_every_byte_survives_json(broker_cy: Cli, new_topic: NewTopic) -> None:
     ],
 )
 def test_bad_json_names_its_line(broker_cy: Cli, new_topic: NewTopic, line: bytes, reason: str) -> None:
-    """If this fails, one line of a million is wrong, and nobody says which."""
+    """If this fails, one line of a million is wrong, and the error does not say which."""
     said = broker_cy("produce", new_topic(), "--json-lines", stdin=b'{"value": "ok"}\n' + line + b"\n", code=2)
     assert reason in said.err
 
 
 def test_where_reading_starts_and_ends(broker_cy: Cli, new_topic: NewTopic) -> None:
-    """If this fails, the browser of the shell shows other records than were asked for."""
+    """If this fails, the shell's browser shows other records than the requested ones."""
     # Old timestamps: retention would delete the records.
     topic = new_topic(2, "--set", "retention.ms=-1")
     for partition in (0, 1):
@@ -117,7 +117,7 @@ def test_where_reading_starts_and_ends(broker_cy: Cli, new_topic: NewTopic) -> N
 
 
 def test_files_keys_and_nulls(broker_cy: Cli, new_topic: NewTopic, tmp_path: Path) -> None:
-    """If this fails, a file becomes several records, or an empty value no tombstone."""
+    """If this fails, a file becomes several records, or an empty value does not become a tombstone."""
     topic = new_topic()
     path = tmp_path / "order.json"
     path.write_bytes(b"line 1\nline 2\n")
@@ -131,7 +131,7 @@ def test_files_keys_and_nulls(broker_cy: Cli, new_topic: NewTopic, tmp_path: Pat
 def test_a_record_that_arrives_is_shown_until_interrupted(
     broker: Target, broker_cy: Cli, new_topic: NewTopic, tmp_path: Path
 ) -> None:
-    """If this fails, a live view shows records late, or cannot be left."""
+    """If this fails, a live view shows records late, or cannot be ended."""
     topic = new_topic()
     child = Child(
         [*COMMAND, "consume", topic, "--from", "beginning", "--bootstrap", broker.bootstrap],
@@ -152,7 +152,7 @@ def test_a_record_that_arrives_is_shown_until_interrupted(
 
 
 def test_typed_lines_are_sent_as_they_are_typed(broker: Target, broker_cy: Cli, new_topic: NewTopic) -> None:
-    """If this fails, what is typed waits for the end of the input, or Ctrl-C hangs."""
+    """If this fails, typed records wait for the end of the input, or Ctrl-C hangs."""
     topic = new_topic()
     argv = die_with_parent([*COMMAND, "produce", topic, "--bootstrap", broker.bootstrap])
     process = subprocess.Popen(argv, stdin=subprocess.PIPE, stderr=subprocess.PIPE, cwd=ROOT)
@@ -186,7 +186,7 @@ def test_a_reader_that_has_enough_is_no_error(broker: Target, broker_cy: Cli, ne
 
 
 def test_what_cannot_be_written_is_reported(broker_cy: Cli, new_topic: NewTopic) -> None:
-    """If this fails, a refused record is lost in silence, or with it the count of those before it."""
+    """If this fails, a refused record is lost without an error, or with it the count of those before it."""
     topic = new_topic(1, "--set", "max.message.bytes=1000")
     said = broker_cy("produce", topic, "-D", "|", stdin=b"ok|" + b"x" * 2000, code=1)
     assert "MESSAGE_TOO_LARGE" in said.err
@@ -225,7 +225,7 @@ def test_a_broker_that_creates_no_topics_is_named_as_the_reason(bare: Cli, tmp_p
 
 
 def test_records_are_deleted_after_a_look(broker: Target, broker_cy: Cli, new_topic: NewTopic) -> None:
-    """If this fails, records are deleted that nobody meant, or without being asked."""
+    """If this fails, records are deleted that the user did not intend, or without confirmation."""
     topic = new_topic(2)
     for partition in ("0", "1"):
         broker_cy("produce", topic, "-p", partition, stdin=b"x\n" * 10)
@@ -251,7 +251,7 @@ def test_records_are_deleted_after_a_look(broker: Target, broker_cy: Cli, new_to
 
 
 def test_aborted_records_are_left_out_on_demand(broker: Target, broker_cy: Cli, new_topic: NewTopic) -> None:
-    """If this fails, --committed shows what was aborted."""
+    """If this fails, --committed shows aborted records."""
     from confluent_kafka import Producer
 
     topic = new_topic()
@@ -267,7 +267,7 @@ def test_aborted_records_are_left_out_on_demand(broker: Target, broker_cy: Cli, 
 
 
 def test_contradictions_are_refused(broker_cy: Cli) -> None:
-    """If this fails, options that contradict are taken for one of them."""
+    """If this fails, one of two contradictory options is used."""
     for arguments, reason in (
         (["consume", "t", "--json", "-f", "%s"], "--json cannot be combined with --format"),
         (["consume", "t", "-f", "%q"], "unknown conversion %q"),

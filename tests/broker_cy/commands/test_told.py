@@ -1,4 +1,4 @@
-"""`broker-cy events` and `broker-cy metrics`: what a broker tells of itself, from the shell."""
+"""`broker-cy events` and `broker-cy metrics`: the broker's own topics, from the shell."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def lines(text: str) -> list[Any]:
 
 @needs_broker_cy
 def test_events(broker_cy: Cli, new_topic: NewTopic, following: Callable[..., Child], name: str) -> None:
-    """If this fails, after an incident nobody can tell from the shell what was changed, and by whom."""
+    """If this fails, after an incident the shell does not show what was changed, and by which client."""
     topic, other = new_topic(2), new_topic()
     about = ["events", "--topic", topic, "--json"]
     until(lambda: lines(broker_cy(*about).out), "the creation", TIMEOUT_S)
@@ -54,7 +54,7 @@ def test_events(broker_cy: Cli, new_topic: NewTopic, following: Callable[..., Ch
     assert [each["type"] for each in told] == ["topic_created", "config_changed", "topic_deleted"]
     assert [each["offset"] for each in told] == sorted(each["offset"] for each in told)
     assert told[0]["by"]["client_id"] == "broker-cy-cli"
-    # The same looked at afterwards: the last ones, those since, those until, those of a type, of two topics.
+    # The same events, read later: the last ones, those since, those until, those of a type, those of two topics.
     assert lines(broker_cy(*about).out) == told
     assert lines(broker_cy(*about, "-n", "2").out) == told[1:]
     assert lines(broker_cy(*about, "--since", str(told[1]["time_ms"])).out) == told[1:]
@@ -66,7 +66,7 @@ def test_events(broker_cy: Cli, new_topic: NewTopic, following: Callable[..., Ch
     assert both == {topic, other}
     (line,) = broker_cy("events", "--topic", topic, "--type", "config_changed").out.splitlines()
     assert line.endswith(f"{topic}: topic: retention.ms: (unset) -> 1000000 (by broker-cy-cli 127.0.0.1)")
-    # Of commits only where they are asked for.
+    # Commits are only shown if they are requested.
     broker_cy("groups", "reset", name, "--to-offset", "0", "--topic", f"{other}:0", "--yes")
     of_group = ["events", "--group", name]
     commits = [*of_group, "--type", "commits"]
@@ -77,7 +77,7 @@ def test_events(broker_cy: Cli, new_topic: NewTopic, following: Callable[..., Ch
 
 @needs_broker_cy
 def test_metrics(broker_cy: Cli, new_topic: NewTopic) -> None:
-    """If this fails, what a broker is busy with is known only to who has Prometheus."""
+    """If this fails, only users of Prometheus can see what a broker is busy with."""
     topic = new_topic()
     broker_cy("produce", topic, stdin=b"x\n" * 70)
     only = ["metrics", "--topic", topic, "--api", "Produce", "--over", "1m"]
@@ -114,7 +114,7 @@ def test_metrics(broker_cy: Cli, new_topic: NewTopic) -> None:
 
 
 def test_wrong_options(broker_cy: Cli) -> None:
-    """If this fails, a slip of the hand is answered with nothing, or with everything."""
+    """If this fails, a typing error is answered with nothing, or with everything."""
     assert (
         "--follow and --until cannot be used together" in broker_cy("events", "--follow", "--until", "now", code=2).err
     )
@@ -127,6 +127,6 @@ def test_wrong_options(broker_cy: Cli) -> None:
 
 @pytest.mark.skipif(not target_is_kafka(), reason="tests/e2e/test_events.py has a broker-cy without such topics")
 def test_a_cluster_that_tells_nothing(broker_cy: Cli) -> None:
-    """If this fails, an operator of Apache Kafka is left with a stack trace."""
+    """If this fails, an operator of Apache Kafka gets a stack trace."""
     for command in ("events", "metrics"):
         assert "Apache Kafka does not" in broker_cy(command, code=1).err

@@ -1,4 +1,4 @@
-"""What may be typed as times, positions, partitions and formats, and what is said of anything else."""
+"""The accepted forms of times, positions, partitions and formats, and the errors for anything else."""
 
 from __future__ import annotations
 
@@ -60,12 +60,12 @@ NOTHING = Record(8, -1, None, None)
     ],
 )
 def test_what_is_understood(parse: Callable[[str], Any], text: str, value: object) -> None:
-    """If this fails, something that the help names is not understood, or as something else."""
+    """If this fails, something that the help names is not understood, or understood as something else."""
     assert parse(text) == value
 
 
 def test_times_are_local_and_relative() -> None:
-    """If this fails, a time of the day is taken for one in another zone."""
+    """If this fails, a time of day is taken for one in another zone."""
     assert parse_time("2026-01-31T12:00") == int(datetime(2026, 1, 31, 12).timestamp() * 1000)
     assert parse_time("2026-01-31") == int(datetime(2026, 1, 31).timestamp() * 1000)
     assert parse_time("-15m", lambda: 1_000_000) == 100_000
@@ -129,7 +129,7 @@ def test_null_in_formats() -> None:
 
 
 def test_what_the_terminal_is_shown() -> None:
-    """If this fails, a name with control characters plays with the terminal."""
+    """If this fails, a name with control characters affects the terminal."""
     assert clean("a\x1b[31mb\n\u202ec") == r"a\x1b[31mb\n\u202ec"
     assert clean("é 漢") == "é 漢"
 
@@ -145,7 +145,7 @@ def test_amounts() -> None:
 
 
 def test_input_is_split_where_reads_end_anywhere(tmp_path: Any) -> None:
-    """If this fails, a record is cut in two where a read ended, or an empty one is left out."""
+    """If this fails, a record is split at the end of a read, or an empty one is left out."""
     whole = b"a||b||||" + b"c" * 3_000_000 + b"||d|"
     path = tmp_path / "input"
     path.write_bytes(whole)

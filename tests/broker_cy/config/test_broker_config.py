@@ -50,7 +50,7 @@ def test_no_arguments() -> None:
 
 
 def test_file_that_kafka_ships(tmp_path: Path) -> None:
-    """An operator's existing file must start the broker, and say which of its lines change nothing."""
+    """An operator's existing file must start the broker, which must report the lines that change nothing."""
     file = tmp_path / "server.properties"
     file.write_text(SHIPPED)
     found = BrokerConfig.from_properties(sources(file))
@@ -128,7 +128,7 @@ def test_refused(settings: dict[str, str], message: str) -> None:
 
 
 def test_every_setting_is_decided() -> None:
-    """Each of Kafka's settings is effective, reported or refused: none may be swallowed."""
+    """Each of Kafka's settings is effective, reported or refused: none may be silently ignored."""
     assert len(BROKER) - len(OWN) == 340
     for name, setting in BROKER.items():
         text = setting.default_text
@@ -157,7 +157,7 @@ def test_several_listeners() -> None:
 
 
 def test_dynamic_levels() -> None:
-    """A value set for one broker must win over the cluster's, and that over the file, synonyms included."""
+    """A value set for one broker must win over the cluster's, and that over the file's, including synonyms."""
     found = config(log_retention_hours="72", log_segment_bytes="2097152")
     seen: list[frozenset[str]] = []
     found.on_change(seen.append, "log.segment.bytes")
@@ -177,7 +177,7 @@ def test_dynamic_levels() -> None:
 
 
 def test_effective_leaves_the_broker_alone() -> None:
-    """Trying a change must not be the change."""
+    """Validating a change must not apply it."""
     found = config()
     assert found.effective({"message.max.bytes": "5"}, {})["message.max.bytes"] == 5
     assert found["message.max.bytes"] == 1048588

@@ -8,7 +8,7 @@ from broker_cy.config.definitions import BROKER, GROUP, TOPIC, TOPIC_SYNONYMS, S
 
 ROOT = Path(__file__).parents[3] / "broker_cy"
 
-# Read inside of config/, which gives them out as typed attributes of BrokerConfig.
+# Read in config/, which provides them as typed attributes of BrokerConfig.
 BY_ATTRIBUTE = {
     "advertised.listeners",
     "broker.id",
@@ -24,7 +24,7 @@ BY_ATTRIBUTE = {
     "process.roles",
     "security.inter.broker.protocol",
 }
-# unclean.leader.election.enable is stored with `__transaction_state`, as Kafka does, for readers of the metadata.
+# unclean.leader.election.enable is stored with `__transaction_state`, as in Kafka, for readers of the metadata.
 PARTLY = {"unclean.leader.election.enable"}
 
 
@@ -47,14 +47,14 @@ def test_effective_settings_are_read() -> None:
 
 
 def test_settings_that_are_read_are_not_called_inert() -> None:
-    """If this fails, records are deleted by a setting of which the log says that it has no effect."""
+    """If this fails, records are deleted by a setting that has no effect according to the log."""
     text = source()
     inert = {name for name, setting in {**BROKER, **TOPIC, **GROUP}.items() if setting.support is Support.INERT}
     assert {name for name in inert if f'"{name}"' in text} <= PARTLY
 
 
 def test_topic_settings_agree_with_the_broker() -> None:
-    """A default of the broker for a topic setting has an effect exactly where the topic's setting has."""
+    """A broker's default for a topic setting has an effect exactly if the topic's setting has one."""
     for name, synonyms in TOPIC_SYNONYMS.items():
         for synonym in synonyms:
             assert BROKER[synonym.name].support is TOPIC[name].support, (name, synonym.name)

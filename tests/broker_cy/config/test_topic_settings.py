@@ -1,4 +1,4 @@
-"""Topic settings: what a topic is created with is what its log does."""
+"""Topic settings: a topic's log behaves according to the settings with which it was created."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.support.logs import fields_of
 
 
 def test_defaults_come_from_the_broker() -> None:
-    """A broker-wide default that does not reach the topics is an accepted-but-ignored setting."""
+    """A broker-wide default that does not reach the topics would be accepted and ignored."""
     config = BrokerConfig.from_properties(
         {"log.roll.hours": "2", "log.retention.minutes": "3", "log.retention.hours": "9"}
     )
@@ -32,12 +32,12 @@ def test_defaults_come_from_the_broker() -> None:
 
 
 def test_without_limit() -> None:
-    """Kafka reads every negative retention as none at all."""
+    """Kafka reads every negative retention as unlimited."""
     assert topic_settings({}, BrokerConfig.from_properties({"log.retention.hours": "-7"}))["retention.ms"] == -1
 
 
 def test_cache_is_bounded() -> None:
-    """Topics with a setting each of their own must not fill the memory."""
+    """Topics that each have a different setting must not fill the memory."""
     config = BrokerConfig.from_properties({})
     for value in range(CACHED_MAX + 10):
         assert topic_settings({"retention.ms": str(value)}, config)["retention.ms"] == value
@@ -90,7 +90,7 @@ def test_contradictions(overrides: dict[str, str], message: str) -> None:
 
 
 def test_reported_once() -> None:
-    """A setting without effect is said in the log, and does not flood it."""
+    """A setting without effect is reported in the log, but does not flood it."""
     reporter = NoEffectReporter()
     overrides = {
         "unclean.leader.election.enable": "true",
@@ -109,7 +109,7 @@ def test_reported_once() -> None:
 
 
 def test_stored_nonsense_does_not_stop_a_topic(caplog: pytest.LogCaptureFixture) -> None:
-    """A metadata log of another version may hold values that are not allowed any more (segment.bytes=14 in Kafka 3)."""
+    """A metadata log of another version may have values that are no longer allowed (segment.bytes=14 in Kafka 3)."""
     config = BrokerConfig.from_properties({})
     settings = topic_settings({"segment.bytes": "14", "message.format.version": "3.0", "segment.ms": "9"}, config)
     assert settings["segment.bytes"] == 1 << 30

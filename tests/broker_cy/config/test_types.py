@@ -72,7 +72,7 @@ def test_refused(config_type: ConfigType, text: str) -> None:
     ],
 )
 def test_doubles_look_like_java(value: float, text: str) -> None:
-    """Infrastructure tools compare texts: a spelling of our own would show as a change that never goes away."""
+    """Infrastructure tools compare texts: a different spelling would show as a change that never goes away."""
     assert java_double_text(value) == text
 
 
@@ -95,6 +95,6 @@ def test_any_file_is_read_or_refused(text: str) -> None:
 
 @given(st.sampled_from(sorted(ConfigType)), st.text())
 def test_any_text_is_a_value_or_refused(config_type: ConfigType, text: str) -> None:
-    """Nothing but ConfigError may leave the parser, and what it gives can be shown."""
+    """Only ConfigError may leave the parser, and its results can be displayed."""
     with contextlib.suppress(ConfigError):
         assert isinstance(to_text(parse("n", text, config_type), config_type), str)

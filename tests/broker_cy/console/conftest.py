@@ -12,7 +12,7 @@ from tests.support.broker import QUICK, BrokerProcess
 
 @pytest.fixture(scope="session")
 def broker_cy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    """One broker for the tests of the console core. A transaction may be left open, and hangs after a second."""
+    """One broker for the tests of the console core. An open transaction counts as hanging after a second."""
     settings = {
         **QUICK,
         "transaction.partition.verification.enable": "false",
@@ -27,5 +27,5 @@ def broker_cy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProces
 
 @pytest.fixture
 def name() -> str:
-    """A name that nothing else has."""
+    """Return a unique name."""
     return "n-" + uuid.uuid4().hex[:10]

@@ -46,8 +46,8 @@ async def topics_of(client: AdminClient) -> set[str]:
 
 
 def test_a_plan_is_data_that_another_client_executes(broker_cy: BrokerProcess, name: str) -> None:
-    """If this fails, what somebody confirms later, or elsewhere, is not what was previewed; or planning already
-    does it.
+    """If this fails, a user who confirms later, or in another place, confirms something else than the preview; or
+    planning already executes it.
     """
 
     async def job(client: AdminClient) -> None:
@@ -93,7 +93,7 @@ def test_a_wrong_name_or_a_problem_changes_nothing(broker_cy: BrokerProcess, nam
 
 
 def test_what_fails_in_part_is_reported_by_thing(broker_cy: BrokerProcess, name: str) -> None:
-    """If this fails, two topics of three are deleted, and nobody knows which."""
+    """If this fails, two topics of three are deleted, and the user does not know which."""
 
     async def job(client: AdminClient) -> None:
         names = [f"{name}-{n}" for n in range(3)]
@@ -107,7 +107,7 @@ def test_what_fails_in_part_is_reported_by_thing(broker_cy: BrokerProcess, name:
         assert failed.what == names[1]
         assert "UNKNOWN_TOPIC_OR_PARTITION" in str(failed.error)
         assert report.problem.endswith("(2 done, 1 failed)")
-        # And one that fails as a whole says so, instead of raising into the console.
+        # And one that fails as a whole reports it, instead of raising into the console.
         late = await plan_create(client, COMMAND, create_form().checked({"name": names[1]}).values)
         (await client.topics.create([NewTopic(names[1], 1)])).whole()
         report = await execute(client, late)
@@ -118,7 +118,7 @@ def test_what_fails_in_part_is_reported_by_thing(broker_cy: BrokerProcess, name:
 
 
 def test_a_reset_is_previewed_and_applied(broker_cy: BrokerProcess, name: str) -> None:
-    """If this fails, offsets are reset to something else than the preview says."""
+    """If this fails, offsets are reset to other values than the preview shows."""
 
     async def job(client: AdminClient) -> None:
         (await client.topics.create([NewTopic(name, 2)])).whole()
@@ -142,7 +142,7 @@ def test_a_reset_is_previewed_and_applied(broker_cy: BrokerProcess, name: str) -
 
 
 def test_settings_and_records(broker_cy: BrokerProcess, name: str) -> None:
-    """If this fails, the web dashboard needs an implementation of its own."""
+    """If this fails, the web dashboard needs a separate implementation."""
 
     async def job(client: AdminClient) -> None:
         (await client.topics.create([NewTopic(name, 1)])).whole()
@@ -168,7 +168,7 @@ def test_settings_and_records(broker_cy: BrokerProcess, name: str) -> None:
 
 
 def test_a_form_reports_every_problem_by_field() -> None:
-    """If this fails, a form is refused, and nobody knows for which field."""
+    """If this fails, a form is refused, and the user does not know because of which field."""
     checked = create_form().checked({"name": "a b", "partitions": "0", "settings": "x"})
     assert set(checked.problems) == {"name", "partitions", "settings"}
     assert "NAME=VALUE is expected" in checked.problems["settings"]

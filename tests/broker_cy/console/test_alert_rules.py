@@ -35,7 +35,7 @@ def load(tmp_path: Path, text: str) -> tuple[Rule, ...]:
 
 
 def test_rules_are_added_changed_and_silenced(tmp_path: Path) -> None:
-    """If this fails, a file replaces the built-in rules, and nobody is alerted to an offline partition any more."""
+    """If this fails, a file replaces the built-in rules, and there is no alert for an offline partition any more."""
     rules = load(tmp_path, GOOD + '[[rule]]\nname = "stopped groups"\nsilent = true\n')
     by_name = {rule.name: rule for rule in rules}
     assert set(by_name) == {rule.name for rule in BUILT_IN} - {"stopped groups"} | {"behind"}
@@ -48,13 +48,13 @@ def test_rules_are_added_changed_and_silenced(tmp_path: Path) -> None:
 
 
 def test_every_kind_can_be_judged() -> None:
-    """If this fails, a kind of rule is accepted and never judged."""
+    """If this fails, a kind of rule is accepted and never evaluated."""
     assert set(KINDS) == set(LOOKS)
     assert {rule.kind for rule in BUILT_IN} == set(KINDS) - {"lag"}
 
 
 def test_patterns_and_exceptions() -> None:
-    """If this fails, a rule cannot leave out the groups that are meant to stand still."""
+    """If this fails, a rule cannot exclude groups that are intentionally stopped."""
     rule = Rule("r", "stopped_group", group="pay*", exclude="pay-test*")
     assert [name for name in ("pay", "pay-1", "pay-test-1", "x") if rule.is_about(name)] == ["pay", "pay-1"]
     assert Rule("r", "offline_partition", topic="a*", group="b").is_about("ab")
@@ -86,7 +86,7 @@ def test_patterns_and_exceptions() -> None:
     ],
 )
 def test_a_bad_file_is_refused_with_file_line_and_key(tmp_path: Path, old: str, new: str, line: int, said: str) -> None:
-    """If this fails, a rule that says something else than was meant never fires."""
+    """If this fails, a rule with an unintended meaning never fires."""
     assert old in GOOD
     with pytest.raises(AdminError) as caught:
         load(tmp_path, GOOD.replace(old, new))
@@ -95,7 +95,7 @@ def test_a_bad_file_is_refused_with_file_line_and_key(tmp_path: Path, old: str, 
 
 
 def test_files_that_cannot_be_read_are_refused(tmp_path: Path) -> None:
-    """If this fails, the console runs without the rules that somebody relies on."""
+    """If this fails, the console runs without the rules that its users rely on."""
     with pytest.raises(AdminError, match="cannot be read"):
         load_settings(tmp_path / "absent.toml")
     with pytest.raises(AdminError, match="is not TOML"):

@@ -30,18 +30,18 @@ from tests.support.small_disk import SmallDisk, why_not
 WAIT_S = 30.0
 NOT_CONTROLLER = 41
 OLD_MS = 1_000_000_000_000
-# Records of long ago are not removed while a test looks at them.
+# Old records are not removed while a test reads them.
 FOR_EVER = {"retention.ms": "-1"}
 
 
 def built_in(kind: str) -> Rule:
-    """The built-in rule of a kind."""
+    """Return the built-in rule of a kind."""
     (rule,) = (rule for rule in BUILT_IN if rule.kind == kind)
     return rule
 
 
 class Looking:
-    """A watch of some rules over a session of its own, with a clock that the test moves."""
+    """A watch of some rules over a new session, with a clock that the test moves."""
 
     def __init__(self, bootstrap: str, rules: Sequence[Rule], timeout_s: float = 10.0) -> None:
         self.now_s = 100.0
@@ -50,9 +50,9 @@ class Looking:
         self.watch = Watch(rules, "test", clock=lambda: self.now_s, wall_ms=lambda: int(self.now_s * 1000))
 
     async def look(self, forward_s: float = 0.0) -> list[str]:
-        """What is announced by a look at new answers, so much later."""
+        """Let time pass; returns the alerts that a check of new responses announces."""
         self.now_s += forward_s
-        # Nothing of the feeds' answers is young enough any more.
+        # No response of the feeds is recent enough any more.
         self.session.refresh()
         return [str(notice) for notice in await self.watch.look(self.session)]
 
@@ -62,11 +62,11 @@ class Looking:
 
     @property
     def said(self) -> list[tuple[str, str]]:
-        """States with their texts, for a message."""
+        """Return the states with their texts, for a message."""
         return [(finding.state, finding.text) for finding in self.watch.findings]
 
     async def announces(self, text: str, forward_s: float = 0.0) -> None:
-        """Look until something is announced, with `text` in it."""
+        """Check until an alert with `text` is announced."""
         async with asyncio.timeout(WAIT_S):
             while not (said := await self.look(forward_s)):
                 await asyncio.sleep(0.02)
@@ -85,7 +85,7 @@ def run(bootstrap: str, rules: Sequence[Rule], job: Callable[[Looking], Awaitabl
 
 
 def test_lag_is_announced_once_and_resolved(broker_cy: BrokerProcess, name: str) -> None:
-    """If this fails, nobody hears that a group falls behind, or hears it every five seconds."""
+    """If this fails, there is no alert for a group that falls behind, or one every five seconds."""
 
     async def job(looking: Looking) -> None:
         client = looking.session.client
@@ -124,7 +124,7 @@ def test_lag_in_time(broker_cy: BrokerProcess, name: str) -> None:
 
 
 def test_a_stalled_and_then_stopped_group(broker_cy: BrokerProcess, name: str) -> None:
-    """If this fails, a consumer hangs, or is gone, and nobody is alerted."""
+    """If this fails, a consumer hangs or has ended, and there is no alert."""
     rules = [
         Rule(rule.name, rule.kind, rule.for_s, group=name)
         for rule in (built_in("stalled_group"), built_in("stopped_group"))
@@ -140,7 +140,7 @@ def test_a_stalled_and_then_stopped_group(broker_cy: BrokerProcess, name: str) -
             consumer.subscribe([name])
             await assigned([consumer])
             assert await looking.look() == []
-            # One look does not say whether it moves.
+            # One check does not show whether it progresses.
             assert looking.states == ["unknown", "unknown"]
             async with asyncio.timeout(WAIT_S):
                 while looking.states[0] != "pending":
@@ -156,7 +156,7 @@ def test_a_stalled_and_then_stopped_group(broker_cy: BrokerProcess, name: str) -
 
 
 def test_a_hanging_transaction(broker_cy: BrokerProcess, name: str) -> None:
-    """If this fails, consumers of committed records wait forever, and nobody is alerted."""
+    """If this fails, consumers of committed records wait forever, and there is no alert."""
 
     async def job(looking: Looking) -> None:
         await leave_hanging(looking.session.client, name)
@@ -170,7 +170,7 @@ def test_a_hanging_transaction(broker_cy: BrokerProcess, name: str) -> None:
 
 @pytest.mark.skipif(why_not() is not None, reason=str(why_not()))
 def test_a_disk_that_fills_up(tmp_path: Path) -> None:
-    """If this fails, the disk is full before anybody hears of it."""
+    """If this fails, the disk is full before there is an alert."""
     disk = SmallDisk(tmp_path, 16 << 20)
     broker = BrokerProcess(tmp_path, QUICK, disk.path / "data")
     broker.wrapper = disk.wrapper
@@ -195,9 +195,7 @@ def test_a_disk_that_fills_up(tmp_path: Path) -> None:
 
 
 def test_a_broker_that_is_away_and_comes_back(tmp_path: Path) -> None:
-    """If this fails, a broker is down, and the rules say that all is well; or what is broken already is announced
-    again.
-    """
+    """If this fails, a broker is down, and the rules report that all is well; or an old problem is announced again."""
     broker = BrokerProcess(tmp_path, QUICK)
     broker.start()
     rules = [built_in("broker_away"), built_in("leaderless_quorum"), Rule("all", "disk", free_percent=100)]
@@ -342,7 +340,7 @@ def test_an_alert_is_not_repeated_when_another_cluster_was_shown(broker_cy: Brok
 
 
 def test_a_defect_in_one_rule_hinders_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    """If this fails, one answer that nobody expected ends all alerts."""
+    """If this fails, one unexpected response ends all alerts."""
 
     async def defect(session: Session, rule: Rule) -> list[Broken]:
         raise KeyError("defect")

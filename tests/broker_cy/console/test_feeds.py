@@ -15,7 +15,7 @@ from broker_cy.console.session import Session
 
 
 class Answers:
-    """Answers by number; fails with what `failure` is."""
+    """Returns numbers; raises what `failure` contains."""
 
     def __init__(self) -> None:
         self.asked = 0
@@ -35,7 +35,7 @@ async def until(feed: Feed[int], answers: int) -> None:
 
 
 def test_many_viewers_share_one_request() -> None:
-    """If this fails, a hundred viewers ask the broker a hundred times."""
+    """If this fails, a hundred viewers send the broker a hundred requests."""
 
     async def job() -> None:
         answers = Answers()
@@ -77,7 +77,7 @@ def test_a_listener_that_fails_hinders_no_other(caplog: pytest.LogCaptureFixture
 
 @pytest.mark.parametrize("failure", [AdminError(Failure.UNREACHABLE, "away"), KeyError("defect")])
 def test_a_failure_is_reported_and_the_feed_recovers(failure: Exception) -> None:
-    """If this fails, a panel never changes after one bad answer, and nobody sees why."""
+    """If this fails, a panel never changes after one bad response, and users cannot see why."""
 
     async def job() -> None:
         answers = Answers()
@@ -98,7 +98,7 @@ def test_a_failure_is_reported_and_the_feed_recovers(failure: Exception) -> None
 
 
 def test_fresh_waits_for_the_next_answer_only_where_the_last_is_too_old() -> None:
-    """If this fails, a callback of the dashboard shows nothing on its first call, or asks the broker at each."""
+    """If this fails, a callback of the dashboard shows nothing on its first call, or sends a request at each call."""
 
     async def job() -> None:
         answers = Answers()
@@ -118,7 +118,7 @@ def test_fresh_waits_for_the_next_answer_only_where_the_last_is_too_old() -> Non
 
 
 def test_a_session_belongs_to_one_event_loop() -> None:
-    """If this fails, a callback in another thread waits for an answer that never comes."""
+    """If this fails, a callback in another thread waits for a response that never comes."""
     session = Session(ClusterEntry("c", parse_addresses("127.0.0.1:1"), 0.1), client_id="test")
 
     async def use() -> None:
@@ -130,7 +130,7 @@ def test_a_session_belongs_to_one_event_loop() -> None:
 
 
 def test_sessions_share_nothing() -> None:
-    """If this fails, two clusters in one dashboard show each other's answers."""
+    """If this fails, two clusters in one dashboard show each other's data."""
 
     async def job() -> None:
         first, second = (

@@ -1,4 +1,4 @@
-"""The console core runs where no user interface is installed."""
+"""The console core works if no user interface is installed."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ print(*names)
 
 
 def test_every_module_imports_without_a_user_interface() -> None:
-    """If this fails, the web dashboard drags in Textual, or fails to start on a machine that has only its own
+    """If this fails, the web dashboard requires Textual, or fails to start on a machine that has only its own
     libraries.
     """
     done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=60, check=False)

@@ -17,7 +17,7 @@ ORDER = Record(
 
 
 def keeps(**fields: str) -> bool:
-    """Whether the filter keeps the order; asking its batch first must not change that."""
+    """Return whether the filter accepts ORDER; searching its batch first must not change that."""
     wanted = RecordFilter(**fields)
     keep = wanted.compile()
     found = keep([ORDER]) == [ORDER]
@@ -89,7 +89,7 @@ def test_values_that_are_no_such_json_do_not_match(value: bytes | None) -> None:
     ],
 )
 def test_bad_filters_say_why(fields: dict[str, str], said: str) -> None:
-    """If this fails, nobody knows why nothing is found."""
+    """If this fails, users do not know why nothing is found."""
     with pytest.raises(ValueError, match=said):
         RecordFilter(**fields).compile()
 

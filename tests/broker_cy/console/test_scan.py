@@ -53,11 +53,11 @@ def test_a_search_pauses_at_a_page_and_goes_on_without_gaps(broker_cy: BrokerPro
 
 
 def test_the_newest_records_are_those_by_time_over_all_partitions(broker_cy: BrokerProcess, name: str) -> None:
-    """If this fails,  "Newest first" is sorted within each partition only."""
+    """If this fails, "Newest first" is sorted within each partition only."""
 
     async def job() -> None:
         async with AdminClient(broker_cy.bootstrap) as client:
-            # Partition 2 has all the new ones.
+            # Partition 2 has all the new records.
             records = [Record(timestamp=1_000 + n, value=b"%d" % n) for n in range(300)]
             (await client.topics.create([NewTopic(name, 3)])).whole()
             for partition in range(3):
@@ -95,7 +95,7 @@ def test_a_scan_that_is_stopped_goes_on_where_it_was(broker_cy: BrokerProcess, n
 
 
 def test_a_tail_keeps_the_newest_and_counts_what_it_drops(broker_cy: BrokerProcess, name: str) -> None:
-    """If this fails, a burst takes all memory, or records vanish without notice."""
+    """If this fails, a burst exhausts the memory, or records are dropped without a message."""
 
     async def job() -> None:
         async with AdminClient(broker_cy.bootstrap) as client:
@@ -117,7 +117,7 @@ def test_a_tail_keeps_the_newest_and_counts_what_it_drops(broker_cy: BrokerProce
 
 
 def test_a_tail_is_bounded_by_bytes_too(broker_cy: BrokerProcess, name: str) -> None:
-    """If this fails, a few thousand large values are more than the machine has."""
+    """If this fails, a few thousand large values exhaust the machine's memory."""
 
     async def job() -> None:
         async with AdminClient(broker_cy.bootstrap) as client:

@@ -1,4 +1,4 @@
-"""What the console shows of numbers, times and foreign bytes."""
+"""How the console shows numbers, times and foreign bytes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from broker_cy.console.payload import Format
 
 @given(st.text())
 def test_foreign_text_never_steers_the_terminal(foreign: str) -> None:
-    """If this fails, a topic name or a record moves the cursor, changes colours, or turns what follows around."""
+    """If this fails, a topic name or a record moves the cursor, changes colours, or reverses the text that follows."""
     shown = text.clean(foreign)
     assert "\n" not in shown
     for sign in shown + text.clean_lines(foreign).replace("\n", ""):
@@ -25,13 +25,13 @@ def test_foreign_text_never_steers_the_terminal(foreign: str) -> None:
 
 @given(st.binary(max_size=3_000), st.sampled_from(Format))
 def test_any_bytes_can_be_shown_in_any_format(data: bytes, shown: Format) -> None:
-    """If this fails, a malformed record takes the screen with it."""
+    """If this fails, a malformed record breaks the screen."""
     for sign in payload.line(data, shown) + payload.detail(data, shown).replace("\n", ""):
         assert unicodedata.category(sign) not in ("Cc", "Cs"), repr(sign)
 
 
 def test_large_values_are_cut_with_their_size() -> None:
-    """If this fails, 20 MB in one cell keep the screen waiting, or nobody knows that something is missing."""
+    """If this fails, 20 MB in one cell block the screen, or users do not see that something is missing."""
     data = b"x" * 20_000_000
     assert len(payload.line(data)) < 500
     assert payload.line(data).endswith("... 20,000,000 B")
@@ -41,7 +41,7 @@ def test_large_values_are_cut_with_their_size() -> None:
 
 
 def test_formats() -> None:
-    """If this fails, JSON is shown as a heap of signs, or bytes as text."""
+    """If this fails, JSON is shown as unreadable characters, or bytes as text."""
     assert payload.detail(b'{"a":[1,9007199254740993]}') == '{\n  "a": [\n    1,\n    9007199254740993\n  ]\n}'
     assert payload.detail(b"{broken", Format.JSON).startswith("not JSON: ")
     assert payload.line(None) == "null"

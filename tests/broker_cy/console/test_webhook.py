@@ -1,4 +1,4 @@
-"""Delivery of alerts to a real HTTP server: that also fails, hangs, and comes back."""
+"""Delivery of alerts to a real HTTP server, which also fails, hangs and recovers."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_alerts_are_delivered_in_order_as_json(endpoint: Endpoint) -> None:
 
 
 def test_failures_are_retried(endpoint: Endpoint) -> None:
-    """If this fails, one bad moment of the receiver, and nobody is alerted."""
+    """If this fails, alerts are lost because of one short failure of the receiver."""
     endpoint.answers = [500, 503, 429, -1]
 
     async def job() -> None:
@@ -85,7 +85,7 @@ def test_failures_are_retried(endpoint: Endpoint) -> None:
 
 
 def test_a_receiver_that_does_not_answer_is_given_up_in_time(endpoint: Endpoint) -> None:
-    """If this fails, one endpoint that hangs holds up every later alert forever."""
+    """If this fails, one endpoint that hangs delays every later alert forever."""
     endpoint.answers = [0, 0]
 
     async def job() -> None:
@@ -137,7 +137,9 @@ def test_a_refusal_is_not_retried(endpoint: Endpoint) -> None:
 
 
 def test_a_full_queue_drops_the_oldest_and_counts() -> None:
-    """If this fails, a receiver that is away for a day takes all memory, or nobody sees that alerts were lost."""
+    """If this fails, a receiver that is unavailable for a day exhausts the memory, or users do not see that alerts were
+    lost.
+    """
     (port,) = free_ports(1)
 
     async def job() -> None:
@@ -160,7 +162,7 @@ def test_a_full_queue_drops_the_oldest_and_counts() -> None:
 
 
 def test_closing_delivers_what_it_can_and_counts_the_rest(endpoint: Endpoint) -> None:
-    """If this fails, a console that ends takes its last alerts with it, or never ends."""
+    """If this fails, a console that ends loses its last alerts, or never ends."""
 
     async def job() -> None:
         hook = webhook(endpoint.url)
@@ -177,7 +179,7 @@ def test_closing_delivers_what_it_can_and_counts_the_rest(endpoint: Endpoint) ->
 
 
 def test_a_secret_in_the_url_is_not_shown() -> None:
-    """If this fails, a token is on the screen, and in its picture."""
+    """If this fails, a token is shown on the screen and in its picture."""
     hook = webhook("https://user:secret@hooks.example.com/token/abc")
     assert hook.target == "hooks.example.com"
     assert AlertSettings().webhook is None
