@@ -76,7 +76,7 @@ class Cluster:
         return reply
 
     def replayed(self) -> MetadataImage:
-        """What a restart would read."""
+        """Return the state that a restart would read."""
         loader = Loader()
         for batch in self.log:
             loader.load_log(batch)

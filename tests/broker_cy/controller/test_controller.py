@@ -85,7 +85,7 @@ def test_operations_see_what_is_not_committed_yet() -> None:
 
 
 def test_abandoned_operations_leave_nothing() -> None:
-    """If this fails, after a full disk the broker would continue with topics that no log knows."""
+    """If this fails, after a full disk the broker would continue with topics that no log contains."""
     cluster = Cluster.started()
     cluster.run(create("kept"))
     before = cluster.image.copy()
@@ -117,7 +117,7 @@ def test_commit_of_a_sealed_layer_keeps_the_later_one() -> None:
 
 
 def test_an_atomic_step_has_a_bound() -> None:
-    """If this fails, one request could write a batch that no reader can read in one piece."""
+    """If this fails, one request could write a batch that is too large for any reader."""
     cluster = Cluster.started()
     noop = VersionedRecord(messages.NoOpRecord())
     with pytest.raises(KafkaError, match="excessively large batch operation"):
@@ -127,7 +127,7 @@ def test_an_atomic_step_has_a_bound() -> None:
 
 
 def test_a_step_that_does_not_fit_leaves_nothing() -> None:
-    """If this fails, a bug in one operation would leave records in the state that no log has."""
+    """If this fails, a bug in one operation would leave records in the state that no log contains."""
     cluster = Cluster.started()
     cluster.accept(create("kept"))
     good = VersionedRecord(messages.TopicRecord(name="half", topic_id=cluster.new_uuid()))
@@ -156,7 +156,9 @@ def test_restart_begins_a_new_leader_epoch_everywhere() -> None:
 
 
 def test_start_on_kafkas_log_leads_everything_again() -> None:
-    """A directory of Apache Kafka, stopped in order, has no leaders: nothing of it could be read."""
+    """If this fails, a directory of Apache Kafka that was stopped in order has no leaders, and nothing of it could be
+    read.
+    """
     loader = Loader()
     loader.load_log((FIXTURE / "00000000000000000000.log").read_bytes())
     cluster = Cluster(image=loader.image)

@@ -1,4 +1,4 @@
-"""Levels of features: what may be set, and what then is in the log."""
+"""Levels of features: which may be set, and what the log then contains."""
 
 from __future__ import annotations
 
@@ -18,9 +18,7 @@ def update(*updates: tuple[str, int, int], validate_only: bool = False) -> Updat
 
 
 def test_levels_go_down_and_up_and_are_in_the_log() -> None:
-    """If this fails, a restart falls back to the level before, or a log of older brokers stays without the new
-    protocol.
-    """
+    """If this fails, a restart falls back to the previous level, or a log of older brokers has no new protocol."""
     cluster = Cluster.started()
     for level, kind in ((0, SAFE_DOWNGRADE), (1, UPGRADE), (2, UPGRADE), (2, SAFE_DOWNGRADE)):
         cluster.run(update((NAME, level, kind)))
@@ -37,7 +35,7 @@ def test_looking_changes_nothing() -> None:
 
 
 def test_all_or_nothing() -> None:
-    """If this fails, a request that is refused has changed a part."""
+    """If this fails, a request that is refused has changed something."""
     cluster = Cluster.started()
     with pytest.raises(KafkaError, match=r"version 1 for feature group\.version\. Local controller 1 does not support"):
         cluster.run(update((NAME, 1, SAFE_DOWNGRADE), ("group.version", 1, UPGRADE)))

@@ -42,7 +42,7 @@ def outcome(result: Any) -> tuple[str, str | None]:
 
 
 def test_create() -> None:
-    """If this fails, a created topic would not be led by this broker, or lie in no directory."""
+    """If this fails, a created topic would not be led by this broker, or have no directory."""
     cluster = Cluster.started()
     (result,) = create(cluster, topic("a", 3, 1, retention_ms="1000"))
     assert outcome(result) == ("NONE", None)
@@ -75,7 +75,7 @@ def test_validate_only_writes_nothing() -> None:
 
 
 def test_answer_has_the_effective_settings() -> None:
-    """Clients print the settings of a new topic from this answer (KIP-525)."""
+    """Clients print the settings of a new topic from this response (KIP-525)."""
     cluster = Cluster.started({"log.retention.ms": "5000"})
     (result,) = create(cluster, topic("a", cleanup_policy="compact"), with_configs=True)
     by_name = {config.name: config for config in result.configs}
@@ -148,7 +148,7 @@ def test_manual_assignment() -> None:
 
 
 def test_one_bad_topic_does_not_harm_the_others() -> None:
-    """If this fails, a request for many topics would fail as a whole, or a duplicate would be created once."""
+    """If this fails, a request for many topics would fail as a whole, or a duplicate would be created."""
     cluster = Cluster.started()
     results = create(cluster, topic("a"), topic("d"), topic("b", 0), topic("d"), topic("c.c"), topic("c_c"))
     assert {r.name: outcome(r)[0] for r in results} == {
@@ -222,7 +222,9 @@ def test_grow_refused(wanted: Any, code: str, message: str | None) -> None:
 
 
 def test_grow_validate_only_and_duplicates() -> None:
-    """If this fails, a dry run would add partitions; a topic named twice would grow by the luck of order."""
+    """If this fails, a dry run would add partitions, or the growth of a topic that is named twice would depend on the
+    order.
+    """
     cluster = Cluster.started()
     create(cluster, topic("a"), topic("b"))
     assert [outcome(r)[0] for r in grow(cluster, ("a", 3, None), validate_only=True)] == ["NONE"]
@@ -258,7 +260,7 @@ def test_delete_by_name_and_id() -> None:
 
 
 def test_delete_refused() -> None:
-    """If this fails, the wrong topic would be deleted if a request is ambiguous."""
+    """If this fails, an ambiguous request would delete the wrong topic."""
     cluster = Cluster.started()
     (a, b, _) = create(cluster, topic("a"), topic("b"), topic("c"))
     unknown = UUID(int=12345)

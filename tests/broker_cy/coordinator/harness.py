@@ -31,7 +31,7 @@ def subscription(*topics: str) -> bytes:
 
 
 class Harness:
-    """Runs operations; `answers` holds every answer by token. Records are written at once unless `hold` is set."""
+    """Runs operations; `answers` has every response by token. Records are written immediately unless `hold` is set."""
 
     def __init__(self, **settings: Any) -> None:
         self.settings = GroupSettings(**{"initial_rebalance_delay_ms": 0, **settings})
@@ -84,7 +84,7 @@ class Harness:
     # ---- time ----
 
     def advance(self, ms: int) -> None:
-        """Let time pass, with everything that falls due on the way, when it does."""
+        """Let time pass, and run everything that becomes due at its time."""
         end = self.mono_ms + ms
         while (wake := self.machine.next_wake_ms()) is not None and wake <= end:
             self._move(max(wake, self.mono_ms))
@@ -111,7 +111,7 @@ class Harness:
         rebalance_ms: int = REBALANCE_MS,
         client_id: str = "client",
     ) -> Any:
-        """The answer, None while it is awaited."""
+        """Return the response, None while it is awaited."""
         self._unique += 1
         request = messages.JoinGroupRequest(
             group_id=group_id,
@@ -130,7 +130,7 @@ class Harness:
         return self.answers.get(token)
 
     def join_new(self, token: object, **how: Any) -> str:
-        """Ask for an id, then join with it. Returns the id; the answer comes under `token`."""
+        """Request an id, then join with it. Returns the id; the response is stored under `token`."""
         first = self.join((token, "id"), **how)
         assert first.error_code == ErrorCode.MEMBER_ID_REQUIRED
         member_id: str = first.member_id
@@ -175,7 +175,7 @@ class Harness:
         return code
 
     def leave(self, token: object, *members: tuple[str, str | None], group_id: str = GROUP) -> list[ErrorCode]:
-        """Members as (member id, instance id); the code of each."""
+        """Remove members given as (member id, instance id); returns the code of each."""
         identities = [
             messages.LeaveGroupRequest.MemberIdentity(member_id=member_id, group_instance_id=instance_id)
             for member_id, instance_id in members
@@ -201,7 +201,7 @@ class Harness:
         leader_epoch: int = -1,
         topic_id: UUID = TOPIC_ID,
     ) -> ErrorCode | None:
-        """The code of the one partition; None while it is awaited."""
+        """Return the code of the only partition; None while it is awaited."""
         request = messages.OffsetCommitRequest(
             group_id=group_id,
             generation_id_or_member_epoch=generation,
@@ -238,7 +238,7 @@ class Harness:
         member_id: str | None = None,
         member_epoch: int = -1,
     ) -> Any:
-        """The answer for one partition, or the group's if that has an error."""
+        """Return the response for one partition, or the group's if that has an error."""
         answer = self.machine.fetch_offsets(
             messages.OffsetFetchRequest.OffsetFetchRequestGroup(
                 group_id=group_id,
@@ -275,10 +275,12 @@ class Harness:
         answer = self.answers.get(token)
         return {} if answer is None else {r.group_id: ErrorCode(r.error_code) for r in answer.results}
 
-    # ---- whole scenes ----
+    # ---- whole scenarios ----
 
     def stable(self, *names: str, **how: Any) -> list[str]:
-        """A stable group of dynamic members, the first of them its leader; their ids. Each is assigned its own id."""
+        """Make a stable group of dynamic members, the first of them its leader; returns their ids. Each is assigned its
+        own id.
+        """
         delay = self.settings.initial_rebalance_delay_ms
         ids = [self.join_new(f"join {name}", **how) for name in names]
         self.advance(delay + 1)
@@ -295,7 +297,7 @@ class Harness:
 
 
 def replayed(log: Iterable[Record], settings: GroupSettings, now: Now) -> GroupStateMachine:
-    """A state machine loaded from records."""
+    """Return a state machine loaded from records."""
     machine = GroupStateMachine(settings)
     for offset, record in enumerate(log):
         machine.load_record(offset, -1, record.key, record.value)
@@ -304,7 +306,7 @@ def replayed(log: Iterable[Record], settings: GroupSettings, now: Now) -> GroupS
 
 
 def durable(machine: GroupStateMachine) -> dict[str, Any]:
-    """The durable state, for comparison."""
+    """Return the durable state, for comparison."""
     return {
         "groups": dict(machine.group_values),
         "offsets": {

@@ -1,4 +1,4 @@
-"""Describing, listing and deleting groups, and which partition keeps a group."""
+"""Describing, listing and deleting groups, and which partition stores a group."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_groups_are_listed_by_state_and_type_without_case(h: Harness) -> None:
 
 
 def test_group_is_deleted_with_its_offsets_but_not_with_members(h: Harness) -> None:
-    """If this fails, deleting leaves offsets behind, or takes a live group away."""
+    """If this fails, deleting leaves offsets behind, or deletes an active group."""
     (a,) = h.stable("a")
     h.commit("c", 1, member_id=a, generation=1)
     assert h.delete_groups("d1", GROUP, "nobody") == {
@@ -119,7 +119,7 @@ def test_hash_is_javas(text: str, value: int) -> None:
 
 
 def test_partition_of_a_group_is_kafkas() -> None:
-    """If this fails, as above; the one hash without a positive counterpart belongs to partition 0."""
+    """If this fails, the same; the one hash without a positive counterpart belongs to partition 0."""
     assert partition_for("polygenelubricants", 50) == 0
     assert partition_for("test-group", 50) == 627841412 % 50
     assert {partition_for(f"g{i}", 50) for i in range(1000)} == set(range(50))

@@ -31,7 +31,7 @@ def test_new_member_is_given_an_id_and_asked_to_come_again(h: Harness) -> None:
 
 @pytest.mark.parametrize("version", [0, 1, 2, 3])
 def test_older_clients_join_at_once(h: Harness, version: int) -> None:
-    """If this fails, clients from before KIP-394 never get in."""
+    """If this fails, clients from before KIP-394 can never join."""
     h.join("a", version=version)
     h.advance(1)
     assert h.answers["a"].error_code == ErrorCode.NONE
@@ -39,7 +39,7 @@ def test_older_clients_join_at_once(h: Harness, version: int) -> None:
 
 
 def test_group_exists_in_the_log_once_an_id_is_given(h: Harness) -> None:
-    """If this fails, after a restart the member joins with an id that no group knows. Kafka writes the same record."""
+    """If this fails, after a restart the member joins with an id that is unknown. Kafka writes the same record."""
     h.join("a")
     h.restart()
     assert h.group().state is GroupState.EMPTY
@@ -64,12 +64,12 @@ def test_unknown_member_id_is_refused(h: Harness) -> None:
 
 @pytest.mark.parametrize("how", [{"protocol_type": ""}, {"protocols": ()}], ids=["no protocol type", "no protocols"])
 def test_member_without_protocol_is_refused(h: Harness, how: dict[str, Any]) -> None:
-    """If this fails, a group without a protocol can never be assigned anything."""
+    """If this fails, a group without a protocol can never have an assignment."""
     assert h.join("a", version=3, **how).error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
 
 
 def test_member_must_share_a_protocol_and_the_type(h: Harness) -> None:
-    """If this fails, the leader is handed members it cannot assign for, and the whole group fails."""
+    """If this fails, the leader gets members to which it cannot assign, and the whole group fails."""
     h.stable("m")
     assert h.join("a", protocol_type="connect").error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     assert h.join("b", protocols=[("other", b"")]).error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
@@ -145,7 +145,7 @@ def test_leader_that_does_not_rejoin_is_replaced(h: Harness) -> None:
 
 
 def test_follower_with_the_same_metadata_is_told_its_generation(h: Harness) -> None:
-    """If this fails, a follower that missed its answer throws the whole group into a rebalance."""
+    """If this fails, a follower that did not get its response makes the whole group rebalance."""
     _, follower = h.stable("a", "b")
     answer = h.join("again", follower)
     assert (answer.error_code, answer.generation_id, answer.members) == (ErrorCode.NONE, 1, [])
@@ -167,7 +167,7 @@ def test_changed_metadata_begins_a_rebalance(h: Harness) -> None:
 
 
 def test_join_in_completing_rebalance_with_same_metadata_is_answered_with_members_for_the_leader(h: Harness) -> None:
-    """If this fails, a leader that lost its answer cannot assign."""
+    """If this fails, a leader that did not get its response cannot assign."""
     a = h.join_new("a")
     b = h.join_new("b")
     h.advance(1)
@@ -177,7 +177,7 @@ def test_join_in_completing_rebalance_with_same_metadata_is_answered_with_member
 
 
 def test_second_join_of_a_member_replaces_the_first(h: Harness) -> None:
-    """If this fails, the answer goes to a closed connection, or a request hangs forever."""
+    """If this fails, the response goes to a closed connection, or a request hangs forever."""
     a, _ = h.stable("a", "b")
     h.join("first", a)
     h.join("second", a)
@@ -186,7 +186,7 @@ def test_second_join_of_a_member_replaces_the_first(h: Harness) -> None:
 
 
 def test_new_member_whose_connection_hangs_is_given_up(h: Harness) -> None:
-    """If this fails, clients that vanish in their first join pile up in the group."""
+    """If this fails, clients that disappear in their first join accumulate in the group."""
     a = h.stable("a", session_ms=1_000_000)[0]
     h.join("b", version=3, session_ms=1_000_000, rebalance_ms=1_000_000)
     h.advance(NEW_MEMBER_JOIN_TIMEOUT_MS)
@@ -216,7 +216,7 @@ def test_loaded_group_over_a_lowered_limit_is_rebalanced() -> None:
 
 
 def test_group_that_cannot_be_written_is_gone_again(h: Harness) -> None:
-    """If this fails, a group exists that a restart forgets."""
+    """If this fails, a group exists that is lost at a restart."""
     h.hold = True
     h.join("a", version=3)
     h.fail(ErrorCode.KAFKA_STORAGE_ERROR)

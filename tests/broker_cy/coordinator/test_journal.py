@@ -21,7 +21,7 @@ def assignment(*partitions: int) -> bytes:
 
 
 def owning(*partitions: int) -> tuple[tuple[str, bytes]]:
-    """A cooperative member's protocols: ConsumerProtocolSubscription version 1 with what it owns."""
+    """Return a cooperative member's protocols: ConsumerProtocolSubscription version 1 with its own partitions."""
     data = struct.pack(">hi", 1, 1) + struct.pack(">h", 1) + b"t" + struct.pack(">i", -1)
     data += struct.pack(">i", 1) + struct.pack(">h", 1) + b"t"
     data += struct.pack(f">i{len(partitions)}i", len(partitions), *partitions)
@@ -29,7 +29,7 @@ def owning(*partitions: int) -> tuple[tuple[str, bytes]]:
 
 
 class Journaled(Harness):
-    """Keeps the events."""
+    """Stores the events."""
 
     def __init__(self) -> None:
         self.events: list[Rebalance] = []
@@ -46,7 +46,7 @@ def h() -> Journaled:
 
 
 def stable(h: Journaled, shares: dict[str, bytes], protocols: tuple[tuple[str, bytes], ...]) -> list[str]:
-    """A group of new members with these shares."""
+    """Make a group of new members with these partitions."""
     ids = [h.join_new(f"join {name}", protocols=protocols) for name in shares]
     h.advance(1)
     generation = h.group().generation
@@ -73,7 +73,7 @@ def test_first_assignment_moves_everything_from_nobody(h: Journaled) -> None:
 
 
 def test_eager_members_stop_with_their_join(h: Journaled) -> None:
-    """Of two members the second takes 700 ms longer to join again: its partitions stood still for less."""
+    """The second of two members takes 700 ms longer to join again: its partitions were stalled for less."""
     a, b = stable(h, {"a": assignment(0), "b": assignment(1)}, (("range", b"\x00\x00"),))
     c = h.join_new("join c")
     h.advance(300)
@@ -91,9 +91,7 @@ def test_eager_members_stop_with_their_join(h: Journaled) -> None:
 
 
 def test_cooperative_members_keep_what_they_name(h: Journaled) -> None:
-    """KIP-429: only partitions that move are stalled, from when their owner is revoked until the new one is
-    assigned.
-    """
+    """KIP-429: only partitions that move are stalled, from revocation until they are assigned to the new owner."""
     (a,) = stable(h, {"a": assignment(0, 1, 2, 3)}, owning())
     b = h.join_new("join b", protocols=owning())
     h.advance(100)
@@ -126,7 +124,7 @@ def test_lost_member_counts_from_when_it_was_last_heard_of(h: Journaled) -> None
     h.sync("sync a", a, 2, {a: assignment(0, 1)})
     event = h.events[-1]
     assert [(trigger.reason, trigger.member_id) for trigger in event.triggers] == [("session_timeout", b)]
-    # b was last heard of when it asked for its assignment.
+    # b was last heard from when it requested its assignment.
     assert moves(event)[1] == (b, a, 1000 + SESSION_MS - 500 + 600)
 
 
@@ -163,6 +161,6 @@ def test_group_that_never_settles_is_reported_once_with_all_its_triggers(h: Jour
 
 @pytest.mark.parametrize("data", [b"\x00", b"\x00\x01\x00\x00", b"\xff\xff", b"\x00\x01\x7f\xff\xff\xff", b"junk" * 9])
 def test_what_cannot_be_read_is_owned_by_nobody(data: bytes) -> None:
-    """Members bring whatever bytes they like."""
+    """The metadata of members may be any bytes."""
     assert assigned_partitions(data) == []
     assert owned_partitions((("range", data),)) == frozenset()

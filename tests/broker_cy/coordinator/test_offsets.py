@@ -37,7 +37,7 @@ def test_nothing_committed_is_minus_one_without_error(h: Harness) -> None:
 
 
 def test_commit_is_answered_when_written_and_undone_when_not(h: Harness) -> None:
-    """If this fails, a commit that was acknowledged is lost, or one that failed is served."""
+    """If this fails, an acknowledged commit is lost, or a failed one is served."""
     h.commit("first", 1)
     h.hold = True
     assert h.commit("c", 2) is None
@@ -66,7 +66,7 @@ def test_member_of_an_unknown_group_cannot_commit(h: Harness, version: int, code
 
 
 def test_member_commits_in_its_generation_only(h: Harness) -> None:
-    """If this fails, a member that lost its partitions moves the offset of their new owner back."""
+    """If this fails, a member that lost its partitions sets the offset of their new owner back."""
     (a,) = h.stable("a")
     assert h.commit("ok", 1, member_id=a, generation=1) is ErrorCode.NONE
     assert h.commit("gen", 2, member_id=a, generation=0) is ErrorCode.ILLEGAL_GENERATION
@@ -107,7 +107,7 @@ def test_commit_keeps_the_session_alive(h: Harness) -> None:
     ids=["full", "over", "full of pairs", "over by pairs", "null"],
 )
 def test_metadata_is_bounded(h: Harness, metadata: str | None, code: ErrorCode) -> None:
-    """If this fails, offsets fill the coordinator's memory, or a commit Kafka takes is refused."""
+    """If this fails, offsets fill the coordinator's memory, or a commit that Kafka accepts is refused."""
     assert h.commit("c", 1, metadata=metadata) is code
     assert h.fetch().committed_offset == (1 if code is ErrorCode.NONE else -1)
 
@@ -203,7 +203,7 @@ def test_deleting_an_offset_drops_what_is_pending_there(h: Harness) -> None:
 
 
 def test_offsets_are_deleted_but_not_of_topics_that_are_read(h: Harness) -> None:
-    """If this fails, an administrator's slip throws live consumers back to the beginning."""
+    """If this fails, an administrator's mistake sets live consumers back to the beginning."""
     h.commit("t", 1)
     h.commit("u", 2, topic="u")
     h.stable("m", protocols=[("range", subscription("t"))])
@@ -216,7 +216,7 @@ def test_offsets_are_deleted_but_not_of_topics_that_are_read(h: Harness) -> None
 
 
 def test_offsets_of_unknown_groups_and_of_other_protocols_are_not_deleted(h: Harness) -> None:
-    """If this fails, offsets of Connect's workers go away under them."""
+    """If this fails, offsets of Connect's workers are deleted while they run."""
     assert h.delete_offsets("d1", "t", 0).error_code == ErrorCode.GROUP_ID_NOT_FOUND
     h.commit("t", 1)
     h.stable("m", protocol_type="connect")
@@ -224,7 +224,7 @@ def test_offsets_of_unknown_groups_and_of_other_protocols_are_not_deleted(h: Har
 
 
 def test_unreadable_subscription_counts_as_reading_everything(h: Harness) -> None:
-    """If this fails, offsets of a group with an assignor of its own are deleted under it."""
+    """If this fails, offsets of a group with a custom assignor are deleted while it runs."""
     h.commit("t", 1)
     h.stable("m", protocols=[("range", b"\x00")])
     answer = h.delete_offsets("d", "t", 0)
@@ -261,7 +261,7 @@ def sweep(h: Harness) -> None:
 
 
 def test_offsets_of_a_group_without_members_expire_from_when_it_was_empty(h: Harness) -> None:
-    """If this fails, a consumer that pauses over a weekend starts from nothing, or groups stay forever."""
+    """If this fails, a consumer that pauses over a weekend starts from the beginning, or groups are kept forever."""
     (a,) = h.stable("a")
     h.commit("c", 1, member_id=a, generation=1)
     h.advance(SESSION_MS - 1)
@@ -290,7 +290,7 @@ def test_offsets_without_membership_expire_one_by_one(h: Harness) -> None:
 
 
 def test_offsets_of_topics_no_longer_read_expire_in_a_live_group(h: Harness) -> None:
-    """If this fails, a group that changed its topics carries the old offsets forever, or loses the current ones."""
+    """If this fails, a group that changed its topics keeps the old offsets forever, or loses the current ones."""
     (a,) = h.stable("a", protocols=[("range", subscription("t"))])
     h.commit("read", 1, member_id=a, generation=1)
     h.commit("left", 2, member_id=a, generation=1, topic="u")
@@ -302,7 +302,7 @@ def test_offsets_of_topics_no_longer_read_expire_in_a_live_group(h: Harness) -> 
 
 
 def test_offsets_of_a_group_of_another_protocol_do_not_expire_while_it_lives(h: Harness) -> None:
-    """If this fails, Connect loses its offsets under a running task."""
+    """If this fails, Connect loses its offsets while a task runs."""
     (a,) = h.stable("a", protocol_type="connect")
     h.commit("c", 1, member_id=a, generation=1)
     for _ in range(RETENTION_MS // 5_000):
@@ -313,7 +313,7 @@ def test_offsets_of_a_group_of_another_protocol_do_not_expire_while_it_lives(h: 
 
 
 def test_commit_with_its_own_retention(h: Harness) -> None:
-    """If this fails, old clients that ask for a longer retention lose their offsets. Versions 2 to 4 alone can."""
+    """If this fails, old clients that request a longer retention lose their offsets. Only versions 2 to 4 can do so."""
     h.commit("c", 1, retention_ms=3 * RETENTION_MS, version=4)
     h.restart()
     h.advance(3 * RETENTION_MS - 1)

@@ -48,7 +48,7 @@ def test_offset_keys_are_those_of_the_codec(group: str, topic: str, partition: i
 def test_offset_values_are_read_as_the_codec_writes_them(
     version: int, offset: int, epoch: int, metadata: str, commit_ms: int, expire_ms: int, topic_id: UUID, at: int
 ) -> None:
-    """If this fails, offsets that a Kafka of any age committed are lost or wrong."""
+    """If this fails, offsets that any version of Kafka has committed are lost or wrong."""
     message = messages.OffsetCommitValue(
         offset=offset,
         leader_epoch=epoch if version >= 3 else -1,
@@ -85,7 +85,7 @@ def test_offset_values_are_written_as_the_codec_writes_them(
 
 @given(st.binary(max_size=80))
 def test_damaged_records_are_refused(data: bytes) -> None:
-    """If this fails, a damaged record reads foreign memory or passes for an offset."""
+    """If this fails, a damaged record reads foreign memory or is taken for an offset."""
     for decode in (decode_offset_key, decode_offset_value):
         try:
             decode(data)
@@ -95,7 +95,7 @@ def test_damaged_records_are_refused(data: bytes) -> None:
 
 @pytest.mark.parametrize("cut", [1, 5])
 def test_cut_and_prolonged_values_are_refused(cut: int) -> None:
-    """If this fails, half a record passes for a whole one."""
+    """If this fails, half of a record is taken for a whole one."""
     value = encode_offset_value(1, 2, "m", 3, -1, UUID(int=9).bytes)
     with pytest.raises(WireError):
         decode_offset_value(value[:-cut])
@@ -119,7 +119,7 @@ def loaded_fixture() -> Harness:
 
 
 def test_log_of_a_real_kafka_is_understood() -> None:
-    """If this fails, a cluster that moves here loses its groups."""
+    """If this fails, a cluster that migrates to this broker loses its groups."""
     h = loaded_fixture()
     group = h.group("classic-sample")
     assert (group.state, group.generation, group.protocol_type) == (GroupState.EMPTY, 2, "consumer")
@@ -131,7 +131,7 @@ def test_log_of_a_real_kafka_is_understood() -> None:
 
 
 def test_records_of_classic_groups_are_written_as_kafka_writes_them() -> None:
-    """If this fails, Kafka, or its dump tool, reads something else out of our log."""
+    """If this fails, Kafka, or its dump tool, reads something else from our log."""
     found = [
         record
         for batch in decode_batches(FIXTURE.read_bytes())
@@ -186,7 +186,7 @@ def key_of(kind: int, group_id: str, *more: str) -> bytes:
 
 
 def consumer_group(h: Harness, *, member_epoch: int | None) -> None:
-    """A KIP-848 group at epoch 3 with one member at `member_epoch`, or without any."""
+    """Return a KIP-848 group at epoch 3 with one member at `member_epoch`, or without members."""
     records = [
         (key_of(3, "modern"), messages.ConsumerGroupMetadataValue(epoch=3)),
         (key_of(6, "modern"), messages.ConsumerGroupTargetAssignmentMetadataValue(assignment_epoch=3)),
@@ -236,7 +236,7 @@ def test_consumer_group_is_not_served_as_a_classic_one() -> None:
 
 
 def test_offsets_of_an_empty_consumer_group_are_an_administrators() -> None:
-    """If this fails, kafka-consumer-groups cannot reset the offsets of a group that moved here from Kafka."""
+    """If this fails, kafka-consumer-groups cannot reset the offsets of a group that migrated from Kafka."""
     h = Harness()
     consumer_group(h, member_epoch=None)
     assert h.commit("c", 5, group_id="modern") is ErrorCode.NONE
@@ -275,7 +275,7 @@ def test_share_groups_are_kept_and_refused() -> None:
 
 
 def test_group_changes_its_type_as_kafka_writes_it() -> None:
-    """If this fails, a group that was moved to or from KIP-848 is taken for what it was."""
+    """If this fails, a group that was moved to or from KIP-848 is taken for its previous type."""
     h = Harness()
     h.stable("a")
     h.commit("c", 7, member_id=h.group().leader_id or "", generation=1)

@@ -27,7 +27,7 @@ def stable_static(h: Harness, *names: str) -> list[str]:
 
 
 def test_static_member_joins_without_being_asked_again(h: Harness) -> None:
-    """If this fails, static members of clients that follow KIP-345 never get in."""
+    """If this fails, static members of clients that follow KIP-345 can never join."""
     (member_id,) = stable_static(h, "one")
     assert member_id == "one-u1"
 
@@ -98,7 +98,7 @@ def test_unknown_instance_id_with_a_member_id_is_refused(h: Harness) -> None:
 
 
 def test_static_member_survives_a_rebalance_it_misses(h: Harness) -> None:
-    """If this fails, a static member that restarts during a rebalance loses its place at once instead of with its
+    """If this fails, a static member that restarts during a rebalance loses its place immediately instead of with its
     session.
     """
     one, two = stable_static(h, "one", "two")

@@ -17,7 +17,7 @@ def h() -> Harness:
 
 
 def completing(h: Harness, *names: str, **how: object) -> list[str]:
-    """A group whose joins are answered and whose leader has not assigned yet."""
+    """Make a group whose joins are answered and whose leader has not assigned yet."""
     ids = [h.join_new(f"join {name}", **how) for name in names]
     h.advance(1)
     assert h.group().state is GroupState.COMPLETING_REBALANCE
@@ -25,7 +25,7 @@ def completing(h: Harness, *names: str, **how: object) -> list[str]:
 
 
 def test_assignment_reaches_each_member_once_it_is_written(h: Harness) -> None:
-    """If this fails, members read partitions by an assignment that a restart forgets."""
+    """If this fails, members read partitions by an assignment that is lost at a restart."""
     a, b = completing(h, "a", "b")
     h.hold = True
     h.sync("b", b, 1)
@@ -58,7 +58,7 @@ def test_member_the_leader_forgot_is_assigned_nothing(h: Harness) -> None:
 
 
 def test_assignment_that_cannot_be_written_makes_the_group_join_again(h: Harness) -> None:
-    """If this fails, members sit without an assignment after a full disk."""
+    """If this fails, members have no assignment after a full disk."""
     a, b = completing(h, "a", "b")
     h.hold = True
     h.sync("b", b, 1)
@@ -73,7 +73,7 @@ def test_assignment_that_cannot_be_written_makes_the_group_join_again(h: Harness
 
 
 def test_rebalance_during_the_write_is_not_overtaken(h: Harness) -> None:
-    """If this fails, an assignment of the last generation is handed out in the next."""
+    """If this fails, an assignment of the last generation is returned in the next."""
     a, b = completing(h, "a", "b")
     h.hold = True
     h.sync("b", b, 1)
@@ -97,7 +97,7 @@ def test_rebalance_during_the_write_is_not_overtaken(h: Harness) -> None:
     ids=["member", "generation", "type", "protocol", "group"],
 )
 def test_sync_is_checked(h: Harness, how: dict[str, Any], code: ErrorCode) -> None:
-    """If this fails, a member of another time or kind is given partitions."""
+    """If this fails, a member of another generation or protocol is given partitions."""
     (a,) = completing(h, "a")
     wanted = {"member_id": a, "generation": 1, **how}
     assert h.sync("s", **wanted).error_code == code
@@ -146,7 +146,7 @@ def test_last_session_empties_the_group_for_good(h: Harness) -> None:
 
 
 def test_sessions_begin_anew_after_a_restart(h: Harness) -> None:
-    """If this fails, either everybody is thrown out at once, or dead members stay forever."""
+    """If this fails, either all members are removed at once, or dead members stay forever."""
     a, _ = h.stable("a", "b")
     h.advance(SESSION_MS - 1)
     h.restart()
@@ -157,7 +157,7 @@ def test_sessions_begin_anew_after_a_restart(h: Harness) -> None:
 
 
 def test_member_that_waits_for_the_rebalance_is_alive(h: Harness) -> None:
-    """If this fails, members are thrown out while they wait for slower ones."""
+    """If this fails, members are removed while they wait for slower ones."""
     a, b = h.stable("a", "b")
     h.join("a2", a)
     while h.mono_ms < REBALANCE_MS // 2:
@@ -209,12 +209,12 @@ def test_leaving_is_answered_when_the_empty_group_is_written(h: Harness) -> None
 
 
 def test_leaving_an_unknown_group_names_each_member(h: Harness) -> None:
-    """If this fails, clients that read the member's code take the leave for done."""
+    """If this fails, clients that read the member's code take the leave for successful."""
     assert h.leave("l", ("a", None), group_id="nobody") == [ErrorCode.UNKNOWN_MEMBER_ID]
 
 
 def test_leaving_with_an_unused_id_lets_the_rebalance_end(h: Harness) -> None:
-    """If this fails, a rebalance waits for a client that said it will not come."""
+    """If this fails, a rebalance waits for a client that has announced that it leaves."""
     (a,) = h.stable("a")
     pending = h.join("p").member_id
     h.join("a2", a)

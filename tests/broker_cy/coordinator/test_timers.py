@@ -13,7 +13,7 @@ actions = st.lists(st.tuples(st.sampled_from(["set", "cancel", "due"]), keys, st
 
 @given(actions)
 def test_each_deadline_comes_once_and_in_time(steps: list[tuple[str, TimerKey, int]]) -> None:
-    """If this fails, a dead member stays forever, or a live one is thrown out."""
+    """If this fails, a dead member stays forever, or a live one is removed."""
     timers, model, now = Timers[TimerKey](), dict[TimerKey, int](), 0
     for action, key, number in steps:
         if action == "set":

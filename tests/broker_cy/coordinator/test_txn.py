@@ -31,7 +31,7 @@ STATES = (
 
 
 def in_state(state: TxnState, version: int = 2, epoch: int = 5) -> tuple[TxnHarness, tuple[int, int]]:
-    """A coordinator whose only transaction is in that state, and the producer of that transaction."""
+    """Return a coordinator whose only transaction is in that state, and the producer of that transaction."""
     harness = TxnHarness(version)
     harness.hold_markers = True
     harness.producer()
@@ -74,7 +74,7 @@ def test_second_producer_gets_the_next_epoch_and_fences_the_first() -> None:
 
 @pytest.mark.parametrize("state", STATES)
 def test_init_by_state(state: TxnState) -> None:
-    """If this fails, a producer that restarts gets in before its last transaction is ended."""
+    """If this fails, a producer that restarts can begin before its last transaction is ended."""
     harness, (producer_id, epoch) = in_state(state)
     answer = harness.init()
     if state is TxnState.ONGOING:
@@ -91,7 +91,7 @@ def test_init_by_state(state: TxnState) -> None:
 
 
 def test_fencing_with_the_old_protocol_bumps_once_before_the_abort() -> None:
-    """If this fails, with transaction.version 0 the old producer's next write gets past the marker."""
+    """If this fails, with transaction.version 0 the old producer's next write is accepted after the marker."""
     harness, (producer_id, epoch) = in_state(TxnState.ONGOING, version=0)
     assert harness.init().code is BUSY
     (sent,) = harness.sent
@@ -103,16 +103,18 @@ def test_fencing_with_the_old_protocol_bumps_once_before_the_abort() -> None:
 
 
 def test_epoch_bump_that_a_producer_asks_for() -> None:
-    """If this fails, (KIP-360) a producer cannot recover from an error without losing its id, or retries bump twice."""
+    """If this fails, (KIP-360) a producer cannot recover from an error without losing its id, or retries bump the epoch
+    twice.
+    """
     harness = TxnHarness()
     producer_id, epoch = harness.producer()
     assert harness.init(expected=(producer_id, epoch)) == Initialized(NONE, producer_id, epoch + 1)
-    # It did not get the answer.
+    # It did not get the response.
     assert harness.init(expected=(producer_id, epoch)) == Initialized(NONE, producer_id, epoch + 1)
     assert harness.init(expected=(producer_id, epoch + 1)) == Initialized(NONE, producer_id, epoch + 2)
     assert harness.init(expected=(producer_id, epoch)).code is FENCED
     assert harness.init(expected=(producer_id + 1, epoch + 2)).code is FENCED
-    # Another producer came: the retry of the first is none any more.
+    # Another producer has taken over: a retry of the first is no longer one.
     assert harness.init() == Initialized(NONE, producer_id, epoch + 3)
     assert harness.init(expected=(producer_id, epoch + 2)).code is FENCED
 
@@ -146,7 +148,7 @@ def test_older_epoch_where_epochs_are_exhausted() -> None:
 
 @pytest.mark.parametrize("state", STATES)
 def test_add_by_state(state: TxnState) -> None:
-    """If this fails, records of a transaction land in one that is decided already."""
+    """If this fails, records of a transaction are written to one that is already decided."""
     harness, producer = in_state(state)
     answer = harness.add(producer, ("u", 3))
     if state.is_prepared:
@@ -269,7 +271,7 @@ def test_end_that_bumps_the_epoch(state: TxnState, retry: bool, commit: bool) ->
 
 
 def test_answer_comes_with_the_decision_and_the_record_behind_the_markers() -> None:
-    """If this fails, clients wait for all partitions, or consumers see an end that a crash takes back."""
+    """If this fails, clients wait for all partitions, or consumers see an end that a crash undoes."""
     harness, producer = in_state(TxnState.ONGOING)
     harness.hold = True
     assert harness.end(producer, token="end") is None
@@ -283,7 +285,7 @@ def test_answer_comes_with_the_decision_and_the_record_behind_the_markers() -> N
     assert harness.state().state is TxnState.PREPARE_COMMIT
     harness.write_markers()
     assert harness.state().state is TxnState.COMPLETE_COMMIT
-    # The next one begins behind the record that is being written.
+    # The next transaction begins after the record that is being written.
     assert harness.add((producer[0], producer[1] + 1), token="next") is None
     harness.write()
     assert harness.answers["next"] is NONE
@@ -298,7 +300,7 @@ def test_epochs_that_run_out_at_the_end_of_a_transaction(commit: bool) -> None:
     assert (sent.producer_id, sent.producer_epoch) == (producer_id, EPOCH_MAX)
     harness.write_markers()
     assert (harness.state().producer_id, harness.state().producer_epoch) == (1001, 0)
-    # It did not get the answer.
+    # It did not get the response.
     assert harness.end((producer_id, epoch), commit) == Ended(NONE, 1001, 0)
     assert harness.end((producer_id, epoch), not commit).code is BAD_STATE
     assert harness.add((1001, 0)) is NONE
@@ -356,7 +358,7 @@ def test_last_record_that_fails_is_written_again() -> None:
 
 
 def test_fenced_markers_stop_the_coordinator() -> None:
-    """If this fails, a coordinator that was replaced writes on."""
+    """If this fails, a coordinator that was replaced continues to write."""
     harness, producer = in_state(TxnState.ONGOING)
     harness.end(producer)
     harness.write_markers(ErrorCode.TRANSACTION_COORDINATOR_FENCED)
@@ -412,7 +414,7 @@ def test_timeout_where_epochs_are_exhausted_waits_for_a_producer_id() -> None:
 
 @pytest.mark.parametrize("state", STATES)
 def test_unused_ids_expire(state: TxnState) -> None:
-    """If this fails, the coordinator's memory and log grow with every id there ever was, or open transactions are
+    """If this fails, the coordinator's memory and log grow with every id that ever existed, or open transactions are
     forgotten.
     """
     harness, producer = in_state(state)
@@ -439,7 +441,7 @@ def test_restart_finds_what_was_written_and_ends_what_is_decided(state: TxnState
     harness, producer = in_state(state, version)
     before = harness.as_loaded()
     if version == 0:
-        # Version 0 of the value keeps neither.
+        # Version 0 of the value contains neither.
         before = {key: replace(found, previous_producer_id=-1, client_version=0) for key, found in before.items()}
     harness.restart()
     assert harness.machine.transactions == before
@@ -452,8 +454,8 @@ def test_restart_finds_what_was_written_and_ends_what_is_decided(state: TxnState
 
 @pytest.mark.parametrize("fails", [False, True])
 def test_what_was_written_or_undone_leaves_nothing_to_the_collector(fails: bool) -> None:
-    """If this fails, each transaction leaves some hundred objects in circles, and everybody waits while the collector
-    looks.
+    """If this fails, each transaction leaves hundreds of objects in cycles, and all clients wait while the collector
+    runs.
     """
     harness = TxnHarness()
     producer = harness.producer()

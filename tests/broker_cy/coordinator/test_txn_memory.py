@@ -1,4 +1,4 @@
-"""What transactional ids cost the coordinator, of which it keeps every one that was used within a week."""
+"""The memory that transactional ids cost the coordinator, which keeps every id that was used within a week."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NOW = Now(1_700_000_000_000, 5)
 
 @pytest.mark.parametrize(("partitions", "bytes_max"), [(0, 500), (1, 800), (4, 1_000)])
 def test_ten_thousand_transactional_ids(partitions: int, bytes_max: int) -> None:
-    """If this fails, a broker that many producers come to runs out of memory."""
+    """If this fails, a broker with many producers runs out of memory."""
     machine = TransactionStateMachine(TxnSettings())
     machine.transaction_version = 2
     machine.producer_ids = list(range(1_000_000 + COUNT, 1_000_000, -1))
@@ -31,7 +31,7 @@ def test_ten_thousand_transactional_ids(partitions: int, bytes_max: int) -> None
             if partitions:
                 found = machine.transactions[name]
                 producer = ProducerIdAndEpoch(found.producer_id, found.producer_epoch)
-                # Each request brings its own set and its own pairs.
+                # Each request brings new set and pair objects.
                 asked = frozenset((topic, number % 3) for topic in topics)
                 machine.written([machine.add_partitions(name, producer, asked, 2, None, NOW)], NOW)
             machine.settled.clear()

@@ -1,4 +1,4 @@
-"""Patterns of transactional ids, against Python's `re` where both know the syntax."""
+"""Patterns of transactional ids, against Python's `re` for syntax that both support."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PIECES = ["a", "b", "c", ".", "*", "+", "?", "|", "(", ")", "[ab]", "[^a]", "\\w
 
 @given(st.lists(st.sampled_from(PIECES), max_size=8).map("".join), st.text("abc ", max_size=5))
 def test_matches_as_re_does(pattern: str, text: str) -> None:
-    """If this fails, admins are shown other transactions than those they named."""
+    """If this fails, admins are shown other transactions than the requested ones."""
     try:
         model = re.compile(pattern)
         ours = Pattern(pattern)
@@ -54,7 +54,7 @@ def test_matches_as_re_does(pattern: str, text: str) -> None:
     ],
 )
 def test_syntax(pattern: str, fits: str, fits_not: str) -> None:
-    """If this fails, a pattern that Kafka knows is refused here, or means something else."""
+    """If this fails, a pattern that Kafka supports is refused, or means something else."""
     assert Pattern(pattern).matches(fits)
     assert not Pattern(pattern).matches(fits_not)
 
@@ -67,24 +67,24 @@ def test_syntax(pattern: str, fits: str, fits_not: str) -> None:
     ],
 )
 def test_what_is_no_pattern(pattern: str) -> None:
-    """If this fails, bad input ends the connection, or takes all memory."""
+    """If this fails, bad input ends the connection, or exhausts the memory."""
     with pytest.raises(PatternError, match="is not a valid regular expression"):
         Pattern(pattern)
 
 
 def test_text_that_is_no_unicode() -> None:
-    """A transactional id may hold what Java allows in a string; it must not fail the whole request."""
+    """A transactional id may contain what Java allows in a string; it must not fail the whole request."""
     assert Pattern("a.*").matches("a\ud800")
     assert not Pattern("b\ud800").matches("a")
 
 
 def test_no_pattern_takes_long() -> None:
-    """If this fails, one request holds up the broker: with backtracking this takes longer than there is time."""
+    """If this fails, one request blocks the broker: with backtracking it would take practically forever."""
     assert not Pattern("(a*)*b|(a|a?)+c|(.*){20}d").matches("a" * 249)
     assert not Pattern("(?:" + "(a|b|ab)*" * 100 + ")c").matches("ab" * 10_000)
 
 
 def test_the_library_is_loaded_with_the_first_pattern() -> None:
-    """An idle broker has no use for its memory."""
+    """An idle broker does not need its memory."""
     code = "import sys, broker_cy.main; assert 're2' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)

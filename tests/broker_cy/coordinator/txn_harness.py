@@ -22,7 +22,7 @@ P1: TopicPartition = ("t", 1)
 
 
 class TxnHarness:
-    """Runs operations; `answers` holds every answer by token. Records are written at once unless `hold` is set, and
+    """Runs operations; `answers` has every response by token. Records are written immediately unless `hold` is set, and
     markers unless `hold_markers` is.
     """
 
@@ -56,7 +56,7 @@ class TxnHarness:
         return self.machine.transactions[transactional_id]
 
     def force(self, transaction: Transaction) -> None:
-        """Write this as the state of its id."""
+        """Write this value as the state of its id."""
         step = Step()
         self.machine.change(step, transaction)
         self.take(step)
@@ -90,7 +90,7 @@ class TxnHarness:
         self.take(self.machine.failed(steps, code, self.now))
 
     def write_markers(self, code: ErrorCode = ErrorCode.NONE, only: Iterable[TopicPartition] | None = None) -> None:
-        """The partitions (of `only`) answer `code` to the markers that were sent, the others NONE."""
+        """Let the partitions (of `only`) answer `code` to the markers that were sent, and the others NONE."""
         sent, self.sent = self.sent, []
         for markers in sent:
             self.written.append(markers)
@@ -111,13 +111,15 @@ class TxnHarness:
             self.machine.load_record(offset, -1, key, value)
 
     def as_loaded(self) -> dict[str, Transaction]:
-        """The state as a restart would find it: records do not keep the last epoch, nor an empty id's partitions."""
+        """Return the state as a restart would find it: records contain neither the last epoch nor an empty id's
+        partitions.
+        """
         return {key: replace(found, last_producer_epoch=-1) for key, found in self.machine.transactions.items()}
 
     # ---- time ----
 
     def advance(self, ms: int) -> None:
-        """Let time pass, with everything that falls due on the way, when it does."""
+        """Let time pass, and run everything that becomes due at its time."""
         end = self.mono_ms + ms
         while (wake := self.machine.next_wake_ms()) is not None and wake <= end:
             self._move(max(wake, self.mono_ms))
@@ -135,7 +137,7 @@ class TxnHarness:
         return self._tokens
 
     def run(self, operation: Any, *arguments: Any, token: object = None) -> Any:
-        """The answer, None while it is awaited; producer ids are given where they are wanted."""
+        """Return the response, None while it is awaited; producer ids are provided if they are requested."""
         while True:
             asked = self.token() if token is None else token
             self.take(operation(*arguments, asked, self.now))
@@ -165,7 +167,7 @@ class TxnHarness:
         return answer
 
     def producer(self, transactional_id: str = ID) -> tuple[int, int]:
-        """A producer id and epoch to begin with."""
+        """Obtain a producer id and epoch to begin with."""
         answer = self.init(transactional_id)
         assert answer.code is ErrorCode.NONE
         return answer.producer_id, answer.epoch

@@ -1,4 +1,6 @@
-"""If these fail, a client can make the broker read bytes it did not send, or numbers go out that no client can read."""
+"""If these fail, a client can make the broker read bytes that it did not send, or numbers are sent that no client can
+read.
+"""
 
 import struct
 from collections.abc import Callable
@@ -43,7 +45,7 @@ def leb128(value: int) -> bytes:
 
 
 def model(kind: str, value: Any) -> bytes:
-    """The same bytes the slow and obvious way."""
+    """Return the same bytes, computed in the slow and obvious way."""
     if kind in FIXED:
         return struct.pack(FIXED[kind], value)
     return leb128(value if kind == "uvarint" else (value << 1) ^ (value >> BITS[kind] - 1))
@@ -66,7 +68,7 @@ def test_a_number_cut_anywhere_is_truncated_and_the_cursor_stays(number: tuple[s
     kind, value = number
     whole = model(kind, value)
     for size in range(len(whole)):
-        # The byte behind the view is mapped, so reading past the end would not crash by itself.
+        # The byte after the view is mapped, so reading past the end would not crash by itself.
         cursor = Cursor(memoryview(whole)[:size])
         with pytest.raises(Truncated):
             getattr(cursor, f"read_{kind}")()

@@ -30,7 +30,7 @@ def test_errors_say_what_and_where() -> None:
     assert str(WireError("too short")) == "too short"
 
 
-# Printed by Kafka: the id of the metadata topic, and the one that stands for no id.
+# Printed by Kafka: the id of the metadata topic, and the one that means no id.
 @pytest.mark.parametrize(("text", "number"), [("AAAAAAAAAAAAAAAAAAAAAQ", 1), ("AAAAAAAAAAAAAAAAAAAAAA", 0)])
 def test_uuids_print_as_kafka_prints_them(text: str, number: int) -> None:
     assert uuid.to_text(UUID(int=number)) == text

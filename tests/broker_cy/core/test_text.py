@@ -1,4 +1,4 @@
-"""Strings of requests; that they are read as Kafka does is tested with its answers in tests/compat."""
+"""Strings of requests; the tests in tests/compat check with Kafka's responses that they are read as in Kafka."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ def test_what_is_utf8_is_read_as_it_is(text: str) -> None:
 
 @given(st.lists(st.sampled_from([b"\xed", b"\xa0", b"\xbf", b"\x80", b"\xe2", b"\xf0\x9f", b"\xff", b"a"])))
 def test_whatever_is_read_can_be_sent(pieces: list[bytes]) -> None:
-    """If this fails, an answer that has the string in it could not be written."""
+    """If this fails, a response that contains the string could not be written."""
     text = java_text(b"".join(pieces))
     assert text.encode().decode() == text
     assert text.count("a") == pieces.count(b"a")
 
 
 def test_a_string_that_would_be_too_long_to_send() -> None:
-    """A string of faults takes three times its size when it is sent again, or written to a log."""
+    """If this fails, a string of invalid bytes takes three times its size when it is sent again, or logged."""
     fits = STRING_BYTES_MAX // 3
     assert java_text(b"\xff" * fits) == "�" * fits
     with pytest.raises(WireError, match="invalid UTF-8, and 32769 bytes with U"):

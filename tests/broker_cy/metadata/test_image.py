@@ -32,7 +32,7 @@ def topic(name: str, n: int, partitions: int = 1) -> TopicImage:
 
 
 def test_branch_is_not_seen_below_until_absorbed() -> None:
-    """If this fails, an operation that fails to be written would otherwise already be visible to every client."""
+    """If this fails, an operation whose write fails would already be visible to every client."""
     image = MetadataImage()
     image.topics.put(topic("a", 1))
     branch = image.branch()
@@ -74,7 +74,7 @@ def test_delete_and_create_again_in_one_commit() -> None:
 
 
 def test_created_and_deleted_in_one_commit_is_no_change() -> None:
-    """If this fails, the broker would be asked to delete a log that it never made."""
+    """If this fails, the broker would be requested to delete a log that it never created."""
     image = MetadataImage()
     branch = image.branch()
     branch.topics.put(topic("a", 1))
@@ -83,7 +83,7 @@ def test_created_and_deleted_in_one_commit_is_no_change() -> None:
 
 
 def test_chain_of_branches_commits_in_order() -> None:
-    """If this fails, operations that come in while a sync runs would be validated against stale state, or lost on
+    """If this fails, operations that arrive while a sync runs would be validated against stale state, or lost on
     commit.
     """
     image = MetadataImage()
@@ -100,7 +100,7 @@ def test_chain_of_branches_commits_in_order() -> None:
 
 
 def test_copy_does_not_follow() -> None:
-    """If this fails, a snapshot written while the broker works would mix two states."""
+    """If this fails, a snapshot that is written while the broker runs would mix two states."""
     image = MetadataImage()
     image.topics.put(topic("a", 1))
     twin = image.copy()
@@ -172,7 +172,7 @@ def test_branches_agree_with_a_plain_model(steps: list[tuple[str, int]]) -> None
     ],
 )
 def test_illegal_names(name: str, part: str) -> None:
-    """If this fails, a name that is no legal directory name would be created."""
+    """If this fails, a topic would be created whose name is not a valid directory name."""
     reason = topic_names.invalid_reason(name)
     assert reason is not None
     assert part in reason
@@ -180,5 +180,5 @@ def test_illegal_names(name: str, part: str) -> None:
 
 @pytest.mark.parametrize("name", ["a", "a.b_c-D9", "...", "a" * 249])
 def test_legal_names(name: str) -> None:
-    """If this fails, a name that Kafka takes would be refused."""
+    """If this fails, a name that Kafka accepts would be refused."""
     assert topic_names.invalid_reason(name) is None

@@ -60,7 +60,7 @@ def test_kafkas_log_loads() -> None:
 
 
 def test_features_that_are_not_served_are_not_reported() -> None:
-    """If this fails, clients would use protocols that this broker does not speak, since the log has them finalized."""
+    """If this fails, clients would use protocols that this broker does not have, because the log finalizes them."""
     features = load(METADATA_LOG).image.features
     assert features.level("group.version") == 1
     assert features.finalized == {
@@ -214,7 +214,7 @@ def test_a_log_that_is_not_whole_is_refused(content: bytes, message: str) -> Non
 
 
 def test_a_snapshot_without_footer_is_not_finished() -> None:
-    """If this fails, a snapshot that a crash cut off would be taken for the whole."""
+    """If this fails, a snapshot that a crash cut off would be taken for a complete one."""
     parts = list(snapshot.write(snapshot.records_of(load(METADATA_LOG).image), KRaftState(), 1, 0, 0))
     assert not snapshot.is_finished(b"".join(parts[:-1]))
 

@@ -25,7 +25,7 @@ def parsed(page: Page) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
 
 
 def test_labels_with_every_odd_character_arrive() -> None:
-    """Client ids are whatever clients send."""
+    """Client ids may be any bytes that clients send."""
     page = Page()
     page.family("broker_cy_client_connections")
     odd = 'a"b\\c\nd é \t{}=,'
@@ -58,7 +58,7 @@ def test_histogram_has_what_prometheus_wants() -> None:
 
 
 def test_a_family_is_reported_once_and_only_if_it_is_defined() -> None:
-    """Prometheus refuses a page with a family in two pieces."""
+    """Prometheus refuses a page on which a family is split into two parts."""
     page = Page()
     page.family("broker_cy_topics")
     with pytest.raises(ValueError, match="twice"):
@@ -68,7 +68,7 @@ def test_a_family_is_reported_once_and_only_if_it_is_defined() -> None:
 
 
 def test_names_follow_the_conventions() -> None:
-    """https://prometheus.io/docs/practices/naming: base units, `_total` on counters and on nothing else."""
+    """https://prometheus.io/docs/practices/naming: base units, `_total` on counters and nothing else."""
     for metric in METRICS.values():
         assert metric.name.endswith("_total") == (metric.kind == "counter"), metric.name
         assert not metric.name.endswith(("_ms", "_kb", "_mb", "_us")), metric.name

@@ -36,13 +36,13 @@ def test_quorum_state_fields() -> None:
     "content", [b"", b"{}", b"[1]", b'{"data_version":2}', b'{"data_version":0,"leaderEpoch":"x"}']
 )
 def test_broken_quorum_state_is_refused(content: bytes) -> None:
-    """If this fails, taken for a new node, the broker would reuse epochs."""
+    """If this fails, the broker is taken for a new node, and would reuse epochs."""
     with pytest.raises(QuorumError, match="quorum-state"):
         ElectionState.from_json(content)
 
 
 def test_first_start_and_restart_raise_the_epoch() -> None:
-    """If this fails, two leaderships in one epoch could write different entries at the same offset and epoch."""
+    """If this fails, two leaders in one epoch could write different entries at the same offset and epoch."""
     first = Quorum(1, None, 0)
     assert first.role is Role.UNATTACHED
     elected = first.elect(static_voters=True)
@@ -54,7 +54,7 @@ def test_first_start_and_restart_raise_the_epoch() -> None:
 
 
 def test_epoch_of_the_log_counts_even_if_the_file_is_lost() -> None:
-    """If this fails, without quorum-state, the epoch would fall below that of entries in the log."""
+    """If this fails, without quorum-state, the epoch would be lower than that of entries in the log."""
     assert Quorum(1, None, 9).elect(static_voters=True).epoch == 10
 
 

@@ -41,7 +41,7 @@ class MemoryController:
         return step.reply
 
     def tell(self) -> None:
-        """What the partition service does with a commit."""
+        """Record what the partition service would do with a commit."""
         configs = self.image.configs
         self.config.apply_dynamic(configs.broker(self.config.node_id), configs.broker(""))
 
@@ -50,7 +50,7 @@ class ConfigBroker:
     """Stands for `server.broker.Broker`."""
 
     def __init__(self, properties: dict[str, str]) -> None:
-        # There is no partition here that events could go to.
+        # There is no partition here to which events could be written.
         self.config = BrokerConfig.from_properties({**properties, "brokercy.events.enable": "false"})
         self.node_id = self.config.node_id
         self.image = MetadataImage()
@@ -74,7 +74,7 @@ class ConfigBroker:
         replay(self.image, messages.FeatureLevelRecord(name=name, feature_level=level))
 
     def call(self, request: Any, version: int) -> Any:
-        """The handler's answer after a round trip of both over the wire."""
+        """Return the handler's response after a round trip of both over the wire."""
         for handler in HANDLERS:
             importlib.import_module(f"broker_cy.server.handlers.{handler}")
         name = type(request).__name__.removesuffix("Request")

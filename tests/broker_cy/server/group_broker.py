@@ -43,7 +43,7 @@ class GroupBroker:
         await self.server.stop()
 
     async def call(self, request: Any, version: int) -> Any:
-        """Encode the request, decode it as the broker does, run the handler, and give what a client would decode."""
+        """Encode the request, decode it as the broker does, run the handler, and return what a client would decode."""
         api_key = next(key for key in registrations() if frame.request_class(key) is type(request))
         registration = registrations()[api_key]
         assert registration.min_version <= version <= registration.max_version
@@ -60,7 +60,7 @@ class GroupBroker:
     # ---- requests of the newest versions ----
 
     async def prepare(self, *topics: str) -> None:
-        """The internal topic exists, and topics with two partitions each."""
+        """Create the internal topic, and topics with two partitions each."""
         wanted = [
             messages.CreateTopicsRequest.CreatableTopic(name=name, num_partitions=2, replication_factor=1)
             for name in topics
@@ -80,7 +80,7 @@ class GroupBroker:
         return await self.call(messages.JoinGroupRequest(member_id=member_id, protocols=[protocol], **fields), version)
 
     async def member(self, version: int = 9, **how: Any) -> Any:
-        """Join a group as its only member; the answer of the join."""
+        """Join a group as its only member; returns the response to the join."""
         answer = await self.join(version=version, **how)
         if answer.error_code == ErrorCode.MEMBER_ID_REQUIRED:
             answer = await self.join(answer.member_id, version, **how)
@@ -121,13 +121,13 @@ def commit_request(
 
 
 def run(work: Callable[[], Any]) -> None:
-    """Run a test's coroutine on a uvloop of its own."""
+    """Run a test's coroutine on a separate uvloop."""
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(work())
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    """Wait for a condition that must come soon."""
+    """Wait for a condition that must become true soon."""
     async with asyncio.timeout(30):
         while not condition():
             await asyncio.sleep(0.001)

@@ -1,4 +1,4 @@
-"""A client for conversations about groups: it makes the requests and records the answers."""
+"""A client for conversations about groups: it makes the requests and records the responses."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ m = messages
 
 
 class Connection:
-    """One client; a request that waits can be left waiting while others talk."""
+    """One client; a request that waits can be left waiting while others send requests."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader, self.writer = reader, writer
@@ -42,7 +42,7 @@ class Connection:
 
 
 class Script:
-    """Sends requests and records the answers, with generated ids replaced by their order of appearance."""
+    """Sends requests and records the responses, with generated ids replaced by their order of appearance."""
 
     def __init__(self, host: str, port: int) -> None:
         self.host, self.port = host, port

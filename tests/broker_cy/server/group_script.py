@@ -1,7 +1,6 @@
-"""A long conversation about groups, over sockets, that any Kafka broker can be put through; what it answers is
-recorded.
+"""A long conversation about groups over sockets, which any Kafka broker can run; its responses are recorded.
 
-`python -m tests.broker_cy.server.group_script` puts Apache Kafka 4.3.1 through it and writes the fixture.
+`python -m tests.broker_cy.server.group_script` runs it on Apache Kafka 4.3.1 and writes the fixture.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ m = messages
 
 
 async def play(host: str, port: int) -> list[list[Any]]:
-    """All answers of the broker at that address, as (label, answer)."""
+    """Return all responses of the broker at that address, as (label, response)."""
     script = Script(host, port)
     await script.connect()
     try:
@@ -85,7 +84,7 @@ async def _refusals(s: Script) -> None:
 
 
 async def _first_life(s: Script) -> None:
-    """One member, version by version of what it asks."""
+    """One member, in each version of its requests."""
     asked = await s.ask("join", join("g2"), 9)
     await s.ask("describe with an id given", m.DescribeGroupsRequest(groups=["g2"]), 6)
     await s.ask("join with id", join("g2", asked.member_id, reason="why not"), 9)
@@ -265,7 +264,7 @@ async def _admin(s: Script) -> None:
 
 
 def main() -> None:
-    """Record what Apache Kafka answers."""
+    """Record the responses of Apache Kafka."""
     from tests.support.kafka_peer import KafkaPeer
 
     with tempfile.TemporaryDirectory() as directory:

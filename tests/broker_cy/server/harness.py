@@ -1,4 +1,4 @@
-"""A server core with Produce, Fetch and a few test handlers, on a loop of its own thread, and a raw client for it."""
+"""A server core with Produce, Fetch and a few test handlers, on the loop of another thread, and a raw client."""
 
 from __future__ import annotations
 
@@ -42,7 +42,9 @@ SETTINGS: dict[str, Any] = {
 
 
 class CoreHarness:
-    """`topic(name, partitions)` makes a topic, `client()` connects; `extra` are handlers besides Produce and Fetch."""
+    """`topic(name, partitions)` creates a topic, `client()` connects; `extra` are handlers in addition to Produce and
+    Fetch.
+    """
 
     def __init__(
         self,
@@ -52,7 +54,7 @@ class CoreHarness:
         admission: Admission | None = None,
         verifier: Any = None,
     ) -> None:
-        """`verifier` is what Produce asks about transactions."""
+        """`verifier` is asked by Produce about transactions."""
         self.directory = tempfile.TemporaryDirectory()
         self.table = PartitionTable()
         self.loop = uvloop.new_event_loop()
@@ -60,7 +62,7 @@ class CoreHarness:
         registry = {int(key): registrations()[int(key)] for key in (ApiKey.PRODUCE, ApiKey.FETCH)}
         for key, function in (extra or {}).items():
             registry[int(key)] = Registration(key, 0, 4, 0, function, asyncio.iscoroutinefunction(function), "")
-        # The core hands the broker on to handlers, and none of those here looks at more of it.
+        # The core passes the broker to handlers, and none of those here uses more of it.
         broker = cast(Broker, SimpleNamespace(transactions=verifier))
         self.core = ServerCore(
             self.loop, broker, self.table, registry, request_bytes_max, lambda c: self.admission.leave(c.client_host)
@@ -82,7 +84,7 @@ class CoreHarness:
         self.thread.start()
 
     def on_loop(self, function: Callable[[], Any]) -> Any:
-        """Run something where the broker's state may be touched."""
+        """Run a function on the loop's thread, where the broker's state may be accessed."""
 
         async def call() -> Any:
             return function()
@@ -131,7 +133,7 @@ class CoreHarness:
 
 
 class RawClient:
-    """Frames over a socket; requests are made by the codec."""
+    """Frames over a socket; the codec encodes requests."""
 
     def __init__(self, host: str, port: int) -> None:
         self.socket = socket.create_connection((host, port), DEADLINE_S)
@@ -158,7 +160,7 @@ class RawClient:
         return bytes(data)
 
     def receive(self, key: ApiKey, version: int, response_class: Any) -> tuple[int, Any]:
-        """(correlation id, response) of the next frame."""
+        """Return (correlation id, response) of the next frame."""
         payload = self.read_exactly(struct.unpack(">i", self.read_exactly(4))[0])
         start = 5 if response_header_version(key, version) >= 1 else 4
         return struct.unpack(">i", payload[:4])[0], codec.decode(response_class, version, payload[start:])
@@ -195,12 +197,12 @@ def fetch_request(topic: str, index: int, offset: int, **fields: Any) -> message
 
 
 def produce_to(client: RawClient, topic: str, records: bytes | None, version: int = 9) -> Any:
-    """Result for partition 0."""
+    """Return the result for partition 0."""
     response = client.call(produce_request(topic, 0, records), ApiKey.PRODUCE, version, messages.ProduceResponse)
     return response.responses[0].partition_responses[0]
 
 
 def fetch_from(client: RawClient, topic: str, offset: int, version: int = 11, **fields: Any) -> Any:
-    """Result for partition 0."""
+    """Return the result for partition 0."""
     response = client.call(fetch_request(topic, 0, offset, **fields), ApiKey.FETCH, version, messages.FetchResponse)
     return response.responses[0].partitions[0]

@@ -25,13 +25,13 @@ from broker_cy.storage.log_manager import LogManager
 from broker_cy.storage.settings import StorageSettings
 from broker_cy.wire import codec, frame, messages
 
-# There is no partition here that events could go to.
+# There is no partition here to which events could be written.
 QUIET = {"node.id": "1", "brokercy.events.enable": "false"}
 LISTENERS = {"PLAINTEXT": Endpoint("host-a", 9092, 0), "OTHER": Endpoint("host-b", 9093, 0)}
 
 
 class MetadataBroker:
-    """As much of a broker as the metadata handlers see, over the data directory `path`. Use as a context manager."""
+    """As much of a broker as the metadata handlers use, over the data directory `path`. Use as a context manager."""
 
     def __init__(self, path: Path, settings: dict[str, str] | None = None) -> None:
         self.config = BrokerConfig.from_properties({**QUIET, "log.dirs": str(path), **(settings or {})})
@@ -50,7 +50,7 @@ class MetadataBroker:
         return self.controller.image
 
     def open(self) -> MetadataBroker:
-        """Everything but start."""
+        """Set up everything without starting it."""
         self.directories = open_directories([str(self.path)], 1, lambda: uuids.to_text(random_uuid()), random_uuid)
         self.cluster_id = self.directories[0].cluster_id
         logs = LogManager(self.directories, StorageSettings(), InlineJobs())
@@ -78,7 +78,7 @@ class MetadataBroker:
             directory.close()
 
     async def call(self, request: Any, version: int, listener: str = "PLAINTEXT") -> Any:
-        """Encode the request, decode it as the broker does, run the handler, and give what a client would decode."""
+        """Encode the request, decode it as the broker does, run the handler, and return what a client would decode."""
         api_key = next(key for key in registrations() if frame.request_class(key) is type(request))
         registration = registrations()[api_key]
         assert registration.min_version <= version <= registration.max_version
@@ -91,12 +91,12 @@ class MetadataBroker:
 
 
 def run(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    """Run a test's coroutine on a loop of its own."""
+    """Run a test's coroutine on a separate loop."""
     asyncio.run(work())
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    """Wait for a condition that must come soon."""
+    """Wait for a condition that must become true soon."""
     async with asyncio.timeout(30):
         while not condition():
             await asyncio.sleep(0.001)

@@ -1,5 +1,5 @@
-"""Produce requests whose batches decompress to more than a turn of the loop may decompress: a worker checks them, other
-clients are served meanwhile, and nothing else changes.
+"""Produce requests whose batches decompress to more than one iteration of the loop may decompress: a worker checks
+them, other clients are served at the same time, and nothing else changes.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from tests.broker_cy.server.harness import CoreHarness, RawClient, fetch_from, p
 VERSION = 9
 TURN_BYTES = 4 << 20
 PARTITIONS = 24
-# In a batch.
+# Per batch.
 CRC_AT = 17
 PAYLOAD_AT = 61
 
 
 class ManualJobs(InlineJobs):
-    """Keeps the jobs of the worker until `step` does one of them."""
+    """Keeps the jobs of the worker until `step` runs one of them."""
 
     def __init__(self, core: CoreHarness) -> None:
         super().__init__()
@@ -71,12 +71,12 @@ def jobs(core: CoreHarness) -> ManualJobs:
 
 
 def bomb(plain_bytes: int, codec: Codec = Codec.ZSTD, **fields: Any) -> bytes:
-    """A small batch of one record that decompresses to about `plain_bytes`."""
+    """Make a small batch of one record that decompresses to about `plain_bytes`."""
     return encode_batch([Record(value=bytes(plain_bytes))], codec=codec, **fields)
 
 
 def request_of(batches: list[bytes], acks: int = -1) -> messages.ProduceRequest:
-    """One batch for each of the first partitions."""
+    """Return one batch for each of the first partitions."""
     parts = [messages.ProduceRequest.PartitionProduceData(index=i, records=each) for i, each in enumerate(batches)]
     topics = [messages.ProduceRequest.TopicProduceData(name="t", partition_data=parts)]
     return messages.ProduceRequest(acks=acks, timeout_ms=1000, topic_data=topics)
@@ -101,7 +101,7 @@ def end_of(core: CoreHarness, index: int = 0) -> int:
 
 
 def test_another_client_is_served_while_bombs_are_checked(core: CoreHarness, jobs: ManualJobs) -> None:
-    """If this fails, one request of 100 MB of bombs stops the broker for minutes."""
+    """If this fails, one request of 100 MB of compression bombs stops the broker for minutes."""
     attacker, other = core.client(), core.client()
     send(attacker, request_of([bomb(6 << 20)] * PARTITIONS))
     core.wait_until(lambda: len(jobs.waiting) == 1)
@@ -121,7 +121,7 @@ def test_another_client_is_served_while_bombs_are_checked(core: CoreHarness, job
 def test_a_turn_of_the_loop_decompresses_a_bounded_amount(
     core: CoreHarness, jobs: ManualJobs, codec: Codec, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Requests of many connections that come at the same time count together, as do pipelined ones."""
+    """Requests of many connections that arrive at the same time count together, as do pipelined ones."""
     by_turn: dict[int, int] = {}
     turns = 0
 
@@ -166,7 +166,7 @@ def test_small_compressed_batches_stay_on_the_loop(core: CoreHarness, jobs: Manu
 
 
 def test_requests_of_a_connection_keep_their_order(core: CoreHarness) -> None:
-    """A real worker thread; small requests behind a large one are handled, and answered, after it."""
+    """A real worker thread; small requests after a large one are handled, and answered, after it."""
     client = core.client()
     with ThreadPoolExecutor(1) as pool:
         core.on_loop(lambda: setattr(core.core, "check_jobs", LoopJobs(core.loop, pool)))
@@ -211,7 +211,7 @@ def test_what_a_worker_refuses_is_refused_as_on_the_loop(core: CoreHarness, jobs
 
 
 def test_a_topic_that_was_created_again_gets_nothing_of_the_old_one(core: CoreHarness, jobs: ManualJobs) -> None:
-    """The client looks up the metadata and sends again."""
+    """The client refreshes its metadata and sends again."""
     client = core.client()
     send(client, produce_request("t", 0, bomb(5 << 20)))
     core.wait_until(lambda: len(jobs.waiting) == 1)
@@ -228,7 +228,7 @@ def test_a_topic_that_was_created_again_gets_nothing_of_the_old_one(core: CoreHa
 
 
 def test_client_that_leaves_meanwhile(core: CoreHarness, jobs: ManualJobs) -> None:
-    """Its batch is appended, as in Kafka: it may have asked for no answer."""
+    """Its batch is appended, as in Kafka: it may have been sent with acks=0."""
     client = core.client()
     send(client, produce_request("t", 0, bomb(5 << 20), acks=0))
     core.wait_until(lambda: len(jobs.waiting) == 1)
@@ -285,7 +285,7 @@ def test_stored_larger_than_allowed(core: CoreHarness, jobs: ManualJobs) -> None
 
 
 def test_transactional_batches_are_checked_before_the_coordinator_is_asked() -> None:
-    """What is verified is appended at once: no transaction can end in between."""
+    """Verified batches are appended immediately: no transaction can end in between."""
     asked: list[int] = []
 
     class Verifier:
@@ -315,7 +315,7 @@ def test_transactional_batches_are_checked_before_the_coordinator_is_asked() -> 
 
 
 def test_a_payload_that_does_not_decompress(core: CoreHarness, jobs: ManualJobs) -> None:
-    """It is behind a bomb, so that the worker finds it; the batches beside it are stored."""
+    """The bad batch is after a compression bomb, so that the worker finds it; the other batches are stored."""
     client = core.client()
     broken = bytearray(encode_batch([Record(value=bytes(100))], codec=Codec.GZIP))
     broken[PAYLOAD_AT + 12] ^= 0xFF

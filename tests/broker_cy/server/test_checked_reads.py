@@ -1,6 +1,4 @@
-"""Checksums of segments that a start found: no damage reaches a consumer, and no consumer waits for more than it
-reads.
-"""
+"""Checksums of segments that a start found: no damage reaches a consumer, and no consumer waits unnecessarily."""
 
 from __future__ import annotations
 
@@ -30,7 +28,9 @@ SIZE = len(batch(0))
 
 
 class Restarted(CoreHarness):
-    """A topic `t` whose one segment of 26 MB a start has found after a clean stop; `damage` is done to it before."""
+    """A topic `t` whose only segment of 26 MB was found by a start after a clean stop; `damage` is applied to it
+    before.
+    """
 
     def __init__(self, path: Path, damage: list[int]) -> None:
         super().__init__()
@@ -76,12 +76,12 @@ def read(client: RawClient, offset: int, max_bytes: int = 1 << 20) -> Any:
 
 @pytest.mark.parametrize("restarted", [[3, 200]], indirect=True)
 def test_a_reader_waits_for_the_check_of_what_it_reads(restarted: Restarted, client: RawClient) -> None:
-    """If this fails, after each restart a consumer at the tail waits until a segment of 1 GiB was read; or damage
-    is served.
+    """If this fails, after each restart a consumer at the tail waits until a segment of 1 GiB is read; or damage is
+    served.
     """
     tail = read(client, BATCHES - 1)
     assert (tail.error_code, tail.records) == (0, batch(BATCHES - 1))
-    # The damage far behind does not concern it, and was not found.
+    # The damage is far before what it reads, and was not found.
     assert restarted.log.offline is None
     assert restarted.log.active.unverified_bytes == (BATCHES - 1) * SIZE
     middle = read(client, 300)
@@ -93,7 +93,7 @@ def test_a_reader_waits_for_the_check_of_what_it_reads(restarted: Restarted, cli
 
 
 def test_a_consumer_that_reads_all_has_all_checked_once(restarted: Restarted, client: RawClient) -> None:
-    """If this fails, each fetch of old records costs a check forever; or some part of a segment is never checked."""
+    """If this fails, each fetch of old records requires a check forever; or a part of a segment is never checked."""
     for offset in (250, 0):
         while offset < BATCHES:
             records = read(client, offset).records

@@ -1,4 +1,6 @@
-"""What left the page cache is read by worker threads: a loop that waits for a disk keeps every producer waiting."""
+"""Records that left the page cache are read by worker threads: a loop that waits for a disk keeps every producer
+waiting.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,7 @@ INLINE_BYTES_MAX = 32 << 10  # larger record sets are sent with sendfile
 
 
 class CountingExecutor(ThreadPoolExecutor):
-    """One worker; counts what it was given, by the function's name."""
+    """One worker; counts its jobs by the function's name."""
 
     def __init__(self) -> None:
         super().__init__(1)
@@ -52,7 +54,7 @@ class CountingExecutor(ThreadPoolExecutor):
 
 
 class ColdLog:
-    """A log of some segments on a running core, evicted from memory by `evict`."""
+    """A log of several segments on a running core; `evict` evicts it from memory."""
 
     def __init__(self, core: CoreHarness) -> None:
         self.core = core
@@ -71,7 +73,7 @@ class ColdLog:
         client.close()
 
     def evict(self) -> None:
-        """Repeats until no page is left: the kernel keeps pages that are in use at that moment. Skips the test if files
+        """Evict until no page is left: the kernel keeps pages that are in use at that moment. Skips the test if files
         cannot leave memory, as on a tmpfs.
         """
         deadline = time.monotonic() + DEADLINE_S
@@ -92,7 +94,7 @@ class ColdLog:
                 os.close(fd)
 
     def warm(self) -> None:
-        """Reads until the kernel reports all pages as resident: it may drop pages that were just read."""
+        """Read until the kernel reports all pages as resident: it may drop pages that were just read."""
         deadline = time.monotonic() + DEADLINE_S
         for path in self.directory.iterdir():
             with path.open("rb") as file:
@@ -106,7 +108,7 @@ def batch(number: int) -> bytes:
 
 
 def disk_bytes(thread_id: int) -> int:
-    """What a thread of this process had the disk read."""
+    """Return the bytes that a thread of this process read from the disk."""
     for line in Path(f"/proc/self/task/{thread_id}/io").read_text().splitlines():
         if line.startswith("read_bytes:"):
             return int(line.split()[1])
@@ -114,7 +116,9 @@ def disk_bytes(thread_id: int) -> int:
 
 
 def major_faults(thread_id: int) -> int:
-    """Pages of programs and libraries that a thread of this process waited for; the kernel reads much around each."""
+    """Return the pages of programs and libraries for which a thread of this process waited; the kernel reads many
+    around each.
+    """
     fields = Path(f"/proc/self/task/{thread_id}/stat").read_text().rpartition(")")[2].split()
     return int(fields[9])
 
@@ -152,10 +156,10 @@ def client(core: CoreHarness) -> Iterator[RawClient]:
 def test_cold_log_is_served_whole_and_the_loop_reads_nothing_of_it(
     cold: ColdLog, client: RawClient, max_bytes: int
 ) -> None:
-    """A consumer that is far behind gets every byte, and producers do not wait for its disk."""
+    """A consumer that is far behind gets every byte, and producers do not wait for its disk reads."""
     loop_id = cold.core.thread.native_id
     assert loop_id is not None
-    first = BATCHES - 5 if max_bytes == 1 else 0  # one batch a fetch: a few of them
+    first = BATCHES - 5 if max_bytes == 1 else 0  # one batch per fetch: a few of them
     for _ in range(PASSES_MAX):
         cold.evict()
         cold.worker.calls.clear()
@@ -168,8 +172,8 @@ def test_cold_log_is_served_whole_and_the_loop_reads_nothing_of_it(
             break
     else:
         raise AssertionError("the loop's own code never stayed in memory: what it read of the log cannot be told")
-    # What is missing when the loop looks may be asked for in passing, and a fast disk may even have it before the call
-    # is over: the header of a batch, or a small answer. Waiting is the worker's; what sendfile sends was there before.
+    # When the loop finds a page missing, it may already request it, and a fast disk may even deliver it before the call
+    # ends: the header of a batch, or a small response. Only the worker waits; what sendfile sends was in memory before.
     in_passing = 2 * PAGE_BYTES + (max_bytes if max_bytes <= INLINE_BYTES_MAX else 0)
     if max_bytes == 1:
         in_passing += len(batch(0))
@@ -177,7 +181,7 @@ def test_cold_log_is_served_whole_and_the_loop_reads_nothing_of_it(
 
 
 def drain(client: RawClient, first: int, max_bytes: int) -> tuple[int, bytes]:
-    """How many fetches of `max_bytes` it took, and every whole batch from offset `first` to the end."""
+    """Return how many fetches of `max_bytes` it took, and every complete batch from offset `first` to the end."""
     fetches = 0
     got = bytearray()
     offset = first
@@ -200,7 +204,7 @@ def test_lookup_far_into_a_cold_log(cold: ColdLog, client: RawClient) -> None:
 
 
 def test_warm_log_needs_no_worker(cold: ColdLog, client: RawClient) -> None:
-    """What is in memory goes out at once: a trip to a thread would cost every consumer."""
+    """What is in memory is sent immediately: passing it to a thread would be a cost for every consumer."""
     cold.warm()
     records = fetch_from(client, "cold", 300).records
     assert cold.content[300 * len(batch(0)) :].startswith(records)
@@ -209,7 +213,7 @@ def test_warm_log_needs_no_worker(cold: ColdLog, client: RawClient) -> None:
 
 
 def test_each_missing_part_is_read_once_and_looked_up_again(cold: ColdLog, client: RawClient) -> None:
-    """Index, header, header: however many parts of the way are missing, the right records come."""
+    """Index, header, header: however many parts on the way are missing, the right records are returned."""
     cold.warm()
     disk.set_read_refusals(3)
     assert fetch_from(client, "cold", 417, max_bytes=1).records == batch(417)
@@ -217,7 +221,7 @@ def test_each_missing_part_is_read_once_and_looked_up_again(cold: ColdLog, clien
 
 
 def test_fetch_that_memory_cannot_hold_comes_to_an_end(cold: ColdLog, client: RawClient) -> None:
-    """Where pages go as fast as they come, a fetch waits for the disk rather than going round forever."""
+    """If pages are evicted as fast as they are read, a fetch waits for the disk rather than being repeated forever."""
     cold.warm()
     disk.set_read_refusals(1 << 40)
     assert fetch_from(client, "cold", 417, max_bytes=1).records == batch(417)
@@ -244,7 +248,7 @@ def test_loop_goes_on_while_a_worker_reads(cold: ColdLog, client: RawClient) -> 
 
 
 def test_connection_that_ends_while_a_worker_reads(cold: ColdLog, client: RawClient) -> None:
-    """The answer has no recipient; the broker continues."""
+    """The response has no recipient; the broker continues."""
     release = threading.Event()
     cold.worker.submit(release.wait, DEADLINE_S)
     leaving = cold.core.client()
@@ -258,7 +262,7 @@ def test_connection_that_ends_while_a_worker_reads(cold: ColdLog, client: RawCli
 
 
 def offset_by_time(cold: ColdLog, timestamp: int) -> Any:
-    """As the ListOffsets handler does it."""
+    """Search as the ListOffsets handler does."""
     broker: Any = SimpleNamespace(loop=cold.core.loop, cold_reader=cold.worker)
 
     async def find() -> Any:
@@ -274,7 +278,7 @@ def test_offset_by_time_in_a_cold_log(cold: ColdLog) -> None:
 
 @pytest.mark.parametrize("refusals", [1, 2, 3, 1 << 40])
 def test_search_by_time_has_a_worker_read_what_is_missing(cold: ColdLog, refusals: int) -> None:
-    """ListOffsets by time keeps no producer waiting, and comes to an end also where memory holds nothing."""
+    """ListOffsets by time blocks no producer, and also ends if nothing stays in memory."""
     cold.warm()
     disk.set_read_refusals(refusals)
     assert offset_by_time(cold, FIRST_MS + 321) == (FIRST_MS + 321, 321)

@@ -1,4 +1,6 @@
-"""What the config handlers do beyond answering: records in the metadata log, new values in force, loggers changed."""
+"""What the config handlers do in addition to answering: records in the metadata log, new values in effect, changed
+loggers.
+"""
 
 from __future__ import annotations
 
@@ -68,7 +70,7 @@ def test_records(broker: ConfigBroker, version: int) -> None:
 
 
 def test_nothing_is_written_for_nothing(broker: ConfigBroker) -> None:
-    """A tool that sets the same value every minute must not grow the log; for brokers Kafka writes all the same."""
+    """A tool that sets the same value every minute must not grow the log; for brokers Kafka still writes it."""
     change(broker, TOPIC, "t", ("retention.ms", SET, "5"))
     change(broker, TOPIC, "t", ("segment.ms", SET, "9"), validate_only=True)
     change(broker, TOPIC, "t", ("segment.ms", SET, "x"))
@@ -81,7 +83,7 @@ def test_nothing_is_written_for_nothing(broker: ConfigBroker) -> None:
 
 @pytest.mark.parametrize("version", [0, 1, 2])
 def test_alter_configs_replaces(broker: ConfigBroker, version: int) -> None:
-    """AlterConfigs is the whole truth about a resource: what it leaves out goes back to the default."""
+    """AlterConfigs sets the complete state of a resource: settings that it leaves out return to their defaults."""
     resource = Legacy.AlterConfigsResource(
         resource_type=TOPIC, resource_name="t", configs=[Legacy.AlterableConfig(name="segment.ms", value="9")]
     )
@@ -91,7 +93,7 @@ def test_alter_configs_replaces(broker: ConfigBroker, version: int) -> None:
 
 
 def test_a_change_is_in_force(broker: ConfigBroker) -> None:
-    """A dynamic setting that waits for a restart is an accepted-but-ignored one."""
+    """A dynamic setting that only takes effect at a restart is accepted and ignored."""
     called: list[frozenset[str]] = []
     broker.config.on_change(called.append, "max.connections")
     change(broker, BROKER, "", ("max.connections", SET, "7"))
@@ -123,7 +125,7 @@ def test_inert_dynamic_setting_is_said_and_refused_ones_are_refused(
 
 
 def test_partial_failure(broker: ConfigBroker) -> None:
-    """One wrong resource must not undo, or hide, the others."""
+    """One invalid resource must not undo, or hide, the others."""
     resources = [
         Incremental.AlterConfigsResource(
             resource_type=TOPIC,
@@ -182,7 +184,7 @@ def test_log_levels(broker: ConfigBroker, logger: logging.Logger) -> None:
 
 @pytest.mark.parametrize("version", [1, 2, 3, 4])
 def test_secrets_and_documentation(version: int) -> None:
-    """A password of the file must never leave the broker, whoever asks."""
+    """A password in the file must never leave the broker, for any client."""
     broker = ConfigBroker({})
     resource = Describe.DescribeConfigsResource(resource_type=BROKER, resource_name="1", configuration_keys=None)
     request = Describe(resources=[resource], include_synonyms=True, include_documentation=version >= 3)
@@ -207,7 +209,7 @@ def names(values: Iterable[Any]) -> list[str]:
 
 
 def test_list_config_resources(broker: ConfigBroker) -> None:
-    """kafka-configs.sh lists with it what can be described."""
+    """kafka-configs.sh uses it to list what can be described."""
     broker.set_config(32, "g", "share.isolation.level", "read_committed")
     broker.set_config(16, "m", "interval.ms", "1000")
     request = messages.ListConfigResourcesRequest

@@ -1,9 +1,9 @@
 """DescribeConfigs, the Alter APIs and ListConfigResources answer as Apache Kafka 4.3.1 did.
 
-The fixture is what a Kafka 4.3.1 broker, started with its `properties`, answered to a sequence of requests; each is put
-to our handlers in the same order, so that later answers depend on earlier changes as they did there. An admin tool that
-works against Kafka must see the same names, values, sources, types, flags, error codes and messages here; where that is
-not so, `deviation` says why.
+The fixture has the responses of a Kafka 4.3.1 broker, started with its `properties`, to a sequence of requests; our
+handlers get the same requests in the same order, so that later responses depend on earlier changes in the same way. An
+admin tool that works against Kafka must see the same names, values, sources, types, flags, error codes and messages
+here; for each difference, `deviation` says why.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ Outcome = tuple[int, str | None]
 
 
 def deviation(resource: dict[str, Any], kafka: Outcome) -> Outcome:
-    """What we answer if it is not what Kafka does."""
+    """Our response, if it differs from Kafka's."""
     ops = {config.get("config_operation", 0) for config in resource["configs"]}
     named = {config["name"]: config["value"] for config in resource["configs"]}
     if ops - {0, 1, 2, 3}:
-        # Kafka fails with a NullPointerException for some resources; it answers like this for others.
+        # Kafka fails with a NullPointerException for some resources; for others it answers like this.
         return 42, f"Unknown operations type {max(ops)}"
     if named.get("config.providers") == "x":
         return 42, "setting config.providers=x is not supported yet: remove it"
@@ -64,9 +64,9 @@ def request_of(step: dict[str, Any]) -> Any:
 
 
 def kafka_row(row: list[Any]) -> list[Any]:
-    """A recorded setting with our defaults where they differ."""
+    """Return a recorded setting with our defaults where they differ."""
     name, value, source, read_only, sensitive, config_type, synonyms = row
-    # Kafka has no default for these, so what its file says is all there is.
+    # Kafka has no default for these: its file has the only value.
     required = ("process.roles", "node.id", "controller.listener.names")
     if name in BUILT_IN and source == DEFAULT:
         value = BUILT_IN[name]
@@ -110,7 +110,7 @@ def check_alter(step: dict[str, Any], answer: Any) -> None:
         (r["resource_type"], r["resource_name"]) for r in asked
     ]
     if step["response"] is None:
-        # Kafka 4.3.1 fails with an exception of its own where AlterConfigs names a resource twice, and never answers.
+        # Kafka 4.3.1 fails with an internal exception if AlterConfigs names a resource twice, and never answers.
         assert [r.error_code for r in answer.responses] == [42, 42]
         return
     expected: dict[tuple[int, str], Outcome] = {

@@ -71,7 +71,7 @@ def batch(count: int = 1, size: int = 100) -> bytes:
 
 
 def test_answers_keep_the_order_of_requests(core: CoreHarness) -> None:
-    """A client matches answers to requests by order; one answer that overtakes another breaks the connection."""
+    """A client matches responses to requests by order; one response that overtakes another breaks the connection."""
     client = core.client()
     frames = [
         client.encode(messages.HeartbeatRequest(group_id="g"), ApiKey.HEARTBEAT, 0),
@@ -90,7 +90,7 @@ def test_answers_keep_the_order_of_requests(core: CoreHarness) -> None:
 
 
 def test_request_in_single_bytes(core: CoreHarness) -> None:
-    """A slow network delivers any pieces; each request must be put together again."""
+    """A slow network delivers any fragments; each request must be reassembled."""
     client = core.client()
     for byte in client.encode(produce_request("t", 0, batch()), ApiKey.PRODUCE, 9):
         client.send(bytes([byte]))
@@ -110,7 +110,7 @@ def test_records_come_back_as_they_were_sent(core: CoreHarness, size: int) -> No
         assert (result.error_code, result.base_offset) == (0, place)
     for place, sent in enumerate(batches):
         stored = fetch_from(client, "t", place).records[: len(sent)]
-        # The broker stamps base offset (8 bytes) and, after the length, leader epoch (4); all else is as sent.
+        # The broker writes base offset (8 bytes) and, after the length, leader epoch (4); everything else is as sent.
         assert struct.unpack(">q", stored[:8])[0] == place
         assert stored[8:12] == sent[8:12]
         assert stored[16:] == sent[16:]
@@ -118,7 +118,7 @@ def test_records_come_back_as_they_were_sent(core: CoreHarness, size: int) -> No
 
 @pytest.mark.parametrize("claim", [-1, -(2**31), 104857601, 2**31 - 1])
 def test_frame_length_out_of_range_closes_only_that_connection(core: CoreHarness, claim: int) -> None:
-    """A port scanner must not disturb anybody."""
+    """A port scanner must not affect other clients."""
     good, bad = core.client(), core.client()
     bad.send(struct.pack(">i", claim) + b"x" * 8)
     assert bad.is_closed()
@@ -126,7 +126,7 @@ def test_frame_length_out_of_range_closes_only_that_connection(core: CoreHarness
 
 
 def test_memory_is_not_taken_for_a_claim(core: CoreHarness) -> None:
-    """100 peers that claim 100 MB each and send little hold a buffer each, not 10 GB."""
+    """100 peers that claim 100 MB each and send little use one buffer each, not 10 GB."""
     clients = [core.client() for _ in range(100)]
     for client in clients:
         client.send(struct.pack(">i", 104857600) + b"\0" * 20000)
@@ -138,7 +138,7 @@ def test_memory_is_not_taken_for_a_claim(core: CoreHarness) -> None:
 
 
 def test_short_rest_holds_no_buffer(core: CoreHarness) -> None:
-    """10,000 connections that stopped in mid-request must stay cheap."""
+    """10,000 connections that stopped in the middle of a request must use little memory."""
     client = core.client()
     client.send(struct.pack(">i", 1000) + b"\0" * 100)
     core.wait_until(lambda: len(core.core.connections) == 1 and core.core.pool.lent_bytes == 0)
@@ -147,7 +147,7 @@ def test_short_rest_holds_no_buffer(core: CoreHarness) -> None:
 
 @pytest.mark.parametrize(("key", "version"), [(99, 0), (-5, 0), (0, 2), (0, 14), (1, 3), (1, 19)])
 def test_unknown_api_and_version_close(core: CoreHarness, key: int, version: int) -> None:
-    """As Kafka does: there is no answer that the client could read."""
+    """As in Kafka: there is no response that the client could read."""
     client = core.client()
     client.send(struct.pack(">ihhih", 10, key, version, 7, -1))
     assert client.is_closed()
@@ -184,9 +184,9 @@ def test_defect_in_a_handler_ends_its_connection_only(core: CoreHarness) -> None
 
 
 def test_slow_reader_is_held_back_alone(core: CoreHarness) -> None:
-    """A client that asks and does not read must not make the broker hold its answers without bound."""
+    """A client that sends requests and does not read must not make the broker hold responses without bound."""
     slow, good = core.client(), core.client()
-    frame = slow.encode(messages.ListGroupsRequest(), ApiKey.LIST_GROUPS, 0)  # 20 bytes that ask for 300 KB
+    frame = slow.encode(messages.ListGroupsRequest(), ApiKey.LIST_GROUPS, 0)  # 20 bytes that request 300 KB
     slow.socket.settimeout(0.3)
     sent = 0
     try:
@@ -200,7 +200,7 @@ def test_slow_reader_is_held_back_alone(core: CoreHarness) -> None:
         return sum(len(item) for c in core.core.connections for item in c.queue if isinstance(item, bytes))
 
     assert core.on_loop(held) <= 2 * 1024 * 1024
-    # It gets its answers once it reads.
+    # It gets its responses once it reads.
     slow.socket.settimeout(20)
     for _ in range(200):
         _, response = slow.receive(ApiKey.LIST_GROUPS, 0, messages.ListGroupsResponse)
@@ -224,7 +224,7 @@ def test_bad_acks(core: CoreHarness) -> None:
 
 @pytest.mark.parametrize("version", range(3, 13))
 def test_produce_and_fetch_every_version(core: CoreHarness, version: int) -> None:
-    """Clients of ten years speak different versions; each must be answered in its own."""
+    """Clients of the last ten years use different versions; each must be answered in its own."""
     client = core.client()
     sent = batch(3)
     assert produce_to(client, "t", sent, version).base_offset == 0
@@ -237,7 +237,7 @@ def test_produce_and_fetch_every_version(core: CoreHarness, version: int) -> Non
 
 @pytest.mark.parametrize("version", range(13, 19))
 def test_fetch_by_topic_id(core: CoreHarness, version: int) -> None:
-    """A topic that was deleted and made again under its name must not be mistaken for the old one (KIP-516)."""
+    """A topic that was deleted and created again under its name must not be mistaken for the old one (KIP-516)."""
     topic_id = core.topic("ids")
     client = core.client()
     produce_to(client, "ids", batch())
@@ -253,7 +253,7 @@ def test_fetch_by_topic_id(core: CoreHarness, version: int) -> None:
 
 
 def test_fetch_session_tells_only_news(core: CoreHarness) -> None:
-    """KIP-227: an incremental fetch names what changed, and nothing else; a wrong epoch is refused."""
+    """KIP-227: an incremental fetch returns only what changed; a wrong epoch is refused."""
     core.topic("s", 2)
     client = core.client()
     request = fetch_request("s", 0, 0, session_id=0, session_epoch=0)
@@ -276,7 +276,7 @@ def test_fetch_session_tells_only_news(core: CoreHarness) -> None:
 
 
 def test_fetch_waits_for_data_and_is_woken(core: CoreHarness) -> None:
-    """A consumer at the end of the log learns of a record when it is written, not when its wait is over."""
+    """A consumer at the end of the log receives a record when it is written, not when its wait is over."""
     reader, writer = core.client(), core.client()
     reader.send(reader.encode(fetch_request("t", 0, 0, max_wait_ms=600_000), ApiKey.FETCH, 11))
     core.wait_until(lambda: sum(c.pending for c in core.core.connections) == 1)
@@ -291,7 +291,7 @@ def test_fetch_answers_empty_after_max_wait(core: CoreHarness) -> None:
 
 
 def test_connection_that_ends_while_its_fetch_waits(core: CoreHarness) -> None:
-    """What waits for it is forgotten; the partition goes on."""
+    """Its waiting fetch is forgotten; the partition continues."""
     reader, writer = core.client(), core.client()
     reader.send(reader.encode(fetch_request("t", 0, 0, max_wait_ms=600_000), ApiKey.FETCH, 11))
     core.wait_until(lambda: sum(c.pending for c in core.core.connections) == 1)
@@ -316,7 +316,7 @@ def test_per_ip_limit_closes_the_connection_above_it() -> None:
 
 
 def test_idle_connections_are_closed(core: CoreHarness) -> None:
-    """connections.max.idle.ms: peers that vanished must not be kept forever."""
+    """connections.max.idle.ms: connections of vanished peers must not be kept forever."""
     client = core.client()
     core.wait_until(lambda: len(core.core.connections) == 1)
     core.wait_until(lambda: core.core.close_idle(0) == 1 or not core.core.connections)
@@ -324,7 +324,7 @@ def test_idle_connections_are_closed(core: CoreHarness) -> None:
 
 
 def test_damage_in_an_older_segment_is_never_sent(core: CoreHarness) -> None:
-    """Bytes that rotted on disk must not reach a consumer: the partition goes offline, the others are served."""
+    """Bytes that were damaged on disk must not reach a consumer: the partition goes offline, the others are served."""
     partition = core.table.get("t", 0)
     assert partition is not None
     directory = core.on_loop(lambda: partition.log.directory)
@@ -355,7 +355,7 @@ def test_damage_in_an_older_segment_is_never_sent(core: CoreHarness) -> None:
 
 
 def test_stop_answers_waiting_fetches(core: CoreHarness) -> None:
-    """A consumer is not left to find out by a time-out that the broker stopped."""
+    """A consumer must not have to find out by a timeout that the broker stopped."""
     reader = core.client()
     reader.send(reader.encode(fetch_request("t", 0, 0, max_wait_ms=600_000), ApiKey.FETCH, 11))
     core.wait_until(lambda: sum(c.pending for c in core.core.connections) == 1)
@@ -367,7 +367,7 @@ def test_stop_answers_waiting_fetches(core: CoreHarness) -> None:
 
 @pytest.mark.parametrize("peer", ["127.0.0.1", "::1"])
 def test_listener_without_host_takes_both_families(peer: str) -> None:
-    """`listeners=PLAINTEXT://:9092` stands in every server.properties; clients resolve localhost to either address."""
+    """`listeners=PLAINTEXT://:9092` is in every server.properties; clients resolve localhost to either address."""
     try:
         socket.create_server((peer, 0), family=socket.AF_INET6 if ":" in peer else socket.AF_INET).close()
     except OSError as error:

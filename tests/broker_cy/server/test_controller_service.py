@@ -53,7 +53,7 @@ def snapshots(path: Path) -> list[SnapshotId]:
 
 
 def test_a_new_directory(tmp_path: Path) -> None:
-    """If this fails, a fresh directory would lack a file that Kafka's tools and Kafka itself need."""
+    """If this fails, a new directory would lack a file that Kafka's tools and Kafka itself need."""
 
     async def work() -> None:
         async with MetadataBroker(tmp_path) as broker:
@@ -70,7 +70,7 @@ def test_a_new_directory(tmp_path: Path) -> None:
 
 
 def test_everything_is_there_after_a_restart(tmp_path: Path) -> None:
-    """If this fails, a topic whose creation a client got confirmed would be lost."""
+    """If this fails, a topic whose creation was acknowledged would be lost."""
 
     async def work() -> None:
         async with MetadataBroker(tmp_path) as broker:
@@ -124,7 +124,7 @@ def test_operations_of_one_turn_share_a_sync(tmp_path: Path, monkeypatch: pytest
 
 
 def test_nothing_is_visible_before_it_is_synced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If this fails, a power loss could take back a topic that clients have seen."""
+    """If this fails, a power loss could undo a topic that clients have seen."""
 
     async def work() -> None:
         async with MetadataBroker(tmp_path) as broker:
@@ -214,7 +214,7 @@ SMALL_SNAPSHOTS = {"metadata.log.max.record.bytes.between.snapshots": "4000"}
 
 
 def test_snapshots_and_what_they_make_superfluous(tmp_path: Path) -> None:
-    """If this fails, the metadata log would grow forever, or be cut above what the snapshot covers."""
+    """If this fails, the metadata log would grow forever, or be deleted beyond what the snapshot covers."""
     settings = {**SMALL_SNAPSHOTS, "metadata.max.retention.bytes": "10000", "metadata.log.segment.bytes": "8388608"}
 
     async def work() -> None:
@@ -226,7 +226,7 @@ def test_snapshots_and_what_they_make_superfluous(tmp_path: Path) -> None:
             await until(lambda: len(snapshots(tmp_path)) > 0)
             names = sorted(topic.name for topic in broker.image.topics)
         kept = snapshots(tmp_path)
-        # Over the limit all but the newest go.
+        # Above the limit all but the newest are removed.
         assert 1 <= len(kept) <= 2
         for _ in range(2):
             async with MetadataBroker(tmp_path, settings) as broker:
@@ -313,7 +313,7 @@ def test_torn_tail(tmp_path: Path) -> None:
 
 
 def test_stop_while_a_snapshot_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If this fails, with many partitions a stop would take as long as the snapshot that happens to be under way."""
+    """If this fails, with many partitions a stop would take as long as the snapshot that is just being written."""
     turns = 0
 
     def endless(*_: object) -> Iterator[bytes]:
@@ -351,7 +351,7 @@ def test_log_shorter_than_snapshot(tmp_path: Path) -> None:
 
 
 def test_left_over_part_is_removed(tmp_path: Path) -> None:
-    """If this fails, crashes while a snapshot is written would fill the disk with parts."""
+    """If this fails, crashes while a snapshot is written would fill the disk with partial files."""
     begin(tmp_path)
     part = metadata(tmp_path, "00000000000000000050-0000000001.checkpoint.part")
     part.write_bytes(b"x")
@@ -364,7 +364,7 @@ def test_left_over_part_is_removed(tmp_path: Path) -> None:
 
 
 def test_after_stop_nothing_is_accepted(tmp_path: Path) -> None:
-    """If this fails, a request that comes in late would be answered and then not be there."""
+    """If this fails, a late request would be answered although its change is lost."""
 
     async def work() -> None:
         broker = MetadataBroker(tmp_path)
@@ -379,7 +379,7 @@ def test_after_stop_nothing_is_accepted(tmp_path: Path) -> None:
 
 
 def test_producer_ids_asked_for_at_once_are_distinct(tmp_path: Path) -> None:
-    """If this fails, producers that start together would share an id, or each would take a block of a thousand."""
+    """If this fails, producers that start together would share an id, or each would use a block of a thousand."""
 
     async def work() -> None:
         async with MetadataBroker(tmp_path) as broker:

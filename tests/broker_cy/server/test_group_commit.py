@@ -1,4 +1,4 @@
-"""flush.messages: records are on disk before they are acknowledged or read, and no other client waits for that."""
+"""flush.messages: records are on disk before they are acknowledged or read, and other clients do not wait for that."""
 
 import errno
 import struct
@@ -25,7 +25,7 @@ SLOW = "slow"
 
 
 class HeldJobs:
-    """Does what the loop asks for when the test says so."""
+    """Runs the loop's jobs when the test requests it."""
 
     def __init__(self) -> None:
         self.held: list[Callable[[], None]] = []
@@ -38,7 +38,9 @@ class HeldJobs:
 
 
 class Broker(CoreHarness):
-    """With a topic `slow` (2 partitions, flush.messages=1), a topic `few` (flush.messages=3), and a topic `fast`."""
+    """A core with a topic `slow` (2 partitions, flush.messages=1), a topic `few` (flush.messages=3), and a topic
+    `fast`.
+    """
 
     def __init__(self) -> None:
         super().__init__({ApiKey.LIST_GROUPS: lambda ctx, request: GROUPS})
@@ -55,7 +57,7 @@ class Broker(CoreHarness):
         self.wait_until(lambda: len(self.jobs.held) == count)
 
     def sync(self) -> None:
-        """Let the round that runs end."""
+        """Let the running round end."""
 
         def end() -> None:
             held, self.jobs.held = self.jobs.held, []
@@ -81,7 +83,7 @@ def send(client: RawClient, topic: str, index: int = 0, acks: int = -1, records:
 
 
 def result(client: RawClient) -> tuple[int, int]:
-    """(error code, base offset) of the next answer."""
+    """Return (error code, base offset) of the next response."""
     _, response = client.receive(ApiKey.PRODUCE, 9, messages.ProduceResponse)
     answer = response.responses[0].partition_responses[0]
     return answer.error_code, answer.base_offset
@@ -115,7 +117,9 @@ def test_the_answer_and_the_records_come_after_the_sync(broker: Broker, acks: in
 
 
 def test_one_round_serves_all_that_came_meanwhile(broker: Broker) -> None:
-    """If this fails, with 64 producers each record costs a sync of its own, and the disk does some hundred a second."""
+    """If this fails, with 64 producers each record requires a separate sync, of which the disk does some hundred a
+    second.
+    """
     clients = [broker.client() for _ in range(8)]
     send(clients[0], SLOW)
     broker.wait_for_jobs(1)
@@ -140,7 +144,7 @@ def test_other_topics_do_not_wait(broker: Broker) -> None:
     broker.wait_for_jobs(1)
     assert produce_to(other, "fast", batch()).error_code == 0
     assert fetch_from(other, "fast", 0).high_watermark == 1
-    # On one connection answers keep their order.
+    # On one connection responses keep their order.
     send(client, "fast")
     broker.wait_until(lambda: broker.partition("fast").high_watermark == 2)
     assert nothing_came(client)
@@ -149,7 +153,7 @@ def test_other_topics_do_not_wait(broker: Broker) -> None:
 
 
 def test_below_flush_messages_nothing_is_synced(broker: Broker) -> None:
-    """If this fails, every record is synced though each third was asked for; or those behind a sync pass it."""
+    """If this fails, every record is synced although only each third should be; or those after a sync overtake it."""
     client = broker.client()
     for offset in (0, 1):
         send(client, "few")
@@ -186,8 +190,8 @@ def test_a_batch_sent_again_waits_for_the_sync_of_the_first(broker: Broker) -> N
 
 
 def test_the_next_request_of_a_connection_finds_what_it_produced(broker: Broker) -> None:
-    """If this fails, a producer with acks=0 that asks for its records right after does not find them, as it does
-    with Kafka.
+    """If this fails, a producer with acks=0 that reads its records immediately afterwards does not find them, as it
+    does with Kafka.
     """
     client = broker.client()
     send(client, SLOW, acks=0)
@@ -225,7 +229,7 @@ def test_internal_appends_wait_for_the_sync(broker: Broker) -> None:
 
 
 def test_a_failed_sync_takes_the_partition_offline(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If this fails, records that a failed sync may have lost are acknowledged by the next one, which succeeds."""
+    """If this fails, records that a failed sync may have lost are acknowledged by the next sync, which succeeds."""
     client, other = broker.client(), broker.client()
     partition = broker.partition(SLOW)
 
@@ -256,7 +260,7 @@ def test_a_failed_sync_takes_the_partition_offline(broker: Broker, monkeypatch: 
 
 
 def test_a_partition_deleted_during_a_round_is_answered(broker: Broker) -> None:
-    """If this fails, a producer hangs on the answer of a topic that was deleted under it."""
+    """If this fails, a producer waits forever for the response for a topic that was deleted."""
     client = broker.client()
     send(client, SLOW)
     broker.wait_for_jobs(1)
@@ -270,7 +274,7 @@ def test_a_partition_deleted_during_a_round_is_answered(broker: Broker) -> None:
 
 
 def test_a_client_that_left_does_not_disturb_the_round(broker: Broker) -> None:
-    """If this fails, a producer that is killed while its records are synced takes the others' answers along."""
+    """If this fails, a producer that is killed while its records are synced makes others lose their responses."""
     gone, client = broker.client(), broker.client()
     send(gone, SLOW)
     gone.send(gone.encode(messages.ListGroupsRequest(), ApiKey.LIST_GROUPS, 0))
@@ -286,8 +290,8 @@ def test_a_client_that_left_does_not_disturb_the_round(broker: Broker) -> None:
 
 
 def test_an_append_that_is_staged_when_a_round_ends_waits_for_its_own(broker: Broker) -> None:
-    """If this fails, a coordinator gets an error for its record and undoes the operation, and then the record is in
-    the log.
+    """If this fails, a coordinator gets an error for its record and undoes the operation, although the record is in the
+    log.
     """
     client = broker.client()
     send(client, SLOW)
@@ -310,7 +314,7 @@ def test_an_append_that_is_staged_when_a_round_ends_waits_for_its_own(broker: Br
 
 
 def fail_a_sync(log: Log) -> None:
-    """What a flush does in its worker when the disk cannot take a page of the log."""
+    """Do what a flush does in its worker when the disk cannot write a page of the log."""
 
     def fail() -> None:
         raise OSError(errno.EIO, "Input/output error")

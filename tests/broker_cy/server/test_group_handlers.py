@@ -18,7 +18,7 @@ FetchGroup = messages.OffsetFetchRequest.OffsetFetchRequestGroup
 
 
 def test_coordinator_is_found_in_every_version(tmp_path: Path) -> None:
-    """If this fails, clients of some age never find their coordinator. The first one makes the topic."""
+    """If this fails, clients of some age never find their coordinator. The first one creates the topic."""
 
     async def work() -> None:
         async with GroupBroker(tmp_path) as broker:
@@ -104,7 +104,7 @@ def test_member_lives_its_life_in_every_version_of_join(tmp_path: Path, version:
 
 @pytest.mark.parametrize("version", range(10))
 def test_join_errors_can_be_encoded_in_every_version(tmp_path: Path, version: int) -> None:
-    """If this fails, an error closes the connection instead of being answered: a protocol name may be null only from
+    """If this fails, an error closes the connection instead of being answered: a protocol name may only be null from
     version 7 on.
     """
 
@@ -142,7 +142,7 @@ def test_empty_group_id_is_refused(tmp_path: Path) -> None:
 
 
 def test_sync_without_protocol_is_refused_from_version_five(tmp_path: Path) -> None:
-    """If this fails, what Kafka calls mandatory is not, and a member of another protocol gets in."""
+    """If this fails, a field that Kafka requires is optional, and a member of another protocol joins."""
 
     async def work() -> None:
         async with GroupBroker(tmp_path) as broker:
@@ -178,7 +178,9 @@ def test_requests_before_there_is_a_coordinator(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("version", range(2, 11))
 def test_offsets_are_committed_in_every_version(tmp_path: Path, version: int) -> None:
-    """If this fails, consumers of some age lose their place; what does not exist is refused for itself."""
+    """If this fails, consumers of some age lose their position; each unknown topic or partition is refused
+    individually.
+    """
 
     async def work() -> None:
         async with GroupBroker(tmp_path) as broker:
@@ -211,7 +213,7 @@ def test_offsets_are_committed_in_every_version(tmp_path: Path, version: int) ->
 
 @pytest.mark.parametrize("version", range(1, 11))
 def test_offsets_are_fetched_in_every_version(tmp_path: Path, version: int) -> None:
-    """If this fails, consumers of some age start from nothing, and tools see no offsets."""
+    """If this fails, consumers of some age start from the beginning, and tools see no offsets."""
 
     async def work() -> None:
         async with GroupBroker(tmp_path) as broker:

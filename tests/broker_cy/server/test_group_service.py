@@ -1,4 +1,4 @@
-"""The group coordinator at work: batches, failed writes, restarts, timers, and what follows the metadata."""
+"""The running group coordinator: batches, failed writes, restarts, timers, and reactions to the metadata."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FIXTURE = Path(__file__).parents[2] / "fixtures/kafka-4.3.1/logdir"
 
 
 def batches(broker: GroupBroker, group_id: str = GROUP) -> list[Any]:
-    """The records in the log of the partition that coordinates the group."""
+    """Return the records in the log of the partition that coordinates the group."""
     log = broker.runtime(group_id).partition.log
     found: list[Any] = []
     at = log.log_start_offset
@@ -51,7 +51,7 @@ def test_operations_of_one_turn_share_a_batch(tmp_path: Path) -> None:
 
 
 def test_state_survives_a_restart(tmp_path: Path) -> None:
-    """If this fails, every restart of the broker throws consumers back, and makes members join again."""
+    """If this fails, every restart of the broker sets consumers back, and makes members join again."""
 
     async def work() -> None:
         async with GroupBroker(tmp_path) as broker:
@@ -79,7 +79,7 @@ def test_state_survives_a_restart(tmp_path: Path) -> None:
 
 
 def test_log_of_a_real_kafka_is_served(tmp_path: Path) -> None:
-    """If this fails, a data directory that Kafka wrote loses its groups here."""
+    """If this fails, a data directory that Kafka wrote loses its groups with this broker."""
     shutil.copytree(FIXTURE, tmp_path / "data")
 
     async def work() -> None:
@@ -188,7 +188,7 @@ def test_record_too_large_for_the_topic_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("by_request", [False, True], ids=["sweep", "DeleteGroups"])
 def test_many_tombstones_are_cut_into_batches(tmp_path: Path, by_request: bool) -> None:
-    """If this fails, removing a group with many offsets fails for the size of one batch, and it can never be
+    """If this fails, removing a group with many offsets fails because of the size of one batch, and it can never be
     removed.
     """
 
@@ -251,7 +251,7 @@ def test_stop_answers_who_waits(tmp_path: Path) -> None:
 
 
 def test_group_is_not_answered_while_it_loads(tmp_path: Path) -> None:
-    """If this fails, consumers find no committed offsets right after a start, and start over."""
+    """If this fails, consumers find no committed offsets directly after a start, and start over."""
 
     async def work() -> None:
         async with GroupBroker(tmp_path) as broker:

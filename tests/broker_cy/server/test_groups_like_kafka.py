@@ -11,7 +11,7 @@ from tests.broker_cy.server.group_script import FIXTURE, SETTINGS, play
 
 
 def without_our_reasons(label: str, answer: Any) -> Any:
-    """Kafka gives no reason why a coordinator is refused; here the answer lists the allowed types."""
+    """Kafka gives no reason why a coordinator is refused; our response lists the allowed types."""
     if label.startswith("find share"):
         for coordinator in answer["coordinators"]:
             assert coordinator["error_message"]

@@ -11,8 +11,8 @@ from tests.support.kafka_dump import dump_log_segments
 
 
 def test_kafka_reads_our_group_records(tmp_path: Path) -> None:
-    """If this fails, a person could not go back to Apache Kafka without losing every group, nor look into them with
-    its tools.
+    """If this fails, a user could not return to Apache Kafka without losing every group, nor inspect them with its
+    tools.
     """
     files: list[Path] = []
 

@@ -25,14 +25,14 @@ def create(name: str) -> CreateTopics:
 
 
 def ask(port: int) -> messages.MetadataResponse:
-    """Metadata of all topics."""
+    """Return the metadata of all topics."""
     with socket.create_connection(("127.0.0.1", port), 10) as sock:
         raw_wire.send_request(sock, METADATA_API, 8, codec.encode(messages.MetadataRequest(topics=None), 8))
         return codec.decode(messages.MetadataResponse, 8, raw_wire.receive_frame(sock)[4:])
 
 
 def test_kafka_reads_and_continues_our_metadata(tmp_path: Path) -> None:
-    """If this fails, a person could not go back to Apache Kafka, nor look into the data with its tools."""
+    """If this fails, a user could not return to Apache Kafka, nor inspect the data with its tools."""
     data = tmp_path / "data"
     log_directory = data / "__cluster_metadata-0"
 
@@ -42,7 +42,7 @@ def test_kafka_reads_and_continues_our_metadata(tmp_path: Path) -> None:
                 await broker.controller.submit(create(name))
             await broker.controller.next_producer_id()
             await until(lambda: any(log_directory.glob("*-*.checkpoint")))
-        # A second life, so that there is a second epoch.
+        # A second start, so that there is a second epoch.
         async with MetadataBroker(data):
             pass
 

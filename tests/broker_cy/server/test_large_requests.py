@@ -1,4 +1,4 @@
-"""Requests that fill many packets: the loop is woken for them when that is worth it, and never too late."""
+"""Requests that fill many packets: the loop is woken for them when that is efficient, and never too late."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def batch(size: int, fill: bytes) -> bytes:
 @pytest.mark.parametrize("pieces", [1, 2, 3, 7, 40])
 @pytest.mark.parametrize("size", [70_000, 300_000, 900_000])
 def test_large_request_in_pieces(core: CoreHarness, size: int, pieces: int) -> None:
-    """The last piece may be a single byte: the answer comes all the same, and what follows at once is answered, too."""
+    """The last fragment may be a single byte: the response is still sent, and so is that to the next request."""
     client = core.client()
     frame = client.encode(produce_request("t", 0, batch(size, b"x")), ApiKey.PRODUCE, VERSION)
     follower = client.encode(produce_request("t", 0, batch(10, b"y")), ApiKey.PRODUCE, VERSION)
@@ -63,7 +63,7 @@ def test_peer_that_leaves_in_the_middle_is_noticed(core: CoreHarness) -> None:
 
 
 def test_many_large_batches_of_one_turn_are_all_written(core: CoreHarness) -> None:
-    """Large amounts of staged data are written early; each answer still belongs to its own batch."""
+    """Large amounts of staged data are written early; each response still belongs to its own batch."""
     client = core.client()
     data = [batch(200_000, bytes([65 + number])) for number in range(12)]
     client.send(b"".join(client.encode(produce_request("t", 0, each), ApiKey.PRODUCE, VERSION) for each in data))
@@ -77,7 +77,7 @@ def test_many_large_batches_of_one_turn_are_all_written(core: CoreHarness) -> No
 
 
 def test_small_requests_after_a_large_one_are_answered_at_once(core: CoreHarness) -> None:
-    """The wish for many bytes ends with the request that it was for."""
+    """The larger wake-up threshold ends with the request for which it was set."""
     client = core.client()
     assert produce_to(client, "t", batch(900_000, b"x")).error_code == 0
     for _ in range(5):
@@ -89,10 +89,8 @@ def test_small_requests_after_a_large_one_are_answered_at_once(core: CoreHarness
 def test_request_that_is_cut_off_is_logged_and_a_leaving_client_is_not(
     core: CoreHarness, sent: int, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One line with peer, API and reason: without it, the reason for a missing last batch of a producer stays
-    unknown.
-    """
-    # Tests that ran within the last second may have used up what the process may log.
+    """One line with peer, API and reason: without it, the reason for a producer's missing last batch is unknown."""
+    # Tests that ran within the last second may have used up the log's rate limit.
     monkeypatch.setattr(log_events, "_bad_requests", log_events.RateLimit())
     leaving, cut = core.client(), core.client()
     assert produce_to(leaving, "t", batch(10, b"y")).error_code == 0

@@ -66,7 +66,7 @@ def test_metadata_in_every_version(tmp_path: Path, version: int) -> None:
 
 
 def test_metadata_of_all_and_of_no_topics(tmp_path: Path) -> None:
-    """Version 0 and the later ones differ in what an empty list means: clients would get everything, or nothing."""
+    """Version 0 and later versions differ in the meaning of an empty list: clients would get everything, or nothing."""
 
     async def work(broker: MetadataBroker) -> None:
         await create(broker, "a")
@@ -87,7 +87,7 @@ def test_metadata_of_all_and_of_no_topics(tmp_path: Path) -> None:
 
 
 def test_metadata_tells_the_address_of_the_listener(tmp_path: Path) -> None:
-    """If this fails, a client from outside would be sent to an address that only the inside reaches."""
+    """If this fails, an external client would be sent to an address that is only reachable internally."""
 
     async def work(broker: MetadataBroker) -> None:
         await create(broker, "t")
@@ -104,7 +104,9 @@ def test_metadata_tells_the_address_of_the_listener(tmp_path: Path) -> None:
 
 
 def test_metadata_creates_topics(tmp_path: Path) -> None:
-    """If this fails, a producer to a new topic would wait forever, or topics would appear where the client said no."""
+    """If this fails, a producer to a new topic would wait forever, or topics would be created although the client
+    forbade it.
+    """
 
     async def work(broker: MetadataBroker) -> None:
         async def there(name: str) -> Any:
@@ -116,14 +118,14 @@ def test_metadata_creates_topics(tmp_path: Path) -> None:
         response = await broker.call(topics_request("no"), 9)
         assert errors(response) == {"no": "UNKNOWN_TOPIC_OR_PARTITION"}
         response = await broker.call(topics_request("new", "bad/name", "__share_group_state", auto=True), 9)
-        # As in Kafka, the first request gets the answer that the topic does not exist yet.
+        # As in Kafka, the response to the first request is that the topic does not exist yet.
         assert errors(response) == {
             "new": "UNKNOWN_TOPIC_OR_PARTITION",
             "bad/name": "INVALID_TOPIC_EXCEPTION",
             "__share_group_state": "UNKNOWN_TOPIC_OR_PARTITION",
         }
         assert [p.leader_id for p in (await there("new")).partitions] == [1, 1]
-        # Versions before 4 have no field for it: then it is allowed.
+        # Versions before 4 have no field for it: then creation is allowed.
         await broker.call(topics_request("old", auto=True), 1)
         await there("old")
         before = broker.image.offset
@@ -161,8 +163,8 @@ def test_metadata_does_not_create_where_the_broker_forbids_it(tmp_path: Path) ->
 
 
 def test_log_says_why_a_topic_is_not_created(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Clients get UNKNOWN_TOPIC_OR_PARTITION again and again; without the log line, the reason (a full disk, a name too
-    similar to another one) stays unknown.
+    """Clients get UNKNOWN_TOPIC_OR_PARTITION repeatedly; without the log line, the reason (a full disk, a name too
+    similar to another one) is unknown.
     """
 
     def logged() -> list[dict[str, Any]]:
@@ -229,7 +231,7 @@ def test_metadata_tells_operations_when_asked(tmp_path: Path) -> None:
 
 
 def test_metadata_follows_every_change(tmp_path: Path) -> None:
-    """Answers are kept between changes: a client would not see a new partition, or see a deleted topic."""
+    """Responses are cached between changes: a client would not see a new partition, or see a deleted topic."""
 
     async def work(broker: MetadataBroker) -> None:
         first = await create(broker, "t")
@@ -330,7 +332,7 @@ def pages(response: Any) -> tuple[dict[str, list[int]], tuple[str, int] | None]:
 
 
 def test_describe_topic_partitions(tmp_path: Path) -> None:
-    """If this fails, an admin client that pages through topics would miss partitions or turn in a circle."""
+    """If this fails, an admin client that pages through topics would miss partitions or never end."""
 
     async def work(broker: MetadataBroker) -> None:
         for name, count in [("b", 3), ("a", 2), ("c", 1)]:
@@ -360,7 +362,7 @@ def test_describe_topic_partitions(tmp_path: Path) -> None:
 
 
 def test_describe_topic_partitions_bounds(tmp_path: Path) -> None:
-    """If this fails, one request could make the broker build an answer of any size."""
+    """If this fails, one request could make the broker build a response of any size."""
 
     async def work(broker: MetadataBroker) -> None:
         await create(broker, "a", 9)
@@ -373,7 +375,7 @@ def test_describe_topic_partitions_bounds(tmp_path: Path) -> None:
 
 
 def test_zero_uuid_is_no_topic(tmp_path: Path) -> None:
-    """The id that stands for none would be looked up. Kafka fails on a topic with neither name nor id."""
+    """The id that means no id would be looked up. Kafka fails on a topic with neither name nor id."""
 
     async def work(broker: MetadataBroker) -> None:
         response = await broker.call(topics_request(uuids.ZERO), 12)

@@ -1,4 +1,4 @@
-"""The metrics listener against peers that are silent, slow or many: monitoring is never kept out."""
+"""The metrics listener with peers that are silent, slow or many: monitoring is never locked out."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Listener:
 
 
 async def answer_of(reader: asyncio.StreamReader) -> bytes:
-    """The body of a 200."""
+    """Return the body of a response with status 200."""
     head = await reader.readuntil(b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.1 200"), head
     (length,) = (line for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:"))
@@ -76,7 +76,7 @@ def run(main: Callable[[], Awaitable[None]]) -> None:
 
 @pytest.mark.parametrize("sent", [b"", b"GET /met", REQUEST[:-1]])
 def test_peers_that_never_finish_a_request(sent: bytes) -> None:
-    """If this fails, as many sockets as there are places blind the monitoring for as long as they like."""
+    """If this fails, as many sockets as there are places block the monitoring for as long as they like."""
 
     async def main() -> None:
         async with Listener() as listener:
@@ -116,7 +116,7 @@ def test_a_flood_from_one_host_leaves_the_others_alone() -> None:
 
 
 def test_a_request_that_comes_in_drips(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The deadline is the whole request's: another byte does not move it."""
+    """The deadline is that of the whole request: another byte does not extend it."""
     monkeypatch.setattr(metrics_http, "REQUEST_S", 0.2)
 
     async def main() -> None:
@@ -133,7 +133,7 @@ def test_a_request_that_comes_in_drips(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_connection_may_idle_between_requests(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Longer than one request may take: scrapes come seconds apart."""
+    """Scrapes are seconds apart, which is longer than one request may take."""
     monkeypatch.setattr(metrics_http, "REQUEST_S", 0.05)
 
     async def main() -> None:
@@ -141,7 +141,7 @@ def test_a_connection_may_idle_between_requests(monkeypatch: pytest.MonkeyPatch)
             kept, writer = await listener.connect()
             writer.write(REQUEST)
             await answer_of(kept)
-            # Another connection, which is closed after REQUEST_S, is the clock.
+            # Another connection, which is closed after REQUEST_S, serves as the clock.
             silent, _ = await listener.connect()
             assert await is_closed(silent)
             writer.write(REQUEST)

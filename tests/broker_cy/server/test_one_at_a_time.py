@@ -1,4 +1,4 @@
-"""Requests of one connection are handled one at a time, as in Kafka: the next one finds what the one before did."""
+"""Requests of one connection are handled one at a time, as in Kafka: each one sees the effects of the previous one."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.broker_cy.server.harness import CoreHarness, RawClient
 
 
 class Harness(CoreHarness):
-    """HEARTBEAT is answered when the test says so, LEAVE_GROUP at once; `handled` has their groups in order."""
+    """HEARTBEAT is answered when the test requests it, LEAVE_GROUP immediately; `handled` has their groups in order."""
 
     def __init__(self) -> None:
         self.handled: list[str] = []
@@ -60,7 +60,7 @@ def answers(client: RawClient, *keys: ApiKey) -> list[int]:
 @pytest.mark.parametrize("in_one_piece", [True, False], ids=["in one piece", "later"])
 @pytest.mark.parametrize("size", [1, 6000, 30_000])
 def test_the_next_request_waits_for_the_handler(core: Harness, in_one_piece: bool, size: int) -> None:
-    """If this fails, a member that leaves behind its own JoinGroup would leave a group that it has not joined."""
+    """If this fails, a LeaveGroup after the member's own JoinGroup would leave a group that is not joined yet."""
     client, other = core.client(), core.client()
     names = ["first", "l" * size, "third", "last"]
     frames = [beat(client, names[0]), leave(client, names[1]), beat(client, names[2]), leave(client, names[3])]
@@ -71,7 +71,7 @@ def test_the_next_request_waits_for_the_handler(core: Harness, in_one_piece: boo
         client.send(frames[0])
         core.wait_until(lambda: core.handled == ["first"])
         client.send(b"".join(frames[1:]))
-    # Another connection is served meanwhile; by then the broker has had its turns for the first one, too.
+    # Another connection is served in between; by then the loop has had enough iterations for the first one, too.
     for at in range(3):
         other.send(leave(other, f"other {at}"))
         answers(other, ApiKey.LEAVE_GROUP)
@@ -82,7 +82,7 @@ def test_the_next_request_waits_for_the_handler(core: Harness, in_one_piece: boo
 
 
 def test_stop_answers_what_was_read(core: Harness) -> None:
-    """A request that the broker took in is answered before it goes, also if it waited for another."""
+    """A request that the broker has accepted is answered before it stops, also if it waited for another."""
     client = core.client()
     client.send(beat(client, "a") + leave(client, "b") + beat(client, "c") + leave(client, "d"))
     core.wait_until(lambda: core.handled == ["a"])
@@ -95,7 +95,7 @@ def test_stop_answers_what_was_read(core: Harness) -> None:
 
 
 def test_stop_does_not_wait_for_the_rest_of_a_request(core: Harness) -> None:
-    """A peer that stopped in mid-request must not hold up the stop."""
+    """A peer that stopped in the middle of a request must not delay the stop."""
     client = core.client()
     client.send(beat(client, "a") + leave(client, "b")[:-1])
     core.wait_until(lambda: core.handled == ["a"])
@@ -106,7 +106,7 @@ def test_stop_does_not_wait_for_the_rest_of_a_request(core: Harness) -> None:
 
 
 def test_peer_that_goes_away_while_its_handler_runs(core: Harness) -> None:
-    """A descriptor for each peer that went away would end in a broker that takes no connections."""
+    """One leaked descriptor for each closed connection would end in a broker that accepts no connections."""
     client = core.client()
     client.send(beat(client, "a") + leave(client, "b"))
     core.wait_until(lambda: core.handled == ["a"])
@@ -128,7 +128,7 @@ def test_peer_that_goes_away_in_silence(core: Harness) -> None:
 
 
 def test_defect_behind_a_handler_ends_the_connection(core: Harness) -> None:
-    """What waited and does not parse is found out when its turn comes."""
+    """A waiting request that does not parse is detected when its turn comes."""
     client = core.client()
     client.send(beat(client, "a") + (8).to_bytes(4, "big") + b"\x7f" * 8)
     core.wait_until(lambda: core.handled == ["a"])

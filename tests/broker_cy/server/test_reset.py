@@ -1,4 +1,4 @@
-"""Clients that vanish while the broker answers them."""
+"""Clients that disappear while the broker answers them."""
 
 import socket
 import struct
@@ -14,7 +14,7 @@ ANSWER = messages.ListGroupsResponse(groups=[messages.ListGroupsResponse.ListedG
 
 
 def test_a_reset_between_pipelined_requests_ends_that_connection_only() -> None:
-    """If this fails, everybody's broker dies because one client was killed with many requests under way."""
+    """If this fails, the broker fails for all clients because one client was killed with many outstanding requests."""
     harness = CoreHarness({ApiKey.LIST_GROUPS: lambda ctx, request: ANSWER})
 
     def all_closed(number: int) -> bool:
@@ -24,7 +24,7 @@ def test_a_reset_between_pipelined_requests_ends_that_connection_only() -> None:
         for number in range(1, 4):
             client = harness.client()
             held = threading.Event()
-            # The loop waits, so that requests and reset are both there when it reads.
+            # The loop waits, so that requests and reset have both arrived when it reads.
             harness.loop.call_soon_threadsafe(held.wait, DEADLINE_S)
             client.send(client.encode(messages.ListGroupsRequest(), ApiKey.LIST_GROUPS, 0) * 200)
             client.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))

@@ -19,7 +19,7 @@ DEADLINE_S = 20.0
 
 @pytest.fixture(params=["path", "abstract"])
 def listening(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[str, socket.socket]]:
-    """(NOTIFY_SOCKET, the socket behind it)"""
+    """(NOTIFY_SOCKET, the socket bound to it)"""
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as found:
         found.settimeout(DEADLINE_S)
         if request.param == "path":
@@ -32,7 +32,7 @@ def listening(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[
 
 
 def pings(environment: dict[str, str]) -> list[str]:
-    """What comes after READY within a few turns of a loop."""
+    """Return what is sent after READY within a few iterations of a loop."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as found:
         address = f"@broker-cy-pings-{os.getpid()}-{id(found)}"
         found.bind("\0" + address[1:])
@@ -59,7 +59,7 @@ def test_notifications(listening: tuple[str, socket.socket]) -> None:
     address, found = listening
     manager = ServiceManager({"NOTIFY_SOCKET": address})
     manager.loading(0)
-    # At once again: too soon.
+    # Again immediately: too soon.
     manager.loading(1)
     manager.stopping()
     extension = f"EXTEND_TIMEOUT_USEC={EXTENSION_S * 1_000_000}"
@@ -74,7 +74,7 @@ def test_notifications(listening: tuple[str, socket.socket]) -> None:
 
 @pytest.mark.parametrize("is_named", [False, True])
 def test_watchdog(is_named: bool) -> None:
-    """If this fails, systemd restarts a broker that is well."""
+    """If this fails, systemd restarts a healthy broker."""
     got = pings({"WATCHDOG_USEC": "10000", "WATCHDOG_PID": str(os.getpid()) if is_named else ""})
     assert len(got) >= 2
     assert set(got) == {"WATCHDOG=1"}
@@ -89,7 +89,7 @@ def test_no_watchdog(environment: dict[str, str]) -> None:
 
 
 def test_a_loop_that_is_stuck_sends_nothing() -> None:
-    """The pings come from the loop, so that systemd notices."""
+    """The pings are sent by the loop, so that systemd notices if it hangs."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as found:
         address = f"@broker-cy-stuck-{os.getpid()}"
         found.bind("\0" + address[1:])
@@ -99,7 +99,7 @@ def test_a_loop_that_is_stuck_sends_nothing() -> None:
         try:
             manager.ready(loop, "ready")
             assert [found.recv(4096), found.recv(4096)] == [b"READY=1\nSTATUS=ready", b"WATCHDOG=1"]
-            # The loop does not run: nothing comes, however long it takes.
+            # The loop does not run: nothing is sent, however long it takes.
             with pytest.raises(BlockingIOError):
                 found.recv(4096)
             loop.run_until_complete(asyncio.sleep(0.02))
@@ -111,7 +111,7 @@ def test_a_loop_that_is_stuck_sends_nothing() -> None:
 
 @pytest.mark.parametrize("address", ["", "vsock:2:1234", "@broker-cy-nobody-listens", "/nonexistent/notify"])
 def test_nobody_listens(address: str) -> None:
-    """The broker runs without systemd, and goes on if systemd no longer listens."""
+    """The broker runs without systemd, and continues if systemd no longer listens."""
     manager = ServiceManager({"NOTIFY_SOCKET": address, "WATCHDOG_USEC": "1000"})
     assert manager.is_active == (address[:1] in ("/", "@") and address != "")
     loop = uvloop.new_event_loop()

@@ -21,14 +21,14 @@ from tests.broker_cy.server.group_broker import GroupBroker, run
 from tests.broker_cy.server.group_client import Connection
 
 SEGMENTS = 10_000
-# Those of them that are open when the topic goes.
+# Segments that are open when the topic is deleted.
 READ = 300
 CHANGES = ("unlink", "remove", "rename", "replace", "rmdir", "truncate")
 DEADLINE_S = 30
 
 
 class CallsByThread:
-    """Counts what changes directories: (function, whether the loop called it)."""
+    """Counts calls that change directories: (function, whether the loop called it)."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.counts: Counter[tuple[str, bool]] = Counter()
@@ -46,7 +46,7 @@ class CallsByThread:
 
 
 async def fill(broker: GroupBroker) -> Any:
-    """Make a topic `large` of SEGMENTS segments in partition 0; its log."""
+    """Create a topic `large` of SEGMENTS segments in partition 0; returns its log."""
     settings = [messages.CreateTopicsRequest.CreatableTopicConfig(name="file.delete.delay.ms", value="0")]
     wanted = messages.CreateTopicsRequest.CreatableTopic(
         name="large", num_partitions=1, replication_factor=1, configs=settings
@@ -65,7 +65,7 @@ async def fill(broker: GroupBroker) -> Any:
 
 
 async def produce(connection: Connection) -> None:
-    """A record into another topic."""
+    """Produce a record to another topic."""
     data = encode_batch([Record(0, 1_000, b"k", b"v")])
     partition = messages.ProduceRequest.PartitionProduceData(index=0, records=data)
     topics = [messages.ProduceRequest.TopicProduceData(name="t", partition_data=[partition])]
@@ -75,7 +75,7 @@ async def produce(connection: Connection) -> None:
 
 @pytest.fixture
 def directory() -> Iterator[Path]:
-    """In memory if there is such a place: a disk takes many seconds to make fifty thousand files."""
+    """Use a directory in memory if possible: a disk takes many seconds to create fifty thousand files."""
     with tempfile.TemporaryDirectory(dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None) as path:
         yield Path(path)
 
@@ -88,7 +88,7 @@ def test_ten_thousand_segments_go_while_others_are_served(directory: Path, monke
     original = removal.remove_some
 
     def remove_some(path: str) -> bool:
-        """A part is over only once a client was answered meanwhile: a blocked loop never gets there."""
+        """A part only ends after a client was answered in between: a blocked loop never gets there."""
         with more_answers:
             before = answered
         more = original(path)
@@ -121,7 +121,7 @@ def test_ten_thousand_segments_go_while_others_are_served(directory: Path, monke
                         more_answers.notify_all()
             connection.writer.close()
             assert held.read() == data, "what is being sent is cut off"
-            # One rename takes the partition away, whatever it holds; the rest is a worker's.
+            # One rename removes the partition, whatever it contains; a worker does the rest.
             assert calls.counts["rename", True] == 1
             assert not any(calls.counts[name, True] for name in ("unlink", "remove", "rmdir", "truncate"))
             assert calls.counts["unlink", False] >= files

@@ -20,7 +20,7 @@ from tests.support.images import topic_in
 
 @pytest.mark.parametrize("version", range(2, 8))
 def test_create_topics_in_every_version(tmp_path: Path, version: int) -> None:
-    """If this fails, a client of this version would not be able to create topics, or not learn why."""
+    """If this fails, a client of this version would not be able to create topics, or not see why."""
 
     async def work(broker: MetadataBroker) -> None:
         result = await create(broker, "t", 2, version)
@@ -41,7 +41,7 @@ def test_create_topics_in_every_version(tmp_path: Path, version: int) -> None:
 
 @pytest.mark.parametrize("version", range(1, 7))
 def test_delete_topics_in_every_version(tmp_path: Path, version: int) -> None:
-    """If this fails, a client of this version would delete nothing, or not learn why."""
+    """If this fails, a client of this version would delete nothing, or not see why."""
 
     async def work(broker: MetadataBroker) -> None:
         made = await create(broker, "t")
@@ -80,7 +80,7 @@ def test_delete_topics_disabled(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("version", range(4))
 def test_create_partitions_in_every_version(tmp_path: Path, version: int) -> None:
-    """If this fails, a client of this version could not grow a topic, or not learn why."""
+    """If this fails, a client of this version could not grow a topic, or not see why."""
 
     async def work(broker: MetadataBroker) -> None:
         await create(broker, "t")
@@ -98,7 +98,7 @@ def test_create_partitions_in_every_version(tmp_path: Path, version: int) -> Non
 
 
 def test_admin_errors_are_of_each_topic_when_the_disk_fails(tmp_path: Path) -> None:
-    """If this fails, the connection would close without an answer."""
+    """If this fails, the connection would close without a response."""
 
     async def work(broker: MetadataBroker) -> None:
         await create(broker, "t")

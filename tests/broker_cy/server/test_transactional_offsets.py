@@ -1,4 +1,4 @@
-"""TxnOffsetCommit, WriteTxnMarkers and DescribeProducers over a whole broker, with a made-up coordinator."""
+"""TxnOffsetCommit, WriteTxnMarkers and DescribeProducers over a whole broker, with a simulated coordinator."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FetchTopics = messages.OffsetFetchRequest.OffsetFetchRequestTopics
 
 
 class Verifier:
-    """Answers with `code`; `calls` are what it was asked."""
+    """Answers with `code`; `calls` has its requests."""
 
     def __init__(self, code: ErrorCode = ErrorCode.NONE) -> None:
         self.code = code
@@ -51,7 +51,7 @@ def offsets_index(broker: GroupBroker) -> int:
 async def commit(
     broker: GroupBroker, offset: int, *, version: int = 5, epoch: int = 0, topic: str = "t", index: int = 0, **how: Any
 ) -> ErrorCode:
-    """A transactional commit of one offset; its error code."""
+    """Commit one offset in a transaction; returns its error code."""
     partition = messages.TxnOffsetCommitRequest.TxnOffsetCommitRequestPartition(
         partition_index=index, committed_offset=offset, committed_metadata=""
     )
@@ -79,7 +79,7 @@ async def end(
     version: int = 1,
     transaction_version: int = 0,
 ) -> list[ErrorCode]:
-    """Write markers as an administrator does; the error codes in the order of `places`."""
+    """Write markers as an administrator does; returns the error codes in the order of `places`."""
     marker = messages.WriteTxnMarkersRequest.WritableTxnMarker(
         producer_id=PRODUCER,
         producer_epoch=epoch,
@@ -103,7 +103,7 @@ async def end(
 
 
 async def stable(broker: GroupBroker, index: int = 0) -> tuple[int, ErrorCode]:
-    """The committed offset as a consumer that reads committed records asks for it."""
+    """Return the committed offset as a consumer that reads committed records requests it."""
     group = FetchGroup(group_id=GROUP, topics=[FetchTopics(name="t", partition_indexes=[index])])
     answer = await broker.call(messages.OffsetFetchRequest(groups=[group], require_stable=True), 9)
     found = answer.groups[0].topics[0].partitions[0]
@@ -146,7 +146,7 @@ def test_the_youngest_commit_counts(tmp_path: Path) -> None:
             started(broker)
             place = ("__consumer_offsets", offsets_index(broker))
             assert await commit(broker, 9) is ErrorCode.NONE
-            # All at once: the plain commit's record lies before the marker.
+            # All at once: the plain commit's record is before the marker.
             plain, ended = await asyncio.gather(broker.commit(7), end(broker, True, place))
             assert (plain, ended) == (ErrorCode.NONE, [ErrorCode.NONE])
             assert await stable(broker) == (7, ErrorCode.NONE)
@@ -158,7 +158,7 @@ def test_the_youngest_commit_counts(tmp_path: Path) -> None:
 
 
 def test_pending_offsets_survive_a_restart(tmp_path: Path) -> None:
-    """If this fails, a transaction that is committed behind a restart commits no offsets, and its input is processed
+    """If this fails, a transaction that is committed after a restart commits no offsets, and its input is processed
     again.
     """
 
@@ -203,9 +203,7 @@ def test_the_transaction_coordinator_says_no(tmp_path: Path, said: ErrorCode, ve
 
 
 def test_who_may_commit(tmp_path: Path) -> None:
-    """If this fails, a member that was thrown out of its group commits offsets of partitions that are another's by
-    now.
-    """
+    """If this fails, a member that was removed from its group commits offsets of partitions that others own now."""
 
     async def work() -> None:
         async with GroupBroker(tmp_path) as broker:
@@ -228,7 +226,7 @@ def test_who_may_commit(tmp_path: Path) -> None:
 
 
 def test_metadata_has_a_limit(tmp_path: Path) -> None:
-    """If this fails, `offset.metadata.max.bytes` holds for plain commits only."""
+    """If this fails, `offset.metadata.max.bytes` is only enforced for plain commits."""
 
     async def work() -> None:
         async with GroupBroker(tmp_path) as broker:
@@ -245,7 +243,7 @@ def test_metadata_has_a_limit(tmp_path: Path) -> None:
 
 
 def test_what_a_marker_may_not_do(tmp_path: Path) -> None:
-    """If this fails, a coordinator that was replaced, or a marker that comes late, ends the transaction of today."""
+    """If this fails, a coordinator that was replaced, or a late marker, ends the current transaction."""
 
     async def work() -> None:
         async with GroupBroker(tmp_path) as broker:
@@ -262,7 +260,7 @@ def test_what_a_marker_may_not_do(tmp_path: Path) -> None:
                 codes = await end(broker, True, place, epoch=3, version=2, transaction_version=2)
                 assert codes == [ErrorCode.INVALID_PRODUCER_EPOCH]
                 for _ in range(2):
-                    # The second is the repetition of one that was written: its answer may have been lost.
+                    # The second repeats one that was written: its response may have been lost.
                     codes = await end(
                         broker, True, place, epoch=4, coordinator_epoch=5, version=2, transaction_version=2
                     )
@@ -372,7 +370,7 @@ async def described(broker: GroupBroker, topic: str, index: int) -> tuple[ErrorC
 
 
 def test_requests_without_markers_are_answered(tmp_path: Path) -> None:
-    """If this fails, a client waits for an answer that never comes."""
+    """If this fails, a client waits for a response that never comes."""
 
     async def work() -> None:
         async with GroupBroker(tmp_path) as broker:

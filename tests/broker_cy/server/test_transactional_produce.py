@@ -1,4 +1,4 @@
-"""Produce with transactional batches: what the transaction coordinator is asked, and what comes of its answers."""
+"""Produce with transactional batches: the requests to the transaction coordinator, and the effects of its responses."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PartitionResponse = messages.ProduceResponse.PartitionProduceResponse
 
 
 class Verifier:
-    """A transaction coordinator that answers with `code`, at once or when `release` is called."""
+    """A transaction coordinator that answers with `code`, immediately or when `release` is called."""
 
     def __init__(self) -> None:
         self.code = ErrorCode.NONE
@@ -136,7 +136,7 @@ def test_answers_wait_in_order_and_nothing_else_is_handled(core: CoreHarness, ve
 
 
 def test_a_client_that_leaves_meanwhile_leaves_its_batch(core: CoreHarness, verifier: Verifier) -> None:
-    """If this fails, the broker fails on an answer for which no request waits."""
+    """If this fails, the broker fails on a response for which no request waits."""
     verifier.holds = True
     client = core.client()
     client.send(client.encode(request((0, batch())), ApiKey.PRODUCE, 12))
@@ -185,7 +185,7 @@ UNVERIFIED = "Unable to verify the partition has been added to the transaction. 
 def test_errors_are_reported_as_clients_of_each_age_know_them(
     core: CoreHarness, verifier: Verifier, said: ErrorCode, version: int, told: ErrorCode, message: str | None
 ) -> None:
-    """If this fails, a producer dies of an error that it should try again after, or tries forever."""
+    """If this fails, a producer fails on an error after which it should retry, or retries forever."""
     verifier.code = said
     (result,) = send(core.client(), request((1, batch())), version)
     assert (result.error_code, result.error_message) == (told, message)
@@ -210,8 +210,8 @@ def test_a_marker_in_between_makes_the_answer_stale(core: CoreHarness, verifier:
 
 
 def test_the_marker_of_the_transaction_before_does_not(core: CoreHarness, verifier: Verifier) -> None:
-    """If this fails, with epochs that grow at each end, the first batch of the next transaction is refused for
-    nothing.
+    """If this fails, with epochs that grow at each end, the first batch of the next transaction is refused without a
+    reason.
     """
     verifier.holds = True
     client = core.client()
@@ -224,7 +224,7 @@ def test_the_marker_of_the_transaction_before_does_not(core: CoreHarness, verifi
 
 
 def test_a_fenced_producer_is_refused_without_a_question(core: CoreHarness, verifier: Verifier) -> None:
-    """If this fails, a zombie's request costs the coordinator work, and with verification off gets through."""
+    """If this fails, a zombie's request causes work in the coordinator, and is accepted if verification is off."""
     client = core.client()
     assert codes(client, request((0, batch(epoch=3)))) == [ErrorCode.NONE]
     verifier.calls.clear()
@@ -234,9 +234,7 @@ def test_a_fenced_producer_is_refused_without_a_question(core: CoreHarness, veri
 
 
 def test_a_batch_outside_of_the_open_transaction(core: CoreHarness, verifier: Verifier) -> None:
-    """If this fails, records that their producer takes for written at once are part of its transaction, and may be
-    aborted.
-    """
+    """If this fails, records that their producer considers written are part of its transaction, and may be aborted."""
     client = core.client()
     assert codes(client, request((0, batch()))) == [ErrorCode.NONE]
     plain = request((0, batch(1, transactional=False)))
@@ -269,8 +267,8 @@ def test_a_transactional_id_with_plain_batches_asks_nobody(core: CoreHarness, ve
 
 
 def test_sequences_while_verification_failed(core: CoreHarness, verifier: Verifier) -> None:
-    """If this fails, a later batch is written before an earlier one that has to be sent again, which then never gets
-    in.
+    """If this fails, a later batch is written before an earlier one that must be sent again, which is then never
+    accepted.
     """
     client = core.client()
     verifier.code = ErrorCode.NOT_COORDINATOR
@@ -354,7 +352,7 @@ def test_a_committed_reader_waits_for_the_end_of_the_transaction(core: CoreHarne
     core.wait_until(lambda: core.core.pending_answers == 1)
     for sequence in range(3):
         assert codes(writer, request((0, batch(sequence)))) == [ErrorCode.NONE]
-    # It still waits: only the writer was answered.
+    # It still waits: only the writer got a response.
     assert core.on_loop(lambda: core.core.pending_answers) == 1
     end(core, False)
     _, answer = reader.receive(ApiKey.FETCH, 11, messages.FetchResponse)
@@ -364,7 +362,7 @@ def test_a_committed_reader_waits_for_the_end_of_the_transaction(core: CoreHarne
 
 
 def test_a_committed_reader_of_plain_records_counts_bytes(core: CoreHarness) -> None:
-    """If this fails, a consumer that asks for large answers is woken for every record."""
+    """If this fails, a consumer that requests large responses is woken for every record."""
     writer, reader = core.client(), core.client()
     first = batch(producer_id=-1, sequence=-1, epoch=-1, transactional=False)
     reader.send(reader.encode(committed_fetch(min_bytes=2 * len(first)), ApiKey.FETCH, 11))
@@ -376,7 +374,7 @@ def test_a_committed_reader_of_plain_records_counts_bytes(core: CoreHarness) -> 
 
 
 def test_a_committed_reader_waits_on_after_too_little(core: CoreHarness, verifier: Verifier) -> None:
-    """If this fails, the end of one small transaction answers a consumer that wants more bytes."""
+    """If this fails, the end of one small transaction answers a consumer that requested more bytes."""
     writer, reader = core.client(), core.client()
     reader.send(reader.encode(committed_fetch(min_bytes=250), ApiKey.FETCH, 11))
     core.wait_until(lambda: core.core.pending_answers == 1)

@@ -1,5 +1,5 @@
-"""kill -9 at every step of a transaction: what lies in the page cache at each turn of the loop in which anything was
-written, and between the writes of one turn, is what another broker starts from.
+"""kill -9 at every step of a transaction: another broker starts from what is in the page cache at each iteration of the
+loop in which anything was written, and between the writes of one iteration.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Recorder:
     data: Path
     out: Path
     told: list[str] = field(default_factory=list)
-    """What the client was answered."""
+    """The responses that the client has received."""
     copies: list[tuple[Path, frozenset[str]]] = field(default_factory=list)
     sizes: dict[Path, int] = field(default_factory=dict)
     running: bool = True
@@ -55,7 +55,7 @@ class Recorder:
         self._keep(shutil.copytree(self.data, self._next()), told)
 
     def _between(self, grown: set[Path], told: frozenset[str]) -> None:
-        """Where only a part of the logs was written, and nothing else of their directories."""
+        """Make the cases in which only some of the logs were written, and nothing else of their directories."""
         before = self.copies[-1][0]
         for order in (sorted(grown), sorted(grown, reverse=True)):
             for count in range(1, len(order) + 1):
@@ -85,7 +85,7 @@ def data(producer: Identity, sequence: int) -> bytes:
 
 
 async def transact(broker: TxnBroker, producer: Identity, old: bool, commit: bool, offset: int, sequence: int) -> None:
-    """Everything that a consumer-transformer-producer does in one transaction."""
+    """Do everything that a consumer-transformer-producer does in one transaction."""
     for place in (P0, P1):
         assert await broker.add(producer, place, version=3 if old else 5) == {place: "NONE"}
         partition = broker.server.broker.partitions.get(*place)
@@ -114,7 +114,7 @@ async def transact(broker: TxnBroker, producer: Identity, old: bool, commit: boo
 
 
 def outcomes(broker: TxnBroker, index: int) -> Iterator[tuple[int, bool]]:
-    """The sequence of each batch of a partition, and whether the marker behind it commits it."""
+    """Return the sequence of each batch of a partition, and whether the marker after it commits it."""
     partition = broker.server.broker.partitions.get("t", index)
     assert partition is not None
     assert partition.last_stable_offset == partition.log.log_end_offset, "a transaction is open"
@@ -132,7 +132,7 @@ def outcomes(broker: TxnBroker, index: int) -> Iterator[tuple[int, bool]]:
 
 
 async def check(copy: Path, told: frozenset[str], commit: bool) -> bool:
-    """Whether the transaction under test is committed after a restart; fails if that is not so everywhere."""
+    """Return whether the transaction under test is committed after a restart; fails if partitions disagree."""
     async with TxnBroker(copy, SETTINGS) as broker:
         await until(lambda: not broker.txn_runtime().machine.ending)
         await broker.producer()
@@ -152,8 +152,8 @@ async def check(copy: Path, told: frozenset[str], commit: bool) -> bool:
 @pytest.mark.parametrize("commit", [True, False])
 @pytest.mark.parametrize("old", [True, False])
 def test_killed_at_every_step(tmp_path: Path, old: bool, commit: bool) -> None:
-    """If this fails, a transaction is committed in one partition and not in another, or differently than its producer
-    was answered, or stays open.
+    """If this fails, a transaction is committed in one partition and not in another, or differently from the producer's
+    response, or stays open.
     """
 
     async def work() -> None:
@@ -172,7 +172,7 @@ def test_killed_at_every_step(tmp_path: Path, old: bool, commit: bool) -> None:
             recorder.look()
             recorder.running = False
         results = [await check(copy, told, commit) for copy, told in recorder.copies]
-        # Not all of them lie before the decision, and not all behind it.
+        # Not all of them are before the decision, and not all are after it.
         assert results[-1] == commit
         assert results[0] is False
         assert len(results) > 10

@@ -19,7 +19,7 @@ def code(answer: Any) -> str:
 
 @pytest.mark.parametrize("version", range(1, 7))
 def test_coordinator_is_found(tmp_path: Path, version: int) -> None:
-    """If this fails, no transactional producer starts; the coordinator's topic is not what Kafka makes."""
+    """If this fails, no transactional producer starts, or the coordinator's topic differs from Kafka's."""
 
     async def work() -> None:
         async with TxnBroker(tmp_path, {"transaction.state.log.segment.bytes": "1048576"}) as broker:
@@ -78,8 +78,8 @@ def test_init_producer_id(tmp_path: Path, version: int) -> None:
 @pytest.mark.parametrize("commit", [True, False])
 @pytest.mark.parametrize("version", range(6))
 def test_life_of_a_transaction(tmp_path: Path, version: int, commit: bool) -> None:
-    """If this fails, producers of some age cannot add partitions or end a transaction; retries fail, zombies get
-    through.
+    """If this fails, producers of some age cannot add partitions or end a transaction; retries fail, zombies are
+    accepted.
     """
     add_version = min(version, 3)
     fenced = "PRODUCER_FENCED" if version >= 2 else "INVALID_PRODUCER_EPOCH"
@@ -117,7 +117,7 @@ def test_life_of_a_transaction(tmp_path: Path, version: int, commit: bool) -> No
 
 @pytest.mark.parametrize("version", range(6))
 def test_partitions_that_do_not_exist(tmp_path: Path, version: int) -> None:
-    """If this fails, a transaction has a partition that never takes a marker."""
+    """If this fails, a transaction has a partition that never accepts a marker."""
 
     async def work() -> None:
         async with TxnBroker(tmp_path) as broker:
@@ -135,7 +135,7 @@ def test_partitions_that_do_not_exist(tmp_path: Path, version: int) -> None:
 
 @pytest.mark.parametrize("version", [4, 5])
 def test_brokers_ask_for_several_transactions(tmp_path: Path, version: int) -> None:
-    """If this fails, (KIP-890) partitions on other brokers cannot verify what they are sent."""
+    """If this fails, (KIP-890) partitions on other brokers cannot verify transactional batches."""
 
     async def work() -> None:
         async with TxnBroker(tmp_path) as broker:
@@ -225,7 +225,7 @@ def test_list_transactions(tmp_path: Path, version: int) -> None:
 
 
 def test_describe_transactions(tmp_path: Path) -> None:
-    """If this fails, an admin does not see what a transaction holds back."""
+    """If this fails, an admin does not see which partitions a transaction holds back."""
 
     async def work() -> None:
         async with TxnBroker(tmp_path) as broker:

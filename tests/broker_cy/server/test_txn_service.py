@@ -1,4 +1,4 @@
-"""The transaction coordinator at work: markers, restarts, timers, what producers wait for, and damage."""
+"""The running transaction coordinator: markers, restarts, timers, what producers wait for, and damage."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_markers_that_fail_are_written_again(tmp_path: Path, monkeypatch: pytest
 def test_markers_of_a_fenced_producer_are_given_up_with_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """If this fails, the reason why a transactional id is stuck stays unknown."""
+    """If this fails, the reason why a transactional id is stuck is unknown."""
 
     async def work() -> None:
         async with TxnBroker(tmp_path) as broker:
@@ -130,7 +130,7 @@ def test_batch_waits_for_the_end_of_the_transaction_before(tmp_path: Path, monke
 
 
 def test_batch_does_not_wait_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If this fails, a partition that takes no marker hangs the connections of its producers."""
+    """If this fails, a partition that accepts no marker hangs the connections of its producers."""
 
     async def work() -> None:
         async with TxnBroker(tmp_path, {"add.partitions.to.txn.retry.backoff.max.ms": "30"}) as broker:
@@ -149,7 +149,7 @@ def test_batch_does_not_wait_for_ever(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 def test_what_waits_is_answered_at_a_stop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If this fails, a broker that stops leaves connections without an answer."""
+    """If this fails, a broker that stops leaves requests without a response."""
 
     async def work() -> None:
         async with TxnBroker(tmp_path, {"add.partitions.to.txn.retry.backoff.max.ms": "60000"}) as broker:
@@ -191,7 +191,7 @@ def test_time_ends_transactions_and_ids(tmp_path: Path) -> None:
 
 
 def test_epochs_that_run_out_in_a_running_broker(tmp_path: Path) -> None:
-    """If this fails, the end of a producer's last epoch fails for want of a producer id."""
+    """If this fails, the end of a producer's last epoch fails for lack of a producer id."""
     settings = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "10"}
 
     async def work() -> None:
@@ -234,7 +234,7 @@ def test_epochs_that_run_out_in_a_running_broker(tmp_path: Path) -> None:
     ],
 )
 def test_damaged_log_is_refused_with_one_line(tmp_path: Path, caplog: pytest.LogCaptureFixture, damage: Record) -> None:
-    """If this fails, after damage the coordinator gives wrong answers, or the broker does not start."""
+    """If this fails, after damage the coordinator returns wrong responses, or the broker does not start."""
 
     async def work() -> None:
         async with TxnBroker(tmp_path) as broker:
@@ -259,9 +259,7 @@ def test_damaged_log_is_refused_with_one_line(tmp_path: Path, caplog: pytest.Log
 
 
 def test_damaged_file_is_refused_with_one_line(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """If this fails, a bit that the disk turned around gives a transaction another state, or takes the newer ones
-    away.
-    """
+    """If this fails, a bit that the disk flipped gives a transaction another state, or removes the newer ones."""
 
     async def work() -> None:
         async with TxnBroker(tmp_path) as broker:
@@ -285,14 +283,14 @@ def test_damaged_file_is_refused_with_one_line(tmp_path: Path, caplog: pytest.Lo
         ]
         assert line.fields["partition"] == f"__transaction_state-{index}"  # type: ignore[attr-defined]
         assert "restore" in line.fields["remedy"]  # type: ignore[attr-defined]
-        # It stays so: nothing was cut off, and nothing was written behind the damage.
+        # It stays so: nothing was cut off, and nothing was written after the damage.
         assert path.read_bytes() == content
 
     run(work)
 
 
 def test_records_of_a_newer_kafka_are_left_alone(tmp_path: Path) -> None:
-    """If this fails, after a downgrade the coordinator does not start, though Kafka's would."""
+    """If this fails, after a downgrade the coordinator does not start, although Kafka's would."""
 
     async def work() -> None:
         async with TxnBroker(tmp_path) as broker:
@@ -309,7 +307,7 @@ def test_records_of_a_newer_kafka_are_left_alone(tmp_path: Path) -> None:
 
 
 def test_log_of_a_real_kafka_is_served(tmp_path: Path) -> None:
-    """If this fails, a data directory that Kafka wrote loses its transactional ids here."""
+    """If this fails, a data directory that Kafka wrote loses its transactional ids with this broker."""
     shutil.copytree(FIXTURE, tmp_path / "data")
 
     async def work() -> None:

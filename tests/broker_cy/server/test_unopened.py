@@ -1,4 +1,4 @@
-"""Requests for partitions whose logs are not open yet: they wait, and are answered as always."""
+"""Requests for partitions whose logs are not open yet: they wait, and are answered as usual."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ RECORDS = 3
 
 
 class Gate:
-    """Keeps the logs of topics from being opened until `open`."""
+    """Prevents the logs of topics from being opened until `open`."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *topics: str) -> None:
         self._open = threading.Event()
@@ -72,7 +72,7 @@ def fetch(topic: str, index: int, offset: int = 0) -> Any:
 
 
 def offsets(answer: Any) -> list[tuple[int, int]]:
-    """(error, base offset) for each partition of an answer to Produce."""
+    """Return (error, base offset) for each partition of a response to Produce."""
     return [(each.error_code, each.base_offset) for topic in answer.responses for each in topic.partition_responses]
 
 
@@ -86,7 +86,7 @@ async def connected(broker: GroupBroker, count: int = 1) -> AsyncIterator[list[C
 
 
 async def prepare(path: Path) -> None:
-    """Topics with two partitions and RECORDS records in each, and a clean stop."""
+    """Create topics with two partitions and RECORDS records in each, then stop cleanly."""
     async with GroupBroker(path) as broker:
         await broker.prepare("held", "free")
         async with connected(broker) as (client,):
@@ -96,7 +96,7 @@ async def prepare(path: Path) -> None:
 
 
 def test_every_kind_of_request_waits_for_its_partitions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A client that is there right after a start gets KAFKA_STORAGE_ERROR, or an answer about an empty log."""
+    """If this fails, a client that connects directly after a start gets KAFKA_STORAGE_ERROR, or sees an empty log."""
 
     async def work() -> None:
         await prepare(tmp_path)
@@ -119,7 +119,7 @@ def test_every_kind_of_request_waits_for_its_partitions(tmp_path: Path, monkeypa
             ]
             async with connected(broker, len(requests) + 1) as (other, *clients):
                 calls = [asyncio.create_task(c.call(*request)) for c, request in zip(clients, requests, strict=True)]
-                # The others are served meanwhile.
+                # Requests for other partitions are served in the meantime.
                 answer = await other.call(produce(("free", 1)), 9)
                 assert offsets(answer) == [(0, RECORDS)]
                 answer = await other.call(fetch("free", 0), 11)
@@ -190,7 +190,7 @@ def markers(topic: str, index: int) -> Any:
 def test_requests_of_one_connection_keep_their_order(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, acks: int
 ) -> None:
-    """A request behind one that waits for its partition overtakes it: sequences are out of order."""
+    """If this fails, a request overtakes one that waits for its partition, and sequences are out of order."""
 
     async def work() -> None:
         await prepare(tmp_path)
@@ -225,7 +225,7 @@ def framed(request: Any, version: int) -> bytes:
 
 
 def test_a_log_that_cannot_be_opened_is_answered_as_offline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Clients wait for a partition for ever whose disk is broken."""
+    """If this fails, clients wait forever for a partition whose disk is broken."""
 
     async def work() -> None:
         await prepare(tmp_path)
@@ -251,13 +251,13 @@ def test_a_log_that_cannot_be_opened_is_answered_as_offline(tmp_path: Path, monk
 def test_a_topic_is_deleted_and_created_again_before_it_is_open(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A request for a deleted topic waits for ever; or the new topic has the old one's records."""
+    """If this fails, a request for a deleted topic waits forever, or the new topic has the old one's records."""
 
     async def work() -> None:
         await prepare(tmp_path)
         gate = Gate(monkeypatch, "free")
         async with GroupBroker(tmp_path) as broker, connected(broker, 3) as (other, *clients):
-            # All that may be opened at a time is being opened: nobody has begun with the topic.
+            # As many logs as allowed are being opened, none of them of this topic.
             await until(lambda: len(gate.begun) == 2)
             calls = [
                 asyncio.create_task(clients[0].call(produce(("held", 0)), 9)),
@@ -280,7 +280,7 @@ def test_a_topic_is_deleted_and_created_again_before_it_is_open(
 
 
 def test_a_stop_while_logs_are_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The stop waits for all of them; or a log that was opened in part counts as clean."""
+    """If this fails, the stop waits for all of them, or a log that was opened in part counts as clean."""
 
     async def work() -> None:
         await prepare(tmp_path)
@@ -290,7 +290,7 @@ def test_a_stop_while_logs_are_opened(tmp_path: Path, monkeypatch: pytest.Monkey
             await until(lambda: len(gate.begun) == 2)
             stopping = asyncio.create_task(broker.server.stop())
             await until(lambda: broker.server._core.stopping)
-            # The stop goes on without them, and at the end it waits for the workers.
+            # The stop continues without them, and waits for the workers at the end.
             gate.open()
             await stopping
             with pytest.raises(asyncio.IncompleteReadError):
@@ -307,4 +307,4 @@ def test_a_stop_while_logs_are_opened(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 async def nothing() -> None:
-    """In place of the stop, which is done."""
+    """Replaces the stop, which has already been done."""

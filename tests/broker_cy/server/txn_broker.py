@@ -36,7 +36,7 @@ class TxnBroker(GroupBroker):
         return self.service.runtime_for(transactional_id)
 
     async def prepare_txn(self) -> None:
-        """Topic `t` with two partitions, and the coordinator's topic."""
+        """Create topic `t` with two partitions, and the coordinator's topic."""
         await self.prepare("t")
         request = messages.FindCoordinatorRequest(key_type=1, coordinator_keys=[ID])
         assert (await self.call(request, 6)).coordinators[0].error_code == ErrorCode.NONE
@@ -55,7 +55,7 @@ class TxnBroker(GroupBroker):
         return await self.call(request, version)
 
     async def producer(self, transactional_id: str = ID, timeout_ms: int = 60_000) -> Identity:
-        """Ask for one until the transaction before is ended."""
+        """Request a producer id until the previous transaction is ended."""
         while (answer := await self.init(transactional_id=transactional_id, timeout_ms=timeout_ms)).error_code:
             assert answer.error_code == ErrorCode.CONCURRENT_TRANSACTIONS
             await asyncio.sleep(0.001)
@@ -64,7 +64,7 @@ class TxnBroker(GroupBroker):
     async def add(
         self, producer: Identity, *partitions: TopicPartition, version: int = 3, verify: bool = False
     ) -> dict[TopicPartition, str]:
-        """The name of each partition's code."""
+        """Return the name of each partition's code."""
         topics = [
             messages.AddPartitionsToTxnRequest.AddPartitionsToTxnTopic(name=topic, partitions=[index])
             for topic, index in partitions or (P0,)
@@ -105,7 +105,7 @@ class TxnBroker(GroupBroker):
         return await self.call(request, version)
 
     async def states(self, version: int = 2, **wanted: Any) -> dict[str, str]:
-        """The answer of ListTransactions."""
+        """Return the response of ListTransactions."""
         answer = await self.call(messages.ListTransactionsRequest(**wanted), version)
         assert answer.error_code == ErrorCode.NONE
         return {found.transactional_id: found.transaction_state for found in answer.transaction_states}
