@@ -1,4 +1,4 @@
-"""The layers hold for Cython files too: import-linter reads .py files only, so its contracts are held here."""
+"""The layers also apply to Cython files: import-linter only reads .py files, so its contracts are checked here."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _IMPORT = re.compile(r"^[ \t]*c?import[ \t]+([\w., \t]+)", re.MULTILINE)
 
 
 def imports(text: str, package: str) -> Iterator[str]:
-    """Full names of what a Cython source of `package` imports and cimports; `from a import b` gives a.b."""
+    """Return the full names of what a Cython source of `package` imports; `from a import b` gives a.b."""
     for match in _FROM.finditer(text):
         base = match[1]
         if base.startswith("."):
@@ -43,7 +43,7 @@ def within(name: str, modules: list[str]) -> str | None:
 
 
 def violation(source: str, imported: str) -> str | None:
-    """Why the module `source` may not import `imported`; None if it may."""
+    """Return why the module `source` may not import `imported`; None if it may."""
     low, high = within(source, LAYERS), within(imported, LAYERS)
     if low is not None and high is not None and LAYERS.index(high) < LAYERS.index(low):
         return f"{source} imports {imported}: {high} is a layer above {low}"
@@ -54,7 +54,7 @@ def violation(source: str, imported: str) -> str | None:
 
 
 def test_cython_files_keep_the_layers() -> None:
-    """If this fails, the data path grows a dependency upwards that no other check sees."""
+    """If this fails, the data path gets an upward dependency that no other check sees."""
     assert len(SOURCES) > 20
     found, ours = [], 0
     for path in SOURCES:
@@ -64,7 +64,7 @@ def test_cython_files_keep_the_layers() -> None:
             if reason := violation(module, imported):
                 found.append(reason)
     assert found == []
-    # Else the expressions above no longer find what there is.
+    # Otherwise the expressions above no longer find existing imports.
     assert ours > 100
 
 
@@ -87,13 +87,13 @@ def test_cython_files_keep_the_layers() -> None:
     ],
 )
 def test_a_wrong_import_is_found(line: str, allowed: bool) -> None:
-    """If this fails, the check passes because it sees nothing."""
+    """If this fails, the check passes because it finds nothing."""
     reasons = [violation("broker_cy.storage.log", name) for name in imports(line + "\n", "broker_cy.storage")]
     assert reasons
     assert all(reason is None for reason in reasons) == allowed
 
 
 def test_the_control_plane_does_not_reach_the_data_path() -> None:
-    """If this fails, the second contract is not held."""
+    """If this fails, the second contract is not checked."""
     assert violation("broker_cy.coordinator.group", "broker_cy.storage.log.Log")
     assert violation("broker_cy.coordinator.group", "broker_cy.wire.messages") is None

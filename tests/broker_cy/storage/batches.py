@@ -1,4 +1,4 @@
-"""Record batches for storage tests: a real header and checksum around a payload that storage does not look into."""
+"""Record batches for storage tests: a real header and checksum around a payload that storage does not parse."""
 
 import struct
 from pathlib import Path
@@ -27,7 +27,7 @@ def batch(
     attributes: int = 0,
     payload: bytes | None = None,
 ) -> bytes:
-    """A batch of `count` records at `base_offset`, `61 + size` bytes long (or with `payload`)."""
+    """Make a batch of `count` records at `base_offset`, `61 + size` bytes long (or with `payload`)."""
     body = BODY.pack(attributes, count - 1, timestamp, timestamp, producer_id, producer_epoch, sequence, count) + (
         payload if payload is not None else b"x" * size
     )
@@ -35,7 +35,7 @@ def batch(
 
 
 def split(data: bytes) -> list[tuple[int, int, bytes]]:
-    """Whole batches in `data` as (base offset, last offset, bytes); a cut one at the end is left out."""
+    """Return the whole batches in `data` as (base offset, last offset, bytes); leaves out a cut one at the end."""
     found = []
     at = 0
     while at + 61 <= len(data):
@@ -49,14 +49,14 @@ def split(data: bytes) -> list[tuple[int, int, bytes]]:
 
 
 def some_slice(log: Log, offset: int, max_offset: int | None = None, *, max_bytes: int = 1 << 20) -> LogSlice:
-    """What a read from `offset` on gives, if there is something to read."""
+    """Return what a read from `offset` returns, if there is something to read."""
     part = log.read_slice(offset, max_offset, max_bytes)
     assert part is not None, f"nothing to read at offset {offset}"
     return part
 
 
 def contents(log: Log) -> bytes:
-    """All readable batches of the log."""
+    """Return all readable batches of the log."""
     offset, found = log.log_start_offset, b""
     while offset < log.written_end_offset:
         part = log.read_slice(offset, max_bytes=10_000)

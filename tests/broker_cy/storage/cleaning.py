@@ -1,4 +1,4 @@
-"""Logs to be compacted, and a model in plain Python of what compaction must leave of them."""
+"""Logs to be compacted, and a model in plain Python of what must remain after compaction."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def segment_paths(directory: str | Path) -> list[Path]:
 
 
 def stored(directory: str | Path) -> list[ModelBatch]:
-    """All batches of a log's files, in order; AssertionError if a checksum is wrong."""
+    """Return all batches of a log's files, in order. Raises AssertionError if a checksum is wrong."""
     found = []
     for path in segment_paths(directory):
         for batch in decode_batches(path.read_bytes()):
@@ -74,7 +74,7 @@ def stored(directory: str | Path) -> list[ModelBatch]:
 
 @dataclass
 class Written:
-    """A log that is being written to, and what the model has to know about it."""
+    """A log that is being written to, and what the model must know about it."""
 
     log: Log
     sequences: dict[int, int] = field(default_factory=dict)
@@ -151,7 +151,7 @@ def expected(
     delete_retention_ms: int,
     dirty_offset: int = 0,
 ) -> list[ModelBatch]:
-    """What must be left: Kafka's rules, one after the other."""
+    """Return what must remain: Kafka's rules, one after the other."""
 
     def is_aborted(batch: ModelBatch) -> bool:
         return (
@@ -203,10 +203,10 @@ def expected(
 
 
 def _has_data(before: list[ModelBatch], marker: ModelBatch) -> bool:
-    """Whether batches of the transaction that `marker` ends are still there."""
+    """Return whether batches of the transaction that `marker` ends still exist."""
     for batch in reversed(before):
         if batch.producer_id == marker.producer_id and batch.transactional:
-            # An empty marker says nothing.
+            # An empty marker means nothing.
             if batch.control and batch.records:
                 return False
             if not batch.control:
@@ -215,7 +215,7 @@ def _has_data(before: list[ModelBatch], marker: ModelBatch) -> bool:
 
 
 class UnsyncedFiles(DirectoryFiles):
-    """Waits for no disk: what these tests let happen leaves the page cache alone."""
+    """Does not wait for a disk: nothing in these tests makes the page cache lose data."""
 
     def sync(self, fd: int) -> None:
         pass
@@ -227,7 +227,7 @@ class UnsyncedFiles(DirectoryFiles):
 def make_cleaner(
     log: Log, settings: CleanerSettings | None = None, files: Callable[[str], DirectoryFiles] = UnsyncedFiles
 ) -> tuple[LogCleaner, InlineJobs]:
-    """A cleaner of one log, whose work is done at once."""
+    """Make a cleaner of one log, whose work is done immediately."""
     jobs = InlineJobs()
     root = str(Path(log.directory).parent)
 
@@ -242,7 +242,7 @@ def make_cleaner(
 
 
 def clean(log: Log, now_ms: int, cleaner: LogCleaner | None = None) -> LogCleaner:
-    """Clean a log as far as it goes."""
+    """Clean a log as far as possible."""
     cleaner = cleaner or make_cleaner(log)[0]
     for _ in range(10):
         before = dict(cleaner.policy.cleaned)
@@ -253,7 +253,7 @@ def clean(log: Log, now_ms: int, cleaner: LogCleaner | None = None) -> LogCleane
 
 
 def compacted_config(**settings: object) -> LogConfig:
-    """Of a topic that is cleaned as soon as there is something to clean, and whose tombstones stay for a second."""
+    """Return the settings of a topic that is cleaned as soon as it is dirty, and keeps tombstones for a second."""
     chosen: dict[str, object] = {
         "cleanup_policy": ("compact",),
         "min_cleanable_dirty_ratio": 0.0,

@@ -1,4 +1,4 @@
-"""A log manager over a temporary directory, with work done at once."""
+"""A log manager over a temporary directory, with work done immediately."""
 
 from collections.abc import Callable
 from heapq import heappop, heappush
@@ -20,10 +20,10 @@ TOPIC_ID = UUID(int=77)
 
 
 class Manager(LogManager):
-    """A LogManager whose jobs run inline; `crash` lets go of the directory as the end of the process does."""
+    """A LogManager whose jobs run inline; `crash` releases the directory as the end of the process does."""
 
     jobs: InlineJobs
-    # Whether `load` leaves logs to be opened later where it may.
+    # Whether `load` leaves logs to be opened later if possible.
     opens_late = True
 
     def crash(self) -> None:
@@ -54,7 +54,7 @@ def open_manager(
 
 
 class ClockedJobs(InlineJobs):
-    """Does at once what is to be done in a worker, and what is due later when `advance` comes to it."""
+    """Does a worker's jobs immediately, and delayed ones when `advance` reaches their time."""
 
     def __init__(self, now_ms: int = 0) -> None:
         super().__init__()
@@ -71,19 +71,19 @@ class ClockedJobs(InlineJobs):
         return len(self._timers)
 
     def turn(self) -> None:
-        """Do what is due first."""
+        """Run the next delayed job."""
         self.now_ms, _, callback = heappop(self._timers)
         callback()
 
     def advance(self, now_ms: int) -> None:
-        """Let the time be `now_ms`."""
+        """Advance the time to `now_ms`."""
         while self._timers and self._timers[0][0] <= now_ms:
             self.turn()
         self.now_ms = now_ms
 
 
 class HeldJobs(InlineJobs):
-    """Keeps work until the test runs it, in the order it chooses: workers of a pool finish in any order."""
+    """Keeps jobs until the test runs them, in the order that it chooses: workers of a pool finish in any order."""
 
     def __init__(self) -> None:
         super().__init__()

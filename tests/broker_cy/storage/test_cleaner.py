@@ -1,4 +1,4 @@
-"""The cleaner on the loop: readers, failures, and logs that change meanwhile."""
+"""The cleaner on the loop: readers, failures, and logs that change during a cleaning."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_a_reader_keeps_what_it_reads(tmp_path: Path) -> None:
 
 
 def test_a_full_map_ends_the_pass(tmp_path: Path) -> None:
-    """If this fails, with more keys than fit, records that nothing has superseded are lost."""
+    """If this fails, with more keys than fit, records that were not superseded are lost."""
     written = Written(Log.create(str(tmp_path / "t-0"), "t", 0, compacted_config(segment_bytes=600), 0))
     for number in range(100):
         written.data([(b"key-%d" % (number % 50), b"%d" % number)])
@@ -61,7 +61,7 @@ def test_a_full_map_ends_the_pass(tmp_path: Path) -> None:
 
 
 class FullDisk(UnsyncedFiles):
-    """No byte can be written."""
+    """Writes no byte."""
 
     def write(self, fd: int, data: memoryview | bytes, position: int) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
@@ -91,7 +91,7 @@ def test_a_full_disk_is_reported_once_and_waited_for(tmp_path: Path, caplog: pyt
 
 
 def test_a_damaged_batch_is_never_given_a_good_checksum(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """If this fails, damage is copied into a new segment as if it were what a producer sent."""
+    """If this fails, damage is copied into a new segment as if a producer had sent it."""
     log = dirty_log(tmp_path).log
     path = Path(log.directory) / f"{0:020d}.log"
     data = bytearray(path.read_bytes())
@@ -125,7 +125,7 @@ def test_a_truncated_log_is_not_replaced(tmp_path: Path) -> None:
 
 
 def lagging_log(directory: Path, **settings: object) -> Written:
-    """Segments 0..3 of ten records, the first of them at 1,000,000, 1,010,000, and so on."""
+    """Make segments 0..3 of ten records, the first of them at 1,000,000, 1,010,000, and so on."""
     written = Written(Log.create(str(directory / "t-0"), "t", 0, compacted_config(**settings), 0))
     for number in range(40):
         if number % 10 == 0 and number:
@@ -151,7 +151,7 @@ def test_min_compaction_lag_leaves_young_segments_alone(tmp_path: Path, now_ms: 
 
 @pytest.mark.parametrize(("now_ms", "is_cleaned"), [(1_060_000, False), (1_060_001, True)])
 def test_max_compaction_lag_cleans_what_is_not_dirty_enough(tmp_path: Path, now_ms: int, is_cleaned: bool) -> None:
-    """If this fails, records that have to go after a time by law stay, because the rest of the log is large."""
+    """If this fails, records that a law requires to be deleted are kept, because the rest of the log is large."""
     written = lagging_log(tmp_path, max_compaction_lag_ms=60_000, min_cleanable_dirty_ratio=1.0)
     cleaner = clean(written.log, now_ms)
     assert (KEY in cleaner.policy.cleaned) == is_cleaned
@@ -159,8 +159,8 @@ def test_max_compaction_lag_cleans_what_is_not_dirty_enough(tmp_path: Path, now_
 
 @pytest.mark.parametrize(("after_ms", "is_left"), [(4_999, True), (5_000, False)])
 def test_tombstones_stay_for_delete_retention(tmp_path: Path, after_ms: int, is_left: bool) -> None:
-    """If this fails, a consumer that was away for less than delete.retention.ms never hears of a deletion; or it
-    stays forever.
+    """If this fails, a consumer that was away for less than delete.retention.ms never sees a deletion; or tombstones
+    are kept forever.
     """
     written = Written(Log.create(str(tmp_path / "t-0"), "t", 0, compacted_config(delete_retention_ms=5_000), 0))
     written.data([(b"a", b"1"), (b"b", b"2")])
@@ -176,8 +176,8 @@ def test_tombstones_stay_for_delete_retention(tmp_path: Path, after_ms: int, is_
 
 
 def test_deleted_records_end_a_cleaning(tmp_path: Path) -> None:
-    """If this fails, DeleteRecords or retention during a cleaning marks the partition uncleanable, or what was
-    deleted comes back.
+    """If this fails, DeleteRecords or retention during a cleaning marks the partition uncleanable, or deleted records
+    come back.
     """
     log = dirty_log(tmp_path).log
     cleaner, jobs = make_cleaner(log)
@@ -206,8 +206,8 @@ def test_deleted_records_end_a_cleaning(tmp_path: Path) -> None:
 def test_what_is_committed_behind_an_abort_takes_the_place_of_what_was_there(
     tmp_path: Path, value: bytes | None
 ) -> None:
-    """If this fails, a value comes back once the tombstone that a transaction wrote is gone, or old values stay
-    forever, where the producer's transaction before was aborted and was cleaned already.
+    """If this fails, a value comes back once the tombstone that a transaction wrote is removed, or old values are kept
+    forever, if the producer's previous transaction was aborted and was cleaned already.
     """
     written = Written(Log.create(str(tmp_path / "t-0"), "t", 0, compacted_config(), 0))
     cleaner, _ = make_cleaner(written.log)

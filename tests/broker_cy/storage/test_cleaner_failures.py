@@ -1,4 +1,4 @@
-"""Cleanings that fail: what is left is the old log, which goes on."""
+"""Cleanings that fail: the old log remains, and continues to work."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ NOW_MS = 2_000_000
 
 
 def dirty_log(directory: Path, partition: int = 0) -> Written:
-    """Several segments that become one."""
+    """Make several segments that become one."""
     config = compacted_config(segment_bytes=600, index_interval_bytes=100)
     written = Written(Log.create(str(directory / f"t-{partition}"), "t", partition, config, 0))
     for number in range(40):
@@ -42,7 +42,7 @@ def dirty_log(directory: Path, partition: int = 0) -> Written:
 
 
 class FailingRename(UnsyncedFiles):
-    """Of the renames of a swap number `fail_at` fails; `undo_fails` says whether those back do, too."""
+    """Rename number `fail_at` of a swap fails; `undo_fails`: so do the renames that undo it."""
 
     fail_at = 0
     undo_fails = False
@@ -68,7 +68,7 @@ def failing(at: int, *, undo_fails: bool = False) -> type[FailingRename]:
 
 
 class FullAt(UnsyncedFiles):
-    """The disk has no room for operation number `fail_at`, and for a moment for none after it."""
+    """The disk has no room for operation number `fail_at` and those after it."""
 
     fail_at = 0
     operations = 0
@@ -85,13 +85,13 @@ class FullAt(UnsyncedFiles):
         return super().create(name)
 
     def write(self, fd: int, data: memoryview | bytes, position: int) -> None:
-        # Part of it may have had room.
+        # There may have been room for a part of it.
         super().write(fd, memoryview(data)[: len(data) // 2], position)
         self._count()
         super().write(fd, data, position)
 
     def sync(self, fd: int) -> None:
-        # Segments that are read had room when they were written: where their sync fails all the same, data is lost.
+        # Segments that are read had room when they were written: if their sync fails anyway, data is lost.
         if os.readlink(f"/proc/self/fd/{fd}").endswith(CLEANED):
             self._count()
 
@@ -118,8 +118,8 @@ def readable(log: Log) -> list[int]:
 
 
 def test_a_swap_that_cannot_be_completed_is_undone(tmp_path: Path) -> None:
-    """If this fails, one rename that fails takes the partition offline, or leaves half of the old and half of the
-    new segment.
+    """If this fails, one failed rename takes the partition offline, or leaves half of the old and half of the new
+    segment.
     """
     at = 0
     while True:
@@ -145,14 +145,14 @@ def test_a_swap_that_cannot_be_completed_is_undone(tmp_path: Path) -> None:
         assert len(held.read()) == segment_paths(log.directory)[0].stat().st_size
         again = reload(log, log.config)
         assert readable(again) == list(range(41))
-    # As many as a swap has: each file of each old segment, and of the new one.
+    # The number of renames of a swap: each file of each old segment, and of the new one.
     assert at > 30
     assert len(readable(log)) == 5
 
 
 def test_a_full_disk_leaves_the_old_segments_wherever_it_strikes(tmp_path: Path) -> None:
-    """If this fails, a disk that is full for a moment costs records, leaves files behind, or ends compaction until
-    the next start.
+    """If this fails, a disk that is full for a moment costs records, leaves files behind, or ends compaction until the
+    next start.
     """
     at = 0
     while True:
@@ -164,7 +164,7 @@ def test_a_full_disk_leaves_the_old_segments_wherever_it_strikes(tmp_path: Path)
         cleaner.tick(NOW_MS, lambda topic, partition: 40)
         if full.operations < at:
             break
-        # What undoes a swap may need room of the disk, too.
+        # Undoing a swap may need disk space, too.
         assert log.offline is None or full.in_swap
         if log.offline is None:
             assert stored(log.directory) == before
@@ -185,7 +185,7 @@ def test_a_full_disk_leaves_the_old_segments_wherever_it_strikes(tmp_path: Path)
 
 @pytest.mark.parametrize("at", [1, 2, 9, 24, 30])
 def test_a_swap_that_cannot_be_undone_either_waits_for_a_start(tmp_path: Path, at: int) -> None:
-    """If this fails, after a disk failed at both, records are gone or a wrong segment is served."""
+    """If this fails, after a disk failed at both, records are lost or a wrong segment is served."""
     log = dirty_log(tmp_path).log
     newest = {key: offset for batch in stored(log.directory) for offset, _, key, _ in batch.records}
     files = failing(at, undo_fails=True)
@@ -204,7 +204,7 @@ def test_a_swap_that_cannot_be_undone_either_waits_for_a_start(tmp_path: Path, a
 def test_one_damaged_partition_is_left_alone_and_the_others_are_cleaned(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """If this fails, one bad sector ends the compaction of every topic; or the damaged log is tried again forever."""
+    """If this fails, one bad sector ends the compaction of every topic; or the damaged log is retried forever."""
     logs = {("t", number): dirty_log(tmp_path, number).log for number in range(3)}
     broken = logs["t", 1]
     path = segment_paths(broken.directory)[2]
@@ -226,6 +226,6 @@ def test_one_damaged_partition_is_left_alone_and_the_others_are_cleaned(
     assert broken.offline is None
     for number in (0, 2):
         assert len(readable(logs["t", number])) == 5
-    # Deleted and made again under the same name it is cleaned again.
+    # If it is deleted and created again under the same name, it is cleaned again.
     cleaner.forget(("t", 1))
     assert cleaner.policy.uncleanable == set()

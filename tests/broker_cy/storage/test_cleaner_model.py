@@ -36,7 +36,7 @@ ONE_STEP = st.one_of(
 
 
 def cleaned_transaction(producer_id: int, commit: bool, pairs: object) -> list[Step]:
-    """A whole transaction, and a cleaning before the next: single steps hardly ever come in this order."""
+    """A whole transaction, and a cleaning before the next: single steps rarely occur in this order."""
     data: Step = ("data", producer_id, True, 0, pairs)
     return [data, ("end", producer_id, commit), ("roll",), ("clean", 0)]
 
@@ -52,13 +52,13 @@ STEPS = st.lists(
 
 
 def reload(log: Log, config: LogConfig) -> Log:
-    """The log as a start after a kill finds it."""
+    """Load the log as a start after a kill finds it."""
     context = LoadContext(OpenFiles(), LogTotals(), False, 0, 86_400_000)
     return load_log(log.directory, "t", 0, config, 0, 0, context)
 
 
 def play(written: Written, step: Step) -> None:
-    """Append what a step says, as far as a coordinator would let it come to that."""
+    """Append what a step contains, as far as a coordinator would allow it."""
     if step[0] == "data":
         _, producer_id, transactional, codec, pairs = step
         assert isinstance(producer_id, int)
@@ -73,7 +73,7 @@ def play(written: Written, step: Step) -> None:
 @settings(max_examples=150, deadline=None)
 @given(STEPS, st.sampled_from([200, 700, 1 << 20]), st.sampled_from([128, 1 << 16]))
 def test_what_is_left_is_what_the_model_says(steps: list[Step], segment_bytes: int, buffer_bytes: int) -> None:
-    """If this fails, records that count are gone, or deleted ones come back."""
+    """If this fails, valid records are lost, or deleted ones come back."""
     with tempfile.TemporaryDirectory() as root:
         config = compacted_config(segment_bytes=segment_bytes, index_interval_bytes=100)
         log = Log.create(f"{root}/t-0", "t", 0, config, 0)
@@ -99,7 +99,7 @@ def test_what_is_left_is_what_the_model_says(steps: list[Step], segment_bytes: i
                 assert cleaner.policy.cleaned[KEY] == uncleanable
                 wanted = expected(before, written, uncleanable, written.now_ms, 1_000, dirty)
                 assert stored(log.directory) == wanted
-        # What was left is a log: its indexes lead to every batch, also after the next start.
+        # The result is a valid log: its indexes lead to every batch, also after the next start.
         for again in (log, reload(log, config)):
             for batch in stored(log.directory):
                 found = again.read_slice(batch.base_offset)

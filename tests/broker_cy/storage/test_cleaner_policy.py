@@ -15,7 +15,7 @@ NOW_MS = 10_000
 
 @dataclass
 class View:
-    """A log in numbers; `times` are (largest, first) timestamps of its segments."""
+    """A log as numbers; `times` are (largest, first) timestamps of its segments."""
 
     log_start_offset: int
     log_end_offset: int
@@ -44,7 +44,7 @@ class Kafka:
         self.bases = [base for base, _ in self.view.segments]
 
     def between(self, start: int, end: int) -> list[int]:
-        """Numbers of the segments from the one that `start` lies in to the last that begins before `end`."""
+        """Return the numbers of the segments from that with `start` to the last that begins before `end`."""
         floor = max((base for base in self.bases if base <= start), default=self.bases[0])
         return [number for number, base in enumerate(self.bases) if floor <= base < end]
 
@@ -103,8 +103,8 @@ def views(draw: st.DrawFn) -> View:
 @example(View(0, 20, 20, [(0, 5), (10, 5)], [(0, 5_000), (0, 0)], 1.0, 0, 5_000), 0)
 @example(View(0, 20, 20, [(0, 5), (10, 5)], [(0, 4_999), (0, 0)], 1.0, 0, 5_000), 0)
 def test_chooses_what_kafka_chooses(view: View, at: int) -> None:
-    """If this fails, logs are cleaned too early, against min.compaction.lag.ms or an open transaction; too often;
-    or never.
+    """If this fails, logs are cleaned too early, against min.compaction.lag.ms or an open transaction; too often; or
+    never.
     """
     dirty = view.log_start_offset + at % (view.log_end_offset - view.log_start_offset + 1)
     assert examine(KEY, view, dirty, NOW_MS) == Kafka(view).choice(dirty)
@@ -112,7 +112,7 @@ def test_chooses_what_kafka_chooses(view: View, at: int) -> None:
 
 
 def dirty(share: int) -> View:
-    """A log of which `share` tenths are dirty, if it is clean up to 10."""
+    """Make a log of which `share` tenths are dirty, if it is clean up to 10."""
     return View(0, 30, 30, [(0, 10 - share), (10, share), (20, 1)], [(1, 1)] * 3, 0.1)
 
 
@@ -130,7 +130,8 @@ def test_the_dirtiest_comes_first_and_none_twice() -> None:
     again = policy.choose(logs, NOW_MS)
     assert again is not None
     assert again.key == ("c", 0)
-    # What is cleaned up to the active segment has nothing dirty; what is uncleanable stays so until it is made again.
+    # A log that is cleaned up to the active segment has nothing dirty; an uncleanable one stays so until it is created
+    # again.
     assert policy.choose(logs, NOW_MS) is None
     policy.forget(("a", 0))
     last = policy.choose(logs, NOW_MS)
@@ -139,7 +140,7 @@ def test_the_dirtiest_comes_first_and_none_twice() -> None:
 
 
 def test_a_checkpoint_outside_of_its_log_is_given_up_for_good() -> None:
-    """If this fails, a log that lost its end grows beyond its old checkpoint, and what was appended since is never
+    """If this fails, a log that lost its end grows beyond its old checkpoint, and records appended since are never
     cleaned.
     """
     policy = CleanerPolicy(15_000)

@@ -1,4 +1,4 @@
-"""log.cleaner.*: what they bound, and changes while the cleaner runs."""
+"""log.cleaner.*: the bounds that they set, and changes while the cleaner runs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MIB = 1 << 20
 
 
 class Time:
-    """A clock that only sleeping moves; `then` is called on the way."""
+    """A clock that only advances by sleeping; `then` is called during the sleep."""
 
     def __init__(self) -> None:
         self.now_s = 0.0
@@ -44,7 +44,7 @@ def make_throttle(bytes_per_s: float) -> tuple[Throttle, Time]:
 
 @pytest.mark.parametrize("part_bytes", [1, 10_000, 3_000_000])
 def test_the_rate_is_kept(part_bytes: int) -> None:
-    """If this fails, the cleaner takes the disk away from producers, or gets less of it than it was given."""
+    """If this fails, the cleaner takes disk bandwidth from producers, or gets less than it was given."""
     throttle, time = make_throttle(1_000_000)
     total = 6_000_000 if part_bytes > 1 else 200_000
     for _ in range(total // part_bytes):
@@ -103,7 +103,7 @@ def test_who_waits_can_be_called_off() -> None:
 
 
 class Cleaners:
-    """A cleaner of `count` dirty logs whose workers do nothing until they are told to."""
+    """A cleaner of `count` dirty logs whose workers do nothing until the test finishes their jobs."""
 
     def __init__(self, root: Path, count: int, settings: CleanerSettings) -> None:
         self.logs: dict[TopicPartition, Log] = {}
@@ -121,7 +121,7 @@ class Cleaners:
         )
 
     def tick(self, now_ms: int = NOW_MS) -> int:
-        """How many logs are being cleaned after a look."""
+        """Return how many logs are being cleaned after a check."""
         self.cleaner.tick(now_ms, lambda topic, partition: self.logs[topic, partition].written_end_offset)
         return len(self.cleaner.running)
 
@@ -139,13 +139,13 @@ def test_threads_are_changed_while_logs_are_cleaned(tmp_path: Path) -> None:
     cleaners = Cleaners(tmp_path, 6, settings)
     assert cleaners.tick() == 1
     assert cleaners.map_bytes() == 8 * MIB
-    # The one that runs has all of the buffer: others begin when it is done.
+    # The running cleaning has all of the buffer: others begin when it is done.
     cleaners.cleaner.reconfigure(CleanerSettings(threads=2, dedupe_buffer_bytes=8 * MIB, backoff_ms=0))
     assert cleaners.tick() == 1
     cleaners.finish()
     assert cleaners.tick() == 2
     assert cleaners.map_bytes() == 8 * MIB
-    # With more memory a third begins beside them.
+    # With more memory a third begins in addition.
     cleaners.cleaner.reconfigure(CleanerSettings(threads=3, dedupe_buffer_bytes=15 * MIB, backoff_ms=0))
     assert cleaners.tick() == 3
     assert cleaners.map_bytes() == 13 * MIB
@@ -162,9 +162,7 @@ def test_threads_are_changed_while_logs_are_cleaned(tmp_path: Path) -> None:
 
 
 def test_the_cleaner_is_switched_off_and_backs_off(tmp_path: Path) -> None:
-    """If this fails, log.cleaner.enable=false still compacts; or one with nothing to do looks through all logs all
-    the time.
-    """
+    """If this fails, log.cleaner.enable=false still compacts; or an idle cleaner checks all logs all the time."""
     cleaners = Cleaners(tmp_path, 1, CleanerSettings(enable=False))
     assert cleaners.tick() == 0
     cleaners.cleaner.reconfigure(CleanerSettings(backoff_ms=15_000))
@@ -184,7 +182,7 @@ def test_the_cleaner_is_switched_off_and_backs_off(tmp_path: Path) -> None:
 
 
 def test_a_checkpoint_that_does_not_fit_is_written_anew(tmp_path: Path) -> None:
-    """If this fails, the old offset comes back with the next start, when the log may have grown beyond it."""
+    """If this fails, the old offset comes back at the next start, when the log may have grown beyond it."""
     (tmp_path / "cleaner-offset-checkpoint").write_text("0\n1\nt 0 4711\n")
     cleaners = Cleaners(tmp_path, 1, CleanerSettings())
     cleaners.logs["t", 0].reconfigure(compacted_config(min_cleanable_dirty_ratio=1.0))

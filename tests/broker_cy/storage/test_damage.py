@@ -1,4 +1,4 @@
-"""A partition that was found damaged is not served again before all of its log was read and is whole."""
+"""A partition that was found damaged is only served again after all of its log was read and is valid."""
 
 import errno
 import os
@@ -20,7 +20,7 @@ CLEAN_MARK = ".kafka_cleanshutdown"
 
 def damaged(directory: Path, *, flushed: bool) -> tuple[Path, bytes, bytes]:
     """The last segment of a log of 300 records, whose batch at offset 290 a consumer found damaged before the stop: its
-    path, what it held, and the content of the log."""
+    path, its original contents, and the contents of the log."""
     manager = open_manager(directory, config=SMALL)
     log = manager.create("t", 0, TOPIC_ID, SMALL, 0)
     fill(log, 150)
@@ -39,9 +39,8 @@ def damaged(directory: Path, *, flushed: bool) -> tuple[Path, bytes, bytes]:
 
 @pytest.mark.parametrize("flushed", [True, False])
 def test_damage_outlives_a_restart(tmp_path: Path, flushed: bool) -> None:
-    """If this fails, after an orderly restart a damaged partition takes writes behind the damage, or is cut off where
-    it begins, with
-    acknowledged records behind it."""
+    """If this fails, after an orderly restart a damaged partition accepts writes after the damage, or is truncated
+    where the damage begins, although acknowledged records follow it."""
     path, before, data = damaged(tmp_path, flushed=flushed)
     size = path.stat().st_size
     for _ in range(3):
@@ -62,7 +61,7 @@ def test_damage_outlives_a_restart(tmp_path: Path, flushed: bool) -> None:
 
 
 def test_an_operator_may_accept_the_loss(tmp_path: Path) -> None:
-    """If this fails, a partition stays offline for good, and only deleting its topic helps."""
+    """If this fails, a partition stays offline forever, and only deleting its topic helps."""
     damaged(tmp_path, flushed=False)
     open_manager(tmp_path, config=SMALL).stop()
     (tmp_path / "t-0" / damage.FILE_NAME).unlink()
@@ -73,9 +72,7 @@ def test_an_operator_may_accept_the_loss(tmp_path: Path) -> None:
 
 
 def test_records_missing_at_the_end_are_damage_too(tmp_path: Path) -> None:
-    """If this fails, a damaged partition whose last segment was taken away uses offsets of acknowledged records
-    again.
-    """
+    """If this fails, a damaged partition whose last segment was removed uses offsets of acknowledged records again."""
     path, *_ = damaged(tmp_path, flushed=True)
     base = int(path.name[:20])
     path.unlink()
@@ -151,7 +148,7 @@ def test_a_failed_sync_is_no_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_a_damaged_note_costs_no_partition(tmp_path: Path) -> None:
-    """If this fails, a note of a few bytes that was torn keeps a sound partition offline."""
+    """If this fails, a torn damage note of a few bytes keeps a valid partition offline."""
     manager = open_manager(tmp_path)
     fill(manager.create("t", 0, TOPIC_ID, LogConfig(), 0), 5)
     manager.stop()

@@ -1,4 +1,4 @@
-"""Transaction indexes that a start finds torn or damaged: they are made again from the log."""
+"""Transaction indexes that a start finds torn or damaged: they are rebuilt from the log."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from broker_cy.storage.segment import OpenFiles
 from .test_open_transactions import marker, transactional
 
 CONFIG = LogConfig(segment_bytes=1_000, index_interval_bytes=200)
-# Transactions of three producers, which end in a later segment than they begin in.
+# Transactions of three producers, which begin in one segment and end in a later one.
 COUNT = 60
 LINE = "rebuilt a damaged transaction index from the log"
 
 
 def fill(directory: Path) -> tuple[list[tuple[int, int]], int]:
-    """A log of several segments; (producer id, first offset) of what was aborted, and where the log ends."""
+    """Make a log of several segments; returns (producer id, first offset) of aborted transactions, and its end."""
     log = Log.create(str(directory), "t", 0, CONFIG, 0)
     aborted = []
     begun: dict[int, int] = {}
@@ -75,7 +75,7 @@ DAMAGE: dict[str, Callable[[bytes], bytes]] = {
 def test_damaged_indexes_are_rebuilt(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, what: str, clean: bool, with_snapshots: bool
 ) -> None:
-    """If this fails, readers of committed records are refused forever, or get what was aborted."""
+    """If this fails, readers of committed records are refused forever, or get aborted records."""
     directory = tmp_path / "t-0"
     aborted, end = fill(directory)
     if not with_snapshots:
@@ -100,7 +100,7 @@ def test_damaged_indexes_are_rebuilt(
 
 
 def test_good_indexes_are_left_alone(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """If this fails, each start reads whole logs for nothing."""
+    """If this fails, each start reads whole logs unnecessarily."""
     directory = tmp_path / "t-0"
     aborted, end = fill(directory)
     for clean in (True, False):
@@ -111,7 +111,7 @@ def test_good_indexes_are_left_alone(tmp_path: Path, caplog: pytest.LogCaptureFi
 
 
 def test_what_an_entry_may_be(tmp_path: Path) -> None:
-    """If this fails, damage passes for an index, or an index for damage."""
+    """If this fails, damage is taken for an index, or an index for damage."""
     good = (7, 90, 120, 121)
     for entries, is_good in (
         ([good], True),
@@ -135,8 +135,8 @@ def test_what_an_entry_may_be(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("left", ["nothing", "up to a snapshot"])
 def test_entries_of_records_that_were_cut_off_go_with_them(tmp_path: Path, left: str) -> None:
-    """The offsets of an aborted transaction that was lost are given to other records, which committed readers never
-    receive.
+    """If this fails, the offsets of a lost aborted transaction are given to other records, which committed readers
+    never receive.
     """
     directory = tmp_path / "t-0"
     config = LogConfig(segment_bytes=1 << 20)

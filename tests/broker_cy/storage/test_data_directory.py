@@ -11,7 +11,7 @@ from .managing import open_manager
 
 @pytest.mark.parametrize("name", ["t-0", "__cluster_metadata-0"])
 def test_logs_of_an_unknown_cluster_are_refused(tmp_path: Path, name: str) -> None:
-    """If this fails, logs whose meta.properties is lost become part of a new cluster without notice."""
+    """If this fails, logs whose meta.properties is lost become part of a new cluster without a warning."""
     (tmp_path / "new").mkdir()
     (tmp_path / "old" / name).mkdir(parents=True)
     expected = rf"old holds logs \({name}\) but no meta.properties: put that file back"
@@ -19,7 +19,7 @@ def test_logs_of_an_unknown_cluster_are_refused(tmp_path: Path, name: str) -> No
         open_manager(tmp_path / "new", tmp_path / "old")
     assert "\n" not in str(caught.value)
     assert not list(tmp_path.glob("*/meta.properties"))
-    # With the logs moved away both are new, and nothing is locked any more.
+    # With the logs moved elsewhere, both are new, and nothing is locked any more.
     (tmp_path / "old" / name).rename(tmp_path / name)
     open_manager(tmp_path / "new", tmp_path / "old").stop()
     assert len(list(tmp_path.glob("*/meta.properties"))) == 2

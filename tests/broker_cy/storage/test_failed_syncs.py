@@ -1,4 +1,4 @@
-"""A sync that failed: nothing of that log is taken for synced any more, in this process and in the next."""
+"""A sync that failed: nothing of that log is considered synced any more, in this process and in the next."""
 
 from __future__ import annotations
 
@@ -62,8 +62,8 @@ def recovery_point(directory: Path) -> int:
 
 
 def test_a_flush_that_failed_takes_the_partition_offline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If this fails, the next sync succeeds, and what the kernel dropped is acknowledged, checkpointed and served as if
-    it were on the disk.
+    """If this fails, the next sync succeeds, and records that the kernel dropped are acknowledged, checkpointed and
+    served as if they were on the disk.
     """
     kernel = Kernel(monkeypatch)
     manager = open_manager(tmp_path)
@@ -93,8 +93,8 @@ def test_a_flush_that_failed_takes_the_partition_offline(tmp_path: Path, monkeyp
 def test_a_sync_that_ends_behind_a_failed_one_acknowledges_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """If this fails, group commit acknowledges records in the moment between the flush that received the error and
-    the loop that hears of it.
+    """If this fails, group commit acknowledges records between the flush that received the error and the loop's
+    handling of it.
     """
     kernel = Kernel(monkeypatch)
     manager = open_manager(tmp_path)
@@ -106,7 +106,7 @@ def test_a_sync_that_ends_behind_a_failed_one_acknowledges_nothing(
     flush.run()
     flush.sync()
     assert flush.error is not None
-    # Another worker; the loop knows nothing of the flush yet.
+    # Another worker; the loop does not know about the flush yet.
     sync.run()
     with pytest.raises(StorageError, match="cannot sync"):
         maintenance.complete_sync(log, sync)
@@ -115,7 +115,7 @@ def test_a_sync_that_ends_behind_a_failed_one_acknowledges_nothing(
 
 
 def test_no_sync_begins_before_the_failure_of_another_is_noted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If this fails, two threads sync a file: one gets the error, the other succeeds before the first has said so."""
+    """If this fails, two threads sync a file: one gets the error, the other succeeds before it is reported."""
     log = Log.create(str(tmp_path / "t-0"), "t", 0, LogConfig(), 0)
     entered, go_on = threading.Event(), threading.Event()
     calls = []
@@ -152,7 +152,7 @@ def test_no_sync_begins_before_the_failure_of_another_is_noted(tmp_path: Path, m
 def test_a_file_that_cannot_be_opened_is_no_failed_sync(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: int
 ) -> None:
-    """If this fails, a moment without descriptors takes partitions offline until the broker is started again."""
+    """If this fails, a temporary lack of descriptors takes partitions offline until the broker is started again."""
     manager = open_manager(tmp_path)
     log = manager.create("t", 0, TOPIC_ID, LogConfig(), 0)
     fill(log, 3)
@@ -177,8 +177,8 @@ def many_logs(manager: Manager) -> list[Log]:
 
 
 def test_of_many_logs_the_one_with_the_error_goes_offline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If this fails, one bad file takes all partitions of the directory offline; or, as the sync of the file system
-    reports it once, the next flush takes it for synced.
+    """If this fails, one bad file takes all partitions of the directory offline; or, because the sync of the file
+    system reports it only once, the next flush considers it synced.
     """
     kernel = Kernel(monkeypatch)
     manager = open_manager(tmp_path)
@@ -198,7 +198,7 @@ def test_of_many_logs_the_one_with_the_error_goes_offline(tmp_path: Path, monkey
 
 
 class UnreadableSource(DirectoryFiles):
-    """The disk has lost a page of a segment that is about to be cleaned, and says so once."""
+    """The disk has lost a page of a segment that is about to be cleaned, and reports it once."""
 
     reported = False
 
@@ -209,9 +209,7 @@ class UnreadableSource(DirectoryFiles):
 
 
 def test_a_segment_that_could_not_be_synced_is_not_cleaned(tmp_path: Path) -> None:
-    """If this fails, compaction drops a record because of a newer one that the disk has lost, and then both are
-    gone.
-    """
+    """If this fails, compaction drops a record because of a newer one that the disk has lost: both are lost."""
     written = Written(Log.create(str(tmp_path / "t-0"), "t", 0, compacted_config(segment_bytes=300), 0))
     for number in range(20):
         written.data([(b"key", b"%d" % number)])
@@ -230,7 +228,7 @@ def test_a_segment_that_could_not_be_synced_is_not_cleaned(tmp_path: Path) -> No
 
 
 def broken(directory: Path, monkeypatch: pytest.MonkeyPatch) -> bytes:
-    """A partition with 8 flushed records, and 12 behind them whose sync failed; the content of all."""
+    """Make a partition with 8 flushed records, followed by 12 whose sync failed; returns the contents of all."""
     with monkeypatch.context() as patch:
         kernel = Kernel(patch)
         manager = open_manager(directory, config=SMALL)
@@ -239,7 +237,7 @@ def broken(directory: Path, monkeypatch: pytest.MonkeyPatch) -> bytes:
         manager.flusher.start()
         fill(log, 12)
         content = contents(log)
-        # The written point would say that all is whole as long as this machine runs.
+        # The written point would say that all of it is valid as long as this machine runs.
         manager.flusher.note()
         kernel.lost.add(log.active.path)
         manager.flusher.start()
@@ -265,8 +263,8 @@ def counted_writes(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
 def test_the_next_start_writes_again_what_may_not_be_on_the_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """If this fails, the pages are in memory, so all looks right, and no sync writes them: they are gone with the
-    next power cut.
+    """If this fails, the pages are only in memory, so everything seems right, but no sync writes them: they are lost in
+    the next power cut.
     """
     content = broken(tmp_path, monkeypatch)
     written = counted_writes(monkeypatch)
@@ -284,7 +282,7 @@ def test_the_next_start_writes_again_what_may_not_be_on_the_disk(
 
 
 def test_a_start_that_cannot_write_it_again_serves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If this fails, the disk is still broken: the partition comes online with what is in memory, and loses it
+    """If this fails, although the disk is still broken, the partition comes online with what is in memory, and loses it
     later.
     """
     broken(tmp_path, monkeypatch)
@@ -309,8 +307,8 @@ def overwrite(path: str, position: int, data: bytes) -> None:
 def test_what_left_memory_before_the_start_is_cut_off(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clean: bool
 ) -> None:
-    """If this fails, pages that the disk never got read as zeros: the partition stays offline for good, or serves them.
-    `clean`: a Kafka has run in between, which does not know the mark.
+    """If this fails, pages that the disk never received read as zeros, and the partition stays offline forever, or
+    serves them. `clean`: a Kafka, which does not know the mark, has run in between.
     """
     content = broken(tmp_path, monkeypatch)
     one = 121

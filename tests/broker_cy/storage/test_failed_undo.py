@@ -1,4 +1,4 @@
-"""Writes that failed, and whose files cannot be removed: what they have left is no part of the log after a start."""
+"""Failed writes whose files cannot be removed: what they leave behind is not part of the log after a start."""
 
 from __future__ import annotations
 
@@ -32,14 +32,16 @@ def fails(original: Callable[..., object], suffixes: tuple[str, ...]) -> Callabl
 
 
 def sent(base: int, count: int) -> bytes:
-    """Batches of a producer, from sequence 0 on."""
+    """Make batches of a producer, starting at sequence 0."""
     return b"".join(batch(base + i, size=60, producer_id=7, producer_epoch=0, sequence=i) for i in range(count))
 
 
 def write_that_fails(
     log: Log, monkeypatch: pytest.MonkeyPatch, suffixes: tuple[str, ...], names: tuple[str, ...]
 ) -> None:
-    """Batches over several segments are refused, and the functions `names` of os fail for files of these suffixes."""
+    """Write batches over several segments, which are refused; the functions `names` of os fail for files of these
+    suffixes.
+    """
     log.stage_batches(sent(log.log_end_offset, 9), 0)
     assert len(log.segments) > 3
     disk.set_write_budget(0, errno.EIO)
@@ -59,8 +61,8 @@ def write_that_fails(
 def test_what_a_refused_write_has_left_is_no_part_of_the_log(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, names: tuple[str, ...], suffixes: tuple[str, ...], power_lost: bool
 ) -> None:
-    """If this fails, refused batches are served behind a hole, or their sequences are known: the producer sends them
-    again, receives the answer that they were written already, and they are lost.
+    """If this fails, refused batches are served after a gap, or their sequences are known: the producer sends them
+    again, gets the response that they are already written, and they are lost.
     """
     manager = open_manager(tmp_path, config=CONFIG)
     log = manager.create("t", 0, TOPIC_ID, CONFIG, 0)
@@ -88,8 +90,8 @@ def test_what_a_refused_write_has_left_is_no_part_of_the_log(
 def test_a_segment_that_could_not_be_begun_takes_the_log_offline_if_it_stays(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """If this fails, the log continues and grows over the offset at which an empty segment is left, whose records
-    are not found.
+    """If this fails, the log continues and grows beyond the offset at which an empty segment was left, and the records
+    from there are not found.
     """
     manager = open_manager(tmp_path, config=CONFIG)
     log = manager.create("t", 0, TOPIC_ID, CONFIG, 0)
@@ -111,8 +113,8 @@ def test_a_segment_that_could_not_be_begun_takes_the_log_offline_if_it_stays(
 
 
 def test_a_note_says_where_a_log_ends(tmp_path: Path) -> None:
-    """If this fails, a start takes the offset at which damage was found for the end of a log, and removes the
-    records behind it.
+    """If this fails, a start takes the offset at which damage was found for the end of a log, and removes the records
+    after it.
     """
     damage.write(str(tmp_path), damage.Note(7, 5, True), "x")
     assert damage.read(str(tmp_path)) == damage.Note(7, 5, True)
@@ -124,8 +126,8 @@ def test_a_note_says_where_a_log_ends(tmp_path: Path) -> None:
 def test_a_topic_gets_nothing_of_one_whose_directory_could_not_be_renamed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """If this fails, the topic is deleted while its disk fails, and created again: after the next start it serves the
-    records of the deleted one.
+    """If this fails, a topic that is deleted while its disk fails, and created again, serves the records of the deleted
+    one after the next start.
     """
     manager = open_manager(tmp_path, config=CONFIG)
     log = manager.create("t", 0, TOPIC_ID, CONFIG, 0)
@@ -150,8 +152,8 @@ def test_a_topic_gets_nothing_of_one_whose_directory_could_not_be_renamed(
 def test_an_empty_segment_behind_a_gap_is_removed_although_nothing_could_be_noted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """If this fails, not even the note could be written. The log continues behind offsets that no record has, with the
-    state of producers whose batches were refused.
+    """If this fails, and if the note could not be written either, the log continues after offsets that no record has,
+    with the state of producers whose batches were refused.
     """
     manager = open_manager(tmp_path, config=CONFIG)
     log = manager.create("t", 0, TOPIC_ID, CONFIG, 0)

@@ -1,5 +1,5 @@
-"""The data directory of a real Kafka 4.3.1 is served as it is, and everything storage derives from it is what Kafka
-says.
+"""The data directory of a real Kafka 4.3.1 is served unchanged, and everything that storage derives from it equals
+Kafka's.
 """
 
 import re
@@ -20,7 +20,7 @@ from broker_cy.storage.settings import StorageSettings
 from .batches import split
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures" / "kafka-4.3.1"
-# Later than everything in the fixtures by less than producer.id.expiration.ms.
+# Later than everything in the fixtures, by less than producer.id.expiration.ms.
 SOON_MS = 1_795_239_900_000
 PARTITIONS = {("sample", 0): 563, ("compacted", 0): 200, ("__consumer_offsets", 0): 14, ("__transaction_state", 0): 10}
 
@@ -48,7 +48,7 @@ def release(manager: LogManager) -> None:
 
 
 def dumped(partition: str) -> list[tuple[int, ...]]:
-    """(base offset, last offset, position, size, crc) of every batch, from the dump, segment by segment."""
+    """Return (base offset, last offset, position, size, crc) of every batch, from the dump, by segment."""
     found = []
     text = (FIXTURES / "dump" / f"{partition}.txt").read_text(errors="replace")
     for line in text.splitlines():
@@ -111,7 +111,7 @@ def read_timestamps(partition: str) -> list[tuple[int, int]]:
 
 
 def test_a_kafka_directory_is_served_as_it_is(directory: Path) -> None:
-    """If this fails, someone who moves over from Kafka finds records, producers or transactions missing."""
+    """If this fails, a user who migrates from Kafka loses records, producers or transactions."""
     before = {path.name: path.read_bytes() for path in (directory / "sample-0").iterdir()}
     manager = load(directory)
     assert manager.was_clean
@@ -123,12 +123,12 @@ def test_a_kafka_directory_is_served_as_it_is(directory: Path) -> None:
     check(manager)
     manager.close(lambda topic, partition: manager.logs[topic, partition].written_end_offset, broker_epoch=11)
     assert (directory / ".kafka_cleanshutdown").read_text() == '{"version":0,"brokerEpoch":11}'
-    # Nothing was appended: every file is what Kafka left.
+    # Nothing was appended: every file is as Kafka left it.
     assert {path.name: path.read_bytes() for path in (directory / "sample-0").iterdir()} == before
 
 
 def test_timestamps_are_found_as_kafka_finds_them(directory: Path) -> None:
-    """If this fails, offsetsForTimes gives other offsets than Kafka: consumers that seek by time lose or repeat
+    """If this fails, offsetsForTimes returns other offsets than Kafka: consumers that seek by time lose or repeat
     records.
     """
     manager = load(directory)
@@ -143,8 +143,8 @@ def test_timestamps_are_found_as_kafka_finds_them(directory: Path) -> None:
 
 
 def test_everything_is_found_again_without_the_side_files(directory: Path) -> None:
-    """If this fails, after an unclean stop indexes, aborted transactions, epochs or producers differ from what
-    Kafka had written.
+    """If this fails, after an unclean stop indexes, aborted transactions, epochs or producers differ from those that
+    Kafka wrote.
     """
     side_files = {
         path: path.read_bytes()
@@ -165,8 +165,8 @@ def test_everything_is_found_again_without_the_side_files(directory: Path) -> No
 
 
 def test_a_preallocated_index_of_an_unclean_stop_is_read_right(directory: Path) -> None:
-    """If this fails, Kafka leaves 10 MiB of zeroes behind the entries of an index when it is killed: lookups end in
-    them.
+    """If this fails, lookups end in the 10 MiB of zeros that Kafka leaves after the entries of an index when it is
+    killed.
     """
     (directory / ".kafka_cleanshutdown").unlink()
     sizes = {}

@@ -1,4 +1,4 @@
-"""flush.ms and log.flush.scheduler.interval.ms: when logs are brought to disk, by a clock that the test moves."""
+"""flush.ms and log.flush.scheduler.interval.ms: when logs are flushed to disk, with a clock that the test advances."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from .batches import batch
 from .managing import TOPIC_ID, Manager, open_manager
 
 START_MS = 5_000_000
-# Far behind what is tested here.
+# Far in the past of what is tested here.
 QUIET: dict[str, Any] = {"checkpoint_interval_ms": 1 << 40, "retention_check_interval_ms": 1 << 40}
 
 
 class Flushed:
-    """A log with flush.ms = 1,000; `at` is when its recovery point was seen to move."""
+    """A log with flush.ms = 1,000; `at` has the times at which its recovery point moved."""
 
     def __init__(self, path: Path, flush_check_interval_ms: int, flush_ms: int = 1_000) -> None:
         settings = StorageSettings(flush_check_interval_ms=flush_check_interval_ms, **QUIET)
@@ -39,7 +39,7 @@ class Flushed:
             self.at.append(now_ms - START_MS)
 
     def run(self, until_ms: int, appends: set[int], step_ms: int = 50) -> list[int]:
-        """Tick each `step_ms`, with a record before the tick at each time in `appends`; when it was flushed."""
+        """Tick every `step_ms`, with a record before the tick at each time in `appends`; returns the flush times."""
         while self.now_ms - START_MS < until_ms:
             now_ms = self.now_ms + step_ms
             if now_ms - START_MS in appends:
@@ -81,6 +81,8 @@ def test_logs_are_looked_at_each_scheduler_interval(tmp_path: Path, interval_ms:
 
 
 def test_nothing_is_flushed_without_flush_ms(tmp_path: Path) -> None:
-    """If this fails, Kafka's default leaves it to the kernel: a sync each second makes the disk busy for nothing."""
+    """If this fails, there is a sync each second, which makes the disk busy unnecessarily: Kafka's default leaves
+    flushing to the kernel.
+    """
     flushed = Flushed(tmp_path, 0, flush_ms=(1 << 63) - 1)
     assert flushed.run(100_000, {50, 5_000, 90_000}, step_ms=50) == []

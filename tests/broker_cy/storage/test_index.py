@@ -1,4 +1,4 @@
-"""Offset and time index against sorted lists; the files are Kafka's."""
+"""Offset and time index against sorted lists; the files have Kafka's format."""
 
 import os
 import struct
@@ -34,7 +34,7 @@ def test_offset_index_finds_the_entry_at_or_before(
     index.create()
     with open(index.path, "rb") as file:
         assert file.read() == b"".join(struct.pack(">ii", offset - BASE, position) for offset, position in entries)
-    # As Kafka leaves it when it is killed: zeroes behind the entries.
+    # As Kafka leaves it when it is killed: zeros after the entries.
     os.truncate(index.path, len(entries) * 8 + zeroes * 8 + zeroes % 8)
     check_offsets(OffsetIndex(directory, BASE), entries, wanted)
     if entries:
@@ -51,7 +51,7 @@ def check_offsets(index: OffsetIndex, entries: list[tuple[int, int]], wanted: li
         assert index.find(BASE + offset) == (entries[at] if at >= 0 else (BASE, 0))
         position = 4_999 + offset // 100  # entries are 3 bytes apart here, so that some of these are between them
         behind = next((entry[0] for entry in entries if entry[1] >= position), -1)
-        # The segment's size is a guess of where to look, and no more.
+        # The segment's size is only a hint where to search.
         assert {index.find_position(position, size) for size in (0, 5_000, 6_000, 1 << 31)} == {behind}
 
 

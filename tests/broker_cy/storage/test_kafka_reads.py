@@ -55,7 +55,7 @@ def directory(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
 
 
 def test_kafka_finds_no_fault(directory: Path) -> None:
-    """If this fails, going back to Kafka, or using its tools, is not possible any more."""
+    """If this fails, returning to Kafka, or using its tools, is not possible any more."""
     files = [
         path for path in sorted(directory.iterdir()) if path.suffix in {".log", ".index", ".timeindex", ".txnindex"}
     ]
@@ -86,7 +86,7 @@ public class ReadCheckpoint {
 
 
 def test_kafka_reads_the_checkpoints(directory: Path, tmp_path: Path) -> None:
-    """If this fails, Kafka does not start on a data directory that this broker served: its checkpoints say more
+    """If this fails, Kafka does not start on a data directory that this broker served: its checkpoints contain more
     than Kafka knows.
     """
     source = tmp_path / "ReadCheckpoint.java"

@@ -1,5 +1,5 @@
-"""Logs that are not cut where they are damaged: those of the coordinators, whose newest records are what counts. And
-what goes for good with records that are cut off.
+"""Logs that are not truncated where they are damaged: those of the coordinators, whose newest records are the valid
+ones. Also, what is permanently removed together with records that are cut off.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ def fill(directory: Path) -> Path:
 @pytest.mark.parametrize(("clean", "power_lost"), [(True, False), (True, True), (False, False), (False, True)])
 @pytest.mark.parametrize("damage", ["changed", "last changed", "torn", "half a header", "garbage behind"])
 def test_what_is_cut_off(tmp_path: Path, kept: bool, clean: bool, power_lost: bool, damage: str) -> None:
-    """If this fails, damage takes a coordinator back to an older state, in which a transaction that is committed is
-    open; or a write that a crash broke off keeps a coordinator from starting.
+    """If this fails, damage takes a coordinator back to an older state, in which a committed transaction is open; or a
+    write that a crash interrupted prevents a coordinator from starting.
     """
     path = fill(tmp_path / "log-0")
     content = bytearray(path.read_bytes())
@@ -77,7 +77,7 @@ def test_what_is_cut_off(tmp_path: Path, kept: bool, clean: bool, power_lost: bo
 
 
 def test_producer_states_of_records_that_are_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If this fails, the next power cut brings such a file back beside other records with the same offsets: batches of
+    """If this fails, the next power cut brings back such a file next to other records with the same offsets: batches of
     producers are taken for others, and written twice or not at all.
     """
     path = fill(tmp_path / "log-0")

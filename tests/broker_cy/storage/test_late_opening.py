@@ -1,4 +1,4 @@
-"""Logs that are opened after the start: what is on the disk, and in the checkpoints, is theirs all the time."""
+"""Logs that are opened after the start: their files and checkpoint entries belong to them all the time."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def run_held(jobs: HeldJobs) -> None:
 
 
 def written(directory: Path, *, clean: bool = False) -> dict[TopicPartition, bytes]:
-    """Partitions with ten batches each; what is in them."""
+    """Write partitions with ten batches each; returns their contents."""
     manager = open_manager(directory)
     for topic, number in KEYS:
         fill(manager.create(topic, number, TOPIC_ID, CONFIG, 0), 10, producer_id=number)
@@ -67,7 +67,7 @@ def open_late(directory: Path, jobs: InlineJobs, settings: StorageSettings | Non
 
 
 def check_all(directory: Path, expected: dict[TopicPartition, bytes]) -> None:
-    """A start finds everything."""
+    """Check that a start finds everything."""
     manager = open_manager(directory, config=CONFIG)
     assert {key: contents(log) for key, log in manager.logs.items()} == expected
     manager.crash()
@@ -75,7 +75,7 @@ def check_all(directory: Path, expected: dict[TopicPartition, bytes]) -> None:
 
 @pytest.mark.parametrize("clean", [False, True])
 def test_a_log_is_opened_when_it_is_asked_for(tmp_path: Path, clean: bool) -> None:
-    """The start reads every log before it answers."""
+    """If this fails, the start reads every log before it answers."""
     expected = written(tmp_path, clean=clean)
     jobs = HeldJobs()
     manager = open_late(tmp_path, jobs)
@@ -101,7 +101,7 @@ def test_a_log_is_opened_when_it_is_asked_for(tmp_path: Path, clean: bool) -> No
 
 
 def test_what_is_asked_for_comes_first(tmp_path: Path) -> None:
-    """A request waits for thousands of partitions that nobody asked for."""
+    """If this fails, a request waits for thousands of partitions that no client requested."""
     written(tmp_path)
     jobs = HeldJobs()
     manager = open_late(tmp_path, jobs)
@@ -113,7 +113,7 @@ def test_what_is_asked_for_comes_first(tmp_path: Path) -> None:
 
 
 def test_checkpoints_keep_the_entries_of_logs_that_are_not_open_yet(tmp_path: Path) -> None:
-    """Deleted records come back: the log start offset was dropped while the log was not open."""
+    """If this fails, deleted records come back, because the log start offset was dropped while the log was not open."""
     manager = open_manager(tmp_path, config=CONFIG)
     for topic, number in KEYS:
         log = manager.create(topic, number, TOPIC_ID, CONFIG, 0)
@@ -141,7 +141,7 @@ def test_checkpoints_keep_the_entries_of_logs_that_are_not_open_yet(tmp_path: Pa
 
 
 def test_written_points_of_logs_that_are_not_open_yet_stay(tmp_path: Path) -> None:
-    """A broker that is killed twice in a row reads everything behind the recovery points."""
+    """If this fails, a broker that is killed twice in a row reads everything after the recovery points."""
     manager = open_manager(tmp_path, config=CONFIG)
     log = manager.create("t", 0, TOPIC_ID, CONFIG, 0)
     fill(log, 700, size=100)
@@ -156,7 +156,7 @@ def test_written_points_of_logs_that_are_not_open_yet_stay(tmp_path: Path) -> No
 
 
 def test_a_clean_stop_with_logs_that_were_never_opened_is_clean(tmp_path: Path) -> None:
-    """Each restart of a broker with many partitions makes the next one recover them."""
+    """If this fails, each restart of a broker with many partitions makes the next one recover them."""
     expected = written(tmp_path, clean=True)
     jobs = HeldJobs()
     manager = open_late(tmp_path, jobs)
@@ -173,7 +173,7 @@ def test_a_clean_stop_with_logs_that_were_never_opened_is_clean(tmp_path: Path) 
 def test_a_stop_before_a_log_was_recovered_is_not_clean(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, begun: bool
 ) -> None:
-    """A start trusts the end of a log that nobody checked; or a log whose opening was broken off in the middle."""
+    """If this fails, a start trusts the end of a log that was never checked, or a log whose opening was interrupted."""
     expected = written(tmp_path, clean=begun)
     synced: list[str] = []
     monkeypatch.setattr(disk, "sync_filesystem", synced.append)
@@ -181,7 +181,7 @@ def test_a_stop_before_a_log_was_recovered_is_not_clean(
     manager = open_late(tmp_path, jobs)
     if begun:
         manager.opener.ask(KEYS[0])
-        assert jobs.held  # it never comes back
+        assert jobs.held  # it never completes
     manager.stop()
     assert synced == [str(tmp_path)]
     assert not (tmp_path / CLEAN_SHUTDOWN).exists()
@@ -189,7 +189,7 @@ def test_a_stop_before_a_log_was_recovered_is_not_clean(
 
 
 def test_logs_that_a_stop_could_not_sync_are_written_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Records that the disk refused count as synced after the next start."""
+    """If this fails, records that the disk refused count as synced after the next start."""
     expected = written(tmp_path)
     manager = open_late(tmp_path, HeldJobs())
 
@@ -201,7 +201,7 @@ def test_logs_that_a_stop_could_not_sync_are_written_again(tmp_path: Path, monke
     assert all((tmp_path / f"t-{number}" / FAILED_MARK).exists() for _, number in KEYS)
     monkeypatch.undo()
     manager = open_late(tmp_path, HeldJobs())
-    # Their pages may leave memory at any time.
+    # Their pages may be evicted from memory at any time.
     assert not manager.unopened
     assert {key: contents(log) for key, log in manager.logs.items()} == expected
     manager.crash()
@@ -210,7 +210,9 @@ def test_logs_that_a_stop_could_not_sync_are_written_again(tmp_path: Path, monke
 def test_after_a_power_loss_every_log_is_recovered_at_the_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The written points of the start say that the machine went on, and the next start trusts what was never synced."""
+    """If this fails, the written points of the start say that the machine kept running, and the next start trusts what
+    was never synced.
+    """
     monkeypatch.setattr(written_points, "boot_id", lambda: b"one")
     expected = written(tmp_path)
     monkeypatch.setattr(written_points, "boot_id", lambda: b"two")
@@ -221,7 +223,7 @@ def test_after_a_power_loss_every_log_is_recovered_at_the_start(
 
 
 def test_the_topics_of_the_broker_itself_are_opened_at_the_start(tmp_path: Path) -> None:
-    """Coordinators load before their partitions are there."""
+    """If this fails, coordinators load before their partitions exist."""
     written(tmp_path)
     manager = open_late(tmp_path, HeldJobs(), StorageSettings(kept_whole=frozenset({"t"})))
     assert (list(manager.logs), dict(manager.unopened)) == (KEYS, {})
@@ -229,7 +231,7 @@ def test_the_topics_of_the_broker_itself_are_opened_at_the_start(tmp_path: Path)
 
 
 def test_a_partition_is_deleted_before_it_is_opened(tmp_path: Path) -> None:
-    """The new topic of that name gets the records of the old one, or loses its own to the worker."""
+    """If this fails, the new topic of that name gets the records of the old one, or loses its own to the worker."""
     written(tmp_path)
     jobs = HeldJobs()
     manager = open_late(tmp_path, jobs)
@@ -252,7 +254,7 @@ def test_a_partition_is_deleted_before_it_is_opened(tmp_path: Path) -> None:
 
 
 def test_a_partition_is_deleted_while_it_is_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The worker that opens a log writes into the directory of the next topic of that name."""
+    """If this fails, the worker that opens a log writes into the directory of the next topic of that name."""
     written(tmp_path)
     with Workers() as jobs:
         manager = open_late(tmp_path, jobs)
@@ -286,7 +288,7 @@ def test_a_partition_is_deleted_while_it_is_opened(tmp_path: Path, monkeypatch: 
 
 
 def test_a_log_that_is_damaged_is_offline_when_it_is_opened(tmp_path: Path) -> None:
-    """Who waits for it waits for ever; or the next stop is clean."""
+    """If this fails, a request waits for it forever, or the next stop is clean."""
     written(tmp_path)
     jobs = HeldJobs()
     manager = open_late(tmp_path, jobs)
@@ -305,7 +307,7 @@ def test_a_log_that_is_damaged_is_offline_when_it_is_opened(tmp_path: Path) -> N
 
 
 def test_a_log_that_lacks_descriptors_is_opened_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A partition stays offline after the shortage is over."""
+    """If this fails, a partition stays offline after the shortage is over."""
     expected = written(tmp_path)
     jobs = HeldJobs()
     manager = open_late(tmp_path, jobs)
@@ -326,7 +328,9 @@ def test_a_log_that_lacks_descriptors_is_opened_again(tmp_path: Path, monkeypatc
 
 
 def test_flush_messages_holds_for_a_log_that_is_opened_late(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Consumers read records that a killed process had written and not synced, and a power loss takes them."""
+    """If this fails, consumers read records that a killed process had written and not synced, and that a power loss
+    removes.
+    """
     written(tmp_path)
     jobs = HeldJobs()
     manager = open_manager(tmp_path, config=LogConfig(flush_messages=1), jobs=jobs, late=True)
@@ -342,7 +346,7 @@ def test_flush_messages_holds_for_a_log_that_is_opened_late(tmp_path: Path, monk
 
 
 def test_the_cleaner_keeps_its_entries_of_logs_that_are_not_open_yet(tmp_path: Path) -> None:
-    """A log looks as if it had never been compacted: after a power loss its segments behind a gap are removed."""
+    """If this fails, a log looks as if it was never compacted, and a power loss removes its segments after a gap."""
     roots = [tmp_path / "a", tmp_path / "b"]
     manager = open_manager(*roots)
     for topic, number in KEYS:
@@ -369,7 +373,7 @@ def test_the_cleaner_keeps_its_entries_of_logs_that_are_not_open_yet(tmp_path: P
 
 
 class Workers(InlineJobs):
-    """Threads; results are taken when `deliver` is called."""
+    """Runs jobs in threads; results are delivered when `deliver` is called."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""The log: what was appended is read back, segments roll as in Kafka, reads keep their limits, a full disk undoes a
+"""The log: appended batches are read back, segments roll as in Kafka, reads keep their limits, a full disk undoes a
 write.
 """
 
@@ -47,7 +47,7 @@ def test_batches_are_read_back_across_segments(directory: str) -> None:
         log.append(data, 5)
     assert len(log.segments) > 5
     assert [data for _, _, data in read_all(log)] == written
-    # From any offset inside, the batch that holds it comes first.
+    # From any offset inside a batch, that batch comes first.
     for offset in range(log.log_end_offset):
         base, last, _ = split(some_slice(log, offset, max_bytes=1).read())[0]
         assert base <= offset <= last
@@ -74,7 +74,7 @@ def test_limits_of_a_read(directory: str) -> None:
 
 
 def test_a_full_disk_undoes_everything_staged(directory: str) -> None:
-    """If this fails, with a full disk the broker serves half a batch, or answers an offset that a later record gets
+    """If this fails, with a full disk the broker serves half a batch, or returns an offset that a later record gets
     too.
     """
     log = Log.create(directory, "t", 0, LogConfig(segment_bytes=2_000), 0)
@@ -102,8 +102,8 @@ def test_a_full_disk_undoes_everything_staged(directory: str) -> None:
 
 
 def test_a_write_that_cannot_be_undone_takes_the_log_offline(directory: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If this fails, batches that were refused lie behind the end of the log: the next start finds them there, whole
-    and at the right offsets, behind a shorter write, and serves them.
+    """If this fails, refused batches remain after the end of the log: the next start finds them there, complete and at
+    the right offsets, after a shorter write, and serves them.
     """
     log = Log.create(directory, "t", 0, LogConfig(), 0)
     log.append(batch(0), 5)
@@ -142,7 +142,7 @@ def test_a_batch_that_finds_no_memory_leaves_nothing(
         with pytest.raises(MemoryError):
             log.stage_batches(batch(end, leader_epoch=4, producer_id=7, producer_epoch=0, sequence=end), 5)
     if staged:
-        # What the batch had moved of the log's state is taken back with the others of the turn.
+        # The batch's changes to the log's state are undone together with the others of the turn.
         with pytest.raises(StorageError, match="Cannot allocate memory"):
             log.flush()
     assert (log.log_end_offset, log.written_end_offset, log.leader_epoch, log.staged_batches) == (1, 1, 0, 0)
@@ -158,8 +158,8 @@ PARTS = st.lists(st.tuples(st.integers(0, 99), st.integers(1, 30)), max_size=60)
 @settings(max_examples=200, deadline=None)
 @given(parts=PARTS, every_other=st.booleans())
 def test_what_is_not_verified_is_never_taken_for_verified(parts: list[tuple[int, int]], every_other: bool) -> None:
-    """If this fails, damage is served because the segment was read at many places; or a reader's own part is
-    checked forever.
+    """If this fails, damage is served because the segment was read in many places; or a reader's own part is checked
+    forever.
     """
     segment = Segment("/nowhere", 0, OpenFiles(), 100)
     verified: set[int] = set()

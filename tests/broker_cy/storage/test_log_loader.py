@@ -1,6 +1,4 @@
-"""Loading a partition's directory: left-overs of interrupted work, files that contradict each other, rolling
-afterwards.
-"""
+"""Loading a partition's directory: leftovers of interrupted work, contradicting files, and rolling afterwards."""
 
 import os
 import shutil
@@ -62,8 +60,8 @@ def test_leftovers_of_interrupted_work_are_removed(filled: Path) -> None:
 
 
 def test_a_completed_compaction_is_put_in_place(filled: Path) -> None:
-    """If this fails, the broker stops between writing a compacted segment and renaming it: records are there twice,
-    or not at all.
+    """If this fails, a stop of the broker between writing a compacted segment and renaming it duplicates records or
+    loses them.
     """
     _, log = reopen(filled)
     first, second = log.segments[0], log.segments[1]
@@ -78,7 +76,7 @@ def test_a_completed_compaction_is_put_in_place(filled: Path) -> None:
     assert contents(log) == compacted + rest
     assert log.segments[1].base_offset == end
     assert not list(folder.glob("*.swap"))
-    # Offsets that compaction removed are read from the next record on.
+    # A read at an offset that compaction removed returns the next record.
     assert some_slice(log, 5, max_bytes=1).first_offset == end - 1
 
 
@@ -104,7 +102,7 @@ def test_damaged_checkpoints_cost_time_and_not_data(filled: Path) -> None:
 
 
 def test_lost_segments_let_the_log_begin_anew(filled: Path) -> None:
-    """If this fails, segment files that were lost leave a partition that never accepts a record again."""
+    """If this fails, lost segment files leave a partition that never accepts a record again."""
     (filled / "log-start-offset-checkpoint").write_text("0\n1\nt 0 250\n")
     for path in (filled / "t-0").glob("*.log"):
         path.unlink()
@@ -114,8 +112,8 @@ def test_lost_segments_let_the_log_begin_anew(filled: Path) -> None:
 
 
 def test_a_rolled_empty_segment_behind_a_torn_one(filled: Path) -> None:
-    """If this fails, the broker rolls and loses power before anything is written: the partition stays offline although
-    nothing follows.
+    """If this fails, a power loss directly after a roll leaves the partition offline, although nothing follows the torn
+    batch.
     """
     _, log = reopen(filled)
     tail, end = log.active.path, log.log_end_offset
@@ -128,7 +126,7 @@ def test_a_rolled_empty_segment_behind_a_torn_one(filled: Path) -> None:
 
 
 def test_names_of_directories() -> None:
-    """If this fails, a partition of another topic is deleted or served: its directory's name was read wrongly."""
+    """If this fails, a directory name is parsed wrongly, and a partition of another topic is deleted or served."""
     assert parse_partition("my-topic.with_all-12") == ("my-topic.with_all", 12)
     assert parse_partition("t-2147483647") == ("t", 2147483647)
     assert parse_partition("t-2147483648") is None
@@ -161,7 +159,7 @@ def test_a_partition_in_two_directories_is_refused(filled: Path, tmp_path: Path)
 
 
 def rolled(directory: Path, config: LogConfig, steps: Iterable[tuple[int, int, int]]) -> list[int]:
-    """Base offsets of the segments after appending (record count, timestamp, time of the append) one by one."""
+    """Return the segments' base offsets after appending (record count, timestamp, time of the append) one by one."""
     log = Log.create(str(directory), "t", 0, config, 0)
     for count, timestamp, now_ms in steps:
         log.append(batch(log.log_end_offset, count, timestamp=timestamp), now_ms)
@@ -169,14 +167,14 @@ def rolled(directory: Path, config: LogConfig, steps: Iterable[tuple[int, int, i
 
 
 def test_segments_roll_as_in_kafka(tmp_path: Path) -> None:
-    """If this fails, retention deletes too late or too early, or an index overflows: segments do not end where
-    Kafka ends them.
+    """If this fails, segments do not end where Kafka ends them: retention deletes too late or too early, or an index
+    overflows.
     """
     by_time = LogConfig(segment_ms=1_000)
-    # By the timestamps of the batches against the first of the segment, not by the clock.
+    # By the timestamps of the batches, relative to the first of the segment, not by the clock.
     steps = [(1, 5_000, 0), (1, 6_000, 0), (1, 6_001, 0), (1, 5_000, 99_999)]
     assert rolled(tmp_path / "a-0", by_time, steps) == [0, 2]
-    # By the clock only where the first batch has no timestamp.
+    # By the clock only if the first batch has no timestamp.
     assert rolled(tmp_path / "b-0", by_time, [(1, -1, 0), (1, 50_000, 1_000), (1, 1, 1_001)]) == [0, 2]
     by_size = LogConfig(segment_bytes=3 * 81)
     assert rolled(tmp_path / "c-0", by_size, [(1, 0, 0)] * 7) == [0, 3, 6]
@@ -211,8 +209,8 @@ def test_open_files_are_bounded(tmp_path: Path) -> None:
 
 
 def test_a_failed_sync_keeps_the_recovery_point(filled: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If this fails, the kernel drops what it could not write and says so once: a second sync that succeeds hides
-    the loss.
+    """If this fails, a second sync that succeeds hides a loss: the kernel drops what it could not write and reports it
+    once.
     """
     manager = open_manager(filled, config=SMALL)
     log = manager.logs["t", 0]

@@ -1,4 +1,4 @@
-"""The log manager: what comes back after a clean stop and after a crash, and what a damaged file costs."""
+"""The log manager: what remains after a clean stop and after a crash, and the effect of a damaged file."""
 
 import errno
 import os
@@ -68,9 +68,7 @@ def test_a_crash_loses_nothing_that_was_written(tmp_path: Path) -> None:
 
 
 def test_a_torn_tail_is_cut_at_every_byte(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """If this fails, after a power loss the broker does not start, serves half a batch, or throws whole batches
-    away.
-    """
+    """If this fails, after a power loss the broker does not start, serves half a batch, or removes whole batches."""
     origin = tmp_path / "origin"
     manager = open_manager(origin, config=SMALL)
     log = manager.create("t", 0, TOPIC_ID, SMALL, 0)
@@ -96,7 +94,7 @@ def test_a_torn_tail_is_cut_at_every_byte(tmp_path: Path, caplog: pytest.LogCapt
             assert (told[0]["cut_bytes"], told[0]["position"]) == (size - 4 * one, 4 * one)
         fill(log, 1)
         assert contents(log)[: kept * one] == data[: kept * one]
-        # The look at what was there at the start must not take the batch in the tail's place for damage.
+        # The check of what existed at the start must not take the batch in the tail's place for damage.
         assert log.active.unverified_bytes == 0, "what recovery has checked is checked again before it is served"
         assert recovery.verify_part(log.active.path, 0, 0, kept * one, kept * one) == (kept * one, None)
         again.crash()
@@ -104,8 +102,8 @@ def test_a_torn_tail_is_cut_at_every_byte(tmp_path: Path, caplog: pytest.LogCapt
 
 
 def test_a_torn_tail_is_cut_after_a_clean_stop_without_index(tmp_path: Path) -> None:
-    """If this fails, a file that lost its end and its index on the way to another disk takes the partition offline
-    for good.
+    """If this fails, a file that lost its end and its index while it was copied to another disk takes the partition
+    offline forever.
     """
     manager = open_manager(tmp_path, config=SMALL)
     log = manager.create("t", 0, TOPIC_ID, SMALL, 0)
@@ -135,7 +133,7 @@ def test_a_flipped_bit_past_the_recovery_point_ends_the_log_there(tmp_path: Path
 
 
 def test_damage_in_an_older_segment_takes_only_that_partition_offline(tmp_path: Path) -> None:
-    """If this fails, records after a damaged one vanish silently, or one bad sector takes the whole broker down."""
+    """If this fails, records after a damaged one silently disappear, or one bad sector stops the whole broker."""
     manager = open_manager(tmp_path, config=SMALL)
     for partition in (0, 1):
         fill(manager.create("t", partition, TOPIC_ID, SMALL, 0), 150)
@@ -158,8 +156,8 @@ def test_damage_in_an_older_segment_takes_only_that_partition_offline(tmp_path: 
 
 
 def test_only_what_lies_past_the_recovery_point_is_read(tmp_path: Path) -> None:
-    """If this fails, a start after a crash takes as long as reading all logs: damage below the recovery point is
-    not even noticed.
+    """If this fails, a start after a crash takes as long as reading all logs. Damage below the recovery point is not
+    even noticed.
     """
     manager = open_manager(tmp_path, config=SMALL)
     log = manager.create("t", 0, TOPIC_ID, SMALL, 0)
@@ -176,7 +174,7 @@ def test_only_what_lies_past_the_recovery_point_is_read(tmp_path: Path) -> None:
     log = again.logs["t", 0]
     assert log.log_end_offset == 308
     assert log.producers.describe() == described
-    # What reads it first has its checksums looked at.
+    # The first read checks its checksums.
     damaged = log.segments[1]
     size = damaged.unverified_bytes
     assert size == damaged.size
@@ -185,7 +183,7 @@ def test_only_what_lies_past_the_recovery_point_is_read(tmp_path: Path) -> None:
 
 
 def test_wrong_indexes_are_made_again(tmp_path: Path) -> None:
-    """If this fails, a missing or damaged index hides records that are there."""
+    """If this fails, a missing or damaged index hides existing records."""
     origin = tmp_path / "origin"
     manager = open_manager(origin, config=SMALL)
     fill(manager.create("t", 0, TOPIC_ID, SMALL, 0), 150)
@@ -228,7 +226,7 @@ def test_flushing_moves_the_recovery_point(tmp_path: Path) -> None:
     manager.tick(1_000, lambda topic, partition: 0)
     assert log.recovery_point == 0
     fill(log, 50, size=1_000, producer_id=1)
-    # Asked for by the write that went over flush_bytes, once, and done after the turn of the loop.
+    # Requested once, by the write that exceeded flush_bytes, and done after the iteration of the loop.
     assert [delay for delay, _ in manager.jobs.due] == [0]
     manager.jobs.run_due()
     assert log.recovery_point == 120
@@ -238,7 +236,7 @@ def test_flushing_moves_the_recovery_point(tmp_path: Path) -> None:
     manager.tick(60_000, lambda topic, partition: 121)
     assert log.recovery_point == 122
     assert read_entries(str(tmp_path / "replication-offset-checkpoint")).offsets == {("t", 0): 121}
-    # Only the newest producer state that no segment begins with is kept.
+    # Only the newest producer state at which no segment begins is kept.
     assert [name for name in os.listdir(log.directory) if name.endswith(".snapshot")] == [f"{122:020d}.snapshot"]
     manager.crash()
 
@@ -257,7 +255,7 @@ def test_flush_ms_flushes_that_log_alone(tmp_path: Path) -> None:
     manager.flush_old(999)
     assert not jobs.held
     manager.flush_old(1_000)
-    # Asked for while a flush runs: it follows, and takes only what was asked for.
+    # Requested while a flush runs: it follows, and only flushes the requested logs.
     fill(also, 3)
     manager.flush_old(1_001)
     assert soon.recovery_point == 0
@@ -328,7 +326,7 @@ def test_deleted_partitions_leave_the_disk(tmp_path: Path) -> None:
 
 
 def test_deleted_records_free_whole_segments(tmp_path: Path) -> None:
-    """If this fails, DeleteRecords and retention free no space, or take records that were to stay."""
+    """If this fails, DeleteRecords and retention free no space, or delete records that should be kept."""
     manager = open_manager(tmp_path, config=SMALL)
     log = manager.create("t", 0, TOPIC_ID, SMALL, 0)
     fill(log, 150)
@@ -352,8 +350,8 @@ def test_deleted_records_free_whole_segments(tmp_path: Path) -> None:
 
 
 def test_a_burst_of_deleted_records_is_checkpointed_one_write_at_a_time(tmp_path: Path) -> None:
-    """If this fails, two DeleteRecords at once write the same checkpoint in two workers: one write fails, or the older
-    one stays and the deleted records are back after a crash.
+    """If this fails, two DeleteRecords at the same time write the same checkpoint in two workers: one write fails, or
+    the older one remains and the deleted records are back after a crash.
     """
     jobs = HeldJobs()
     manager = open_manager(tmp_path, config=SMALL, jobs=jobs)
@@ -369,8 +367,8 @@ def test_a_burst_of_deleted_records_is_checkpointed_one_write_at_a_time(tmp_path
 
 
 def test_a_checkpoint_is_never_replaced_by_an_older_one(tmp_path: Path) -> None:
-    """If this fails, a worker that was slow writes a recovery point above the end of a log that was truncated
-    meanwhile: after a crash what was appended since is served unchecked.
+    """If this fails, a slow worker writes a recovery point above the end of a log that was truncated in the meantime:
+    after a crash, records appended since then are served unchecked.
     """
     jobs = HeldJobs()
     manager = open_manager(tmp_path, config=SMALL, jobs=jobs)
@@ -438,7 +436,7 @@ def test_partitions_spread_over_data_directories(tmp_path: Path) -> None:
 
 
 def test_an_index_that_vanishes_while_it_is_used_is_made_again(tmp_path: Path) -> None:
-    """If this fails, someone removes index files of a running broker: consumers get errors until it is restarted."""
+    """If this fails, removing index files of a running broker gives consumers errors until it is restarted."""
     manager = open_manager(tmp_path, config=SMALL)
     log = manager.create("t", 0, TOPIC_ID, SMALL, 0)
     fill(log, 150)

@@ -71,7 +71,7 @@ class LogMachine(RuleBasedStateMachine):
     )
     def read(self, offset: int, max_offset: int, max_bytes: int, whole: bool) -> None:
         offset = self.start + offset % (self.end - self.start + 1)
-        # A reader's bound lies between batches.
+        # A reader's bound is between batches.
         bounds = [self.start, *(last + 1 for _, last, *_ in self.batches)]
         bound = bounds[max_offset % len(bounds)]
         part = self.log.read_slice(offset, bound, max_bytes, whole)
@@ -83,7 +83,7 @@ class LogMachine(RuleBasedStateMachine):
         assert part.first_offset == wanted[0][0]
         expected = b"".join(entry[4] for entry in wanted)
         assert expected.startswith(data)
-        # Cut only by the limit, or where the segment ends.
+        # Limited only by the limit, or by the end of the segment.
         assert len(data) == min(len(expected), max(max_bytes, len(wanted[0][4]))) or self.ends_segment(part)
 
     def ends_segment(self, part: LogSlice) -> bool:
@@ -114,7 +114,7 @@ class LogMachine(RuleBasedStateMachine):
         if clean:
             self.manager.stop()
         else:
-            # The start offset is checkpointed when records are deleted, so it outlives a crash.
+            # The start offset is checkpointed when records are deleted, so it survives a crash.
             self.manager.crash()
         self.manager = open_manager(self.root, config=self.config)
         assert self.manager.offline == {}
@@ -127,7 +127,7 @@ class LogMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.batches and self.log.active.size > 0)
     @rule(cut=st.integers(1, 500), noise=st.booleans())
     def lose_the_tail(self, cut: int, noise: bool) -> None:
-        """A power loss takes bytes of the active segment, none of them from before the recovery point."""
+        """A power loss removes bytes of the active segment, none of them from before the recovery point."""
         path, size = self.log.active.path, self.log.active.size
         kept = [entry for entry in self.batches if entry[1] >= self.log.active.base_offset]
         safe = sum(len(entry[4]) for entry in kept if entry[1] < self.log.recovery_point)

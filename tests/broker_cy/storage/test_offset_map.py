@@ -1,4 +1,4 @@
-"""The cleaner's map: bounded, exact, and full in a way that can be told."""
+"""The cleaner's map: bounded, exact, and it can report that it is full."""
 
 import pytest
 from hypothesis import given
@@ -9,7 +9,7 @@ from broker_cy.storage.cleaner.offset_map import OffsetMap
 
 @given(st.lists(st.tuples(st.binary(max_size=20), st.integers(0, 1 << 40)), max_size=200), st.integers(48, 6_000))
 def test_it_is_a_dict_until_it_is_full(pairs: list[tuple[bytes, int]], max_bytes: int) -> None:
-    """If this fails, a key's newest offset is forgotten, or a log's keys take more memory than was allowed."""
+    """If this fails, a key's newest offset is lost, or a log's keys take more memory than is allowed."""
     table = OffsetMap(max_bytes)
     model: dict[bytes, int] = {}
     for key, offset in pairs:
@@ -24,6 +24,6 @@ def test_it_is_a_dict_until_it_is_full(pairs: list[tuple[bytes, int]], max_bytes
 
 
 def test_no_room_for_one_key() -> None:
-    """If this fails, a cleaner that never gets ahead."""
+    """If this fails, a cleaner never makes progress."""
     with pytest.raises(ValueError, match="no room for one key"):
         OffsetMap(24)

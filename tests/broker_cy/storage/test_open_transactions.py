@@ -1,4 +1,4 @@
-"""Open transactions of a log against a plain model, what markers may do, and what all of it costs in memory."""
+"""Open transactions of a log against a plain model, which markers are valid, and the memory that all of it costs."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def marker(offset: int, producer_id: int, commit: bool) -> bytes:
 
 
 class Model:
-    """first offset of each producer's open transaction, and the transactions that were aborted."""
+    """Return the first offset of each producer's open transaction, and the aborted transactions."""
 
     def __init__(self) -> None:
         self.open: dict[int, int] = {}
@@ -78,9 +78,7 @@ class Model:
 def test_last_stable_offset_and_aborted_transactions(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, int]]
 ) -> None:
-    """If this fails, a reader of committed records sees open or aborted ones, or waits for a transaction that is
-    over.
-    """
+    """If this fails, a reader of committed records sees open or aborted ones, or waits for an ended transaction."""
     log = Log.create(str(tmp_path_factory.mktemp("log") / "t-0"), "t", 0, LogConfig(segment_bytes=700), 0)
     model = Model()
     sequences: dict[int, int] = {}
@@ -94,7 +92,7 @@ def test_last_stable_offset_and_aborted_transactions(
             disk.set_write_budget(20, errno.EIO)
             try:
                 with pytest.raises(StorageError):
-                    # The end of one transaction and the beginning of another, neither of which happens.
+                    # The end of one transaction and the beginning of another, neither of which is written.
                     log.append(marker(end, producer, False) + transactional(end + 1, 99, 0), 0)
             finally:
                 disk.set_write_budget(-1, 0)
@@ -116,8 +114,8 @@ def test_last_stable_offset_and_aborted_transactions(
 def test_aborted_transactions_of_what_was_read(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, int]], data: st.DataObject
 ) -> None:
-    """If this fails, a reader takes aborted records for committed ones; or each small answer names every
-    transaction of the log.
+    """If this fails, a reader takes aborted records for committed ones; or each small response lists every transaction
+    of the log.
     """
     config = LogConfig(segment_bytes=1_500, index_interval_bytes=200)
     log = Log.create(str(tmp_path_factory.mktemp("log") / "t-0"), "t", 0, config, 0)
@@ -148,9 +146,7 @@ def test_aborted_transactions_of_what_was_read(
 
 
 def test_an_answer_does_not_name_all_that_was_aborted(tmp_path: Path) -> None:
-    """If this fails, each fetch from the beginning of a long log carries megabytes of transactions that lie behind
-    what it reads.
-    """
+    """If this fails, each fetch from the beginning of a long log returns megabytes of later transactions."""
     log = Log.create(str(tmp_path / "t-0"), "t", 0, LogConfig(segment_bytes=100_000, index_interval_bytes=500), 0)
     for number in range(2_000):
         log.append(transactional(2 * number, number, 0), 0)
@@ -187,14 +183,14 @@ def test_ten_thousand_open_producers(tmp_path: Path) -> None:
     assert len(log.producers) == count
     assert log.last_stable_offset(count) == 0
     assert sys.getsizeof(log.producers) - before <= 300 * count
-    # None of them is dropped, however long it wrote nothing.
+    # None of them is dropped, however long it has written nothing.
     assert log.producers.expire(1 << 60, 1) == 0
     assert len(log.producers) == count
 
 
 def test_expiry_spares_open_transactions(tmp_path: Path) -> None:
-    """If this fails, a transaction whose producer is forgotten can be ended by nobody: readers of committed records
-    wait forever.
+    """If this fails, a transaction whose producer is forgotten cannot be ended by any client: readers of committed
+    records wait forever.
     """
     log = Log.create(str(tmp_path / "t-0"), "t", 0, LogConfig(), 0)
     log.append(transactional(0, 1, 0), 0)
@@ -209,8 +205,8 @@ def test_expiry_spares_open_transactions(tmp_path: Path) -> None:
 
 
 def test_the_end_for_committed_readers_is_not_before_the_start(tmp_path: Path) -> None:
-    """If this fails, where the beginning of an open transaction was deleted a reader is sent to an offset that the
-    log has not got.
+    """If this fails, after the beginning of an open transaction was deleted, a reader is sent to an offset that the log
+    does not have.
     """
     log = Log.create(str(tmp_path / "t-0"), "t", 0, LogConfig(), 0)
     log.append(transactional(0, 1, 0) + transactional(1, 1, 1) + batch(2), 0)

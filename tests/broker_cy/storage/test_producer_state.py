@@ -1,4 +1,4 @@
-"""Producer state: the answers of Kafka's ProducerAppendInfo, for any history, over rollbacks, snapshots and expiry."""
+"""Producer state: the results of Kafka's ProducerAppendInfo, for any history, over rollbacks, snapshots and expiry."""
 
 import errno
 import struct
@@ -62,7 +62,7 @@ def sent(offset: int, step: tuple[int, int, int, int], timestamp: int) -> bytes:
 step = st.tuples(
     st.sampled_from([0, 1, 5, 1 << 40]),
     st.integers(0, 2),
-    # Mostly what comes next, near the wrap; sometimes a resend or a gap.
+    # Mostly the next sequence, near the wrap; sometimes a resend or a gap.
     st.sampled_from(["next", "next", "next", "again", "older", "gap", "zero"]),
     st.integers(1, 3),
 )
@@ -73,7 +73,7 @@ step = st.tuples(
 def test_answers_are_those_of_kafka(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[int, int, str, int]], failures: list[bool]
 ) -> None:
-    """If this fails, a resend is stored twice, a gap goes unnoticed, or a good producer is refused forever."""
+    """If this fails, a resend is stored twice, a gap goes unnoticed, or a correct producer is refused forever."""
     log = Log.create(str(tmp_path_factory.mktemp("producers") / "t-0"), "t", 0, LogConfig(), 0)
     model = Model()
     for number, (producer_id, epoch, kind, count) in enumerate(steps):
@@ -102,7 +102,7 @@ def test_answers_are_those_of_kafka(
             disk.set_write_budget(-1, 0)
             assert log.producers.check_batch(data) == expected
             if producer_id not in model.producers and first == 0:
-                # ... and only that one: what it sent right behind it would end up in front of it.
+                # ... and only that one: batches that it sent directly afterwards would be stored before it.
                 model.producers[producer_id] = (epoch, [])
         else:
             model.take(producer_id, epoch, first, count, log.log_end_offset, number)
@@ -160,7 +160,7 @@ def test_idle_producers_expire(tmp_path: Path) -> None:
     log = fill(str(tmp_path / "t-0"), 1_000)
     assert log.producers.expire(1_500, 1_000) == 501
     assert len(log.producers) == 499
-    # A producer that is forgotten may go on with any sequence (KIP-360).
+    # A producer that is forgotten may continue with any sequence (KIP-360).
     assert log.producers.check_batch(sent(2_000, (5, 2, 77, 2), 0))[0] == ErrorCode.NONE
     assert log.producers.check_batch(sent(2_000, (700, 1, 77, 2), 0))[0] == OUT_OF_ORDER
 
@@ -208,7 +208,7 @@ def test_a_failed_write_takes_a_marker_back(tmp_path: Path) -> None:
     disk.set_write_budget(-1, 0)
     assert log.last_stable_offset(1) == 0
     assert log.aborted_transactions(0, 1) == []
-    # Of the other one it is known that it began, and nothing more.
+    # Of the other one, it is only known that it began.
     assert [producer[:3] for producer in log.producers.describe()] == [(10, 0, 0), (11, 0, -1)]
     assert log.producers.describe()[1][5] == -1
     log.append(marker(1, 10, 0), 0)

@@ -1,4 +1,4 @@
-"""What a start after a kill knows of producers: what the killed process knew, whatever was deleted before."""
+"""What a start after a kill knows about producers: what the killed process knew, whatever was deleted before."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def producers_of(log: Log) -> list[tuple[int, ...]]:
 
 
 def test_the_last_batch_is_deleted_and_its_marker_is_not(tmp_path: Path) -> None:
-    """If this fails, the producer stays out of order for good, although its requests are correct."""
+    """If this fails, the producer stays out of order forever, although its requests are correct."""
     manager = open_manager(tmp_path, config=CONFIG)
     log = manager.create("t", 0, TOPIC_ID, CONFIG, 0)
     log.append(transactional(0, 7, 0) + transactional(1, 7, 1) + marker(2, 7, True), 0)
@@ -46,8 +46,8 @@ def test_the_last_batch_is_deleted_and_its_marker_is_not(tmp_path: Path) -> None
 @settings(max_examples=100, deadline=None)
 @given(steps=STEPS)
 def test_a_kill_changes_nothing(tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, int]]) -> None:
-    """If this fails, a batch that is sent again is written twice, the next one is refused, or a transaction stays
-    open forever.
+    """If this fails, a batch that is sent again is written twice, the next one is refused, or a transaction stays open
+    forever.
     """
     directory = tmp_path_factory.mktemp("data")
     sequences: dict[int, int] = {}

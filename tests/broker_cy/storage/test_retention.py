@@ -1,4 +1,4 @@
-"""Deleting old records: how much of it is done in one turn of the loop, what fails, and when it runs."""
+"""Deleting old records: how much of it is done in one iteration of the loop, what fails, and when it runs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ DELAY_MS = 60_000
 
 
 def many_segments(manager: Manager, count: int, topic: str = "t", **settings: Any) -> Log:
-    """A log of `count` segments of one record each, and an empty active one."""
+    """Make a log of `count` segments of one record each, and an empty active one."""
     config = LogConfig(file_delete_delay_ms=DELAY_MS, **settings)
     log = manager.create(topic, 0, TOPIC_ID, config, 0)
     for number in range(count):
@@ -69,7 +69,7 @@ def test_thousands_of_segments_are_renamed_over_many_turns(tmp_path: Path, monke
 
 
 def test_removal_lets_other_work_of_the_workers_through(tmp_path: Path) -> None:
-    """If this fails, flushes and checkpoints wait until the files of every deleted topic are gone."""
+    """If this fails, flushes and checkpoints wait until the files of every deleted topic are removed."""
     jobs = HeldJobs()
     manager = open_manager(tmp_path, jobs=jobs)
     for topic in ("a", "b"):
@@ -94,8 +94,8 @@ def test_removal_lets_other_work_of_the_workers_through(tmp_path: Path) -> None:
 def test_a_file_that_cannot_be_renamed_stays_and_is_tried_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """If this fails, one bad rename loses segments that are still on the disk, or keeps the space of all others for
-    good.
+    """If this fails, one failed rename loses segments that are still on the disk, or never frees the space of all
+    others.
     """
     jobs = ClockedJobs()
     manager = open_manager(tmp_path, jobs=jobs)
@@ -125,7 +125,7 @@ def test_a_file_that_cannot_be_renamed_stays_and_is_tried_again(
 def test_a_file_that_cannot_be_removed_does_not_keep_the_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """If this fails, one file with wrong rights fills the disk: whatever is deleted behind it stays."""
+    """If this fails, one file with wrong permissions fills the disk: everything that is deleted after it remains."""
     jobs = ClockedJobs()
     manager = open_manager(tmp_path, jobs=jobs)
     log = many_segments(manager, 10)
@@ -146,8 +146,8 @@ def test_a_file_that_cannot_be_removed_does_not_keep_the_others(
 
 
 def test_the_first_check_comes_soon_and_then_at_its_interval(tmp_path: Path) -> None:
-    """If this fails, a broker that is started each few minutes never deletes anything; or looks through all logs
-    all the time.
+    """If this fails, a broker that is started every few minutes never deletes anything; or checks all logs all the
+    time.
     """
     manager = open_manager(tmp_path, settings=StorageSettings(retention_check_interval_ms=300_000))
     checks = []
@@ -167,7 +167,7 @@ def test_the_first_check_comes_soon_and_then_at_its_interval(tmp_path: Path) -> 
 @pytest.mark.parametrize("enable", [True, False])
 def test_logs_that_are_compacted_too_lose_old_segments_each_backoff(tmp_path: Path, enable: bool) -> None:
     """If this fails, cleanup.policy=compact,delete keeps records for minutes after retention.ms; or, as in Kafka
-    without its cleaner, they go although log.cleaner.enable is false.
+    without its cleaner, they are deleted although log.cleaner.enable is false.
     """
     jobs = ClockedJobs()
     manager = open_manager(tmp_path, jobs=jobs)
@@ -175,7 +175,7 @@ def test_logs_that_are_compacted_too_lose_old_segments_each_backoff(tmp_path: Pa
     only = many_segments(manager, 5, "only", cleanup_policy=("compact",), retention_ms=10_000)
     settings = CleanerSettings(enable=enable, backoff_ms=15_000)
     manager.cleaner = LogCleaner(manager.logs, manager.directories, settings, jobs, manager.removal.files)
-    # Nothing is to be compacted, so that what goes went by age.
+    # There is nothing to compact, so that segments are only deleted by age.
     for log in (both, only):
         manager.cleaner.policy.mark_uncleanable((log.topic, 0))
     starts = []
@@ -184,7 +184,7 @@ def test_logs_that_are_compacted_too_lose_old_segments_each_backoff(tmp_path: Pa
         jobs.advance(now_ms)
         starts.append(both.log_start_offset)
     if enable:
-        # Older than 10 s at 11,001; the cleaner looks at 15,000.
+        # Older than 10 s at 11,001; the cleaner checks at 15,000.
         assert starts.index(5) == 15
     else:
         assert set(starts) == {0}
@@ -193,7 +193,7 @@ def test_logs_that_are_compacted_too_lose_old_segments_each_backoff(tmp_path: Pa
 
 
 def test_rolls_at_the_very_byte_and_millisecond(tmp_path: Path) -> None:
-    """If this fails, segment.bytes and segment.ms are off by one against Kafka."""
+    """If this fails, segment.bytes and segment.ms are off by one compared with Kafka."""
     config = LogConfig(segment_bytes=300, segment_ms=1_000)
     log = Log.create(str(tmp_path / "t-0"), "t", 0, config, 0)
     log.append(batch(0, size=39, timestamp=5_000), 0)
@@ -207,9 +207,8 @@ def test_rolls_at_the_very_byte_and_millisecond(tmp_path: Path) -> None:
 
 
 def test_records_deleted_while_a_rolled_write_is_staged(tmp_path: Path) -> None:
-    """If this fails, DeleteRecords comes in the turn of the loop in which a log rolls, and then the write fails: the
-    new segment gets the size of the old one, and records that were acknowledged are read from the wrong place, or not
-    at all.
+    """If this fails, after DeleteRecords in the iteration of the loop in which a log rolls and whose write then fails,
+    the new segment gets the size of the old one, and acknowledged records are read from the wrong place, or not at all.
     """
     jobs = ClockedJobs()
     manager = open_manager(tmp_path, jobs=jobs)

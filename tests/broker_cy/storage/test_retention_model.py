@@ -1,5 +1,5 @@
-"""Which segments begin and which go, against Kafka's rules in plain Python: for any order of appends, retention,
-DeleteRecords, changed settings and restarts.
+"""Which segments begin and which are deleted, against Kafka's rules in plain Python: for any order of appends,
+retention, DeleteRecords, changed settings and restarts.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class ModelSegment:
     first_timestamp: int = -1
     newest: int = -1
     modified_ms: int = 0
-    # segment.jitter.ms: how long it was seen not to roll.
+    # segment.jitter.ms: how long the log was observed not to roll.
     waited_ms: int = -1
 
     @property
@@ -90,7 +90,7 @@ class RetentionMachine(RuleBasedStateMachine):
             self.manager.crash()
             shutil.rmtree(self.root)
 
-    # --- what happens
+    # --- actions
 
     @rule(
         size=st.integers(0, 200),
@@ -117,7 +117,7 @@ class RetentionMachine(RuleBasedStateMachine):
         self.end += count
 
     def must_roll(self, data: bytes, timestamp: int, rolled: bool) -> bool:
-        """Kafka's LogSegment.shouldRoll; what jitter leaves open is as it was found."""
+        """Kafka's LogSegment.shouldRoll; what jitter leaves open is taken as observed."""
         active = self.segments[-1]
         if not active.batches:
             return False
@@ -153,7 +153,9 @@ class RetentionMachine(RuleBasedStateMachine):
             self.delete_by_time(high_watermark[0])
 
     def deletable(self, high_watermark: int) -> list[ModelSegment]:
-        """Those that could go if they were old or many enough: whole ones below the high watermark."""
+        """Return the segments that could be deleted if they were old or many enough: complete ones below the high
+        watermark.
+        """
         found = []
         for number, segment in enumerate(self.segments):
             is_last = number + 1 == len(self.segments)
@@ -186,7 +188,7 @@ class RetentionMachine(RuleBasedStateMachine):
         self.drop(count)
 
     def drop(self, count: int) -> None:
-        """The oldest segments go, and a new one is begun where all do."""
+        """Delete the oldest segments, and begin a new one if all are deleted."""
         if count == len(self.segments):
             self.segments.append(ModelSegment(self.end, self.now_ms))
         for segment in self.segments[:count]:
@@ -207,7 +209,7 @@ class RetentionMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.start < self.end and len(self.held) < 4)
     @rule(at=st.integers(0, 400), max_bytes=st.integers(1, 600))
     def hold(self, at: int, max_bytes: int) -> None:
-        """A fetch that is being sent."""
+        """Keep a fetch that is being sent."""
         part = self.log.read_slice(self.start + at % (self.end - self.start), max_bytes=max_bytes)
         assert part is not None
         self.held.append((part, part.read()))
@@ -228,12 +230,12 @@ class RetentionMachine(RuleBasedStateMachine):
         self.manager = open_manager(self.root, config=self.config(), now_ms=self.now_ms, jobs=self.jobs)
         assert self.manager.offline == {}
         self.log = self.manager.logs["t", 0]
-        # A start removes what was renamed, and takes all segments to be made now.
+        # A start removes renamed files, and considers all segments created now.
         self.leaving.clear()
         for segment in self.segments:
             segment.created_ms = self.now_ms
 
-    # --- what is to be seen
+    # --- checks
 
     @invariant()
     def agrees(self) -> None:
@@ -271,13 +273,14 @@ class RetentionMachine(RuleBasedStateMachine):
 
 @pytest.fixture(autouse=True, scope="module")
 def few_segments_a_turn() -> Iterator[None]:
-    """One deletion takes several turns of the loop."""
+    """One deletion takes several iterations of the loop."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(retention, "SEGMENTS_PER_TURN", 2)
         yield
 
 
-# If it fails: records go that were to stay, old ones keep their space, or a reader of a segment that goes breaks.
+# If it fails: records are deleted that should be kept, old ones keep their space, or a reader of a deleted segment
+# fails.
 TestRetention = RetentionMachine.TestCase
 TestRetention.settings = settings(
     max_examples=100,

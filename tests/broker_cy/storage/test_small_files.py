@@ -1,4 +1,4 @@
-"""Checkpoints, leader epochs and the transaction index: Kafka's texts and bytes, and clear errors for damaged ones."""
+"""Checkpoints, leader epochs and the transaction index: Kafka's formats, and clear errors for damaged ones."""
 
 import errno
 import os
@@ -39,7 +39,7 @@ def test_offset_checkpoints_round_trip(tmp_path: Path) -> None:
     ],
 )
 def test_damaged_checkpoints_name_the_file(tmp_path: Path, text: str) -> None:
-    """If this fails, a damaged checkpoint is taken for a good one."""
+    """If this fails, a damaged checkpoint is taken for a valid one."""
     path = tmp_path / "checkpoint"
     path.write_text(text, errors="surrogateescape")
     with pytest.raises(ValueError, match=str(path)):
@@ -88,7 +88,7 @@ def test_leader_epochs_against_a_table(assigned: list[tuple[int, int]], start: i
 
 
 def test_leader_epoch_file(tmp_path: Path) -> None:
-    """If this fails, leader epochs are lost with a restart, or a damaged file is believed."""
+    """If this fails, leader epochs are lost at a restart, or a damaged file is trusted."""
     epochs = LeaderEpochs(str(tmp_path))
     epochs.assign(0, 0)
     epochs.assign(4, 90)
@@ -120,7 +120,7 @@ def test_transaction_index(tmp_path: Path) -> None:
 
 
 def test_a_failed_replacement_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If this fails, a full disk destroys a checkpoint that was good."""
+    """If this fails, a full disk destroys a valid checkpoint."""
     path = tmp_path / "file"
     atomic.write_atomically(str(path), b"old", sync=True)
 

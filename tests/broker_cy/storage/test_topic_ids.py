@@ -39,13 +39,13 @@ def run_held(jobs: HeldJobs) -> None:
 
 
 def recreate(manager: Manager, config: LogConfig = CONFIG) -> Log:
-    """The topic is deleted and created again; what workers have to do waits."""
+    """Delete the topic and create it again; the workers' jobs wait."""
     manager.delete("t", 0)
     return manager.create("t", 0, NEW, config, 0)
 
 
 def flushed(directory: Path, jobs: HeldJobs, config: LogConfig = CONFIG) -> tuple[Manager, Log]:
-    """A partition of the old topic with 100 records, all of them on the disk and in the checkpoints."""
+    """Make a partition of the old topic with 100 records, all of them on the disk and in the checkpoints."""
     manager = open_manager(directory, jobs=jobs)
     log = manager.create("t", 0, OLD, config, 0)
     fill(log, 50, producer_id=7)
@@ -59,7 +59,7 @@ def flushed(directory: Path, jobs: HeldJobs, config: LogConfig = CONFIG) -> tupl
 
 
 def test_deleted_records_of_the_old_topic_take_none_of_the_new_one(tmp_path: Path) -> None:
-    """If this fails, every acknowledged record of a new topic is gone after kill -9: its predecessor had a log
+    """If this fails, every acknowledged record of a new topic is lost after kill -9, because its predecessor had a log
     start offset.
     """
     jobs = HeldJobs()
@@ -79,7 +79,7 @@ def test_deleted_records_of_the_old_topic_take_none_of_the_new_one(tmp_path: Pat
 
 
 def test_a_recovery_point_of_the_old_topic_hides_no_torn_write(tmp_path: Path) -> None:
-    """If this fails, half of a batch is served: the start does not look at records that were never brought to disk."""
+    """If this fails, half of a batch is served: the start does not check records that were never flushed to disk."""
     jobs = HeldJobs()
     manager, _ = flushed(tmp_path, jobs)
     log = recreate(manager)
@@ -93,7 +93,7 @@ def test_a_recovery_point_of_the_old_topic_hides_no_torn_write(tmp_path: Path) -
 
 
 def test_a_written_point_of_the_old_topic_hides_no_torn_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same, of a process that was killed in the middle of a write."""
+    """The same, for a process that was killed in the middle of a write."""
     monkeypatch.setattr(flusher, "NOTE_LOG_BYTES", 0)
     jobs = HeldJobs()
     manager = open_manager(tmp_path, jobs=jobs)
@@ -113,7 +113,7 @@ def test_a_written_point_of_the_old_topic_hides_no_torn_write(tmp_path: Path, mo
 
 
 def test_a_high_watermark_of_the_old_topic_is_not_taken_over(tmp_path: Path) -> None:
-    """If this fails, the checkpoint claims more than the new partition ever had."""
+    """If this fails, the checkpoint contains more than the new partition ever had."""
     jobs = HeldJobs()
     manager, _ = flushed(tmp_path, jobs)
     assert read_entries(str(tmp_path / HIGH_WATERMARKS)).offsets == {KEY: 100}
@@ -140,7 +140,7 @@ def test_the_new_topic_is_compacted_from_its_start(tmp_path: Path) -> None:
     cleaner.policy.done(KEY, 90)
     cleaner.write_checkpoint()
     assert read_entries(str(tmp_path / CLEANED_OFFSETS)) == Entries({KEY: 90}, {"t": OLD})
-    cleaner.stop()  # what is forgotten is not written any more, as where the process ends first
+    cleaner.stop()  # dropped entries are not written any more, as if the process had ended before
     fill(recreate(manager), 60)
     manager.crash()
     again = open_manager(tmp_path, load=False)
@@ -169,7 +169,7 @@ def test_the_new_topic_may_not_have_gaps_because_the_old_one_did(
 
 
 def test_entries_of_kafka_are_applied_by_name(tmp_path: Path) -> None:
-    """If this fails, a data directory of Kafka loses its recovery points and deletions: its checkpoints know no
+    """If this fails, a data directory of Kafka loses its recovery points and deletions, because its checkpoints have no
     topic ids.
     """
     manager = open_manager(tmp_path)
@@ -184,9 +184,7 @@ def test_entries_of_kafka_are_applied_by_name(tmp_path: Path) -> None:
 
 
 def test_the_entries_of_an_offline_partition_keep_their_topic(tmp_path: Path) -> None:
-    """If this fails, a partition that could not be loaded once loses its deletions, or passes them on to another
-    topic.
-    """
+    """If this fails, a partition that failed to load once loses its deletions, or passes them on to another topic."""
     jobs = HeldJobs()
     manager, old = flushed(tmp_path, jobs, LogConfig(segment_bytes=4_000))
     manager.delete_records_before(old, 3)
@@ -207,8 +205,8 @@ def test_the_entries_of_an_offline_partition_keep_their_topic(tmp_path: Path) ->
 
 @pytest.mark.parametrize("known", [NEW, None])
 def test_a_directory_of_another_topic_is_neither_read_nor_changed(tmp_path: Path, known: UUID | None) -> None:
-    """If this fails, records of a deleted topic are served under the name of a new one, or cut before anybody can
-    look at them.
+    """If this fails, records of a deleted topic are served under the name of a new one, or removed before they can be
+    inspected.
     """
     manager = open_manager(tmp_path)
     log = manager.create("t", 0, OLD, CONFIG, 0)
@@ -227,9 +225,7 @@ def test_a_directory_of_another_topic_is_neither_read_nor_changed(tmp_path: Path
 
 @pytest.mark.parametrize("content", [bytes(30), b"", None], ids=["zeros", "empty", "no file"])
 def test_a_directory_that_lost_its_topic_id_is_no_topic(tmp_path: Path, content: bytes | None) -> None:
-    """If this fails, a new topic serves the records of a deleted one whose directory lost its topic id with the
-    power.
-    """
+    """If this fails, a new topic serves the records of a deleted one whose directory lost its id in a power cut."""
     manager = open_manager(tmp_path)
     fill(manager.create("t", 0, OLD, CONFIG, 0), 5)
     manager.crash()
@@ -282,7 +278,7 @@ def test_a_flush_that_waits_writes_nothing_into_the_new_topic(
 def test_a_flush_under_way_goes_to_the_directory_that_it_began_in(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The same, where the topic is deleted and created again between two writes of the worker."""
+    """The same, if the topic is deleted and created again between two writes of the worker."""
     jobs = HeldJobs()
     manager = open_manager(tmp_path, jobs=jobs)
     run_held(jobs)
@@ -308,7 +304,7 @@ def test_a_flush_under_way_goes_to_the_directory_that_it_began_in(
 
 
 def test_removal_follows_no_symbolic_link(tmp_path: Path) -> None:
-    """If this fails, a link that looks like a deleted partition takes the files it points at along."""
+    """If this fails, deleting a link that looks like a deleted partition also deletes the files to which it points."""
     precious = tmp_path / "precious"
     (precious / "inner").mkdir(parents=True)
     (precious / "file").write_text("keep")
@@ -332,9 +328,8 @@ def test_removal_follows_no_symbolic_link(tmp_path: Path) -> None:
 
 
 def test_a_partition_behind_a_symbolic_link_is_deleted_as_a_link(tmp_path: Path) -> None:
-    """If this fails, deleting a topic whose partition an operator moved to another disk fails for good, or removes more
-    than it is
-    asked for."""
+    """If this fails, deleting a topic whose partition an operator moved to another disk always fails, or removes more
+    than requested."""
     data, moved = tmp_path / "data", tmp_path / "moved"
     manager = open_manager(data)
     fill(manager.create("t", 0, OLD, CONFIG, 0), 1)

@@ -1,4 +1,4 @@
-"""Written points: what a start after a kill reads, and when it must not believe them."""
+"""Written points: what a start after a kill reads, and when it must not trust them."""
 
 import os
 import shutil
@@ -41,20 +41,20 @@ def test_a_killed_broker_reads_only_what_was_not_noted(tmp_path: Path) -> None:
     data, entries = contents(log), log.segments[0].offsets.entries()
     first, last = log.segments[0], log.segments[-1]
     manager.crash()
-    # Neither the first segment nor what lies before the point in the last one is looked at; what follows is.
+    # Neither the first segment nor the part before the point in the last one is checked; the rest is.
     overwrite(first.path, b"\xff" * 20, 90)
     os.truncate(last.path, last.size - 10)
     again = open_manager(tmp_path, config=CONFIG, settings=SETTINGS)
     log = again.logs["t", 0]
     assert (log.recovery_point, log.written_point, log.log_end_offset) == (0, point, 244)
     assert log.segments[0].offsets.entries() == entries
-    assert log.producers.describe() != described  # the last batch is cut off, whole
+    assert log.producers.describe() != described  # the last batch is cut off completely
     assert contents(log)[200:] == data[200 : len(contents(log))]
     again.crash()
 
 
 def test_the_state_of_producers_is_as_old_as_the_note(tmp_path: Path) -> None:
-    """If this fails, after a kill a resent batch is taken as a new one, or a new one as resent."""
+    """If this fails, after a kill a resent batch is taken for a new one, or a new one for a resent one."""
     manager = noted(tmp_path)
     described = manager.logs["t", 0].producers.describe()
     manager.crash()
@@ -64,8 +64,8 @@ def test_the_state_of_producers_is_as_old_as_the_note(tmp_path: Path) -> None:
 
 
 def test_a_machine_that_started_again_has_no_written_points(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If this fails, a power loss took pages that were never on disk, and the start takes what is there instead for
-    records.
+    """If this fails, after a power loss that lost pages which were never on disk, the start takes the bytes in their
+    place for records.
     """
     manager = noted(tmp_path)
     first = manager.logs["t", 0].segments[0]
@@ -73,15 +73,15 @@ def test_a_machine_that_started_again_has_no_written_points(tmp_path: Path, monk
     overwrite(first.path, b"\xff" * 20, 90)
     monkeypatch.setattr(written_points, "boot_id", lambda: b"another start")
     again = open_manager(tmp_path, config=CONFIG, settings=SETTINGS)
-    # As in Kafka the log ends where the first page is missing.
+    # As in Kafka, the log ends where the first page is missing.
     assert again.logs["t", 0].log_end_offset < 5
     assert len(again.logs["t", 0].segments) == 1
     again.crash()
 
 
 def test_a_directory_that_was_restored_from_a_copy_has_no_written_points(tmp_path: Path) -> None:
-    """If this fails, a snapshot of the disk is mounted, or a backup put in place, on the boot that the points are of:
-    it lacks pages that were in memory alone, and the start takes what is there instead for records.
+    """If this fails, after a snapshot of the disk was mounted, or a backup restored, in the boot of the written points,
+    which lacks pages that were only in memory, the start takes the bytes in their place for records.
     """
     manager = noted(tmp_path / "a")
     first = os.path.basename(manager.logs["t", 0].segments[0].path)
@@ -94,7 +94,7 @@ def test_a_directory_that_was_restored_from_a_copy_has_no_written_points(tmp_pat
 
 
 def test_a_partition_that_was_restored_from_a_copy_has_no_written_point(tmp_path: Path) -> None:
-    """The same, of one partition: the others keep theirs."""
+    """The same, for one partition: the others keep their written points."""
     manager = noted(tmp_path / "a")
     other = manager.create("u", 0, TOPIC_ID, CONFIG, 0)
     fill(other, 120, size=1_000)
@@ -117,7 +117,7 @@ def test_a_partition_that_was_restored_from_a_copy_has_no_written_point(tmp_path
     "damage", [b"", b"\n", b"x\n0\n1\nt 0 246\n", b"BOOT", b"BOOT\n0\n1\n", b"BOOT\n0\n1\nt 0 x\n"]
 )
 def test_damaged_written_points_are_ignored(tmp_path: Path, damage: bytes) -> None:
-    """If this fails, a torn file of a few bytes keeps a broker from starting, or has it trust what it must not."""
+    """If this fails, a torn file of a few bytes prevents a broker from starting, or makes it trust what it must not."""
     path = tmp_path / WRITTEN_POINTS
     path.touch()
     found = path.stat()
@@ -126,7 +126,7 @@ def test_damaged_written_points_are_ignored(tmp_path: Path, damage: bytes) -> No
 
 
 def test_where_the_kernel_has_no_boot_id_nothing_is_noted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An empty boot id equals an empty boot id after the next start of the machine."""
+    """If this fails, an empty boot id equals the empty boot id after the next start of the machine."""
     monkeypatch.setattr(written_points, "BOOT_ID", str(tmp_path / "missing"))
     path = tmp_path / WRITTEN_POINTS
     write_points(str(path), {("t", 0): 5})
@@ -136,8 +136,8 @@ def test_where_the_kernel_has_no_boot_id_nothing_is_noted(tmp_path: Path, monkey
 
 
 def test_truncation_takes_the_written_point_along(tmp_path: Path) -> None:
-    """If this fails, records appended after a truncation are not checked after a kill, since the old point lies
-    behind them.
+    """If this fails, records appended after a truncation are not checked after a kill, because the old point is after
+    them.
     """
     manager = noted(tmp_path)
     log = manager.logs["t", 0]
@@ -154,17 +154,15 @@ def test_truncation_takes_the_written_point_along(tmp_path: Path) -> None:
 
 
 def test_a_clean_stop_and_a_flush_leave_no_written_point(tmp_path: Path) -> None:
-    """If this fails, a point of before the stop is believed after the next kill, although the log has become
-    another.
-    """
+    """If this fails, a point from before the stop is trusted after the next kill, although the log has changed."""
     manager = noted(tmp_path)
     manager.stop()
     assert read_points(str(tmp_path / WRITTEN_POINTS)).offsets == {}
 
 
 def test_notes_leave_no_snapshot_and_never_take_the_flushed_one(tmp_path: Path) -> None:
-    """If this fails, each note leaves a file for good, or removes the producer state that a start after a power
-    loss needs.
+    """If this fails, each note leaves a file forever, or removes the producer state that a start after a power loss
+    needs.
     """
     jobs = HeldJobs()
     manager = open_manager(tmp_path, settings=SETTINGS, jobs=jobs)
@@ -182,7 +180,7 @@ def test_notes_leave_no_snapshot_and_never_take_the_flushed_one(tmp_path: Path) 
         manager.flusher.note()
         run_held()
     assert snapshots() == []
-    # A flush of what was noted is not done yet when the next note begins.
+    # A flush of the noted records is not done yet when the next note begins.
     manager.flusher.start()
     flush = jobs.held.pop(0)
     fill(log, 70, size=1_000, producer_id=1)
@@ -208,13 +206,11 @@ def test_notes_leave_no_snapshot_and_never_take_the_flushed_one(tmp_path: Path) 
 
 
 def test_notes_go_on_while_a_flush_takes_long(tmp_path: Path) -> None:
-    """If this fails, a kill during a flush that takes as long as the disk does makes the next start read all that
-    came since then.
-    """
+    """If this fails, a kill during a slow flush makes the next start read everything that was written since then."""
     jobs = HeldJobs()
     manager = open_manager(tmp_path, settings=StorageSettings(flush_bytes=100_000, note_bytes=100_000), jobs=jobs)
     log = manager.create("t", 0, TOPIC_ID, LogConfig(), 0)
-    while jobs.held:  # what loading and the new partition leave to be done
+    while jobs.held:  # the jobs of loading and of the new partition
         jobs.held.pop(0)()
     fill(log, 120, size=1_000)
     jobs.run_due()
@@ -240,7 +236,7 @@ def test_notes_go_on_while_a_flush_takes_long(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("damage", ["cut", "flipped", "missing"])
 def test_damaged_noted_producers_are_found_again(tmp_path: Path, damage: str) -> None:
-    """If this fails, a resent batch is appended twice because of a torn file that only makes the start faster."""
+    """If this fails, a torn file whose only purpose is a faster start causes a resent batch to be appended twice."""
     manager = noted(tmp_path)
     log = manager.logs["t", 0]
     described, found = log.producers.describe(), noted_state.read(log.directory, log.written_point)
@@ -259,12 +255,10 @@ def test_damaged_noted_producers_are_found_again(tmp_path: Path, damage: str) ->
 
 
 def test_noted_producers_of_other_records_are_not_believed(tmp_path: Path) -> None:
-    """If this fails, a state that was noted of records which are gone is taken for that of those that came in their
-    place.
-    """
+    """If this fails, the noted state of records that were removed is taken for that of the records in their place."""
     manager = open_manager(tmp_path, settings=SETTINGS)
     log = manager.create("t", 0, TOPIC_ID, CONFIG, 0)
-    for slot in range(noted_state.SLOTS):  # as a process before this one may have left them
+    for slot in range(noted_state.SLOTS):  # as left by a previous process
         noted_state.write(log.directory, slot, 500 + slot, b"of other records")
     fill(log, 80, size=1_000, producer_id=7)
     manager.flusher.note()
