@@ -1,6 +1,6 @@
 """A record batch reader and validator in plain Python, written from the format alone: the oracle of the fast ones.
 
-Slow and simple on purpose: one pass, one place for each rule, no shared code with broker_cy.
+Deliberately slow and simple: one pass, one place for each rule, no shared code with broker_cy.
 """
 
 import gzip
@@ -14,12 +14,12 @@ INT64 = 1 << 64
 
 
 class Malformed(Exception):
-    """The bytes are no records."""
+    """The bytes are not valid records."""
 
 
 @dataclass
 class TwinRecord:
-    """A record as it stands in a batch."""
+    """A record as encoded in a batch."""
 
     offset_delta: int
     timestamp: int
@@ -30,7 +30,7 @@ class TwinRecord:
 
 @dataclass
 class TwinRules:
-    """What a topic asks."""
+    """What a topic requires."""
 
     now_ms: int
     before_ms: int = 2**63 - 1
@@ -41,7 +41,7 @@ class TwinRules:
 
 @dataclass
 class TwinVerdict:
-    """What the broker should say and store."""
+    """What the broker should answer and store."""
 
     code: int
     bad_records: list[int] = field(default_factory=list)
@@ -55,7 +55,7 @@ def signed64(value: int) -> int:
 
 
 class Reader:
-    """Bytes with a place in them."""
+    """Bytes with a read position."""
 
     def __init__(self, data: bytes) -> None:
         self.data = data
@@ -120,7 +120,7 @@ def fault(record: TwinRecord, timestamp: int, rules: TwinRules, append_flag: boo
 
 
 def judge(batch: bytes, rules: TwinRules) -> TwinVerdict:
-    """A batch whose length and checksum are right, uncompressed or gzip."""
+    """Judge a batch, uncompressed or gzip, whose length and checksum are right."""
     fields = HEADER.unpack_from(batch)
     base_offset, attributes, last_delta, base_timestamp, max_timestamp, producer_id = fields[0], *fields[5:10]
     sequence, count = fields[11:13]

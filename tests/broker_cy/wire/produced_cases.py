@@ -1,4 +1,4 @@
-"""Records fields of Produce requests, sound and broken, which record_verdicts.py sends to a real Kafka."""
+"""Records fields of Produce requests, valid and invalid, which record_verdicts.py sends to a real Kafka."""
 
 import struct
 import zlib
@@ -49,7 +49,7 @@ def batch(count: int = 3, codec: int = 0, **options: Any) -> bytes:
 
 
 def fixed(data: bytes | bytearray) -> bytes:
-    """With the length and checksum that its bytes should have."""
+    """Set the length and checksum that match the bytes."""
     data = bytearray(data)
     struct.pack_into(">i", data, 8, len(data) - 12)
     struct.pack_into(">I", data, 17, crc32c.value(bytes(data[21:])))
@@ -76,7 +76,7 @@ def body(
     return b"\0" + varint(0) + varint(delta) + key + value + headers
 
 
-# What may be wrong with one record, as the bytes of a batch of one record.
+# Possible errors of one record, as the bytes of a batch of one record.
 STRUCTURES = {
     "sound": raw_record(body()),
     "length-0": raw_record(b"", 0) + body(),
@@ -217,7 +217,7 @@ def codec_cases() -> Iterator[Case]:
 
 
 def mutation_cases() -> Iterator[Case]:
-    """Each byte behind the length of a small batch changed in two ways, with a checksum that fits again."""
+    """Each byte after the length of a small batch, changed in two ways, with a matching checksum."""
     good = batch(2)
     for at in [*range(12, 17), *range(21, len(good))]:
         for change in (0x01, 0x80):

@@ -1,4 +1,4 @@
-"""Messages with random values in all fields that a version carries, driven by the tables. The seed decides all."""
+"""Messages with random values in all fields of a version, driven by the tables. Only the seed determines them."""
 
 import random
 from typing import Any

@@ -1,9 +1,9 @@
-"""Sends produced_cases to a real Kafka and writes down what it answers and what it stores.
+"""Sends produced_cases to a real Kafka and records its responses and what it stores.
 
     python -m tests.broker_cy.wire.record_verdicts HOST:PORT LOG_DIR
 
-HOST:PORT is an Apache Kafka of one node on this machine, LOG_DIR its log.dirs; the result is verdicts.json beside the
-other fixtures. Run by hand when the cases change. What was sent is recorded too: another release of a compression
+HOST:PORT is an Apache Kafka of one node on this machine, LOG_DIR its log.dirs; the result is verdicts.json with the
+other fixtures. Run it by hand when the cases change. The sent bytes are recorded too: another release of a compression
 library may write other bytes.
 """
 
@@ -104,7 +104,7 @@ def record(peer: Peer, log_dir: Path, case: Case) -> dict[str, object]:
         told = [[error.batch_index, error.batch_index_error_message] for error in answer.record_errors]
         return {"error": answer.error_code, "message": answer.error_message, "record_errors": told}
     batch = stored(log_dir, case.topic, answer.base_offset)
-    # Base offset and leader epoch are the broker's.
+    # Base offset and leader epoch are set by the broker.
     plain = bytes(8) + batch[8:12] + case.records[12:16] + batch[16:]
     same = plain == case.records[: len(plain)]
     return {"error": 0, "log_append_time_ms": answer.log_append_time_ms} | ({} if same else {"stored": plain.hex()})

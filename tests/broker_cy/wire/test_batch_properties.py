@@ -55,7 +55,7 @@ def fixed(data: bytes | bytearray) -> bytearray:
 @settings(deadline=None)
 @given(records=record_lists(wild_times), base_offset=st.integers(0, 2**62), codec=st.sampled_from(list(Codec)))
 def test_what_is_written_is_read(records: list[Record], base_offset: int, codec: Codec) -> None:
-    """Nothing a coordinator writes into its topic comes back different."""
+    """Everything that a coordinator writes into its topic is read back unchanged."""
     (batch,) = decode_batches(encode_batch(records, base_offset=base_offset, codec=codec, leader_epoch=7))
     assert batch.is_valid()
     assert contents(batch.records()) == contents(records)
@@ -69,7 +69,7 @@ def test_what_is_written_is_read(records: list[Record], base_offset: int, codec:
 def test_kafka_python_and_aiokafka_build_the_same_batch(
     records: list[Record], producer: bool, transactional: bool, codec: Codec
 ) -> None:
-    """Our writer's bytes are those of the clients' builders; what they compress is read, and ours by them."""
+    """Our writer's bytes are those of the clients' builders; we read what they compress, and they read ours."""
     identity: dict[str, Any] = {"producer_id": 4711, "producer_epoch": 3, "base_sequence": 99} if producer else {}
     full = {"producer_id": -1, "producer_epoch": -1, "base_sequence": -1} | identity
     for builder_type, reader_type in ((KafkaPythonBuilder, KafkaPythonBatch), (AiokafkaBuilder, AiokafkaBatch)):
@@ -96,7 +96,7 @@ def test_kafka_python_and_aiokafka_build_the_same_batch(
 @settings(deadline=None)
 @given(records=record_lists(st.integers(0, 2_000_000).map(lambda second: second * 1000)))
 def test_kio_builds_and_reads_the_same_batch(records: list[Record]) -> None:
-    """A third, independent writer (whole seconds only) agrees to the byte."""
+    """A third, independent writer (whole seconds only) produces the same bytes."""
     made = tuple(
         kio_schema.Record(
             attributes=i8.parse(0),
@@ -162,10 +162,10 @@ def check_against_twin(data: bytearray, rules: twin.TwinRules) -> None:
 def test_the_validator_agrees_with_plain_python(
     records: list[Record], changes: list[tuple[int, int]], gzipped: bool, rules: twin.TwinRules
 ) -> None:
-    """A batch that lies, with a checksum that fits, is refused for the right reason and never half-believed."""
+    """An inconsistent batch with a matching checksum is refused for the right reason and never half-accepted."""
     data = bytearray(encode_batch(records))
     for place, value in changes:
-        # Attributes of compression are left alone: the payload would have to follow.
+        # Attributes of compression are not changed: the payload would have to match.
         at = 23 + place % (len(data) - 23)
         data[at] = value
     if gzipped:
@@ -205,7 +205,7 @@ SAMPLE = [
 
 @pytest.mark.parametrize("codec", list(Codec))
 def test_every_byte_changed_and_every_length_cut(codec: Codec) -> None:
-    """No single damaged byte of a produced batch gets past the checksum, and with a checksum that fits none crashes."""
+    """No single damaged byte of a produced batch passes the checksum, and with a matching checksum none crashes."""
     good = encode_batch(SAMPLE, codec=codec)
     assert isinstance(validate(bytearray(good), now_ms=NOW_MS), Accepted)
     for cut in range(len(good)):
@@ -243,7 +243,7 @@ def test_stamping_keeps_the_checksum() -> None:
 
 
 def test_a_batch_of_nothing_and_of_something_else_is_refused() -> None:
-    """A mistake of ours is found where it is made."""
+    """An error of our code is found where it is made."""
     with pytest.raises(ValueError, match="at least one record"):
         encode_batch([])
     with pytest.raises(TypeError):
@@ -265,7 +265,7 @@ def test_a_claimed_count_allocates_nothing() -> None:
 
 
 def test_batches_keep_their_buffer_alive() -> None:
-    """A batch may outlive the bytes object it was read from."""
+    """A batch may outlive the bytes object from which it was read."""
     batches = list(decode_batches(encode_batch(SAMPLE) + encode_batch(SAMPLE, codec=Codec.ZSTD)))
     assert [contents(batch.records()) for batch in batches] == [contents(SAMPLE)] * 2
     assert bytes(batches[0].data) == encode_batch(SAMPLE)

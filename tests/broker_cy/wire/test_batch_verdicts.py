@@ -1,7 +1,7 @@
-"""Each produced batch gets the answer that a real Kafka 4.3.1 gave to the same bytes.
+"""Each produced batch gets the response that a real Kafka 4.3.1 gave to the same bytes.
 
-The answers are in tests/fixtures/kafka-4.3.1/verdicts.json; record_verdicts.py beside this file wrote them down. A
-client that handled Kafka's errors handles ours, and what Kafka stored is stored here to the byte.
+The responses are in tests/fixtures/kafka-4.3.1/verdicts.json; record_verdicts.py recorded them. A client that handled
+Kafka's errors handles ours, and what Kafka stored is stored here byte by byte.
 """
 
 import json
@@ -20,13 +20,14 @@ VERDICTS = json.loads((Path(__file__).parents[2] / "fixtures" / "kafka-4.3.1" / 
 CASES = [Case(name, bytes.fromhex(each["sent"]), each["topic"], each["version"]) for name, each in VERDICTS.items()]
 INVALID_RECORD, UNKNOWN_SERVER_ERROR = 87, -1
 
-# Cases answered otherwise, with our code and why.
+# Cases with a different response, with our code and the reason.
 OTHERWISE = {
     # The size overflows an int32 in Kafka and fails the whole request.
     "length-2147483647": INVALID_RECORD,
     # The transactional bit is set: the request's handler refuses the batch without reading it.
     "attributes--1": UNKNOWN_SERVER_ERROR,
-    # Kafka decompresses piece by piece and meets a broken record before the broken end of the stream; we the latter.
+    # Kafka decompresses piece by piece and finds a broken record before the broken end of the stream; we find the
+    # latter.
     "gzip-flip-49": UNKNOWN_SERVER_ERROR,
 }
 # Kafka does not check a record's length where the batch is compressed; consumers then fail on it.
@@ -34,7 +35,7 @@ LENGTH_LIES = re.compile(r"record-length-(0|negative|beyond-end|one-short)-(gzip
 
 
 def now_of(answer: dict[str, Any]) -> int:
-    """When Kafka validated the batch: its append time, or the time in a message about a timestamp out of range."""
+    """Return when Kafka validated the batch: its append time, or the time in a message about its timestamp."""
     if answer.get("log_append_time_ms", -1) != -1:
         return int(answer["log_append_time_ms"])
     found = re.search(r"within \[.*, (\d+)\]", json.dumps(answer))

@@ -1,4 +1,4 @@
-"""If these fail, the broker answers with bytes Kafka would not send, or takes bytes Kafka would not take."""
+"""If these fail, the broker sends bytes that Kafka would not send, or accepts bytes that Kafka would not accept."""
 
 import copy
 import pickle
@@ -118,7 +118,7 @@ def test_a_field_the_version_lacks_must_be_at_its_default_or_ignorable() -> None
 
 
 def test_a_transaction_state_that_an_old_version_cannot_hold_is_not_lost_silently() -> None:
-    # Kafka 4.3 leaves the versions of these tagged fields to be those of the tag.
+    # In Kafka 4.3, these tagged fields have the versions of the tag.
     codec.encode(TransactionLogValue(), 0)
     with pytest.raises(WireError, match="previous_producer_id: version 0 has no such field"):
         codec.encode(TransactionLogValue(previous_producer_id=5), 0)
@@ -156,7 +156,7 @@ def test_unknown_tags_are_kept_and_written_back_in_order() -> None:
     assert request._unknown_tags == ((5, b"x"), (300, b""))
     assert request.cluster_id == "c"
     assert codec.encode(request, 17) == data
-    # Kafka reads tags in any order too; they are written in rising order.
+    # Kafka also reads tags in any order; they are written in ascending order.
     assert codec.encode(codec.decode(FetchRequest, 17, plain + b"\3" + b"\xac\2\0" + b"\5\1x" + cluster), 17) == data
 
 
@@ -301,7 +301,7 @@ def test_an_array_must_have_the_bytes_its_elements_need() -> None:
 
 
 def test_tables_promise_that_no_element_is_free() -> None:
-    """An element of no bytes would let few bytes claim any number of objects; compiling a version checks for it."""
+    """An element of no bytes would allow few bytes to claim many objects; compiling a version checks for it."""
     for name in tables.message_files():
         cls = getattr(messages, name)
         for version in range(cls.VERSIONS[0], cls.VERSIONS[1] + 1):

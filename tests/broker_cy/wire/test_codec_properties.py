@@ -37,7 +37,7 @@ def test_every_message_comes_back_as_it_was(name: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_a_message_cut_anywhere_is_an_error(name: str) -> None:
     for version in versions_of(name):
-        # One element per array and short texts: every kind of cut, few bytes.
+        # One element per array and short texts: every kind of cut, with few bytes.
         message = Generator((name, version, "cut"), elements_max=1).message(name, version)
         data = codec.encode(message, version)
         for size in range(min(len(data), 400)):
@@ -75,7 +75,7 @@ def check_foreign(cls: type[codec.Message], version: int, data: Any) -> None:
     except WireError as error:
         assert error.field.startswith(cls.__name__)  # noqa: PT017
         return
-    # What was accepted must be writable, and mean the same: a broker forwards and stores what it read.
+    # An accepted message must be writable, and mean the same: a broker forwards and stores what it read.
     written = codec.encode(message, version)
     again = codec.decode(cls, version, written)
     assert again == message or "nan" in repr(message)

@@ -1,4 +1,4 @@
-"""The codecs: a payload that a client can write and we cannot read is a message lost, and the other way round."""
+"""The codecs: a payload that a client can write and we cannot read is a lost message, and vice versa."""
 
 import gzip
 import random
@@ -52,7 +52,7 @@ def test_what_we_write_we_read(codec: Codec, kind: str) -> None:
 @pytest.mark.parametrize("kind", KINDS[1:])
 @pytest.mark.parametrize("codec", COMPRESSING)
 def test_clients_read_what_we_write(codec: Codec, kind: str) -> None:
-    """kafka-python and aiokafka, whose framings are the Java client's, get the same bytes."""
+    """kafka-python and aiokafka, whose framings are those of the Java client, get the same bytes."""
     data = sample(kind)
     packed = compress(codec, data)
     for module in (kafka_codec, aiokafka_codec):
@@ -78,7 +78,7 @@ def test_both_framings_of_snappy(kind: str) -> None:
 
 
 def test_several_members_and_frames() -> None:
-    """Streaming producers close a gzip member or zstd frame in mid-batch; nothing behind the first is lost."""
+    """Streaming producers close a gzip member or zstd frame within a batch; nothing after the first is lost."""
     assert bytes(decompress(Codec.GZIP, gzip.compress(b"one ") + gzip.compress(b"two"), LIMIT)) == b"one two"
     large = random.Random(1).randbytes(100_000)
     members = [large, b"", b"a", large[:5000], large]
@@ -90,7 +90,7 @@ def test_several_members_and_frames() -> None:
 
 
 def test_zstd_without_a_content_size() -> None:
-    """Java's zstd stream does not say how long it is."""
+    """Java's zstd stream does not contain its length."""
     data = sample("text") + sample("noise")
     stream = cramjam.zstd.Compressor()
     packed = b""
@@ -126,7 +126,9 @@ def xxh32(data: bytes) -> int:
 
 
 def lz4_frame(data: bytes, flags: int, descriptor: int) -> bytes:
-    """A frame of one block, or of stored ones, with the options of `flags` (0x10 block sums, 8 size, 4 content sum)."""
+    """Make a frame of one block, or of stored ones, with the options of `flags` (0x10 block sums, 8 size, 4 content
+    sum).
+    """
     header = bytes([0x40 | flags, descriptor]) + (struct.pack("<Q", len(data)) if flags & 8 else b"")
     out = b"\x04\x22\x4d\x18" + header + bytes([xxh32(header) >> 8 & 0xFF])
     block = bytes(cramjam.lz4.compress_block(data, store_size=False))
@@ -145,7 +147,7 @@ def test_lz4_frames_with_sizes_and_checksums(flags: int, descriptor: int) -> Non
 
 
 def test_lz4_frames_that_clients_cannot_read_are_refused() -> None:
-    """A batch that the Java consumer would choke on is not taken into the log."""
+    """A batch on which the Java consumer would fail is not accepted into the log."""
     linked = bytes(cramjam.lz4.compress(sample("text")))
     for frame, words in (
         (linked, "linked blocks"),
@@ -159,7 +161,7 @@ def test_lz4_frames_that_clients_cannot_read_are_refused() -> None:
 
 @pytest.mark.parametrize("codec", COMPRESSING)
 def test_the_limit_is_exact(codec: Codec) -> None:
-    """A batch of the largest allowed size is taken, one byte more is not."""
+    """A batch of the largest allowed size is accepted, one byte more is not."""
     data = sample("blocks")
     packed = compress(codec, data)
     assert decompress(codec, packed, len(data)) == data
@@ -168,7 +170,7 @@ def test_the_limit_is_exact(codec: Codec) -> None:
 
 
 def bomb(codec: Codec) -> bytes:
-    """Some KiB that expand to 64 MiB (snappy: some MiB, it cannot more)."""
+    """Some KiB that expand to 64 MiB (for snappy: some MiB, its maximum)."""
     if codec is Codec.GZIP:
         return zlib.compress(bytes(64 * MIB), 1, wbits=31)
     if codec is Codec.ZSTD:
@@ -184,21 +186,21 @@ def bomb(codec: Codec) -> bytes:
 
 @pytest.mark.parametrize("codec", COMPRESSING)
 def test_a_bomb_does_not_take_the_memory(codec: Codec) -> None:
-    """One hostile producer cannot make the broker run out of memory, for itself and everyone."""
+    """One hostile producer cannot make the broker run out of memory, for itself and all other clients."""
     packed = bomb(codec)
     limit = 4 * MIB
     tracemalloc.start()
     try:
         with pytest.raises(PayloadTooLarge):
             decompress(codec, packed, limit)
-        # A growing bytes object is copied into one twice as large.
+        # Growing a bytes object copies it into one twice as large.
         assert tracemalloc.get_traced_memory()[1] < 3 * limit
     finally:
         tracemalloc.stop()
 
 
 def test_sizes_that_are_only_claimed_allocate_nothing() -> None:
-    """A few bytes that claim to hold gigabytes cost nothing."""
+    """A few bytes that claim to contain gigabytes cost nothing."""
     zstd = b"\x28\xb5\x2f\xfd\xe0" + struct.pack("<Q", 1 << 40) + struct.pack("<I", 5 << 3 | 1)[:3] + b"12345"
     tracemalloc.start()
     try:
@@ -212,7 +214,7 @@ def test_sizes_that_are_only_claimed_allocate_nothing() -> None:
 
 @pytest.mark.parametrize("codec", COMPRESSING)
 def test_every_truncation_and_flipped_byte_is_reported(codec: Codec) -> None:
-    """A damaged payload is an error or other bytes, never a crash; a cut one is never taken for whole."""
+    """A damaged payload is an error or other bytes, never a crash; a truncated one is never taken for complete."""
     data = sample("text")[:2000] + sample("noise")[:200]
     packed = compress(codec, data)
     for cut in range(1, len(packed)):
@@ -220,7 +222,7 @@ def test_every_truncation_and_flipped_byte_is_reported(codec: Codec) -> None:
             found = decompress(codec, packed[:cut], LIMIT)
         except CorruptPayload:
             continue
-        # snappy's stream has no end mark: it may end behind a block, or behind its header.
+        # snappy's stream has no end mark: it may end after a block, or after its header.
         assert codec is Codec.SNAPPY
         assert len(found) == 0
     for at in range(len(packed)):
@@ -235,7 +237,7 @@ def test_every_truncation_and_flipped_byte_is_reported(codec: Codec) -> None:
 @settings(deadline=None, max_examples=200)
 @given(codec=st.sampled_from(COMPRESSING), prefix=st.integers(0, 24), tail=st.binary(max_size=200))
 def test_garbage_never_crashes(codec: Codec, prefix: int, tail: bytes) -> None:
-    """Whatever a client calls compressed, the worst is an error for its batch."""
+    """Whatever bytes a client sends as compressed, the worst result is an error for its batch."""
     try:
         assert len(decompress(codec, compress(codec, b"abc" * 30)[:prefix] + tail, MIB)) <= MIB
     except (CorruptPayload, PayloadTooLarge):
@@ -263,7 +265,7 @@ def test_unknown_codecs_and_levels_are_named() -> None:
     ("codec", "levels"), [(Codec.GZIP, [1, 9]), (Codec.LZ4, [1, 3, 17]), (Codec.ZSTD, [-131072, 1, 22])]
 )
 def test_levels_have_their_effect(codec: Codec, levels: list[int]) -> None:
-    """compression.<codec>.level is more than accepted: the highest level packs better than the lowest."""
+    """compression.<codec>.level is not only accepted: the highest level compresses better than the lowest."""
     data = Path(__file__).read_bytes() * 2
     sizes = []
     for level in levels:
@@ -275,7 +277,7 @@ def test_levels_have_their_effect(codec: Codec, levels: list[int]) -> None:
 
 
 def test_the_limit_grows_with_the_batch() -> None:
-    """Large batches of ordinary data pass; the bound stays what a Java client can hold."""
+    """Large batches of ordinary data are accepted; the bound remains what a Java client can hold."""
     assert decompressed_limit(1) == 128 * MIB
     assert decompressed_limit(32 * MIB) == 1024 * MIB
     assert decompressed_limit(1 << 40) == (1 << 31) - 1

@@ -26,7 +26,7 @@ from broker_cy.wire.records import Record, decode_batches, encode_batch
 DIRECTORY = uuid.UUID("01020304-0506-0708-090a-0b0c0d0e0f10")
 DIRECTORY_HEX = DIRECTORY.hex
 
-# The values on the right came out of Kafka's generated classes.
+# The values on the right were encoded by Kafka's generated classes.
 MESSAGES: list[tuple[ControlMessage, ControlType, str]] = [
     (EndTxnMarker(commit=False, coordinator_epoch=7), ControlType.ABORT, "000000000007"),
     (EndTxnMarker(commit=True, coordinator_epoch=-1), ControlType.COMMIT, "0000ffffffff"),
@@ -61,7 +61,7 @@ def test_values_are_kafkas_bytes(message: ControlMessage, kind: ControlType, val
 
 @pytest.mark.parametrize(("message", "kind", "value"), MESSAGES, ids=[kind.name for _, kind, _ in MESSAGES])
 def test_a_damaged_value_is_reported(message: ControlMessage, kind: ControlType, value: str) -> None:
-    """A cut control record is never taken for a whole one, and a changed one never crashes the reader."""
+    """A truncated control record is never taken for a complete one, and a changed one never crashes the reader."""
     record = encode_control(message, 0)
     assert record.value is not None
     for cut in range(len(record.value)):
@@ -77,7 +77,7 @@ def test_a_damaged_value_is_reported(message: ControlMessage, kind: ControlType,
 
 
 def test_unknown_types_are_skipped_and_broken_keys_reported() -> None:
-    """A newer Kafka's control records do not stop the reader; a record that is none is named."""
+    """A newer Kafka's control records do not stop the reader; an invalid record is named."""
     newer = Record(offset=9, key=b"\0\0\0\x63", value=b"")
     assert control_type(newer) == 99
     assert decode_control(newer) is None

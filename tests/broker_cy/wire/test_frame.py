@@ -1,4 +1,4 @@
-"""If these fail, the broker misreads the first bytes of requests, or answers with a header no client expects."""
+"""If these fail, the broker misreads the first bytes of requests, or answers with a header that no client expects."""
 
 import struct
 

@@ -1,8 +1,8 @@
 """If these fail, we do not write or read some message or record as Kafka 4.3.1 itself does.
 
-kafka_vectors.tsv.gz has a message of every kind in every version: its name, version, the bytes Kafka's own class wrote,
-and the JSON its own converter made of it (tools/kafka_vectors). This covers what client libraries do not have: the
-records of the metadata log, of groups, transactions and share groups.
+kafka_vectors.tsv.gz has a message of every kind in every version: its name, version, the bytes that Kafka's own class
+wrote, and the JSON that its own converter made (tools/kafka_vectors). This covers what client libraries do not have:
+the records of the metadata log, of groups, transactions and share groups.
 """
 
 import gzip

@@ -1,4 +1,4 @@
-"""If this fails, a type checker believes in fields that messages do not have."""
+"""If this fails, a type checker accepts fields that messages do not have."""
 
 from tools import make_message_stubs
 

@@ -1,7 +1,7 @@
-"""If these fail, we and kafka-python 3, which has Kafka's specifications as JSON, do not mean the same by some bytes.
+"""If these fail, we and kafka-python 3, which has Kafka's specifications as JSON, interpret some bytes differently.
 
-Every message and version that kafka-python knows, with random values in all fields, in both directions. It knows what a
-client of its kind needs: no raft and controller APIs, no KIP-848, share or streams groups, no internal records.
+Every message and version that kafka-python supports, with random values in all fields, in both directions. It supports
+what a client needs: no raft and controller APIs, no KIP-848, share or streams groups, no internal records.
 """
 
 import importlib
@@ -19,7 +19,7 @@ from tests.broker_cy.wire.random_messages import ALL, Generator
 
 
 def known_to_kafka_python() -> dict[str, Any]:
-    """Its classes by name. They register as subclasses when their modules are imported."""
+    """Return its classes by name. They register as subclasses when their modules are imported."""
     for module in pkgutil.walk_packages(kafka.protocol.__path__, "kafka.protocol."):
         if ".old" not in module.name and "generate" not in module.name:
             importlib.import_module(module.name)
@@ -28,14 +28,14 @@ def known_to_kafka_python() -> dict[str, Any]:
     while waiting:
         cls = waiting.pop()
         waiting += cls.__subclasses__()
-        # It makes a subclass for a version that was asked for.
+        # It makes a subclass for a requested version.
         if cls._struct is not None and getattr(cls, "_class_version", None) is None:
             found.setdefault(cls.__name__, cls)
     return found
 
 
 CLASSES = known_to_kafka_python()
-# What kafka-python calls otherwise than Kafka.
+# Names that differ between kafka-python and Kafka.
 RENAMED = {
     ("MetadataResponse", "cluster_authorized_operations"): "authorized_operations",
     ("MetadataResponse", "topic_authorized_operations"): "authorized_operations",
@@ -48,7 +48,7 @@ CASES = [(name, version) for name, version in ALL if name in CLASSES]
 def to_theirs(
     message: Any, spec: tables.MessageSpec, struct: tables.StructSpec, theirs: Any, version: int
 ) -> dict[str, Any]:
-    """The constructor arguments for kafka-python's class with the same values as `message`."""
+    """Return the constructor arguments for kafka-python's class with the same values as `message`."""
     values = {}
     for field in struct.fields:
         if version not in field.versions:
@@ -57,7 +57,7 @@ def to_theirs(
         their_field = theirs.fields[their_name]
         value = getattr(message, field.attribute)
         if version in field.tagged and value == getattr(type(message)(), field.attribute):
-            # A tagged field that was given to kafka-python is written even at its default.
+            # A tagged field that is passed to kafka-python is written even at its default.
             continue
         if value is not None and field.type not in tables.SCALARS:
             inner = spec.structs[field.type]
@@ -78,7 +78,7 @@ def struct_of(message: Any, spec: tables.MessageSpec, struct: tables.StructSpec,
 @pytest.mark.parametrize(("name", "version"), CASES)
 def test_bytes_and_values_are_those_of_kafka_python(name: str, version: int) -> None:
     spec, cls = tables.load(name), CLASSES[name]
-    # These two it writes with the version in front, as members of a group send them.
+    # It writes these two with the version first, as members of a group send them.
     in_front = name in ("ConsumerProtocolAssignment", "ConsumerProtocolSubscription")
     for seed in range(3):
         message = Generator((name, version, seed)).message(name, version)

@@ -1,8 +1,8 @@
-"""If these fail, we and kio 0.6.5, which is generated from Kafka's specifications, do not mean the same by some bytes.
+"""If these fail, we and kio 0.6.5, which is generated from Kafka's specifications, interpret some bytes differently.
 
-Every message and version that kio knows, with random values in all fields, in both directions. kio has no record types
-of internal topics. Some fields have narrower types there than on the wire (error codes must be known, times be dates):
-their values are drawn to fit.
+Every message and version that kio supports, with random values in all fields, in both directions. kio has no record
+types of internal topics. Some fields have narrower types there than on the wire (error codes must be known, times be
+dates): their values are drawn to fit.
 """
 
 import dataclasses
@@ -37,7 +37,7 @@ UNKNOWN_TO_KIO = {("ProducerSnapshot", 1), ("QuorumStateData", 0), ("QuorumState
 
 
 def known_to_kio() -> dict[tuple[str, int], str]:
-    """`module:class` of each message and version."""
+    """Return `module:class` of each message and version."""
     by_snake_name: Mapping[int, Any]
     found = {}
     for by_snake_name in schema_name_map.values():
@@ -56,7 +56,7 @@ def kio_class(name: str, version: int) -> Any:
 
 
 def inner_type(kind: Any) -> Any:
-    """The class of a structure, from `C`, `C | None`, `tuple[C, ...]` or a mixture; None for a scalar."""
+    """Return the class of a structure, from `C`, `C | None`, `tuple[C, ...]` or a mixture; None for a scalar."""
     if dataclasses.is_dataclass(kind):
         return kind
     for argument in get_args(kind) if get_origin(kind) is not None else getattr(kind, "__args__", ()):
@@ -67,7 +67,7 @@ def inner_type(kind: Any) -> Any:
 
 
 class Pairing:
-    """Makes a message of ours and kio's entity with the same values."""
+    """Makes one of our messages and kio's entity with the same values."""
 
     def __init__(self, name: str, version: int, seed: int) -> None:
         self.spec = tables.load(name)
@@ -80,7 +80,7 @@ class Pairing:
         specs = [spec for spec in struct.fields if self.version in spec.versions]
         fields = dataclasses.fields(cls)
         names = [field.name for field in fields]
-        # kio drops the unit where it has a type for times, spares the names of builtins, and splits KRaft.
+        # kio drops the unit if it has a type for times, avoids the names of builtins, and splits KRaft.
         for name, spec in zip(names, specs, strict=True):
             assert ODD_NAMES.get(name, name.removesuffix("_")) in (spec.attribute, spec.attribute.removesuffix("_ms"))
         values: dict[str, Any] = {}
@@ -102,7 +102,7 @@ class Pairing:
         return cls(**values)
 
     def value(self, value: Any, spec: tables.FieldSpec, annotation: Any, kind: str | None, nullable: bool) -> Any:
-        """The value as we hold it, perhaps changed to one kio can hold, and as kio holds it."""
+        """Return the value as we represent it, perhaps changed to one that kio supports, and as kio represents it."""
         if value is None:
             assert nullable
             return None, None

@@ -22,7 +22,7 @@ FRAME_VERSION = 1
 
 
 def classes(folder: str, kind: str) -> dict[int, type[codec.Message]]:
-    """The classes of one folder of tables by the number that stands in front of a record."""
+    """Return the classes of one folder of tables by the number that precedes a record."""
     specs = [tables.load(name) for name, path in tables.message_files().items() if Path(path).parent.name == folder]
     return {spec.key: getattr(messages, spec.name) for spec in specs if spec.kind == kind}
 
@@ -33,7 +33,7 @@ def records(partition: str) -> list[Record]:
 
 
 def dumped(partition: str) -> dict[int, tuple[Any, Any]]:
-    """The JSON of key and payload that the tool printed, by offset; None if it printed none or <DELETE>."""
+    """Return the JSON of key and payload that the tool printed, by offset; None if it printed none or <DELETE>."""
     found = {}
     for line in (FIXTURES / "dump" / f"{partition}.txt").read_text().splitlines():
         match = re.match(r"\| offset: (\d+) .*? headerKeys: \[\](?: key: (\{.*?\}))? payload: (.*)$", line)
@@ -76,7 +76,7 @@ def test_coordinator_records_are_read_field_for_field(partition: str, folder: st
     assert len(found) == len(shown) > 8
     for record in found:
         assert record.key is not None
-        # In front of a key stands the type of the record, in front of a value its version.
+        # A key is preceded by the type of the record, a value by its version.
         number = Cursor(record.key).read_i16()
         key = codec.decode(keys[number], 0, record.key[2:])
         shown_key, shown_value = shown[record.offset]
@@ -88,7 +88,7 @@ def test_coordinator_records_are_read_field_for_field(partition: str, folder: st
         value, version = codec.decode_versioned(values[number], record.value)
         data = as_json(value, version)
         if isinstance(value, messages.GroupMetadataValue):
-            # The tool shows inside what a consumer's client wrote there.
+            # The tool also decodes what a consumer's client wrote there.
             for shown_member, member in zip(data["members"], value.members, strict=True):
                 subscription = codec.decode_versioned(messages.ConsumerProtocolSubscription, member.subscription)
                 assignment = codec.decode_versioned(messages.ConsumerProtocolAssignment, member.assignment)

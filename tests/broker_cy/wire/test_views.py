@@ -53,7 +53,7 @@ def produce_requests(draw: st.DrawFn) -> tuple[int, messages.ProduceRequest]:
 @given(produce_requests())
 @settings(max_examples=300, deadline=None)
 def test_produce_view_reads_what_the_codec_writes(case: tuple[int, messages.ProduceRequest]) -> None:
-    """If this fails, records go to the wrong partition, or are cut."""
+    """If this fails, records are written to the wrong partition, or are cut."""
     version, request = case
     acks, timeout_ms, transactional, topics = parse_produce(codec.encode(request, version), version)
     assert (acks, timeout_ms) == (request.acks, request.timeout_ms)
@@ -125,7 +125,7 @@ def key_of(topic: FetchedTopic, version: int) -> bytes:
 @given(fetch_requests())
 @settings(max_examples=300, deadline=None)
 def test_fetch_view_reads_what_the_codec_writes(case: tuple[int, messages.FetchRequest]) -> None:
-    """If this fails, a consumer reads from an offset it did not ask for."""
+    """If this fails, a consumer reads from an offset that it did not request."""
     version, request = case
     view = parse_fetch(codec.encode(request, version), version)
     assert view["replica_id"] == (request.replica_state.replica_id if version >= 15 else request.replica_id)
@@ -153,8 +153,8 @@ def test_fetch_view_reads_what_the_codec_writes(case: tuple[int, messages.FetchR
 
 @pytest.mark.parametrize("version", [3, 8, 9, 12, 13])
 def test_cut_produce_request_is_refused(version: int) -> None:
-    """A request that is cut anywhere closes the connection, and never makes the broker read beyond what was
-    received.
+    """A request that is truncated anywhere closes the connection, and never makes the broker read beyond the received
+    bytes.
     """
     topic = messages.ProduceRequest.TopicProduceData(
         partition_data=[messages.ProduceRequest.PartitionProduceData(index=0, records=b"x" * 40)]
@@ -186,7 +186,7 @@ def test_cut_fetch_request_is_refused(version: int) -> None:
 @given(st.binary(max_size=200), st.integers(3, 13), st.integers(4, 18))
 @settings(max_examples=1000, deadline=None)
 def test_random_bytes_are_read_or_refused(data: bytes, produce_version: int, fetch_version: int) -> None:
-    """Nothing but WireError, whatever comes: another exception would be logged as a defect of the broker."""
+    """Only WireError is raised, whatever the bytes: another exception would be logged as a defect of the broker."""
     for parse, version in ((parse_produce, produce_version), (parse_fetch, fetch_version)):
         try:
             parse(data, version)
@@ -196,7 +196,7 @@ def test_random_bytes_are_read_or_refused(data: bytes, produce_version: int, fet
 
 @pytest.mark.parametrize("version", [3, 9])
 def test_number_of_partitions_is_bounded(version: int) -> None:
-    """A request of 100 MB that holds nothing but partitions without records must not become gigabytes of results."""
+    """A request of 100 MB that contains only partitions without records must not become gigabytes of results."""
     empty = [messages.ProduceRequest.PartitionProduceData(index=0, records=None)] * 1_000_001
     topic = messages.ProduceRequest.TopicProduceData(name="t", partition_data=empty)
     body = codec.encode(messages.ProduceRequest(acks=1, timeout_ms=1, topic_data=[topic]), version)
