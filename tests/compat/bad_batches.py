@@ -1,4 +1,4 @@
-"""Batches that lie, and what Apache Kafka 4.3.1 answers to each: a table that was checked against it."""
+"""Invalid batches, and the responses of Apache Kafka 4.3.1 to each: a table that was checked against it."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ _HOUR_MS = 3_600_000
 
 @dataclass(frozen=True)
 class Case:
-    """A batch, sent to partition 0 of `topic`, and the answer for it.
+    """A batch, sent to partition 0 of `topic`, and the response to it.
 
-    `record_errors` are the indexes of the records that Produce v8 blames. `whole_request` says that Apache Kafka
-    fails every partition of the request with the same code; broker-cy fails that partition alone.
+    `record_errors` are the indexes of the records that Produce v8 reports. `whole_request` says that Apache Kafka fails
+    every partition of the request with the same code; broker-cy fails that partition alone.
     """
 
     name: str
@@ -50,7 +50,7 @@ def _one(record: RawRecord, **fields: Any) -> bytes:
 
 
 def good() -> bytes:
-    """A batch of one record that every topic but a compacted one takes."""
+    """Make a batch of one record that every topic except a compacted one accepts."""
     return RawBatch(base_timestamp=_now_ms()).encode()
 
 
@@ -109,7 +109,7 @@ CASES = [
     Case("header count negative", lambda: _one(RawRecord(header_count=-1)), INVALID_RECORD),
     Case("header count too large", lambda: _one(RawRecord(header_count=1)), INVALID_RECORD),
     Case("header count huge", lambda: _one(RawRecord(header_count=1 << 30)), INVALID_RECORD),
-    # What a client may not send
+    # Batches that a client may not send
     Case("control batch", lambda: RawBatch(attributes=0x20).encode(), INVALID_RECORD),
     Case("producer id without sequence", lambda: RawBatch(producer_id=5, producer_epoch=0).encode(), INVALID_RECORD),
     # Compressed
@@ -130,7 +130,7 @@ CASES = [
         lambda: _gzipped([RawRecord(), RawRecord()], count=1, last_offset_delta=0),
         INVALID_RECORD,
     ),
-    # What the topic's settings refuse
+    # Batches that the topic's settings refuse
     Case("too large", lambda: _one(RawRecord(value=bytes(1100))), MESSAGE_TOO_LARGE, "small"),
     Case(
         "append time claimed by the producer",
@@ -170,7 +170,7 @@ CASES = [
     ),
 ]
 
-# What looks odd and is taken all the same.
+# Unusual batches that are still accepted.
 ACCEPTED = {
     "trailing bytes after the batch": lambda: RawBatch().encode() + b"xx",
     "time type bit in a CreateTime topic": lambda: RawBatch(attributes=8).encode(),

@@ -22,7 +22,7 @@ def admin(broker: Target) -> AdminClient:
 
 @pytest.fixture
 def group() -> str:
-    """A group of the test's own."""
+    """A separate group for the test."""
     return "group-" + uuid.uuid4().hex[:8]
 
 

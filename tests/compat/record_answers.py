@@ -1,7 +1,7 @@
-"""Record again what Apache Kafka 4.3.1 answers to the scripts: `python -m tests.compat.record_answers [PATTERN...]`.
+"""Record the responses of Apache Kafka 4.3.1 to the scripts: `python -m tests.compat.record_answers [PATTERN...]`.
 
 Starts Kafka (downloads 55 MB from Maven Central the first time) and writes tests/fixtures/kafka_4.3.1_answers.json.gz.
-With patterns such as 'fetch_*' only those scripts are recorded, and the answers of others are kept.
+With patterns such as 'fetch_*' only those scripts are recorded, and the responses to others are kept.
 """
 
 from __future__ import annotations

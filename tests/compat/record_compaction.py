@@ -1,6 +1,6 @@
 """Records what Apache Kafka's cleaner leaves of a topic: `python -m tests.compat.record_compaction` (a minute or two).
 
-The archive has the partition's files before and after each of three cleanings, with records between them, and the
+The archive has the partition's files before and after each of three cleanings, with records in between, and the
 cleaner's checkpoint after each.
 """
 
@@ -21,7 +21,7 @@ ARCHIVE = Path(__file__).parents[1] / "fixtures/kafka_4.3.1_compaction.tar.gz"
 TOPIC = "compacted"
 DELETE_RETENTION_MS = 100
 SEGMENT_MS = 1_000
-# Longer than the recording takes: the cleaner looks once, at the start.
+# Longer than the recording takes: the cleaner only checks once, at the start.
 NEVER_MS = 1_000_000_000
 QUICK_MS = 50
 PASSES = {"first": range(12), "second": range(12, 16), "third": range(16, 18)}
@@ -29,7 +29,7 @@ KEPT = (".log", ".index", ".timeindex", ".txnindex", ".snapshot", "leader-epoch-
 
 
 class Recorder:
-    """One Kafka, which is stopped for each picture of its files."""
+    """One Kafka, which is stopped for each copy of its files."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -38,14 +38,14 @@ class Recorder:
         self.step = 0
 
     def produce(self, pairs: list[tuple[str, bytes | None]], **settings: str) -> None:
-        """One batch; of a transaction that is committed or aborted if there is a transactional.id."""
+        """Write one batch; of a transaction that is committed or aborted if there is a transactional.id."""
         end = settings.pop("end", "")
         producer = Producer({"bootstrap.servers": self.peer.bootstrap, "linger.ms": "50", **settings})
         if end:
             producer.init_transactions(30)
             producer.begin_transaction()
         for key, value in pairs:
-            # Two batches a segment, by segment.ms.
+            # Two batches per segment, by segment.ms.
             at_ms = self.first_ms + self.step // 2 * 2 * SEGMENT_MS
             producer.produce(TOPIC, value, key, partition=0, timestamp=at_ms)
         assert producer.flush(30) == 0
@@ -56,7 +56,7 @@ class Recorder:
         self.step += 1
 
     def write(self, rounds: range) -> None:
-        """Keys that come again, tombstones, codecs, idempotent producers, transactions of both ends."""
+        """Write repeated keys, tombstones, codecs, idempotent producers, committed and aborted transactions."""
         codecs = ["none", "gzip", "snappy", "lz4", "zstd"]
         for number in rounds:
             codec = codecs[number % 5]
@@ -73,7 +73,7 @@ class Recorder:
                 [(f"k{number % 5}", b"aborted"), (f"lost{number}", b"a")], **{"transactional.id": "a", "end": "abort"}
             )
             if number % 4 == 3:
-                # A transaction whose only keys are written again: its marker marks nothing after a cleaning.
+                # A transaction whose only keys are written again: after a cleaning, its marker ends no data.
                 self.produce([("marked", b"%d" % number)], **{"transactional.id": "m", "end": "commit"})
 
     def stop_and_copy(self, name: str) -> None:
@@ -113,7 +113,7 @@ class Recorder:
             admin = AdminClient({"bootstrap.servers": self.peer.bootstrap})
             admin.create_topics([NewTopic(TOPIC, 1, 1, config=settings)])[TOPIC].result(30)
             self.write(range(12))
-            # The first takes data, the second finds transactions without data, the third takes their markers.
+            # The first removes data, the second finds transactions without data, the third removes their markers.
             for name, rounds in PASSES.items():
                 self.write(rounds)
                 self.stop_and_copy(f"{name}-before")

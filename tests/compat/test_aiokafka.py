@@ -1,4 +1,4 @@
-"""The ordinary life of aiokafka, which speaks the older, not flexible versions only."""
+"""Ordinary use of aiokafka, which only supports the older, not flexible versions."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TOPIC_ALREADY_EXISTS, INVALID_TOPIC, INVALID_CONFIG, UNKNOWN_TOPIC = 36, 17, 40,
 
 
 def run(coroutine: Coroutine[Any, Any, None]) -> None:
-    """The test's body, on a loop of its own, within bounds."""
+    """Run the test's body, on a separate loop, with a time limit."""
     asyncio.run(asyncio.wait_for(coroutine, 2 * TIMEOUT_S))
 
 
@@ -181,7 +181,7 @@ def test_records(broker: Target, topic: str, group: str) -> None:
 
 
 def test_large_and_too_large(broker: Target, topic: str, group: str) -> None:
-    """If this fails, a large record does not get through, or one that is too large does."""
+    """If this fails, a large record is not accepted, or one that is too large is."""
 
     async def body() -> None:
         async with life(broker, group) as my:
@@ -215,7 +215,7 @@ def test_acks(broker: Target, topic: str, group: str, acks: Any, idempotent: boo
 
 
 def test_seek_times_pause(broker: Target, topic: str, group: str) -> None:
-    """If this fails, a consumer reads from another place than it asked for, or does not rest when it should."""
+    """If this fails, a consumer reads from another position than requested, or reads while it is paused."""
 
     async def body() -> None:
         async with life(broker, group) as my:
@@ -246,7 +246,7 @@ def test_seek_times_pause(broker: Target, topic: str, group: str) -> None:
 
 
 def test_delete_records(broker: Target, topic: str, group: str) -> None:
-    """If this fails, deleted records come back, or a consumer does not learn that its position is gone."""
+    """If this fails, deleted records come back, or a consumer does not notice that its position was deleted."""
 
     async def body() -> None:
         async with life(broker, group) as my:
@@ -284,7 +284,7 @@ def test_commit_and_go_on(broker: Target, topic: str, group: str) -> None:
 
 @pytest.mark.parametrize("static", [False, True])
 def test_members_share_and_take_over(broker: Target, topic: str, group: str, static: bool) -> None:
-    """If this fails, partitions are read twice or by nobody while members come and go."""
+    """If this fails, partitions are read twice or by no member while members join and leave."""
 
     async def body() -> None:
         async with life(broker, group) as my:

@@ -28,13 +28,13 @@ def connection(broker: Target) -> Iterator[Connection]:
 
 
 def log_end_offset(connection: Connection, topic: str) -> int:
-    """What the next good batch gets as base offset."""
+    """Return the base offset of the next good batch."""
     return produce(connection, {topic: {0: good()}})[topic, 0].base_offset
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_bad_batch(connection: Connection, case: Case) -> None:
-    """If this fails, a broken producer poisons the log, or takes the good batches in its request down with the bad
+    """If this fails, a broken producer corrupts the log, or makes the good batches in its request fail with the bad
     one.
     """
     answers = produce(connection, {case.topic: {0: case.make()}, "beside": {0: good()}})
@@ -49,7 +49,7 @@ def test_bad_batch(connection: Connection, case: Case) -> None:
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_nothing_of_a_bad_batch_is_kept(connection: Connection, case: Case) -> None:
-    """If this fails, offsets are lost to batches that were refused."""
+    """If this fails, offsets are used by batches that were refused."""
     if case.topic == "compacted":
         pytest.skip("the batch that measures the end has no key")
     before = log_end_offset(connection, case.topic)
@@ -66,7 +66,7 @@ def test_odd_but_accepted(connection: Connection, name: str) -> None:
 
 
 def test_batches_that_compress_well_count_as_they_are_sent(connection: Connection) -> None:
-    """If this fails, a compressed batch is refused because of what it would be uncompressed."""
+    """If this fails, a compressed batch is refused because of its uncompressed size."""
     batch = RawBatch(attributes=1, payload=gzip.compress(RawRecord(value=bytes(5000)).encode(0))).encode()
     assert produce(connection, {"small": {0: batch}})["small", 0].error == 0
 
@@ -84,13 +84,13 @@ def test_partitions_and_topics_that_do_not_exist(connection: Connection) -> None
 
 @pytest.mark.parametrize("version", range(3, 9))
 def test_every_plain_version_tells_the_code(connection: Connection, version: int) -> None:
-    """If this fails, an old client takes a refused batch for a written one."""
+    """If this fails, an old client considers a refused batch written."""
     answers = produce(connection, {"plain": {0: RawBatch(crc=1).encode(), 1: good()}}, version)
     assert (answers["plain", 0].error, answers["plain", 1].error) == (2, 0)
 
 
 def test_many_bad_batches_in_one_request(connection: Connection) -> None:
-    """If this fails, answers are mixed up between the partitions of one request."""
+    """If this fails, responses are mixed up between the partitions of one request."""
     isolated = [case for case in CASES if not case.whole_request and case.topic == "plain"]
     for first, second in itertools.pairwise(isolated):
         answers = produce(connection, {"plain": {0: first.make(), 1: second.make()}})

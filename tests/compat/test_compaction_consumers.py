@@ -29,14 +29,14 @@ COMPACTED = {
     "min.cleanable.dirty.ratio": "0.01",
     "segment.ms": str(SEGMENT_MS),
     "delete.retention.ms": "0",
-    # Who reads a segment that is replaced must not need its name any more.
+    # A reader of a segment that is replaced must not need its name any more.
     "file.delete.delay.ms": "0",
     "index.interval.bytes": "200",
 }
 
 
 def cleaned_offset(broker: Target, topic: str) -> int:
-    """Up to where the cleaner has come by its checkpoint; -1 before its first cleaning."""
+    """Return the offset up to which the cleaner's checkpoint says the log is clean; -1 before its first cleaning."""
     path = Path(broker.data_dir) / "cleaner-offset-checkpoint"
     found = re.search(rf"^{topic} 0 (\d+)$", path.read_text(), re.MULTILINE) if path.exists() else None
     return int(found.group(1)) if found else -1
@@ -49,7 +49,7 @@ class Reader(threading.Thread):
         super().__init__(daemon=True)
         self.broker, self.topic, self.group = broker, topic, name
         self.end = threading.Event()
-        # Of each pass: the records, and the end of the log after the last of them was read.
+        # For each pass: the records, and the end of the log after the last of them was read.
         self.passes: list[tuple[list[tuple[int, bytes | None, bytes | None]], int]] = []
         self.problem: BaseException | None = None
 
@@ -62,7 +62,7 @@ class Reader(threading.Thread):
             self.problem = error
 
     def read(self) -> tuple[list[tuple[int, bytes | None, bytes | None]], int]:
-        """(offset, key, value) of what is there up to the end of now, and the end of the log after that."""
+        """Return (offset, key, value) of the records up to the current end, and the log end offset afterwards."""
         consumer = new_consumer(
             self.broker.bootstrap, self.group, enable_partition_eof=True, fetch_message_max_bytes=2_000
         )
@@ -94,8 +94,8 @@ class Reader(threading.Thread):
 
 
 def test_readers_lose_nothing_while_segments_are_replaced(broker: Target) -> None:
-    """If this fails, a consumer of a compacted topic misses a record that nothing has taken the place of, gets one
-    twice or out of order, or fails when the segment that it reads goes.
+    """If this fails, a consumer of a compacted topic misses a record that was not superseded, gets one twice or out of
+    order, or fails when the segment that it reads is removed.
     """
     create_topic(broker.bootstrap, "swapped", config=COMPACTED)
     readers = [Reader(broker, "swapped", f"reader-{number}") for number in range(2)]
@@ -126,8 +126,8 @@ def test_readers_lose_nothing_while_segments_are_replaced(broker: Target) -> Non
             offsets = [offset for offset, _, _ in seen]
             assert offsets == sorted(set(offsets)), "twice, or out of order"
             assert all((key, value) == (sent[at], b"%d" % at) for at, key, value in seen)
-            # What was skipped was superseded: by a record that was read, or by one that was produced behind the last
-            # record that was read (and which may have superseded all of its key that lay between them).
+            # Skipped records were superseded: by a record that was read, or by one that was produced after the last
+            # record that was read (and which may have superseded all records of its key in between).
             there = set(offsets)
             newest_of_key = {sent[at]: at for at in offsets}
             if offsets:
@@ -157,8 +157,8 @@ def set_broker(broker: Target) -> object:
 
 
 def test_the_cleaner_follows_its_settings_while_it_runs(broker: Target, set_broker: object) -> None:
-    """If this fails, a throttle, threads or memory that are set in a running broker take effect with the next
-    start, or never.
+    """If this fails, a throttle, threads or memory that are set in a running broker take effect at the next start, or
+    never.
     """
     assert callable(set_broker)
     set_broker(io_max_bytes_per_second="1")
@@ -170,7 +170,7 @@ def test_the_cleaner_follows_its_settings_while_it_runs(broker: Target, set_brok
         if number % 50 == 49:
             assert producer.flush(TIMEOUT_S) == 0
     directory = Path(broker.data_dir) / "slow-0"
-    # It has begun, or is about to: at a byte a second it would be done in hours.
+    # It has begun, or is about to: at a byte a second it would take hours.
     until(lambda: len(list(directory.glob("*.log"))) == 4, "segments", TIMEOUT_S)
     set_broker(threads="2", dedupe_buffer_size=str(8 << 20), backoff_ms="10")
     assert cleaned_offset(broker, "slow") == -1

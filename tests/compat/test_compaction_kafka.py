@@ -1,4 +1,4 @@
-"""What compaction leaves, as Apache Kafka sees it."""
+"""The result of compaction, as Apache Kafka sees it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_kafka_finds_no_fault_in_compacted_segments(tmp_path: Path) -> None:
 
 
 def test_what_kafka_compacted_stays_as_it_is(tmp_path: Path) -> None:
-    """If this fails, records of a topic that Kafka has compacted go, or its deleted ones stay, when we compact it
+    """If this fails, records of a topic that Kafka has compacted are lost, or deleted ones remain, when we compact it
     again.
     """
     source = copy_data_directory(tmp_path / "data") / "compacted-0"

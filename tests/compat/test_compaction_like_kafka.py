@@ -1,4 +1,4 @@
-"""What compaction leaves of records that Apache Kafka wrote, against what Kafka's own cleaner left of them."""
+"""The result of compacting records that Apache Kafka wrote, against the result of Kafka's own cleaner."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.compat.record_compaction import ARCHIVE, DELETE_RETENTION_MS, PASSES,
 def pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("pictures")
     with tarfile.open(ARCHIVE) as archive:
-        # Python 3.11.4 brought the filter, and from 3.12 on it wants to be named.
+        # Python 3.11.4 introduced the filter, and from 3.12 on it must be named.
         if hasattr(tarfile, "data_filter"):
             archive.extractall(directory, filter="data")
         else:
@@ -35,7 +35,7 @@ def cleaned_offset(picture: Path) -> int | None:
 
 
 def aborted(directory: Path) -> list[tuple[str, bytes]]:
-    """Transaction indexes that say something."""
+    """Transaction indexes that have entries."""
     return [(path.name, path.read_bytes()) for path in sorted(directory.glob("*.txnindex")) if path.stat().st_size]
 
 
@@ -52,7 +52,7 @@ def load(directory: Path) -> Log:
 
 @pytest.mark.parametrize("number", list(PASSES))
 def test_leaves_what_kafka_leaves(pictures: Path, tmp_path: Path, number: str) -> None:
-    """If this fails, records go that Kafka keeps, deleted ones come back, or a producer loses its state."""
+    """If this fails, records that Kafka keeps are lost, deleted ones come back, or a producer loses its state."""
     before, after = pictures / f"{number}-before", pictures / f"{number}-after"
     directory = tmp_path / "t-0"
     shutil.copytree(before, directory)
@@ -62,7 +62,7 @@ def test_leaves_what_kafka_leaves(pictures: Path, tmp_path: Path, number: str) -
     if done is not None:
         cleaner.policy.cleaned[KEY] = done
     kafkas = stored(after)
-    # When Kafka's cleaner ran can be told from the horizons that it has set.
+    # The delete horizons that Kafka's cleaner has set show when it ran.
     known = {batch.delete_horizon_ms for batch in stored(before)}
     (horizon,) = {batch.delete_horizon_ms for batch in kafkas} - known - {None}
     assert horizon is not None

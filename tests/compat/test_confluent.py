@@ -1,4 +1,4 @@
-"""The ordinary life of confluent-kafka (librdkafka)."""
+"""Ordinary use of confluent-kafka (librdkafka)."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from tests.support.wait import until
 
 
 class TestAdmin:
-    """An administrator's day."""
+    """An administrator's calls."""
 
     def test_topics_come_and_go(self, admin: AdminClient, topic: str) -> None:
         """If this fails, a topic cannot be created, found, or deleted."""
@@ -71,12 +71,12 @@ class TestAdmin:
         assert topic not in admin.list_topics(timeout=TIMEOUT_S).topics
 
     def test_delete_of_a_topic_that_is_not_there(self, admin: AdminClient, topic: str) -> None:
-        """If this fails, a wrong name in a delete is reported as done."""
+        """If this fails, a wrong name in a delete is reported as deleted."""
         code = error_code(lambda: admin.delete_topics([topic])[topic].result(TIMEOUT_S))
         assert code == KafkaError.UNKNOWN_TOPIC_OR_PART
 
     def test_more_partitions(self, admin: AdminClient, broker: Target, topic: str) -> None:
-        """If this fails, a topic cannot grow, or forgets its records when it does."""
+        """If this fails, a topic cannot grow, or loses its records when it does."""
         create_topic(broker.bootstrap, topic, 1)
         send(broker, topic, [b"before"])
         admin.create_partitions([NewPartitions(topic, 4)])[topic].result(TIMEOUT_S)
@@ -133,8 +133,8 @@ class TestAdmin:
         assert code == KafkaError.INVALID_CONFIG
 
     def test_broker_settings(self, admin: AdminClient) -> None:
-        """If this fails, an administrator cannot see how the broker runs, nor change what may be changed while it
-        runs.
+        """If this fails, an administrator cannot see the broker's settings, nor change those that may be changed while
+        it runs.
         """
         broker_id = admin.list_topics(timeout=TIMEOUT_S).controller_id
         resource = ConfigResource(ResourceType.BROKER, str(broker_id))
@@ -159,7 +159,7 @@ class TestAdmin:
     def test_delete_records(
         self, admin: AdminClient, broker: Target, topic: str, make_consumer: Callable[..., Consumer]
     ) -> None:
-        """If this fails, records that were deleted come back, or take others with them."""
+        """If this fails, deleted records come back, or others are deleted with them."""
         create_topic(broker.bootstrap, topic)
         send(broker, topic, [b"%d" % n for n in range(10)])
         deleted = admin.delete_records([TopicPartition(topic, 0, 4)])
@@ -203,7 +203,7 @@ class TestAdmin:
 
 
 class TestRecords:
-    """What is in a record, and what a producer may ask for."""
+    """The contents of a record, and the options of a producer."""
 
     def test_headers_nulls_and_timestamps(
         self, broker: Target, topic: str, make_consumer: Callable[..., Consumer]
@@ -238,7 +238,7 @@ class TestRecords:
         assert got[4].headers() == [("ключ", "τιμή".encode())]
 
     def test_append_time(self, broker: Target, topic: str, make_consumer: Callable[..., Consumer]) -> None:
-        """If this fails, a topic that stamps records itself tells the producer's clock."""
+        """If this fails, a topic that stamps records itself returns the producer's time."""
         create_topic(broker.bootstrap, topic, 1, {"message.timestamp.type": "LogAppendTime"})
         before = int(time.time() * 1000)
         producer = Producer({"bootstrap.servers": broker.bootstrap})
@@ -256,7 +256,7 @@ class TestRecords:
     def test_large_messages(
         self, broker: Target, topic: str, make_consumer: Callable[..., Consumer], codec: str
     ) -> None:
-        """If this fails, a message larger than every buffer on its way does not get through."""
+        """If this fails, a message larger than every buffer cannot be delivered."""
         size = 8_000_000
         create_topic(broker.bootstrap, topic, 1, {"max.message.bytes": str(size + 1000)})
         value = bytes(range(256)) * (size // 256)
@@ -267,7 +267,7 @@ class TestRecords:
         assert values(take(consumer, 3)) == [value, b"small", value]
 
     def test_too_large_a_message(self, broker: Target, topic: str) -> None:
-        """If this fails, the producer hears of success, or nothing, for a message that the topic does not take."""
+        """If this fails, the producer gets success, or nothing, for a message that the topic does not accept."""
         create_topic(broker.bootstrap, topic, 1, {"max.message.bytes": "1000"})
         producer = Producer({"bootstrap.servers": broker.bootstrap})
         errors: list[KafkaError] = []
@@ -318,7 +318,7 @@ class TestConsumer:
         return topic
 
     def test_seek(self, ten: str, make_consumer: Callable[..., Consumer]) -> None:
-        """If this fails, a consumer reads from another offset than it asked for."""
+        """If this fails, a consumer reads from another offset than the requested one."""
         consumer = make_consumer()
         consumer.assign([TopicPartition(ten, 0, OFFSET_BEGINNING)])
         take(consumer, 5)
@@ -364,7 +364,7 @@ class TestConsumer:
         assert values(take(second, 6)) == [b"%d" % n for n in range(4, 10)]
 
     def test_no_offset_of_a_group_never_seen(self, ten: str, make_consumer: Callable[..., Consumer]) -> None:
-        """If this fails, a new group is an error instead of a beginning."""
+        """If this fails, a new group is an error instead of starting by auto.offset.reset."""
         (committed,) = make_consumer().committed([TopicPartition(ten, 0)], TIMEOUT_S)
         assert committed.offset == -1001  # OFFSET_INVALID: none
 
@@ -378,7 +378,7 @@ class TestConsumer:
     def test_a_new_record_wakes_a_waiting_fetch(
         self, broker: Target, ten: str, make_consumer: Callable[..., Consumer]
     ) -> None:
-        """If this fails, a consumer at the end of the log sees new records only after its whole waiting time."""
+        """If this fails, a consumer at the end of the log sees new records only after its full wait time."""
         consumer = make_consumer(fetch_wait_max_ms=25_000)
         consumer.assign([TopicPartition(ten, 0, 10)])
         assert consumer.consume(1, 0.5) == []

@@ -32,7 +32,7 @@ def state(admin: AdminClient, group: str) -> ConsumerGroupState:
 
 
 def settle(consumers: list[Consumer], condition: Callable[[], bool], what: str) -> list[bytes | None]:
-    """Poll all consumers until `condition`; the values that came meanwhile."""
+    """Poll all consumers until `condition`; returns the values that arrived."""
     came: list[bytes | None] = []
     deadline = time.monotonic() + TIMEOUT_S
     while not condition():
@@ -49,7 +49,7 @@ def owned(consumer: Consumer) -> list[int]:
 
 
 def shared(consumers: list[Consumer], partitions: int) -> bool:
-    """Whether the consumers own each partition once, and each has its part."""
+    """Return whether the consumers own each partition once, and each has its part."""
     parts = [owned(consumer) for consumer in consumers]
     return (
         sorted(itertools.chain(*parts)) == list(range(partitions)) and max(map(len, parts)) - min(map(len, parts)) <= 1
@@ -96,7 +96,7 @@ def test_life_of_a_group(
 
 @pytest.mark.parametrize("strategy", ["range", "roundrobin", "cooperative-sticky"])
 def test_members_share_and_take_over(broker: Target, topic: str, make_consumer: MakeConsumer, strategy: str) -> None:
-    """If this fails, partitions are read twice or by nobody while members come and go."""
+    """If this fails, partitions are read twice or by no member while members join and leave."""
     create_topic(broker.bootstrap, topic, 6)
     settings: dict[str, Any] = {
         "partition_assignment_strategy": strategy,
@@ -204,7 +204,7 @@ def test_second_static_member_of_the_same_name_fences_the_first(
 
 
 def test_silent_member_is_dropped(broker: Target, topic: str, make_consumer: MakeConsumer) -> None:
-    """If this fails, partitions of a member that hangs are read by nobody."""
+    """If this fails, partitions of a member that hangs are not read."""
     create_topic(broker.bootstrap, topic, 2)
     settings: dict[str, Any] = {"session_timeout_ms": 1500, "max_poll_interval_ms": 1500, "heartbeat_interval_ms": 100}
     hangs, lives = make_consumer(**settings), make_consumer(**settings)
@@ -268,7 +268,7 @@ def test_new_partitions_are_found(admin: AdminClient, broker: Target, topic: str
 
 
 def test_subscription_by_pattern(broker: Target, topic: str, make_consumer: MakeConsumer) -> None:
-    """If this fails, topics that are made later are not read."""
+    """If this fails, topics that are created later are not read."""
     create_topic(broker.bootstrap, topic + "-a")
     consumer = make_consumer(topic_metadata_refresh_interval_ms=200)
     consumer.subscribe([f"^{topic.replace('.', '[.]')}-.*"])

@@ -1,4 +1,4 @@
-"""Transactions as confluent-kafka (librdkafka) makes them. See conftest.py for the broker it runs against."""
+"""Transactions of confluent-kafka (librdkafka). See conftest.py for the broker under test."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def new_producer(broker: Target, name: str, **settings: Any) -> Producer:
 
 
 def committed(broker: Target, topic: str, count: int, group: str = "reader") -> list[bytes]:
-    """What a read_committed consumer finds up to the end of the topic: `count` values and nothing else."""
+    """Return what a read_committed consumer finds up to the end of the topic: `count` values and nothing else."""
     consumer = new_consumer(broker.bootstrap, group, isolation_level="read_committed", enable_partition_eof=False)
     consumer.subscribe([topic])
     try:
@@ -60,7 +60,7 @@ def test_committed_is_seen_and_aborted_is_not(broker: Target, topic: str) -> Non
 
 
 def test_transaction_without_records(broker: Target, topic: str) -> None:
-    """If this fails, a program that had nothing to send fails."""
+    """If this fails, a program that had nothing to send gets an error."""
     create_topic(broker.bootstrap, topic)
     producer = new_producer(broker, f"{topic}-id")
     producer.init_transactions(TIMEOUT_S)
@@ -92,7 +92,7 @@ def test_second_producer_fences_the_first(broker: Target, topic: str) -> None:
 
 
 def test_transaction_that_takes_too_long_is_aborted(make_broker: MakeBroker, topic: str) -> None:
-    """If this fails, a program that hangs holds back all consumers."""
+    """If this fails, a program that hangs blocks all consumers."""
     broker = make_broker({"transaction.abort.timed.out.transaction.cleanup.interval.ms": "100"})
     create_topic(broker.bootstrap, topic)
     producer = new_producer(broker, f"{topic}-id", transaction_timeout_ms=1000)
@@ -121,7 +121,7 @@ def copy(consumer: Consumer, producer: Producer, target: str, count: int, *, com
 
 
 def test_consume_transform_produce(broker: Target, topic: str) -> None:
-    """If this fails, exactly once is at least once: offsets are committed without their records, or the reverse."""
+    """If this fails, exactly once becomes at least once: offsets are committed without records, or the reverse."""
     source, target = f"{topic}-in", f"{topic}-out"
     create_topic(broker.bootstrap, source)
     create_topic(broker.bootstrap, target)

@@ -36,7 +36,7 @@ RECORDS = 4000
 
 @pytest.fixture(scope="module")
 def behind_proxy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Target, CuttingProxy]]:
-    """A broker that tells clients the address of a proxy which can cut."""
+    """A broker that advertises the address of a proxy which can cut connections."""
     proxy = CuttingProxy()
     settings = {"advertised.listeners": f"PLAINTEXT://127.0.0.1:{proxy.port}"}
     target = new_target(tmp_path_factory.mktemp("behind-proxy"), settings)
@@ -50,7 +50,7 @@ def behind_proxy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Tar
 
 
 def everything(target: Target, topic: str, count: int) -> list[bytes | None]:
-    """All values of partition 0, and nothing behind the last."""
+    """Return all values of partition 0, and check that nothing follows the last."""
     consumer = new_consumer(f"127.0.0.1:{_proxy_port(target)}", "reader")
     try:
         consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
@@ -85,7 +85,7 @@ def test_confluent(behind_proxy: tuple[Target, CuttingProxy], topic: str, direct
     )
     before = proxy.cuts
     for start in range(0, RECORDS, 400):
-        # In the midst of a produce request, or of the answers to some.
+        # In the middle of a produce request, or of the responses to some.
         if direction == "requests":
             proxy.cut_requests_after(3000)
         else:
@@ -99,9 +99,9 @@ def test_confluent(behind_proxy: tuple[Target, CuttingProxy], topic: str, direct
 
 
 def test_confluent_gives_sequences_twice(behind_proxy: tuple[Target, CuttingProxy], topic: str) -> None:
-    """Nothing of a broker's: librdkafka 2.16 drops what it would send again when a transaction is aborted, and gives
-    its sequence to the next record, which is then acknowledged and not there. When this fails librdkafka is repaired,
-    and tests/history/producers.py need not start new producers after a kill.
+    """Not a property of the broker: librdkafka 2.16 drops what it would send again when a transaction is aborted, and
+    gives its sequence to the next record, which is then acknowledged although it was not written. When this test fails,
+    librdkafka is fixed, and tests/history/producers.py need not start new producers after a kill.
     """
     target, proxy = behind_proxy
     bootstrap = f"127.0.0.1:{proxy.port}"
@@ -128,7 +128,7 @@ def test_confluent_gives_sequences_twice(behind_proxy: tuple[Target, CuttingProx
             producer.produce(topic, b"dropped", partition=0, on_delivery=delivered)
             until(lambda: producer.poll(0.01) is not None and proxy.cuts > before, "the answer to be cut off")
             proxy.cut_now()
-            # What is under way is sent again later; now it waits.
+            # What is outstanding is sent again later; now it waits.
             with pytest.raises(KafkaException) as raised:
                 producer.abort_transaction(0.5)
             assert raised.value.args[0].retriable()
@@ -231,7 +231,7 @@ def test_a_consumer_goes_on_after_cuts(behind_proxy: tuple[Target, CuttingProxy]
 
 
 class TestSequences:
-    """The rules themselves, with batches made by hand."""
+    """The rules themselves, with hand-made batches."""
 
     @pytest.fixture(scope="class")
     def connection(self, broker: Target) -> Iterator[Connection]:
@@ -260,13 +260,13 @@ class TestSequences:
                 answer[:] = [produce(connection, {topic: {0: batch.encode()}})[topic, 0]]
                 return answer[0].error != NOT_LEADER_OR_FOLLOWER
 
-            until(led, "the leader")  # which metadata may tell of a moment before it leads
+            until(led, "the leader")  # which metadata may name a moment before it leads
             return answer[0]
 
         return send
 
     def test_duplicates_get_their_first_answer(self, send: Callable[..., ProducedPartition]) -> None:
-        """If this fails, a repeated batch is written again, or answered with another offset than the first time."""
+        """If this fails, a repeated batch is written again, or gets another offset than the first time."""
         firsts = [send(5 * index, 5) for index in range(7)]
         assert [(answer.error, answer.base_offset) for answer in firsts] == [(0, 5 * index) for index in range(7)]
         for index in range(2, 7):  # the last five
@@ -328,7 +328,7 @@ class TestSequences:
             producer_id = _init(connection)
 
         def send(sequence: int) -> tuple[int, int]:
-            # With the time of day: what an old batch tells of its producer expires at a restart.
+            # With the current time: what an old batch says about its producer expires at a restart.
             now_ms = int(time.time() * 1000)
             batch = RawBatch(
                 producer_id=producer_id, producer_epoch=0, base_sequence=sequence, base_timestamp=now_ms
@@ -341,7 +341,7 @@ class TestSequences:
         for end in (target.stop, target.kill):
             end()
             target.restart()
-            # The topic is there at once; its leader may take a moment.
+            # The topic exists immediately; its leader may take a moment.
             until(lambda: send(9)[0] not in (3, NOT_LEADER_OR_FOLLOWER), "the leader")
             assert send(2) == (0, 2)
             assert send(9)[0] == OUT_OF_ORDER_SEQUENCE_NUMBER
@@ -360,7 +360,7 @@ class TestSequences:
 
 
 def _init(connection: Connection) -> int:
-    """A producer id (InitProducerId 1)."""
+    """Request a producer id (InitProducerId 1)."""
     deadline = time.monotonic() + TIMEOUT_S
     while True:
         reader = connection.ask(INIT_PRODUCER_ID, 1, string(None) + i32(60_000))

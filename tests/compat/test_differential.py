@@ -1,5 +1,5 @@
-"""A program that talked to Apache Kafka 4.3.1 cannot tell the difference: the answers of every API in every version to
-the scripts in `differential/` are compared with those that Kafka gave (`record_answers` records them)."""
+"""A program that was written for Apache Kafka 4.3.1 cannot see a difference: the responses of every API in every
+version to the scripts in `differential/` are compared with those of Kafka (`record_answers` records them)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def recorded() -> answers.Answers:
 
 @pytest.fixture(scope="module")
 def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, BrokerProcess]]:
-    """Started when first asked for, one for each set of settings."""
+    """Brokers that are started when they are first requested, one for each set of settings."""
     started: dict[str, BrokerProcess] = {}
 
     class Started(dict[str, BrokerProcess]):
@@ -47,7 +47,7 @@ def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Brok
 
 @pytest.mark.parametrize("entry", SCRIPTS.values(), ids=lambda entry: entry.name)
 def test_answers_are_those_of_kafka(entry: Entry, brokers: dict[str, BrokerProcess], recorded: answers.Answers) -> None:
-    """If this fails, a client that relies on how Kafka answers this meets another broker."""
+    """If this fails, a client that relies on Kafka's response to this gets another one."""
     theirs = recorded[entry.name]
     ours = run_script(brokers[entry.broker], entry).answers
     assert list(ours) == list(theirs), "the script has changed since the answers were recorded"
@@ -67,6 +67,6 @@ def test_answers_are_recorded_for_every_script(recorded: answers.Answers) -> Non
 
 
 def test_every_deliberate_difference_is_about_a_step(recorded: answers.Answers) -> None:
-    """A line about a step that is gone would excuse whatever comes to have its name."""
+    """A line about a removed step would excuse whatever step gets its name."""
     steps = [f"{name}: {label}" for name, said in recorded.items() for label in said]
     assert [known for known in DELIBERATE if not any(fnmatchcase(step, known.step) for step in steps)] == []

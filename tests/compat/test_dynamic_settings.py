@@ -1,5 +1,5 @@
-"""Settings of a running broker (KIP-226): a change that is accepted is in force at once, any other is refused as Kafka
-does.
+"""Settings of a running broker (KIP-226): a change that is accepted takes effect immediately, any other is refused as
+in Kafka.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tests.support.topics import create_topic
 from tests.support.wait import until
 
 TIMEOUT_S = 30.0
-# Kafka looks at retention for the first time 30 seconds after its start.
+# Kafka first checks retention 30 seconds after its start.
 RETENTION_TIMEOUT_S = 60.0
 BROKER_SETTINGS = {"log.retention.check.interval.ms": "200"}
 Change = Callable[[str, str, str | None], tuple[int, str | None]]
@@ -58,7 +58,7 @@ class Log:
         return produce(self.connection, {self.topic: {0: data}})[self.topic, 0]
 
     def codec(self) -> int:
-        """Of a batch that is sent now, as it is stored."""
+        """Return the properties of a batch that is sent now, as it is stored."""
         _, _, stored = fetch(self.connection, self.topic, 0, self.send(b"a" * 500).base_offset)
         return stored[22] & 7
 
@@ -70,14 +70,14 @@ class Log:
 
 
 def rolls(log: Log, *sent: tuple[bytes, int]) -> bool:
-    """Whether the segment is changed at least once on the way."""
+    """Return whether the segment is changed at least once in between."""
     before = log.segments()
     for value, age_ms in sent:
         assert log.send(value, age_ms).error == 0
     return log.segments() > before
 
 
-# A setting, the value it is given, and whether that is seen to be in force.
+# A setting, its new value, and whether it is seen to be in effect.
 EFFECTS: dict[str, tuple[str, Callable[[Log], bool]]] = {
     "message.max.bytes": ("1000", lambda log: log.send(b"v" * 2000).error == MESSAGE_TOO_LARGE),
     "compression.type": ("gzip", lambda log: log.codec() == 1),
@@ -97,8 +97,8 @@ EFFECTS: dict[str, tuple[str, Callable[[Log], bool]]] = {
 
 @pytest.fixture
 def change(broker: Target) -> Iterator[Change]:
-    """Set a broker setting at a level, or take it away where the value is None; the answer's error and message. By
-    hand: clients refuse the empty name that stands for all brokers.
+    """Set a broker setting at a level, or remove it if the value is None; returns the response's error and message. By
+    hand: clients refuse the empty name that means all brokers.
     """
     with Connection((broker.host, broker.port)) as connection:
 
@@ -118,7 +118,7 @@ def log(broker: Target, topic: str) -> Iterator[Log]:
     create_topic(broker.bootstrap, topic)
     with Connection((broker.host, broker.port)) as connection:
         log = Log(broker, connection, topic)
-        # Kafka tells of a leader before it has made the log.
+        # Kafka announces a leader before it has created the log.
         until(lambda: log.segments() == 1, "the log is there")
         yield log
 
@@ -126,7 +126,7 @@ def log(broker: Target, topic: str) -> Iterator[Log]:
 @pytest.mark.parametrize("level", [ALL_BROKERS, THIS_BROKER], ids=["all brokers", "this broker"])
 @pytest.mark.parametrize("name", EFFECTS)
 def test_a_change_is_in_force(change: Change, log: Log, name: str, level: str) -> None:
-    """If this fails, a setting is accepted and shown, and changes nothing before the next restart."""
+    """If this fails, a setting is accepted and shown, and has no effect before the next restart."""
     value, seen = EFFECTS[name]
     assert not seen(log)
     assert change(level, name, value) == (0, None)

@@ -1,4 +1,4 @@
-"""The ordinary life of franz-go, where a Go compiler is at hand."""
+"""Ordinary use of franz-go, if a Go compiler is installed."""
 
 from __future__ import annotations
 
@@ -37,5 +37,7 @@ def program() -> Path:
 @pytest.mark.timeout(360)  # the first of them compiles
 @pytest.mark.parametrize("scenario", ["topics", "records", "codecs", "offsets", "group"])
 def test_life(program: Path, broker: Target, topic: str, group: str, scenario: str) -> None:
-    """If this fails, programs in Go cannot administer topics, keep records whole, find offsets, or share work."""
+    """If this fails, Go programs cannot administer topics, produce and read complete records, find offsets, or share
+    work.
+    """
     run([program, scenario, broker.bootstrap, topic, group], timeout_s=90)

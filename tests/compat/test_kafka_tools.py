@@ -1,4 +1,4 @@
-"""Kafka's own command-line tools, as their scripts start them (kafka-topics.sh and its like)."""
+"""Kafka's own command-line tools, as their scripts start them (such as kafka-topics.sh)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _TOOLS = "org.apache.kafka.tools."
 
 
 def tool(broker: Target, name: str, *arguments: str, stdin: bytes = b"", check: bool = True) -> str:
-    """What the tool prints, both ways."""
+    """Return what the tool prints to stdout and stderr."""
     class_name = name if name.startswith("kafka.") else _TOOLS + name
     done = run_tool(class_name, "--bootstrap-server", broker.bootstrap, *arguments, stdin=stdin, check=check)
     return done.stdout.decode() + done.stderr.decode()
@@ -95,7 +95,7 @@ def test_console_clients_and_groups(broker: Target, topic: str, group: str) -> N
 
 
 def test_members_of_a_group(broker: Target, topic: str, group: str) -> None:
-    """If this fails, kafka-consumer-groups does not show who reads what."""
+    """If this fails, kafka-consumer-groups does not show which member reads what."""
     create_topic(broker.bootstrap, topic, 2)
     consumer = new_consumer(broker.bootstrap, group, client_id="a-reader")
     try:
@@ -149,7 +149,7 @@ def test_log_directories(broker: Target, topic: str) -> None:
 
 
 def test_versions_and_features(broker: Target) -> None:
-    """If this fails, Kafka's own tools do not understand what the broker says of itself."""
+    """If this fails, Kafka's own tools do not understand how the broker describes itself."""
     shown = tool(broker, "BrokerApiVersionsCommand")
     assert shown.startswith(broker.bootstrap)
     ranges = {name: words(rest)[0:3] for name, rest in re.findall(r"\t(\w+)\(\d+\): (.*)", shown)}
@@ -165,7 +165,7 @@ def test_versions_and_features(broker: Target) -> None:
 
 
 def test_dump_of_what_the_broker_wrote(make_broker: Callable[..., Target], topic: str) -> None:
-    """If this fails, Kafka's DumpLogSegments finds a fault in our files, or reads other records out of them."""
+    """If this fails, Kafka's DumpLogSegments finds a fault in our files, or reads other records from them."""
     broker = make_broker()
     create_topic(broker.bootstrap, topic, 1, {"segment.bytes": "1048576", "index.interval.bytes": "1000"})
     noise = random.Random(1)

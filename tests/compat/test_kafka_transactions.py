@@ -21,7 +21,7 @@ MakeBroker = Callable[..., Target]
 
 
 def test_kafka_reads_the_coordinators_log(make_broker: MakeBroker, topic: str) -> None:
-    """If this fails, a data directory that goes back to Kafka loses its transactions."""
+    """If this fails, a data directory that is returned to Kafka loses its transactions."""
     broker = make_broker({"transaction.state.log.num.partitions": "1"})
     create_topic(broker.bootstrap, topic, partitions=2)
     producer = new_producer(broker, f"{topic}-id")
@@ -36,7 +36,7 @@ def test_kafka_reads_the_coordinators_log(make_broker: MakeBroker, topic: str) -
     logs = sorted((broker.data_dir / "__transaction_state-0").glob("*.log"))
     dumped = dump_log_segments(logs, "--transaction-log-decoder")
     assert f"{topic}-id" in dumped
-    # By Kafka's numbers: PrepareCommit, CompleteCommit, PrepareAbort and CompleteAbort, in this order.
+    # Kafka's numbers of PrepareCommit, CompleteCommit, PrepareAbort and CompleteAbort, in this order.
     states = [int(number) for number in re.findall(r'"transactionStatus":(\d)', dumped)]
     assert [state for state in states if state >= 2] == [2, 4, 3, 5]
     assert states[0] == 0
@@ -62,7 +62,7 @@ def test_kafka_transactions_tool(make_broker: MakeBroker, topic: str) -> None:
 
 
 def plant_hanging(broker: Target, topic: str) -> int:
-    """Open a transaction that the coordinator does not know of, years ago; its producer id."""
+    """Open a transaction that is unknown to the coordinator, with a start years ago; returns its producer id."""
     client = Client((broker.host, broker.port))
     producer_id = until(
         lambda: client.ask(messages.InitProducerIdRequest(transactional_id=None), 4).producer_id, "a producer id"
@@ -86,8 +86,8 @@ def plant_hanging(broker: Target, topic: str) -> int:
 
 
 def test_hanging_transactions_are_found_and_aborted(make_broker: MakeBroker, topic: str) -> None:
-    """If this fails, readers of a partition stand still forever, and its administrator finds no way to free them."""
-    # Without verification a partition takes what no coordinator knows, as before KIP-890.
+    """If this fails, readers of a partition are blocked forever, and its administrator has no way to unblock them."""
+    # Without verification a partition accepts batches that no coordinator knows, as before KIP-890.
     broker = make_broker({"transaction.partition.verification.enable": "false"})
     create_topic(broker.bootstrap, topic)
     healthy = new_producer(broker, f"{topic}-id")
@@ -126,7 +126,7 @@ def test_kafka_features_tool(make_broker: MakeBroker, topic: str) -> None:
     name = "transaction.version"
 
     def epoch_after(transactional_id: str) -> int:
-        """What epoch the transactional id has after transactions of Kafka's own producer."""
+        """Return the epoch of the transactional id after transactions of Kafka's own producer."""
         performance = ("org.apache.kafka.tools.ProducerPerformance", "--bootstrap-server", broker.bootstrap)
         run_tool(
             *(*performance, "--topic", topic, "--num-records", "3", "--record-size", "9", "--throughput", "-1"),

@@ -1,4 +1,4 @@
-"""The ordinary life of kafkajs, which speaks old, not flexible versions only and is no longer maintained but
+"""Ordinary use of kafkajs, which only supports old, not flexible versions, is no longer maintained, and is used
 everywhere."""
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Live = Callable[[str], Any]
 
 @pytest.fixture
 def live(broker: Target, topic: str, group: str) -> Live:
-    """Plays one scenario of tests/e2e/node/kafkajs_life.mjs."""
+    """Run one scenario of tests/e2e/node/kafkajs_life.mjs."""
     return lambda scenario: json.loads(run_script("kafkajs_life.mjs", scenario, broker.bootstrap, topic, group).stdout)
 
 
@@ -46,7 +46,7 @@ def test_gzip(live: Live) -> None:
 
 
 def test_idempotent(live: Live) -> None:
-    """If this fails, an idempotent producer's records come twice or not at all."""
+    """If this fails, an idempotent producer's records are stored twice or not at all."""
     assert live("idempotent") == [str(number) for number in range(300)]
 
 
@@ -56,7 +56,7 @@ def test_too_large(live: Live) -> None:
 
 
 def test_offsets(live: Live) -> None:
-    """If this fails, offsets by time are wrong, or a consumer reads from another place than it asked for."""
+    """If this fails, offsets by time are wrong, or a consumer reads from another position than requested."""
     assert live("offsets") == {"ends": [["0", "10"]], "byTime": "2", "low": "4", "sought": ["7", "8"]}
 
 

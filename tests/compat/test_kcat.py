@@ -1,4 +1,4 @@
-"""The ordinary life of kcat, with the librdkafka of its Debian package (years old)."""
+"""Ordinary use of kcat, with the librdkafka of its Debian package (years old)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.support.topics import create_topic
 
 
 def test_produce_and_consume_lines(broker: Target, topic: str) -> None:
-    """If this fails, the first thing that anybody tries does not work."""
+    """If this fails, the first command that users try does not work."""
     kcat(broker.bootstrap, "-P", "-t", topic, stdin=b"one\ntwo\nthree\n")
     assert kcat(broker.bootstrap, "-C", "-q", "-e", "-o", "beginning", "-t", topic) == b"one\ntwo\nthree\n"
 
@@ -66,7 +66,7 @@ def test_query_by_time(broker: Target, topic: str) -> None:
 
 
 def test_group(broker: Target, topic: str, group: str) -> None:
-    """If this fails, a group of kcat's does not continue where it stopped."""
+    """If this fails, kcat's group does not continue where it stopped."""
     kcat(broker.bootstrap, "-P", "-t", topic, stdin=b"".join(b"%d\n" % number for number in range(6)))
     settings = ["-X", "auto.offset.reset=earliest", "-X", "session.timeout.ms=6000", "-q"]
     first = kcat(broker.bootstrap, *settings, "-c", "4", "-G", group, topic)

@@ -1,4 +1,4 @@
-"""Strings that Kafka reads although they are not right."""
+"""Invalid strings that Kafka still reads."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.support.topics import create_topic
 
 @pytest.mark.parametrize("client_id_size", [-1, -5, -32768])
 def test_negative_length_of_the_client_id(broker: Target, topic: str, client_id_size: int) -> None:
-    """Kafka takes any negative length of the client id for null; a client that sends one is disconnected."""
+    """Kafka reads any negative length of the client id as null; otherwise a client that sends one is disconnected."""
     create_topic(broker.bootstrap, topic)
     with Connection((broker.host, broker.port)) as connection:
         body = array([string(topic)])

@@ -25,7 +25,7 @@ ASK = frame(request(API_VERSIONS, 0, b""))
 
 
 def answered(sock: socket.socket) -> bool:
-    """Whether an ApiVersions request that was sent is answered within the socket's time-out."""
+    """Return whether an ApiVersions request that was sent is answered within the socket's timeout."""
     try:
         return len(receive_frame(sock)) > 8
     except TimeoutError:
@@ -60,8 +60,8 @@ def test_each_listener_tells_its_own_address(tmp_path: Path, topic: str) -> None
 
 
 def test_beyond_max_connections_new_ones_wait(make_broker: MakeBroker) -> None:
-    """If this fails, max.connections: a flood of clients takes the place of those at work, or nobody is ever
-    accepted again.
+    """If this fails, max.connections: a flood of clients takes the place of working ones, or no client is ever accepted
+    again.
     """
     broker = make_broker({"max.connections": "2"})
     address = (broker.host, broker.port)
@@ -94,7 +94,7 @@ def test_limits_of_connections_follow_the_settings(make_broker: MakeBroker) -> N
 
 
 def _served(broker: Target, held: contextlib.ExitStack) -> bool:
-    """Whether one more connection is answered, or else closed; it is held open."""
+    """Return whether one more connection is answered, or else closed; it is held open."""
     connection = held.enter_context(socket.create_connection((broker.host, broker.port), TIMEOUT_S))
     try:
         connection.sendall(ASK)

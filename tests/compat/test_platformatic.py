@@ -1,4 +1,4 @@
-"""The ordinary life of @platformatic/kafka, which speaks the newest versions only."""
+"""Ordinary use of @platformatic/kafka, which only supports the newest versions."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ STATIC_DEFAULT, DYNAMIC_TOPIC = 5, 1
 
 @pytest.fixture
 def live(broker: Target, topic: str, group: str) -> Live:
-    """Plays one scenario of tests/e2e/node/platformatic_life.mjs."""
+    """Run one scenario of tests/e2e/node/platformatic_life.mjs."""
     return lambda scenario: json.loads(
         run_script("platformatic_life.mjs", scenario, broker.bootstrap, topic, group).stdout
     )
@@ -46,7 +46,7 @@ def test_settings(live: Live) -> None:
     assert live("settings") == {
         "first": {"retention.ms": ["100000", DYNAMIC_TOPIC], "segment.ms": [week_ms, STATIC_DEFAULT]},
         "second": {"retention.ms": [week_ms, STATIC_DEFAULT], "segment.ms": ["50000", DYNAMIC_TOPIC]},
-        # The older call replaces all that was set.
+        # The older call replaces all settings.
         "third": {"retention.ms": ["77000", DYNAMIC_TOPIC], "segment.ms": [week_ms, STATIC_DEFAULT]},
     }
 
@@ -61,7 +61,7 @@ def test_records(live: Live) -> None:
 
 
 def test_large_messages(live: Live) -> None:
-    """If this fails, a message larger than a fetch does not get through."""
+    """If this fails, a message larger than a fetch cannot be delivered."""
     assert live("large") == [True, "small"]
 
 
@@ -71,7 +71,7 @@ def test_too_large_messages(live: Live) -> None:
 
 
 def test_idempotent(live: Live) -> None:
-    """If this fails, an idempotent producer's records come twice or not at all."""
+    """If this fails, an idempotent producer's records are stored twice or not at all."""
     assert live("idempotent") == [str(number) for number in range(300)]
 
 
@@ -90,7 +90,7 @@ def test_offsets(live: Live) -> None:
 
 
 def test_seek(live: Live) -> None:
-    """If this fails, a consumer reads from another offset than it asked for."""
+    """If this fails, a consumer reads from another offset than the requested one."""
     assert live("seek") == ["7", "8", "9"]
 
 
@@ -113,12 +113,12 @@ def test_groups(live: Live) -> None:
 
 
 def test_members(live: Live) -> None:
-    """If this fails, partitions are read by nobody when a member leaves."""
+    """If this fails, partitions are not read after a member leaves."""
     assert live("members") == [0, 1, 2, 3]
 
 
 def test_log_directories(live: Live, broker: Target, topic: str) -> None:
-    """If this fails, nobody can see where the disk space goes."""
+    """If this fails, users cannot see what uses the disk space."""
     (found,) = live("logDirectories")
     size = (broker.data_dir / f"{topic}-0" / f"{0:020}.log").stat().st_size
     assert found == {"directory": str(broker.data_dir), "size": size}

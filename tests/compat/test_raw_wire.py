@@ -47,7 +47,7 @@ A_TOPIC = array([string(TOPIC)])
 
 
 def header(api_key: int, version: int, client_id_size: int, rest: bytes = b"") -> bytes:
-    """A request header whose client id claims any size."""
+    """Make a request header whose client id claims any size."""
     return struct.pack(">hhih", api_key, version, 7, client_id_size) + rest
 
 
@@ -103,7 +103,7 @@ CLOSES = {
 
 @pytest.fixture(scope="module")
 def witness(broker: Target) -> Iterator[Connection]:
-    """A connection of somebody else, open all the time."""
+    """Another client's connection, open all the time."""
     create_topic(broker.bootstrap, TOPIC, 2)
     with Connection((broker.host, broker.port)) as connection:
         yield connection
@@ -115,9 +115,7 @@ def works(connection: Connection) -> None:
 
 @pytest.mark.parametrize("name", CLOSES)
 def test_closes_that_connection_alone(broker: Target, witness: Connection, name: str) -> None:
-    """If this fails, one broken or hostile client hangs, crashes the broker, or takes other clients' connections
-    with it.
-    """
+    """If this fails, one broken or hostile client hangs, crashes the broker, or disconnects other clients."""
     with socket.create_connection((broker.host, broker.port), 10) as sock:
         sock.sendall(CLOSES[name])
         assert closes(sock)
@@ -146,7 +144,7 @@ def test_an_end_in_the_middle_of_a_frame(broker: Target, witness: Connection) ->
 
 
 def test_a_frame_in_single_bytes(broker: Target, witness: Connection) -> None:
-    """If this fails, a slow network's fragments are not put together again."""
+    """If this fails, fragments of a slow network are not reassembled."""
     with Connection((broker.host, broker.port)) as connection:
         connection.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         for byte in frame(request(METADATA, 1, A_TOPIC, 9)):
@@ -175,7 +173,7 @@ def test_a_claimed_length_costs_nothing(broker: Target, witness: Connection) -> 
 
 
 def test_answers_keep_the_order_of_pipelined_requests(broker: Target, witness: Connection) -> None:
-    """If this fails, a client that pipelines gets the answer to another request."""
+    """If this fails, a client that pipelines gets the response to another request."""
     body = A_TOPIC
     with Connection((broker.host, broker.port)) as connection:
         wanted = list(range(1000, 1200))
@@ -196,9 +194,7 @@ def test_answers_keep_the_order_of_pipelined_requests(broker: Target, witness: C
 
 
 def test_trailing_bytes_are_ignored(broker: Target, witness: Connection) -> None:
-    """If this fails, a client whose requests carry bytes behind the last known field works with Kafka and not with
-    us.
-    """
+    """If this fails, a client whose requests have bytes after the last known field works with Kafka and not with us."""
     with Connection((broker.host, broker.port)) as connection:
         reader = connection.ask(METADATA, 1, A_TOPIC + b"zz")
         assert reader.i32() == 1  # one broker
@@ -279,7 +275,7 @@ class TestApiVersions:
 
 
 def test_acks_0_is_not_answered(broker: Target, witness: Connection) -> None:
-    """If this fails, a producer with acks=0 takes the answer to its produce for the answer to something else."""
+    """If this fails, a producer with acks=0 takes the response to its produce for the response to something else."""
     with Connection((broker.host, broker.port)) as connection:
         send_request(connection.sock, PRODUCE, 8, produce_body({TOPIC: {1: RawBatch().encode()}}, acks=0), 41)
         send_request(connection.sock, METADATA, 1, A_TOPIC, 42)
@@ -333,13 +329,13 @@ def test_hand_made_frames_are_right() -> None:
 
 
 def test_one_log_line_for_a_bad_frame(broker: Target, witness: Connection) -> None:
-    """If this fails, an operator cannot find out who sends rubbish."""
+    """If this fails, an operator cannot find out which client sends invalid requests."""
     if target_is_kafka():
         pytest.skip("about our own log")
     with socket.create_connection((broker.host, broker.port), 10) as sock:
         peer = f"{sock.getsockname()[0]}:{sock.getsockname()[1]}"
         sock.sendall(CLOSES["array of 2^31-1"])
         assert closes(sock)
-    # Rate limited: this peer need not be the one that is named.
+    # Rate limited: the log may name another peer than this one.
     until(lambda: re.search(r"127\.0\.0\.1:\d+", broker.stderr()), f"a line that names a peer such as {peer}", 10)
     assert "Traceback" not in broker.stderr()

@@ -15,7 +15,7 @@ from broker_cy.wire.records import Record, encode_batch
 from tests.broker_cy.server.harness import SETTINGS, CoreHarness, produce_to
 from tests.support.kafka_dump import dump_log_segments
 
-# compression.type, and what is set for its level.
+# compression.type, and the setting of its level.
 TARGETS: list[tuple[str, int | None]] = [
     ("producer", None), ("uncompressed", None), ("snappy", None),
     ("gzip", -1), ("gzip", 1), ("gzip", 9), ("lz4", 1), ("lz4", 9), ("lz4", 17),
@@ -70,7 +70,7 @@ def test_every_pair_of_codecs_is_stored_as_the_topic_says(core: CoreHarness) -> 
         payloads = re.findall(r"^\| offset: (\d+) .* payload: (.*)$", dump, re.MULTILINE)
         assert [int(offset) for offset, _ in payloads] == list(range(5 * len(VALUES)))
         assert [payload.encode() for _, payload in payloads] == VALUES * 5
-    # The batch that has the topic's codec stays as it was made, whatever its level: Kafka compares codecs only.
+    # A batch that has the topic's codec is not changed, whatever its level: Kafka compares codecs only.
     assert sizes["gzip", 1][Codec.GZIP] == sizes["gzip", 9][Codec.GZIP] == sizes["producer", None][Codec.GZIP]
     for kind, levels in itertools.groupby(TARGETS[3:], key=lambda target: target[0]):
         lowest, *_, highest = sorted(level for _, level in levels if level is not None and level != -1)

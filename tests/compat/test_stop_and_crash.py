@@ -1,4 +1,4 @@
-"""Stops and crashes of the broker: every acknowledged record is there afterwards."""
+"""Stops and crashes of the broker: every acknowledged record is stored afterwards."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class TestKill:
     """kill -9."""
 
     def test_every_acknowledged_record_is_there(self, make_broker: MakeBroker, topic: str) -> None:
-        """If this fails, records are lost for which the producer had its acknowledgement."""
+        """If this fails, records are lost for which the producer had an acknowledgement."""
         broker = make_broker()
         create_topic(broker.bootstrap, topic, 3)
         acknowledged: list[bytes] = []
@@ -70,7 +70,7 @@ class TestKill:
         sent = 0
         for _ in range(3):
             target = len(acknowledged) + 3000
-            while len(acknowledged) < target:  # so that the kill comes in mid-produce
+            while len(acknowledged) < target:  # so that the kill happens during producing
                 try:
                     producer.produce(topic, b"%d" % sent, str(sent), on_delivery=delivered)
                     sent += 1
@@ -86,7 +86,7 @@ class TestKill:
         assert len(there) == len(set(there)), "records came twice from an idempotent producer"
 
     def test_cluster_state_is_there(self, make_broker: MakeBroker, topic: str, group: str) -> None:
-        """If this fails, topics, settings, ids or committed offsets are gone after a crash."""
+        """If this fails, topics, settings, ids or committed offsets are lost in a crash."""
         broker = make_broker()
         admin = AdminClient({"bootstrap.servers": broker.bootstrap})
         create_topic(broker.bootstrap, topic, 3, {"retention.ms": "7777777"})
@@ -174,7 +174,7 @@ class TestStop:
         assert read_all(broker.bootstrap, topic) == [b"%d" % n for n in range(1000)]
 
     def test_a_stop_with_clients_at_work(self, make_broker: MakeBroker, topic: str) -> None:
-        """If this fails, waiting consumers hold the stop up, or acknowledged records are lost by it."""
+        """If this fails, waiting consumers delay the stop, or it loses acknowledged records."""
         broker = make_broker()
         create_topic(broker.bootstrap, topic)
         acknowledged: list[bytes] = []
@@ -211,14 +211,14 @@ class TestStop:
         assert told <= set(read_all(broker.bootstrap, topic))
 
     def test_requests_that_were_read_are_answered(self, make_broker: MakeBroker, topic: str) -> None:
-        """If this fails, a stop drops requests it has already taken in."""
+        """If this fails, a stop drops requests that it has already accepted."""
         broker = make_broker()
         create_topic(broker.bootstrap, topic)
         with Connection((broker.host, broker.port)) as connection:
             produce(connection, {topic: {0: RawBatch().encode()}})
             body = produce_body({topic: {0: RawBatch().encode()}})
             connection.sock.sendall(b"".join(frame(request(0, 8, body, number)) for number in range(200)))
-            written = int(self._answered(connection))  # the broker is at them
+            written = int(self._answered(connection))  # the broker handles them
             stopper = threading.Thread(target=broker.stop)
             stopper.start()
             try:
@@ -233,7 +233,7 @@ class TestStop:
 
     @staticmethod
     def _answered(connection: Connection) -> bool:
-        """Whether the next answer acknowledges a batch; EOFError at the end of the connection."""
+        """Return whether the next response acknowledges a batch. Raises EOFError at the end of the connection."""
         reader = Reader(receive_frame(connection.sock))
         reader.i32()
         return all(answer.error == 0 for answer in parse_produced(reader, 8).values())
@@ -249,7 +249,7 @@ class TestStop:
 
 
 def _running(pid: int) -> bool:
-    """Whether the process still runs; a zombie that nobody has reaped does not."""
+    """Return whether the process still runs; a zombie does not."""
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
     except FileNotFoundError:
@@ -291,7 +291,7 @@ class TestRefusalToStart:
 
     def test_directory_that_cannot_be_written(self, make_broker: MakeBroker, tmp_path: Path) -> None:
         """If this fails, a wrong owner shows up as a stack trace."""
-        # A file in its place: what even the superuser cannot make a directory of.
+        # A file in its place: not even the superuser can create a directory there.
         blocked = tmp_path / "a-file"
         blocked.write_text("")
         self.refused(make_broker(data_dir=blocked / "data", start=False), re.escape(str(blocked)))
@@ -342,7 +342,7 @@ class TestCommand:
         assert re.search(r"\d+(\.\d+)? ?m?s\b", line), "the line does not say how long the start took"
 
     def test_hints(self, tmp_path: Path) -> None:
-        """If this fails, somebody who runs `make run` for the first time gets no hint how to use it."""
+        """If this fails, a user who runs `make run` for the first time gets no hint how to use it."""
         argv = [
             *broker_command(),
             "start",
@@ -362,7 +362,7 @@ class TestCommand:
             child.kill()
 
     def test_config_file(self, make_broker: MakeBroker, tmp_path: Path) -> None:
-        """If this fails, an existing server.properties of Kafka's does not work."""
+        """If this fails, an existing server.properties of Kafka does not work."""
         data = tmp_path / "kraft-logs"
         config = tmp_path / "server.properties"
         config.write_text(
@@ -400,8 +400,8 @@ class TestCommand:
 
 
 def test_a_copy_of_a_running_broker(make_broker: MakeBroker, topic: str, tmp_path: Path) -> None:
-    """If this fails, a copy of the data directory of a running broker, as a snapshot of a disk makes it, cannot be
-    started from.
+    """If this fails, a copy of the data directory of a running broker, such as a snapshot of a disk, cannot be started
+    from.
     """
     broker = make_broker()
     create_topic(broker.bootstrap, topic)

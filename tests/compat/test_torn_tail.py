@@ -16,7 +16,7 @@ SEGMENT = f"{0:020}.log"
 
 
 def _line(broker: Target, *patterns: str) -> str:
-    """The log line that all the patterns are in."""
+    """Return the log line that contains all the patterns."""
     for line in broker.stderr().splitlines():
         if all(re.search(pattern, line, re.IGNORECASE) for pattern in patterns):
             return line
@@ -46,7 +46,7 @@ def test_a_torn_tail_is_cut_off(make_broker: MakeBroker, topic: str) -> None:
 
 
 def test_a_corrupt_tail_is_cut_off(make_broker: MakeBroker, topic: str) -> None:
-    """If this fails, a last batch with a broken checksum is served, or takes good ones with it."""
+    """If this fails, a last batch with a broken checksum is served, or good ones are removed with it."""
     broker = make_broker()
     create_topic(broker.bootstrap, topic)
     send(broker, topic, [b"%d" % n for n in range(50)])

@@ -52,7 +52,7 @@ def transact(producer: Producer, topic: str, texts: list[bytes], commit: bool, p
 
 
 def committed(broker: Target, topic: str, partition: int = 0) -> list[bytes | None]:
-    """Every committed value of a partition, up to the last stable offset."""
+    """Return every committed value of a partition, up to the last stable offset."""
     consumer = new_consumer(broker.bootstrap, "reader", isolation_level="read_committed", enable_partition_eof=True)
     try:
         consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING)])
@@ -108,14 +108,14 @@ def test_an_open_transaction_holds_readers_up(broker: Target, topic: str) -> Non
     consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
     assert consumer.poll(0.5) is None
     producer.commit_transaction(TIMEOUT_S)
-    # Much sooner than the fetch that waits would end by itself.
+    # Much sooner than the waiting fetch would end by itself.
     assert values(take(consumer, 2, timeout_s=15.0)) == [b"open", b"behind"]
     close_consumer(consumer)
 
 
 def test_records_of_an_open_transaction_are_deleted(broker: Target, topic: str) -> None:
-    """If this fails, a reader of committed records that begins at the end is sent before the beginning, and is out
-    of range there.
+    """If this fails, a reader of committed records that begins at the end is sent before the beginning, and is out of
+    range there.
     """
     create_topic(broker.bootstrap, topic)
     producer = new_producer(broker, topic)
@@ -131,7 +131,7 @@ def test_records_of_an_open_transaction_are_deleted(broker: Target, topic: str) 
     assert consumer.get_watermark_offsets(place, TIMEOUT_S) == (2, 2)
     assert committed(broker, topic) == []
     producer.commit_transaction(TIMEOUT_S)
-    # Kafka answers once the end is decided; the marker comes behind that.
+    # Kafka answers once the end is decided; the marker is written later.
     until(lambda: consumer.get_watermark_offsets(place, TIMEOUT_S) == (2, 4), "the transaction's marker")
     close_consumer(consumer)
     assert committed(broker, topic) == [b"behind"]
@@ -140,7 +140,7 @@ def test_records_of_an_open_transaction_are_deleted(broker: Target, topic: str) 
 def test_offsets_and_output_together(
     broker: Target, topic: str, group: str, make_consumer: Callable[..., Consumer]
 ) -> None:
-    """If this fails, input is counted as processed whose output was aborted, or the other way round."""
+    """If this fails, input counts as processed although its output was aborted, or vice versa."""
     create_topic(broker.bootstrap, topic)
     output = topic + "-out"
     create_topic(broker.bootstrap, output)
@@ -168,7 +168,7 @@ def test_offsets_and_output_together(
 
 
 def test_a_successor_fences(broker: Target, topic: str) -> None:
-    """If this fails, two instances of one application write at once, and every record comes twice."""
+    """If this fails, two instances of one application write at once, and every record is stored twice."""
     create_topic(broker.bootstrap, topic)
     first = new_producer(broker, topic)
     first.begin_transaction()
@@ -205,20 +205,20 @@ def test_killed_in_mid_transaction(make_broker: MakeBroker, topic: str) -> None:
         for text in texts[2:]:
             producer.produce(topic, text, partition=0)
         producer.commit_transaction(TIMEOUT_S)
-        # Its successor ends what it left open.
+        # Its successor ends the transaction that it left open.
         abandoned = new_producer(broker, topic + "-gone")
         expected += texts
     assert committed(broker, topic) == expected
 
 
 def test_sequences_go_on_behind_deleted_records(make_broker: MakeBroker, topic: str) -> None:
-    """If this fails, a producer of which only the marker was left fails for good after a kill -9."""
+    """If this fails, a producer of which only the marker remained always fails after a kill -9."""
     broker = make_broker({"log.flush.start.offset.checkpoint.interval.ms": "100"})
     create_topic(broker.bootstrap, topic)
     producer = new_producer(broker, topic)
     transact(producer, topic, [b"%d" % number for number in range(5)], commit=True)
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
-    # The marker has offset 5, and stays.
+    # The marker has offset 5, and remains.
     for result in admin.delete_records([TopicPartition(topic, 0, 5)]).values():
         result.result(TIMEOUT_S)
     checkpoint = broker.data_dir / "log-start-offset-checkpoint"
@@ -232,7 +232,7 @@ def test_sequences_go_on_behind_deleted_records(make_broker: MakeBroker, topic: 
 
 @ours_only
 def test_kafka_reads_what_was_written(make_broker: MakeBroker, topic: str) -> None:
-    """If this fails, going back to Kafka, or using its tools, is not possible any more."""
+    """If this fails, returning to Kafka, or using its tools, is not possible any more."""
     broker = make_broker({"offsets.topic.num.partitions": "1", "transaction.state.log.num.partitions": "1"})
     create_topic(broker.bootstrap, topic)
     producer = new_producer(broker, topic)
@@ -263,7 +263,7 @@ def test_kafka_reads_what_was_written(make_broker: MakeBroker, topic: str) -> No
 
 
 def files(directory: Path) -> list[Path]:
-    """What Kafka's tool reads of a partition, by name."""
+    """Return what Kafka's tool reads from a partition, by name."""
     return [
         path
         for path in sorted(directory.iterdir())
@@ -272,7 +272,7 @@ def files(directory: Path) -> list[Path]:
 
 
 def test_aiokafka(broker: Target, topic: str, group: str) -> None:
-    """The same with a client of the old protocol, which adds partitions and offsets by requests of their own."""
+    """The same with a client of the old protocol, which adds partitions and offsets by separate requests."""
 
     async def work() -> None:
         settings = {"bootstrap_servers": broker.bootstrap, "transactional_id": topic}

@@ -1,4 +1,4 @@
-"""The recorded answers of Apache Kafka, and how ours differ from them."""
+"""The recorded responses of Apache Kafka, and how ours differ from them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.compat.differential.deliberate import ABSENT, ANY, DELIBERATE, TEXT, 
 from tests.compat.differential.plain import Json
 
 FIXTURE = Path(__file__).resolve().parents[2] / "fixtures" / "kafka_4.3.1_answers.json.gz"
-Answers = dict[str, dict[str, Json]]  # script-vN -> label -> answer
+Answers = dict[str, dict[str, Json]]  # script-vN -> label -> response
 
 
 def load() -> Answers:
@@ -22,13 +22,13 @@ def load() -> Answers:
 
 
 def save(answers: Answers) -> None:
-    """The same answers make the same bytes."""
+    """Encode responses so that equal ones have equal bytes."""
     text = json.dumps(answers, ensure_ascii=False, separators=(",", ":"), sort_keys=False)
     FIXTURE.write_bytes(gzip.compress(text.encode(), compresslevel=9, mtime=0))
 
 
 def differences(theirs: Json, ours: Json, path: str = "") -> Iterator[tuple[str, Json, Json]]:
-    """(path, theirs, ours) for each field that is not the same."""
+    """Return (path, theirs, ours) for each field that differs."""
     if isinstance(theirs, dict) and isinstance(ours, dict):
         for field in sorted({*theirs, *ours}):
             yield from differences(theirs.get(field, ABSENT), ours.get(field, ABSENT), f"{path}.{field}")
@@ -40,9 +40,9 @@ def differences(theirs: Json, ours: Json, path: str = "") -> Iterator[tuple[str,
 
 
 def excuse(step: str, path: str, theirs: Json, ours: Json) -> Difference | None:
-    """The deliberate difference that this one is, if any."""
+    """Return the deliberate difference that explains this one, if any."""
     for known in DELIBERATE:
-        # Paths have brackets of their own.
+        # Paths contain brackets.
         if (
             fnmatchcase(step, known.step)
             and fnmatchcase(path, known.path.replace("[", "[[]"))

@@ -1,4 +1,4 @@
-"""The brokers that scripts run on, the same for Apache Kafka and for this one."""
+"""The brokers on which scripts run, the same for Apache Kafka and for this one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.support.wait import until
 _COMMON = {
     "node.id": "1",
     "broker.rack": "r1",
-    # Batches of scripts are years old.
+    # Batches of scripts have timestamps of years ago.
     "log.retention.ms": "-1",
     "group.initial.rebalance.delay.ms": "0",
     "group.min.session.timeout.ms": "100",
@@ -23,7 +23,7 @@ _COMMON = {
 }
 SETTINGS: Mapping[str, Mapping[str, str]] = {
     "main": _COMMON,
-    # What only a setting allows or forbids.
+    # Requests that only a setting allows or forbids.
     "auto": {
         **_COMMON,
         "auto.create.topics.enable": "true",
@@ -37,12 +37,12 @@ SETTINGS: Mapping[str, Mapping[str, str]] = {
         "transaction.state.log.num.partitions": "4",
         "transaction.state.log.replication.factor": "1",
         "transaction.state.log.min.isr": "1",
-        # Timeouts are looked for often.
+        # Timeouts are checked often.
         "transaction.abort.timed.out.transaction.cleanup.interval.ms": "100",
     },
     # Its scripts change the levels of features.
     "features": _COMMON,
-    # Restarted by its script: leader epochs go up.
+    # Its script restarts it: leader epochs increase.
     "restarted": _COMMON,
 }
 
@@ -52,8 +52,8 @@ def scripts_of(broker: str) -> Iterable[Entry]:
 
 
 def make_ready(peer: Peer) -> None:
-    """Wait until the broker coordinates groups (Kafka creates the topic for that at the first request) and has
-    producer ids to give."""
+    """Wait until the broker coordinates groups (Kafka creates the topic for that at the first request) and has producer
+    ids."""
     client = Client((peer.host, peer.port))
 
     def found() -> bool:

@@ -1,4 +1,4 @@
-"""Requests and batches, built from what a script cares about."""
+"""Requests and batches, built from the parts that matter to a script."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from broker_cy.wire import messages
 from tests.compat.differential.script import TIMEOUT_MS, Run
 from tests.support.raw_wire import RawBatch, RawRecord
 
-# Batches of scripts carry times around this one, so that answers are the same in every run.
+# Batches of scripts have times around this one, so that responses are the same in every run.
 TIME_MS = 1_700_000_000_000
 UNKNOWN_ID = uuid.UUID("5f8f1f0e-6f1d-4a6e-9d0b-0c1e5a9b7d11")
 PRODUCE_BY_ID, FETCH_BY_ID = 13, 13
@@ -18,13 +18,13 @@ NOTHING = b""
 
 
 def batch(*values: bytes | None, time_ms: int = TIME_MS, **fields: Any) -> bytes:
-    """One batch of magic 2 with a record for each value, a millisecond apart."""
+    """Make one batch of magic 2 with a record for each value, a millisecond apart."""
     records = [RawRecord(key=b"k", value=value, timestamp_delta=at) for at, value in enumerate(values)]
     return RawBatch(records=records, base_timestamp=time_ms, **fields).encode()
 
 
 def id_of(run: Run, topic: str) -> uuid.UUID:
-    """The id of a topic, or one that nobody has."""
+    """Return the id of a topic, or one that no topic has."""
     run.names.give("unknown topic", UNKNOWN_ID)
     return run.topic_ids.get(topic, UNKNOWN_ID)
 
@@ -36,7 +36,7 @@ def produce(
     acks: int = -1,
     transactional_id: str | None = None,
 ) -> messages.ProduceRequest:
-    """Topics by name, or by id from version 13 on; pairs in place of mappings may name something twice."""
+    """Topics by name, or by id from version 13 on; pairs instead of mappings may name something twice."""
     request = messages.ProduceRequest
     data = []
     for name, parts in topics.items() if isinstance(topics, Mapping) else topics:
@@ -139,7 +139,7 @@ def delete_records(topics: Mapping[str, Sequence[tuple[int, int]]]) -> messages.
 def metadata(
     names: Sequence[str] | None, auto_create: bool = False, ids: Sequence[uuid.UUID] = (), **fields: Any
 ) -> messages.MetadataRequest:
-    """All topics where `names` is None."""
+    """All topics if `names` is None."""
     topic = messages.MetadataRequest.MetadataRequestTopic
     asked = None if names is None else [topic(name=name) for name in names]
     if ids:

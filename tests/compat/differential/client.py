@@ -1,4 +1,4 @@
-"""Asking a broker by our codec over a raw socket: request in, answer out, nothing retried and nothing hidden."""
+"""Sending requests of our codec to a broker over a raw socket: nothing is retried and nothing is hidden."""
 
 from __future__ import annotations
 
@@ -14,14 +14,15 @@ from tests.support.raw_wire import receive_exactly
 CLIENT_ID = "differential"
 DEADLINE_S = 20.0
 CLOSED = "the broker closed the connection"
-# A message of the class that belongs to the request, or CLOSED: which class it is, only the caller knows.
+# A message of the response's class, or CLOSED: only the caller knows which class it is.
 Answer = Any
 
 
 class Client:
-    """One connection, made at the first request and again after the broker closed it.
+    """One connection, made at the first request and again after the broker has closed it.
 
-    Answers come in the order of the requests. `CLOSED` stands for an answer that never came because the broker closed.
+    Responses arrive in the order of the requests. `CLOSED` stands for a response that never came because the broker
+    closed the connection.
     """
 
     def __init__(self, address: tuple[str, int]) -> None:
@@ -38,13 +39,13 @@ class Client:
         header_tags: bytes = b"\0",
         answered: bool = True,
     ) -> None:
-        """Raises WireError, and sends nothing, where `request` cannot be said in `version`."""
+        """Raises WireError, and sends nothing, if `request` cannot be encoded in `version`."""
         self.send_body(int(type(request).API_KEY), version, codec.encode(request, version) + trailing, header_tags)
         if not answered:
             self._asked.pop()
 
     def send_body(self, api_key: int, version: int, body: bytes, header_tags: bytes = b"\0") -> None:
-        """A request whose body may be anything; `header_tags` are the tagged fields of a header that has some."""
+        """Send a request whose body may be anything; `header_tags` are the tagged fields of a header that has some."""
         self._correlation_id += 1
         name = CLIENT_ID.encode()
         header = struct.pack(">hhih", api_key, version, self._correlation_id, len(name)) + name
@@ -54,15 +55,15 @@ class Client:
         self._asked.append((self._correlation_id, api_key, version))
 
     def send_frame(self, payload: bytes, size: int | None = None) -> None:
-        """Bytes behind a length, which may lie."""
+        """Send bytes after a length, which may be wrong."""
         sock = self._sock or socket.create_connection(self._address, DEADLINE_S)
         sock.settimeout(DEADLINE_S)
         self._sock = sock
-        with contextlib.suppress(ConnectionError):  # told by the answer that does not come
+        with contextlib.suppress(ConnectionError):  # reported by the response that does not come
             sock.sendall(struct.pack(">i", len(payload) if size is None else size) + payload)
 
     def receive(self, answered_version: int | None = None) -> Answer:
-        """The answer to the oldest request; `answered_version` where it is in another version than was asked."""
+        """Return the response to the oldest request; `answered_version`, if it differs from the requested version."""
         correlation_id, api_key, version = self._asked.pop(0)
         payload = self.receive_frame()
         if isinstance(payload, str):
@@ -77,7 +78,7 @@ class Client:
         return codec.decode(frame.response_class(api_key), version, payload[at:])
 
     def receive_frame(self) -> bytes | str:
-        """The next frame without its length, or CLOSED."""
+        """Return the next frame without its length, or CLOSED."""
         assert self._sock is not None
         try:
             (size,) = struct.unpack(">i", receive_exactly(self._sock, 4))

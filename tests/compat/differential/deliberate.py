@@ -1,4 +1,6 @@
-"""Where this broker answers otherwise than Apache Kafka 4.3.1 on purpose, and why. Everything else is equal."""
+"""Deliberate differences between this broker's responses and those of Apache Kafka 4.3.1, with reasons. Everything else
+is equal.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +14,8 @@ TEXT: Final = object()  # a string that is not empty
 
 @dataclass(frozen=True)
 class Difference:
-    """`step` (script-vN: label) and `path` (in the answer) are shell patterns; `theirs` and `ours` what is said there:
-    ABSENT is the field's default value.
+    """`step` (script-vN: label) and `path` (in the response) are shell patterns; `theirs` and `ours` are the values
+    there: ABSENT is the field's default value.
     """
 
     step: str

@@ -11,7 +11,7 @@ from tests.support.wait import until
 
 JOIN, SYNC, HEARTBEAT, LEAVE = 9, 5, 4, 5  # the newest versions
 REBALANCE_IN_PROGRESS, MEMBER_ID_REQUIRED = 27, 79
-# What a consumer that subscribes to topic "t" says of itself: version 0, ["t"], no user data.
+# The metadata of a consumer that subscribes to topic "t": version 0, ["t"], no user data.
 SUBSCRIPTION = bytes.fromhex("000000000001000174ffffffff")
 RANGE = ("range", SUBSCRIPTION)
 
@@ -75,7 +75,7 @@ def leave(group: str, *members: tuple[str, str | None]) -> messages.LeaveGroupRe
 
 
 class Member:
-    """A member on a connection of its own; its id is known to the run's answers under `name`."""
+    """A member with a separate connection; its id is replaced by `name` in the run's responses."""
 
     def __init__(self, run: Run, group: str, name: str, instance: str | None = None, **how: Any) -> None:
         self.run, self.group, self.name, self.instance, self.how = run, group, name, instance, how
@@ -83,7 +83,7 @@ class Member:
         self.generation = -1
 
     def send_join(self, version: int = JOIN) -> None:
-        """Begin to join, with an id if one is needed; the answer is awaited with `joined`."""
+        """Begin to join, with an id if one is needed; the response is received by `joined`."""
         if not self.id and self.instance is None and version >= 4:
             answer = self.run.quietly(join(self.group, **self.how), version, self.name)
             assert answer.error_code == MEMBER_ID_REQUIRED, answer
@@ -91,7 +91,7 @@ class Member:
         self.run.send(join(self.group, self.id, self.instance, **self.how), version, self.name)
 
     def joined(self, label: str = "") -> Any:
-        """The answer to the join; recorded where it has a label."""
+        """Return the response to the join; recorded if it has a label."""
         answer = self.run.client(self.name).receive()
         assert not isinstance(answer, str), answer
         self._learn(answer)
@@ -112,31 +112,31 @@ class Member:
         return self.joined(label)
 
     def sync(self, *assignments: tuple[str, bytes], **how: Any) -> Any:
-        """Unrecorded; must succeed."""
+        """Not recorded; must succeed."""
         request = sync(self.group, self.generation, self.id, assignments, self.instance, **how)
         answer = self.run.quietly(request, SYNC, self.name)
         assert answer.error_code == 0, answer
         return answer
 
     def heartbeat(self) -> int:
-        """The error code; unrecorded."""
+        """Return the error code; not recorded."""
         request = heartbeat(self.group, self.generation, self.id, self.instance)
         return int(self.run.quietly(request, HEARTBEAT).error_code)
 
     def await_rebalance(self) -> None:
-        """Until the group asks this member to join again: what others sent has arrived."""
+        """Wait until the group requests this member to join again: the requests of others have then arrived."""
         until(lambda: self.heartbeat() == REBALANCE_IN_PROGRESS, f"{self.group} to rebalance", PATIENCE_S)
 
 
 def stable(run: Run, group: str, *names: str, **how: Any) -> list[Member]:
-    """A stable group of dynamic members; the first is the leader. Each is assigned its own name."""
+    """Make a stable group of dynamic members; the first is the leader. Each is assigned its own name."""
     members = [Member(run, group, name, **how) for name in names]
     gather(members)
     return members
 
 
 def gather(members: Sequence[Member]) -> None:
-    """Bring members together in one generation, and give each its assignment."""
+    """Bring members into one generation, and give each its assignment."""
     first, *others = members
     protocol = first.how.get("protocols", [RANGE])[0][0]
     kind = first.how.get("protocol_type", "consumer")

@@ -1,7 +1,7 @@
-"""Answers as JSON that is the same for two brokers that behave the same.
+"""Responses as JSON that is the same for two brokers that behave the same.
 
-Fields with their default value are left out. What a broker makes up (ids, its own times, its port) is replaced by the
-name that the script gave it; record sets become lists of their batches.
+Fields with their default value are left out. Values that a broker generates (ids, its own times, its port) are replaced
+by the name that the script gave them; record sets become lists of their batches.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from broker_cy.wire.records import decode_batches
 
 Json = Any
 
-# Times a broker wrote itself are later than this; those that scripts use are earlier.
+# Times that a broker wrote itself are later than this; those that scripts use are earlier.
 BROKER_TIME_MS = 1_750_000_000_000
-# Figures of the machine, or of how many other things the broker did meanwhile.
+# Figures that depend on the machine, or on how many other things the broker did at the same time.
 MASKED = {"total_bytes", "usable_bytes", "finalized_features_epoch", "log_dir"}
-# Times and the like in the text of an error.
+# Times and similar values in the text of an error.
 LONG_NUMBER = re.compile(r"-?\b\d{13,}\b")
-# Kafka answers these in the order of one of its hash tables.
+# Kafka returns these in the order of one of its hash tables.
 UNORDERED = {
     ("CreatePartitionsResponse", "results"): "name",
     ("DeleteRecordsResponse", "topics"): "name",
@@ -49,7 +49,7 @@ UNORDERED = {
     ("TopicProduceResponse", "partition_responses"): "index",
 }
 
-# Lists that are better compared entry by entry: the first field is what an entry is called.
+# Lists that are better compared entry by entry: the first field is the name of an entry.
 BY_KEY = {
     ("ApiVersionsResponse", "api_keys"),
     ("ApiVersionsResponse", "supported_features"),
@@ -59,7 +59,7 @@ BY_KEY = {
 
 
 class Names:
-    """What the broker made up, by the name a script gave it."""
+    """Values that the broker generated, by the names that a script gave them."""
 
     def __init__(self) -> None:
         self.texts: dict[str, str] = {}
@@ -73,7 +73,7 @@ class Names:
             self.texts[value] = f"<{name}>"
 
     def give_number(self, field: str, name: str, value: int) -> None:
-        """A number is only known by the field it stands in: numbers of other meaning are alike."""
+        """A number is identified by the field that contains it: fields of other meaning may have equal numbers."""
         self.numbers[field, value] = f"<{name}>"
 
     def text(self, value: str) -> str:
@@ -83,7 +83,7 @@ class Names:
 
 
 def plain(message: Message | str, names: Names) -> Json:
-    """One answer."""
+    """Convert one response."""
     return message if isinstance(message, str) else _struct(message, names)
 
 
@@ -143,7 +143,7 @@ def _number(field: str, value: int, names: Names) -> Json:
 
 
 def _record_set(data: bytes, names: Names) -> list[Json]:
-    """The header of each batch, and how many bytes of an incomplete one follow."""
+    """Return the header of each batch, and how many bytes of an incomplete one follow."""
     shown: list[Json] = []
     end = 0
     for batch in decode_batches(data):

@@ -1,8 +1,8 @@
 """Scripts: sequences of requests, written once, that are sent to Apache Kafka and to this broker in every version.
 
-A script is a function of `(run, version)`, registered with `@script(...)`. What it asks with `run.ask` is recorded
-under a label; what it asks with `run.quietly` is not. A step that cannot be said in a version (a field is not there
-yet) is left out in that version.
+A script is a function of `(run, version)`, registered with `@script(...)`. The responses to requests with `run.ask` are
+recorded under a label; those with `run.quietly` are not. A step that cannot be encoded in a version (it lacks a field)
+is left out in that version.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from tests.compat.differential.client import Answer, Client
 from tests.compat.differential.plain import Json, Names, plain
 from tests.support.wait import until
 
-# Kafka marks the last version of this one as unstable and does not tell clients of it.
+# Kafka marks the last version of this API as unstable and does not advertise it to clients.
 STABLE_MAX = {ApiKey.INIT_PRODUCER_ID: 5}
 TIMEOUT_MS = 15_000
-# Longer than anything a script waits for takes, and shorter than a session of a group.
+# Longer than any wait in a script, and shorter than a session of a group.
 PATIENCE_S = 10.0
 INIT_PRODUCER_VERSION = 4
 CREATE_VERSION, METADATA_VERSION, DELETE_VERSION, LIST_OFFSETS_VERSION = 7, 12, 6, 7
@@ -44,7 +44,7 @@ Script = Callable[["Run", int], None]
 
 @dataclass(frozen=True)
 class Entry:
-    """A registered script, in one version of the API it is about."""
+    """A registered script, in one version of its API."""
 
     name: str
     broker: str
@@ -74,7 +74,7 @@ def versions_of(api: ApiKey) -> Iterator[int]:
 
 
 class Run:
-    """One script on one broker; `left_out` has the labels of what could not be said."""
+    """One script on one broker; `left_out` has the labels of the steps that could not be encoded."""
 
     def __init__(self, peer: Peer, entry: Entry) -> None:
         self.name = entry.name
@@ -90,13 +90,13 @@ class Run:
     # ---- asking ----
 
     def client(self, name: str = "") -> Client:
-        """A connection of its own for each name."""
+        """Return a separate connection for each name."""
         if name not in self._clients:
             self._clients[name] = Client(self._address)
         return self._clients[name]
 
     def ask(self, label: str, request: Message, version: int, client: str = "", **how: Any) -> Any:
-        """Send, wait for the answer and record it. None if the request cannot be said in this version."""
+        """Send, wait for the response and record it. Returns None if the request cannot be encoded in this version."""
         try:
             self.client(client).send(request, version, **how)
         except WireError:
@@ -105,7 +105,7 @@ class Run:
         return self.receive(label, client)
 
     def offer(self, label: str, request: Message, version: int, client: str = "") -> bool:
-        """Send a request whose answer is looked at before it is recorded; False if it cannot be said."""
+        """Send a request whose response is changed before it is recorded; False if it cannot be encoded."""
         try:
             self.client(client).send(request, version)
         except WireError:
@@ -114,7 +114,7 @@ class Run:
         return True
 
     def send(self, request: Message, version: int, client: str = "") -> None:
-        """Send a request whose answer comes later."""
+        """Send a request whose response comes later."""
         self.client(client).send(request, version)
 
     def receive(self, label: str, client: str = "") -> Any:
@@ -123,24 +123,24 @@ class Run:
         return answer
 
     def answer(self, label: str, client: str = "") -> Any:
-        """The answer to the oldest request of a connection; not recorded."""
+        """Return the response to the oldest request of a connection; not recorded."""
         try:
             return self.client(client).receive()
         except TimeoutError:
             raise AssertionError(f"{self.name}: no answer to {label!r}") from None
 
     def record(self, label: str, answer: Answer) -> None:
-        """Answers are made plain at the end: what the broker made up may get its name later."""
+        """Responses are converted at the end: generated values may get their names later."""
         assert label not in self._recorded, f"{self.name}: two steps are called {label!r}"
         self._recorded[label] = answer
 
     @property
     def answers(self) -> dict[str, Json]:
-        """By label, in the order of the script."""
+        """Return the responses by label, in the order of the script."""
         return {label: plain(answer, self.names) for label, answer in self._recorded.items()}
 
     def quietly(self, request: Message, version: int, client: str = "quiet") -> Any:
-        """Send and wait for an answer that is not recorded."""
+        """Send, and wait for a response that is not recorded."""
         answer = self.client(client).ask(request, version)
         assert not isinstance(answer, str), f"{self.name}: {type(request).__name__} v{version}: {answer}"
         return answer
@@ -156,7 +156,7 @@ class Run:
             client.close()
 
     def producer_id(self, name: str = "producer") -> int:
-        """A new producer id; Kafka has none to give in the moment after a start."""
+        """Return a new producer id; Kafka has none available directly after a start."""
 
         def given() -> Any:
             answer = self.quietly(messages.InitProducerIdRequest(transactional_id=None), INIT_PRODUCER_VERSION)
@@ -169,7 +169,7 @@ class Run:
     # ---- topics ----
 
     def topic(self, suffix: str = "", partitions: int = 1, **settings: str) -> str:
-        """Create a topic that only this script uses, wait until it is led, and give its id a name."""
+        """Create a topic that only this script uses, wait until it has leaders, and give its id a name."""
         name = f"{self.name}{suffix}"
         topic = messages.CreateTopicsRequest.CreatableTopic(
             name=name,
@@ -187,7 +187,7 @@ class Run:
         return name
 
     def learn_topic(self, name: str, partitions: int = 1) -> uuid.UUID:
-        """Wait until a topic is led, and give its id its name."""
+        """Wait until a topic has leaders, and give its id its name."""
 
         def led() -> Any:
             found = self.described(name)
@@ -209,7 +209,7 @@ class Run:
         return topic_id
 
     def described(self, name: str) -> Any:
-        """What Metadata says of a topic now."""
+        """Return what Metadata says about a topic now."""
         asked = messages.MetadataRequest.MetadataRequestTopic(name=name)
         request = messages.MetadataRequest(topics=[asked], allow_auto_topic_creation=False)
         return self.quietly(request, METADATA_VERSION).topics[0]

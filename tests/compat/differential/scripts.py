@@ -1,4 +1,4 @@
-"""Every script there is: importing this module registers them."""
+"""All scripts: importing this module registers them."""
 
 from tests.compat.differential import (
     scripts_cluster,

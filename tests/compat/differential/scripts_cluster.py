@@ -10,7 +10,7 @@ from broker_cy.wire.frame import ApiKey
 from tests.compat.differential.build import UNKNOWN_ID, create, metadata, new_topic
 from tests.compat.differential.script import Run, script
 
-# Served from 12 on; the field is there before.
+# Served from version 12 on; earlier versions have the field.
 FIRST_ID_VERSION = 10
 
 
@@ -28,7 +28,8 @@ def metadata_of_topics(run: Run, version: int) -> None:
             answer.topics.sort(key=lambda t: t.name)
         run.record(label, answer)
 
-    # Version 0 asks for all with an empty list, later ones with null; before 4 topics are created where that is on.
+    # Version 0 requests all with an empty list, later versions with null; before version 4, topics are created if that
+    # is enabled.
     create_is_said: dict[str, Any] = {"auto_create": version < 4}
     ask("all by null", metadata(None, **create_is_said), mine=True)
     ask("all or none by an empty list", metadata([], **create_is_said), mine=True)
@@ -75,13 +76,13 @@ def metadata_by_id(run: Run, version: int) -> None:
 
 @script(ApiKey.METADATA, broker="auto")
 def metadata_creates(run: Run, version: int) -> None:
-    """Topics that come to be by being asked for."""
+    """Topics that are created because they are requested."""
 
     def ask(label: str, names: list[str], allowed: bool = True) -> None:
         run.client().send(metadata(names, allowed), version)
         answer = run.client().receive()
         assert not isinstance(answer, str)
-        # Kafka answers before it has created; the second time shows it.
+        # Kafka answers before it has created the topic; the second request shows it.
         created = sorted(t.name for t in answer.topics if t.error_code in (0, 3, 5) and t.name.startswith(run.name))
         run.record(label, answer)
         for name in created if allowed else ():
@@ -244,7 +245,7 @@ def api_versions(run: Run, version: int) -> None:
 
 @script(ApiKey.API_VERSIONS)
 def api_versions_of_the_future(run: Run, version: int) -> None:
-    """Asked once for each version there is, since it needs one."""
+    """Requested once for each version, because a version must be given."""
     client = run.client()
     for later in (5, 99, 32767):
         client.send_body(int(ApiKey.API_VERSIONS), later, b"nobody knows what this means")

@@ -30,14 +30,14 @@ def request(*updates: Update, validate_only: bool = False) -> messages.UpdateFea
 
 
 def level(run: Run) -> int:
-    """What clients are told of transaction.version."""
+    """Return what clients see of transaction.version."""
     asked = messages.ApiVersionsRequest(client_software_name="a", client_software_version="1")
     found = run.quietly(asked, 4).finalized_features
     return next((one.max_version_level for one in found if one.name == TRANSACTION_VERSION), 0)
 
 
 def set_level(run: Run, wanted: int) -> None:
-    """Bring transaction.version to a level, and wait until the broker has taken it up."""
+    """Set transaction.version to a level, and wait until the broker uses it."""
     now = level(run)
     if now != wanted:
         answer = run.quietly(request((TRANSACTION_VERSION, wanted, UPGRADE if wanted > now else UNSAFE)), 2)
@@ -47,7 +47,7 @@ def set_level(run: Run, wanted: int) -> None:
 
 @script(ApiKey.UPDATE_FEATURES, broker="features")
 def refused_updates(run: Run, version: int) -> None:
-    """Nothing of these changes anything."""
+    """None of these requests changes anything."""
     set_level(run, 2)
 
     def ask(label: str, *updates: Update) -> None:
@@ -81,7 +81,7 @@ def refused_updates(run: Run, version: int) -> None:
 
 @script(ApiKey.UPDATE_FEATURES, broker="features")
 def transaction_versions(run: Run, version: int) -> None:
-    """Up and down, a step or two at a time; only looking changes nothing."""
+    """Up and down, a step or two at a time; dry runs change nothing."""
     set_level(run, 2)
     for wanted, kind in ((1, SAFE), (2, UPGRADE), (0, UNSAFE), (1, UPGRADE), (0, SAFE), (2, UPGRADE)):
         before = level(run)
@@ -103,8 +103,8 @@ def transaction_versions(run: Run, version: int) -> None:
 
 @script(ApiKey.PRODUCE, broker="features", versions=(11,))
 def transactions_of_versions(run: Run, version: int) -> None:
-    """What a producer of the old protocol gets at each level. One of the new protocol, which it may have learnt before
-    the level went down, cannot be asked: Kafka then ends no transaction at all.
+    """The responses to a producer of the old protocol at each level. A producer of the new protocol, which it may have
+    learned before the level went down, cannot be tested: Kafka then ends no transaction at all.
     """
     for at in (0, 1, 2):
         set_level(run, at)

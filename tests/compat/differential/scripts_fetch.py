@@ -128,7 +128,7 @@ def fetch_as_replica(run: Run, version: int) -> None:
     name = _filled(run)
 
     def ask(label: str, replica: int, *parts: messages.FetchRequest.FetchPartition, **how: Any) -> None:
-        # From version 15 on in a structure of its own.
+        # From version 15 on in a separate structure.
         state = messages.FetchRequest.ReplicaState(replica_id=replica, replica_epoch=-1)
         who = {"replica_state": state} if version >= 15 else {"replica_id": replica}
         run.ask(label, fetch(run, version, {name: parts}, **who, **how), version)
@@ -208,7 +208,7 @@ def fetch_session(run: Run, version: int) -> None:
 
 @script(ApiKey.FETCH, versions=SESSION_VERSIONS)
 def fetch_session_topics(run: Run, version: int) -> None:
-    """Topics that do not exist, that go away, and that come back under their name."""
+    """Topics that do not exist, that are deleted, and that are created again under their name."""
     name = run.topic()
     lost = run.topic("-lost")
     put(run, name, 0, batch(b"a"))

@@ -1,4 +1,4 @@
-"""What surrounds a request: versions that are not served, bytes behind the body, unknown tagged fields, bad frames."""
+"""The parts around a request: unsupported versions, bytes after the body, unknown tagged fields, bad frames."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.compat.differential.members import heartbeat, join, leave, sync
 from tests.compat.differential.script import Run, script, versions_of
 from tests.compat.differential.scripts_group_offsets import commit, committed
 
-# A request of each API that changes nothing, about a topic (already there) or group of the script's own.
+# A request of each API that changes nothing, about an existing topic or group of the script.
 HARMLESS: dict[ApiKey, Callable[[Run, int], Message]] = {
     ApiKey.PRODUCE: lambda run, v: produce(run, v, {run.name: {5: batch(b"-", time_ms=TIME_MS)}}),
     ApiKey.FETCH: lambda run, v: fetch(run, v, {run.name: [part(0)]}),
@@ -91,7 +91,7 @@ def _record(run: Run, label: str, answer: Answer) -> None:
 
 
 def _versions_beside(api: ApiKey) -> None:
-    """The version below the first and the one above the last: the connection is closed, but for ApiVersions."""
+    """The version below the first and the one above the last: the connection is closed, except for ApiVersions."""
 
     def beside(run: Run, version: int) -> None:
         low, _ = api_versions(api)
@@ -112,7 +112,7 @@ for _api in HARMLESS:
 
 @script(ApiKey.API_VERSIONS, versions=[0])
 def frames(run: Run, version: int) -> None:
-    """Frames that are none: the connection is closed, and nothing else."""
+    """Invalid frames: the connection is closed, and nothing else happens."""
     header = b"\0\x12\0\0\0\0\0\1\0\1c"
 
     def send(label: str, payload: bytes, size: int | None = None) -> None:

@@ -52,7 +52,7 @@ def commit(
 def committed(
     run: Run, version: int, group: str, topics: Mapping[str, Sequence[int]] | None, **fields: Any
 ) -> messages.OffsetFetchRequest:
-    """What is asked of one group; all of it where `topics` is None."""
+    """The request for one group; all of it if `topics` is None."""
     request = messages.OffsetFetchRequest
     if version < GROUPS:
         old = None
@@ -64,7 +64,7 @@ def committed(
 
 
 def _make_nameless(run: Run, topic: str) -> None:
-    """Other scripts may have made the group without a name, or deleted it."""
+    """Other scripts may have created the group without a name, or deleted it."""
     run.quietly(commit(run, 9, "", {topic: [(0, 1)]}), 9)
 
 
@@ -273,7 +273,7 @@ def delete_offsets(run: Run, version: int) -> None:
 
 
 def _subscription(*topics: str) -> bytes:
-    """Version 0 of what a consumer says of itself."""
+    """Version 0 of a consumer's metadata."""
     names = b"".join(len(name).to_bytes(2, "big") + name.encode() for name in topics)
     return b"\0\0" + len(topics).to_bytes(4, "big") + names + b"\xff\xff\xff\xff"
 
@@ -330,7 +330,7 @@ def list_groups(run: Run, version: int) -> None:
             return
         answer = run.answer(label)
         assert not isinstance(answer, str)
-        # Kafka shows the pending one only after it happened to write something else.
+        # Kafka only shows the pending one after it happened to write something else.
         mine = [each for each in answer.groups if each.group_id.startswith(group)]
         answer.groups = [each for each in mine if not each.group_id.endswith("-pending")]
         run.record(label, answer)

@@ -1,4 +1,4 @@
-"""JoinGroup, SyncGroup, Heartbeat, LeaveGroup: how generations come to be."""
+"""JoinGroup, SyncGroup, Heartbeat, LeaveGroup: how generations begin."""
 
 from __future__ import annotations
 
@@ -188,7 +188,7 @@ def join_static(run: Run, version: int) -> None:
 
 
 def ask_as_others(ask: Callable[..., None], group: str, member: Member) -> None:
-    """Requests that name another group, member or generation than those of a stable one, then the right ones."""
+    """Requests that name another group, member or generation than those of a stable group, then the right ones."""
     ask("empty group", "", 1, member.id)
     ask("unknown group", "no-such-group", 1, member.id)
     ask("unknown member", group, member.generation, "nobody")
@@ -319,7 +319,7 @@ def leave_group(run: Run, version: int) -> None:
 
 @script(ApiKey.HEARTBEAT)
 def sessions_that_end(run: Run, version: int) -> None:
-    """A member that says nothing for its session timeout is gone; one that does not join again in time, too."""
+    """Members without a heartbeat for the session timeout, and those that do not rejoin in time, are removed."""
     group = run.name
     member = Member(run, group, "one", session_ms=300, rebalance_ms=300)
     gather([member])

@@ -1,4 +1,4 @@
-"""Logs of several segments, compressed batches, fetches that wait, and requests that wait for no answer."""
+"""Logs of several segments, compressed batches, fetches that wait, and requests that wait for no response."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ COMPRESSED = {
 
 
 def compressed(codec: str, time_ms: int = TIME_MS) -> bytes:
-    """The same bytes at all times, whatever becomes of compression libraries."""
+    """Use the same bytes always, also with other versions of compression libraries."""
     attributes, payload = COMPRESSED[codec]
     records = [RawRecord(timestamp_delta=delta) for delta in (0, 10, 20)]
     return RawBatch(
@@ -85,7 +85,7 @@ def _segmented(run: Run) -> str:
 
 @script(ApiKey.FETCH)
 def fetch_segments(run: Run, version: int) -> None:
-    """An answer never has records of two segments of one partition."""
+    """A response never has records of two segments of one partition."""
     name = _segmented(run)
 
     def ask(label: str, *parts: messages.FetchRequest.FetchPartition, **how: Any) -> None:
@@ -161,7 +161,7 @@ def fetch_that_waits(run: Run, version: int) -> None:
 
 @script(ApiKey.PRODUCE)
 def pipelined(run: Run, version: int) -> None:
-    """Requests of one connection are handled in their order, as if each waited for the answer before."""
+    """Requests of one connection are handled in their order, as if each waited for the previous response."""
     name = run.topic()
     group = run.name
 

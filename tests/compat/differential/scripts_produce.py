@@ -32,7 +32,7 @@ def produce_plain(run: Run, version: int) -> None:
     send("known and unknown partition", {name: {0: batch(b"h"), 7: batch(b"-")}})
     send("topic name that is not allowed", {"a b": {0: batch(b"-")}})
     send("internal topic", {"__consumer_offsets": {0: batch(b"-")}})
-    # Null records are not asked about: Kafka fails on them and never answers.
+    # Null records are not tested: Kafka fails on them and never answers.
     send("no records", {name: {0: b""}})
     send("no topics", {})
     send("topic without partitions", {name: {}})
@@ -65,7 +65,7 @@ def produce_twice(run: Run, version: int) -> None:
 
 @script(ApiKey.PRODUCE)
 def produce_unacknowledged(run: Run, version: int) -> None:
-    """acks=0 has no answer: an error closes the connection, which shows in the request behind it."""
+    """acks=0 has no response: an error closes the connection, which shows in the next request."""
     name = run.topic()
 
     def send(label: str, topics: object) -> None:

@@ -1,5 +1,4 @@
-"""After a restart: leader epochs went up, so that older ones are recognized; producers and groups are
-known."""
+"""After a restart: leader epochs are higher, so that older ones are recognized; producers and groups are known."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Strings that are not UTF-8: Kafka reads U+FFFD where they are not, and goes on."""
+"""Strings that are not UTF-8: Kafka reads U+FFFD for invalid bytes, and continues."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.compat.differential.members import heartbeat, join
 from tests.compat.differential.script import Run, script
 from tests.compat.differential.scripts_group_offsets import commit, committed
 
-# Java sees one fault in a surrogate, whole or cut off, and otherwise as many as Python.
+# Java counts one error for a surrogate, whole or truncated, and otherwise as many as Python.
 WRONG = {
     "never a byte": b"\xff",
     "Latin-1": b"t\xf6pic",
@@ -34,7 +34,7 @@ def stand_in(wrong: bytes) -> str:
 
 
 def _ask(run: Run, label: str, request: Message, version: int, wrong: bytes) -> None:
-    """`request` has the stand-in for `wrong` in it."""
+    """`request` contains the placeholder for `wrong`."""
     body = codec.encode(request, version)
     place = stand_in(wrong).encode()
     assert body.count(place) == 1
@@ -58,7 +58,7 @@ def data_not_utf8(run: Run, version: int) -> None:
 
 @script(ApiKey.OFFSET_COMMIT, versions=[6, 8])
 def requests_not_utf8(run: Run, version: int) -> None:
-    """Of APIs that read their strings in other places; `version` is the one of OffsetCommit."""
+    """The same for APIs that parse their strings in other places; `version` is that of OffsetCommit."""
     topic = run.topic()
     wrong = b"w\xf6rd\xed\xa0\x80"
     word = stand_in(wrong)

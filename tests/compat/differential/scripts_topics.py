@@ -125,7 +125,7 @@ def create_shapes(run: Run, version: int) -> None:
 
 
 def _delete(version: int, *choices: str | uuid.UUID | tuple[str, uuid.UUID] | None) -> messages.DeleteTopicsRequest:
-    """By names; ids, and both or none of them, only where the version has room for that."""
+    """By names; ids, and both or neither, only if the version supports that."""
     request = messages.DeleteTopicsRequest
     if version < BY_ID:
         return request(topic_names=[str(name) for name in choices], timeout_ms=TIMEOUT_MS)
@@ -242,7 +242,7 @@ def more_partitions(run: Run, version: int) -> None:
     ask("assigned twice to one", topic(name, 4, [[1, 1]]))
     ask("assigned one replica more", topic(name, 4, [[1, 7]]))
     ask("second assigned wrongly", topic(name, 5, [[1], [7]]))
-    # Not asked about: more than 10,000 at once. Kafka answers UNKNOWN_SERVER_ERROR and makes 10,000 of them.
+    # Not tested: more than 10,000 at once. Kafka answers UNKNOWN_SERVER_ERROR and creates 10,000 of them.
     ask("good and bad", topic(name, 4), topic("no-such-topic", 9), topic(other, 1))
     run.learn_topic(name, 4)
     ask("internal topic", topic("__consumer_offsets", 2))

@@ -23,7 +23,7 @@ from tests.support.wait import until
 
 
 def _sorted(own: Transactions) -> Any:
-    """A description whose partitions are in order, and without times."""
+    """A description with its partitions in order, and without times."""
     found = own.settle()
     found.topics.sort(key=lambda topic: topic.topic)
     for topic in found.topics:
@@ -65,7 +65,7 @@ def transactional_ids(run: Run, version: int) -> None:
 
 @script(ApiKey.INIT_PRODUCER_ID, broker="transactions")
 def fencing(run: Run, version: int) -> None:
-    """A producer comes while the transaction of the one before is open."""
+    """A producer starts while its predecessor's transaction is open."""
     for protocol, add_version in (("old", ADD_VERSION), ("new", BUMPS)):
         topic = run.topic(f"-{protocol}")
         own = Transactions(run, f"-{protocol}")
@@ -87,7 +87,7 @@ def add_partitions(run: Run, version: int) -> None:
     own = Transactions(run)
 
     def ask(label: str, producer: Producer, *partitions: tuple[str, int], who: Transactions = own, **how: Any) -> None:
-        """Where codes differ Kafka tells partitions in the order of their hashes."""
+        """If codes differ, Kafka returns partitions in the order of their hashes."""
         if not run.offer(label, who.add(producer, *partitions, version=version, **how), version):
             return
         answer = run.answer(label)
@@ -156,7 +156,7 @@ def add_offsets(run: Run, version: int) -> None:
 
 @script(ApiKey.END_TXN, broker="transactions")
 def end_transactions(run: Run, version: int) -> None:
-    """Each state, with the epoch before, the current one and the next, for commit and abort."""
+    """Each state, with the previous, the current and the next epoch, for commit and abort."""
     topic = run.topic()
     add_version = BUMPS if version >= BUMPS else ADD_VERSION
 

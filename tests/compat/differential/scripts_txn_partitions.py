@@ -47,7 +47,7 @@ def txn_commit(
 
 
 def offsets_added(own: Transactions, producer: Producer, group: str) -> None:
-    """AddOffsetsToTxn, until the transaction before is ended."""
+    """Send AddOffsetsToTxn until the previous transaction is ended."""
     request = messages.AddOffsetsToTxnRequest(
         transactional_id=own.id, producer_id=producer[0], producer_epoch=producer[1], group_id=group
     )
@@ -121,7 +121,7 @@ def txn_offset_commit(run: Run, version: int) -> None:
 
 @script(ApiKey.TXN_OFFSET_COMMIT, broker="transactions")
 def txn_offset_commit_of_members(run: Run, version: int) -> None:
-    """KIP-447: a member that the group went on without cannot commit any more."""
+    """KIP-447: a member that was left behind by its group cannot commit any more."""
     topic = run.topic()
     group, still = f"{run.name}-group", f"{run.name}-static"
     own = Transactions(run)
@@ -174,7 +174,7 @@ def marker(
 
 
 def open_in(run: Run, topic: str, partition: int, producer: Producer) -> None:
-    """An open transaction, the first of its producer, as far as the partition knows."""
+    """An open transaction, the first of its producer that the partition knows."""
     data = batch(b"x", producer_id=producer[0], producer_epoch=producer[1], base_sequence=0, attributes=TRANSACTIONAL)
     answer = run.quietly(
         produce(run, PRODUCE_VERSION, {topic: {partition: data}}, transactional_id=run.name), PRODUCE_VERSION
@@ -188,7 +188,7 @@ def describe_request(topic: str, *partitions: int) -> messages.DescribeProducers
 
 
 def producers_of(run: Run, label: str, topic: str, *partitions: int) -> None:
-    """DescribeProducers, whose order is that of a hash."""
+    """DescribeProducers, whose order is that of a hash table."""
     run.send(describe_request(topic, *partitions), 0)
     answer = run.answer(label)
     if not isinstance(answer, str):
@@ -211,7 +211,7 @@ def write_markers(run: Run, version: int) -> None:
         run.names.give_number("producer_id", f"stranger {away}", producer_id + away)
 
     def ask(label: str, *markers: Any) -> None:
-        """Kafka tells producers, topics and partitions in the order of their hashes."""
+        """Kafka returns producers, topics and partitions in the order of their hashes."""
         if not run.offer(label, messages.WriteTxnMarkersRequest(markers=list(markers)), version):
             return
         answer = run.answer(label)
@@ -224,7 +224,7 @@ def write_markers(run: Run, version: int) -> None:
         run.record(label, answer)
 
     ask("none")
-    # Kafka does not answer where one marker has partitions and another has none.
+    # Kafka does not answer if one marker has partitions and another has none.
     ask("no topics", marker(first, {}))
     ask("no partitions", marker(first, {topic: []}))
     ask("unknown topic", marker(first, {"nobody": [0]}))

@@ -1,4 +1,4 @@
-"""Produce of transactional producers: the answers to one that is fenced, unknown, out of sequence or too late."""
+"""Produce of transactional producers: the responses to one that is fenced, unknown, out of sequence or too late."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from tests.support.wait import until
 TRANSACTIONAL = 0x10
 # From this version on a Produce request adds its partitions itself (KIP-890).
 ADDS = 12
-# Long enough for what is done in the transaction before it times out.
+# Long enough for the steps of the transaction before it times out.
 SHORT_MS = 400
 
 
 class Writer:
-    """A transactional producer that speaks `version` of Produce, and of the other APIs what belongs to it."""
+    """A transactional producer that uses `version` of Produce, and the corresponding versions of the other APIs."""
 
     def __init__(self, run: Run, version: int, topic: str, suffix: str = "", producer: Producer | None = None) -> None:
         self.run, self.version, self.topic = run, version, topic
@@ -36,7 +36,7 @@ class Writer:
         self.id, self.epoch = producer or self.own.producer()
 
     def records(self, sequence: int, *, epoch: int = 0, who: int = 0, plain: bool = False, count: int = 1) -> bytes:
-        """A batch; `epoch` and `who` are relative to what the producer has."""
+        """Make a batch; `epoch` and `who` are relative to those of the producer."""
         return batch(
             *[b"x"] * count,
             producer_id=self.id + who,
@@ -46,7 +46,7 @@ class Writer:
         )
 
     def begin(self, *partitions: int) -> None:
-        """What a producer of its time does before it writes."""
+        """What a producer of that version does before it writes."""
         if not self.adds:
             self.own.added((self.id, self.epoch), *((self.topic, index) for index in partitions), version=ADD_VERSION)
 
@@ -65,7 +65,7 @@ class Writer:
 
 
 def described(run: Run, own: Transactions) -> Any:
-    """What the coordinator has of a transaction, without times."""
+    """Return what the coordinator knows about a transaction, without times."""
     found = own.settle()
     found.topics.sort(key=lambda topic: topic.topic)
     for topic in found.topics:
@@ -76,7 +76,7 @@ def described(run: Run, own: Transactions) -> Any:
 
 @script(ApiKey.PRODUCE, broker="transactions")
 def produce_before_transaction(run: Run, version: int) -> None:
-    """Batches whose producer has not begun a transaction, or is none."""
+    """Batches whose producer has not begun a transaction, or has no producer id."""
     topic = run.topic(partitions=10)
     writer = Writer(run, version, topic)
     other = Writer(run, version, topic, "-other")
@@ -150,7 +150,7 @@ def produce_in_transaction(run: Run, version: int) -> None:
 
 @script(ApiKey.PRODUCE, broker="transactions")
 def produce_after_transaction(run: Run, version: int) -> None:
-    """What comes late, and what the next transaction begins with."""
+    """Late batches, and the beginning of the next transaction."""
     topic = run.topic(partitions=8)
     for at, commit in ((0, True), (4, False)):
         what = "committed" if commit else "aborted"
@@ -176,7 +176,7 @@ def produce_after_transaction(run: Run, version: int) -> None:
 
 @script(ApiKey.PRODUCE, broker="transactions")
 def produce_fenced(run: Run, version: int) -> None:
-    """A successor has come, which aborted what was open."""
+    """A successor has started, which aborted what was open."""
     topic = run.topic(partitions=6)
     writer = Writer(run, version, topic)
     writer.begin(0, 1)
@@ -218,7 +218,7 @@ def produce_timed_out(run: Run, version: int) -> None:
 
 @script(ApiKey.PRODUCE, broker="transactions", versions=(3, 11, 12, 13))
 def produce_transactional_unacknowledged(run: Run, version: int) -> None:
-    """acks=0 has no answer: an error closes the connection."""
+    """acks=0 has no response: an error closes the connection."""
     topic = run.topic(partitions=3)
     writer = Writer(run, version, topic)
     writer.begin(0)
@@ -247,7 +247,7 @@ def hasty(own: Transactions) -> Producer:
 
 
 def aborted(own: Transactions) -> None:
-    """Wait until the coordinator has given a transaction up."""
+    """Wait until the coordinator has aborted a transaction."""
 
     def is_aborted() -> bool:
         return bool(own.settle().transaction_state == "CompleteAbort")
@@ -257,7 +257,7 @@ def aborted(own: Transactions) -> None:
 
 @script(ApiKey.END_TXN, broker="transactions")
 def timed_out(run: Run, version: int) -> None:
-    """The answers to the producer of a transaction that timed out, by each API that it may call next."""
+    """The responses to the producer of a transaction that timed out, for each API that it may call next."""
     topic = run.topic(partitions=2)
     add_version = BUMPS if version >= BUMPS else ADD_VERSION
     waiting: list[tuple[str, Transactions, Producer]] = []

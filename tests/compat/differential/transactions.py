@@ -19,7 +19,7 @@ NOBODY: Producer = (1 << 40, 0)
 
 
 class Transactions:
-    """A transactional id of a script: its requests, and what is asked until it works."""
+    """A transactional id of a script: its requests, and requests that are repeated until they succeed."""
 
     def __init__(self, run: Run, suffix: str = "") -> None:
         self.run = run
@@ -72,7 +72,7 @@ class Transactions:
         )
 
     def producer(self) -> Producer:
-        """Begin, until the coordinator is ready."""
+        """Begin a transaction, once the coordinator is ready."""
 
         def begun() -> Any:
             answer = self.run.quietly(self.init(), INIT_VERSION)
@@ -84,7 +84,7 @@ class Transactions:
         return answer.producer_id, answer.producer_epoch
 
     def settle(self) -> Any:
-        """Wait until no transaction of the id is being ended; its description."""
+        """Wait until no transaction of the id is being ended; returns its description."""
 
         def settled() -> Any:
             request = messages.DescribeTransactionsRequest(transactional_ids=[self.id])
@@ -94,12 +94,12 @@ class Transactions:
         return until(settled, "the markers", PATIENCE_S)
 
     def current(self) -> Producer:
-        """What the coordinator has noted of the producer, once it is settled."""
+        """Return what the coordinator knows about the producer, once it is settled."""
         found = self.settle()
         return found.producer_id, found.producer_epoch
 
     def added(self, producer: Producer, *partitions: tuple[str, int], version: int = ADD_VERSION) -> None:
-        """Add partitions, until the transaction before is ended."""
+        """Add partitions, once the previous transaction is ended."""
 
         def done() -> bool:
             answer = self.run.quietly(self.add(producer, *partitions, version=version), version)

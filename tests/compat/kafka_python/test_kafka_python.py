@@ -1,4 +1,4 @@
-"""The ordinary life of kafka-python."""
+"""Ordinary use of kafka-python."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.support.wait import until
 
 
 class TestRecords:
-    """What is in a record, and what a producer may ask for."""
+    """The contents of a record, and the options of a producer."""
 
     def test_headers_nulls_and_timestamps(
         self, admin: KafkaAdminClient, producer: KafkaProducer, topic: str, make_consumer: MakeConsumer
@@ -45,7 +45,7 @@ class TestRecords:
     def test_append_time(
         self, admin: KafkaAdminClient, producer: KafkaProducer, topic: str, make_consumer: MakeConsumer
     ) -> None:
-        """If this fails, a topic that stamps records itself tells the producer's clock."""
+        """If this fails, a topic that stamps records itself returns the producer's time."""
         create(admin, topic, 1, {"message.timestamp.type": "LogAppendTime"})
         told = producer.send(topic, b"v", timestamp_ms=5).get(TIMEOUT_S)
         consumer = make_consumer()
@@ -89,7 +89,7 @@ class TestRecords:
     def test_large_message(
         self, broker: Target, admin: KafkaAdminClient, topic: str, make_consumer: MakeConsumer
     ) -> None:
-        """If this fails, a message larger than a fetch does not get through."""
+        """If this fails, a message larger than a fetch cannot be delivered."""
         value = bytes(range(256)) * 16_000
         create(admin, topic, 1, {"max.message.bytes": "5000000"})
         with contextlib.closing(
@@ -106,7 +106,7 @@ class TestConsumer:
     """One consumer, and members of a group."""
 
     def test_seek_and_position(self, ten: str, make_consumer: MakeConsumer) -> None:
-        """If this fails, a consumer reads from another offset than it asked for."""
+        """If this fails, a consumer reads from another offset than the requested one."""
         consumer = make_consumer()
         partition = TopicPartition(ten, 0)
         consumer.assign([partition])
@@ -159,7 +159,7 @@ class TestConsumer:
     def test_members_share_and_take_over(
         self, admin: KafkaAdminClient, topic: str, make_consumer: MakeConsumer, assignor: type
     ) -> None:
-        """If this fails, partitions are read twice or by nobody while members come and go."""
+        """If this fails, partitions are read twice or by no member while members join and leave."""
         create(admin, topic, 4)
         settings = {
             "partition_assignment_strategy": [assignor],

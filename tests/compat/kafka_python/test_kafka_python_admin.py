@@ -1,4 +1,4 @@
-"""An administrator's day with kafka-python."""
+"""An administrator's work with kafka-python."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.support.wait import until
 
 
 class TestAdmin:
-    """An administrator's day."""
+    """An administrator's calls."""
 
     def test_topics_come_and_go(self, admin: KafkaAdminClient, topic: str) -> None:
         """If this fails, a topic cannot be created, described, or deleted."""
@@ -106,7 +106,7 @@ class TestAdmin:
 
     @pytest.mark.parametrize("incremental", [True, False])
     def test_settings(self, admin: KafkaAdminClient, topic: str, incremental: bool) -> None:
-        """If this fails, a setting is not stored, or takes others with it, with the newer or the older call."""
+        """If this fails, a setting is not stored, or changes others too, with the newer or the older call."""
         create(admin, topic, 1, {"segment.ms": "3600000"})
 
         def shown() -> dict[str, Any]:
@@ -138,7 +138,7 @@ class TestAdmin:
         assert shown["segment.bytes"]["config_source"] == "DEFAULT_CONFIG"
 
     def test_cluster(self, admin: KafkaAdminClient, broker: Target, ten: str) -> None:
-        """If this fails, tools cannot find the brokers, nor what they speak."""
+        """If this fails, tools cannot find the brokers, nor the versions that they support."""
         cluster = admin.describe_cluster()
         (node,) = cluster["brokers"]
         assert (node["host"], node["port"], node["rack"]) == (broker.host, broker.port, None)
@@ -150,7 +150,7 @@ class TestAdmin:
         assert ten in str(topics)
 
     def test_log_directories(self, admin: KafkaAdminClient, broker: Target, ten: str) -> None:
-        """If this fails, nobody can see where the disk space goes."""
+        """If this fails, users cannot see what uses the disk space."""
         (found,) = admin.describe_log_dirs()
         (directory,) = found["log_dirs"]
         assert directory["error_code"] == 0
@@ -180,7 +180,7 @@ class TestAdmin:
         assert ask(base + 1) == (1, base + 500, 0)
 
     def test_delete_records(self, admin: KafkaAdminClient, ten: str, make_consumer: MakeConsumer) -> None:
-        """If this fails, records that were deleted come back, or take others with them."""
+        """If this fails, deleted records come back, or others are deleted with them."""
         partition = TopicPartition(ten, 0)
         assert admin.delete_records({partition: 7})[partition]["low_watermark"] == 7
         assert make_consumer().beginning_offsets([partition]) == {partition: 7}
