@@ -16,14 +16,14 @@ from tests.support.broker import Target, new_target
 # A shell starts background jobs with SIGINT ignored, and every program that a test starts would inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# No test fails because the machine is busy, or the build one with sanitizers.
+# No test may fail because the machine is busy, or because the build has sanitizers.
 settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("unhurried")
 
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[Target]:
-    """One running broker for all tests of a module; a module may name settings for it in BROKER_SETTINGS."""
+    """One running broker for all tests of a module; a module may set BROKER_SETTINGS for it."""
     settings: Mapping[str, str] = getattr(request.module, "BROKER_SETTINGS", {})
     target = new_target(tmp_path_factory.mktemp("broker"), settings)
     try:
@@ -34,7 +34,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequ
 
 @pytest.fixture
 def make_broker(tmp_path: Path) -> Iterator[Callable[..., Target]]:
-    """Starts brokers of a test's own: `make_broker({"name": "value"})`; they end with the test."""
+    """Starts separate brokers for a test: `make_broker({"name": "value"})`; they end with the test."""
     made: list[Target] = []
 
     def make(settings: Mapping[str, str] | None = None, data_dir: Path | None = None, start: bool = True) -> Target:
@@ -49,5 +49,5 @@ def make_broker(tmp_path: Path) -> Iterator[Callable[..., Target]]:
 
 @pytest.fixture
 def topic(request: pytest.FixtureRequest) -> str:
-    """A topic name of the test's own; the topic is not created."""
+    """A topic name for the test alone; the topic is not created."""
     return re.sub(r"[^a-zA-Z0-9._-]+", "-", request.node.name)[:60] + "-" + uuid.uuid4().hex[:6]

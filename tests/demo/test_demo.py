@@ -1,4 +1,4 @@
-"""`make demo`: the first thing that somebody sees of this broker."""
+"""`make demo`: the first thing that new users see of this broker."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Version: 2
 
 
 def test_packages_of_this_machine(tmp_path: Path) -> None:
-    """If this fails, the demo has no records on a machine without dpkg, or stumbles over a field."""
+    """If this fails, the demo has no records on a machine without dpkg, or fails on a field."""
     status = tmp_path / "status"
     status.write_text(STATUS)
     libx, half = debian(status)
@@ -47,7 +47,7 @@ def test_packages_of_this_machine(tmp_path: Path) -> None:
 
 
 def processes_with(text: str) -> list[int]:
-    """Those whose command line has `text`."""
+    """Return the processes whose command line contains `text`."""
     found = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         try:
@@ -59,7 +59,7 @@ def processes_with(text: str) -> list[int]:
 
 
 async def _what_is_there(bootstrap: str) -> tuple[dict[str, int], dict[str, int], list[Rebalance]]:
-    """Committed offsets and lag by group, and the rebalances so far."""
+    """Return committed offsets and lag by group, and the rebalances so far."""
     async with AdminClient(bootstrap, timeout_s=10) as client:
         lags = (await client.lag.of([QUICK.group_id, SLOW.group_id])).whole()
         committed = {name: sum(part.committed for part in lag.partitions) for name, lag in lags.items()}
@@ -74,8 +74,8 @@ async def _what_is_there(bootstrap: str) -> tuple[dict[str, int], dict[str, int]
 
 
 def test_the_demo_lives_and_leaves_nothing(tmp_path: Path) -> None:
-    """If this fails, the console's screens are empty in somebody's first minutes, or Ctrl-C leaves processes and
-    data behind.
+    """If this fails, the console's screens are empty in a new user's first minutes, or Ctrl-C leaves processes and data
+    behind.
     """
     temporary = tmp_path / "tmp"
     temporary.mkdir()

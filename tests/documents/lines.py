@@ -9,13 +9,13 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 # First words of command lines; any other line of a block is output, configuration or code.
 PROGRAMS = {"broker-bench", "broker-cy", "broker-tui", "echo", "kcat", "make", "pip", "python"}
-# Four blanks and no more: what stands farther to the right is the text of a list.
+# Exactly four blanks: text that is indented further belongs to a list.
 _BLOCK_LINE = re.compile(r"^ {4}(?=\S)")
 
 
 @dataclass(frozen=True)
 class Line:
-    """A command line exactly as the document shows it, without a prompt; `output` is what is shown below it."""
+    """A command line exactly as the document shows it, without a prompt; `output` is the text below it."""
 
     place: str
     command: str
@@ -35,7 +35,7 @@ def documented() -> list[Line]:
 
 
 def lines_of(name: str, text: str) -> list[Line]:
-    """The command lines of one document. AssertionError if a prompt stands before a program that is not known."""
+    """Return the command lines of one document. AssertionError if a prompt precedes an unknown program."""
     found: list[Line] = []
     for block in blocks(text):
         with_prompts = any(line.startswith("$ ") for _, line in block)
@@ -52,7 +52,7 @@ def lines_of(name: str, text: str) -> list[Line]:
 
 
 def blocks(text: str) -> list[list[tuple[int, str]]]:
-    """The lines of each code block, indented or fenced, with their numbers. Files (```ini) have no commands."""
+    """Yield the lines of each code block, indented or fenced, with their numbers. Files (```ini) have no commands."""
     found: list[list[tuple[int, str]]] = []
     fenced = is_file = False
     block: list[tuple[int, str]] = []
@@ -74,6 +74,6 @@ def blocks(text: str) -> list[list[tuple[int, str]]]:
 
 
 def shape_of(line: str) -> re.Pattern[str]:
-    """What a line of output looks like, whatever its numbers are. Addresses are compared as they stand."""
+    """Return the pattern of a line of output, with any numbers. Addresses are compared exactly."""
     parts = re.split(r"(127\.0\.0\.1:\d+|\d+)", line)
     return re.compile("".join(r"\d+" if part.isdigit() else re.escape(part) for part in parts))

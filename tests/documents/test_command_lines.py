@@ -1,9 +1,9 @@
 """Every command line that README.md, CONTRIBUTING.md and docs/*.md show works exactly as shown.
 
-They run in a directory that looks like a checkout after `make build` and has `.venv/bin` on its PATH, with a loopback
-interface of their own, so that the ports are the documented ones. The broker is the one that the README's `make run`
-starts. Lines that measure for minutes are checked for programs, options and names, and some run shortened; a few are
-not run, with the reason beside them.
+The lines run in a directory that looks like a checkout after `make build` and has `.venv/bin` on its PATH, with a
+separate loopback interface, so that the ports are the documented ones. The broker is the one that the README's `make
+run` starts. For lines that measure for minutes, programs, options and names are checked, and some run shortened; a few
+are not run, with the reason next to them.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ from tests.support import network
 from tests.support.terminal import in_terminal
 from tests.support.wait import until
 
-# Command lines that are not run here, and why.
+# Command lines that are not run here, with the reasons.
 EXCEPTIONS = {
     "make test": "it is what runs this test",
     "make bench": "measures for an hour; tests/bench/test_record.py checks every command that it runs",
     "make bench-check": "counts for minutes under valgrind; tests/bench/test_check.py runs the program",
     "pip install": "compiles for a minute; tests/packaging installs the wheel into fresh environments",
 }
-# Programs that measure: options and names are checked, the program does not go on.
+# Programs that measure: options and names are checked, but nothing is measured.
 MEASURING = re.compile(r"(\.venv/bin/)?broker-bench |python -m (bench|tools)\.")
-# They run until Ctrl-C; what they show before it.
+# Lines that run until Ctrl-C, and what they show before it.
 ENDLESS = {
     "make run": "to open the console",
     "make demo": "broker-tui",
@@ -58,12 +58,12 @@ def is_exception(line: Line) -> bool:
 
 
 def words_of(line: Line) -> list[str]:
-    """The words of a command line, without its comment."""
+    """Return the words of a command line, without its comment."""
     return shlex.split(line.command, comments=True)
 
 
 class Checkout:
-    """A directory with links to everything in the repository, and with files of its own."""
+    """A directory with links to everything in the repository, and with additional files."""
 
     def __init__(self, directory: Path) -> None:
         self.path = directory / "checkout"
@@ -75,20 +75,20 @@ class Checkout:
             "PATH": f"{ROOT / '.venv' / 'bin'}{os.pathsep}{os.environ['PATH']}",
             "XDG_CONFIG_HOME": str(directory / "config"),
             "PYTHONPATH": "",
-            # Of the `make test` that runs this.
+            # Variables of the `make test` that runs this.
             "MAKEFLAGS": "",
             "MAKELEVEL": "",
         }
         clusters = directory / "config" / "broker-cy" / "clusters.toml"
         clusters.parent.mkdir(parents=True)
-        # The documented file, with the one broker there is in place of production's.
+        # The documented file, with the only broker instead of those of production.
         text = _toml_block("docs/cli.md", "default =", "[clusters.")
         clusters.write_text(text.replace("broker-1:9092,broker-2:9092", "127.0.0.1:9092"))
         (self.path / "alerts.toml").write_text(_toml_block("docs/tui.md", "[[rule]]"))
 
 
 def _toml_block(document: str, *starts: str) -> str:
-    """The code blocks of a document that begin with one of `starts`: the parts of one documented file."""
+    """Return the code blocks of a document that begin with one of `starts`: the parts of one documented file."""
     found = ["\n".join(line for _, line in block) for block in blocks((ROOT / document).read_text())]
     return "\n".join(text for text in found if text.startswith(starts))
 
@@ -116,7 +116,7 @@ class World:
         return Child(self.argv(f"exec {command}"), self.directory, name, env=self.checkout.env, cwd=self.checkout.path)
 
     def run_endless(self, line: Line, number: int) -> None:
-        """Run a line until it has shown something, and interrupt it."""
+        """Run a line until it has shown a text, and interrupt it."""
         (text,) = [text for part, text in ENDLESS.items() if part in line.command][:1]
         if "broker-tui" in line.command:
             shown = in_terminal(
@@ -141,7 +141,7 @@ class World:
         """Ctrl-C to all processes of a line, as in the foreground of a terminal; it ends without a traceback."""
         os.killpg(child.pid, signal.SIGINT)
         code = child.wait(START_TIMEOUT_S)
-        # make itself dies of the signal.
+        # make itself is ended by the signal.
         assert code in (0, 130, -signal.SIGINT), f"exit code {code}\n{child.stderr()}"
         assert "Traceback" not in child.stderr(), child.stderr()
 
@@ -188,11 +188,11 @@ def test_commands_run_as_they_stand(world: World) -> None:
     first = next(line for line in lines if line.command == "make run" and line.output)
     world.broker = world.start(first.command, "make-run")
     world.broker.wait_for_output(ENDLESS["make run"], START_TIMEOUT_S)
-    # The broker names the console's command relative to the checkout, and this one consists of links to another.
+    # The broker names the console's command relative to the checkout, which consists of links to another one here.
     shown = world.broker.stdout().replace(f"{ROOT}/", "").splitlines()[-len(first.output) :]
     for expected, text in zip(first.output, shown, strict=True):
         assert shape_of(expected).fullmatch(text), f"README shows {expected!r}, make run says {text!r}"
-    # What the documents take for granted: a topic, a group that read it, and a change to be shown.
+    # What the documents assume: a topic, a group that read it, and a change to be shown.
     world.run("broker-cy produce orders -K :", b"".join(b"order-%d:%d\n" % (n, n) for n in range(20)))
     world.run("broker-cy groups reset billing --topic orders --to-earliest --yes")
     world.run("broker-cy configs alter topic orders --set retention.ms=3600000 --yes")
@@ -205,14 +205,14 @@ def test_commands_run_as_they_stand(world: World) -> None:
         for done in [pool.submit(run_one, world, line, number) for number, line in others]:
             done.result()
     world.interrupt(world.broker)
-    # On the port that is free again.
+    # Uses the port that is free again.
     run_one(world, next(line for line in lines if words_of(line) == ["make", "demo"]), 0)
 
 
 def run_one(world: World, line: Line, number: int) -> None:
     """Run one line, and compare its output with what the document shows."""
     if "groups reset" in line.command:
-        # It asks.
+        # It asks for confirmation.
         shown = in_terminal(
             world.argv(line.command), typed_at={"[y/N]": b"y\n"}, env=world.checkout.env, cwd=world.checkout.path
         )
@@ -237,9 +237,7 @@ class Understood(Exception):
 def test_measuring_commands_are_understood(
     line: Line, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """If this fails, a documented line of the benchmarks names a program, an option or a value that is not there
-    any more.
-    """
+    """If this fails, a documented benchmark command names a program, an option or a value that no longer exists."""
     words = words_of(line)
     module, arguments = ("bench", words[1:]) if "broker-bench" in words[0] else (words[2], words[3:])
     parse_args = argparse.ArgumentParser.parse_args

@@ -1,4 +1,4 @@
-"""kill -9 and SIGTERM at any moment: afterwards every acknowledged record is there once, and nothing else."""
+"""kill -9 and SIGTERM at any moment: afterwards every acknowledged record is stored once, and nothing else."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class OtherWork:
     sent: int = -1
 
     def run(self) -> None:
-        """Work until the broker is gone."""
+        """Work until the broker has ended."""
         try:
             with Connection(self.address(), 10) as connection:
                 connection.ask(FIND_COORDINATOR, 0, string(f"group-{self.topic}"))
@@ -94,7 +94,7 @@ class OtherWork:
             self.committed = self.sent
 
     def check(self) -> None:
-        """Check that everything that was acknowledged is there."""
+        """Check that everything that was acknowledged is stored."""
         with Connection(self.address()) as connection:
             reader = connection.ask(METADATA, 1, array([string(name) for name in self.topics]))
             for _ in range(reader.i32()):
@@ -116,7 +116,7 @@ class OtherWork:
                 assert self.committed <= found - 1 <= self.sent
 
     def _stored(self, connection: Connection) -> int:
-        """The committed offset plus one; 0 while the group is loading."""
+        """Return the committed offset plus one; 0 while the group is loading."""
         reader = connection.ask(
             OFFSET_FETCH, 1, string(f"group-{self.topic}") + array([string(self.topic) + array([i32(0)])])
         )
@@ -127,14 +127,14 @@ class OtherWork:
 
 
 class Load:
-    """Two producers of each kind, each with a partition of its own, and other work."""
+    """Two producers of each kind, each with its own partition, and other work."""
 
     def __init__(self, broker: Target, topic: str = "crash") -> None:
         self.broker = broker
         self.topic = topic
         create_topic(broker.bootstrap, topic, 4)
         self.producers = []
-        # By partition: everything acknowledged below this offset has been looked at.
+        # By partition: everything acknowledged below this offset has been checked.
         self.checked = [0] * 4
         for partition in range(4):
             producer_id = init_producer_id(self.address()) if partition % 2 else -1
@@ -156,7 +156,7 @@ class Load:
         return self.broker.host, self.broker.port
 
     def work(self, count: int) -> threading.Thread:
-        """Go on until each producer has `count` more records acknowledged."""
+        """Wait until each producer has `count` more acknowledged records."""
         other = threading.Thread(target=self.other.run, daemon=True)
         other.start()
         for producer in self.producers:
@@ -201,9 +201,8 @@ def crash_again_and_again(broker: Target, topic: str, rounds: int, seed: int) ->
 
 
 def test_killed_again_and_again(make_broker: Callable[..., Target]) -> None:
-    """If this fails, a power cut of the process loses acknowledged records, doubles those of idempotent producers, or
-    takes topics and
-    offsets with it."""
+    """If this fails, a kill of the process loses acknowledged records, duplicates those of idempotent producers, or
+    loses topics and offsets."""
     crash_again_and_again(make_broker(SETTINGS), "crash", rounds=4, seed=0)
 
 
@@ -217,7 +216,7 @@ def test_killed_two_hundred_times(make_broker: Callable[..., Target]) -> None:
 
 
 def test_killed_while_it_recovers(make_broker: Callable[..., Target]) -> None:
-    """If this fails, a broker that is killed again before it is up loses what the first kill left."""
+    """If this fails, a broker that is killed again before it is ready loses what the first kill left."""
     broker = make_broker(SETTINGS)
     load = Load(broker)
     load.work(200)
@@ -232,13 +231,13 @@ def test_killed_while_it_recovers(make_broker: Callable[..., Target]) -> None:
 
 
 def test_stopped_under_load(make_broker: Callable[..., Target]) -> None:
-    """If this fails, an orderly restart loses records, breaks idempotent producers, or costs a recovery."""
+    """If this fails, an orderly restart loses records, breaks idempotent producers, or requires a recovery."""
     broker = make_broker(SETTINGS)
     load = Load(broker)
     for _ in range(3):
         other = load.work(50)
         with Connection(load.address(), 60) as waiting:
-            # Somebody who waits for data that never comes must not hold up the stop.
+            # A client that waits for data that never comes must not delay the stop.
             body = i32(-1) + i32(60_000) + i32(1_000_000_000) + i32(2_000_000_000) + i8(0) + i32(0) + i32(-1)
             asked = array([string(load.topic) + array([i32(0) + i32(-1) + i64(0) + i64(-1) + i32(2_000_000_000)])])
             send_request(waiting.sock, FETCH, 11, body + asked + array([]) + string(""))
@@ -264,7 +263,7 @@ def test_a_clean_stop_is_trusted(make_broker: Callable[..., Target]) -> None:
         for number in range(20):
             assert produce(connection, {TOPIC: {0: batch(b"%d" % number + bytes(1000))}})[TOPIC, 0].error == 0
     assert broker.stop() == 0
-    # In the records of the first batch: what a recovery would find, and cut off with all that follows.
+    # In the records of the first batch: a recovery would find it, and cut it off with everything after it.
     log = broker.data_dir / f"{TOPIC}-0" / f"{0:020d}.log"
     data = bytearray(log.read_bytes())
     data[65] ^= 0xFF

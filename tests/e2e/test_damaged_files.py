@@ -24,12 +24,12 @@ pytestmark = pytest.mark.skipif(target_is_kafka(), reason="about our own broker'
 
 KAFKA_STORAGE_ERROR = 56
 START_MS = 1_700_000_000_000
-# Every partition holds this many records, 10 ms apart, in ten segments.
+# Every partition has this many records, 10 ms apart, in ten segments.
 COUNT = 60
 PARTITIONS = 16
 SETTINGS = {"segment.ms": "55", "retention.ms": "-1"}
 ENDS = pytest.mark.parametrize("end", ["kill", "stop"])
-# Root may read and write everything; without these two capabilities it is like everybody else.
+# Root may read and write everything; without these two capabilities it has ordinary permissions.
 WITHOUT_PRIVILEGES = ["setpriv", "--bounding-set=-dac_override,-dac_read_search", "--inh-caps=-all", "--"]
 unprivileged = pytest.mark.skipif(
     os.geteuid() == 0 and shutil.which("setpriv") is None, reason="root needs setpriv to give up its privileges"
@@ -61,7 +61,7 @@ class Data:
         self.broker.start()
 
     def lines(self, *texts: str) -> list[str]:
-        """The lines of the broker's log that contain all of the texts."""
+        """Return the lines of the broker's log that contain all of the texts."""
         return [line for line in self.broker.stderr().splitlines() if all(text in line for text in texts)]
 
     def produce(self, partition: int = 0, topic: str = "t") -> int:
@@ -106,7 +106,7 @@ class Data:
             return reader.i64()
 
     def refused(self) -> str:
-        """The error line of a broker that does not start."""
+        """Return the error line of a broker that does not start."""
         child = self.broker.launch()
         assert child.wait(20) == 1, child.stderr()
         assert child.stdout() == ""
@@ -159,7 +159,7 @@ def new_data(make_broker: Callable[..., Target], templates: dict[str, Path], tmp
 
 
 def keep_written_points(data_dir: Path) -> None:
-    """Make the written points valid in a copy, which a broker otherwise treats like files after a power loss."""
+    """Make the written points valid in a copy, whose files a broker otherwise treats as after a power loss."""
     path = data_dir / written_points.WRITTEN_POINTS
     points = decode_entries(path.read_bytes().partition(b"\n")[2], str(path))
     written_points.write_points(str(path), points.offsets, points.topic_ids)
@@ -183,7 +183,7 @@ def cut(path: Path, size: int) -> None:
 
 
 BATCH_BYTES = len(batch(value(59), timestamp=START_MS))
-# What happened to the last segment, how many records are left, and how many bytes are cut off.
+# The damage to the last segment, how many records remain, and how many bytes are cut off.
 TAILS: dict[str, tuple[Callable[[Path], None], int, int]] = {
     "half a header": (lambda path: append(path, batch(b"x")[:30]), COUNT, 30),
     "half a batch": (lambda path: append(path, batch(bytes(500))[:300]), COUNT, 300),
@@ -273,11 +273,11 @@ def test_an_older_segment_is_damaged(new_data: Callable[[str], Data], end: str) 
         assert [line for line in lines if f"t-{partition}" in line and " at byte " in line], lines
         assert len(lines) <= 2
     data.check_others(len(cases))
-    # What is offline must not keep the broker from stopping, nor be deleted or mended by that.
+    # An offline partition must not prevent the broker from stopping, nor be deleted or repaired by that.
     assert data.broker.stop() == 0
     data.start()
     for partition in range(len(damaged)):
-        # At once: before anybody reads what is damaged.
+        # Immediately: before any client reads what is damaged.
         data.check_offline(partition)
 
 
@@ -294,7 +294,7 @@ def test_an_older_segment_is_damaged(new_data: Callable[[str], Data], end: str) 
     ids=["empty-kill", "empty-stop", "noise-kill", "noise-stop", "short-kill", "version-kill"],
 )
 def test_checkpoints_are_damaged(new_data: Callable[[str], Data], end: str, content: bytes) -> None:
-    """If this fails, a damaged checkpoint keeps the broker from starting, or records from being served."""
+    """If this fails, a damaged checkpoint prevents the broker from starting, or records from being served."""
     data = new_data(end)
     names = ("recovery-point-offset-checkpoint", "log-start-offset-checkpoint", "replication-offset-checkpoint")
     for name in (*names, "t-0/leader-epoch-checkpoint"):
@@ -309,7 +309,7 @@ def test_checkpoints_are_damaged(new_data: Callable[[str], Data], end: str, cont
 
 @ENDS
 def test_other_files_are_damaged_or_gone(new_data: Callable[[str], Data], end: str) -> None:
-    """If this fails, a damaged, missing, unreadable or unknown file keeps the broker from starting, or its loss is
+    """If this fails, a damaged, missing, unreadable or unknown file prevents the broker from starting, or its loss is
     not reported.
     """
     data = new_data(end)
@@ -318,16 +318,16 @@ def test_other_files_are_damaged_or_gone(new_data: Callable[[str], Data], end: s
     assert snapshots
     for number, path in enumerate(snapshots):
         path.write_bytes([b"", b"noise", path.read_bytes()[:-1] + b"!"][number % 3])
-    # 1: the directory is gone.
+    # 1: the directory is missing.
     shutil.rmtree(data.path("t-1"))
-    # 2: the first and the last segment are gone.
+    # 2: the first and the last segment are missing.
     segments = data.segments(2)
     for stem in (segments[0].stem, segments[-1].stem):
         for each in data.path("t-2").glob(f"{stem}.*"):
             each.unlink()
-    # 3: nobody knows whose it is.
+    # 3: a file of unknown origin.
     data.path("t-3/partition.metadata").write_text("version: 0\ntopic_id: ???\n")
-    # 4: somebody's notes.
+    # 4: a user's notes.
     data.path("t-4/notes.txt").write_text("hello")
     data.path("t-4/99999999999999999999.log").write_text("hello")
     data.path("notes.txt").write_text("hello")

@@ -1,5 +1,5 @@
-"""A real broker whose metadata were damaged or removed while it was down: it refuses to start, reports in one line
-what is wrong, and changes no file. Only a torn write at the end, which was never acknowledged, is cut off."""
+"""A real broker whose metadata was damaged or removed while it was down: it refuses to start, reports in one line what
+is wrong, and changes no file. Only a torn write at the end, which was never acknowledged, is cut off."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LOG = "__cluster_metadata-0/00000000000000000000.log"
 
 
 class Down:
-    """A broker that was stopped, with a record in the topics `t0` to `t3`."""
+    """A broker that was stopped, with a record in each of the topics `t0` to `t3`."""
 
     def __init__(self, broker: BrokerProcess) -> None:
         self.broker = broker
@@ -31,18 +31,18 @@ class Down:
         self.log = broker.data_dir / LOG
 
     def committed(self) -> int:
-        """The end of the committed metadata by the checkpoint; -1 if it has none."""
+        """Return the end of the committed metadata by the checkpoint; -1 if it has none."""
         return read_entries(str(self.root / RECOVERY_POINTS)).offsets.get(("__cluster_metadata", 0), -1)
 
     def run_and_kill(self) -> None:
-        """Start the broker, let it note what it committed, and kill it."""
+        """Start the broker, let it write its checkpoint of the committed metadata, and kill it."""
         before = self.committed()
         self.broker.start()
         until(lambda: self.committed() > before, "what is committed is noted")
         self.broker.kill()
 
     def files(self) -> dict[str, bytes]:
-        """All files except the lock."""
+        """Return all files except the lock."""
         found = (path for path in self.root.rglob("*") if path.name != ".lock")
         return {str(path): path.read_bytes() if path.is_file() else b"" for path in found}
 
@@ -59,7 +59,7 @@ class Down:
         assert self.files() == before
 
     def check(self) -> None:
-        """The broker starts and serves all topics."""
+        """Check that the broker starts and serves all topics."""
         self.broker.start()
         for number in range(4):
             assert read_partition((self.broker.host, self.broker.port), f"t{number}", 0) == [(0, b"kept")]
@@ -90,7 +90,7 @@ def flip(path: Path, position: int) -> None:
 def test_committed_metadata_are_damaged(down: Down, end: str) -> None:
     """If this fails, one wrong byte in the metadata removes all topics without an error."""
     if end == "kill":
-        # What the last start and stop wrote lies behind the middle, and below what was noted.
+        # The records of the last start and stop are after the middle, and below the checkpoint.
         down.run_and_kill()
     size = down.log.stat().st_size
     # In the middle, and in the offset of the first batch, which no checksum covers.
@@ -102,7 +102,7 @@ def test_committed_metadata_are_damaged(down: Down, end: str) -> None:
 
 
 def test_committed_metadata_are_cut_short(down: Down) -> None:
-    """If this fails, a metadata log that was restored in part is taken for a complete one."""
+    """If this fails, a metadata log that was partially restored is taken for a complete one."""
     content = down.log.read_bytes()
     length = 12 + int.from_bytes(content[8:12], "big")
     down.log.write_bytes(content[:length])
@@ -123,7 +123,7 @@ def test_noise_after_a_clean_stop_of_which_nothing_is_noted(down: Down) -> None:
 
 
 def test_a_torn_write_is_cut_off(down: Down) -> None:
-    """If this fails, a crash in the middle of a change of the metadata keeps the broker from starting."""
+    """If this fails, a crash in the middle of a change of the metadata prevents the broker from starting."""
     down.run_and_kill()
     with open(down.log, "ab") as file:
         file.write(batch(bytes(500))[:300])
@@ -134,7 +134,7 @@ def test_a_torn_write_is_cut_off(down: Down) -> None:
 
 def test_the_metadata_log_is_gone(down: Down) -> None:
     """If this fails, without its metadata log the broker begins an empty cluster, and sets every topic aside."""
-    # Neither does it help that the checkpoint is gone, too.
+    # It makes no difference if the checkpoint is missing, too.
     (down.root / RECOVERY_POINTS).unlink()
     directory = down.log.parent
     copy = Path(shutil.copytree(directory, down.root.parent / "copy"))

@@ -55,7 +55,7 @@ pytestmark = pytest.mark.skipif(WHY_NOT is not None, reason=str(WHY_NOT))
 
 
 class Full:
-    """A broker whose data lies on a small file system."""
+    """A broker whose data is stored on a small file system."""
 
     def __init__(self, directory: Path, settings: dict[str, str]) -> None:
         self.disk = SmallDisk(directory, DISK_BYTES)
@@ -71,13 +71,13 @@ class Full:
         self.disk.close()
 
     def send(self, topic: str, value: bytes, partition: int = 0, **producer: int) -> int:
-        """The error code of one record."""
+        """Return the error code of one record."""
         with Connection(self.address()) as connection:
             answers = produce(connection, {topic: {partition: batch(value, **producer)}})
         return answers[topic, partition].error
 
     def takes(self, topic: str, partition: int = 0) -> bool:
-        """Whether one more record is written."""
+        """Return whether one more record is written."""
         return self.send(topic, b"v", partition) == 0
 
     def log_start_offset(self, topic: str) -> int:
@@ -105,9 +105,8 @@ def make_full(tmp_path: Path) -> Iterator[Callable[..., Full]]:
 
 
 def test_producers_go_on_when_there_is_room_again(make_full: Callable[..., Full]) -> None:
-    """If this fails, a full disk loses what was acknowledged, doubles or reorders what an idempotent producer sends,
-    stops consumers,
-    or leaves the broker useless until somebody restarts it."""
+    """If this fails, a full disk loses what was acknowledged, duplicates or reorders what an idempotent producer sends,
+    stops consumers, or leaves the broker unusable until it is restarted."""
     full = make_full()
     create_topic(full.broker.bootstrap, "t", 2)
     plain = AckedProducer(full.address, "t", 0, name="plain", value_bytes=1000)
@@ -155,7 +154,7 @@ def test_producers_go_on_when_there_is_room_again(make_full: Callable[..., Full]
 
 
 def test_the_log_says_so_and_is_not_flooded(make_full: Callable[..., Full]) -> None:
-    """If this fails, the operator does not learn that the disk is full, or log lines fill another disk."""
+    """If this fails, the operator is not informed that the disk is full, or log lines fill another disk."""
     full = make_full()
     create_topic(full.broker.bootstrap, "t")
     full.disk.fill()
@@ -198,7 +197,7 @@ def test_one_request_over_several_rolls(make_full: Callable[..., Full]) -> None:
                 value = f"{number}:".encode().ljust(7000, b".")
                 data = batch(value, timestamp=1_700_000_000_000 + 10 * number)
                 wanted.append(value)
-                # Not answered before the next is sent: the broker gets many of them in one turn.
+                # The next one is sent before the response: the broker receives many of them in one iteration.
                 send_request(connection.sock, PRODUCE, 8, produce_body({"t": {0: data}}), len(wanted))
             errors = []
             for _ in wanted:
@@ -216,7 +215,7 @@ def test_one_request_over_several_rolls(make_full: Callable[..., Full]) -> None:
             ]
     before = read_partition(full.address(), "t")
     full.broker.kill()
-    # No segment is left of those that were begun and given up: they would hide what is behind them.
+    # No segment remains of those that were begun and given up: they would hide the records after them.
     files = sorted((full.data / "t-0").glob("*.log"))
     assert all(file.stat().st_size > 0 for file in files[:-1]), [(file.name, file.stat().st_size) for file in files]
     full.broker.restart()
@@ -238,7 +237,7 @@ def test_topics_created_while_full(make_full: Callable[..., Full]) -> None:
         except KafkaException as error:
             refused = error.args[0]
             break
-    # What fits into the last block of the metadata log is created, what does not is refused.
+    # A topic that fits into the last block of the metadata log is created, others are refused.
     assert refused is not None
     assert refused.code() == KAFKA_STORAGE_ERROR
     assert "No space left on device" in refused.str()
@@ -259,7 +258,7 @@ def test_topics_created_while_full(make_full: Callable[..., Full]) -> None:
 
 
 def commit(connection: Connection, offset: int, metadata: str = "") -> int:
-    """The error code of an OffsetCommit of t-0 without members."""
+    """Return the error code of an OffsetCommit of t-0 without members."""
     partition = i32(0) + i64(offset) + string(metadata)
     body = string("g") + i32(-1) + string("") + i64(-1) + array([string("t") + array([partition])])
     reader = connection.ask(OFFSET_COMMIT, 2, body)
@@ -268,7 +267,7 @@ def commit(connection: Connection, offset: int, metadata: str = "") -> int:
 
 
 def committed(connection: Connection) -> int:
-    """The committed offset of t-0; -1 if there is none or the group is not loaded."""
+    """Return the committed offset of t-0; -1 if there is none or the group is not loaded."""
     reader = connection.ask(OFFSET_FETCH, 1, string("g") + array([string("t") + array([i32(0)])]))
     assert (reader.i32(), reader.string(), reader.i32(), reader.i32()) == (1, "t", 1, 0)
     return reader.i64()
@@ -282,7 +281,7 @@ def test_commits_while_full(make_full: Callable[..., Full]) -> None:
         connection.ask(FIND_COORDINATOR, 0, string("g"))
         until(lambda: commit(connection, 1) == 0, "the group's coordinator is there")
         full.disk.fill()
-        # What fits into the last block of the log is stored.
+        # Commits that fit into the last block of the log are stored.
         last_good, error = 1, 0
         while error == 0 and last_good < 300:
             error = commit(connection, last_good + 1, "x" * 500)
@@ -369,7 +368,7 @@ def test_partitions_that_find_no_room_at_start_come_back(make_full: Callable[...
     full.broker.kill()
     for index in (full.data / "t-0").glob("*index"):
         index.unlink()
-    # Enough to become the leader, too little for all that recovery wants to write.
+    # Enough to become the leader, too little for everything that recovery writes.
     full.disk.fill(20_000)
     full.broker.restart()
     full.disk.make_room()
@@ -382,7 +381,7 @@ def test_partitions_that_find_no_room_at_start_come_back(make_full: Callable[...
 def test_retention_makes_room(make_full: Callable[..., Full], by: str) -> None:
     """If this fails, a full disk stays full, because even deleting old segments needs room."""
     full = make_full({"log.retention.check.interval.ms": "1500", "log.segment.delete.delay.ms": "0"})
-    # By size some segments are too many; by time all of them are too old, also the one that is written to.
+    # By size there are too many segments; by time all of them are too old, also the one that is written to.
     config = {"retention.bytes": "3000000", "retention.ms": "-1"} if by == "size" else {"retention.ms": "1000"}
     create_topic(full.broker.bootstrap, "t", config=config)
     for _ in range(120):

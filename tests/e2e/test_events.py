@@ -55,7 +55,7 @@ E = TypeVar("E", bound=Event)
 
 
 class EventReader:
-    """The events of a broker, read as any client reads a topic."""
+    """The events of a broker, read like any topic."""
 
     def __init__(self, broker: BrokerProcess) -> None:
         self._consumer = Consumer(
@@ -76,7 +76,7 @@ class EventReader:
         return [each.event for each in self.all if isinstance(each.event, kind)]
 
     def wait_for(self, kind: type[E], count: int = 1, key: str | None = None) -> list[E]:
-        """The events of a kind (and about `key`), once there are so many."""
+        """Return the events of a type (and about `key`), once there are `count` of them."""
 
         def enough() -> list[E]:
             self.read()
@@ -108,8 +108,8 @@ def member(broker: BrokerProcess, tmp_path: Path, group: str, topic: str, name: 
 
 
 def test_each_rebalance_of_a_scripted_group(broker: BrokerProcess, tmp_path: Path) -> None:
-    """If this fails, an operator cannot find out why a group stood still: which members joined, left or were lost,
-    which partitions moved, and how long each had no reader.
+    """If this fails, an operator cannot find out why a group stopped: which members joined, left or were lost, which
+    partitions moved, and how long each had no reader.
     """
     create_topic(broker.bootstrap, "t", 6)
     reader = EventReader(broker)
@@ -155,7 +155,7 @@ def test_each_rebalance_of_a_scripted_group(broker: BrokerProcess, tmp_path: Pat
     assert second.moves_total + second.kept == 6
     assert second.total_ms == pytest.approx(second.join_ms + second.sync_ms, abs=2)
 
-    # A static member that is replaced: its successor takes its place without a rebalance.
+    # A static member is replaced: its successor takes its place without a rebalance.
     del static
     static = Consumer({**settings, "group.instance.id": "fixed", "client.id": "its successor"})
     static.subscribe(["t"])
@@ -169,7 +169,7 @@ def test_each_rebalance_of_a_scripted_group(broker: BrokerProcess, tmp_path: Pat
     assert (change.group, change.instance_id, change.old_member_id) == ("g", "fixed", trigger.member_id)
     assert change.generation == second.generation
 
-    # One that is killed: its partitions stand still from when it was last heard of.
+    # A member is killed: its partitions are stalled from the time when it was last heard from.
     killed.kill()
     until(lambda: polled(3), "the rebalance without it", TIMEOUT_S)
     third = reader.of(Rebalance)[2]
@@ -179,10 +179,10 @@ def test_each_rebalance_of_a_scripted_group(broker: BrokerProcess, tmp_path: Pat
     assert len(lost) == 3
     for move in lost:
         assert move.target == change.new_member_id
-        # Its session is 2 s, and was prolonged each 200 ms.
+        # Its session is 2 s, and was extended every 200 ms.
         assert 2000 <= move.stall_ms <= 2000 + 1000 * TIMEOUT_S
 
-    # One that leaves (a static member does not say so; an administrator or a dynamic member does).
+    # A member leaves (a static member does not announce it; an administrator or a dynamic member does).
     leaver = Consumer({**settings, "client.id": "leaver"})
     leaver.subscribe(["t"])
 
@@ -258,7 +258,9 @@ def test_start_stop_and_what_was_cut_off(broker: BrokerProcess) -> None:
 
 
 def time_lags(broker: BrokerProcess, group: str, now_ms: int, *, by_events: bool) -> dict[int, int | None]:
-    """The group's time lag by partition, by the admin core; `by_events`: by events alone, else by records alone."""
+    """Return the group's time lag by partition, from the admin core; `by_events`: from events alone, else from records
+    alone.
+    """
 
     class Nothing:
         async def committed_timestamps(
@@ -281,8 +283,8 @@ def time_lags(broker: BrokerProcess, group: str, now_ms: int, *, by_events: bool
 
 
 def test_time_lag_is_exact(broker: BrokerProcess) -> None:
-    """A known schedule of records, and commits in the midst of it, in compressed batches, too: the events, and the
-    admin core's lag by them, and by the records where no event tells of the commit.
+    """A known schedule of records, and commits in between, also in compressed batches: checks the events, and the admin
+    core's lag from them, and from the records if no event describes the commit.
     """
     create_topic(broker.bootstrap, "t", 2)
     base_ms = int(time.time() * 1000) - 1_000_000
@@ -321,7 +323,7 @@ def test_time_lag_is_exact(broker: BrokerProcess) -> None:
             expected = base_ms + offset * 1000 if offset < 1000 else -1
             assert abs(each.record_time_ms - expected) <= LAG_EXACT_MS
         lags_match(offset, by_events=True)
-    # Records behind the last commit that an event reported; then a commit without an event.
+    # Records after the last commit with an event; then commits without events.
     write(1000, 1)
     assert time_lags(broker, "g", base_ms + 1_000_500, by_events=False) == {0: 500, 1: 500}
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})

@@ -1,4 +1,4 @@
-"""Real input through a consumer group of three members, one of which is killed half-way."""
+"""Real input through a consumer group of three members, one of which is killed halfway."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ def members(broker: Target, topic: str, tmp_path: Path) -> Iterator[list[Child]]
 def test_nothing_is_lost_when_a_member_is_killed(
     broker: Target, topic: str, members: list[Child], tmp_path: Path, producer: str
 ) -> None:
-    """If this fails, records of the killed member's partitions are never read, or the group stands still."""
+    """If this fails, records of the killed member's partitions are never read, or the group stops."""
     pairs = corpus.head(20_000)
-    # The members subscribed before the topic was there, and find it.
+    # The members subscribed before the topic existed, and find it.
     create_topic(broker.bootstrap, topic, PARTITIONS)
     half = len(pairs) // 2
     CLIENTS[producer].produce(broker.bootstrap, topic, pairs[:half], "none")
@@ -67,7 +67,7 @@ def test_nothing_is_lost_when_a_member_is_killed(
     until(lambda: not wanted - Counter(read()), "all records", 90, interval_s=0.2)
     got = Counter(read())
     assert set(got) == set(wanted), "records came that were never sent"
-    # At least once: only what the killed member had read and not yet committed may come again.
+    # At least once: only records that the killed member had read and not yet committed may be read again.
     killed = Counter(unpack_whole(tmp_path / "0.out"))
     assert not (got - wanted) - killed
     once = list((got & wanted).elements())
@@ -75,6 +75,6 @@ def test_nothing_is_lost_when_a_member_is_killed(
 
 
 def unpack_whole(path: Path) -> list[corpus.Pair]:
-    """The whole records in a file that may end in the middle of one."""
+    """Return the complete records in a file that may end in the middle of one."""
     data = path.read_bytes() if path.exists() else b""
     return unpack(data, allow_partial=True)

@@ -26,12 +26,12 @@ pytestmark = pytest.mark.skipif(target_is_kafka(), reason="about our own broker 
 
 TIMEOUT_S = 30.0
 TOPICS = ("sample", "compacted", "__consumer_offsets", "__transaction_state")
-# The files are as old as they are, and what lies in them is not to expire under the test.
+# The files are old, and their records must not expire during the test.
 FOR_EVER = {"log.retention.ms": "-1", "offsets.retention.minutes": "2147483647"}
 
 
 class Read(NamedTuple):
-    """A record as a client gave it."""
+    """A record as a client received it."""
 
     offset: int
     timestamp_ms: int
@@ -53,7 +53,7 @@ def with_confluent(bootstrap: str, topic: str, isolation: str) -> list[Read]:
                 assert error.code() == KafkaError._PARTITION_EOF, error
                 return found
             assert offset is not None
-            # The type says what a producer may give; a consumer is given bytes.
+            # The type allows what a producer may pass; a consumer receives bytes.
             headers = cast(list[tuple[str, bytes | None]], message.headers() or [])
             found.append(Read(offset, message.timestamp()[1], message.key(), message.value(), tuple(headers)))
     finally:
@@ -134,7 +134,7 @@ def check_records(topic: str, found: list[Read], left_out: set[int]) -> None:
 
 @pytest.mark.parametrize("client", READERS)
 def test_every_topic_reads_as_kafka_dumped_it(broker: Target, client: str) -> None:
-    """If this fails, records of a Kafka are missing, changed or made up once its data is served by this broker."""
+    """If this fails, records of a Kafka are missing, changed or invented once its data is served by this broker."""
     assert len(aborted_offsets("sample-0")) == 11
     for topic in TOPICS:
         check_records(topic, READERS[client](broker.bootstrap, topic, "read_uncommitted"), set())
@@ -181,9 +181,7 @@ def check_cluster(broker: Target) -> None:
 
 
 def test_topics_groups_and_offsets_are_those_of_kafka(broker: Target) -> None:
-    """If this fails, after the migration consumers start again or skip records, or topics lose their ids and
-    settings.
-    """
+    """If this fails, after the migration consumers start over or skip records, or topics lose ids and settings."""
     check_cluster(broker)
     assert len(committed_offsets()) == 2
     assert committed(AdminClient({"bootstrap.servers": broker.bootstrap})) == committed_offsets()

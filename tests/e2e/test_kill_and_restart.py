@@ -58,7 +58,7 @@ def test_every_client_reads_everything_after_kills(make_broker: MakeBroker, topi
     assert not kills, "the broker was not killed in the midst of it"
     assert producer.flush(60) == 0
     assert not failures, failures[:3]
-    # The last of it is acknowledged; now the broker goes without a chance to write anything more.
+    # The last of it is acknowledged; now the broker is ended without a chance to write anything more.
     broker.kill()
     broker.restart()
     expected = corpus.digest(pairs)
@@ -69,7 +69,7 @@ def test_every_client_reads_everything_after_kills(make_broker: MakeBroker, topi
 
 
 def test_every_producer_goes_on_after_a_restart(make_broker: MakeBroker, topic: str) -> None:
-    """If this fails, a client cannot produce to a broker that was killed and came back with its data."""
+    """If this fails, a client cannot produce to a broker that was killed and started again with its data."""
     broker = make_broker()
     pairs = corpus.head(1000)
     create_topic(broker.bootstrap, topic)

@@ -1,4 +1,6 @@
-"""Limits of a real broker: connections, idle time, request size, descriptors. Only a client that exceeds one is cut."""
+"""Limits of a real broker: connections, idle time, request size, descriptors. Only a client that exceeds one is
+disconnected.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +59,7 @@ def connect(broker: Target, source: str = "127.0.0.1") -> socket.socket:
 
 
 def served(sock: socket.socket) -> bool:
-    """Whether a request is answered; False if the connection is closed."""
+    """Return whether a request is answered; False if the connection is closed."""
     try:
         sock.sendall(ASK)
         return sock.recv(4) != b""
@@ -71,7 +73,7 @@ def serves_another(broker: Target, source: str = "127.0.0.1") -> bool:
 
 
 def works(broker: Target) -> None:
-    """Another client can produce."""
+    """Return whether another client can produce."""
     with Connection((broker.host, broker.port)) as connection:
         assert produce(connection, {"t": {0: batch(b"v")}})["t", 0].error == 0
 
@@ -85,11 +87,11 @@ def set_dynamically(broker: Target, name: str, value: str) -> None:
 
 
 def test_idle_connections_are_closed(make_broker: MakeBroker) -> None:
-    """If this fails, connections of clients that are gone are kept forever, or those of working clients are closed."""
+    """If this fails, connections of ended clients are kept forever, or those of working clients are closed."""
     broker = make_broker({"connections.max.idle.ms": "1000"})
     with connect(broker) as idle, connect(broker) as half, connect(broker) as busy:
         assert served(idle)
-        # A request that never ends keeps no connection alive.
+        # A request that never ends does not keep a connection alive.
         half.sendall(ASK[:7])
         gone = set()
 
@@ -98,7 +100,7 @@ def test_idle_connections_are_closed(make_broker: MakeBroker) -> None:
             for sock in (idle, half):
                 sock.setblocking(False)
                 with contextlib.suppress(BlockingIOError):
-                    # An answer is still there to be read before the end.
+                    # A response can still be read before the end.
                     while sock.recv(4096):
                         pass
                     gone.add(sock)
@@ -121,7 +123,7 @@ def test_limits_by_address(make_broker: MakeBroker) -> None:
         assert count("127.0.0.2") == 4
         assert count("127.0.0.4") == 2
     until(lambda: serves_another(broker, "127.0.0.3"), "places are given back")
-    # From an address that has no part in it: the first one is full again now and then.
+    # From another address: the first one is temporarily full again at times.
     set_dynamically(broker, "max.connections.per.ip.overrides", "127.0.0.3:1,127.0.0.2:3")
 
     def counts() -> list[int]:
@@ -135,14 +137,14 @@ def test_limits_by_address(make_broker: MakeBroker) -> None:
 
 
 def test_request_size(make_broker: MakeBroker) -> None:
-    """If this fails, socket.request.max.bytes is not what the file says, or takes others' connections with it."""
+    """If this fails, socket.request.max.bytes differs from the file's value, or disconnects other clients."""
     broker = make_broker({"socket.request.max.bytes": "100000"})
     create_topic(broker.bootstrap, "t")
     with connect(broker) as sock:
         sock.sendall(i32(100_001))
         assert closes(sock)
     with connect(broker) as sock:
-        # As long as may be: it is read whole before it turns out to be no request.
+        # As long as allowed: it is read completely before it turns out to be invalid.
         sock.sendall(i32(100_000) + request(PRODUCE, 8, b"") + bytes(99_000))
         sock.sendall(bytes(200_000))
         assert closes(sock)
@@ -151,7 +153,7 @@ def test_request_size(make_broker: MakeBroker) -> None:
 
 
 def test_two_thousand_connections_leave_nothing(make_broker: MakeBroker) -> None:
-    """If this fails, after a day of clients that come and go the broker is out of descriptors or memory."""
+    """If this fails, after a day of connects and disconnects the broker is out of descriptors or memory."""
     broker = make_broker({"socket.listen.backlog.size": "1000"})
     create_topic(broker.bootstrap, "t")
     works(broker)
@@ -166,7 +168,7 @@ def test_two_thousand_connections_leave_nothing(make_broker: MakeBroker) -> None
                 elif kind == 2:
                     sock.sendall(ASK[:-3])
                 elif kind == 3:
-                    # Reset, with an answer on its way.
+                    # Reset, with a response outstanding.
                     sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
                     sock.sendall(ASK * 3)
                 elif kind == 4:
@@ -188,20 +190,20 @@ def poor_broker(make_broker: MakeBroker) -> BrokerProcess:
 
 
 def test_more_connections_than_descriptors(poor_broker: BrokerProcess) -> None:
-    """If this fails, too many clients keep the logs from being written, or stop the broker."""
+    """If this fails, too many clients prevent the logs from being written, or stop the broker."""
     broker = poor_broker
     create_topic(broker.bootstrap, "t", 20)
     with Connection((broker.host, broker.port)) as first, contextlib.ExitStack() as held:
-        # A request now, so that it is the broker's before the crowd comes.
+        # A request now, so that the broker has accepted the connection before the others come.
         assert produce(first, {"t": {0: batch(b"v")}})["t", 0].error == 0
         crowd = []
         for _ in range(400):
             crowd.append(held.enter_context(socket.socket()))
-            # Most wait for their turn in the kernel, or are not even noticed there.
+            # Most wait in the kernel's queue, or are not even in it.
             crowd[-1].setblocking(False)
             crowd[-1].connect_ex((broker.host, broker.port))
         until(lambda: "accepting nothing until a connection ends" in broker.stderr(), "the broker is full")
-        # Who is connected is served, and with logs that are not open yet.
+        # A connected client is served, also with logs that are not open yet.
         for partition in range(20):
             assert produce(first, {"t": {partition: batch(b"v")}})["t", partition].error == 0
         assert descriptors(broker) < 300

@@ -1,4 +1,4 @@
-"""Clients that are there right after a start, before all partitions are open: they see no difference."""
+"""Clients that connect directly after a start, before all partitions are open, see no difference."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ def end(broker: Target, how: str) -> None:
 
 @pytest.mark.parametrize("how", ["kill", "stop"])
 def test_clients_are_served_right_after_a_start(make_broker: Callable[..., Target], how: str) -> None:
-    """An error, or an empty partition, reaches a client that asks for one which is not open yet."""
+    """If this fails, a client that requests a partition which is not open yet gets an error, or sees it empty."""
     broker = make_broker()
     create_topic(broker.bootstrap, TOPIC, PARTITIONS)
     topics: dict[str, dict[int, bytes | None]] = {TOPIC: dict.fromkeys(range(PARTITIONS), batch(b"first"))}
     with Connection((broker.host, broker.port)) as connection:
         assert {answer.error for answer in produce(connection, topics).values()} == {0}
-    # Twice: what was not opened in between is still there.
+    # Twice: the records of partitions that were not opened in between still exist.
     for number in (1, 2):
         end(broker, how)
         broker.restart()
@@ -44,7 +44,7 @@ def test_clients_are_served_right_after_a_start(make_broker: Callable[..., Targe
     end(broker, how)
     broker.restart()
     read_all(broker)
-    # What librdkafka writes at once, to all of them.
+    # What librdkafka writes immediately, to all of them.
     end(broker, how)
     broker.restart()
     failures: list[object] = []
@@ -66,7 +66,7 @@ def test_clients_are_served_right_after_a_start(make_broker: Callable[..., Targe
 
 
 def read_all(broker: Target) -> None:
-    """Every record, with one consumer of all partitions."""
+    """Read every record, with one consumer of all partitions."""
     consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "all", "auto.offset.reset": "error"})
     found: set[tuple[int, int]] = set()
 

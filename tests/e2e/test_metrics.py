@@ -65,7 +65,7 @@ def broker(tmp_path: Path) -> Iterator[Metered]:
 
 
 def test_records_bytes_and_times_add_up(broker: Metered) -> None:
-    """An operator sees the same numbers as the clients."""
+    """If this fails, an operator sees other numbers than the clients."""
     create_topic(broker.bootstrap, "orders", partitions=2)
     send(broker, "orders", [b"x" * 100] * RECORDS, partition=1)
     consumer = Consumer(
@@ -120,7 +120,7 @@ def test_records_bytes_and_times_add_up(broker: Metered) -> None:
 
 
 def test_errors_are_counted_by_name(broker: Metered) -> None:
-    """A dashboard tells a missing topic from a fenced producer."""
+    """If this fails, a dashboard does not distinguish a missing topic from a fenced producer."""
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     with pytest.raises(KafkaException, match="UNKNOWN_TOPIC_OR_PART"):
         admin.delete_topics(["nowhere"])["nowhere"].result(TIMEOUT_S)
@@ -181,7 +181,7 @@ def test_other_paths_methods_and_encodings(broker: Metered) -> None:
 
 
 def test_peers_that_speak_no_http_disturb_nobody(broker: Metered) -> None:
-    """A port scanner, a TLS client, somebody who sends half a request and stays."""
+    """A port scanner, a TLS client, and a client that sends half a request and stays connected."""
     with (
         socket.create_connection(broker.address(), TIMEOUT_S) as half,
         socket.create_connection(broker.address(), TIMEOUT_S) as noise,

@@ -20,7 +20,7 @@ TOPIC = "again"
 
 
 def send(broker: Target, value: str, count: int) -> None:
-    """`count` records in one batch, acknowledged with acks=all."""
+    """Produce `count` records in one batch, acknowledged with acks=all."""
     records = [RawRecord(value=f"{value} {number}".encode()) for number in range(count)]
     with Connection((broker.host, broker.port)) as connection:
         answer = produce(connection, {TOPIC: {0: RawBatch(records).encode()}})[TOPIC, 0]
@@ -46,9 +46,8 @@ def recreate(broker: Target, admin: AdminClient, **config: str) -> None:
 
 @pytest.mark.parametrize("clean", [False, True])
 def test_deleted_records_take_nothing_of_the_next_topic(make_broker: Callable[..., Target], clean: bool) -> None:
-    """If this fails, a new topic is empty after kill -9, with all its acknowledged records gone: the topic that had its
-    name before
-    began at a later offset."""
+    """If this fails, a new topic is empty after kill -9 and has lost all its acknowledged records, because its
+    predecessor of the same name began at a later offset."""
     broker = make_broker({"log.flush.offset.checkpoint.interval.ms": "100"})
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     create_topic(broker.bootstrap, TOPIC)
@@ -71,8 +70,8 @@ def test_deleted_records_take_nothing_of_the_next_topic(make_broker: Callable[..
 
 
 def test_producers_of_the_old_topic_are_not_those_of_the_new_one(make_broker: Callable[..., Target]) -> None:
-    """If this fails, an idempotent producer's first batch to a topic that was created again is dropped as one that
-    was sent before.
+    """If this fails, an idempotent producer's first batch to a topic that was created again is dropped as one that was
+    sent before.
     """
     broker = make_broker({"log.flush.offset.checkpoint.interval.ms": "50", "log.flush.scheduler.interval.ms": "50"})
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})

@@ -1,4 +1,4 @@
-"""A real broker process under a service manager: a datagram socket stands for systemd."""
+"""A real broker process under a service manager, which a datagram socket simulates."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def notifications(monkeypatch: pytest.MonkeyPatch) -> Iterator[socket.socket]:
 
 
 def next_of(notifications: socket.socket, name: str) -> dict[str, str]:
-    """The next notification with this variable."""
+    """Return the next notification with this variable."""
     deadline = time.monotonic() + DEADLINE_S
     while time.monotonic() < deadline:
         fields = dict(line.split("=", 1) for line in notifications.recv(4096).decode().splitlines())
@@ -72,7 +72,7 @@ def test_from_start_to_stop(notifications: socket.socket, tmp_path: Path) -> Non
 
 
 def test_a_recovery_extends_the_start_timeout(notifications: socket.socket, tmp_path: Path) -> None:
-    """If this fails, systemd kills a broker that recovers, again and again."""
+    """If this fails, systemd repeatedly kills a broker that recovers."""
     broker = BrokerProcess(tmp_path).start()
     try:
         broker.kill()
