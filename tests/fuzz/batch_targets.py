@@ -34,7 +34,7 @@ FIELDS = (
     (53, 4),
     (57, 4),
 )
-# What a small input may decompress to; well below decompressed_limit, so that the limit is met.
+# What a small input may decompress to; well below decompressed_limit, so that inputs reach the limit.
 PLAIN_BYTES_MAX = 1 << 20
 
 
@@ -46,7 +46,7 @@ def fix(out: bytearray) -> None:
 
 
 def record_sets() -> list[list[Record]]:
-    """Records with and without everything they can have."""
+    """Records with and without all optional parts."""
     headers = [("h", b"v"), ("", None), ("header-2", b"x" * 40)]
     return [
         [Record(timestamp=NOW_MS, value=b"v")],
@@ -102,9 +102,9 @@ RULES: tuple[dict[str, Any], ...] = (
 
 
 def run_produced(data: bytes) -> None:
-    """A batch that a leader accepts can be read by a consumer: as many records, at consecutive offsets."""
+    """A batch that a leader accepts can be read by a consumer: the same number of records, at consecutive offsets."""
     rules = RULES[data[-1] % len(RULES) if data else 0]
-    # As long as the batch, so that reading past it is seen.
+    # As long as the batch, so that reading past it is detected.
     buffer = array("B", data)
     verdict = batch.validate(buffer, now_ms=NOW_MS, **rules)
     if not isinstance(verdict, Accepted):
@@ -125,7 +125,7 @@ def run_produced(data: bytes) -> None:
 
 
 def stored_corpus() -> list[bytes]:
-    """What lies in logs: several batches, at offsets, control batches, transactions."""
+    """Contents of logs: several batches, at offsets, control batches, transactions."""
     markers = []
     for item in control_corpus():
         size = item[0]
@@ -153,7 +153,7 @@ def run_stored(data: bytes) -> None:
 
 
 def compressed_corpus() -> list[bytes]:
-    """Payloads with the codec in the first byte, in several framings."""
+    """Payloads, with the codec in the first byte, in several framings."""
     plain = [b"", b"a", b"abc" * 50, bytes(range(256)) * 20, b"\x00" * 40_000]
     return [bytes((codec - 1,)) + compress(codec, data) for data in plain for codec in Codec if codec]
 

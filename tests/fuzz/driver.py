@@ -1,4 +1,4 @@
-"""Runs one target in a process of its own: `python -m tests.fuzz.driver run TARGET SEED COUNT SCRATCH`.
+"""Runs one target in a separate process: `python -m tests.fuzz.driver run TARGET SEED COUNT SCRATCH`.
 
 The input is in the file SCRATCH while it runs, so that it is known after a crash or a hang. The last line of stdout is
 a JSON object: what was run, and the first finding, if there is one. `replay TARGET SCRATCH FILE...` runs inputs from
@@ -32,7 +32,7 @@ RSS_GROWTH_BYTES_MAX = 24 << 20
 
 
 class Scratch:
-    """The input that is being run, in a mapped file that outlives the process."""
+    """The input that is being run, in a mapped file that survives the process."""
 
     def __init__(self, path: str) -> None:
         with open(path, "w+b") as file:
@@ -58,7 +58,7 @@ def _memory() -> tuple[int, int]:
 
 
 def sanitized() -> bool:
-    """Whether this runs under AddressSanitizer, which reserves terabytes and keeps freed memory back."""
+    """Return whether this runs under AddressSanitizer, which reserves terabytes and holds back freed memory."""
     return "libasan" in os.environ.get("LD_PRELOAD", "")
 
 
@@ -79,7 +79,7 @@ def _finding(data: bytes) -> dict[str, str]:
 
 
 def run(target: Target, seed: int, count: int, scratch: Scratch) -> dict[str, Any]:
-    """Run `count` mutants. Returns figures, with `finding` where one was found."""
+    """Run `count` mutants. Returns figures, with `finding` if one was found."""
     corpus = target.corpus()
     execute, expected, mutate, put = target.run, target.expected, target.mutate, scratch.put
     sound = 0
@@ -92,7 +92,7 @@ def run(target: Target, seed: int, count: int, scratch: Scratch) -> dict[str, An
         except Exception:
             return {"finding": _finding(data), "in": "the corpus"}
         sound += 1
-    # Mutants of what is refused anyway would only ever see the first check.
+    # Mutants of inputs that are refused anyway would only reach the first check.
     assert sound >= len(corpus) * 3 // 4, f"{sound} of {len(corpus)} inputs of the corpus are accepted"
     _limit_memory(target)
     mutator = Mutator(seed)
@@ -101,7 +101,7 @@ def run(target: Target, seed: int, count: int, scratch: Scratch) -> dict[str, An
     corpus_size = len(corpus)
     accepted = 0
     held: tuple[int, int, int] | None = None
-    # What is built on first use is built by then.
+    # What is built on first use has been built by then.
     warm_at = count // 3
     data = b""
     started = time.perf_counter()

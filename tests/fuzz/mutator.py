@@ -1,7 +1,7 @@
 """A seeded mutator of byte strings: cheap enough that most of a run's time is spent in the code under test.
 
-It knows what the protocols are made of: big-endian integers, varints, lengths in front of what they measure. What it
-makes depends on the seed only.
+It knows the elements of the protocols: big-endian integers, varints, lengths before the parts that they measure. What
+it makes depends only on the seed.
 """
 
 import random
@@ -21,7 +21,7 @@ SIZE_BYTES_MAX = 1 << 16
 
 
 def _interesting() -> list[bytes]:
-    """Encodings of the integers in every width they have some bits in, and varints that are too long."""
+    """Encode the integers in every width, and as varints, also ones that are too long."""
     found: dict[int, set[bytes]] = {width: set() for width in (1, 2, 4, 8, 0)}
     for value in INTEGERS:
         for width in (1, 2, 4, 8):
@@ -42,7 +42,7 @@ class Mutator:
         self.bits = random.Random(seed).getrandbits
 
     def mutate(self, data: bytes, other: bytes) -> bytearray:
-        """A changed copy of `data`; parts of `other` may get into it."""
+        """Return a changed copy of `data`, which may contain parts of `other`."""
         bits = self.bits
         out = bytearray(data)
         for _ in range(ROUNDS[bits(3)]):

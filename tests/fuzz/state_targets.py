@@ -29,7 +29,7 @@ SNAPSHOT_ID = snapshot.SnapshotId(1_000_000, 5)
 
 
 def log_corpus() -> list[bytes]:
-    """What a real Kafka wrote, and batches of random records, which hardly fit together."""
+    """What a real Kafka wrote, and batches of random records, which are rarely consistent with each other."""
     log = (LOG_DIR / "__cluster_metadata-0/00000000000000000000.log").read_bytes()
     bootstrap = (LOG_DIR / "bootstrap.checkpoint").read_bytes()
     batches = [bytes(batch.data) for batch in decode_batches(log)]
@@ -40,7 +40,7 @@ _random_values: list[bytes] = []
 
 
 def mutate_metadata_log(mutator: Mutator, data: bytes, other: bytes) -> bytes:
-    """Mutate the value of one record, put in another one, or mutate a batch as any batch."""
+    """Mutate the value of one record, insert another one, or mutate a batch like any batch."""
     if not _random_values:
         _random_values.extend(metadata_corpus())
     r = mutator.bits(16)
@@ -78,7 +78,7 @@ def _with_other_value(mutator: Mutator, records: list[Record], batch: Batch, r: 
 
 
 def run_metadata_log(data: bytes) -> None:
-    """What is applied can be written as a snapshot, and read again."""
+    """Applied records can be written as a snapshot, and read again."""
     loader = Loader()
     loader.load_log(data)
     records = list(snapshot.records_of(loader.image))
@@ -100,7 +100,7 @@ def _framed(key: bytes, value: bytes | None) -> bytes:
 
 def group_log_corpus() -> list[bytes]:
     """A key and a value of each type and version, and tombstones."""
-    # The number of a key's message is the type of the record; it stands where values have a version.
+    # The number of a key's message is the type of the record, in the place where values have a version.
     keys = {name.removesuffix("Key"): version for name, version in ALL if name.endswith("Key")}
     found = []
     for name, version in ALL:
@@ -117,7 +117,7 @@ def group_log_corpus() -> list[bytes]:
 
 
 def run_group_log(data: bytes) -> None:
-    """Replay into a coordinator of its own, and let time pass."""
+    """Replay into a new coordinator, and let time pass."""
     machine = GroupStateMachine(GroupSettings())
     at = offset = 0
     while at + 2 <= len(data):
@@ -139,7 +139,7 @@ def run_group_log(data: bytes) -> None:
 
 
 def quorum_corpus() -> list[bytes]:
-    """One of each version."""
+    """One file of each version."""
     return [
         b'{"leaderId":1,"leaderEpoch":3,"votedId":-1,"data_version":1,"votedDirectoryId":"AAAAAAAAAAAAAAAAAAAABQ"}',
         b'{"clusterId":"","leaderId":1,"leaderEpoch":3,"votedId":-1,"appliedOffset":0,"currentVoters":[{"voterId":1}],'

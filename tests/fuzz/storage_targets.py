@@ -30,7 +30,7 @@ from tests.fuzz.target import MIB, Target, text_mutation
 
 CONFIG = LogConfig(segment_bytes=4000, index_interval_bytes=300, segment_ms=1 << 40)
 EXPIRATION_MS = 1 << 40
-# Names that no log of the template has, for whatever content.
+# Names that no log of the template has, for any content.
 STRAY_NAMES = (
     "99999999999999999999.log",
     "09223372036854775807.log",
@@ -90,14 +90,14 @@ def write_template(path: str) -> None:
 
 
 class Directory:
-    """A partition's directory in memory, which is put back as it was before each input."""
+    """A partition's directory in memory, which is restored before each input."""
 
     def __init__(self) -> None:
         memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
         self.root = tempfile.mkdtemp(prefix="broker-cy-fuzz-", dir=memory)
         self.path = f"{self.root}/t-0"
         write_template(self.path)
-        # What recovery works on is the whole of it; what a later segment's damage does not touch is small.
+        # Recovery works on the whole log; the part that a later segment's damage does not affect is small.
         self.files = {name: Path(self.path, name).read_bytes() for name in sorted(os.listdir(self.path))}
         self.names = [*self.files, *STRAY_NAMES]
         self.seen: dict[str, tuple[int, int, int]] = {}
@@ -127,7 +127,7 @@ _directories: list[Directory] = []
 
 
 def directory() -> Directory:
-    """The one of this process."""
+    """Return that of this process."""
     if not _directories:
         logging.disable(logging.CRITICAL)
         _directories.append(Directory())
@@ -144,7 +144,7 @@ def remove_directory() -> None:
 
 
 def log_corpus() -> list[bytes]:
-    """Every file as it is, after a clean stop and after kills with recovery points at several places."""
+    """Every unchanged file, after a clean stop and after kills with recovery points in several places."""
     files = directory()
     logs = [content for name, content in files.files.items() if name.endswith(".log")]
     found = []
@@ -152,7 +152,7 @@ def log_corpus() -> list[bytes]:
         found += [
             bytes((number, mode)) + files.files[name] for number, name in enumerate(files.names) if name in files.files
         ]
-    # A log file under a strange name; the valid ones are the corpus's, these come in by splicing.
+    # A log file with a strange name; the corpus has the valid ones, these are inserted by splicing.
     return [*found, bytes((0, 0)) + logs[0]]
 
 
@@ -197,7 +197,7 @@ def _mutate_one_batch(mutator: Mutator, content: bytes) -> bytearray:
 
 
 def run_log(data: bytes) -> None:
-    """A log that loads is whole: it can be read to its end, or reports where it is damaged, takes appends, and
+    """A log that loads is valid: it can be read to its end, or reports where it is damaged, accepts appends, and
     closes.
     """
     files = directory()
@@ -222,8 +222,8 @@ def run_log(data: bytes) -> None:
 
 
 def check_log(log: Log, *, verified: bool) -> None:
-    """Everything a broker asks of a log. Damage before the recovery point is found when it is read, by the broker or by
-    the client; where all was `verified`, there is none.
+    """Every operation that a broker does with a log. Damage before the recovery point is found when it is read, by the
+    broker or by the client; if everything was `verified`, there is none.
     """
     assert 0 <= log.log_start_offset <= log.recovery_point <= log.written_end_offset == log.log_end_offset
     assert log.log_end_offset < 2**63 - 1
@@ -254,7 +254,7 @@ def check_log(log: Log, *, verified: bool) -> None:
 
 
 def read_to_end(log: Log, offset: int) -> int:
-    """Fetch until the end as a consumer does; where it got to."""
+    """Fetch until the end as a consumer does; returns the offset that it reached."""
     while offset < log.written_end_offset:
         part = log.read_slice(offset, max_bytes=900)
         if part is None:
@@ -316,7 +316,7 @@ def run_small(data: bytes) -> None:
 TARGETS = {
     target.name: target
     for target in (
-        # Small files are read with room for the largest there may be, which is not touched.
+        # Small files are read into a buffer for the largest possible file, most of which is not touched.
         Target("log_files", log_corpus, run_log, (StorageError, OffsetOutOfRange), 5_000, mutate_log,
                memory_bytes_max=600 * MIB, close=remove_directory),
         Target("small_files", small_corpus, run_small, (ValueError, DataDirectoryError), 20_000, text_mutation,

@@ -1,4 +1,4 @@
-"""What a fuzz target is."""
+"""The definition of a fuzz target."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ WORD = re.compile(rb"[0-9A-Za-z_.+-]+")
 
 
 def plain_mutation(mutator: Mutator, data: bytes, other: bytes) -> bytes:
-    """A mutation that knows nothing of the target."""
+    """A mutation that does not depend on the target."""
     return bytes(mutator.mutate(data, other))
 
 
-# What numbers, lists and text can be that a reader of text files does not think of.
+# Unusual numbers, lists and text that a reader of text files may not expect.
 TOKENS = (
     b"1e999", b"-1e999", b"NaN", b"0.5", b"-0", b"-1", b"+7", b"1_000", b"2147483648", b"9223372036854775808", b"=",
     b"9" * 30, b"9" * 5000, b"[" * 20_000, b'{"a":' * 3000, b"null", b"true", b'""', b"\\ud800", b"\xd9\xa3", b"\x00",
@@ -26,7 +26,7 @@ TOKENS = (
 
 
 def text_mutation(mutator: Mutator, data: bytes, other: bytes) -> bytes:
-    """A mutation of text: half of the time a word or a number is another one."""
+    """A mutation of text: half of the time a word or a number is replaced."""
     r = mutator.bits(40)
     words = list(WORD.finditer(data))
     if r & 1 == 0 or not words:
@@ -37,8 +37,8 @@ def text_mutation(mutator: Mutator, data: bytes, other: bytes) -> bytes:
 
 @dataclass(frozen=True)
 class Target:
-    """`run` takes one input; it returns where the input is accepted and raises one of `expected` where it is refused.
-    Everything else it raises is a finding, so what it asserts are properties.
+    """`run` processes one input: it returns if the input is accepted and raises one of `expected` if it is refused.
+    Every other exception is a finding, so its assertions are properties.
     """
 
     name: str
@@ -46,10 +46,10 @@ class Target:
     run: Callable[[bytes], None]
     expected: tuple[type[Exception], ...]
     iterations: int
-    """In `make test`; all targets together make a million."""
+    """Inputs under `make test`; all targets together make a million."""
     mutate: Callable[[Mutator, bytes, bytes], bytes] = plain_mutation
     memory_bytes_max: int = 64 * MIB
     """Address space that the target may take beyond what it had before the first input."""
     allocated_blocks_max: int = 3000
-    """Python objects that may stay behind: caches that inputs fill. A leak per input is about 10,000."""
+    """Python objects that may remain: caches that inputs fill. A leak per input is about 10,000."""
     close: Callable[[], None] | None = None

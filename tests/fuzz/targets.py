@@ -1,4 +1,4 @@
-"""The targets by name; a module is imported when one of its targets is asked for."""
+"""The targets by name; a module is imported when one of its targets is requested."""
 
 from importlib import import_module
 

@@ -27,11 +27,11 @@ from tests.support.wait import until
 FRAMES = 20_000
 SOAK_FRAMES = 1_000_000
 CLIENTS = 6
-# Names that random messages use: their requests meet something.
+# Names that random messages use, so that their requests find existing topics.
 TOPICS = ("topic-1", "a")
-# How long an answer is waited for that a mutant may have put behind a long poll, or that never comes.
+# How long to wait for a response that a mutant may have put after a long poll, or that never comes.
 PATIENCE_S = 0.1
-# Topics, groups and sessions that mutants make, and what the allocator keeps.
+# Topics, groups and sessions that mutants create, and what the allocator keeps.
 RSS_GROWTH_BYTES_MAX = 96 << 20
 SENTINEL = 0x7FFFFFFF
 ANSWER_BYTES_MAX = 16 << 20
@@ -42,13 +42,13 @@ A = TypeVar("A", bound=codec.Message)
 
 
 class GoodClient:
-    """A client that sends valid frames and expects answers."""
+    """A client that sends valid frames and expects responses."""
 
     def __init__(self, address: tuple[str, int]) -> None:
         self.socket = socket.create_connection(address, 20)
 
     def call(self, key: ApiKey, version: int, request: codec.Message, answer: type[A]) -> A:
-        """The answer to one request of an API in a version that has no tagged fields."""
+        """Return the response to one request of an API in a version that has no tagged fields."""
         frame = request_frame(key, version, request)
         self.socket.sendall(struct.pack(">i", len(frame)) + frame)
         (size,) = struct.unpack(">i", self._read(4))
@@ -70,7 +70,7 @@ class GoodClient:
         assert answer.topics[0].error_code in (0, 36), answer
 
     def use(self, topic: str) -> None:
-        """Make a topic, produce to it and read that back."""
+        """Create a topic, produce to it and read that back."""
         self.make_topic(topic, 2)
         batch = encode_batch([Record(timestamp=1_700_000_000_000, value=b"still here")])
         data = messages.ProduceRequest.PartitionProduceData(index=1, records=batch)
@@ -93,7 +93,7 @@ class GoodClient:
         assert found.records()[0].value == b"still here"
 
     def served(self) -> list[tuple[ApiKey, int]]:
-        """Every API and version that the broker says it serves."""
+        """Return every API and version that the broker advertises."""
         answer = self.call(ApiKey.API_VERSIONS, 0, messages.ApiVersionsRequest(), messages.ApiVersionsResponse)
         assert answer.error_code == 0
         return [
@@ -120,7 +120,7 @@ def corpus(served: list[tuple[ApiKey, int]]) -> list[bytes]:
 
 
 def payload(mutator: Mutator, items: list[bytes]) -> bytes:
-    """What one connection sends: up to eight requests, half of them mutants, and one whose answer is recognized."""
+    """What one connection sends: up to eight requests, half of them mutants, and one whose response is recognized."""
     bits = mutator.bits
     out = bytearray()
     for _ in range(1 + bits(3)):
@@ -156,7 +156,7 @@ def converse(address: tuple[str, int], data: bytes, reset: bool) -> None:
 
 
 class Attack:
-    """Clients that send mutants side by side, each with a seed of its own. Remembers what was sent last."""
+    """Clients that send mutants at the same time, each with its own seed. Keeps what was sent last."""
 
     def __init__(self, broker: BrokerProcess, items: list[bytes]) -> None:
         self.broker = broker
@@ -218,7 +218,7 @@ def attack(directory: Path, frames: int, seed: int) -> None:
         sending.run(frames // 4, seed)
         warm_bytes = resident_bytes(broker.pid)
         sending.run(frames - frames // 4, seed + 1)
-        # The connection that was there all the time, and a new one.
+        # The connection that was open all the time, and a new one.
         client.use("good-1")
         client.close()
         until(lambda: open_sockets(broker.pid) < sockets, "the connections of the mutants to be closed")
@@ -231,7 +231,7 @@ def attack(directory: Path, frames: int, seed: int) -> None:
         log = broker.stderr()
         assert "internal error" not in log, sending.last_payloads()
         assert "Traceback" not in log, sending.last_payloads()
-        # Each closed connection is worth a line, but not at any rate.
+        # Each closed connection may be logged in a line, but not at any rate.
         assert log.count("bad request") < sending.conversations / 2
         assert broker.stop() == 0
     finally:
@@ -240,9 +240,7 @@ def attack(directory: Path, frames: int, seed: int) -> None:
 
 @pytest.mark.parametrize("part", range(2))
 def test_a_broker_outlives_mutants(part: int, tmp_path: Path) -> None:
-    """If this fails, one client with a defect, or with intent, takes the broker from all others or fills its disk
-    with log lines.
-    """
+    """If this fails, one faulty or hostile client takes the broker from all others or fills its disk with log lines."""
     attack(tmp_path, int(FRAMES * SCALE), SEED * 10 + part)
 
 

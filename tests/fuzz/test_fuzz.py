@@ -1,6 +1,6 @@
 """Foreign bytes: a million mutants of frames, batches and files are read or refused, and nothing is left behind.
 
-Each target runs in processes of its own, with a limit on memory. A failure prints the input; README.md says what to do
+Each target runs in separate processes, with a limit on memory. A failure prints the input; README.md says what to do
 with it.
 """
 
@@ -20,7 +20,7 @@ from tests.fuzz.targets import load, names
 
 ROOT = Path(__file__).resolve().parents[2]
 REGRESSIONS = Path(__file__).parent / "regressions"
-# Other seeds find other things; CI keeps to one, so that it fails for a change and not by chance.
+# Other seeds find other things; CI uses one, so that it fails because of a change and not by chance.
 SEED = int(os.environ.get("BROKER_CY_FUZZ_SEED", "1"))
 # Shortens everything, for slow builds.
 SCALE = float(os.environ.get("BROKER_CY_FUZZ_SCALE", "1"))
@@ -44,7 +44,7 @@ def parts() -> list[tuple[str, int, int]]:
 
 
 def drive(scratch: Path, *arguments: str, timeout_s: float = TIMEOUT_S) -> dict[str, Any]:
-    """Run the driver; fails the test where it dies, hangs or finds something."""
+    """Run the driver; fails the test if it dies, hangs or finds something."""
     mode, target, *rest = arguments
     argv = [sys.executable, "-X", "faulthandler", "-m", "tests.fuzz.driver", mode, target]
     argv += [*rest, str(scratch)] if mode == "run" else [str(scratch), *rest]
@@ -71,7 +71,7 @@ def check(result: dict[str, Any], count: int) -> None:
 
 @pytest.mark.parametrize(("target", "seed", "count"), parts(), ids=lambda value: str(value))
 def test_mutants(target: str, seed: int, count: int, tmp_path: Path) -> None:
-    """If this fails, a client that can reach the port, or a bad disk, can stop the broker or fill its memory."""
+    """If this fails, a client that can connect, or a bad disk, can stop the broker or fill its memory."""
     count = max(int(count * SCALE), 100)
     check(drive(tmp_path / "scratch", "run", target, str(seed), str(count)), count)
 

@@ -26,7 +26,9 @@ GROUP_RECORDS = [(name, version) for name, version in ALL if name.endswith(("Key
 
 
 def exact(data: bytes) -> array[int]:
-    """A copy without the zero that CPython keeps behind bytes, so that a sanitizer sees a read of one byte too many."""
+    """Return a copy without the zero that CPython keeps after bytes, so that a sanitizer detects a read of one byte too
+    many.
+    """
     return array("B", data)
 
 
@@ -68,14 +70,14 @@ def message_corpus() -> list[bytes]:
 
 
 def run_message(data: bytes) -> None:
-    """What is read can be written, and reads the same again."""
+    """A message that is read can be written, and reads the same again."""
     name, version = ALL[int.from_bytes(data[:2]) % len(ALL)]
     cls = getattr(messages, name)
     again = codec.encode(codec.decode(cls, version, exact(data[2:])), version)
     assert codec.encode(codec.decode(cls, version, again), version) == again
 
 
-# --- the hand-written views; the first byte chooses the version, and the codec is the judge
+# --- the hand-written views; the first byte selects the version, and the codec is the reference
 
 
 def _view_corpus(name: str, low: int, high: int) -> list[bytes]:
@@ -87,7 +89,7 @@ def _view_corpus(name: str, low: int, high: int) -> list[bytes]:
 
 
 def run_produce_view(data: bytes) -> None:
-    """Where the codec accepts a request, the view reads the same from it."""
+    """If the codec accepts a request, the view reads the same from it."""
     low, high = PRODUCE_VERSIONS
     version = low + data[0] % (high - low + 1) if data else low
     body = data[1:]
@@ -108,7 +110,7 @@ def run_produce_view(data: bytes) -> None:
 
 
 def run_fetch_view(data: bytes) -> None:
-    """Where the codec accepts a request, the view reads the same from it."""
+    """If the codec accepts a request, the view reads the same from it."""
     low, high = FETCH_VERSIONS
     version = low + data[0] % (high - low + 1) if data else low
     body = data[1:]
@@ -145,7 +147,7 @@ def run_fetch_view(data: bytes) -> None:
 
 
 def refuse_with_codec(cls: type[Message], version: int, body: bytes) -> None:
-    """Raise AssertionError if the codec accepts what a view refused."""
+    """Raise AssertionError if the codec accepts what a view has refused."""
     try:
         codec.decode(cls, version, body)
     except WireError:
