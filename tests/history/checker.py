@@ -1,33 +1,35 @@
 """The anomalies of a log with transactions, found in a recorded history.
 
-The names are those of Jepsen's Kafka workload (`jepsen.tests.kafka`), and so are the definitions, but for what is said
-here. It is stricter where the client or the recorder tells more, and since there is one replica.
+The names and definitions are those of Jepsen's Kafka workload (`jepsen.tests.kafka`), with the differences stated
+here. The checks are stricter where the client or the recorder reports more, and because there is one replica.
 
-- LOST_WRITE: a record that must be there (see below) is in no poll, though a consumer of the same isolation level read
-  its offset (with another value) or a greater one of the partition.
-- DUPLICATE: a value has two offsets, by what polls and acknowledgements say, also in two partitions (Jepsen: in one).
+- LOST_WRITE: a record that must be readable (see below) is in no poll, although a consumer of the same isolation level
+  read its offset (with another value) or a greater one of the partition.
+- DUPLICATE: a value has two offsets, according to polls and acknowledgements, also in two partitions (Jepsen: in one).
   Producers must be idempotent.
 - ABORTED_READ: G1a. A read_committed poll returned a record of an aborted transaction, or any poll a refused record.
-- INCONSISTENT_OFFSETS: an offset of a partition has two values, by what polls and acknowledgements say (Jepsen leaves
+- INCONSISTENT_OFFSETS: an offset of a partition has two values, according to polls and acknowledgements (Jepsen leaves
   out acknowledgements in transactions that may have been aborted; an offset is not used again here after an abort).
-- POLL_SKIP: a consumer went from one offset to a greater one, over a record that it must see, within a poll or between
-  two, without a seek or another assignment. (Jepsen looks between polls only at consumers without a group, since a
-  rebalance may come between; here each assignment is recorded.) Going over what may have been deleted is lawful.
-- NONMONOTONIC_POLL: a consumer got an offset again, or one below its position, without a seek or another assignment.
-- UNSEEN: a record that must be there is in no poll of an isolation level, and no greater offset is either. It is an
-  anomaly because a history ends with consumers that read up to the end. (Jepsen counts what is lost, too.)
-- PRECOMMITTED_READ: a read_committed poll ended before the commit of the record's transaction was asked for (Jepsen: a
-  poll in the transaction itself, which is one of these; here by anybody).
+- POLL_SKIP: a consumer went from one offset to a greater one and skipped a record that it must see, within a poll or
+  between two, without a seek or another assignment. (Jepsen compares consecutive polls only for consumers without a
+  group, since a rebalance may come between; here each assignment is recorded.) Skipping records that may have been
+  deleted is permitted.
+- NONMONOTONIC_POLL: a consumer read an offset again, or one below its position, without a seek or another assignment.
+- UNSEEN: a record that must be readable is in no poll of an isolation level, and neither is a greater offset. It is an
+  anomaly because a history ends with consumers that read up to the end. (Jepsen includes lost records in it.)
+- PRECOMMITTED_READ: a read_committed poll ended before the commit of the record's transaction was requested (Jepsen:
+  only a poll within the transaction itself; here a poll of any consumer).
 
-A record must be there for read_uncommitted when it was acknowledged; for read_committed when besides it is in no
-transaction, or in one that committed: its owner was told so, or, where the owner was told nothing, a read_committed
-poll returned some record of it. So a transaction of which only a part is seen is a lost write. Nothing must be there
-that lies before an offset up to which records were to be deleted; for a poll that counts if it ended after that was
-asked for.
+A record must be readable with read_uncommitted if it was acknowledged; with read_committed if, in addition, it is in no
+transaction, or in one that committed: its owner received that response, or, if the owner received none, a
+read_committed poll returned some record of it. So a transaction that is read only in part is a lost write. No record
+has to be readable before an offset up to which records were to be deleted; this applies to a poll that ended after the
+deletion was requested.
 
-In a compacted partition a record may be gone when there may be a newer one of its key: one of a greater offset, or one
-whose offset nobody knows; refused and aborted records do not count. So may a record of an aborted transaction.
-Tombstones, and what exactly a pass of the cleaner keeps, are checked by tests/broker_cy/storage/cleaning.py.
+In a compacted partition a record may be removed if there may be a newer one of its key: one with a greater offset, or
+one whose offset is not known; refused and aborted records do not count. A record of an aborted transaction may be
+removed as well. Tombstones, and which records exactly a pass of the cleaner keeps, are checked by
+tests/broker_cy/storage/cleaning.py.
 """
 
 from __future__ import annotations
@@ -86,7 +88,7 @@ class _History:
         self.transactions: dict[str, Transaction] = {}
         # A poll and whether its consumer reads read_committed.
         self.polls: list[tuple[Poll, bool]] = []
-        # The deletions that were requested: (time, offset) by partition.
+        # The requested deletions: (time, offset) by partition.
         self.deletions: dict[Place, list[tuple[int, int]]] = defaultdict(list)
         self.compacted: set[Place] = set()
         self.by_consumer: dict[str, list[Assign | Seek | Poll | Crash]] = defaultdict(list)
@@ -119,7 +121,7 @@ class _History:
                 self.seen[of_committed].add(read.value)
                 key = of_committed, read.place
                 self.greatest[key] = max(self.greatest.get(key, -1), read.offset)
-        # Transactions without a known end that a reader of committed records saw something of.
+        # Transactions without a known outcome of which a read_committed consumer read a record.
         self.seen_transactions = {
             self.sends[value].transaction for value in self.seen.get(True, ()) if value in self.sends
         }
@@ -160,14 +162,15 @@ class _History:
         return send.fate is Fate.ACKED and (not committed or self.outcome(send) is Outcome.COMMITTED)
 
     def must_see(self, committed: bool) -> dict[Place, list[int]]:
-        """Sorted offsets that no consumer of this isolation level may go over, by partition."""
+        """Sorted offsets that no consumer of this isolation level may skip, by partition."""
         offsets: dict[Place, set[int]] = defaultdict(set)
         for send in self.sends.values():
             if send.offset is not None and self.must_be_there(send, committed):
                 offsets[send.place].add(send.offset)
         for poll, of_committed in self.polls:
             for read in poll.records:
-                # What one of them got is for all of them; a reader of committed records adds to the others' too.
+                # What one consumer read must be seen by all of its level; what a read_committed consumer read, by
+                # read_uncommitted ones too.
                 sent = self.sends.get(read.value)
                 if (of_committed or not committed) and not (sent and self.superseded(sent, read.offset)):
                     offsets[read.place].add(read.offset)
@@ -175,7 +178,9 @@ class _History:
 
 
 def check(operations: Iterable[Operation]) -> list[Finding]:
-    """Every anomaly of a history, whole: with the ends of its transactions, and consumers that read to the end."""
+    """Every anomaly of a complete history: one with the ends of its transactions, and with consumers that read to the
+    end.
+    """
     history = _History(operations)
     findings = [*_offsets(history), *_missing(history), *_not_to_be_read(history)]
     must_see = {committed: history.must_see(committed) for committed in history.seen}
@@ -218,7 +223,8 @@ def _missing(history: _History) -> list[Finding]:
             if send.offset is not None and send.offset < history.deleted_before(send.place):
                 continue
             greatest = history.greatest.get((committed, send.place), -1)
-            # An acknowledgement may come without an offset (acks=0 of some clients): then nothing excuses it.
+            # An acknowledgement may come without an offset (acks=0 of some clients): then nothing excuses that it was
+            # not read.
             lost = send.offset is None or send.offset <= greatest
             where = _at(send.place, send.offset if send.offset is not None else -1)
             findings.append(
@@ -260,12 +266,12 @@ def _walk(
     history: _History,
 ) -> list[Finding]:
     findings: list[Finding] = []
-    # None: somewhere, and the first record tells where.
+    # None: the position is not known, and the first record read determines it.
     position: dict[Place, int | None] = {}
     committed = False
 
     def go(place: Place, target: int, how: str, time: int) -> None:
-        """Move from the position to `target`; a finding where that skips an offset that must be seen."""
+        """Move from the position to `target`; add a finding if that skips an offset that must be seen."""
         at = position[place]
         if at is None:
             return

@@ -1,4 +1,4 @@
-"""What all clients of a workload share: a thread that steps at random, and settings of confluent-kafka."""
+"""What all clients of a workload share: a thread that makes random steps, and settings of confluent-kafka."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ SOON: dict[str, Any] = {
     "retry.backoff.max.ms": 100,
     # Without this, librdkafka 2.16 closes its handle while the only broker is down, and may wait for that forever.
     "metadata.recovery.strategy": "none",
-    # Refused connections are what the test is about.
+    # Refused connections are expected in these tests.
     "log_level": 2,
 }
 
 
 class Client(threading.Thread):
-    """Takes random steps until the workload is over; an exception in it fails the test."""
+    """Makes random steps until the workload is over; an exception in it fails the test."""
 
     def __init__(self, work: Workload, name: str) -> None:
         super().__init__(name=name, daemon=True)

@@ -1,4 +1,4 @@
-"""The consumers of a workload: alone or in a group; and who deletes records under them."""
+"""The consumers of a workload, alone or in a group, and a client that deletes records while they read."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Reader(Client):
         super().__init__(work, name)
         self.committed = committed
         self.reached = dict.fromkeys(work.places, 0)
-        # The positions in partitions of which it got records since it was assigned or moved there.
+        # The positions in partitions of which it has received records since the last assignment or seek.
         self.at: dict[Place, int] = {}
 
     def begin(self) -> None:
@@ -45,8 +45,8 @@ class Reader(Client):
             poll(self.work, self.name, self.consumer, self.random.randint(1, 50), self.reached, self.at)
 
     def seek(self) -> None:
-        """Seek in a partition whose position is known to be at or after the log start: otherwise librdkafka asks for
-        the log start, and moves there with the answer even after a seek.
+        """Seek in a partition whose position is known to be at or after the log start: otherwise librdkafka requests
+        the log start, and moves there when the response arrives even after a seek.
         """
         with self.work.deleting:
             places = [place for place, offset in self.at.items() if offset >= self.work.deleted[place]]
@@ -57,7 +57,7 @@ class Reader(Client):
             try:
                 self.consumer.seek(TopicPartition(*place, offset))
             except KafkaException as error:
-                # The client has not started to read the partition; it refuses a seek then.
+                # The client has not yet started to read the partition; it then refuses a seek.
                 if error.args[0].code() != KafkaError._STATE:
                     raise
                 return
@@ -84,7 +84,7 @@ class Member(Client):
         self.work.recorder.add(Assign(self.name, True, positions))
 
     def assigned(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        if consumer is not self.consumer:  # left behind in its close
+        if consumer is not self.consumer:  # its close was abandoned
             return
         self.moved({(each.topic, each.partition): None for each in partitions})
         self.work.rebalances += 1
@@ -105,7 +105,8 @@ class Member(Client):
             self.begin()
             return
         if choice < 0.1:
-            # The next owner continues there; if the commit fails (a rebalance, no broker) it reads some again.
+            # The next owner continues at that offset; if the commit fails (a rebalance, no broker) it reads some
+            # records again.
             with suppress(KafkaException):
                 self.consumer.commit(asynchronous=False)
         # One at a time, as the assignment may change between two records.
@@ -128,7 +129,7 @@ class Member(Client):
 
 
 class Deleter(Client):
-    """Deletes old records now and then, so that log starts move under the readers."""
+    """Deletes old records now and then, so that log start offsets advance while the readers read."""
 
     def begin(self) -> None:
         self.admin = AdminClient({"bootstrap.servers": self.work.broker.bootstrap, **SOON})
@@ -144,7 +145,7 @@ class Deleter(Client):
         with self.work.deleting:
             deleted[place] = offset
             self.work.recorder.add(Delete(place, offset, self.work.recorder.now()))
-        # If the broker dies meanwhile, it may have deleted the records or not.
+        # If the broker dies during the request, it may have deleted the records or not.
         with suppress(KafkaException, TimeoutError):
             self.admin.delete_records([TopicPartition(*place, offset)], request_timeout=CALL_S)[
                 TopicPartition(*place)
@@ -157,7 +158,7 @@ class Deleter(Client):
 def poll(
     work: Workload, name: str, consumer: Consumer, count: int, reached: dict[Place, int], at: dict[Place, int]
 ) -> set[Place]:
-    """Record one poll; the partitions whose end it reached, where the consumer reports that."""
+    """Record one poll. Return the partitions whose end it reached, if the consumer reports that."""
     reads = []
     ended = set()
     for message in consumer.consume(count, 0.1):

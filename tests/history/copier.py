@@ -1,11 +1,11 @@
 """A transactional copier as a process: consume, transform, produce, exactly once.
 
-`python -m tests.history.copier <client> <bootstrap> <input> <output> <group> <partitions> <seed>`, <client> being
-confluent or aiokafka, copies until it is killed, in transactions of a random number of records that carry the
+`python -m tests.history.copier <client> <bootstrap> <input> <output> <group> <partitions> <seed>`, with <client>
+confluent or aiokafka, copies until it is killed, in transactions of a random number of records that include the
 consumer's offsets. The output record has the key of the input, the partition of the key, and `transformed(value)`. Some
-transactions are aborted and done again. After an error that ends its transaction it goes back to the committed offsets;
-after any other it ends with exit code 1, and is started again by whoever watches it. Each committed transaction is a
-line `committed <records>`.
+transactions are aborted and repeated. After an error that requires the transaction to be aborted, it returns to the
+committed offsets; after any other it exits with code 1, and the test starts it again. For each committed transaction it
+prints a line `committed <records>`.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ ABORTED_SHARE = 0.1
 
 
 def transformed(value: bytes) -> bytes:
-    """What the copy of a value is."""
+    """The value of the copied record."""
     return TRANSFORMED + value
 
 
 def partition_of(key: bytes, partitions: int) -> int:
-    """One function for the input and both copiers: a key has one partition."""
+    """The partition of a key, the same for the input and both copiers."""
     return zlib.crc32(key) % partitions
 
 
@@ -89,7 +89,7 @@ def copy_confluent(job: Job) -> None:
                     raise
 
     def rewind() -> None:
-        """To the committed offsets: what was read since is not done."""
+        """Seek to the committed offsets: the records read since then were not copied."""
         for place in consumer.committed(consumer.assignment(), CALL_S):
             place.offset = max(place.offset, 0)
             consumer.seek(place)
@@ -110,14 +110,14 @@ def copy_confluent(job: Job) -> None:
         retried(producer.send_offsets_to_transaction, done, membership)
 
     def transaction() -> None:
-        # As it is before the records are read: a rebalance since then, after which others or this consumer itself
-        # may have read them again, makes the commit fail.
+        # Taken before the records are read: if a rebalance follows, after which other members or this consumer may read
+        # them again, the commit fails.
         member, membership = consumer.memberid(), consumer.consumer_group_metadata()
         messages = [each for each in consumer.consume(choose.randint(1, RECORDS_MAX), 0.2) if each.error() is None]
         if not messages:
             return
         if not member:
-            # The offsets would be taken from anybody, as those of a consumer without a group are.
+            # The offsets would be accepted from any client, as those of a consumer without a group are.
             rewind()
             return
         producer.begin_transaction()
@@ -172,15 +172,15 @@ async def copy_aiokafka(job: Job) -> None:
         if choose.random() < ABORTED_SHARE:
             await producer.abort_transaction()
             for place in batches:
-                # Not seek_to_committed(), which stays if nothing is committed yet.
+                # Not seek_to_committed(), which does not move the position if nothing is committed yet.
                 consumer.seek(place, await consumer.committed(place) or 0)
             return
         await producer.commit_transaction()
         _said(len(sent))
 
-    # The producer first: what its predecessor left open is ended before the offsets are read. The partitions are
-    # assigned and not subscribed, as after a rebalance this client asks for offsets without require-stable (KIP-447),
-    # and would read again what is being committed.
+    # The producer first: the transaction that its predecessor left open is ended before the offsets are read. The
+    # partitions are assigned rather than subscribed, because after a rebalance this client requests offsets without
+    # require-stable (KIP-447), and would read records again whose offsets are being committed.
     await producer.start()
     await consumer.start()
     consumer.assign([AioTopicPartition(job.source, partition) for partition in range(job.partitions)])

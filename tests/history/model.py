@@ -1,4 +1,4 @@
-"""A correct log with transactions in a few lines, and clients that work with it: clean histories of any shape."""
+"""A correct log with transactions in a few lines, and clients that use it: clean histories of any shape."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ CONSUMERS = ("a", "b", "c", "d")
 @dataclass
 class Entry:
     value: str | None
-    """None for the marker that ends a transaction, which takes an offset too, and for what compaction removed."""
+    """None for the marker that ends a transaction, which also takes an offset, and for what compaction removed."""
     transaction: str | None
     key: str = ""
 
@@ -44,7 +44,9 @@ class Open:
 
 
 class Model:
-    """Two partitions and a compacted one, two transactional producers, a plain one, and consumers of both levels."""
+    """Two partitions and a compacted one, two transactional producers, a plain one, and consumers of both isolation
+    levels.
+    """
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
@@ -80,7 +82,7 @@ class Model:
         return f"v{self.count}"
 
     def append(self, place: Place, value: str, transaction: str | None) -> None:
-        """Some acknowledgements are lost, before the record is written or after, and some records are refused."""
+        """Some acknowledgements are lost, before or after the record is written, and some records are refused."""
         kind = self.random.choices(["acked", "refused", "before", "after"], [20, 1, 1, 1])[0]
         key = self.random.choice(KEYS)
         offset = len(self.logs[place])
@@ -128,7 +130,7 @@ class Model:
             self.starts[place] = max(self.starts[place], offset)
 
     def compact(self) -> None:
-        """Remove some of what compaction may: older records of a key, and aborted ones."""
+        """Remove some of the records that compaction may remove: older records of a key, and aborted ones."""
         newest: set[str] = set()
         opened = {each.name for each in self.open.values()}
         log = self.logs[COMPACTED]

@@ -1,6 +1,6 @@
-"""What clients did and which answers they got: the history that tests/history/checker.py judges.
+"""What clients did and which responses they received: the history that tests/history/checker.py checks.
 
-Values are unique over the whole history, so that a value names its send. Times are numbers of one counter that all
+Values are unique over the whole history, so that a value identifies its send. Times are numbers of one counter that all
 threads of the recording process share.
 """
 
@@ -31,18 +31,18 @@ class Outcome(Enum):
     COMMITTED = "committed"
     ABORTED = "aborted"
     UNKNOWN = "unknown"
-    """Still open, or its owner was killed or fenced before it got an answer."""
+    """Still open, or its owner was killed or fenced before it received a response."""
 
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    """One record and how its sending ended."""
+    """One record and the outcome of its send."""
 
     value: str
     place: Place
     fate: Fate
     offset: int | None = None
-    """Of an acknowledged record."""
+    """The offset of an acknowledged record."""
     transaction: str | None = None
     key: str | None = None
 
@@ -54,7 +54,7 @@ class Transaction:
     name: str
     outcome: Outcome
     commit_began: int | None
-    """The time just before the commit was asked for the first time; None if it never was."""
+    """The time just before the commit was first requested; None if it never was."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +107,7 @@ class Delete:
 
 @dataclass(frozen=True, slots=True)
 class Compact:
-    """A partition is compacted throughout the history: a record may be gone if there is a newer one of its key."""
+    """A partition is compacted throughout the history: a record may be removed if there is a newer one of its key."""
 
     place: Place
 
@@ -131,7 +131,7 @@ class Recorder:
         self._lock = threading.Lock()
 
     def now(self) -> int:
-        """A time that is greater than all times before."""
+        """A time that is greater than all earlier ones."""
         with self._lock:
             return next(self._times)
 

@@ -1,7 +1,7 @@
-"""A broker on a disk that loses its power: what was not synced may be gone, in any part and order.
+"""A broker on a disk that loses power: what was not synced may be lost, in any part and order.
 
 The process is `broker-cy start` with the disk of tests/support/power.py in place of the system calls that change names
-or sync. At SIGUSR1 it leaves in its data directory what a start after a power cut may find, and ends by SIGKILL. The
+or sync. On SIGUSR1 it leaves in its data directory what a start after a power cut may find, and ends by SIGKILL. The
 directory has to be in memory, where a sync costs nothing and no inode number is used twice.
 
     python -m tests.history.powered SEED ... start --data-dir DIRECTORY ...
@@ -32,7 +32,7 @@ from tests.support.wait import until
 ROOT = Path(__file__).resolve().parents[2]
 MEMORY = Path("/dev/shm")
 LOSE_POWER = signal.SIGUSR1
-# Every record that is acknowledged or read was synced before (docs/architecture.md, "What a power loss may take").
+# Every record that is acknowledged or read was synced first (docs/architecture.md, "What a power loss may take").
 SYNCED = {"log.flush.interval.messages": "1"}
 
 
@@ -50,13 +50,13 @@ class PoweredWorkload(Workload):
 
 
 def wrapper(seed: int) -> list[str]:
-    """The prefix of the command line of a broker that is to lose its power."""
+    """The prefix of the command line of a broker whose power is to be cut."""
     return ["env", f"PYTHONPATH={ROOT}", sys.executable, "-m", "tests.history.powered", str(seed)]
 
 
 @contextmanager
 def powered_broker(directory: Path, settings: dict[str, str], seed: int) -> Iterator[BrokerProcess]:
-    """A running broker; its data are removed at the end."""
+    """A running broker; its data is removed at the end."""
     with tempfile.TemporaryDirectory(dir=MEMORY, prefix="powered-") as data:
         broker = new_target(directory, {**SYNCED, **settings}, Path(data) / "data")
         assert isinstance(broker, BrokerProcess)
@@ -112,9 +112,9 @@ def main() -> None:
         disk.lose_power()
 
     threading.Thread(target=wait_for_the_end, daemon=True).start()
-    # Another start of the machine has another boot id: notes of the page cache are void.
+    # Another start of the machine has another boot id: the recorded state of the page cache is then invalid.
     written_points.boot_id = lambda: b"boot-%d" % seed
-    # Files that are created through a file object are noted as well.
+    # Files that are created through a file object are recorded as well.
     builtins.open = functools.partial(_open_through, builtins.open)
     sys.argv = ["broker-cy", *sys.argv[start:]]
     with disk.installed():

@@ -28,7 +28,7 @@ class Sender(Client):
     def __init__(self, work: Workload, name: str) -> None:
         super().__init__(work, name)
         self.count = 0
-        # Records that were sent and not answered, by value.
+        # Records that were sent and not yet answered, by value.
         self.unanswered: dict[str, Send] = {}
 
     def send(self, transaction: str | None) -> None:
@@ -41,24 +41,24 @@ class Sender(Client):
         self.producer.produce(
             place[0], value.encode() + b":" + b"." * filling_bytes, key, partition=place[1], on_delivery=self.delivered
         )
-        # Not before: a record that the client did not take is not part of the history.
+        # Not before the call: a record that the client did not accept is not part of the history.
         self.unanswered[value] = Send(value, place, Fate.UNKNOWN, None, transaction, key)
 
     def delivered(self, error: KafkaError | None, message: Message) -> None:
         value = value_of(message)
         known = self.unanswered.pop(value, None)
-        if known is None:  # of a transaction that was given up; it is recorded as unknown
+        if known is None:  # of an abandoned transaction; it is recorded as unknown
             return
         offset = message.offset() if error is None else None
         self.work.recorder.add(replace(known, fate=self.fate(error), offset=offset))
         self.work.acked += error is None
 
     def fate(self, error: KafkaError | None) -> Fate:
-        """The fate that an answer means; a producer that retries may have got another answer before."""
+        """The fate that a response means; an earlier response to a retried request may have been another."""
         return Fate.ACKED if error is None else Fate.UNKNOWN
 
     def give_up(self) -> None:
-        """Record everything unanswered as unknown; its answers can no longer arrive."""
+        """Record everything unanswered as unknown; its responses can no longer arrive."""
         for send in self.unanswered.values():
             self.work.recorder.add(send)
         self.unanswered.clear()
@@ -84,11 +84,13 @@ class PlainProducer(Sender):
 
     def end(self) -> None:
         assert self.producer.flush(TIMEOUT_S) == 0, f"{self.name} got no answer"
-        del self.producer  # else it and its threads live on with its callbacks
+        del self.producer  # otherwise it and its threads live on with its callbacks
 
 
 class RefusedProducer(Sender):
-    """Never retries, and sends some records that the broker must refuse. An explicit error means: not written."""
+    """Never retries, and sends some records that the broker must refuse. An explicit error means that the record was
+    not written.
+    """
 
     def begin(self) -> None:
         settings = {"enable.idempotence": False, "retries": 0, "linger.ms": self.random.choice((0, 2)), **SOON}
@@ -116,7 +118,7 @@ class RefusedProducer(Sender):
 
 
 class TransactionalProducer(Sender):
-    """Commits, aborts, and is replaced in the middle by a successor with its transactional id."""
+    """Commits, aborts, and is replaced during a transaction by a successor with its transactional id."""
 
     def begin(self) -> None:
         self.transactions = 0
@@ -144,15 +146,15 @@ class TransactionalProducer(Sender):
             began = self.work.recorder.now()
             self.record(name, self.commit(name), began)
         if self.work.kills > kills and self.failed > failed:
-            # What waits to be sent again when a transaction is aborted is dropped by librdkafka 2.16, which gives its
-            # sequences to the next records under the same epoch, although the broker may have written it. They are
-            # out of order then, which is fatal, or even taken for what was dropped, and acknowledged: with Kafka, too
-            # (tests/compat/test_cut_connections.py).
+            # When a transaction is aborted, librdkafka 2.16 drops the batches that wait to be sent again, and gives
+            # their sequence numbers to the next records under the same epoch, although the broker may have written
+            # those batches. The next records are then out of order, which is fatal, or are even taken for the dropped
+            # ones, and acknowledged. This happens with Kafka, too (tests/compat/test_cut_connections.py).
             self.producer = self.successor()
 
     def fill(self, name: str) -> bool:
-        """Send the records of a transaction. Return whether it is still open: a client that learned meanwhile that the
-        transaction failed takes no more records, and asks for an abort.
+        """Send the records of a transaction. Return whether it is still open: once the client learns that the
+        transaction failed, it accepts no more records, and requires an abort.
         """
         try:
             for _ in range(self.random.randint(1, 15)):
@@ -186,8 +188,8 @@ class TransactionalProducer(Sender):
         try:
             _retry(lambda: self.producer.abort_transaction(CALL_S), f"{name} to abort")
         except KafkaException as error:
-            # The broker died before it knew of this transaction, and the client asks to abort it all the same: with the
-            # old protocol Kafka too refuses that, and the producer is of no use any more.
+            # The broker died before it learned of this transaction, and the client sends the abort nevertheless: with
+            # the old protocol Kafka, too, refuses that, and the producer is no longer usable.
             if error.args[0].code() != KafkaError.INVALID_TXN_STATE:
                 raise
             self.give_up()

@@ -1,4 +1,4 @@
-"""The checker of histories is checked: it passes what is clean, and finds each anomaly where one is planted."""
+"""Tests of the history checker: it passes clean histories, and finds each anomaly that is planted in one."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_clean_histories_pass(seed: int, steps: int) -> None:
     assert check(Model(seed).history(steps)) == []
 
 
-# ---- planting: each takes a clean history and returns one with the anomaly, or None if it has no room for it ----
+# ---- planting: each takes a clean history and returns one with the anomaly, or None if it has no place for it ----
 
 
 def _levels(history: History) -> dict[str, bool]:
@@ -48,7 +48,7 @@ def _change_polls(history: History, change: Callable[[Poll], Poll]) -> History:
 
 
 def _without(history: History, value: str) -> History:
-    """No poll returned this value."""
+    """The history as if no poll had returned this value."""
     return _change_polls(
         history, lambda poll: replace(poll, records=tuple(read for read in poll.records if read.value != value))
     )
@@ -124,7 +124,7 @@ def duplicate(history: History, rng: random.Random) -> History | None:
     if poll is None:
         return None
     again = poll.records[-1]
-    # At an offset that nothing else has.
+    # At an offset that no other record has.
     copy = replace(again, offset=1_000_000)
     return _replaced(history, poll, (*poll.records, copy))
 
@@ -135,14 +135,14 @@ def inconsistent_offsets(history: History, rng: random.Random) -> History | None
         return None
     one, other = _of_one_place(poll, 2)[:2]
     if not _kept(history, poll.records[one]):
-        return None  # compaction may have removed it, and nothing else says what its offset had
+        return None  # compaction may have removed it, and nothing else shows which value its offset had
     records = list(poll.records)
     records[one] = replace(records[one], value=records[other].value)
     return _replaced(history, poll, tuple(records))
 
 
 def poll_skip(history: History, rng: random.Random) -> History | None:
-    """One poll leaves out the middle one of three records."""
+    """One poll omits the second of three records."""
     poll = _last_poll(history, rng, 3)
     if poll is None:
         return None
@@ -158,7 +158,7 @@ def nonmonotonic_poll(history: History, rng: random.Random) -> History | None:
         return None
     one, other = _of_one_place(poll, 2)[:2]
     if not _kept(history, poll.records[one]):
-        return None  # compaction may have removed it, and nothing else says what its offset had
+        return None  # compaction may have removed it, and nothing else shows which value its offset had
     records = list(poll.records)
     records[one], records[other] = records[other], records[one]
     return _replaced(history, poll, tuple(records))
@@ -171,7 +171,7 @@ def _read_transactions(history: History) -> list[Transaction]:
 
 
 def aborted_read(history: History, rng: random.Random) -> History | None:
-    """The owner of a transaction that was read got the answer that it is aborted."""
+    """The owner of a transaction that was read received the response that it is aborted."""
     found = _read_transactions(history)
     if not found:
         return None
@@ -189,7 +189,7 @@ def precommitted_read(history: History, rng: random.Random) -> History | None:
 
 
 def part_of_a_transaction(history: History, rng: random.Random) -> History | None:
-    """Of a transaction whose outcome was not reported, one record is there and another is not."""
+    """Of a transaction whose outcome was not reported, one record was read and another was not."""
     sends = {each.value: each for each in history if isinstance(each, Send)}
     reads = _reads(history, True)
     last = {read.place: max(other.offset for other in reads if other.place == read.place) for read in reads}
@@ -223,7 +223,7 @@ PLANTERS = [
 def test_planted_anomaly_is_found(
     plant: Callable[[History, random.Random], History | None], anomaly: Anomaly, seed: int
 ) -> None:
-    """If this fails, the broker may have this defect, and every run against it passes."""
+    """If this fails, the broker may have this defect, and every run with the checker passes."""
     planted = plant(Model(seed).history(120), random.Random(seed))
     assume(planted is not None)
     assert planted is not None
@@ -231,7 +231,7 @@ def test_planted_anomaly_is_found(
 
 
 def test_compaction_leaves_the_newest_record_of_a_key() -> None:
-    """If this fails, compaction may lose any record, or every record that it removes is reported."""
+    """If this fails, the checker lets compaction remove any record, or reports every record that it removes."""
     keys = ("a", "b", "a")
     sends: History = [Send(f"v{offset}", PLACE, Fate.ACKED, offset, None, key) for offset, key in enumerate(keys)]
     read = {gone: tuple(_read(offset) for offset in range(3) if offset != gone) for gone in range(3)}
@@ -257,7 +257,7 @@ def test_compaction_leaves_the_newest_record_of_a_key() -> None:
 
 
 def test_what_was_refused_must_not_be_read() -> None:
-    """If this fails, a program that got an error and sends its record again has it twice."""
+    """If this fails, a program that received an error and sends its record again has it twice."""
     history: History = []
     for each in Model(1).history(60):
         if isinstance(each, Send) and each.transaction is None and each.offset == 0:
@@ -267,7 +267,7 @@ def test_what_was_refused_must_not_be_read() -> None:
 
 
 def _three(*between: Operation) -> History:
-    """Three records that two consumers read to the end, and the given operations between."""
+    """Three records that two consumers read to the end, with the given operations before those polls."""
     sends: History = [Send(f"v{offset}", PLACE, Fate.ACKED, offset) for offset in range(3)]
     last: History = []
     for level in (False, True):
@@ -285,7 +285,7 @@ def _anomalies(history: History) -> set[Anomaly]:
 
 
 def test_what_may_be_deleted_may_be_gone_over() -> None:
-    """If this fails, every DeleteRecords is reported as a loss, or hides a loss after the deleted records."""
+    """If this fails, every DeleteRecords is reported as a loss, or conceals a loss after the deleted records."""
     over: History = [Assign("c", True, {PLACE: 0}), Poll("c", 10, (_read(2),))]
     assert _anomalies(_three(Delete(PLACE, 2, 5), *over)) == set()
     assert _anomalies(_three(Delete(PLACE, 1, 5), *over)) == {Anomaly.POLL_SKIP}

@@ -1,7 +1,8 @@
-"""Consume, transform, produce exactly once, on real input, whatever is killed.
+"""Consume, transform and produce exactly once, on real input, while processes are killed.
 
-The input is a Debian package index of this machine (tests/support/corpus.py says which, and fails if there is none).
-A failure prints the seed and the command that kills after the same counts again: HISTORY_SEED=<seed>.
+The input is a Debian package index of this machine (tests/support/corpus.py describes which, and fails if there is
+none). A failure prints the seed and the command that repeats the kills after the same numbers of records:
+HISTORY_SEED=<seed>.
 """
 
 from __future__ import annotations
@@ -28,14 +29,15 @@ PARTITIONS = 3
 SEED = int(os.environ.get("HISTORY_SEED", "1"))
 ROOT = Path(__file__).resolve().parents[2]
 SETTINGS = {"log.segment.bytes": str(4 << 20)}
-# How long no transaction may be committed before the copier counts as stuck.
+# How long no transaction may be committed before the copier is considered stuck.
 STUCK_S = 30.0
-# How long to wait for offsets that no transaction can change any more, before the copier is looked after again.
+# How long to wait for committed offsets that no transaction can change any more, before the state of the copier is
+# checked again.
 STABLE_S = 2.0
 
 
 class Copying:
-    """An input topic that is filled, and the copier, which is started again whenever it has ended."""
+    """A filled input topic, and the copier, which is started again whenever it has ended."""
 
     def __init__(self, broker: Target, client: str, name: str, pairs: list[Pair], seed: int) -> None:
         self.broker = broker
@@ -75,17 +77,20 @@ class Copying:
         self.children.append(Child(argv, directory, f"copier-{number}", cwd=ROOT))
 
     def copied(self) -> int:
-        """How many records the copiers said to be committed; some of those killed could not say it any more."""
+        """How many records the copiers reported as committed; some that were killed could no longer report their last
+        ones.
+        """
         if self.children[-1].returncode is not None:
             self.start()
         lines = [line for child in self.children for line in child.stdout().splitlines()]
         return sum(int(line.split()[1]) for line in lines if len(line.split()) == 2)
 
     def wait_for(self, reached: Callable[[], bool], what: str) -> None:
-        """Until `reached`, as long as the copiers go on."""
+        """Wait until `reached()` is true, as long as the copiers make progress."""
         last, since = -1, time.monotonic()
         while True:
-            # Before it is asked: this starts the copier again, which alone ends what its predecessor left open.
+            # Before `reached` is called: this starts the copier again, and only a copier ends the transaction its
+            # predecessor left open.
             count = self.copied()
             if reached():
                 return
@@ -104,7 +109,7 @@ class Copying:
             found = consumer.committed(places, STABLE_S)
             return [place.offset for place in found] == [len(each) for each in self.expected]
         except KafkaException as error:
-            # A transaction is open, and may need a copier that has ended meanwhile.
+            # A transaction is open, and may need a copier that has ended in the meantime.
             if error.args[0].code() != KafkaError._TIMED_OUT:
                 raise
             return False
@@ -112,7 +117,7 @@ class Copying:
             close_consumer(consumer)
 
     def check(self) -> None:
-        """The output is the input, record by record: partitions are copied in order by one copier at a time."""
+        """The output equals the input, record by record: one copier at a time copies a partition in order."""
         for partition, expected in enumerate(self.expected):
             consumer = new_consumer(self.broker.bootstrap, "reader", isolation_level="read_committed")
             consumer.assign([TopicPartition(self.target, partition, 0)])
@@ -128,7 +133,7 @@ class Copying:
 
 
 def _number(value: bytes | None) -> str:
-    """The number in the input of a copied value."""
+    """The number of the input record in a copied value."""
     return (value or b"? ?").split(b" ", 2)[1].decode()
 
 
@@ -166,7 +171,7 @@ def copy_all(
 
 @pytest.mark.parametrize("client", ["confluent", "aiokafka"])
 def test_exactly_once(make_broker: MakeBroker, client: str) -> None:
-    """If this fails, a copy has records twice, not at all or in another order when the copier or the broker dies."""
+    """If this fails, a copy has records twice, not at all or in another order after the copier or broker is killed."""
     pairs = head(6000)
     copy_all(make_broker(SETTINGS), client, pairs, copier_kills=3, broker_kills=2, seed=SEED, test="test_exactly_once")
 
@@ -175,6 +180,6 @@ def test_exactly_once(make_broker: MakeBroker, client: str) -> None:
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("client", ["confluent", "aiokafka"])
 def test_exactly_once_whole_index(make_broker: MakeBroker, client: str) -> None:
-    """The same with the whole index, and for the rare moments."""
+    """The same with the whole index, to reach rare moments."""
     pairs = head(max(len(paragraphs()), 20_000))
     copy_all(make_broker(SETTINGS), client, pairs, copier_kills=20, broker_kills=10, seed=SEED, test="whole_index")

@@ -1,8 +1,9 @@
-"""Random work on a broker that is killed again and again leaves no anomaly.
+"""Random operations on a broker that is killed repeatedly produce no anomaly.
 
-A failure prints the seed, the anomalies and the command that runs the same work again: HISTORY_SEED=<seed>. The threads
-interleave as they please, so that a rare failure may take some runs. With HISTORY_KEEP=<directory> each run that fails
-leaves its history there, and the broker's files as a kill -9 at that moment leaves them.
+A failure prints the seed, the anomalies and the command that runs the same operations again: HISTORY_SEED=<seed>. The
+interleaving of the threads is not determined, so that reproducing a rare failure may take several runs. With
+HISTORY_KEEP=<directory> each run that fails leaves its history there, and the broker's files as a kill -9 at that
+moment leaves them.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ SEED = int(os.environ.get("HISTORY_SEED", "1"))
 def run(
     broker: Target, seed: int, kills: int, acks: int, test: str, workload: type[Workload] = Workload
 ) -> list[Operation]:
-    """Work until `acks` more records are acknowledged and crash the broker, `kills` times. Returns the history."""
+    """Wait until `acks` more records are acknowledged, then crash the broker; `kills` times. Returns the history."""
     work = workload(broker, f"history-{seed}", seed)
     again = f"again with: HISTORY_SEED={seed} python -m pytest tests/history/test_workloads.py -k {test}"
     try:
@@ -89,7 +90,7 @@ def keep(work: Workload, directory: Path) -> None:
 
 
 def test_no_anomaly(make_broker: MakeBroker) -> None:
-    """If this fails, acknowledged records are lost or doubled, or transactions are not what they promise."""
+    """If this fails, acknowledged records are lost or duplicated, or transactions do not keep their guarantees."""
     run(make_broker(SETTINGS), SEED, kills=2, acks=500, test="test_no_anomaly")
 
 

@@ -1,7 +1,7 @@
-"""Seeded random work of real clients on a real broker, recorded as a history.
+"""Seeded random operations of real clients on a real broker, recorded as a history.
 
-The seed decides what each client does in which order; how the clients' steps interleave is up to the machine. All
-clients are confluent-kafka's (librdkafka), each in a thread of its own.
+The seed determines what each client does in which order; how the clients' steps interleave depends on the machine. All
+clients are those of confluent-kafka (librdkafka), each in a separate thread.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Workload:
         self.refused = 0
         self.kills = 0
         self.rebalances = 0
-        # The offset up to which deletion was requested; while the lock is held no other request is made.
+        # The offset up to which deletion was requested; while the lock is held no other deletion is requested.
         self.deleted = dict.fromkeys(self.places, 0)
         self.deleting = threading.Lock()
         self.readers = [Reader(self, f"reader{number}", committed=number > 0) for number in range(3)]
@@ -113,7 +113,7 @@ class Workload:
         self.broker.restart()
 
     def end_broker(self) -> None:
-        """SIGKILL."""
+        """End the broker by SIGKILL."""
         self.broker.kill()
 
     def raise_failure(self) -> None:
