@@ -12,7 +12,7 @@ from broker_cy.commands.app import COMMANDS
 from tests.support.broker import QUICK
 from tests.support.terminal import in_terminal
 
-# One command line of each command of `broker-cy`, in an order in which they work, and what it reads.
+# One command line of each command of `broker-cy`, in an order in which they work, and its standard input.
 LINES: tuple[tuple[str, bytes], ...] = (
     ("topics create orders -p 2", b""),
     ("produce orders -K :", b"a:1\nb:2\n"),
@@ -37,7 +37,7 @@ MEASURED = ("produce-1kb", "client-produce-1kb")
 
 
 class Installed(BrokerCy):
-    """A broker run by the command of an environment."""
+    """A broker started by the command of an environment."""
 
     def __init__(self, directory: Path, program: Path) -> None:
         super().__init__(directory, QUICK)
@@ -48,12 +48,12 @@ class Installed(BrokerCy):
 
 
 def environment_variables(directory: Path) -> dict[str, str]:
-    """For programs that must not find the repository, nor the user's configuration."""
+    """Variables for programs that must find neither the repository nor the user's configuration."""
     return {"PYTHONPATH": "", "XDG_CONFIG_HOME": str(directory / "config"), "BROKER_CY_CLUSTERS": ""}
 
 
 def run_broker_cy(program: Path, directory: Path) -> None:
-    """`broker-cy start`, and each other command against that broker; what is consumed is what was produced."""
+    """Run `broker-cy start`, and each other command against that broker; the consumed records are those produced."""
     env = environment_variables(directory)
     assert {line.split()[0] for line, _ in LINES} | {"start"} == set(COMMANDS)
     assert run([program, "--version"], cwd=directory, env=env).stdout.startswith(b"broker-cy ")
@@ -73,7 +73,7 @@ def run_broker_cy(program: Path, directory: Path) -> None:
 
 
 def run_broker_tui(program: Path, directory: Path, broker_cy: Path) -> None:
-    """`broker-tui` draws its first screen, and leaves when asked to."""
+    """`broker-tui` draws its first screen, and quits when asked to."""
     broker = Installed(directory / "broker-of-tui", broker_cy)
     try:
         broker.start()
@@ -89,7 +89,7 @@ def run_broker_tui(program: Path, directory: Path, broker_cy: Path) -> None:
 
 
 def run_broker_bench(program: Path, directory: Path) -> None:
-    """`broker-bench` starts the broker of its environment, measures it in its two ways, and writes its files."""
+    """`broker-bench` starts the broker of its environment, measures it with both kinds of load and writes its files."""
     env = environment_variables(directory)
     for name in MEASURED:
         result = directory / f"{name}.json"

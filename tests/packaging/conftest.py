@@ -12,7 +12,7 @@ from tests.packaging.distributions import make_sdist, make_wheel
 
 @pytest.fixture(scope="session")
 def dist(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Path:
-    """A directory with both; workers share it, as it takes a while to make."""
+    """A directory with both; workers share it, as it takes a while to build."""
     base = tmp_path_factory.getbasetemp()
     shared = (base if worker_id == "master" else base.parent) / "distributions"
     shared.mkdir(exist_ok=True)
@@ -33,6 +33,6 @@ def sdist(dist: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def wheel(dist: Path) -> Path:
-    """The wheel, made of the source distribution."""
+    """The wheel, built from the source distribution."""
     (path,) = dist.glob("*.whl")
     return path

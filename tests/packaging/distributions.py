@@ -1,4 +1,4 @@
-"""Source distribution, wheel and fresh environments, made from a copy of the working tree."""
+"""Source distribution, wheel and fresh environments, built from a copy of the working tree."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SITE = Path("lib", f"python{sys.version_info.major}.{sys.version_info.minor}", "
 
 
 def tree_files() -> list[Path]:
-    """The files of the repository, also those that are new, relative to it."""
+    """The files of the repository, including untracked ones, relative to it."""
     if not (ROOT / ".git").exists():
         pytest.skip("which files belong to the tree is known in a git checkout only")
     argv = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
@@ -42,7 +42,7 @@ def compiled_files() -> list[Path]:
 
 
 def copy_files(files: Iterable[Path], directory: Path) -> None:
-    """Copy files of the repository with their times, which is how the build knows what is up to date."""
+    """Copy files of the repository with their modification times, by which the build decides what is up to date."""
     for file in files:
         target = directory / file
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -50,14 +50,14 @@ def copy_files(files: Iterable[Path], directory: Path) -> None:
 
 
 def make_sdist(directory: Path) -> Path:
-    """The source distribution of the tree."""
+    """Build the source distribution of the tree."""
     source, out = directory / "tree", directory / "dist"
     copy_files([*tree_files(), *compiled_files()], source)
     return _built("build_sdist", source, out)
 
 
 def make_wheel(sdist: Path, directory: Path) -> Path:
-    """A wheel made of the source distribution; what is compiled already is compiled again only where it differs."""
+    """Build a wheel from the source distribution; compiled files are compiled again only if they are out of date."""
     with tarfile.open(sdist) as archive:
         archive.extractall(directory, filter="data")
     source = directory / sdist.name.removesuffix(".tar.gz")
@@ -75,7 +75,7 @@ def _built(hook: str, source: Path, out: Path) -> Path:
 
 
 def requirements_of(name: str, extras: Iterable[str] = ()) -> set[str]:
-    """The distributions that `name` and its extras need, directly and indirectly, as this environment has them."""
+    """The distributions that `name` and its extras need, directly and indirectly, as installed in this environment."""
     found: set[str] = set()
     waiting = [(canonicalize_name(name), frozenset(extras))]
     done = set()
@@ -95,7 +95,7 @@ def requirements_of(name: str, extras: Iterable[str] = ()) -> set[str]:
 
 
 class Environment:
-    """A fresh virtual environment with a wheel, and links to distributions of this one: as installed, without a
+    """A fresh virtual environment with a wheel, and links to distributions of this one: like an installation, without a
     network.
     """
 
@@ -123,7 +123,7 @@ class Environment:
         return self.directory / SITE
 
     def link(self, names: Iterable[str]) -> None:
-        """Make distributions of this environment importable there."""
+        """Make distributions of this environment importable in the new one."""
         for name in names:
             for source in _top_level(name):
                 target = self.site / source.name
@@ -131,7 +131,7 @@ class Environment:
                     os.symlink(source, target)
 
     def unlink(self, name: str) -> None:
-        """Take a distribution away again."""
+        """Remove the links to a distribution."""
         for source in _top_level(name):
             (self.site / source.name).unlink()
 

@@ -1,4 +1,4 @@
-"""What the source distribution and the wheel hold, and what their metadata says."""
+"""What the source distribution and the wheel contain, and their metadata."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from packaging.utils import canonicalize_name
 
 from tests.packaging.distributions import ROOT, tree_files
 
-# Of no use outside of the repository.
+# Not needed outside of the repository.
 NOT_IN_SDIST = {".gitignore", ".ci/run"}
-# Rooms that are run from the tree only: `make demo`, tests and tools.
+# Packages that are run from the tree only: `make demo`, tests and tools.
 NOT_IN_WHEEL = {"demo", "tests", "tools"}
 LOCKED = re.compile(r"^([A-Za-z0-9._-]+)==([^ \\]+)", re.MULTILINE)
 
@@ -31,17 +31,17 @@ def names_in_wheel(wheel: Path) -> set[str]:
 
 
 def test_the_source_distribution_is_the_tree(sdist: Path) -> None:
-    """If this fails, a file that the build or a test reads is missing for everybody who has no checkout."""
+    """If this fails, a file that the build or a test reads is missing for users without a checkout."""
     with tarfile.open(sdist) as archive:
         names = {str(PurePath(*PurePath(member.name).parts[1:])) for member in archive if member.isfile()}
     tree = {str(path) for path in tree_files()} - NOT_IN_SDIST
     assert tree - names == set()
-    # What the build adds.
+    # Files that the build adds.
     assert {name for name in names - tree if not name.startswith("broker_cy.egg-info/")} == {"PKG-INFO"}
 
 
 def test_the_wheel_is_complete(wheel: Path) -> None:
-    """If this fails, a schema, stylesheet, stub or extension is in the repository and not in what users install."""
+    """If this fails, a schema, stylesheet, stub or extension is in the repository but not in what users install."""
     rooms = {path.parts[0] for path in tree_files() if path.name == "__init__.py" and len(path.parts) == 2}
     suffix = f".cpython-{sys.version_info.major}{sys.version_info.minor}-x86_64-linux-gnu.so"
     expected = set()
@@ -53,7 +53,7 @@ def test_the_wheel_is_complete(wheel: Path) -> None:
 
 
 def test_the_metadata_is_valid(wheel: Path, sdist: Path) -> None:
-    """If this fails, an index refuses the upload, or pip chooses a Python or an extra that was not meant."""
+    """If this fails, an index refuses the upload, or pip chooses a Python or an extra that was not intended."""
     with zipfile.ZipFile(wheel) as archive:
         (name,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
         raw = archive.read(name)
@@ -78,7 +78,7 @@ def test_the_metadata_is_valid(wheel: Path, sdist: Path) -> None:
 
 @pytest.mark.parametrize("name", ["runtime", "tui", "bench", "dev"])
 def test_the_lock_file_has_what_is_required(name: str) -> None:
-    """If this fails, `make build` installs other versions than the package asks for, or not what it needs."""
+    """If this fails, `make build` installs other versions than the package requires, or lacks what it requires."""
     locked: dict[str, set[str]] = {}
     for found, version in LOCKED.findall((ROOT / "requirements.lock").read_text()):
         locked.setdefault(canonicalize_name(found), set()).add(version)
@@ -91,8 +91,8 @@ def test_the_lock_file_has_what_is_required(name: str) -> None:
 
 
 def test_the_build_requirements_are_those_of_the_lock_file() -> None:
-    """If this fails, a wheel that pip builds in an environment of its own is compiled by a tool that no test ever
-    ran with.
+    """If this fails, a wheel that pip builds in an isolated environment is compiled by a tool version that no test has
+    run with.
     """
     locked = dict(LOCKED.findall((ROOT / "requirements.lock").read_text()))
     for text in tomllib.loads((ROOT / "pyproject.toml").read_text())["build-system"]["requires"]:

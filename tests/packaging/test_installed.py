@@ -1,7 +1,8 @@
-"""The wheel works where the repository is not: every command, with and without the extras.
+"""The wheel works without the repository: every command, with and without the extras.
 
-Under `make test` with this Python, packages that are here already, and extensions that are compiled already; under
-`make soak` with every Python there is, packages of the index, and everything compiled from the source distribution.
+Under `make test` with this Python, packages that are already installed, and extensions that are already compiled; under
+`make soak` with every Python version available, packages of the index, and everything compiled from the source
+distribution.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from tests.packaging import commands
 from tests.packaging.distributions import NAME, Environment, requirements_of
 
 PYTHONS = ("3.11", "3.12", "3.13", "3.14")
-# Imports every module of the distribution but those that are programs.
+# Imports every module of the distribution except those that are programs.
 IMPORT_ALL = """
 import importlib, pkgutil, sys
 for room in ("broker_cy", "bench", "admin_tui"):
@@ -35,15 +36,15 @@ INSTALL_TIMEOUT_S = 900.0
 
 @pytest.fixture
 def environment(tmp_path: Path, wheel: Path) -> Environment:
-    """The wheel and what its metadata asks for without extras, and nothing else."""
+    """The wheel and what its metadata requires without extras, and nothing else."""
     made = Environment(tmp_path / "venv", wheel)
     made.link(requirements_of(NAME))
     return made
 
 
 def test_the_command_runs_with_the_base_requirements(environment: Environment, tmp_path: Path) -> None:
-    """If this fails, `pip install broker-cy` gives a command that needs the repository, or a library that nobody
-    named.
+    """If this fails, `pip install broker-cy` gives a command that needs the repository, or a library that the metadata
+    does not name.
     """
     assert environment.pip("check") == "No broken requirements found.\n"
     commands.run_broker_cy(environment.program("broker-cy"), tmp_path)
@@ -53,7 +54,7 @@ def test_the_command_runs_with_the_base_requirements(environment: Environment, t
 def test_a_command_without_its_extra_says_what_to_install(
     environment: Environment, tmp_path: Path, program: str, extra: str
 ) -> None:
-    """If this fails, a traceback, or a failure after minutes of measuring, where one library is missing."""
+    """If this fails, a missing library causes a traceback, or a failure after minutes of measuring."""
     environment.link(requirements_of(NAME, [extra]))
     direct = [Requirement(text) for text in metadata.requires(NAME) or ()]
     names = [each.name for each in direct if each.marker is not None and f'extra == "{extra}"' in str(each.marker)]
@@ -70,7 +71,7 @@ def test_a_command_without_its_extra_says_what_to_install(
 
 
 def test_every_command_runs_with_all_extras(environment: Environment, tmp_path: Path) -> None:
-    """If this fails, `pip install 'broker-cy[all]'` lacks a file or a library that only the repository has."""
+    """If this fails, `pip install 'broker-cy[all]'` lacks a file or library that is found only in the repository."""
     environment.link(requirements_of(NAME, ["all"]))
     assert environment.pip("check") == "No broken requirements found.\n"
     run([environment.program("python"), "-c", IMPORT_ALL], cwd=tmp_path, env={"PYTHONPATH": ""})
@@ -83,7 +84,7 @@ def find_python(version: str) -> Path:
     on_path = shutil.which(f"python{version}")
     of_pyenv = sorted(Path.home().glob(f".pyenv/versions/{version}.*/bin/python{version}"))
     for place in [*([Path(on_path)] if on_path else []), *of_pyenv]:
-        # pyenv puts a program on PATH for every version it knows, that may be switched off.
+        # pyenv puts a program on PATH for every version it has installed, even if that version is not active.
         code = "import sys, ensurepip; print('%d.%d' % sys.version_info[:2])"
         done = subprocess.run([place, "-c", code], capture_output=True, text=True)
         if done.stdout.strip() == version:
@@ -95,9 +96,7 @@ def find_python(version: str) -> Path:
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("version", PYTHONS)
 def test_every_python_builds_and_runs_it(version: str, sdist: Path, tmp_path: Path) -> None:
-    """If this fails, a Python that the metadata names cannot compile the source distribution, or a command fails on
-    it.
-    """
+    """If this fails, a Python named in the metadata cannot compile the source distribution or run a command."""
     python = find_python(version)
     run([python, "-m", "venv", tmp_path / "venv"], timeout_s=120)
     binaries = tmp_path / "venv" / "bin"
@@ -106,7 +105,7 @@ def test_every_python_builds_and_runs_it(version: str, sdist: Path, tmp_path: Pa
     def pip(*arguments: str | Path) -> None:
         run([binaries / "python", "-m", "pip", *arguments], cwd=tmp_path, timeout_s=INSTALL_TIMEOUT_S, env=environment)
 
-    # pip builds it in an environment of its own.
+    # pip builds it in an isolated environment.
     pip("wheel", "-q", "--no-deps", "-w", tmp_path / "dist", sdist)
     (wheel,) = (tmp_path / "dist").glob("*.whl")
     pip("install", "-q", wheel)
