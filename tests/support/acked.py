@@ -1,5 +1,5 @@
-"""Producers that remember what was acknowledged, and reading a partition back: raw sockets, so that nothing retries,
-reorders or hides an answer behind the test's back."""
+"""Producers that record what was acknowledged, and functions that read a partition back. Both use raw sockets, so that
+nothing retries, reorders or hides a response without the test's knowledge."""
 
 from __future__ import annotations
 
@@ -36,7 +36,9 @@ Address = tuple[str, int]
 
 
 def batch(value: bytes, producer_id: int = -1, sequence: int = -1, timestamp: int | None = None) -> bytes:
-    """A record batch of one record without a key, of now: a start forgets producers of old records, as in Kafka."""
+    """A record batch of one record without a key, with the current time: at a start the broker forgets producers of old
+    records, as Kafka does.
+    """
     timestamp = int(time.time() * 1000) if timestamp is None else timestamp
     body = i8(0) + varint(0) + varint(0) + varint(-1) + varint(len(value)) + value + varint(0)
     epoch = 0 if producer_id >= 0 else -1
@@ -58,9 +60,9 @@ def init_producer_id(address: Address) -> int:
 class AckedProducer(threading.Thread):
     """Writes records 0, 1, 2, ... to one partition, `in_flight` requests at a time, until `stop`.
 
-    Record n has the value `<name>:<n>:` and filling. A plain producer never sends a record twice: what a cut connection
-    leaves without an answer is `unknown`, what got an error is `refused`. An idempotent one sends everything again,
-    in order and with the same sequences, until it is acknowledged.
+    Record n has the value `<name>:<n>:`, padded. A plain producer never sends a record twice: a record without a
+    response because of a cut connection is `unknown`, one with an error response is `refused`. An idempotent producer
+    sends everything again, in order and with the same sequence numbers, until it is acknowledged.
     """
 
     def __init__(
@@ -79,10 +81,10 @@ class AckedProducer(threading.Thread):
         self.acked: dict[int, int] = {}
         """Offset by number."""
         self.refused: dict[int, int] = {}
-        """Error code by number; a plain producer's only."""
+        """Error code by number; only for a plain producer."""
         self.unknown: set[int] = set()
         self.errors: list[int] = []
-        """Every error code that came."""
+        """Every error code received."""
         self.duplicates_ok = 0
         self._address = address
         self._topic = topic
@@ -99,7 +101,7 @@ class AckedProducer(threading.Thread):
         return f"{self.name}:{number}:".encode().ljust(self._value_bytes, b".")
 
     def stop(self) -> None:
-        """Send no new record, wait for the answers (an idempotent producer for success), end the thread."""
+        """Send no new record, wait for the responses (an idempotent producer for success), end the thread."""
         self._limit = self._next
         self.join(60)
         assert not self.is_alive(), f"producer {self.name} did not end"
@@ -107,7 +109,7 @@ class AckedProducer(threading.Thread):
             raise self._failure
 
     def wait_for(self, count: int, timeout_s: float = 30.0) -> None:
-        """Until `count` more records are acknowledged."""
+        """Wait until `count` more records are acknowledged."""
         wanted = len(self.acked) + count
         until(lambda: self._failure or len(self.acked) >= wanted, f"{wanted} acknowledged records", timeout_s)
         if self._failure is not None:
@@ -159,7 +161,7 @@ class AckedProducer(threading.Thread):
             if self._producer_id < 0:
                 self.refused[number] = error
             elif not again:
-                # Everything behind it is out of order now: take in the answers, and begin again here.
+                # Every later request is out of order now: receive their responses, and start again from this record.
                 again = True
                 self._next = number
 
@@ -205,7 +207,9 @@ def fetch(
 
 
 def records_of(data: bytes) -> list[tuple[int, bytes]]:
-    """(offset, value) of the uncompressed batches in `data`, each checked; a batch cut off at the end is left out."""
+    """(offset, value) of the uncompressed batches in `data`, each with its checksum verified; a batch cut off at the
+    end is left out.
+    """
     found = []
     at = 0
     while at + 12 <= len(data):
@@ -257,7 +261,7 @@ def read_partition(address: Address, topic: str, partition: int = 0, start: int 
 
 
 def check_plain(producer: AckedProducer, records: list[tuple[int, bytes]]) -> None:
-    """Everything acknowledged is there at its offset, and nothing that was refused is."""
+    """Every acknowledged record is at its offset, and no refused record can be read."""
     by_offset = dict(records)
     missing = {n: o for n, o in producer.acked.items() if by_offset.get(o) != producer.value(n)}
     assert not missing, f"{len(missing)} acknowledged records are not at their offsets: {sorted(missing.items())[:5]}"
@@ -267,7 +271,7 @@ def check_plain(producer: AckedProducer, records: list[tuple[int, bytes]]) -> No
 
 
 def check_idempotent(producer: AckedProducer, records: list[tuple[int, bytes]]) -> None:
-    """Every record of the producer is there once and in order."""
+    """Every record of the producer can be read once and in order."""
     prefix = f"{producer.name}:".encode()
     numbers = [int(value.split(b":")[1]) for _, value in records if value.startswith(prefix)]
     wrong = next((at for at, number in enumerate(numbers) if at != number), None)

@@ -1,7 +1,6 @@
-"""A proxy that alters the answers of a real broker: states that one broker alone cannot be in.
+"""A proxy that alters the responses of a real broker, for states that one broker alone cannot be in.
 
-It lives in the test's own event loop. The broker behind it must advertise the proxy's port, or clients would go around
-it.
+It runs in the test's event loop. The broker behind it must advertise the proxy's port, or clients would bypass it.
 """
 
 from __future__ import annotations
@@ -21,8 +20,8 @@ Alter = Callable[[Any], None]
 
 
 class AlteredBroker:
-    """Passes requests on. `alter` has, by API, a function that alters each answer while it is there; `answers` has
-    functions that answer requests which the broker does not offer.
+    """Forwards requests. `alter` maps an API to a function that alters each response, as long as it is set; `answers`
+    has functions that answer requests of APIs that the broker does not offer.
     """
 
     def __init__(self, port: int, upstream: tuple[str, int]) -> None:
@@ -86,14 +85,14 @@ class AlteredBroker:
         alter = self._offer if api is ApiKey.API_VERSIONS else self.alter.get(api)
         if alter is None:
             return answer
-        # The correlation id, and the byte of tags where the header has one.
+        # The correlation id, and the byte of tagged fields if the header has one.
         header = 4 + frame.response_header_version(api, version)
         message = codec.decode(frame.response_class(api), version, answer[header:])
         alter(message)
         return answer[:header] + codec.encode(message, version)
 
     def _offer(self, message: Any) -> None:
-        """Offer what is answered here, too."""
+        """Offer the APIs that are answered here, too."""
         for api in self.answers:
             low, high = frame.api_versions(api)
             message.api_keys.append(

@@ -1,4 +1,4 @@
-"""Results as a driver gives them, with round numbers."""
+"""Results as a driver returns them, with round numbers."""
 
 from bench import measured, proc
 from bench.drivers.base import DriverResult, Sample

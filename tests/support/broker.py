@@ -1,4 +1,4 @@
-"""Our broker as a process, and which broker the compatibility tests run against.
+"""Our broker as a process, and the selection of the broker that the compatibility tests run against.
 
 BROKER_CY_TEST_TARGET=kafka runs them against Apache Kafka 4.3.1 instead: that is how the tests themselves are checked.
 """
@@ -13,7 +13,7 @@ from typing import Protocol
 from bench.launch.nodes import BrokerCy
 from tests.support.kafka_peer import KafkaPeer
 
-# What makes tests quick; everything else is the broker's default.
+# Settings that make tests quick; everything else has the broker's default.
 QUICK = {
     "group.initial.rebalance.delay.ms": "0",
     "group.min.session.timeout.ms": "500",
@@ -29,7 +29,7 @@ def target_is_kafka() -> bool:
 
 
 class Target(Protocol):
-    """What a test may ask of the broker it runs against."""
+    """What a test may require of the broker it runs against."""
 
     target: str
     host: str

@@ -1,4 +1,4 @@
-"""Five clients behind one shape: produce a list of records in order, read a one-partition topic from its start."""
+"""Five clients with one interface: produce a list of records in order, read a one-partition topic from its start."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _kcat_consume(bootstrap: str, topic: str, count: int) -> list[Pair]:
 
 
 def kcat(bootstrap: str, *arguments: str, stdin: bytes = b"") -> bytes:
-    """What kcat prints."""
+    """Run kcat and return what it prints."""
     return run(["kcat", "-b", bootstrap, *arguments], stdin=stdin, timeout_s=TIMEOUT_S).stdout
 
 
@@ -194,7 +194,7 @@ def pack(pairs: Iterable[Pair]) -> bytes:
 
 
 def unpack(data: bytes, allow_partial: bool = False) -> list[Pair]:
-    """The opposite; `allow_partial` when the last record may not be whole yet."""
+    """The inverse of `pack`; `allow_partial` if the last record may be incomplete."""
     pairs, at = [], 0
     while at < len(data):
         if allow_partial and len(data) - at < 8:

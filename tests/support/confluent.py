@@ -14,14 +14,14 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaExcepti
 from tests.support.broker import Target
 
 TIMEOUT_S = 30.0
-# A close takes a second where a group is to be left.
+# A close takes a second if the consumer has to leave a group.
 CLOSE_S = 10.0
-# So many polls without an assignment by the group have served whatever rebalance was outstanding.
+# After this many polls without a group assignment, any outstanding rebalance has been served.
 SERVED = 3
 
 
 def new_consumer(bootstrap: str, group: str, **settings: Any) -> Consumer:
-    """A consumer that starts at the beginning and does not commit by itself; settings with _ for dots."""
+    """A consumer that starts at the beginning and does not commit automatically; settings with _ for dots."""
     return Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -35,18 +35,19 @@ def new_consumer(bootstrap: str, group: str, **settings: Any) -> Consumer:
 
 
 def close_consumer(consumer: Consumer) -> None:
-    """Close a consumer; one that does not end within CLOSE_S is left behind.
+    """Close a consumer; one that does not end within CLOSE_S is abandoned.
 
-    librdkafka 2.16 waits forever in its close, with Apache Kafka as with us, where a position is just being reset, or
-    a rebalance has begun that nobody polled for yet. In the latter case confluent-kafka holds Python's lock meanwhile:
-    the whole process stands still. So the group is left and what is outstanding is served before.
+    The close of librdkafka 2.16 waits forever, with Apache Kafka as with this broker, if a position is just being
+    reset, or if a rebalance has begun for which the consumer has not polled yet. In the latter case confluent-kafka
+    holds Python's GIL while it waits: the whole process stops. So the consumer leaves the group and serves what is
+    outstanding before the close.
     """
     try:
         consumer.unsubscribe()
     except RuntimeError:
         return  # it is closed already
     except KafkaException:
-        pass  # fenced: it belongs to no group any more
+        pass  # fenced: it is no longer a member of a group
     quiet, deadline = 0, time.monotonic() + CLOSE_S
     while quiet < SERVED and time.monotonic() < deadline:
         quiet = 0 if consumer.memberid() and consumer.assignment() else quiet + 1
@@ -57,7 +58,7 @@ def close_consumer(consumer: Consumer) -> None:
 
 
 def failures_to(errors: list[KafkaError]) -> Callable[[KafkaError | None, Message], None]:
-    """A delivery callback that keeps the errors."""
+    """A delivery callback that collects the errors."""
 
     def delivered(error: KafkaError | None, _: Message) -> None:
         if error is not None:
@@ -67,7 +68,7 @@ def failures_to(errors: list[KafkaError]) -> Callable[[KafkaError | None, Messag
 
 
 def send(broker: Target, topic: str, values: list[bytes], partition: int = 0, **settings: Any) -> None:
-    """Produce to one partition with acks=all; AssertionError when any record is not acknowledged."""
+    """Produce to one partition with acks=all; AssertionError if any record is not acknowledged."""
     producer = Producer({"bootstrap.servers": broker.bootstrap, "acks": "all", **settings})
     errors: list[KafkaError] = []
     for value in values:
@@ -77,7 +78,7 @@ def send(broker: Target, topic: str, values: list[bytes], partition: int = 0, **
 
 
 def take(consumer: Consumer, count: int, timeout_s: float = TIMEOUT_S) -> list[Message]:
-    """The next `count` records; AssertionError when they do not come in time."""
+    """The next `count` records; AssertionError if they do not arrive within `timeout_s`."""
     messages: list[Message] = []
     deadline = time.monotonic() + timeout_s
     while len(messages) < count:
@@ -113,7 +114,7 @@ def error_code(call: Callable[[], Any]) -> int:
 
 
 async def assigned(consumers: list[Consumer]) -> None:
-    """Poll until each has partitions of its group."""
+    """Poll until the group has assigned partitions to each consumer."""
     deadline = time.monotonic() + 30
     while not all(consumer.assignment() for consumer in consumers):
         assert time.monotonic() < deadline, "no assignment"

@@ -1,4 +1,4 @@
-"""Real input of this machine: a Debian package index, one paragraph a record, keyed by package."""
+"""Real input from this machine: a Debian package index, one record for each paragraph, with the package as key."""
 
 from __future__ import annotations
 
@@ -59,12 +59,14 @@ def paragraphs() -> list[Pair]:
 
 
 def head(count: int) -> list[Pair]:
-    """The first `count` paragraphs, begun again where the file has fewer: dpkg's status alone may have a hundred."""
+    """The first `count` paragraphs, repeated from the start if the file has fewer: dpkg's status may have only a
+    hundred.
+    """
     return list(itertools.islice(itertools.cycle(paragraphs()), count))
 
 
 def digest(pairs: Iterable[Pair]) -> str:
-    """SHA-256 over keys and values, with lengths so that nothing can shift from one to the next; order matters."""
+    """SHA-256 over keys and values, with lengths so that no byte can move from one to the next; order matters."""
     sha = hashlib.sha256()
     for key, value in pairs:
         sha.update(b"%d %d\n" % (len(key), len(value)))

@@ -1,4 +1,4 @@
-"""A TCP proxy on loopback that cuts connections on command, in the middle of what is being sent."""
+"""A TCP proxy on loopback that cuts connections on command, in the middle of a transfer."""
 
 from __future__ import annotations
 
@@ -14,15 +14,14 @@ _CHUNK_BYTES = 65_536
 
 
 class CuttingProxy:
-    """Passes bytes between clients and `upstream`; rules say when a connection is cut.
+    """Forwards bytes between clients and `upstream`; rules determine when a connection is cut.
 
-    Clients that learn the broker's address from metadata would go around a proxy, so the broker must advertise the
-    proxy's address (`advertised.listeners`): take the port first, start the broker, then call `connect_to`.
+    Clients that learn the broker's address from metadata would bypass a proxy, so the broker must advertise the proxy's
+    address (`advertised.listeners`): take the port first, start the broker, then call `connect_to`.
 
-    `cut_requests_after(n)`: once, the connection that carries the n-th byte to the broker: a request torn in the
-    middle.
-    `cut_answers_after(n)`: once, the connection that carries the n-th byte back: the broker did the work, and the
-    client never hears of it. `cut_now()`: every open connection.
+    `cut_requests_after(n)`: once, the connection that carries the n-th byte to the broker: a request is torn in the
+    middle. `cut_answers_after(n)`: once, the connection that carries the n-th byte back: the broker executed the
+    request, and the client never receives the response. `cut_now()`: every open connection.
     """
 
     def __init__(self) -> None:
@@ -81,7 +80,7 @@ class CuttingProxy:
         for writer in pair:
             sock = writer.get_extra_info("socket")
             if sock is not None:
-                # A reset, not an orderly end: what a pulled cable or a dying host looks like.
+                # A reset, not an orderly close: as when a cable is pulled or a host crashes.
                 with contextlib.suppress(OSError):
                     sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             writer.transport.abort()
@@ -126,6 +125,6 @@ class CuttingProxy:
         except (OSError, ConnectionError):
             pass
         finally:
-            # An orderly end on one side is passed on to the other.
+            # An orderly close on one side is passed on to the other.
             with contextlib.suppress(OSError):
                 sink.close()

@@ -8,18 +8,19 @@ import random
 
 from broker_cy.storage import disk
 
-# What can fail: fsync and the like; writing bytes; making a file or directory; renaming or removing one; cutting one.
+# What can fail: fsync and similar calls; writing bytes; creating a file or directory; renaming or removing one;
+# truncating a file.
 SYNC, WRITE, CREATE, NAME, TRUNCATE = "sync", "write", "create", "name", "truncate"
 KINDS = (SYNC, WRITE, CREATE, NAME, TRUNCATE)
 ERRORS = (errno.EIO, errno.ENOSPC)
-# Bytes that the C code still writes, at most, once writes fail.
+# The most bytes that the C code still writes after writes begin to fail.
 BUDGET_MAX_BYTES = 600
 
 
 class Faults:
     """Operations of the kinds in `errors` fail with a probability of `chance`, until `end`.
 
-    The writes of segments and indexes are made in C, which counts bytes: those fail after a random number of them.
+    The writes of segments and indexes are made in C, which counts bytes: those fail after a random number of bytes.
     """
 
     def __init__(self, draw: random.Random) -> None:
@@ -34,7 +35,7 @@ class Faults:
         return bool(self.errors)
 
     def begin(self) -> None:
-        """Let one to all kinds of operations fail, each with an errno of its own."""
+        """Make one or more kinds of operations fail, each with its own errno."""
         draw = self.draw
         kinds = draw.sample(KINDS, draw.choice([1, 1, 2, 3, len(KINDS)]))
         self.errors = {kind: draw.choice(ERRORS) for kind in sorted(kinds)}
@@ -43,7 +44,7 @@ class Faults:
             disk.set_write_budget(draw.choice([0, draw.randint(1, BUDGET_MAX_BYTES)]), self.errors[WRITE])
 
     def end(self) -> None:
-        """Let every operation succeed again."""
+        """Make every operation succeed again."""
         self.errors = {}
         disk.set_write_budget(-1, 0)
 

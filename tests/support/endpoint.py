@@ -1,4 +1,4 @@
-"""A real HTTP server that takes alerts: it fails, hangs and answers as a test says."""
+"""A real HTTP server that receives alerts: it fails, hangs and answers as a test requires."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ WAIT_S = 20.0
 
 
 class Endpoint(ThreadingHTTPServer):
-    """Keeps what it is sent. `answers` are the next statuses (0: no answer, -1: closes at once); then 200."""
+    """Records the requests that it answers with 200. `answers` are the next statuses (0: no response, -1: closes at
+    once); then 200.
+    """
 
     daemon_threads = True
 
@@ -56,4 +58,4 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
 
     def log_message(self, format: str, *arguments: Any) -> None:
-        """Nothing is printed."""
+        """Print nothing."""

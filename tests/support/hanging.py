@@ -11,7 +11,7 @@ from broker_cy.wire.records import Record, encode_batch
 
 
 async def leave_hanging(client: AdminClient, name: str) -> None:
-    """An open transaction in partition 0 that no coordinator knows of."""
+    """Leave an open transaction in partition 0 of a new topic that no coordinator knows."""
     topic = (await client.topics.create([NewTopic(name, 1)])).whole()[name]
     identity = await client.caller.ask(
         messages.InitProducerIdRequest(

@@ -1,4 +1,4 @@
-"""Looking into a metadata image."""
+"""Access to the topics of a metadata image."""
 
 from uuid import UUID
 
@@ -6,7 +6,7 @@ from broker_cy.metadata.image import MetadataImage, TopicImage
 
 
 def topic_in(image: MetadataImage, key: str | UUID) -> TopicImage:
-    """The topic of that name or id, which must be there."""
+    """The topic of that name or id, which must exist."""
     found = image.topics.by_name(key) if isinstance(key, str) else image.topics.by_id(key)
     assert found is not None, f"there is no topic {key}"
     return found

@@ -1,4 +1,4 @@
-"""A data directory that Apache Kafka wrote, and what Kafka's own dump tool read out of it (tests/fixtures)."""
+"""A data directory that Apache Kafka wrote, and the output of Kafka's dump tool for it (tests/fixtures)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class DumpedRecord:
     value_bytes: int
     header_keys: tuple[str, ...]
     codec: str
-    # What follows the fields: key and payload, with U+FFFD for each byte that is no UTF-8.
+    # The text after the fields: key and payload, with U+FFFD for each byte that is not valid UTF-8.
     text: str
 
     @property
@@ -47,7 +47,7 @@ class DumpedRecord:
 
 
 def copy_data_directory(target: Path) -> Path:
-    """The directory as Kafka left it, to be written to."""
+    """Copy the directory as Kafka left it, so that it can be written to."""
     shutil.copytree(FIXTURES / "logdir", target, copy_function=shutil.copyfile)
     for path in (target, *target.rglob("*")):
         path.chmod(0o755 if path.is_dir() else 0o644)
@@ -55,14 +55,14 @@ def copy_data_directory(target: Path) -> Path:
 
 
 def _dump(partition: str) -> str:
-    # Not read_text, which would make line ends out of the values' bytes.
+    # Not read_text, which would translate bytes of the values as line ends.
     return (FIXTURES / "dump" / f"{partition}.txt").read_bytes().decode()
 
 
 def dumped_records(partition: str) -> Iterator[DumpedRecord]:
-    """Every record of a partition but those of control batches."""
+    """Every record of a partition except those of control batches."""
     text = _dump(partition)
-    # A value may hold line ends: a record reaches to where the next one, batch or file begins.
+    # A value may contain line ends: a record extends to the beginning of the next one, batch or file.
     starts = [*(match.start() for match in re.finditer(r"^(?:\| offset|baseOffset|Dumping)", text, re.M)), len(text)]
     control, codec = False, ""
     for start, end in itertools.pairwise(starts):
@@ -76,18 +76,18 @@ def dumped_records(partition: str) -> Iterator[DumpedRecord]:
 
 
 def aborted_offsets(partition: str) -> set[int]:
-    """Offsets of records that belong to transactions that were aborted, where nothing else lies between them."""
+    """Offsets of records of aborted transactions, provided that no other records are between them."""
     return {offset for first, last in _ABORTED.findall(_dump(partition)) for offset in range(int(first), int(last) + 1)}
 
 
 def metadata_records(kind: str) -> list[dict[str, Any]]:
-    """Data of the cluster metadata's records of one type, TOPIC_RECORD for example."""
+    """Data of the cluster metadata's records of one type, for example TOPIC_RECORD."""
     found = [json.loads(record.text[len(" payload: ") :]) for record in dumped_records("__cluster_metadata-0")]
     return [each["data"] for each in found if each["type"] == kind]
 
 
 def committed_offsets() -> dict[tuple[str, str, int], int]:
-    """(group, topic, partition) to the offset committed last."""
+    """The last committed offset by (group, topic, partition)."""
     found = {}
     for record in dumped_records("__consumer_offsets-0"):
         key, _, value = record.text.removeprefix(" key: ").partition(" payload: ")
@@ -101,7 +101,7 @@ def committed_offsets() -> dict[tuple[str, str, int], int]:
 def dump_log_segments(paths: Iterable[Path], *flags: str) -> str:
     """The output of DumpLogSegments for segments, indexes, snapshots or checkpoints.
 
-    Raises AssertionError when it reports a fault.
+    Raises AssertionError if it reports a fault.
     """
     files = ",".join(str(path) for path in paths)
     done = run_tool("org.apache.kafka.tools.DumpLogSegments", *flags, "--files", files)

@@ -1,4 +1,4 @@
-"""A real Apache Kafka 4.3.1 broker, as tests run it: small, and with its log at the level a developer asks for."""
+"""A real Apache Kafka 4.3.1 broker with the settings of tests: small, with the log level that a developer selects."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 from bench.launch.nodes import Kafka
 
-# Fewer partitions of the internal topics start faster; what a test sets itself goes before.
+# Fewer partitions of the internal topics start faster; a test's own settings take precedence.
 _SMALL = {"offsets.topic.num.partitions": "4", "transaction.state.log.num.partitions": "4"}
 
 

@@ -1,10 +1,10 @@
-"""Looking into what was logged."""
+"""Access to logged events."""
 
 import logging
 from typing import Any
 
 
 def fields_of(record: logging.LogRecord) -> dict[str, Any]:
-    """The facts of an event, by name; KeyError if it has none."""
+    """The fields of an event, by name; KeyError if it has none."""
     found: dict[str, Any] = record.__dict__["fields"]
     return found

@@ -1,4 +1,4 @@
-"""A loopback interface of a test's own, on which the ports that documents name are free."""
+"""A private loopback interface for a test, on which the ports that documents name are free."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def why_not() -> str | None:
 
 
 class OwnNetwork:
-    """A network namespace with nothing but a loopback interface. It lasts as long as the child that holds it."""
+    """A network namespace with only a loopback interface. It exists as long as the child process that holds it."""
 
     def __init__(self, directory: Path) -> None:
         script = "ip link set lo up && echo up && exec sleep infinity"
@@ -32,7 +32,7 @@ class OwnNetwork:
 
     @property
     def wrapper(self) -> list[str]:
-        """What stands before the command line of a program that runs there."""
+        """The prefix of the command line of a program that runs in the namespace."""
         return ["nsenter", "-t", str(self._holder.pid), "--net", "--"]
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""JavaScript clients: npm packages under tests/e2e/node, installed once, with a Node.js of their own."""
+"""JavaScript clients: npm packages under tests/e2e/node, installed once, with their own Node.js."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _ARCHITECTURES = {"x86_64": "x64", "aarch64": "arm64"}
 
 @cache
 def node() -> Path:
-    """The Node.js that the packages bring; the first call of a lock file runs `npm ci`, while other workers wait."""
+    """The Node.js that the packages include; the first call for a lock file runs `npm ci`, while other workers wait."""
     wanted = hashlib.sha256((DIRECTORY / "package-lock.json").read_bytes()).hexdigest()
     stamp = DIRECTORY / "node_modules" / ".installed"
     with open(DIRECTORY / "package.json") as lock:
@@ -34,5 +34,5 @@ def node() -> Path:
 def run_script(
     name: str, *arguments: str, stdin: bytes = b"", timeout_s: float = 90.0
 ) -> subprocess.CompletedProcess[bytes]:
-    """A script of tests/e2e/node, to its end."""
+    """Run a script of tests/e2e/node to its end."""
     return run([node(), DIRECTORY / name, *arguments], stdin=stdin, timeout_s=timeout_s)

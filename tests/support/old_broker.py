@@ -1,6 +1,6 @@
-"""A proxy that makes a broker look old, slow or silent to its clients; it lives in the test's own event loop.
+"""A proxy that makes a broker look old, slow or unresponsive to its clients; it runs in the test's event loop.
 
-The broker behind it must advertise the proxy's port, or clients would go around it.
+The broker behind it must advertise the proxy's port, or clients would bypass it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _UNSUPPORTED_VERSION = 35
 
 
 class OldBroker:
-    """Offers versions `{api key: (low, high)}` only, ApiVersions 0 among them, and passes every other request on.
+    """Offers only versions `{api key: (low, high)}` and ApiVersions 0, and forwards every other request.
 
     While `silent` is set, requests are read and never answered. `seen` counts requests by (api key, version).
     """
@@ -83,7 +83,7 @@ class OldBroker:
                         await each.wait_closed()
 
     def _offer(self, version: int) -> bytes:
-        """What a broker says that knows version 0 alone, also to those who ask in another."""
+        """The response of a broker that knows only version 0, also to requests of another version."""
         ranges = [
             messages.ApiVersionsResponse.ApiVersion(api_key=key, min_version=low, max_version=high)
             for key, (low, high) in sorted(self.versions.items())

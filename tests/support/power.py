@@ -1,14 +1,14 @@
 """A disk that fails and loses power: a directory in memory in which everything not synced can be lost or torn.
 
-The system under test works on real files of a tmpfs. `Disk` takes the place of the system calls that change names,
-write bytes or sync. It records each change of a name, and with each fsync and fdatasync what is durable from then on:
-the content of that file, or the names in that directory. What a power cut then leaves is in power_loss.py; which
-operations fail is in disk_faults.py.
+The system under test works on real files of a tmpfs. `Disk` replaces the system calls that change names, write bytes or
+sync. It records each change of a name, and with each fsync and fdatasync what is durable from then on: the content of
+that file, or the names in that directory. What a power cut then leaves is in power_loss.py; which operations fail is in
+disk_faults.py.
 
-A sync that fails does what Linux does: a part of the file reaches the disk, the kernel takes the rest for written, and
+A sync that fails does what Linux does: a part of the file reaches the disk, the kernel treats the rest as written, and
 a later sync of the file succeeds without writing it. Only bytes that are written again get another chance. The names in
-a directory whose sync failed are not brought to disk until the broker starts again: its file system stopped writing
-its journal.
+a directory whose sync failed are not written to disk until the broker starts again: its file system stopped writing its
+journal.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ class PowerCut(BaseException):
 
 
 class Disk:
-    """The files below `root`, on a file system that does not use inodes again; all that is there is durable.
+    """The files below `root`, on a file system that does not reuse inodes; all existing files are durable.
 
-    Directories lie in `root` only, and hold no others.
+    Directories are only directly in `root`, and contain no others.
     """
 
     def __init__(self, root: str, draw: random.Random) -> None:
@@ -48,10 +48,10 @@ class Disk:
         self.faults = Faults(draw)
         # By inode: durable content of files.
         self.contents: dict[int, bytes] = {}
-        # By inode: the sectors of a file, by position, as they were when a sync of it failed. Until they are written
-        # again no sync brings them to disk.
+        # By inode: the sectors of a file, by position, with their content when a sync of it failed. Until they are
+        # written again no sync writes them to disk.
         self.dropped: dict[int, Sectors] = {}
-        # By inode of a directory: the names that are durable, those there are, and the changes between.
+        # By inode of a directory: the names that are durable, the current ones, and the changes between the two.
         self.durable: dict[int, dict[str, int]] = {}
         self.names: dict[int, dict[str, int]] = {}
         self.changes: dict[int, list[Change]] = {}
@@ -63,8 +63,8 @@ class Disk:
         self._adopt(root)
 
     def restore(self) -> None:
-        """Put a copy in the place of everything, which was made while the system ran and is what a power cut would
-        leave: a snapshot of a volume. The machine goes on, so its boot id says nothing of these files.
+        """Replace everything by a copy that was made while the system ran and is what a power cut would leave: a
+        snapshot of a volume. The machine keeps running, so its boot id says nothing about these files.
         """
         self.cut()
         copy = f"{self.root}.copy"
@@ -99,13 +99,13 @@ class Disk:
             raise PowerCut
 
     def sync(self, fd: int) -> None:
-        """What fsync and fdatasync do; at number `cut_at` the power is cut instead."""
+        """What fsync and fdatasync do; the call with number `cut_at` cuts the power instead."""
         self._count()
         found = os.fstat(fd)
         if stat.S_ISDIR(found.st_mode):
             self._sync_directory(found.st_ino)
             return
-        # It may be open for writing only.
+        # The descriptor may be open for writing only.
         written = read_file(f"/proc/self/fd/{fd}")
         if self.faults.happens(SYNC):
             self._fail_sync(found.st_ino, written)
@@ -116,7 +116,7 @@ class Disk:
         self.contents[inode] = self.reachable(inode, written)
 
     def reachable(self, inode: int, written: bytes) -> bytes:
-        """What a sync can bring to disk of a file that holds `written`: all but what an earlier one failed to write."""
+        """What a sync can write to disk of a file that holds `written`: all but what an earlier one failed to write."""
         dropped = self.dropped.get(inode)
         return written if dropped is None else overlay(written, dropped, self.contents.get(inode, b""))
 
@@ -134,7 +134,7 @@ class Disk:
         self.sync_names(inode)
 
     def sync_names(self, inode: int) -> None:
-        """Let the names in a directory be durable."""
+        """Make the names in a directory durable."""
         self.durable[inode] = dict(self.names[inode])
         self.changes[inode].clear()
 
@@ -154,7 +154,7 @@ class Disk:
     # --- names
 
     def _place(self, path: str | bytes, dir_fd: int | None) -> tuple[int, str] | None:
-        """Inode of the directory and name in it; None if that is not ours."""
+        """Inode of the directory and name in it; None if the directory is not part of this disk."""
         path = os.fsdecode(path)
         if dir_fd is not None:
             inode: int | None = os.fstat(dir_fd).st_ino
@@ -225,7 +225,7 @@ class Disk:
             self.faults.check(NAME, path)
         _rmdir(path, dir_fd=dir_fd)
         if place:
-            # Until that is durable the directory may come back, with what was durable in it.
+            # Until the removal is durable the directory may come back, with its durable content.
             self._change(place[0], place[1], None, self.directories.pop(os.fsdecode(path)))
 
     # --- bytes
@@ -241,14 +241,14 @@ class Disk:
         return count
 
     def _touch(self, fd: int, position: int, count: int) -> None:
-        """The next sync brings these bytes to disk, also where they are what they were."""
+        """The next sync writes these bytes to disk, even if their content did not change."""
         dropped = self.dropped.get(os.fstat(fd).st_ino) if self.dropped else None
         if dropped:
             for at in range(position - position % SECTOR_BYTES, position + count, SECTOR_BYTES):
                 dropped.pop(at, None)
 
     def _written(self, data: Any) -> Any:
-        """What of `data` is written: a part of it, before the disk fails or is full. Raises OSError."""
+        """The part of `data` that is written before the disk fails or is full. Raises OSError if that is nothing."""
         if not self.faults.happens(WRITE):
             return data
         view = memoryview(data)
@@ -267,7 +267,7 @@ class Disk:
 
     @contextmanager
     def installed(self) -> Iterator[None]:
-        """Take the place of the system calls. Those that the C code makes are watched only as far as Faults says."""
+        """Replace the system calls. Those that the C code makes are affected only as described in Faults."""
         ours: list[tuple[Any, str, Callable[..., Any]]] = [
             (os, "fsync", self.sync),
             (os, "fdatasync", self.sync),
@@ -297,10 +297,10 @@ class Disk:
                 else:
                     setattr(module, name, old)
 
-    # --- what becomes of it
+    # --- power cuts and kills
 
     def damage(self, path: str, position: int, data: bytes) -> None:
-        """Have `data` in a file, in memory and as far as those bytes are on the disk there, too."""
+        """Put `data` into a file, in memory and, as far as those bytes are on disk, there, too."""
         with open(path, "r+b") as file:
             file.seek(position)
             file.write(data)
@@ -312,15 +312,15 @@ class Disk:
             self.contents[inode] = bytes(durable)
 
     def cut(self) -> None:
-        """Leave in the directory what a start after a power cut might find. What is there then is durable."""
+        """Leave in the directory what a start after a power cut might find. The files found there are then durable."""
         power_loss.cut(self)
         self.dropped.clear()
         self.broken.clear()
 
     def kill(self, *, evicts: bool) -> bool:
-        """The process is gone, and the page cache is not. Whether it lost something: where the kernel needs its memory
-        (always with `evicts`), it reads from the disk again what the disk failed to take. Else that stays in memory,
-        and no sync brings it to disk.
+        """The process has ended, but the page cache is kept. Returns whether content was lost: if the kernel needs its
+        memory (always with `evicts`), it reads from the disk again what the disk failed to take. Otherwise that stays
+        in memory, and no sync writes it to disk.
         """
         self.broken.clear()
         if not any(self.dropped.values()) or not (evicts or self.draw.random() < 0.5):

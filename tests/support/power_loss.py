@@ -1,14 +1,14 @@
 """What a power cut leaves of the simulated disk of tests/support/power.py.
 
-What is durable is there. Of what came later
+What is durable is kept. Of the later changes
 
-- the changes of names in a directory (made, renamed, removed) happened up to one of them, as journals keep them; or
-  only some of the files that were made are there, in any order, and nothing else happened, as where single files are
-  brought to disk before the journal is;
+- the changes of names in a directory (created, renamed, removed) took effect up to one of them, as in a journal; or
+  only some of the created files exist, in any order, and nothing else took effect, as when single files are written
+  to disk before the journal is;
 - each 64 bytes of a file may be there or not, and it may have grown without its bytes: then they are zeros.
 
-A directory that was renamed or removed may be back under its old name, with what was durable in it. Where only the
-process ends nothing is lost, and a later cut may take what was not synced before that.
+A directory that was renamed or removed may be back under its old name, with its durable content. If only the process
+ends, nothing is lost, and a later power cut may lose what was not synced before that.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 SECTOR_BYTES = 64
 
-# A name that went, a name that came, and whose names they are (or were).
+# A name that was removed, a name that was added, and the inode that they refer (or referred) to.
 Change = tuple[str | None, str | None, int]
 # Parts of a file's content, by position.
 Sectors = dict[int, bytes]
@@ -37,17 +37,17 @@ def read_file(path: str) -> bytes:
 
 
 def torn(draw: random.Random, durable: bytes, written: bytes) -> bytes:
-    """What may be on the disk of a file that was synced when it held `durable`, and holds `written`."""
+    """What may be on disk of a file that was synced when it held `durable`, and now holds `written`."""
     if written == durable:
         return durable
     shorter, longer = sorted((len(durable), len(written)))
     between = max(draw.randint(shorter, longer) // SECTOR_BYTES * SECTOR_BYTES, shorter)
     size = draw.choice([len(durable), len(written), between])
-    # All, none or any of what was written: each is likely enough to be seen.
+    # All, none or part of what was written: each is likely enough to occur.
     share = draw.choice([0.0, 1.0, 0.5, 0.9])
     if share == 1.0 and size == len(written):
         return written
-    # A file that was only appended to has one content up to there.
+    # A file that was only appended to has the same content in both up to here.
     at = min(len(durable), size) // SECTOR_BYTES * SECTOR_BYTES if written.startswith(durable) else 0
     out = bytearray(written[:at])
     out += bytes(size - at)
@@ -59,12 +59,12 @@ def torn(draw: random.Random, durable: bytes, written: bytes) -> bytes:
 
 
 def sectors(content: bytes) -> Sectors:
-    """By position."""
+    """Sectors by position."""
     return {at: content[at : at + SECTOR_BYTES] for at in range(0, len(content), SECTOR_BYTES)}
 
 
 def overlay(written: bytes, dropped: Sectors, durable: bytes) -> bytes:
-    """`written`, but for the sectors that are as they were when the kernel dropped them: those are as on the disk."""
+    """`written`, except that the sectors with the content that the kernel dropped are as on disk."""
     out = bytearray(written)
     for at, sector in dropped.items():
         if written[at : at + SECTOR_BYTES] == sector:
@@ -73,7 +73,7 @@ def overlay(written: bytes, dropped: Sectors, durable: bytes) -> bytes:
 
 
 def evict(disk: Disk) -> None:
-    """Give the files whose sync failed the content that a read from the disk gives."""
+    """Give the files whose sync failed the content that a read from disk returns."""
     for directory, inode in disk.directories.items():
         for name, number in disk.names[inode].items():
             if number in disk.dropped:
@@ -87,14 +87,14 @@ def evict(disk: Disk) -> None:
 
 
 def cut(disk: Disk) -> None:
-    """Change what is below the root of the disk to what a start might find, and let that be durable."""
+    """Change everything below the root of the disk to what a start might find, and make that durable."""
     root = disk.root
     left = _left(disk, disk.directories[root])
     found = {path.rpartition("/")[2]: inode for path, inode in disk.directories.items() if path != root}
     for name, inode in found.items():
         if inode not in left.values():
             _remove_directory(disk, name)
-    # By way of other names: two directories may have had the same one after each other.
+    # Through temporary names: two directories may have had the same name one after the other.
     moved = {inode: name for name, inode in found.items() if inode in left.values() and left.get(name) != inode}
     for inode, name in moved.items():
         os.rename(f"{root}/{name}", f"{root}/{inode}.moved")
@@ -122,7 +122,7 @@ def _remove_directory(disk: Disk, name: str) -> None:
 
 
 def _bring_back(disk: Disk, name: str, inode: int) -> int:
-    """Make a directory again that was removed; its inode."""
+    """Create a removed directory again. Returns its inode."""
     path = f"{disk.root}/{name}"
     os.mkdir(path)
     new = os.stat(path).st_ino
@@ -134,7 +134,7 @@ def _bring_back(disk: Disk, name: str, inode: int) -> int:
 
 
 def _cut_files(disk: Disk, path: str, left: dict[str, int]) -> None:
-    """Let the directory `path` hold the names `left`, with what may be in those that are files."""
+    """Make the directory `path` hold the names `left`, the files with content that they may have after the cut."""
     inode = disk.directories[path]
     now = {name: number for name, number in disk.names[inode].items() if number not in disk.names}
     there = [name for name in os.listdir(path) if f"{path}/{name}" not in disk.directories]
@@ -147,7 +147,7 @@ def _cut_files(disk: Disk, path: str, left: dict[str, int]) -> None:
             continue
         found = read_file(f"{path}/{places[number]}") if number in places else None
         durable = disk.contents.get(number, b"")
-        # A file that has no name any more is as it was synced.
+        # A file that no longer has a name has the content of its last sync.
         contents[name] = durable if found is None else torn(disk.draw, durable, disk.reachable(number, found))
         if now.get(name) != number or contents[name] != found:
             changed.add(name)
@@ -166,12 +166,12 @@ def _cut_files(disk: Disk, path: str, left: dict[str, int]) -> None:
 
 
 def _left(disk: Disk, inode: int) -> dict[str, int]:
-    """The names that are found in a directory."""
+    """The names that a start after the cut finds in a directory."""
     draw = disk.draw
     left = dict(disk.durable[inode])
     changes = disk.changes[inode]
     if draw.random() < 0.6:
-        # As likely all or none as anything between.
+        # All or none are as likely as anything between.
         happened = draw.choice([0, len(changes), draw.randint(0, len(changes))])
         for gone, came, number in changes[:happened]:
             if gone is not None:

@@ -1,5 +1,5 @@
 """Kafka frames and record batches made by hand with `struct`: independent of the broker's codec and of every client,
-and able to lie in every field."""
+and with any field set to a wrong value on request."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ for _byte in range(256):
 
 
 def crc32c(data: bytes) -> int:
-    """CRC-32C, a byte at a time."""
+    """CRC-32C, computed a byte at a time."""
     crc = 0xFFFFFFFF
     for byte in data:
         crc = _CRC_TABLE[(crc ^ byte) & 0xFF] ^ (crc >> 8)
@@ -105,7 +105,7 @@ def send_request(
 
 
 def receive_exactly(sock: socket.socket, size: int) -> bytes:
-    """`size` bytes; EOFError when the peer closes first."""
+    """Read `size` bytes; EOFError if the peer closes first."""
     chunks = bytearray()
     while len(chunks) < size:
         chunk = sock.recv(size - len(chunks))
@@ -184,7 +184,7 @@ class Reader:
 
 
 class Connection:
-    """One connection that asks and answers in turn."""
+    """One connection with one request at a time."""
 
     def __init__(self, address: tuple[str, int], timeout_s: float = 30.0) -> None:
         self.sock = socket.create_connection(address, timeout_s)
@@ -199,7 +199,7 @@ class Connection:
     def ask(
         self, api_key: int, version: int, body: bytes, flexible: bool = False, response_tags: bool = False
     ) -> Reader:
-        """The response's body; `response_tags` says that the response header is version 1."""
+        """The body of the response; `response_tags` means that the response header is version 1."""
         self._correlation_id += 1
         send_request(self.sock, api_key, version, body, self._correlation_id, flexible)
         reader = Reader(receive_frame(self.sock))
@@ -211,7 +211,7 @@ class Connection:
 
 @dataclass
 class RawRecord:
-    """One record of a batch; `length` and `key_length` may lie."""
+    """One record of a batch; `length` and `key_length` may be wrong."""
 
     key: bytes | None = None
     value: bytes | None = b"v"
@@ -237,7 +237,7 @@ class RawRecord:
 
 @dataclass
 class RawBatch:
-    """A record batch of magic 2; every field may lie. `payload` stands in for the encoded records."""
+    """A record batch of magic 2; every field may be wrong. `payload` replaces the encoded records."""
 
     records: Sequence[RawRecord] = field(default_factory=lambda: [RawRecord()])
     base_offset: int = 0
@@ -285,7 +285,7 @@ class RawBatch:
 
 @dataclass
 class ProducedPartition:
-    """One partition's answer in a Produce response."""
+    """The response for one partition in a Produce response."""
 
     error: int
     base_offset: int
@@ -318,7 +318,7 @@ def produce_body(
 def produce(
     connection: Connection, topics: dict[str, dict[int, bytes | None]], version: int = 8, acks: int = -1
 ) -> dict[tuple[str, int], ProducedPartition]:
-    """Produce 3 to 8 with acks, and its answer by topic and partition."""
+    """Send Produce 3 to 8 with acks; return its response by topic and partition."""
     return parse_produced(connection.ask(PRODUCE, version, produce_body(topics, acks)), version)
 
 

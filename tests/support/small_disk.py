@@ -1,7 +1,7 @@
-"""A small file system of a test's own, to be full when the test wants it.
+"""A small private file system for a test, which the test can fill.
 
 A tmpfs in a mount namespace that a child process holds: nothing of it is left when that process ends. It needs root;
-`why_not` says what is missing if it cannot be had.
+`why_not` returns what is missing if it cannot be mounted.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def why_not() -> str | None:
 
 
 class SmallDisk:
-    """`path` is the mount point as processes started with `wrapper` see it, `view` the same place for this process."""
+    """`path` is the mount point for processes started with `wrapper`, `view` the same place for this process."""
 
     def __init__(self, directory: Path, size_bytes: int, inodes: int = 0) -> None:
         self.path = directory / "small-disk"
@@ -45,15 +45,15 @@ class SmallDisk:
         return room.f_bavail * room.f_frsize
 
     def fill(self, leave_bytes: int = 0) -> None:
-        """Take all room but `leave_bytes` (whole pages)."""
+        """Take all free space except `leave_bytes` (whole pages)."""
         page = os.sysconf("SC_PAGE_SIZE")
         with open(self._filler, "ab", buffering=0) as file:
-            # Asked once a round: the broker takes room, too.
+            # Queried in each round: the broker takes space, too.
             while (room := self.free_bytes() - leave_bytes) >= page:
                 file.write(bytes(min(room, 1 << 20) // page * page))
 
     def make_room(self) -> None:
-        """Give back what `fill` took."""
+        """Release the space that `fill` took."""
         self._filler.unlink(missing_ok=True)
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""Programs in a terminal of their own."""
+"""Programs that run in a pseudo-terminal."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ def in_terminal(
 ) -> Shown:
     """Run a program to its end in a terminal of 80 x 24.
 
-    `typed` is at the keyboard from the start, the bytes of `typed_at` once the text they stand with was shown. SIGINT
-    is sent once `interrupt_at` was shown. AssertionError if the program does not end in TIMEOUT_S.
+    `typed` is typed at the start, each value of `typed_at` once its key was shown. SIGINT is sent once `interrupt_at`
+    was shown. AssertionError if the program does not end in TIMEOUT_S.
     """
     master, slave = pty.openpty()
     waiting = dict(typed_at or {})
@@ -58,7 +58,7 @@ def in_terminal(
             try:
                 data = os.read(master, 65536)
             except OSError:
-                # The last one who had the terminal open is gone.
+                # The last process that had the terminal open has ended.
                 break
             if not data:
                 break

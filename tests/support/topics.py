@@ -1,4 +1,4 @@
-"""Topics for tests, made and asked about with confluent-kafka's admin client."""
+"""Topics for tests, created and queried with confluent-kafka's admin client."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ TIMEOUT_S = 30.0
 
 
 def create_topic(bootstrap: str, name: str, partitions: int = 1, config: Mapping[str, str] | None = None) -> None:
-    """Create and wait until the metadata shows a leader for each partition."""
+    """Create the topic and wait until the metadata shows a leader for each partition."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
     admin.create_topics([NewTopic(name, partitions, 1, config=dict(config or {}))], request_timeout=TIMEOUT_S)[
         name

@@ -1,4 +1,4 @@
-"""Waiting for a condition: the only way tests wait."""
+"""Waiting for a condition: tests wait in no other way."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def until(
     interval_s: float = 0.02,
     tolerate: tuple[type[Exception], ...] = (),
 ) -> T:
-    """The first true value of `condition()`, asked every `interval_s`.
+    """The first true value of `condition()`, called every `interval_s`.
 
     AssertionError names `what` (and the last value or error) after `timeout_s`. Exceptions in `tolerate` count as "not
     yet"; an AssertionError that the condition itself raises ends the waiting.
