@@ -122,7 +122,7 @@ def test_records_of_an_open_transaction_are_deleted(broker: Target, topic: str) 
     producer.begin_transaction()
     producer.produce(topic, b"open", partition=0)
     assert producer.flush(TIMEOUT_S) == 0
-    for value in (b"deleted", b"behind"):  # batches of their own
+    for value in (b"deleted", b"behind"):  # separate batches
         send(broker, topic, [value])
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     place = TopicPartition(topic, 0, 2)

@@ -49,7 +49,7 @@ class Log(OwnTopic[Stamped]):
 
 
 class Fallback:
-    """Stands for reading records: knows one timestamp."""
+    """Takes the place of reading records: knows one timestamp."""
 
     def __init__(self) -> None:
         self.asked: list[TopicPartition] = []

@@ -47,7 +47,7 @@ class MemoryController:
 
 
 class ConfigBroker:
-    """Stands for `server.broker.Broker`."""
+    """Takes the place of `server.broker.Broker`."""
 
     def __init__(self, properties: dict[str, str]) -> None:
         # There is no partition here to which events could be written.

@@ -1,4 +1,4 @@
-// SCENARIO BOOTSTRAP TOPIC GROUP: one part of franz-go's ordinary life; an error ends it with exit code 1.
+// SCENARIO BOOTSTRAP TOPIC GROUP: one scenario with the client franz-go; on an error it exits with code 1.
 package main
 
 import (

@@ -1,4 +1,4 @@
-// SCENARIO BOOTSTRAP TOPIC GROUP: one part of kafkajs's ordinary life; what came of it as JSON on stdout.
+// SCENARIO BOOTSTRAP TOPIC GROUP: one scenario with the client kafkajs; prints the result as JSON on stdout.
 import kafkajs from 'kafkajs'
 
 const { AssignerProtocol, CompressionTypes, ConfigResourceTypes, Kafka, logLevel } = kafkajs
@@ -159,7 +159,7 @@ const scenarios = {
     await until(() => taken.length === 2)
     client.pause([{ topic }])
     await send(['2'])
-    // Several fetches of an unpaused consumer would have come by now.
+    // Several fetches of an unpaused consumer would have returned by now.
     await new Promise(resolve => setTimeout(resolve, 400))
     const paused = [...taken]
     client.resume([{ topic }])

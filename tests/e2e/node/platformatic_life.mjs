@@ -1,4 +1,4 @@
-// SCENARIO BOOTSTRAP TOPIC GROUP: one part of @platformatic/kafka's ordinary life; what came of it as JSON on stdout.
+// SCENARIO BOOTSTRAP TOPIC GROUP: one scenario with the client @platformatic/kafka; prints the result as JSON on stdout.
 import { Admin, Consumer, Producer, stringDeserializers, stringSerializers } from '@platformatic/kafka'
 
 const [scenario, bootstrap, topic, groupId] = process.argv.slice(2)
@@ -251,5 +251,5 @@ const scenarios = {
 }
 
 const answer = JSON.stringify(await scenarios[scenario]())
-// Not an orderly end of the clients: each scenario ends those whose end it is about.
+// The clients are not closed here: each scenario closes those whose close it tests.
 process.stdout.write(answer, () => process.exit(0))
