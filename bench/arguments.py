@@ -87,7 +87,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     )
     # Fewer than six pairs give no 95 % interval.
     compared.add_argument("--pairs", type=value(units.integer(1, PAIRS_MAX)), default=6)
-    for name, words in (("start", "start to first answer"), ("idle", "memory of idle connections"),
+    for name, words in (("start", "start to first response"), ("idle", "memory of idle connections"),
                         ("offsets", "kill -9, until all committed offsets are known")):  # fmt: skip
         alone = modes.add_parser(name, parents=[common, several, pairs], help=words)
         alone.set_defaults(workload=[])

@@ -100,7 +100,7 @@ def _percentile_ms(latency: Histogram, percent: float) -> float:
 
 def spending_table(runs: Sequence[Run]) -> Table:
     """Return the table of resource usage: a column for each run under load, a row for each figure of any run."""
-    table = Table(title="What the broker spent", title_justify="left")
+    table = Table(title="Resource usage of the broker", title_justify="left")
     table.add_column("")
     shown = [run for run in runs if run.failed or any(name in run.figures for name in SPENT)]
     for run in shown:
@@ -151,7 +151,7 @@ def profiles_table(profiles: Sequence[Profile], most: int = 20) -> Table:
     for module, function in heaviest(profiles)[:most]:
         cells = (profile_cell(rows.get((module, function))) for rows in found)
         table.add_row(escape(function), escape(module), *cells)
-    table.add_row(f"functions below the first {TOP}", "", *(f"{profile.rest:.1%}" for profile in profiles))
+    table.add_row(f"functions after the first {TOP}", "", *(f"{profile.rest:.1%}" for profile in profiles))
     table.caption = "\n".join(
         f"{profile.target}: {profile.samples} samples of {profile.event} in {profile.seconds:.1f} s"
         + "".join(f"; {note}" for note in profile.notes)
@@ -181,7 +181,7 @@ def warm_up_line(warm_up: WarmUp) -> str:
     """Describe how long a target was warmed up, and whether it became steady."""
     shown = describe(warm_up.metric)
     last = f"{text(warm_up.metric, warm_up.values[-1])} {shown.unit}".rstrip() if warm_up.values else "nothing"
-    end = "steady" if warm_up.steady else f"not steady within the {warm_up.bound_s:g} s it may take"
+    end = "steady" if warm_up.steady else f"not steady within the limit of {warm_up.bound_s:g} s"
     name = f"{warm_up.target} {warm_up.label}".rstrip()
     return f"{name}: warmed up for {warm_up.seconds:.1f} s, {end}; {shown.label} of the last window: {last}"
 

@@ -305,19 +305,19 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         prog="python -m bench.console", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--only", default="start,keys,search,tail", help="which figures, with commas")
-    parser.add_argument("--repeats", type=int, default=7, help="of the start")
-    parser.add_argument("--rounds", type=int, default=8, help="of the keys, about 60 presses each")
-    parser.add_argument("--records", type=int, default=10_000_000, help="to be searched")
-    parser.add_argument("--minutes", type=float, default=2.0, help="of following")
-    parser.add_argument("--rate", type=int, default=50_000, help="records a second that are followed")
+    parser.add_argument("--only", default="start,keys,search,tail", help="figures to measure, separated by commas")
+    parser.add_argument("--repeats", type=int, default=7, help="number of starts to measure")
+    parser.add_argument("--rounds", type=int, default=8, help="rounds of about 60 key presses each")
+    parser.add_argument("--records", type=int, default=10_000_000, help="number of records to search")
+    parser.add_argument("--minutes", type=float, default=2.0, help="how long a topic is followed")
+    parser.add_argument("--rate", type=int, default=50_000, help="records per second produced to the followed topic")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--json", metavar="FILE", help="write the figures there, too")
+    parser.add_argument("--json", metavar="FILE", help="also write the figures to this file")
     parser.add_argument("--strict", action="store_true")
     given = parser.parse_args()
     wanted = given.only.split(",")
     if unknown := set(wanted) - {"start", "keys", "search", "tail"}:
-        parser.error(f"--only {', '.join(sorted(unknown))}: there are start, keys, search and tail")
+        parser.error(f"--only {', '.join(sorted(unknown))}: unknown (allowed: start, keys, search, tail)")
     figures: dict[str, float] = {}
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)

@@ -58,7 +58,7 @@ class ConsoleTerminal:
         except OSError:
             data = b""
         if not data:
-            raise ConsoleError(f"the console ended; at last it drew {self.text()[-400:]!r}")
+            raise ConsoleError(f"the console ended; the last text it drew: {self.text()[-400:]!r}")
         self.drawn = (self.drawn + data)[-KEPT_BYTES:]
 
     def text(self) -> str:

@@ -128,14 +128,14 @@ cdef class Arrivals:
             self.records += 1
             if found is None:
                 if self.stamps:
-                    self.fail("a record without a value: it is not of this run")
+                    self.fail("a record without a value: it is not from this run")
                 continue
             value = found
             self.bytes += len(value) + self.key_bytes
             if not self.stamps:
                 continue
             if len(value) < STAMP:
-                self.fail(f"a value of {len(value)} bytes holds no due time: it is not of this run")
+                self.fail(f"a value of {len(value)} bytes contains no due time: it is not from this run")
                 continue
             memcpy(&due, PyBytes_AS_STRING(value), STAMP)
             self.end_to_end.record(now - due)

@@ -76,7 +76,7 @@ class Measured:
             extra=self.extra,
         )
         own = (
-            self.verdicts if self.fault is None else (f"a fault was put into the target: {self.fault}", *self.verdicts)
+            self.verdicts if self.fault is None else (f"a fault was caused in the target: {self.fault}", *self.verdicts)
         )
         return run if self.failed else dataclasses.replace(run, verdicts=(*own, *run.verdicts))
 
@@ -136,7 +136,7 @@ def make_driver(target: Target, topic: str, workload: Workload) -> LoadDriver:
 def refuse(target: Target, workload: Workload) -> None:
     """Raise DriverError if the target does not support the workload."""
     if isinstance(target, Floor) and workload.driver != "raw":
-        raise DriverError(f'{target.name} answers the driver "raw" only, not "{workload.driver}"')
+        raise DriverError(f'{target.name} supports only the driver "raw", not "{workload.driver}"')
     needs_ids = workload.idempotent or workload.transactions or workload.isolation == READ_COMMITTED
     if isinstance(target, Floor) and needs_ids:
         raise DriverError(f"{target.name} supports neither producer ids nor transactions")

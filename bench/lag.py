@@ -119,12 +119,12 @@ def main() -> int:
     """Measure and print the figures; returns exit code 3 if --strict was given and the goal was missed."""
     parser = argparse.ArgumentParser(prog="python -m bench.lag", description=__doc__)
     parser.add_argument("--groups", type=int, default=2_000)
-    parser.add_argument("--partitions", type=int, default=50, help="of each group")
+    parser.add_argument("--partitions", type=int, default=50, help="partitions of each group")
     parser.add_argument("--topics", type=int, default=20)
     parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--target", metavar="HOST:PORT", help="a broker that runs already, broker-cy or Kafka")
-    parser.add_argument("--time", action="store_true", help="the lag in time, too (not of Apache Kafka)")
-    parser.add_argument("--json", metavar="FILE", help="write the figures there, too")
+    parser.add_argument("--target", metavar="HOST:PORT", help="a running broker, broker-cy or Kafka")
+    parser.add_argument("--time", action="store_true", help="also measure the lag in time (not with Apache Kafka)")
+    parser.add_argument("--json", metavar="FILE", help="also write the figures to this file")
     parser.add_argument("--strict", action="store_true")
     given = parser.parse_args()
     relax_collector()
@@ -142,9 +142,9 @@ def main() -> int:
                 host, port = target.address
                 figures = asyncio.run(all_figures(f"{host}:{port}"))
     shape_text = f"{given.groups:,} groups x {given.partitions} partitions"
-    print(f"lag of {shape_text}: {figures['lag_s']:.2f} s (reach {REACH_S:g} s)")
+    print(f"lag of {shape_text}: {figures['lag_s']:.2f} s (goal: {REACH_S:g} s)")
     held_ms = figures["loop_held_s"] * 1000
-    print(f"loop held {held_ms:.0f} ms at most; judged in {figures['judge_s']:.2f} s; {os.cpu_count()} cores")
+    print(f"loop blocked for at most {held_ms:.0f} ms; evaluated in {figures['judge_s']:.2f} s; {os.cpu_count()} cores")
     if given.time:
         by_events, by_records = figures["time_by_events_s"], figures["time_by_records_s"]
         print(f"lag in time: {by_events:.2f} s by events, {by_records:.2f} s by records")

@@ -85,9 +85,9 @@ def failure(result: DriverResult, spent: Spent | None = None, lost: int = 0) -> 
     if result.errors:
         return f"{result.errors} error{'s' if result.errors > 1 else ''}, the first: {result.first_error or 'no text'}"
     if lost:
-        return f"{lost} acknowledged record{'s' if lost > 1 else ''} did not come back"
+        return f"{lost} acknowledged record{'s' if lost > 1 else ''} could not be read back"
     if spent is not None and spent.died:
-        return "the target's process ended in mid-run"
+        return "the target's process ended during the run"
     if result.seconds <= 0 or not (result.records or result.consumed_records or result.starts):
         return "no record was acknowledged or received"
     return None
@@ -192,7 +192,7 @@ def verdicts(result: DriverResult, spent: Spent | None, consuming: bool = False)
     if negative:
         found.append(f"negative latencies: {negative}")
     if result.unmatched:
-        found.append(f"end-to-end latency is not known of {result.unmatched} batches: they were consumed too late")
+        found.append(f"the end-to-end latency of {result.unmatched} batches is unknown: they were consumed too late")
     return found
 
 

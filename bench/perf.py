@@ -222,7 +222,7 @@ def _row(line: str) -> tuple[int, int, str, str]:
     """Parse a line: period, samples, module, symbol with its `[k]` or `[.]`."""
     parts = [part.strip() for part in line.split(SEPARATOR)]
     if len(parts) != 4 or not (parts[0].isdigit() and parts[1].isdigit()):
-        raise PerfError(f"perf report: not a line of it: {line[:200]!r}")
+        raise PerfError(f"perf report printed an unknown line: {line[:200]!r}")
     return int(parts[0]), int(parts[1]), parts[2], parts[3]
 
 

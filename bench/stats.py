@@ -75,7 +75,7 @@ def _note(pairs: int, confidence: float) -> str | None:
         return f"{pairs} pair{'s' if pairs > 1 else ''}: no interval (at least {LEAST_PAIRS} are needed)"
     reach = 1 - 2.0 ** (1 - pairs)
     if reach < confidence:
-        return f"{pairs} pairs: the interval cannot hold more than {reach:.0%} (6 pairs are needed for 95%)"
+        return f"{pairs} pairs: the confidence of the interval cannot exceed {reach:.0%} (6 pairs are needed for 95%)"
     return None
 
 

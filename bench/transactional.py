@@ -62,7 +62,7 @@ def coordinator(address: tuple[str, int], transactional_id: str) -> tuple[str, i
             reader = client.call(FIND_COORDINATOR, FIND_COORDINATOR_VERSION, body)
             reader.take(4)
             if reader.uvarint() != 2:
-                raise ProtocolError("FindCoordinator answered for another number of keys than 1")
+                raise ProtocolError("FindCoordinator did not return exactly 1 key")
             reader.string()
             reader.take(4)
             host, port, code = reader.string(), reader.number(4), reader.number(2)
@@ -153,7 +153,7 @@ class Connection:
         size, got, tags = _HEAD.unpack_from(data) if len(data) >= _HEAD.size else (0, 0, 0)
         if len(data) != 4 + size or got != self.correlation_id or tags:
             raise ProtocolError(
-                f"an answer of {len(data)} bytes with correlation id {got}, expected {self.correlation_id}"
+                f"a response of {len(data)} bytes with correlation id {got}, expected {self.correlation_id}"
             )
         return data[_HEAD.size :]
 
@@ -166,7 +166,7 @@ _PRODUCER = struct.Struct(">ihqhb")  # throttle time, error code, producer id, e
 def producer_of(answer: bytes, what: str) -> tuple[int, Producer]:
     """Return error code and producer of a response to InitProducerId v5 or EndTxn v5. Raises ProtocolError."""
     if len(answer) != _PRODUCER.size:
-        raise ProtocolError(f"{what}: an answer of {len(answer)} bytes does not parse")
+        raise ProtocolError(f"{what}: a response of {len(answer)} bytes does not parse")
     _, code, identity, epoch, _ = _PRODUCER.unpack(answer)
     return code, Producer(identity, epoch)
 
@@ -215,7 +215,7 @@ class ProduceFrame:
         """Return the first error code of a response that has one or another layout. Raises ProtocolError."""
         reader = Reader(answer)
         if reader.uvarint() != 2:
-            raise ProtocolError("Produce: an answer for another number of topics than 1")
+            raise ProtocolError("Produce: a response that does not contain exactly 1 topic")
         reader.string()
         for _ in range(reader.uvarint() - 1):
             reader.take(4)
@@ -228,7 +228,7 @@ class ProduceFrame:
                 reader.tags()
             reader.string()
             reader.tags()
-        raise ProtocolError("Produce: an answer without an error that does not name every partition once")
+        raise ProtocolError("Produce: a response without an error that does not contain every partition once")
 
 
 class EndFrame:

@@ -31,10 +31,10 @@ def arguments(argv: list[str] | None) -> argparse.Namespace:
     """Parse the command line."""
     parser = argparse.ArgumentParser(prog="python -m bench.check", description=__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.add_argument("--record", action="store_true", help="keep the counts as those to compare with")
+    parser.add_argument("--record", action="store_true", help="record the counts, for later runs to compare with")
     parser.add_argument("--top", action="store_true", help=f"show the {TOP} heaviest functions of each operation")
     parser.add_argument(
-        "--where-recorded", action="store_true", help="count only on the build that the record is of; else say so"
+        "--where-recorded", action="store_true", help="if the counts are from another build, only print the difference"
     )
     parser.add_argument("--expected", type=Path, default=EXPECTED, metavar="FILE", help="recorded counts")
     parser.add_argument(
@@ -77,7 +77,7 @@ def show(name: str, instructions: int) -> None:
 def not_recorded(expected: Expected | None, versions: dict[str, str]) -> list[str]:
     """Return the reasons why counts of this build cannot be compared with the recorded ones; empty if they can."""
     if expected is None:
-        return ["none are recorded"]
+        return ["no recorded counts"]
     return build.differences(expected.versions, versions, build.MACHINE)
 
 
@@ -87,17 +87,17 @@ def verdict(expected: Expected | None, now: Expected, path: Path) -> tuple[str, 
     if others := not_recorded(expected, now.versions):
         lines = compare.rows({}, now.operations)
         text = f"NOTHING TO COMPARE WITH on this build: {', '.join(others)}\n"
-        text += f"To have something, record the counts of a revision that you trust with `{RECORD}` ({path})."
+        text += f"To compare, first record the counts of a revision that you trust with `{RECORD}` ({path})."
         return f"{compare.table(lines)}\n\n{text}", NOTHING_TO_COMPARE
     assert expected is not None
     notes = [compare.table(lines), ""]
     if chosen := build.differences(expected.versions, now.versions, build.TOLD):
-        notes.append(f"Not the versions of the record: {', '.join(chosen)}.")
+        notes.append(f"Versions that differ from the recorded ones: {', '.join(chosen)}.")
     verdicts = {row.verdict for row in lines}
     if compare.BETTER in verdicts:
-        notes.append(f"Better by more than {compare.TOLERANCE:.0%}: keep it so with `{RECORD}`.")
+        notes.append(f"Better by more than {compare.TOLERANCE:.0%}: record the new counts with `{RECORD}`.")
     if compare.UNKNOWN in verdicts:
-        notes.append(f"Not recorded yet: `{RECORD}`.")
+        notes.append(f"An operation is not recorded yet: record it with `{RECORD}`.")
     if compare.WORSE in verdicts:
         notes.append(f"WORSE by more than {compare.TOLERANCE:.0%}: `make bench-check ARGS=--top` shows the functions.")
         return "\n".join(notes), REGRESSED
@@ -126,7 +126,7 @@ def main(argv: list[str] | None = None) -> int:
     print("User-space instructions of the broker's process per request (the kernel's are not counted)")
     if options.top:
         for name, counts in counted.items():
-            header = ("share", "a request", "function", "of")
+            header = ("share", "per request", "function", "object")
             rows = [header, *profile.heaviest(counts.profile, counts.requests, TOP)]
             print(f"\n{name}\n{compare.columns(rows, 'rrll')}")
         print()

@@ -87,11 +87,11 @@ def fetch_same(client: Client, template: Template, batch_bytes: int, pid: int) -
     reader.take(1 + 4)
     check(reader.number(2), "Fetch")
     if not FETCH_BYTES - batch_bytes < len(first) < FETCH_BYTES + batch_bytes:
-        raise ProtocolError(f"Fetch of {FETCH_BYTES} bytes: an answer of {len(first)} bytes")
+        raise ProtocolError(f"Fetch of {FETCH_BYTES} bytes: a response of {len(first)} bytes")
 
     def operation() -> None:
         if once() != first:
-            raise ProtocolError("two answers to the same Fetch differ")
+            raise ProtocolError("two responses to the same Fetch differ")
 
     return operation
 
@@ -107,7 +107,7 @@ def receive_in_step(connection: socket.socket, pid: int) -> bytes:
         deadline = time.monotonic() + ANSWER_TIMEOUT_S
         while not (ready := readable_bytes(connection)) or not asleep(pid) or readable_bytes(connection) != ready:
             if time.monotonic() > deadline:
-                raise TimeoutError(f"no whole answer within {ANSWER_TIMEOUT_S} s: {len(answer)} bytes")
+                raise TimeoutError(f"no complete response within {ANSWER_TIMEOUT_S} s: {len(answer)} bytes")
             time.sleep(0.0001)
         answer += connection.recv(ready)
     return bytes(answer[4:])

@@ -59,7 +59,7 @@ def parse(lines: Iterable[str]) -> Profile:
             elif (space, key) in names:
                 name = names[space, key]
             else:
-                raise ProfileError(f"line {number}: {text}: no such name before")
+                raise ProfileError(f"line {number}: {text}: this name was not defined before")
             if kind == "ob":
                 object_name = name.rpartition("/")[2]
             elif kind == "fn":
@@ -73,11 +73,11 @@ def parse(lines: Iterable[str]) -> Profile:
             if key == "totals":
                 total = int(value)
         else:
-            raise ProfileError(f"line {number}: {text[:80]}: not of a callgrind profile")
+            raise ProfileError(f"line {number}: {text[:80]}: not a line of a callgrind profile")
     if total is None:
-        raise ProfileError("ends without its totals")
+        raise ProfileError("ends without a line of totals")
     if total != functions.total():
-        raise ProfileError(f"the functions took {functions.total()} instructions, and all together {total}")
+        raise ProfileError(f"the sum over the functions is {functions.total()} instructions, but the total is {total}")
     return Profile(total, functions)
 
 

@@ -95,7 +95,7 @@ class ConsumerClient:
         ended_ns = time.monotonic_ns()
         self._pause(True)
         if not self.live and not arrivals.records and not control.stop:
-            self._fail(f"no record came within {seconds:g} s")
+            self._fail(f"no record arrived within {seconds:g} s")
         if self.live and not control.stop:
             self._drain(seconds + self.spec.flush_s, control)
         records, size = arrivals.records, arrivals.bytes

@@ -144,7 +144,7 @@ class Group:
             elif settled_at is None:
                 settled_at = time.monotonic() + SETTLE_S
             if time.monotonic() > deadline:
-                raise DriverError(f"the group did not share out its partitions within {READY_TIMEOUT_S:g} s: {shares}")
+                raise DriverError(f"the group did not assign its partitions within {READY_TIMEOUT_S:g} s: {shares}")
             time.sleep(POLL_S)
 
     def close(self) -> None:

@@ -127,7 +127,7 @@ class KafkaToolsDriver:
             "a rate for a consumer": workload.producers == 0 and not workload.rate.unlimited,
         }
         if wrong := [text for text, is_so in refusals.items() if is_so]:
-            raise DriverError(f"Kafka's own tools do not do this: {', '.join(wrong)}")
+            raise DriverError(f"Kafka's own tools do not support: {', '.join(wrong)}")
 
     @property
     def _bootstrap(self) -> str:

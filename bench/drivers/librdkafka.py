@@ -150,11 +150,11 @@ class LibrdkafkaDriver:
             )
         if workload.rate.unit == "requests" and not workload.rate.unlimited:
             raise DriverError(
-                "librdkafka decides itself what a request is: its rate is in records/s or B/s, not requests/s"
+                "librdkafka decides which records form a request: its rate is in records/s or B/s, not requests/s"
             )
         if workload.producers and workload.consumers and workload.record_size.least < STAMP_BYTES:
             raise DriverError(
-                f"consumers beside producers read from each value when it was due: records of "
+                f"with consumers beside producers, each value contains the time at which it was due: records of "
                 f"{workload.record_size.least} B are too small (at least {STAMP_BYTES} B)"
             )
 

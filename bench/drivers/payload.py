@@ -31,7 +31,7 @@ def keys(workload: Workload, seed: int) -> Iterator[bytes] | None:
     if not workload.keys:
         return None
     if workload.keys > 256**workload.key_bytes:
-        raise ValueError(f"{workload.keys} different keys of {workload.key_bytes} bytes do not exist")
+        raise ValueError(f"there are fewer than {workload.keys} different keys of {workload.key_bytes} bytes")
     made = [number.to_bytes(workload.key_bytes, "big") for number in range(workload.keys)]
     random.Random(seed).shuffle(made)
     return itertools.cycle(made)

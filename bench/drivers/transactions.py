@@ -213,7 +213,7 @@ class TransactionDriver(_OneByOne):
         for partition, offset in offsets.items():
             if offset < self.next_offsets[partition]:
                 due = self.next_offsets[partition]
-                raise ProtocolError(f"base offset {offset} of partition {partition}, but {due} was due")
+                raise ProtocolError(f"base offset {offset} of partition {partition}, but {due} was expected")
             self.next_offsets[partition] = offset + made.parts[partition].records
         run.result.transactions += 1
         run.result.records += made.records
@@ -272,7 +272,7 @@ class StartDriver(_OneByOne):
         run.result.starts += 1
         run.done(begun_ns, ended_ns)
         if not sound:
-            raise ProtocolError(f"InitProducerId gave {producer} to {name.decode()}, which had {before or NOBODY}")
+            raise ProtocolError(f"InitProducerId returned {producer} for {name.decode()}, which had {before or NOBODY}")
 
 
 def _started(answer: bytes) -> tuple[int, Producer]:

@@ -43,7 +43,7 @@ def over_time(found: Sequence[Entity]) -> list[Chart]:
     charts = [
         _timeline(found, "records_per_s", "Throughput (records/s)", "records/s", mean),
         _timeline(found, "mb_per_s", "Throughput (MB/s)", "MB/s", mean),
-        _timeline(found, "consumed_mb_per_s", "Consumed beside producers (MB/s)", "MB/s", mean),
+        _timeline(found, "consumed_mb_per_s", "Throughput consumed beside producers (MB/s)", "MB/s", mean),
         _timeline(found, "p50_ms", "Latency p50 of each interval (ms)", "ms", highest, log=True),
         _timeline(found, "p99_ms", "Latency p99 of each interval (ms)", "ms", highest, log=True),
         _timeline(found, "broker_cores", "CPU of the broker (cores)", "cores", mean),
@@ -151,7 +151,7 @@ def percentiles(found: Sequence[Entity], which: str, title: str) -> Chart | None
         },
         "yaxis": {"title": {"text": "ms"}, "type": "log", **log_range([ms for trace in data for ms in trace["y"]])},
     }  # fmt: skip
-    note = "From the time a request was due. Repeats are merged into one histogram; a line ends at its highest value."
+    note = "Measured from the time a request was due. Repeats are merged into one histogram; lines end at the maximum."
     return Chart(f"percentiles-{which}", title, note, data, layout, wide=True)
 
 

@@ -101,7 +101,7 @@ def _charts(found: Sequence[Entity], drawn: list[Chart]) -> list[str]:
     curves = [
         charts.percentiles(found, "latency", "Latency by percentile (ms, logarithmic)"),
         charts.percentiles(found, "end_to_end", "End-to-end latency by percentile (ms, logarithmic)"),
-        charts.percentiles(found, "commit", "Ends of transactions by percentile (ms, logarithmic)"),
+        charts.percentiles(found, "commit", "End of transaction by percentile (ms, logarithmic)"),
     ]
     sections = [
         ("By setting", charts.by_label(found)),
@@ -132,7 +132,7 @@ def _controls(found: Sequence[Entity]) -> str:
     choices = ""
     if len(known := labels(found)) > 1:
         options = "".join(f'<option value="{escape(name)}">{escape(name or "(none)")}</option>' for name in known)
-        choices = f'<label>Latency and time for <select id="label">{options}</select></label>'
+        choices = f'<label>Latency and series of <select id="label">{options}</select></label>'
     return f'<div class="controls" role="group" aria-label="What the charts show">{buttons}{choices}</div>'
 
 

@@ -38,9 +38,7 @@ def bars(known: Profiled) -> list[Chart]:
         ("functions", "CPU by function", MOST_FUNCTIONS, False),
     ):
         keys = heaviest(profiles, modules)[:most]
-        note = (
-            "A bar for each target; of the same bytes, so that lengths compare." if per_gb else "A bar for each target."
-        )
+        note = "A bar for each target, per GB, so that lengths can be compared." if per_gb else "A bar for each target."
         made.append(_bars(f"profile-{name}", f"{title} ({unit})", note, known, keys, modules, per_gb))
     return made
 
@@ -127,6 +125,6 @@ def about(known: Profiled) -> str:
         else ""
     )
     return (
-        '<div class="muted"><p>perf recorded a window of its own, after the measured ones; it is in no figure.'
+        '<div class="muted"><p>perf recorded a separate window after the measured ones; it is not part of any figure.'
         f" CPU-s/GB is the share times the median of the measured windows.{told}</p><ul>{items}</ul></div>"
     )

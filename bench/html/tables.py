@@ -16,7 +16,7 @@ Named = Sequence[tuple[str, Document]]
 GROUPS = (  # heading, and the figure of its first row
     ("Throughput", "records_per_s"),
     ("Latency", "p50_ms"),
-    ("What the broker spent", "cpu_s_per_gb"),
+    ("Resource usage of the broker", "cpu_s_per_gb"),
     ("Load and life cycle", "generator_share"),
 )
 
@@ -30,7 +30,7 @@ def state(documents: Named) -> str:
     failed = [_prefix(documents, name) + reason for name, document in documents for reason in document.failures]
     if failed:
         items = "".join(f"<li>{escape(reason)}</li>" for reason in failed)
-        head = '<div class="state bad" role="alert"><strong>Failed.</strong> What failed has no figures.'
+        head = '<div class="state bad" role="alert"><strong>Failed.</strong> Failed runs have no figures.'
         return f"{head}<ul>{items}</ul></div>"
     runs = sum(len(document.runs) for _, document in documents)
     if not runs:
@@ -54,7 +54,7 @@ def verdicts(documents: Named) -> str:
         for (where, verdict), count in counted.items()
     )
     grave = any(not verdict.startswith("reads were hot") for _, verdict in counted)
-    return f'<div class="state {"warn" if grave else "card"}"><strong>Mind when reading</strong><ul>{items}</ul></div>'
+    return f'<div class="state {"warn" if grave else "card"}"><strong>Notes</strong><ul>{items}</ul></div>'
 
 
 def provenance(documents: Named) -> str:

@@ -101,7 +101,7 @@ def load(path: Path = FILE) -> Plan:
     names = [each.name for each in plan.measurements]
     wrong = [each for table in plan.tables for each in table.rows if each.measurement not in names]
     if wrong or len(set(names)) < len(names):
-        raise PlanError(f"{path}: {wrong[0].measurement if wrong else names}: no such measurement, or two of one name")
+        raise PlanError(f"{path}: {wrong[0].measurement if wrong else names}: no such measurement, or two of a name")
     return plan
 
 

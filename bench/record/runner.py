@@ -43,10 +43,10 @@ def record(measurements: Sequence[Measurement], directory: Path, budget_s: float
     for measurement in measurements:
         left_s = budget_s - (time.monotonic() - begun)
         if not again and is_recorded(directory, measurement):
-            print(f"{measurement.name}: is recorded", flush=True)
+            print(f"{measurement.name}: already recorded", flush=True)
             continue
         if measurement.seconds > left_s:
-            print(f"{measurement.name}: left out, takes {measurement.seconds:.0f} s of {left_s:.0f} s", flush=True)
+            print(f"{measurement.name}: left out: takes {measurement.seconds:.0f} s, {left_s:.0f} s remain", flush=True)
             complete = False
             continue
         started = time.monotonic()
@@ -70,7 +70,7 @@ def measure(measurement: Measurement, directory: Path) -> str | None:
                 check=False,
             )
         except subprocess.TimeoutExpired:
-            return "failed: it did not end"
+            return "failed: it did not end within its time limit"
         if not out.exists() or done.returncode:
             return f"failed: exit code {done.returncode}: {' | '.join(done.stderr.splitlines()[-3:])}"
         found = figures(measurement, out) if measurement.command[0] == "python" else result.read(out)

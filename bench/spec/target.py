@@ -54,7 +54,7 @@ def parse(top: Table, name: str) -> TargetSpec:
     )
     top.finish()
     if (kind == "address") != (spec.bootstrap is not None):
-        raise top.error("bootstrap", 'is needed for kind = "address", and only there')
+        raise top.error("bootstrap", 'is required for kind = "address", and allowed only there')
     if spec.pid is not None and kind != "address":
         raise top.error("pid", 'only for kind = "address"')
     if settings and kind not in ("ours", "kafka"):

@@ -172,10 +172,10 @@ def _check_transactions(
     if workload.driver != "raw":
         raise top.error("transactions", 'only with driver = "raw"')
     if workload.producers > 1 or (workload.producers and workload.consumers):
-        raise producers.error("count", "transactions have exactly 1 producer, or 0 where consumers read them")
+        raise producers.error("count", "transactions have exactly 1 producer, or 0 if consumers read them")
     for key in ("acks", "batch", "idempotent", "in_flight", "linger", "rate"):
         if key in producers.values:
-            raise producers.error(key, "has no effect on transactions: one producer waits for each of its answers")
+            raise producers.error(key, "has no effect on transactions: one producer waits for each response")
     if asked.measure != TRANSACTIONS and workload.consumers:
         raise transactions.error("measure", f"{asked.measure!r} writes nothing to be read (allowed: {TRANSACTIONS})")
     if asked.records < workload.partitions:

@@ -160,7 +160,7 @@ def test_a_consumer_of_nothing_has_failed(broker: Target, topic: str) -> None:
     create_topic(broker.bootstrap, topic, PARTITIONS)
     result = run(broker, topic, workload(producers=0, consumers=1), seconds=0.3)
     assert result.errors == 1
-    assert result.first_error == "no record came within 0.3 s"
+    assert result.first_error == "no record arrived within 0.3 s"
 
 
 @pytest.mark.parametrize("rate", [Rate(), Rate(1000, 1000, "records")], ids=["closed", "open"])
@@ -243,10 +243,10 @@ driver.run(60.0)
 @pytest.mark.parametrize(
     ("changed", "words"),
     [
-        ({"rate": Rate(10, 10, "requests")}, "decides itself what a request is"),
+        ({"rate": Rate(10, 10, "requests")}, "decides which records form a request"),
         ({"consumers": 1, "record_size": Size(4, 4)}, "records of 4 B are too small"),
         ({"producers": 100}, "100 are too many"),
-        ({"keys": 300, "key_bytes": 1}, "300 different keys of 1 bytes do not exist"),
+        ({"keys": 300, "key_bytes": 1}, "there are fewer than 300 different keys of 1 bytes"),
     ],
     ids=["requests", "small", "many", "keys"],
 )

@@ -80,7 +80,7 @@ def test_a_frozen_target_shows_it_in_the_tail(files: Path) -> None:
     """What was due while the target was frozen waited for it: coordinated omission would hide a tenth of the run."""
     arguments = ["-t", "ours", "--duration", "2 s", "--fault", "freeze 500 ms at 500 ms"]
     (run,) = measure(files, "run", "scheduled", *arguments)["runs"]
-    assert run["verdicts"][0] == "a fault was put into the target: frozen for 0.5 s at 0.5 s"
+    assert run["verdicts"][0] == "a fault was caused in the target: frozen for 0.5 s at 0.5 s"
     # A quarter of all requests was due in the freeze, and half of those waited for more than 250 ms.
     assert run["figures"]["p95_ms"] > 250
     assert run["figures"]["e2e_p95_ms"] > 250
@@ -158,7 +158,7 @@ def test_each_target_is_warmed_up_once(
     assert len(document["runs"]) == 4
     for run in document["runs"]:
         assert run["verdicts"][0].startswith("not steady after ")
-    assert "ours: warmed up for 0.6 s, not steady within the 0.6 s it may take" in capsys.readouterr().out
+    assert "ours: warmed up for 0.6 s, not steady within the limit of 0.6 s" in capsys.readouterr().out
 
 
 def test_each_target_is_measured_once_before_the_first_pair(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -360,7 +360,7 @@ def test_the_floor_says_what_it_cannot(files: Path, capsys: pytest.CaptureFixtur
     """A client that fails on an unknown response would report nothing."""
     argv = ["run", "-t", "floor", "-w", "client-produce-1kb", "--dir", str(files / "data")]
     assert cli.main(argv) == 1
-    assert 'floor answers the driver "raw" only, not "librdkafka"' in capsys.readouterr().err
+    assert 'floor supports only the driver "raw", not "librdkafka"' in capsys.readouterr().err
 
 
 def test_a_target_that_dies_fails_the_run(files: Path, capsys: pytest.CaptureFixture[str]) -> None:

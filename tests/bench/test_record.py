@@ -119,13 +119,13 @@ def test_recording_goes_on_where_it_ended(
     assert not runner.record(both, tmp_path / "out", 60.0, again=False)
     told = capsys.readouterr().out
     assert "first: recorded after" in told
-    assert "second: left out, takes 500 s of" in told
+    assert "second: left out: takes 500 s, " in told
     kept = result.read(tmp_path / "out" / "first.json")
     assert kept.runs[0].figures == {"lag_s": 1.23457}
     assert kept.provenance["command"] == "python -m bench.lag"
     assert runner.record(both, tmp_path / "out", 1000.0, again=False)
     told = capsys.readouterr().out
-    assert "first: is recorded" in told
+    assert "first: already recorded" in told
     assert "second: recorded after" in told
     path = tmp_path / "out" / "first.json"
     known = json.loads(path.read_text())
@@ -161,7 +161,7 @@ TABLE = ONE + '[[table]]\nname = "t"\ncolumns = [{ title = "c", value = "ours p9
     ("text", "words"),
     [
         ("", "KeyError"),
-        (ONE + ONE + '[[table]]\nname = "t"\ncolumns = []\nrows = []', "two of one name"),
+        (ONE + ONE + '[[table]]\nname = "t"\ncolumns = []\nrows = []', "two of a name"),
         (ONE + '[[table]]\nname = "t"\ncolumns = []\nrows = [{ title = "r", measurement = "b" }]', "b: no such"),
         (ONE + '[[table]]\nname = "t"\nrows = []\ncolumns = [{ title = "c", ratio = "ours p99_ms" }]', "of two"),
         (TABLE + 'rows = [{ title = "r", measurement = "a", reach = { c = "about 5" } }]', "not a reach"),

@@ -114,10 +114,10 @@ def test_a_number_that_json_has_not_is_never_written(tmp_path: Path) -> None:
             lambda: measured.run_of(replace_result(errors=3, first_error="error 6"), **WHO),
             "3 errors, the first: error 6",
         ),
-        (lambda: measured.run_of(driver_result(), lost=2, **WHO), "2 acknowledged records did not come back"),
+        (lambda: measured.run_of(driver_result(), lost=2, **WHO), "2 acknowledged records could not be read back"),
         (
             lambda: measured.run_of(driver_result(), spent=replace(spent(), died=True), **WHO),
-            "process ended in mid-run",
+            "process ended during the run",
         ),
         (lambda: measured.run_of(DriverResult(seconds=2.0), **WHO), "no record was acknowledged"),
         (lambda: measured.run_of(driver_result(), failed="no answer in 30 s", **WHO), "no answer in 30 s"),
@@ -215,7 +215,7 @@ def test_cold_and_hot_reads_and_negative_latencies_are_said() -> None:
     assert measured.verdicts(driver_result(), cold, consuming=True) == ["reads were cold: 50.0% came from the disk"]
     assert measured.verdicts(driver_result(), cold) == []
     assert measured.verdicts(replace_result(unmatched=3), None) == [
-        "end-to-end latency is not known of 3 batches: they were consumed too late"
+        "the end-to-end latency of 3 batches is unknown: they were consumed too late"
     ]
     both = replace_result(consumed_records=1, consumed_bytes=1_000_000, end_to_end=Histogram())
     assert both.end_to_end is not None

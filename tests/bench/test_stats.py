@@ -51,7 +51,7 @@ def test_interval_covers_the_true_median_about_as_often_as_it_says() -> None:
     [
         (1, "1 pair: no interval (at least 3 are needed)"),
         (2, "2 pairs: no interval (at least 3 are needed)"),
-        (3, "3 pairs: the interval cannot hold more than 75% (6 pairs are needed for 95%)"),
+        (3, "3 pairs: the confidence of the interval cannot exceed 75% (6 pairs are needed for 95%)"),
         (6, None),
     ],
 )
