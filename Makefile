@@ -9,7 +9,7 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 # wait for a program that they started.
 WORKERS ?= 3
 
-.PHONY: run demo test build lint types unit serial instructions system-packages soak bench bench-check asan clean lock protocol-doc
+.PHONY: run demo test build lint types unit serial instructions system-packages soak bench bench-check asan clean lock
 
 run: build
 	exec $(BIN)/broker-cy start --hints --set brokercy.metrics.listener=127.0.0.1:9404 $(ARGS)

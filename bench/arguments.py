@@ -163,9 +163,9 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     modes.add_parser(
         "floor", parents=[single, pairs, profiled], help="measure the cost of bare system calls for the same bytes"
     )
-    told = modes.add_parser("report", help="show results side by side, as one HTML file")
-    told.add_argument("files", nargs="+", type=Path, metavar="FILE.json")
-    told.add_argument("-o", "--html", type=Path, default=Path("report.html"))
+    reported = modes.add_parser("report", help="show results side by side, as one HTML file")
+    reported.add_argument("files", nargs="+", type=Path, metavar="FILE.json")
+    reported.add_argument("-o", "--html", type=Path, default=Path("report.html"))
     add_record(modes.add_parser("record", help="measure the tables of docs/performance.md and fill them in"))
     check = modes.add_parser("check", help="report errors in workload and target files")
     check.add_argument("-w", "--workload", action="append", default=[])

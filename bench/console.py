@@ -284,11 +284,11 @@ def measure_tail(target: BrokerCy, directory: Path, minutes: float, rate: int) -
         produced_per_s = source.records / (time.perf_counter() - begun)
         terminal.forget()
         terminal.idle(2.0)
-        told = _GONE.findall(terminal.text())
+        reported = _GONE.findall(terminal.text())
         return {
             "tail_minutes": minutes,
             "tail_records_per_s": produced_per_s,
-            "tail_dropped": int(told[-1].replace(",", "")) if told else 0,
+            "tail_dropped": int(reported[-1].replace(",", "")) if reported else 0,
             "tail_peak_mb": peak / 1e6,
             "tail_peak_of_first_tenth_mb": at_tenth / 1e6,
             "tail_cores": share,

@@ -78,6 +78,8 @@ cdef class FloorServer:
 
     def __dealloc__(self):
         cdef int i
+        if self.conns == NULL:
+            return
         for i in range(CONNECTIONS_MAX):
             free(self.conns[i].inbox)
         free(self.conns)

@@ -90,9 +90,9 @@ class KeyedLog:
         for digit in range(KEY_DIGITS):
             column = drawn // 10 ** (KEY_DIGITS - 1 - digit) % 10 + ord("0")
             rows[:, keys + digit] = column.reshape(-1, each).astype(np.uint8)
-        told = numbers.astype(">i8").view(np.uint8).reshape(-1, each, NUMBER_BYTES)
+        reported = numbers.astype(">i8").view(np.uint8).reshape(-1, each, NUMBER_BYTES)
         for byte in range(NUMBER_BYTES):
-            rows[:, values + byte] = told[:, :, byte]
+            rows[:, values + byte] = reported[:, :, byte]
         made = []
         for row in rows:
             data = row.tobytes()

@@ -79,8 +79,8 @@ class View:
         elif time.monotonic() - self.last_line >= LINE_S:
             self.last_line = time.monotonic()
             names = ("s", "records/s", "MB/s", "consumed MB/s", "p50 ms", "p99 ms", "cores", "RSS MB", "errors")
-            told = zip(names, self.rows[target][1:], strict=True)
-            text = "  ".join(f"{name} {value}" for name, value in told if value)
+            reported = zip(names, self.rows[target][1:], strict=True)
+            text = "  ".join(f"{name} {value}" for name, value in reported if value)
             self.console.print(f"{target}: {text}", markup=False, highlight=False, soft_wrap=True)
 
     def table(self) -> Table:

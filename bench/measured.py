@@ -127,7 +127,7 @@ def percentile_figures(histogram: Histogram, prefix: str = "") -> dict[str, Numb
     found: dict[str, Number] = {
         f"{prefix}{name}_ms": histogram.percentile(percent) / NS_PER_MS
         for name, percent in PERCENTILES.items()
-        if told(percent, histogram.count)
+        if reported(percent, histogram.count)
     }
     return found | {f"{prefix}max_ms": histogram.highest / NS_PER_MS, f"{prefix}avg_ms": histogram.mean() / NS_PER_MS}
 
@@ -204,7 +204,7 @@ def latencies(histogram: Histogram | None) -> Latencies | None:
     return Latencies(histogram.count, histogram.negative, tuple(curve), hdr.hdr_base64(histogram))
 
 
-def told(percent: float, count: int) -> bool:
+def reported(percent: float, count: int) -> bool:
     """Return whether `count` values are enough for a percentile: at least one is expected to be above it."""
     return round(count * (100 - percent), 6) >= 100  # 100 - 99.9 is a little less than 0.1
 
@@ -215,7 +215,7 @@ def ladder(count: int) -> list[float]:
         return []
     steps = range(1, math.floor(math.log10(count) * CURVE_STEPS) + 1)
     curve = {round(100 * (1 - 10 ** (-step / CURVE_STEPS)), 9) for step in steps}
-    known = {percent for percent in PERCENTILES.values() if told(percent, count)}
+    known = {percent for percent in PERCENTILES.values() if reported(percent, count)}
     return sorted({percent for percent in curve | known if 0 < percent < 100} | {100.0})
 
 

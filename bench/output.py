@@ -68,11 +68,11 @@ def tell(
         tables.print(columns.pairs_table(document.pairs))
     for measured, run in zip(outcome.runs, document.runs, strict=True):
         if measured.extra and not run.failed:
-            told = ", ".join(
+            reported = ", ".join(
                 f"{describe(name).label} {number(name, value)} {describe(name).unit}".rstrip()
                 for name, value in measured.extra.items()
             )
-            console.print(f"{result.title(run)}: {told}")
+            console.print(f"{result.title(run)}: {reported}")
         for verdict in run.verdicts:
             console.print(f"{result.title(run)}: {verdict}")
     for warm_up in document.warm_ups:
@@ -150,8 +150,8 @@ def profile_of(target: str, counted: Counted, seconds: float, runs: Sequence[Run
     def row(function: str, module: str, share: float) -> ProfileRow:
         return ProfileRow(function, module, share, None if cost is None else share * cost)
 
-    told, rest = perf.top(counted.functions.items())
-    functions = [row(function, module, share) for (module, function), share in told]
+    reported, rest = perf.top(counted.functions.items())
+    functions = [row(function, module, share) for (module, function), share in reported]
     modules = [row("", module, share) for module, share in counted.modules().items()]
     return Profile(target, counted.event, counted.samples, seconds, functions, modules[: perf.TOP], rest, counted.notes)
 

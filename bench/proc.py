@@ -74,11 +74,6 @@ def resident_bytes(pid: int) -> int:
     return _fields(Path(f"/proc/{pid}/status"))["VmRSS"] * 1024
 
 
-def private_bytes(pid: int) -> int:
-    """Return the resident pages that no other process shares and no file backs (smaps_rollup: Anonymous)."""
-    return _fields(Path(f"/proc/{pid}/smaps_rollup"))["Anonymous"] * 1024
-
-
 def peak_resident_bytes(pid: int) -> int:
     """Return the highest resident set since the process began (VmHWM)."""
     return _fields(Path(f"/proc/{pid}/status"))["VmHWM"] * 1024

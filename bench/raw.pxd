@@ -24,7 +24,7 @@ cdef class Driver(Connections):
     cdef bint is_odd
     cdef int64_t sample_ready, next_sample_ns, sample_ns
     cdef int64_t sampled[4]     # records, bytes, responses, errors when the ready interval ended
-    cdef int64_t told[4]        # the same for the previous interval
+    cdef int64_t reported[4]        # the same for the previous interval
 
     cdef int _loop(self, int64_t until) noexcept nogil
     cdef void _look(self, int64_t now) noexcept nogil

@@ -130,7 +130,7 @@ cdef class Driver(Connections):
         self.responses = self.errors = self.bytes = self.records = self.begun = self.outstanding = 0
         self.latency, self.lateness, self.even, self.odd = Histogram(), Histogram(), Histogram(), Histogram()
         self.problem[0] = 0
-        self.told[:] = [0, 0, 0, 0]
+        self.reported[:] = [0, 0, 0, 0]
         self.stopping = self.stop_ns = self.sample_ready = self.last_answer_ns = self.polled_ns = self.scan_ns = 0
         self.cpu_seconds = self.seconds = 0
         self.total, self.start_ns = total, now_ns()
@@ -189,9 +189,9 @@ cdef class Driver(Connections):
     def _sample(self, double t_s, Histogram latency, list counts):
         cdef int i
         self.latency.merge(latency)
-        numbers = [counts[i] - self.told[i] for i in range(4)]
+        numbers = [counts[i] - self.reported[i] for i in range(4)]
         for i in range(4):
-            self.told[i] = counts[i]
+            self.reported[i] = counts[i]
         return (t_s, *numbers, latency)
 
     # ------------------------------------------------------------------------------------------------ the loop

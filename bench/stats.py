@@ -77,15 +77,3 @@ def _note(pairs: int, confidence: float) -> str | None:
     if reach < confidence:
         return f"{pairs} pairs: the confidence of the interval cannot exceed {reach:.0%} (6 pairs are needed for 95%)"
     return None
-
-
-def to_floor(value: float, floor: float) -> float:
-    """Return a cost as a multiple of the floor. Raises ValueError if there is no ratio."""
-    if not (math.isfinite(value) and math.isfinite(floor) and value >= 0 and floor > 0):
-        raise ValueError(f"{value} has no ratio to the floor {floor} (finite, the floor above 0)")
-    return value / floor
-
-
-def within_floor(value: float, floor: float, most: float) -> bool:
-    """Return whether a cost is at most `most` times the floor."""
-    return to_floor(value, floor) <= most

@@ -57,7 +57,7 @@ class DriverResult:
     cpu_s: float = 0.0  # of all processes of the generator
     processes: int = 1
     samples: list[Sample] = field(default_factory=list)
-    told: dict[str, float] = field(default_factory=dict)  # latencies and rates that another program printed
+    reported: dict[str, float] = field(default_factory=dict)  # latencies and rates that another program printed
 
     @property
     def generator_share(self) -> float:
@@ -76,7 +76,7 @@ class DriverResult:
 
     def merge(self, other: "DriverResult") -> None:
         """Add what another process measured over the same window; histograms merge exactly."""
-        self.told = _merge_told(self, other)
+        self.reported = _merge_reported(self, other)
         self.records += other.records
         self.bytes += other.bytes
         self.requests += other.requests
@@ -102,15 +102,15 @@ class DriverResult:
         self.samples = merge_samples(self.samples, other.samples)
 
 
-def _merge_told(ours: DriverResult, other: DriverResult) -> dict[str, float]:
+def _merge_reported(ours: DriverResult, other: DriverResult) -> dict[str, float]:
     """Combine two printed summaries; percentiles are left out, because they cannot be combined."""
-    if not (ours.told and other.told):
-        return {**ours.told, **other.told}
+    if not (ours.reported and other.reported):
+        return {**ours.reported, **other.reported}
     merged = {}
-    if "max_ms" in ours.told and "max_ms" in other.told:
-        merged["max_ms"] = max(ours.told["max_ms"], other.told["max_ms"])
-    if "avg_ms" in ours.told and "avg_ms" in other.told and (records := ours.records + other.records):
-        total_ms = ours.told["avg_ms"] * ours.records + other.told["avg_ms"] * other.records
+    if "max_ms" in ours.reported and "max_ms" in other.reported:
+        merged["max_ms"] = max(ours.reported["max_ms"], other.reported["max_ms"])
+    if "avg_ms" in ours.reported and "avg_ms" in other.reported and (records := ours.records + other.records):
+        total_ms = ours.reported["avg_ms"] * ours.records + other.reported["avg_ms"] * other.records
         merged["avg_ms"] = total_ms / records
     return merged
 

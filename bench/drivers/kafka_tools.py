@@ -1,9 +1,9 @@
 """Kafka's own performance tools as a driver, for figures that are widely known.
 
 The tools report latency in whole milliseconds, measured from the send and not from the due time, as percentiles and not
-as a histogram. The figures are therefore in `told` (avg_ms, max_ms, p50_ms, p95_ms, p99_ms, p999_ms; of a consumer its
-rates), and the histograms stay empty. The tools end after a number of records, not of seconds: that number is computed
-from the rate or from the previous run. `cpu_s` includes the start of Java, which `seconds` does not.
+as a histogram. The figures are therefore in `reported` (avg_ms, max_ms, p50_ms, p95_ms, p99_ms, p999_ms; the rates of a
+consumer), and the histograms stay empty. The tools end after a number of records, not of seconds: that number is
+computed from the rate or from the previous run. `cpu_s` includes the start of Java, which `seconds` does not.
 """
 
 import math
@@ -243,11 +243,11 @@ class KafkaToolsDriver:
         *lines, tool.pending = (tool.pending + part).split(b"\n")
         for line in lines:
             text = line.decode(errors="replace").strip()
-            if (sample := self._told(tool, text)) is not None:
+            if (sample := self._reported(tool, text)) is not None:
                 series.add(number, sample)
         return bool(part)
 
-    def _told(self, tool: _Tool, line: str) -> Sample | None:
+    def _reported(self, tool: _Tool, line: str) -> Sample | None:
         """Parse one line; returns its sample, or None."""
         record_bytes = self.workload.record_size.least
         result = tool.result
@@ -256,7 +256,7 @@ class KafkaToolsDriver:
             result.bytes = result.records * record_bytes
             result.seconds = result.records / float(total[2]) if float(total[2]) else 0.0
             names = ("avg_ms", "max_ms", "p50_ms", "p95_ms", "p99_ms", "p999_ms")
-            result.told = {name: float(total[at]) for at, name in enumerate(names, start=3)}
+            result.reported = {name: float(total[at]) for at, name in enumerate(names, start=3)}
             tool.finished = True
             rest = result.records - tool.sampled_records
             if rest <= 0:
@@ -282,8 +282,10 @@ def _consumed(tool: _Tool, fields: list[float]) -> Sample:
     result = tool.result
     result.records = result.consumed_records = int(records)
     result.bytes = result.consumed_bytes = round(mebibytes * (1 << 20))  # printed with four decimals: about 50 B off
-    result.seconds = fetch_ms / 1000  # without waiting for the group, which is not the target's rate; it is in `told`
-    result.told = {
+    result.seconds = (
+        fetch_ms / 1000
+    )  # without waiting for the group, which is not the target's rate; it is in `reported`
+    result.reported = {
         "rebalance_ms": rebalance_ms,
         "fetch_ms": fetch_ms,
         "fetch_mib_per_s": fetch_mib_per_s,

@@ -196,16 +196,16 @@ class LibrdkafkaDriver:
             client.send(("run", start_ns, seconds))
         # Full queue, flush and purge of producers, and then the same time for consumers to catch up.
         deadline = time.monotonic() + 2 * seconds + 4 * self.flush_s + OVERDUE_S
-        told_stop = told_finish = False
+        sent_stop = sent_finish = False
         while pending := [client for client in self._clients if client.done is None]:
             if time.monotonic() > deadline:
                 raise DriverError(f"{pending[0].name} did not end its run in time")
-            if stop.is_set() and not told_stop:
-                told_stop = True
-                self._tell("stop")
-            if not told_finish and not any(client.spec.role == "producer" for client in pending):
-                told_finish = True
-                self._tell("finish")
+            if stop.is_set() and not sent_stop:
+                sent_stop = True
+                self._send_all("stop")
+            if not sent_finish and not any(client.spec.role == "producer" for client in pending):
+                sent_finish = True
+                self._send_all("finish")
             for client, message in self._messages(0.02):
                 if message[0] == "sample":
                     series.add(numbers[client], message[1])
@@ -217,11 +217,11 @@ class LibrdkafkaDriver:
             assert client.done is not None
             result.merge(client.done[0])
         result.samples = series.samples()
-        if not told_stop:
+        if not sent_stop:
             self._check_all_came(result)
         return result
 
-    def _tell(self, word: str) -> None:
+    def _send_all(self, word: str) -> None:
         for client in self._clients:
             if client.done is None:
                 client.send((word,))

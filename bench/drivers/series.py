@@ -12,7 +12,7 @@ class Series:
         self._slots: dict[int, float] = dict.fromkeys(range(processes), -1.0)  # that each process has reached
         self._on_sample = on_sample
         self._waiting: list[Sample] = []
-        self._told: list[Sample] = []
+        self._reported: list[Sample] = []
 
     def add(self, process: int, sample: Sample) -> None:
         """Add a sample of `process` (0, 1, ...), and report the samples that it completes."""
@@ -27,13 +27,13 @@ class Series:
 
     def samples(self) -> list[Sample]:
         """Return all complete samples."""
-        return merge_samples([], self._told)
+        return merge_samples([], self._reported)
 
     def _tell(self) -> None:
         until = min(self._slots.values())
         whole = merge_samples([], [s for s in self._waiting if round(s.t_s / SAMPLE_S) <= until])
         self._waiting = [s for s in self._waiting if round(s.t_s / SAMPLE_S) > until]
-        self._told += whole
+        self._reported += whole
         if self._on_sample is not None:
             for sample in whole:
                 self._on_sample(sample)

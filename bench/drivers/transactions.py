@@ -53,7 +53,7 @@ class _Run:
         self.result = DriverResult()
         self.on_sample, self.stop = on_sample, stop
         self.interval = Histogram()
-        self.told = (0, 0, 0)
+        self.reported = (0, 0, 0)
         self.cpu_s = time.thread_time()
         self.begun_ns = self.now_ns = time.monotonic_ns()
         self.end_ns = self.begun_ns + int(seconds * NS)
@@ -80,11 +80,11 @@ class _Run:
     def _sample(self) -> None:
         found = self.result
         counts = (found.records, found.bytes, found.requests)
-        records, size, requests = (now - before for now, before in zip(counts, self.told, strict=True))
+        records, size, requests = (now - before for now, before in zip(counts, self.reported, strict=True))
         t_s = (self.now_ns - self.begun_ns) / NS
         found.samples.append(Sample(t_s, records, size, requests, 0, self.interval))
         found.latency.merge(self.interval)
-        self.told, self.interval = counts, Histogram()
+        self.reported, self.interval = counts, Histogram()
         if self.on_sample is not None:
             self.on_sample(found.samples[-1])
 
@@ -154,11 +154,11 @@ def ask(run: _Run, connection: Connection, whole: bytearray, read: Callable[[byt
     """Send a request until the target is ready; returns the response's content. Raises OSError, ProtocolError."""
     deadline = 0.0
     while True:
-        code, told = read(connection.call(whole))
+        code, reported = read(connection.call(whole))
         run.result.requests += 1
         if code not in NOT_YET:
             check(code, what)
-            return told
+            return reported
         run.result.retries += 1
         deadline = deadline or time.monotonic() + STUCK_S
         if time.monotonic() > deadline:

@@ -118,7 +118,7 @@ def about(known: Profiled) -> str:
         for entity, profile in known
     )
     clock = any("clock" in profile.event for _, profile in known)
-    told = (
+    reported = (
         " This machine has no cycle counter: time with interrupts off is charged to the function that turns them on"
         " again (_raw_spin_unlock_irqrestore, finish_task_switch)."
         if clock
@@ -126,5 +126,5 @@ def about(known: Profiled) -> str:
     )
     return (
         '<div class="muted"><p>perf recorded a separate window after the measured ones; it is not part of any figure.'
-        f" CPU-s/GB is the share times the median of the measured windows.{told}</p><ul>{items}</ul></div>"
+        f" CPU-s/GB is the share times the median of the measured windows.{reported}</p><ul>{items}</ul></div>"
     )

@@ -117,11 +117,11 @@ def pairs(documents: Named) -> str:
                 f'<td class="number">{each}</td></tr>'
             )
             notes.append(pair.note)
-    told = "".join(f'<p class="muted">{escape(note)}</p>' for note in dict.fromkeys(notes) if note)
+    reported = "".join(f'<p class="muted">{escape(note)}</p>' for note in dict.fromkeys(notes) if note)
     return (
         '<div class="card scroll" style="margin-top:16px"><table><tr><th>Ratio</th><th class="number">Median</th>'
         '<th class="number">Interval</th><th class="number">Absolute (medians)</th><th class="number">Pairs</th></tr>'
-        f"{''.join(rows)}</table>{told}</div>"
+        f"{''.join(rows)}</table>{reported}</div>"
     )
 
 

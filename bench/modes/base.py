@@ -76,7 +76,7 @@ def take_turns(
     with a new topic until it is as fast as at the end of its own.
     """
     sides = [(name, target, *each) for name, target in targets.items() for each in workloads]
-    told = {}
+    reported = {}
     with contextlib.ExitStack() as stack:
         # The floor has one set of partitions: records that one workload wrote are lost for another.
         shared = len(workloads) == 1 and workloads[0][0].producers == 0
@@ -84,7 +84,7 @@ def take_turns(
         for name, target, workload, label in sides:
             if session.stop.is_set() or outcome.failed:
                 return
-            told[name, label] = warm_up(session, name, target, workload, outcome, label, topics.get(name))
+            reported[name, label] = warm_up(session, name, target, workload, outcome, label, topics.get(name))
         for name, target, workload, label in sides if len(sides) > 1 else ():
             if not workload.steady_s or session.stop.is_set() or outcome.failed:
                 continue
@@ -97,7 +97,7 @@ def take_turns(
                 if session.stop.is_set() or outcome.failed:
                     return
                 run = measure(session, name, target, workload, label, pair, topic=topics.get(name))
-                run.verdicts = told[name, label]
+                run.verdicts = reported[name, label]
                 outcome.runs.append(run)
 
 

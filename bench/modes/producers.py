@@ -87,10 +87,10 @@ def memory_bytes(pid: int) -> int:
     """Return the memory in use: the live heap of a JVM, the resident memory of others. Raises OSError, TargetError."""
     if Path(f"/proc/{pid}/exe").resolve().name != "java":
         return proc.resident_bytes(pid)
-    told = subprocess.run(
+    reported = subprocess.run(
         ["jcmd", str(pid), "GC.class_histogram"], capture_output=True, text=True, timeout=JCMD_TIMEOUT_S, check=True
     )
-    found = _TOTAL.search(told.stdout)
+    found = _TOTAL.search(reported.stdout)
     if found is None:
-        raise TargetError(f"jcmd printed no total: {told.stdout[-200:]!r}")
+        raise TargetError(f"jcmd printed no total: {reported.stdout[-200:]!r}")
     return int(found[1])

@@ -61,8 +61,8 @@ def markdown(table: Table, found: Mapping[str, Document], link: str) -> str:
 
 def origin(name: str, document: Document, link: str) -> str:
     """Return command, date, revision and JSON file of one measurement, as a list item."""
-    told = document.provenance
-    shown = f"- `{told['command']}`: {str(told['started'])[:10]}, revision {told['revision']}, {told['cpu']}"
+    known = document.provenance
+    shown = f"- `{known['command']}`: {str(known['started'])[:10]}, revision {known['revision']}, {known['cpu']}"
     unsteady = [f"{each.target} {each.label}".rstrip() for each in document.warm_ups if not each.steady]
     if unsteady:
         shown += f"; not steady when its warm-up ended: {', '.join(unsteady)}"

@@ -82,8 +82,8 @@ def read(path: Path) -> Table:
     try:
         values = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        told = re.search(r"at line (\d+)", str(error))
-        raise SpecError(f"{path}:{told.group(1) if told else 1}: not TOML: {error}") from None
+        reported = re.search(r"at line (\d+)", str(error))
+        raise SpecError(f"{path}:{reported.group(1) if reported else 1}: not TOML: {error}") from None
     except RecursionError:
         raise SpecError(f"{path}:1: not a workload or target: nested too deeply") from None
     return Table(str(path), values, line_numbers(text))

@@ -151,22 +151,22 @@ def test_no_room_for_a_stamp_is_refused() -> None:
 
 def test_a_sample_is_reported_once_all_processes_have_given_their_part() -> None:
     """If this fails, a live view shows half of the rate while one process is late."""
-    told: list[Sample] = []
-    series = Series(2, told.append)
+    reported: list[Sample] = []
+    series = Series(2, reported.append)
     series.add(0, Sample(0.25, 1, 10, 1, 0, Histogram()))
     series.add(0, Sample(0.5, 2, 20, 1, 0, Histogram()))
-    assert told == []
+    assert reported == []
     series.add(1, Sample(0.25, 4, 40, 1, 0, Histogram()))
-    assert [(sample.t_s, sample.records) for sample in told] == [(0.25, 5)]
+    assert [(sample.t_s, sample.records) for sample in reported] == [(0.25, 5)]
     series.end(1)
-    assert [(sample.t_s, sample.records) for sample in told] == [(0.25, 5), (0.5, 2)]
+    assert [(sample.t_s, sample.records) for sample in reported] == [(0.25, 5), (0.5, 2)]
     assert [sample.records for sample in series.samples()] == [5, 2]
 
 
 def test_percentiles_that_others_printed_are_not_merged() -> None:
     """The percentile over two processes cannot be computed from their percentiles."""
     both = DriverResult(processes=0)
-    both.merge(DriverResult(records=100, told={"avg_ms": 1.0, "max_ms": 5.0, "p99_ms": 3.0}))
-    assert both.told["p99_ms"] == 3.0
-    both.merge(DriverResult(records=300, told={"avg_ms": 3.0, "max_ms": 9.0, "p99_ms": 4.0}))
-    assert both.told == {"avg_ms": 2.5, "max_ms": 9.0}
+    both.merge(DriverResult(records=100, reported={"avg_ms": 1.0, "max_ms": 5.0, "p99_ms": 3.0}))
+    assert both.reported["p99_ms"] == 3.0
+    both.merge(DriverResult(records=300, reported={"avg_ms": 3.0, "max_ms": 9.0, "p99_ms": 4.0}))
+    assert both.reported == {"avg_ms": 2.5, "max_ms": 9.0}

@@ -85,7 +85,7 @@ def test_producers_tells_what_an_open_one_costs(files: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("mode", "workload", "arguments", "told"),
+    ("mode", "workload", "arguments", "reported"),
     [
         ("compaction", "synced", [], 'a rate such as "1000 requests/s"'),
         ("compaction", "scheduled", ["--records", "1000"], "--records: 1000 do not fill a segment"),
@@ -98,12 +98,12 @@ def test_producers_tells_what_an_open_one_costs(files: Path) -> None:
     ],
 )
 def test_what_cannot_be_measured_is_refused(
-    files: Path, capsys: pytest.CaptureFixture[str], mode: str, workload: str, arguments: list[str], told: str
+    files: Path, capsys: pytest.CaptureFixture[str], mode: str, workload: str, arguments: list[str], reported: str
 ) -> None:
     """The message says what is needed or allowed; exit code 1."""
     argv = [mode, "-w", str(files / f"{workload}.toml"), "--dir", str(files / "data"), *arguments]
     assert cli.main(argv if "-t" in arguments else [*argv, "-t", "ours"]) == 1
-    assert told in capsys.readouterr().err
+    assert reported in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

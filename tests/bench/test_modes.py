@@ -89,19 +89,19 @@ def test_a_frozen_target_shows_it_in_the_tail(files: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("fault", "target", "told"),
+    ("fault", "target", "reported"),
     [
         ("freeze 1 s at 3 s", "ours", "does not end within the window of 0.4 s"),
         ("freeze 100 ms at 100 ms", "127.0.0.1:1", "was not started by the tool"),
     ],
 )
 def test_a_fault_that_nobody_would_see_is_refused(
-    files: Path, capsys: pytest.CaptureFixture[str], fault: str, target: str, told: str
+    files: Path, capsys: pytest.CaptureFixture[str], fault: str, target: str, reported: str
 ) -> None:
     """A run without the requested fault would be taken for one with it."""
     argv = ["run", "-t", target, "-w", str(files / "fast.toml"), "--fault", fault, "--dir", str(files / "data")]
     assert cli.main(argv) == 1
-    assert told in capsys.readouterr().err
+    assert reported in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -111,8 +111,8 @@ def test_a_fault_that_is_none_is_refused(files: Path, capsys: pytest.CaptureFixt
     """The message says what is allowed."""
     with pytest.raises(SystemExit):
         cli.main(["run", "-t", "ours", "-w", str(files / "fast.toml"), "--fault", fault])
-    told = capsys.readouterr().err
-    assert "allowed: " in told or "a number and one of" in told
+    reported = capsys.readouterr().err
+    assert "allowed: " in reported or "a number and one of" in reported
 
 
 def test_a_topic_of_more_partitions_than_one_call_may_create(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -222,16 +222,16 @@ def test_rebalance_tells_what_each_partition_stood_still(files: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("workload", "duration", "told"),
+    ("workload", "duration", "reported"),
     [("fast", "20 s", "a rate such as"), ("scheduled", "10 s", "too short to see the end of a session of 6 s")],
 )
 def test_rebalance_refuses_what_it_cannot_measure(
-    files: Path, capsys: pytest.CaptureFixture[str], workload: str, duration: str, told: str
+    files: Path, capsys: pytest.CaptureFixture[str], workload: str, duration: str, reported: str
 ) -> None:
     """Gaps of a load that is as fast as possible mean nothing; nor does a kill that is not noticed in the window."""
     argv = ["rebalance", "-t", "ours", "-w", str(files / f"{workload}.toml"), "--duration", duration]
     assert cli.main([*argv, "--dir", str(files / "data")]) == 1
-    assert told in capsys.readouterr().err
+    assert reported in capsys.readouterr().err
 
 
 def test_recovery_and_floor(files: Path) -> None:
@@ -313,10 +313,10 @@ def stopped(command: list[str], when: str) -> int:
     """
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
     assert process.stderr is not None
-    told = ""
-    while when not in told:
-        told = process.stderr.readline()
-        assert told, "it ended by itself"
+    reported = ""
+    while when not in reported:
+        reported = process.stderr.readline()
+        assert reported, "it ended by itself"
     os.killpg(process.pid, signal.SIGINT)
     process.communicate(timeout=60)
     return process.returncode
@@ -330,7 +330,7 @@ def test_a_workload_may_have_any_name(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "reported"),
     [
         (["compare", "ours"], "nothing to compare (needed: two targets, or two workloads)"),
         (["compare", "ours", "ours"], "name each target once"),
@@ -339,13 +339,13 @@ def test_a_workload_may_have_any_name(tmp_path: Path) -> None:
     ],
 )
 def test_wrong_arguments_are_refused_before_anything_starts(
-    files: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], told: str
+    files: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], reported: str
 ) -> None:
     """If this fails, an hour is spent on a measurement whose result cannot be written."""
     argv = [each.format(files) for each in arguments]
     assert cli.main([*argv, "-w", str(files / "fast.toml"), "--dir", str(files / "data")]) == 1
     captured = capsys.readouterr().err
-    assert told in captured
+    assert reported in captured
     assert "starting" not in captured
 
 
@@ -380,9 +380,9 @@ def test_a_target_that_dies_fails_the_run(files: Path, capsys: pytest.CaptureFix
         while "records/s" not in process.stderr.readline():
             assert process.poll() is None
         os.kill(pid, signal.SIGKILL)
-        _, told = process.communicate(timeout=60)
+        _, reported = process.communicate(timeout=60)
         assert process.returncode == 1
-        assert "failed" in told
+        assert "failed" in reported
     (run,) = json.loads(out.read_text())["runs"]
     assert run["failed"]
     assert run["figures"] == {}

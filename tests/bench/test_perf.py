@@ -92,8 +92,8 @@ def test_names_are_those_of_the_source() -> None:
 
 def test_the_heaviest_come_first_and_the_rest_is_summed() -> None:
     """What is left out of a table is still part of the whole."""
-    told, rest = perf.top([(("m", "a"), 0.1), (("m", "b"), 0.6), (("m", "c"), 0.3)], 2)
-    assert told == [(("m", "b"), 0.6), (("m", "c"), 0.3)]
+    reported, rest = perf.top([(("m", "a"), 0.1), (("m", "b"), 0.6), (("m", "c"), 0.3)], 2)
+    assert reported == [(("m", "b"), 0.6), (("m", "c"), 0.3)]
     assert rest == pytest.approx(0.1)
 
 

@@ -91,8 +91,8 @@ def test_tables_are_filled_in_place_and_name_their_origin() -> None:
     assert filled.endswith("<!-- end of table -->\nafter\n")
     assert "old 1.23" not in filled
     assert "| another | not measured | not measured |" in filled
-    told = "- `broker-bench compare`: 2026-01-02, revision abc, 2 x; not steady when its warm-up ended: kafka"
-    assert f"{told} ([JSON](measurements/m.json))" in filled
+    reported = "- `broker-bench compare`: 2026-01-02, revision abc, 2 x; not steady when its warm-up ended: kafka"
+    assert f"{reported} ([JSON](measurements/m.json))" in filled
     assert tables.fill(filled, plan, {"m": recorded()}, "measurements") == filled
 
 
@@ -117,16 +117,16 @@ def test_recording_goes_on_where_it_ended(
     program(tmp_path, monkeypatch, WRITES)
     both = [named("first"), named("second", 500.0)]
     assert not runner.record(both, tmp_path / "out", 60.0, again=False)
-    told = capsys.readouterr().out
-    assert "first: recorded after" in told
-    assert "second: left out: takes 500 s, " in told
+    reported = capsys.readouterr().out
+    assert "first: recorded after" in reported
+    assert "second: left out: takes 500 s, " in reported
     kept = result.read(tmp_path / "out" / "first.json")
     assert kept.runs[0].figures == {"lag_s": 1.23457}
     assert kept.provenance["command"] == "python -m bench.lag"
     assert runner.record(both, tmp_path / "out", 1000.0, again=False)
-    told = capsys.readouterr().out
-    assert "first: already recorded" in told
-    assert "second: recorded after" in told
+    reported = capsys.readouterr().out
+    assert "first: already recorded" in reported
+    assert "second: recorded after" in reported
     path = tmp_path / "out" / "first.json"
     known = json.loads(path.read_text())
     known["provenance"]["revision"] = "an older one"

@@ -122,7 +122,7 @@ def test_a_number_that_json_has_not_is_never_written(tmp_path: Path) -> None:
         (lambda: measured.run_of(DriverResult(seconds=2.0), **WHO), "no record was acknowledged"),
         (lambda: measured.run_of(driver_result(), failed="no answer in 30 s", **WHO), "no answer in 30 s"),
     ],
-    ids=["errors", "lost", "died", "nothing", "told"],
+    ids=["errors", "lost", "died", "nothing", "reported"],
 )
 def test_a_run_that_failed_has_no_figure_at_all(made: Callable[[], Run], reason: str) -> None:
     """A rate from a run that lost records must not be quoted."""
@@ -221,9 +221,9 @@ def test_cold_and_hot_reads_and_negative_latencies_are_said() -> None:
     assert both.end_to_end is not None
     both.end_to_end.add(-1)
     assert measured.verdicts(both, cold) == ["reads were cold: 50.0% came from the disk", "negative latencies: 1"]
-    told = measured.run_of(both, spent=cold, **WHO).end_to_end
-    assert told is not None
-    assert (told.count, told.negative, list(told.percentiles)) == (0, 1, [])
+    reported = measured.run_of(both, spent=cold, **WHO).end_to_end
+    assert reported is not None
+    assert (reported.count, reported.negative, list(reported.percentiles)) == (0, 1, [])
 
 
 def test_ladder_ends_at_the_highest_value_and_claims_no_percentile_beyond_the_values() -> None:

@@ -55,7 +55,7 @@ def test_every_key_of_a_workload_arrives(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("wrong", "told"),
+    ("wrong", "reported"),
     [
         (WHOLE.replace("linger", "lingr"), "w.toml:13: producers.lingr: unknown key; did you mean 'linger'? (allowed:"),
         (WHOLE.replace('"20 ms"', '"20 msec"'), "w.toml:13: producers.linger: '20 msec' has the unit 'msec' (allowed:"),
@@ -86,15 +86,15 @@ def test_every_key_of_a_workload_arrives(tmp_path: Path) -> None:
         ("a = " + "[" * 100_000, "w.toml:1: not a workload or target: nested too deeply"),
     ],
 )  # fmt: skip
-def test_a_wrong_workload_is_refused_at_its_line(tmp_path: Path, wrong: str, told: str) -> None:
+def test_a_wrong_workload_is_refused_at_its_line(tmp_path: Path, wrong: str, reported: str) -> None:
     """A user who mistypes a key must not get a measurement of the default."""
     with pytest.raises(SpecError) as refused:
         read_workload(tmp_path, wrong)
-    assert told in str(refused.value)
+    assert reported in str(refused.value)
 
 
 @pytest.mark.parametrize(
-    ("wrong", "told"),
+    ("wrong", "reported"),
     [
         ('kind = "redpanda"', "t.toml:1: kind: 'redpanda' is not allowed (allowed: ours, kafka, floor, address)"),
         ("[settings]\n", "t.toml:1: kind: is missing"),
@@ -105,18 +105,18 @@ def test_a_wrong_workload_is_refused_at_its_line(tmp_path: Path, wrong: str, tol
         ('kind = "ours"\n[settings]\nlog.retention.ms = 1', "quote names with dots"),
     ],
 )
-def test_a_wrong_target_is_refused_at_its_line(tmp_path: Path, wrong: str, told: str) -> None:
+def test_a_wrong_target_is_refused_at_its_line(tmp_path: Path, wrong: str, reported: str) -> None:
     """The same for targets."""
     with pytest.raises(SpecError) as refused:
         read_target(tmp_path, wrong)
-    assert told in str(refused.value)
+    assert reported in str(refused.value)
 
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     """A traceback does not say which of forty files it was."""
     (tmp_path / "latin.toml").write_bytes(b"# ok\nname = '\xe4'\n")
     (tmp_path / "empty.toml").write_bytes(b"")
-    for name, told in [
+    for name, reported in [
         ("latin.toml", "latin.toml:2: not UTF-8: byte 0xe4"),
         (".", "cannot be read: Is a directory"),
         ("nowhere.toml", "nowhere.toml: cannot be read: No such file or directory"),
@@ -124,7 +124,7 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     ]:
         with pytest.raises(SpecError) as refused:
             target.load(tmp_path / name)
-        assert told in str(refused.value)
+        assert reported in str(refused.value)
     assert workload.load(tmp_path / "empty.toml").driver == "raw"  # every key of a workload is optional
 
 
@@ -169,7 +169,7 @@ def test_keys_of_transactions_arrive(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("wrong", "told"),
+    ("wrong", "reported"),
     [
         ("[producers]\nidempotent = 1\n", "w.toml:2: producers.idempotent: 1 is not allowed (allowed: true, false)"),
         ("[producers]\nidempotent = true\nacks = 1\n", 'needs acks = "all" and in_flight of at most 5'),
@@ -192,8 +192,8 @@ def test_keys_of_transactions_arrive(tmp_path: Path) -> None:
         ('[transactions]\nmeasure = "ids"\n', "'ids' is not allowed (allowed: transactions, new-ids, known-ids)"),
     ],
 )
-def test_what_is_wrong_with_transactions_is_reported(tmp_path: Path, wrong: str, told: str) -> None:
+def test_what_is_wrong_with_transactions_is_reported(tmp_path: Path, wrong: str, reported: str) -> None:
     """The error names the key and what is allowed: no request is silently ignored."""
     with pytest.raises(SpecError) as caught:
         read_workload(tmp_path, wrong)
-    assert told in str(caught.value)
+    assert reported in str(caught.value)

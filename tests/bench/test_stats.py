@@ -74,13 +74,3 @@ def test_what_has_no_ratio_is_refused(a: list[float], b: list[float]) -> None:
 def test_confidence_out_of_range_is_refused() -> None:
     with pytest.raises(ValueError, match=r"1\.5"):
         stats.median_interval([1.0] * 3, confidence=1.5)
-
-
-def test_ratio_to_the_floor() -> None:
-    """The bound on CPU per GB is a multiple of what bare system calls cost."""
-    assert stats.to_floor(0.34, 0.2) == pytest.approx(1.7)
-    assert stats.within_floor(0.34, 0.21, 1.7)
-    assert not stats.within_floor(0.36, 0.21, 1.7)
-    for value, floor in ((1.0, 0.0), (-1.0, 1.0), (math.inf, 1.0), (1.0, math.nan)):
-        with pytest.raises(ValueError, match="floor"):
-            stats.to_floor(value, floor)

@@ -28,7 +28,7 @@ class OddTarget(Spawned):
 
 
 @pytest.mark.parametrize(
-    ("program", "told"),
+    ("program", "reported"),
     [
         ("import time; time.sleep(60)", r"odd was not ready within 0.5 s: no output"),
         ("import time; print('at 127.0.0.1:1', flush=True); time.sleep(60)", "odd did not answer within 0.5 s"),
@@ -39,14 +39,14 @@ class OddTarget(Spawned):
     ],
 )
 def test_a_target_that_does_not_come_up(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: str, told: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: str, reported: str
 ) -> None:
     """A broker that never answers is reported with its last output; its process is ended."""
     monkeypatch.setattr(Odd, "program", program)
     # A process that ends does so at once: the short timeout is for the others.
-    monkeypatch.setattr(targets, "START_TIMEOUT_S", 0.5 if "within" in told else 30.0)
+    monkeypatch.setattr(targets, "START_TIMEOUT_S", 0.5 if "within" in reported else 30.0)
     target = OddTarget(tmp_path)
-    with pytest.raises(TargetError, match=told), target.running():
+    with pytest.raises(TargetError, match=reported), target.running():
         pytest.fail("it never answered")
     assert not target.alive()
     assert not target.directory.exists()

@@ -94,7 +94,7 @@ def test_every_workload_of_transactions_beside_apache_kafka(files: Path) -> None
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "reported"),
     [
         (
             ["matrix", "-t", "ours", "-w", "{}/transactions.toml"],
@@ -111,9 +111,9 @@ def test_every_workload_of_transactions_beside_apache_kafka(files: Path) -> None
     ],
 )
 def test_what_has_no_transactions_is_refused(
-    files: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], told: str
+    files: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], reported: str
 ) -> None:
     """A mode that would measure something else under this name is refused."""
     argv = [each.format(files) for each in arguments]
     assert cli.main([*argv, "--dir", str(files / "data")]) == 1
-    assert told in capsys.readouterr().err
+    assert reported in capsys.readouterr().err

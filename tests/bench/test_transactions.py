@@ -252,7 +252,7 @@ NONE, EMPTY, ONE = b"\0", b"\1", b"\2" + struct.pack(">qq", 1, 0) + b"\0"
 
 
 @pytest.mark.parametrize(
-    ("committed", "kind", "aborted", "told"),
+    ("committed", "kind", "aborted", "reported"),
     [
         (True, 0, ONE, None),
         (True, 1, EMPTY, None),
@@ -262,17 +262,17 @@ NONE, EMPTY, ONE = b"\0", b"\1", b"\2" + struct.pack(">qq", 1, 0) + b"\0"
         (False, 0, ONE, "1 aborted transactions"),
     ],
 )
-def test_aborts_are_named_to_those_who_ask(committed: bool, kind: int, aborted: bytes, told: str | None) -> None:
+def test_aborts_are_named_to_those_who_ask(committed: bool, kind: int, aborted: bytes, reported: str | None) -> None:
     """A broker that is fast with read_committed because it lists no transactions delivers aborted records."""
     with fake_broker(lambda number, correlation: fetched(correlation, aborted, marker(kind))) as address:
         template = protocol.fetch_request("t", 0, 1 << 20, committed=committed)
         driver = Driver(address, [[template]], fetching=True, committed=committed, wrap_at={0: 1})
-        if told is None:
+        if reported is None:
             driver.run_closed(depth=1, requests=5, seconds=30)
             assert (driver.errors, driver.records) == (0, 0)  # a marker is not a record
             assert driver.bytes > 0
         else:
-            with pytest.raises(LoadError, match=told):
+            with pytest.raises(LoadError, match=reported):
                 driver.run_closed(depth=1, requests=5, seconds=30)
         driver.close()
 
