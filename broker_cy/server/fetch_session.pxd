@@ -16,7 +16,7 @@ cdef class FetchPartition:
     cdef int32_t max_bytes
     cdef Partition partition            # looked up again once it is closed
     cdef str known_name                 # the name of the topic's id when it was last found, from version 13 on
-    cdef int64_t reported_high_watermark # -1 before the first answer
+    cdef int64_t reported_high_watermark  # -1 before the first answer
     cdef int64_t reported_log_start_offset
     # The last read.
     cdef bint unknown                   # the topic or partition does not exist
