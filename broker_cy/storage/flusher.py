@@ -136,6 +136,13 @@ class Flusher:
 
         self.note_jobs.run(write, done)
 
+    def note_start(self) -> None:
+        """Write the written points of the logs as they were loaded. Blocks for one write without a sync."""
+        try:
+            self.checkpoints.write(self.checkpoints.collect([WRITTEN_POINTS], self.logs, self.offline))
+        except OSError as error:
+            self._note_failure("could not write checkpoints", error)
+
     def start(self, logs: Iterable[Log] | None = None, now_ms: int = -1) -> None:
         """Flush `logs` (all by default) in a worker; then their recovery points move and are checkpointed. At most one
         flush runs at a time; logs that are requested during it are flushed after it.

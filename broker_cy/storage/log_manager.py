@@ -227,12 +227,13 @@ class LogManager:
             self.checkpoints.accept_missing(topic_id_of)
         self.checkpoints.loaded()
         self.flusher.sync_loaded(self.logs.values())
-        # The next start has to know whether the machine was restarted. And deletions that only names of segments show
-        # must not be exposed to a power loss for longer than those of a broker that keeps running.
-        names = [WRITTEN_POINTS]
+        # The next start has to know whether the machine was restarted. This is noted before anything is served, because
+        # otherwise damage to what is written from now on would be taken for a torn write.
+        self.flusher.note_start()
         if any(self._start_moved(key, log) for key, log in self.logs.items()):
-            names.append(checkpoints.LOG_START_OFFSETS)
-        self.flusher.write_checkpoints(*names)
+            # Deletions that only names of segments show must not be exposed to a power loss for longer than those of a
+            # broker that keeps running.
+            self.flusher.write_checkpoints(checkpoints.LOG_START_OFFSETS)
 
     def _start_moved(self, key: TopicPartition, log: Log) -> bool:
         """Whether only the names of segments show that records were deleted."""

@@ -18,7 +18,7 @@ from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.metadata.records import MetadataLogError
 from broker_cy.quorum.election_state import QuorumError
 from broker_cy.replica.partition import Partition
-from broker_cy.storage import checkpoints
+from broker_cy.storage import checkpoints, written_points
 from broker_cy.storage.data_directory import CLEAN_SHUTDOWN, DataDirectoryError
 from broker_cy.storage.errors import StorageError
 from broker_cy.storage.settings import StorageSettings
@@ -183,6 +183,10 @@ class Run:
         directory = f"{self.disk.root}/{name}-0"
         model = self.topics[name].model
         if model is None or not os.path.isdir(directory):
+            return
+        if not written_points.is_same_boot(f"{self.disk.root}/{written_points.WRITTEN_POINTS}"):
+            # The start could not write it on a failing disk. So the next start has to assume a power loss, and to take
+            # damage after the recovery point for a torn write.
             return
         paths = [f"{directory}/{each}" for each in sorted(os.listdir(directory)) if each.endswith(".log")]
         filled = [path for path in paths if os.path.getsize(path)][:-1]

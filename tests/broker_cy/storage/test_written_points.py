@@ -53,6 +53,17 @@ def test_a_killed_broker_reads_only_what_was_not_noted(tmp_path: Path) -> None:
     again.crash()
 
 
+def test_a_start_notes_that_the_machine_runs_before_it_serves(tmp_path: Path) -> None:
+    """If this fails, a kill soon after the start is taken for a power loss, and damaged records, with all after them,
+    for a torn write: they are removed instead of reported.
+    """
+    open_manager(tmp_path).stop()
+    (tmp_path / WRITTEN_POINTS).unlink()
+    jobs = HeldJobs()
+    open_manager(tmp_path, jobs=jobs).crash()
+    assert written_points.is_same_boot(str(tmp_path / WRITTEN_POINTS))
+
+
 def test_the_state_of_producers_is_as_old_as_the_note(tmp_path: Path) -> None:
     """If this fails, after a kill a resent batch is taken for a new one, or a new one for a resent one."""
     manager = noted(tmp_path)
