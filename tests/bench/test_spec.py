@@ -98,7 +98,7 @@ def test_a_wrong_workload_is_refused_at_its_line(tmp_path: Path, wrong: str, rep
     [
         ('kind = "redpanda"', "t.toml:1: kind: 'redpanda' is not allowed (allowed: ours, kafka, floor, address)"),
         ("[settings]\n", "t.toml:1: kind: is missing"),
-        ('kind = "address"', "bootstrap: is needed"),
+        ('kind = "address"', "bootstrap: is required"),
         ('kind = "address"\nbootstrap = "here"', "t.toml:2: bootstrap: 'here' is not HOST:PORT"),
         ('kind = "ours"\npid = 3', "t.toml:2: pid: only for"),
         ('kind = "ours"\njvm = ["-Xmx1G"]', "t.toml:2: jvm: only for"),
@@ -183,7 +183,7 @@ def test_keys_of_transactions_arrive(tmp_path: Path) -> None:
         (TRANSACTIONAL.replace("aborted", "abort"), "transactions.abort: unknown key; did you mean 'aborted'?"),
         (TRANSACTIONAL.replace("0.1", "1.1"), "w.toml:8: transactions.aborted: 1.1 is not a number from 0 to 1"),
         (TRANSACTIONAL.replace("400", "3"), "w.toml:7: transactions.records: 3 are too few for 4 partitions"),
-        (TRANSACTIONAL.replace("count = 0", "count = 1"), "transactions have exactly 1 producer, or 0 where consumers"),
+        (TRANSACTIONAL.replace("count = 0", "count = 1"), "exactly 1 producer, or 0 if consumers read"),
         ("[producers]\ncount = 2\n[transactions]\n", "transactions have exactly 1 producer"),
         ('driver = "librdkafka"\n[transactions]\n', 'transactions: only with driver = "raw"'),
         ('[producers]\nbatch = "1 KB"\n[transactions]\n', "producers.batch: has no effect on transactions"),
