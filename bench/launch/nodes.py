@@ -6,6 +6,8 @@ node again with the same port and data. Failures are raised as ProcessError, wit
 
 from __future__ import annotations
 
+import contextlib
+import random
 import re
 import signal
 import socket
@@ -21,8 +23,13 @@ from bench.launch.processes import Child, ProcessError
 
 READY_TIMEOUT_S = 30.0
 STOP_TIMEOUT_S = 60.0
+PORTS_FROM, PORTS_LEAST = 10_000, 1_000
+# First starts of a node, each with other ports, while another program takes the ports that were just free.
+START_ATTEMPTS = 3
 _POLL_S = 0.002
 _ADDRESS = re.compile(r"\b127\.0\.0\.1:(\d+)")
+# What Kafka and what our broker report.
+_PORT_TAKEN = re.compile(r"Address already in use|is in use: stop the program that listens there")
 _PROBE_TIMEOUT_S = 1.0
 # ApiVersions version 0: api key, version, correlation id, and a null client id, after the frame's length.
 _API_VERSIONS = struct.pack(">ihhih", 10, 18, 0, 1, -1)
@@ -48,15 +55,19 @@ _SINGLE_NODE = {
 
 
 def free_ports(count: int) -> list[int]:
-    """Return `count` different loopback ports that were just free, for programs that cannot choose one themselves."""
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in sockets]
-    finally:
-        for each in sockets:
-            each.close()
+    """Return `count` different loopback ports that were just free, for programs that cannot choose one themselves.
+
+    They are below the ports that the kernel gives to outgoing connections, which could take one again at any time.
+    """
+    first_outgoing = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    found: list[int] = []
+    for port in random.sample(range(PORTS_FROM, max(first_outgoing, PORTS_FROM + PORTS_LEAST)), PORTS_LEAST):
+        with socket.socket() as tried, contextlib.suppress(OSError):
+            tried.bind(("127.0.0.1", port))
+            found.append(port)
+        if len(found) == count:
+            return found
+    raise ProcessError(f"only {len(found)} of {PORTS_LEAST} ports from {PORTS_FROM} on are free")
 
 
 def broker_command() -> list[str]:
@@ -77,7 +88,7 @@ class Node:
         self.directory = directory
         self.data_dir = data_dir or directory / "data"
         self.settings = dict(settings or {})
-        self.port = 0  # 0: the node chooses one at its first start and keeps it
+        self.port = 0  # 0: chosen at the first start, and then kept
         self.ready_timeout_s = READY_TIMEOUT_S
         # Prefix of the command line: nsenter, prlimit or valgrind with their arguments.
         self.wrapper: Sequence[str] = ()
@@ -133,8 +144,24 @@ class Node:
         self._child = Child([*self.wrapper, *self.command()], self.directory, f"{self.name}-{self._starts}")
         return self._child
 
+    def choose_ports(self) -> None:
+        """Choose the ports of a node that has not run yet."""
+        (self.port,) = free_ports(1)
+
     def start(self) -> Self:
         """Start the process and wait until it is ready; a process that does not become ready is killed."""
+        attempts = START_ATTEMPTS if self.port == 0 else 1
+        for attempt in range(1, attempts + 1):
+            if attempts > 1:
+                self.choose_ports()
+            try:
+                return self._start_once()
+            except ProcessError as error:
+                if attempt == attempts or not _PORT_TAKEN.search(str(error)):
+                    raise
+        raise AssertionError("unreachable")
+
+    def _start_once(self) -> Self:
         child = self.launch()
         deadline = time.monotonic() + self.ready_timeout_s
         try:
@@ -200,6 +227,9 @@ class Kafka(Node):
         super().__init__(directory, settings, data_dir)
         self.jvm_flags = jvm_flags  # after JVM_FLAGS: of two contradictory flags, the JVM uses the last
         self.ready_timeout_s = 90.0
+        self._controller_port = 0
+
+    def choose_ports(self) -> None:
         self.port, self._controller_port = free_ports(2)
 
     def command(self) -> Sequence[str | Path]:
@@ -215,14 +245,14 @@ class Kafka(Node):
         except OSError:
             return False
 
-    def start(self) -> Self:
+    def _start_once(self) -> Self:
         if (sentence := kafka_dist.missing()) is not None:
             raise ProcessError(sentence)
         self._write_properties()
         if not (self.data_dir / "meta.properties").exists():
             arguments = ("format", "-t", _CLUSTER_ID, "-c", self._properties, "--ignore-formatted")
             kafka_dist.run_tool("kafka.tools.StorageTool", *arguments)
-        return super().start()
+        return super()._start_once()
 
     def stop(self, timeout_s: float = STOP_TIMEOUT_S) -> int:
         """Send SIGTERM and return the exit code; Java's 128 + 15 after an orderly stop is returned as 0."""

@@ -1,11 +1,13 @@
 """Targets that do not start are reported soon, and nothing is left behind."""
 
+import socket
 import sys
 from pathlib import Path
 
 import pytest
 
 from bench import targets
+from bench.launch import nodes
 from bench.launch.nodes import Node
 from bench.targets import Spawned, TargetError
 
@@ -50,6 +52,25 @@ def test_a_target_that_does_not_come_up(
         pytest.fail("it never answered")
     assert not target.alive()
     assert not target.directory.exists()
+
+
+def test_a_port_that_was_taken_meanwhile_is_exchanged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If this fails, a broker does not start because another program took the port that was free a moment before."""
+    free = nodes.free_ports(1)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        ports = iter([[taken.getsockname()[1]], free])
+        monkeypatch.setattr(nodes, "free_ports", lambda count: next(ports))
+        node = nodes.BrokerCy(tmp_path / "outputs").start()
+        try:
+            assert [node.port] == free
+        finally:
+            node.kill()
+
+
+def test_free_ports_are_not_those_of_outgoing_connections() -> None:
+    """If this fails, a connection of another program may take the port of a broker that restarts."""
+    first_outgoing = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    assert all(port < max(first_outgoing, nodes.PORTS_FROM + nodes.PORTS_LEAST) for port in nodes.free_ports(50))
 
 
 def test_a_log_that_is_recovered_has_more_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
