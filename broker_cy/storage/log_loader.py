@@ -113,19 +113,24 @@ def load_log(
         whole_to = note.synced_offset if context.power_lost else note.end_offset
         for segment in segments:
             damage.forget_cached(segment.path)
-    was_compacted = context.cleaned.offset_of((topic, partition), topic_id) is not None
+    is_compacted = config.compact or context.cleaned.offset_of((topic, partition), topic_id) is not None
 
-    def may_have_gap(records_follow: bool) -> bool:
-        """Whether the segments after a gap are kept. In a log that was found damaged they always are, if they have
-        records. Empty ones were left by a failed write.
+    def may_have_gap(end: int, records_follow: bool) -> bool:
+        """Whether the segments after a gap that begins at `end` are kept. In a log that was found damaged they are not
+        where the gap is in what a power loss may take, or in what a failed write left. Raises StorageError if it is
+        in acknowledged records: the log is still damaged.
         """
-        if config.compact or was_compacted:
+        if is_compacted:
             return True
-        return records_follow and (note is not None or not context.power_lost)
+        if note is not None and records_follow and end < whole_to:
+            raise StorageError(f"{directory} has no records from offset {end} on, but it had records up to {whole_to}")
+        return records_follow and note is None and not context.power_lost
 
     def may_cut(segment: Segment, found: recovery.ScanResult) -> bool:
         return found.next_offset >= whole_to and context.may_cut(topic, segment, found.position)
 
+    if context.power_lost and not context.clean:
+        _drop_damaged(segments, files, log_start_offset, is_compacted=is_compacted)
     end_offset = _recover(segments, files, config, check_from, epochs, context.power_lost, may_have_gap, may_cut)
     if end_offset < whole_to:
         raise StorageError(f"{directory} ends at offset {end_offset}, but had records up to offset {whole_to}")
@@ -231,6 +236,34 @@ def _load_epochs(directory: str, may_be_lost: bool) -> tuple[LeaderEpochs, bool]
         return LeaderEpochs(directory), False
 
 
+def _drop_damaged(segments: list[Segment], files: LogFiles, log_start_offset: int, *, is_compacted: bool) -> None:
+    """Remove segments before the log start offset, up to the last one of them that is damaged or does not reach to the
+    next segment. They were deleted, and perhaps never synced: this says nothing about the segments that follow. Whole
+    ones stay, because their producers count (maintenance.reload_producers).
+    """
+    count = 0
+    for number, segment in enumerate(segments[:-1]):
+        following = segments[number + 1].base_offset
+        if following > log_start_offset:
+            break
+        path, base, size = segment.path, segment.base_offset, segment.size
+        _, problem = recovery.verify_part(path, base, 0, size, size)
+        has_gap = recovery.next_offset_of_file(path, base, size) < following
+        if problem is not None or (has_gap and not is_compacted):
+            count = number + 1
+    if count == 0:
+        return
+    logger.warning(
+        "removed deleted segments that are damaged",
+        extra=facts(path=segments[0].directory, segments=count, log_start_offset=log_start_offset),
+    )
+    for segment in segments[:count]:
+        del files.log_sizes[segment.base_offset]
+        files.txn_indexes.discard(segment.base_offset)
+    _remove_for_good(segments[:count])
+    del segments[:count]
+
+
 def _recover(
     segments: list[Segment],
     files: LogFiles,
@@ -238,7 +271,7 @@ def _recover(
     check_from: int,
     epochs: LeaderEpochs,
     power_lost: bool,
-    may_have_gap: Callable[[bool], bool],
+    may_have_gap: Callable[[int, bool], bool],
     may_cut: MayCut,
 ) -> int:
     """Check the records at or after `check_from`, and repair the indexes; returns the offset at which the log ends.
@@ -256,7 +289,7 @@ def _recover(
             was_cut, end = _check(segment, power_lost or number == last, check_from, config, epochs, may_cut)
             if segment.size > 0 or number == 0:
                 filled, filled_end = number, end
-            if was_cut or (end < following < NEVER and not may_have_gap(True)):
+            if was_cut or (end < following < NEVER and not may_have_gap(end, True)):
                 if not was_cut:
                     logger.warning(
                         "removed the segments after a gap in the log: the missing records were never on disk",
@@ -265,18 +298,22 @@ def _recover(
                 _remove_for_good(segments[number + 1 :])
                 del segments[number + 1 :]
                 break
-        elif problem := _index_problem(segment, files, config):
+            continue
+        if segment.size > 0:
+            filled, filled_end = number, following
+        if problem := _index_problem(segment, files, config):
             # A log that grew in small steps over many starts has no entries either, so that needs no warning.
             level = logging.INFO if problem == EMPTY else logging.WARNING
             logger.log(level, "rebuilding the indexes of a segment", extra=facts(path=segment.path, reason=problem))
             if number == last:
                 # As in Kafka, a torn tail is truncated even after a clean stop.
-                _check(segment, True, segment.base_offset, config, epochs, may_cut)
+                was_cut, end = _check(segment, True, segment.base_offset, config, epochs, may_cut)
+                filled_end = end if was_cut else filled_end
                 continue
             result = recovery.rebuild_indexes(segment, 0, NEVER, config.index_interval_bytes)
             if result.problem is not None:
                 raise CorruptSegment(segment.path, result.position, result.problem)
-    if filled_end < NEVER and filled_end < segments[-1].base_offset and not may_have_gap(False):
+    if filled_end < NEVER and filled_end < segments[-1].base_offset and not may_have_gap(filled_end, False):
         _remove_for_good(segments[filled + 1 :])
         del segments[filled + 1 :]
     tail = segments[-1]

@@ -261,7 +261,11 @@ class Model:
             there = found.get(key, [-1])
             if there[-1] >= offset:
                 continue
-            went = written[offset][1] is None and self.now_ms - times[offset] >= log.config.delete_retention_ms
+            went = any(
+                each == key and value is None and self.now_ms - times[at] >= log.config.delete_retention_ms
+                for at, (each, value) in written.items()
+                if offset <= at < log.log_end_offset
+            )
             assert went, f"{name}: {key!r} at {offset} was acknowledged, but found at {there}"
             assert there == [-1], f"{name}: {key!r} is back at {there}; its tombstone was at {offset}"
         if self.state.power_lost:

@@ -18,11 +18,12 @@ from broker_cy.core.errors import ErrorCode, KafkaError
 from broker_cy.metadata.records import MetadataLogError
 from broker_cy.quorum.election_state import QuorumError
 from broker_cy.replica.partition import Partition
-from broker_cy.storage import checkpoints, written_points
+from broker_cy.storage import checkpoints
 from broker_cy.storage.data_directory import CLEAN_SHUTDOWN, DataDirectoryError
 from broker_cy.storage.errors import StorageError
 from broker_cy.storage.settings import StorageSettings
-from broker_cy.storage.syncs import FAILED_MARK
+from broker_cy.storage.syncs import FAILED_MARK, has_failed
+from broker_cy.storage.written_points import WRITTEN_POINTS, is_same_boot
 from broker_cy.wire import messages
 from tests.sim.power_broker import Broker
 from tests.sim.power_load import DELETE_RETENTION_MS, Load
@@ -184,9 +185,10 @@ class Run:
         model = self.topics[name].model
         if model is None or not os.path.isdir(directory):
             return
-        if not written_points.is_same_boot(f"{self.disk.root}/{written_points.WRITTEN_POINTS}"):
-            # The start could not write it on a failing disk. So the next start has to assume a power loss, and to take
-            # damage after the recovery point for a torn write.
+        if has_failed(directory) or not is_same_boot(f"{self.disk.root}/{WRITTEN_POINTS}"):
+            # The next start assumes that what was not synced is lost, because a sync failed, or because the last start
+            # could not note on a failing disk that the machine runs. So it takes damage after the recovery point for a
+            # torn write.
             return
         paths = [f"{directory}/{each}" for each in sorted(os.listdir(directory)) if each.endswith(".log")]
         filled = [path for path in paths if os.path.getsize(path)][:-1]

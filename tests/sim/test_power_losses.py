@@ -182,6 +182,53 @@ def test_a_segment_of_a_refused_write_does_not_come_back_over_acknowledged_recor
     again.crash()
 
 
+@pytest.mark.parametrize("is_checkpointed", [False, True])
+def test_deleted_segments_that_were_never_synced_take_no_synced_records_along(
+    disk: Machine, monkeypatch: pytest.MonkeyPatch, is_checkpointed: bool
+) -> None:
+    """A deletion moves the recovery point past segments that were never synced, and that stay for a while. If this
+    fails, the gap that a power loss makes of them is taken for the end of the log, and the synced records after it are
+    removed; or they make the partition go offline.
+    """
+    manager = started(disk)
+    log = manager.create("t", 0, TOPIC_ID, CONFIG, 0)
+    fill(log, 1)
+    manager.flusher.start([log])
+    fill(log, 9)
+    assert len(log.segments) > 2
+    # As with batches staged: the start offset moves, and no segment is removed.
+    assert maintenance.delete_records_before(log, log.segments[-1].base_offset, 0, 0) == []
+    manager.flusher.write_checkpoints(LOG_START_OFFSETS)
+    if not is_checkpointed:
+        monkeypatch.setattr(manager.flusher, "write_checkpoints", lambda *names: None)
+    manager.flusher.start([log])
+    start, end = log.log_start_offset, log.log_end_offset
+    assert start < end == log.synced_end_offset
+    manager.crash()
+    disk.cut()
+    again = started(disk)
+    assert (again.logs[KEY].log_start_offset, again.logs[KEY].log_end_offset) == (start, end), again.offline
+    again.crash()
+
+
+def test_empty_segments_of_a_refused_write_do_not_move_the_end_of_the_log(tmp_path: Path) -> None:
+    """If this fails, the log of a killed broker ends at the offset of an empty file that could not be removed: offsets
+    are skipped for which there never was an acknowledged record.
+    """
+    manager = open_manager(tmp_path, config=CONFIG)
+    log = manager.create("t", 0, TOPIC_ID, CONFIG, 0)
+    fill(log, 5)
+    manager.flusher.start([log])
+    end, directory = log.log_end_offset, log.directory
+    assert log.recovery_point == end
+    manager.crash()
+    for base in (end, end + 4, end + 7):
+        (Path(directory) / f"{base:020d}.log").touch()
+    again = open_manager(tmp_path, config=CONFIG)
+    assert again.logs[KEY].log_end_offset == end
+    again.crash()
+
+
 def test_a_partition_whose_directory_was_lost_begins_at_its_checkpointed_log_start(disk: Machine) -> None:
     """If this fails, new records get offsets that consumers have committed already: consumers skip them."""
     manager = started(disk)
