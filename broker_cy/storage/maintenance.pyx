@@ -333,6 +333,7 @@ def begin_flush(Log log not None):
     """A FlushJob for what has to be synced so that the recovery point may move to the current written end offset; None if it is
     there already. Raises StorageError if the indexes cannot be written."""
     cdef Segment segment
+    cdef int64_t start
     if log.recovery_point >= log.written_end_offset or log.offline is not None:
         # Deleting records moves the recovery point past bytes that were never flushed and never need to be. Bytes of staged batches
         # that a roll wrote still count, since they may be undone.
@@ -340,13 +341,16 @@ def begin_flush(Log log not None):
             drop_unflushed(log, log.unflushed_bytes)
             log.totals.dirty.discard(log)
         return None
-    job = begin_job(log, log.recovery_point, log.flushed_snapshot)
-    for segment in log.segments[log.segment_number(log.recovery_point):]:
+    # A deletion moves the recovery point past records that were never synced. Their segments may still be present, and a power loss
+    # before the log start offset is checkpointed may make the log begin with them again: then they are to be complete.
+    start = min(log.recovery_point, log.synced_end_offset)
+    job = begin_job(log, start, log.flushed_snapshot)
+    for segment in log.segments[log.segment_number(start):]:
         job.paths += [
             segment.path, segment.offsets.path, segment.times.path,
             txn_index.path_of(log.directory, segment.base_offset),
         ]
-        if (segment.base_offset >= log.recovery_point or log.syncs.names_are_due) and not job.directories:
+        if (segment.base_offset >= start or log.syncs.names_are_due) and not job.directories:
             add_new_files(log, job)
     job.epochs = encode_pairs(log.epochs.entries)
     return job
