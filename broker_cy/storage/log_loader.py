@@ -224,6 +224,12 @@ def _mend_txn_indexes(log: Log, files: LogFiles) -> None:
     for segment, end in zip(log.segments, ends, strict=True):
         if producers.end_offset < end and segment.base_offset <= damaged[-1]:
             recovery.replay_producers(segment, producers)
+    # Entries before the recovery point are trusted after the next power loss.
+    for base in damaged:
+        path = txn_index.path_of(log.directory, base)
+        if os.path.exists(path):
+            disk.sync_file(path)
+    sync_directory(log.directory)
 
 
 def _load_epochs(directory: str, may_be_lost: bool) -> tuple[LeaderEpochs, bool]:

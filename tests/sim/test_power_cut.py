@@ -12,7 +12,7 @@ import tempfile
 
 import pytest
 
-from broker_cy.storage import written_points
+from broker_cy.storage import flusher, written_points
 from tests.sim.power_planted import PLANTED
 from tests.sim.power_run import Run
 
@@ -22,6 +22,7 @@ FIRST_SEED = int(os.environ.get("POWER_FIRST_SEED", "0"))
 # The seeds are divided into parts so that test workers can share them.
 PARTS = min(4, SEEDS)
 MEMORY = "/dev/shm"
+NOTE_LOG_BYTES = 300
 # So far, the runs that open logs late have no failing disks and no damage.
 WITHOUT_FAILURES = frozenset({"break", "repair", "damage", "restore"})
 
@@ -36,6 +37,8 @@ def run_seeds(
     opens_late: bool = False,
 ) -> None:
     without = WITHOUT_FAILURES if opens_late else frozenset()
+    # Logs are smaller than those for which the written point is noted otherwise.
+    monkeypatch.setattr(flusher, "NOTE_LOG_BYTES", NOTE_LOG_BYTES)
     steps = syncs = failed = 0
     for seed in range(first, first + count):
         with tempfile.TemporaryDirectory(dir=MEMORY, prefix="power-") as root:

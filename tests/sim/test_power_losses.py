@@ -20,6 +20,7 @@ from broker_cy.core.clock import ManualClock
 from broker_cy.server.controller_service import SEGMENT_BYTES_MAX
 from broker_cy.server.metadata_log import MetadataLog
 from broker_cy.storage import maintenance, snapshots, txn_index, written_points
+from broker_cy.storage.atomic import sync_directory
 from broker_cy.storage.checkpoints import CLEANED_OFFSETS, LOG_START_OFFSETS, read_entries
 from broker_cy.storage.cleaner.log_cleaner import CleanerSettings, LogCleaner
 from broker_cy.storage.disk import set_write_budget, sync_file
@@ -296,6 +297,30 @@ def test_readers_of_committed_records_see_no_aborted_ones_after_a_power_cut(disk
     assert again.logs[KEY].log_end_offset == 3
     assert again.logs[KEY].aborted_transactions(0, 3) == aborted
     again.crash()
+
+
+def test_a_rebuilt_transaction_index_survives_the_next_power_cut(disk: Machine) -> None:
+    """A start rebuilds an index with an entry of records that were cut off. If this fails, the rebuilt one is lost with
+    the power, and the start after that trusts it up to the recovery point: readers of committed records see aborted
+    ones.
+    """
+    manager = started(disk)
+    log = manager.create("t", 0, TOPIC_ID, CONFIG, 0)
+    log.append(transactional(0, 7, 0), 0)
+    log.append(marker(1, 7, False), 0)
+    manager.flusher.start([log])
+    aborted = log.aborted_transactions(0, 2)
+    assert (aborted, log.recovery_point) == ([(7, 0)], 2)
+    manager.crash()
+    with open(txn_index.path_of(log.directory, 0), "ab") as file:
+        file.write(b"torn")
+    for _ in range(2):
+        again = started(disk)
+        assert again.logs[KEY].aborted_transactions(0, 2) == aborted
+        again.crash()
+        # The kernel wrote the names by itself.
+        sync_directory(log.directory)
+        disk.cut()
 
 
 def test_damage_that_was_found_is_not_cut_off_after_a_power_cut(disk: Machine) -> None:
