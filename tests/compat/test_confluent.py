@@ -27,7 +27,7 @@ from confluent_kafka.admin import (
 )
 
 from tests.support.broker import Target
-from tests.support.confluent import TIMEOUT_S, error_code, failures_to, send, take, values
+from tests.support.confluent import TIMEOUT_S, close_consumer, error_code, failures_to, send, take, values
 from tests.support.topics import create_topic
 from tests.support.wait import until
 
@@ -358,7 +358,7 @@ class TestConsumer:
         first.commit(offsets=[TopicPartition(ten, 0, 4, metadata="half-way")], asynchronous=False)
         (committed,) = first.committed([TopicPartition(ten, 0)], TIMEOUT_S)
         assert (committed.offset, committed.metadata) == (4, "half-way")
-        first.close()
+        close_consumer(first)
         second = make_consumer()
         second.subscribe([ten])
         assert values(take(second, 6)) == [b"%d" % n for n in range(4, 10)]

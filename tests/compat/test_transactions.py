@@ -90,7 +90,7 @@ def test_committed_and_aborted(broker: Target, topic: str) -> None:
     reader.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
     assert len(values(take(reader, 19))) == 19
     assert reader.get_watermark_offsets(TopicPartition(topic, 0), TIMEOUT_S) == (0, 25)
-    reader.close()
+    close_consumer(reader)
 
 
 def test_an_open_transaction_holds_readers_up(broker: Target, topic: str) -> None:

@@ -191,12 +191,12 @@ def test_each_rebalance_of_a_scripted_group(broker: BrokerProcess, tmp_path: Pat
         return polled(count)
 
     until(lambda: both(4), "the leaver's rebalance", TIMEOUT_S)
-    leaver.close()
+    close_consumer(leaver)
     until(lambda: polled(5), "the rebalance without the leaver", TIMEOUT_S)
     last = reader.of(Rebalance)[4]
     assert [(each.reason, each.client_id) for each in last.triggers] == [("leave", "leaver")]
     assert sum(move.target == change.new_member_id for move in last.moves) + last.kept == 6
-    static.close()
+    close_consumer(static)
 
 
 def test_changes_are_reported_with_who_made_them(broker: BrokerProcess) -> None:

@@ -11,6 +11,7 @@ from kafka import TopicPartition as KafkaPartition
 
 from tests.support.acked import batch
 from tests.support.broker import Target
+from tests.support.confluent import close_consumer
 from tests.support.raw_wire import Connection, produce
 from tests.support.topics import TIMEOUT_S, create_topic
 from tests.support.wait import until
@@ -83,6 +84,6 @@ def read_all(broker: Target) -> None:
         consumer.assign([TopicPartition(TOPIC, index, 0) for index in range(PARTITIONS)])
         until(poll, "all records are read")
     finally:
-        consumer.close()
+        close_consumer(consumer)
     expected = {(index, 0) for index in range(PARTITIONS)} | {(PARTITIONS - number, 1) for number in (1, 2)}
     assert found == expected

@@ -270,13 +270,10 @@ PLANTED: dict[str, Planted] = {
     "a segment of the metadata log begins in the middle of an append": Planted(_roll_inside_of_an_append, 300),
     "transaction indexes are not made again after a power cut": Planted(_trust_every_snapshot, 1000, is_rare=True),
     "log start offsets are applied by name": Planted(_by_name(checkpoints.LOG_START_OFFSETS), 2500, is_rare=True),
-    "recovery points are applied by name": Planted(_by_name(checkpoints.RECOVERY_POINTS), 2500, is_rare=True),
-    "high watermarks are applied by name": Planted(_by_name(checkpoints.HIGH_WATERMARKS), 2500, is_rare=True),
-    "written points are applied by name": Planted(_by_name(written_points.WRITTEN_POINTS), 2500, is_rare=True),
-    "what is cleaned counts by name": Planted(_cleaned_by_name, 2500, is_rare=True),
-    "segments are dropped under staged batches": Planted(_drop_staged, 1000, may_crash=True),
-    "notes of the page cache are trusted in a copy": Planted(_trust_copies, 1000, is_rare=True),
-    "a stop is clean although a partition is offline": Planted(_clean_with_offline, 1000, is_rare=True),
+    "what is cleaned counts by name": Planted(_cleaned_by_name, 300),
+    "segments are dropped under staged batches": Planted(_drop_staged, 3000, is_rare=True, may_crash=True),
+    "notes of the page cache are trusted in a copy": Planted(_trust_copies, 400),
+    "a stop is clean although a partition is offline": Planted(_clean_with_offline, 300),
     "flushes and notes go by path": Planted(_jobs_by_path, 800, is_rare=True),
     "a topic is created in the directory of a deleted one": Planted(_create_in_place, 600, is_rare=True),
     "a failed sync is forgotten": Planted(
@@ -286,6 +283,6 @@ PLANTED: dict[str, Planted] = {
         lambda patch: patch.setattr(syncs, "has_failed", lambda directory: False), 150
     ),
     "a file that cannot be cut back is left as it is": Planted(_forget_truncations, 300),
-    "segments of a refused write that cannot be removed are ignored": Planted(_forget_removals, 600),
-    "a damaged partition is served again": Planted(_forget_damage, 300),
+    "segments of a refused write that cannot be removed are ignored": Planted(_forget_removals, 1500, is_rare=True),
+    "a damaged partition is served again": Planted(_forget_damage, 2500, is_rare=True),
 }

@@ -91,8 +91,9 @@ class Run:
         self.boot = 0
         self.steps = 0
         self.failures_before = 0
-        is_recreating = random.Random(seed + (2 << 32)).random() < 0.25
-        weights = {**STEPS, **RECREATING} if is_recreating else STEPS
+        # Draws that came later, separate so that the others stay as they are.
+        self.more = random.Random(seed + (2 << 32))
+        weights = {**STEPS, **RECREATING} if self.more.random() < 0.25 else STEPS
         self.weights = {step: weight for step, weight in weights.items() if step not in without}
         self.settings = {name: self.some_settings(name) for name in TOPICS}
         self.storage = StorageSettings(
@@ -381,7 +382,10 @@ class Run:
     def delete_records(self, broker: Broker, partition: Partition) -> None:
         """Delete records as the handler of DeleteRecords does, also while batches are staged."""
         log = partition.log
-        offset = self.draw.randint(log.log_start_offset, max(partition.high_watermark, log.log_start_offset))
+        end = max(partition.high_watermark, log.log_start_offset)
+        offset = self.draw.randint(log.log_start_offset, end)
+        if self.more.random() < 0.3:
+            offset = end
         try:
             broker.logs.delete_records_before(log, offset, self.clock.wall_ms())
         except StorageError:

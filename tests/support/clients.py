@@ -86,6 +86,8 @@ def _confluent_produce(bootstrap: str, topic: str, pairs: Sequence[Pair], codec:
 def _confluent_consume(bootstrap: str, topic: str, count: int) -> list[Pair]:
     from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 
+    from tests.support.confluent import close_consumer
+
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -105,7 +107,7 @@ def _confluent_consume(bootstrap: str, topic: str, count: int) -> list[Pair]:
                 pairs.append(pair_of(message))
         return pairs
     finally:
-        consumer.close()
+        close_consumer(consumer)
 
 
 def pair_of(message: Message) -> Pair:
