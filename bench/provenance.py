@@ -9,22 +9,32 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+RECORDED = ("docs/measurements", "docs/performance.md")
+
 
 def machine() -> dict[str, str]:
     """Return kernel, processors that this process may use, memory, Python, git revision."""
-    root = Path(__file__).parent.parent
-    revision = subprocess.run(
-        ["git", "-C", str(root), "describe", "--always", "--dirty", "--abbrev=12"],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
     memory = Path("/proc/meminfo").read_text().split("\n", 1)[0].split()[1]
     return {
         "kernel": platform.release(),
         "cpu": f"{len(os.sched_getaffinity(0))} x {processor()}",
         "memory": f"{int(memory) * 1024 / 1e9:.1f} GB",
         "python": platform.python_version(),
-        "revision": revision.stdout.strip() or "no git",
+        "revision": revision(Path(__file__).parent.parent),
     }
+
+
+def revision(root: Path) -> str:
+    """Return the git revision of the source tree at `root`, with `-dirty` if the source was changed after it; what
+    `broker-bench record` writes does not count.
+    """
+    found = _git(root, "describe", "--always", "--exclude=*", "--abbrev=12").stdout.strip()
+    changed = _git(root, "diff", "--quiet", "HEAD", "--", ".", *(f":(exclude){path}" for path in RECORDED)).returncode
+    return f"{found}-dirty" if found and changed else found or "no git"
+
+
+def _git(root: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(["git", "-C", str(root), *arguments], capture_output=True, text=True, check=False)
 
 
 def processor() -> str:
