@@ -49,10 +49,14 @@ def split(descriptor: int, delimiter: bytes) -> Iterator[list[bytes]]:
 async def feed(items: Iterator[T]) -> AsyncIterator[T]:
     """Yield `items`, which a thread produces that is never joined, because reading a terminal may block it forever."""
     loop = asyncio.get_running_loop()
-    queue: asyncio.Queue[T | Exception | None] = asyncio.Queue(QUEUED_MAX)
+    queue: asyncio.Queue[T | Exception | None] = asyncio.Queue()
+    # Bounds the queue. The thread passes no coroutine to the loop: after Ctrl-C the loop would not run it, and Python
+    # would report that on stderr.
+    room = threading.Semaphore(QUEUED_MAX)
 
     def put(item: T | Exception | None) -> None:
-        asyncio.run_coroutine_threadsafe(queue.put(item), loop).result()
+        room.acquire()
+        loop.call_soon_threadsafe(queue.put_nowait, item)
 
     def run() -> None:
         last: Exception | None = None
@@ -63,13 +67,14 @@ async def feed(items: Iterator[T]) -> AsyncIterator[T]:
             last = error
         try:
             put(last)
-        except (RuntimeError, asyncio.CancelledError):
+        except RuntimeError:
             # The loop ended before the input did, and the queue is no longer read.
             return
 
     threading.Thread(target=run, name="input", daemon=True).start()
     while True:
         item = await queue.get()
+        room.release()
         if item is None:
             return
         if isinstance(item, Exception):
