@@ -275,7 +275,7 @@ PLANTED: dict[str, Planted] = {
     "notes of the page cache are trusted in a copy": Planted(_trust_copies, 400),
     "a stop is clean although a partition is offline": Planted(_clean_with_offline, 300),
     "flushes and notes go by path": Planted(_jobs_by_path, 800, is_rare=True),
-    "a topic is created in the directory of a deleted one": Planted(_create_in_place, 600, is_rare=True),
+    "a topic is created in the directory of a deleted one": Planted(_create_in_place, 5000, is_rare=True),
     "a failed sync is forgotten": Planted(
         lambda patch: patch.setattr(LogSyncs, "_failed", lambda self, error: None), 400, is_rare=True
     ),
