@@ -52,8 +52,12 @@ class Warming:
     @property
     def steady(self) -> bool:
         """Whether the last windows agree, or have brought no improvement."""
-        found = spread(self.values) if len(self.values) >= self.patience else None
-        return (found is not None and found <= WITHIN) or self.improvement <= WITHIN
+        return (self.apart is not None and self.apart <= WITHIN) or self.improvement <= WITHIN
+
+    @property
+    def apart(self) -> float | None:
+        """The spread of the last windows; None while there are too few windows to know."""
+        return spread(self.values) if len(self.values) >= self.patience else None
 
     @property
     def improvement(self) -> float:
@@ -74,8 +78,11 @@ class Warming:
         """What a reader of the figures has to know; None for a target that became steady."""
         if self.steady:
             return None
-        apart = spread(self.values) if len(self.values) >= self.patience else None
-        seen = f"its last {WINDOWS} windows differ by {apart:.0%}" if apart is not None else "too few windows to know"
+        seen = (
+            f"its last {WINDOWS} windows differ by {self.apart:.0%}"
+            if self.apart is not None
+            else "too few windows to know"
+        )
         return f"not steady after {self.seconds:.0f} s of warm-up ({seen}; at most {WITHIN:.0%} is steady)"
 
     def result(self) -> WarmUp:
