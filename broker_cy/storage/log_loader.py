@@ -254,8 +254,8 @@ def _drop_damaged(segments: list[Segment], files: LogFiles, log_start_offset: in
             break
         path, base, size = segment.path, segment.base_offset, segment.size
         _, problem = recovery.verify_part(path, base, 0, size, size)
-        has_gap = recovery.next_offset_of_file(path, base, size) < following
-        if problem is not None or (has_gap and not is_compacted):
+        # The second look is at the headers alone, and only where a gap matters.
+        if problem is not None or (not is_compacted and recovery.next_offset_of_file(path, base, size) < following):
             count = number + 1
     if count == 0:
         return
