@@ -9,6 +9,7 @@ import pytest
 from confluent_kafka import Producer as ConfluentProducer
 
 from broker_cy.admin import AdminClient, AdminError
+from broker_cy.admin.log_dirs import LogDir
 from broker_cy.admin.metadata import TopicPartition
 from broker_cy.admin.offsets import Isolation
 from broker_cy.admin.records import Span, Start
@@ -157,14 +158,30 @@ def test_a_hanging_transaction_is_found_and_ended(run: Run, name: str) -> None:
     run(job)
 
 
+async def directory_once(client: AdminClient, name: str, partitions: int) -> LogDir:
+    """The directory of a topic, once it has a log of each partition: Kafka creates logs after it answers CreateTopics,
+    and one partition may take records before another has its log.
+    """
+    deadline = client.caller.deadline()
+    attempt = 1
+    while True:
+        (directory,) = (await client.log_dirs.describe(topics=[name])).whole()[1]
+        if len(directory.replicas) == partitions:
+            return directory
+        assert await deadline.back_off(attempt), f"the topic never had its {partitions} logs: {directory}"
+        attempt += 1
+
+
 def test_log_directories(run: Run, cluster: BrokerProcess | KafkaPeer, name: str) -> None:
     """If this fails, the disk fills up, and the console shows wrong sizes."""
+    other = f"{name}-other"
 
     async def job(client: AdminClient) -> None:
-        (await client.topics.create([NewTopic(name, 2, 1)])).whole()
+        (await client.topics.create([NewTopic(name, 2, 1), NewTopic(other, 1, 1)])).whole()
         producer = client.records.producer()
         await producer.send_batch(TopicPartition(name, 1), [Record(value=bytes(50_000))])
-        (directory,) = (await client.log_dirs.describe(topics=[name])).whole()[1]
+        await directory_once(client, other, 1)
+        directory = await directory_once(client, name, 2)
         assert (directory.path, directory.error) == (str(cluster.data_dir), "")
         sizes = {replica.partition: replica.size_bytes for replica in directory.replicas}
         assert sizes[0] == 0
@@ -174,7 +191,7 @@ def test_log_directories(run: Run, cluster: BrokerProcess | KafkaPeer, name: str
         assert directory.usable_bytes is not None
         assert directory.total_bytes > directory.usable_bytes > 0
         everything = (await client.log_dirs.describe()).whole()
-        assert {replica.topic for replica in everything[1][0].replicas} > {name}
+        assert {replica.topic for replica in everything[1][0].replicas} >= {name, other}
         outcome = await client.log_dirs.describe([1, 77])
         assert list(outcome.found) == [1]
         assert "no broker 77" in outcome.failed[77].reason
