@@ -16,7 +16,8 @@ from tests.support.kafka_peer import KafkaPeer
 
 T = TypeVar("T")
 
-
+# For the calls of tests: on a busy machine, a first call waits while Kafka makes the topics of its coordinators.
+TIMEOUT_S = 60.0
 # The coordinator would otherwise prevent a test from leaving a transaction open that is never ended.
 SETTINGS = {**QUICK, "transaction.partition.verification.enable": "false"}
 
@@ -58,16 +59,19 @@ def cluster(request: pytest.FixtureRequest) -> BrokerProcess | KafkaPeer:
 
 
 @pytest.fixture
-def run(cluster: BrokerProcess | KafkaPeer) -> Run:
+def run(cluster: BrokerProcess | KafkaPeer, monkeypatch: pytest.MonkeyPatch) -> Run:
     """Runs a job against the cluster of the test."""
+    # After two seconds, a change counts as done although Kafka does not show it yet. On a busy machine it may need
+    # longer: the tests wait as long as their calls may take.
+    monkeypatch.setattr("broker_cy.admin.topics.SETTLE_ATTEMPTS", 10**6)
 
-    def call(job: Callable[[AdminClient], Awaitable[T]], timeout_s: float = 20.0) -> T:
+    def call(job: Callable[[AdminClient], Awaitable[T]], timeout_s: float = TIMEOUT_S) -> T:
         return with_client(cluster.bootstrap, job, timeout_s)
 
     return call
 
 
-def with_client(bootstrap: str, job: Callable[[AdminClient], Awaitable[T]], timeout_s: float = 20.0) -> T:
+def with_client(bootstrap: str, job: Callable[[AdminClient], Awaitable[T]], timeout_s: float = TIMEOUT_S) -> T:
     """Run `job` with a client of `bootstrap` in a new event loop; returns its result."""
 
     async def inside() -> T:

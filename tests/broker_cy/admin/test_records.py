@@ -19,7 +19,7 @@ from broker_cy.core.errors import ErrorCode
 from broker_cy.wire import messages
 from broker_cy.wire.compression import Codec
 from broker_cy.wire.records import Record, encode_batch
-from tests.broker_cy.admin.conftest import Run
+from tests.broker_cy.admin.conftest import TIMEOUT_S, Run
 from tests.support.broker import BrokerProcess
 from tests.support.kafka_peer import KafkaPeer
 
@@ -85,7 +85,7 @@ def test_keys_go_where_other_clients_put_them(run: Run, cluster: BrokerProcess |
         producer = ConfluentProducer({"bootstrap.servers": cluster.bootstrap, "partitioner": "murmur2_random"})
         for key in keys:
             producer.produce(name, b"", key)
-        assert producer.flush(20) == 0
+        assert producer.flush(TIMEOUT_S) == 0
         got = await read(client, await client.records.spans(await client.records.partitions(name), Start.earliest()))
         placed = {record.key: key.partition for key, records in got.items() for record in records}
         assert placed == {key: partition_of(key, 7) for key in keys}
@@ -139,7 +139,7 @@ def test_where_reading_starts(run: Run, name: str) -> None:
 def test_a_reader_that_waits_holds_up_no_other(run: Run, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """If this fails, a search becomes slow while another task follows a topic."""
     # Longer than the calls of a test may take.
-    monkeypatch.setattr("broker_cy.admin.reader.WAIT_MS", 60_000)
+    monkeypatch.setattr("broker_cy.admin.reader.WAIT_MS", int(TIMEOUT_S * 3_000))
 
     async def job(client: AdminClient) -> None:
         (await client.topics.create([NewTopic(name, 2, 1)])).whole()
@@ -212,10 +212,15 @@ def test_large_records_and_refused_ones(run: Run, name: str) -> None:
     run(job)
 
 
-def test_a_producer_creates_a_missing_topic_only_where_it_may(run: Run, name: str) -> None:
+def test_a_producer_creates_a_missing_topic_only_where_it_may(
+    run: Run, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """If this fails, records for a new topic are refused although every other client creates it, or a misspelt name
     creates a topic.
     """
+
+    # How long a topic may take to be created; the machine may be busy.
+    monkeypatch.setattr("broker_cy.admin.produce.CREATE_WAIT_S", TIMEOUT_S)
 
     async def job(client: AdminClient) -> None:
         with pytest.raises(AdminError) as raised:
@@ -234,11 +239,13 @@ def test_acks(run: Run, name: str, acks: int) -> None:
 
     async def job(client: AdminClient) -> None:
         (await client.topics.create([NewTopic(name, 1, 1)])).whole()
+        key = TopicPartition(name, 0)
+        # Kafka names a leader before it has the log, and loses what comes before without acknowledgement.
+        (await client.offsets.latest([key])).whole()
         producer = client.records.producer(acks=acks)
         for number in range(3):
             (appended,) = await producer.send(name, [Record(value=b"%d" % number)])
             assert appended.base_offset == (None if acks == 0 else number)
-        key = TopicPartition(name, 0)
         values: list[bytes | None] = []
         async with client.records.reader({key: 0}, ends={key: 3}) as reader:
             async for chunk in reader:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-import uuid
 
 import pytest
 from confluent_kafka import Producer as ConfluentProducer
@@ -15,17 +14,17 @@ from broker_cy.admin.offsets import Isolation
 from broker_cy.admin.records import Span, Start
 from broker_cy.admin.topics import NewTopic
 from broker_cy.core.errors import ErrorCode
-from broker_cy.wire import messages
-from broker_cy.wire.records import Record, encode_batch
-from tests.broker_cy.admin.conftest import Run
+from broker_cy.wire.records import Record
+from tests.broker_cy.admin.conftest import TIMEOUT_S, Run
 from tests.broker_cy.admin.test_records import read
 from tests.support.broker import BrokerProcess
+from tests.support.hanging import leave_hanging
 from tests.support.kafka_peer import KafkaPeer
 
 
 def transactional(bootstrap: str, name: str) -> ConfluentProducer:
     producer = ConfluentProducer({"bootstrap.servers": bootstrap, "transactional.id": name, "linger.ms": 0})
-    producer.init_transactions(20)
+    producer.init_transactions(TIMEOUT_S)
     return producer
 
 
@@ -41,16 +40,16 @@ def test_aborted_records_are_left_out(run: Run, cluster: BrokerProcess | KafkaPe
         second.begin_transaction()
         for producer, value in ((first, b"aborted"), (second, b"kept-1"), (first, b"aborted")):
             producer.produce(name, value)
-            assert producer.flush(20) == 0
-        first.abort_transaction(20)
+            assert producer.flush(TIMEOUT_S) == 0
+        first.abort_transaction(TIMEOUT_S)
         first.begin_transaction()
         first.produce(name, b"kept-2")
-        first.commit_transaction(20)
-        second.commit_transaction(20)
+        first.commit_transaction(TIMEOUT_S)
+        second.commit_transaction(TIMEOUT_S)
         first.begin_transaction()
         first.produce(name, b"aborted")
-        assert first.flush(20) == 0
-        first.abort_transaction(20)
+        assert first.flush(TIMEOUT_S) == 0
+        first.abort_transaction(TIMEOUT_S)
         await client.records.producer().send(name, [Record(value=b"plain")])
         spans = await client.records.spans([key], Start.earliest())
         everything = (await read(client, spans))[key]
@@ -73,7 +72,7 @@ def test_an_open_transaction_is_listed_and_described(run: Run, cluster: BrokerPr
         producer = transactional(cluster.bootstrap, name)
         producer.begin_transaction()
         producer.produce(name, b"open", partition=1)
-        assert producer.flush(20) == 0
+        assert producer.flush(TIMEOUT_S) == 0
         try:
             by_broker = (await client.transactions.list_all(states=["Ongoing"], pattern=f"{name}.*")).whole()
             (listed,) = by_broker[1]
@@ -93,7 +92,7 @@ def test_an_open_transaction_is_listed_and_described(run: Run, cluster: BrokerPr
             with pytest.raises(AdminError, match="NoSuchState"):
                 (await client.transactions.list_all(states=["NoSuchState"])).whole()
         finally:
-            producer.abort_transaction(20)
+            producer.abort_transaction(TIMEOUT_S)
         # The coordinator answers before the leader has its marker.
         deadline = client.caller.deadline()
         (state,) = (await client.transactions.producers([key])).whole()[key]
@@ -110,46 +109,14 @@ def test_a_hanging_transaction_is_found_and_ended(run: Run, name: str) -> None:
     """If this fails, a transaction that its coordinator forgot keeps readers of committed records waiting forever."""
 
     async def job(client: AdminClient) -> None:
-        topic = (await client.topics.create([NewTopic(name, 1, 1)])).whole()[name]
         key = TopicPartition(name, 0)
-        caller = client.caller
-        identity = await caller.ask(
-            messages.InitProducerIdRequest(
-                transactional_id=None, transaction_timeout_ms=1, producer_id=-1, producer_epoch=-1
-            ),
-            messages.InitProducerIdResponse,
-            lambda got: None,
-        )
-        batch = encode_batch(
-            [Record(timestamp=1, value=b"hangs")],
-            producer_id=identity.producer_id,
-            producer_epoch=identity.producer_epoch,
-            base_sequence=0,
-            transactional=True,
-        )
-        request = messages.ProduceRequest(
-            transactional_id=f"forgotten-{uuid.uuid4().hex}",
-            acks=-1,
-            timeout_ms=20_000,
-            topic_data=[
-                messages.ProduceRequest.TopicProduceData(
-                    name=name,
-                    topic_id=topic.topic_id,
-                    partition_data=[messages.ProduceRequest.PartitionProduceData(index=0, records=batch)],
-                )
-            ],
-        )
-        deadline = caller.deadline()
-        peer = await caller.metadata.any_peer(deadline)
-        # Version 12 and later would add the partition to a transaction first (KIP-890).
-        answer, _ = await caller.pool.ask(peer, request, messages.ProduceResponse, deadline, at_most=11)
-        assert answer.responses[0].partition_responses[0].error_code == 0
+        producer_id = await leave_hanging(client, name)
         assert (await client.offsets.latest([key], isolation=Isolation.READ_COMMITTED)).found == {key: 0}
         now_ms = int(time.time() * 1000)
         # Not yet: it may still belong to a producer.
         assert await client.transactions.find_hanging([key], now_ms, max_timeout_ms=now_ms * 2) == ()
         (hanging,) = await client.transactions.find_hanging([key], now_ms + 900_001)
-        assert (hanging.partition, hanging.producer.producer_id) == (key, identity.producer_id)
+        assert (hanging.partition, hanging.producer.producer_id) == (key, producer_id)
         assert hanging.transactional_id is None
         await client.transactions.abort(hanging.partition, hanging.producer)
         assert (await client.offsets.latest([key], isolation=Isolation.READ_COMMITTED)).found == {key: 2}
