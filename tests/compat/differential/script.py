@@ -24,7 +24,7 @@ from tests.support.wait import until
 STABLE_MAX = {ApiKey.INIT_PRODUCER_ID: 5}
 TIMEOUT_MS = 15_000
 # Longer than any wait in a script, and shorter than a session of a group.
-PATIENCE_S = 10.0
+PATIENCE_S = 25.0
 INIT_PRODUCER_VERSION = 4
 CREATE_VERSION, METADATA_VERSION, DELETE_VERSION, LIST_OFFSETS_VERSION = 7, 12, 6, 7
 

@@ -321,7 +321,9 @@ def leave_group(run: Run, version: int) -> None:
 def sessions_that_end(run: Run, version: int) -> None:
     """Members without a heartbeat for the session timeout, and those that do not rejoin in time, are removed."""
     group = run.name
-    member = Member(run, group, "one", session_ms=300, rebalance_ms=300)
+    # Each has to be longer than a member takes to join and to sync, also on a busy machine.
+    short_ms = 1_000
+    member = Member(run, group, "one", session_ms=short_ms, rebalance_ms=short_ms)
     gather([member])
 
     def gone() -> bool:
@@ -331,7 +333,7 @@ def sessions_that_end(run: Run, version: int) -> None:
     until(gone, "the session to end", PATIENCE_S)
     run.ask("its heartbeat", heartbeat(group, member.generation, member.id), version)
     run.ask("as described", messages.DescribeGroupsRequest(groups=[group]), 5)
-    slow, quick = (Member(run, f"{group}-slow", name, rebalance_ms=300) for name in ("slow", "quick"))
+    slow, quick = (Member(run, f"{group}-slow", name, rebalance_ms=short_ms) for name in ("slow", "quick"))
     gather([slow])
     quick.send_join()
     quick.joined("joined without the slow one")

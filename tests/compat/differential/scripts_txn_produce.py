@@ -23,7 +23,7 @@ TRANSACTIONAL = 0x10
 # From this version on a Produce request adds its partitions itself (KIP-890).
 ADDS = 12
 # Long enough for the steps of the transaction before it times out.
-SHORT_MS = 400
+SHORT_MS = 1_500
 
 
 class Writer:
