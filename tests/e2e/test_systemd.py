@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.broker import BrokerProcess, target_is_kafka
+from tests.support.wait import until
 
 pytestmark = pytest.mark.skipif(target_is_kafka(), reason="Kafka does not notify systemd")
 DEADLINE_S = 30.0
@@ -49,6 +50,13 @@ def drain(notifications: socket.socket) -> None:
     notifications.settimeout(DEADLINE_S)
 
 
+def is_stopped(pid: int) -> bool:
+    """Return whether every thread of a process is stopped: the signal takes effect a moment after it was sent."""
+    stats = [path.read_text() for path in Path(f"/proc/{pid}/task").glob("*/stat")]
+    # The state follows the name, which may contain parentheses.
+    return {stat.rpartition(")")[2].split()[0] for stat in stats} == {"T"}
+
+
 def test_from_start_to_stop(notifications: socket.socket, tmp_path: Path) -> None:
     broker = BrokerProcess(tmp_path).start()
     try:
@@ -58,6 +66,7 @@ def test_from_start_to_stop(notifications: socket.socket, tmp_path: Path) -> Non
             assert next_of(notifications, "WATCHDOG") == {"WATCHDOG": "1"}
         # A process that does not run sends nothing.
         os.kill(broker.pid, signal.SIGSTOP)
+        until(lambda: is_stopped(broker.pid), "every thread is stopped")
         drain(notifications)
         notifications.settimeout(0.6)
         with pytest.raises(TimeoutError):
