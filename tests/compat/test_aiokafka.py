@@ -290,7 +290,8 @@ def test_members_share_and_take_over(broker: Target, topic: str, group: str, sta
         async with life(broker, group) as my:
             await my.topic(topic, 4)
             names = ["one", "two", "three"] if static else [None, None, None]
-            members = [await my.consumer(topic, group_instance_id=name, session_timeout_ms=3000) for name in names]
+            # A static member does not leave: its session has to end. It must not end while the test is held up.
+            members = [await my.consumer(topic, group_instance_id=name, session_timeout_ms=10_000) for name in names]
 
             async def shared() -> bool:
                 parts = [sorted(at.partition for at in member.assignment()) for member in members]

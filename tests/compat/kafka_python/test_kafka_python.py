@@ -164,7 +164,7 @@ class TestConsumer:
         settings = {
             "partition_assignment_strategy": [assignor],
             "heartbeat_interval_ms": 100,
-            "session_timeout_ms": 6000,
+            "session_timeout_ms": 30_000,
         }
         members = [make_consumer(topic, **settings) for _ in range(2)]
         _settle(members, 4)
