@@ -18,7 +18,7 @@ from tests.support.confluent import read_all, send
 from tests.support.raw_wire import API_VERSIONS, Connection, frame, receive_frame, request
 from tests.support.wait import until
 
-TIMEOUT_S = 20.0
+TIMEOUT_S = 30.0
 MakeBroker = Callable[..., Target]
 pytestmark = pytest.mark.skipif(target_is_kafka(), reason="about our own command line")
 ASK = frame(request(API_VERSIONS, 0, b""))

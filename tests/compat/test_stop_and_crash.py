@@ -243,7 +243,7 @@ class TestStop:
         """If this fails, Ctrl-C on `make run` leaves a stack trace or an unclean log."""
         broker = make_broker()
         os.kill(broker.pid, signal.SIGINT)
-        until(lambda: not _running(broker.pid), "the end", 10)
+        until(lambda: not _running(broker.pid), "the end")
         assert (broker.data_dir / ".kafka_cleanshutdown").exists()
         assert "Traceback" not in broker.stderr()
 
@@ -264,7 +264,7 @@ class TestRefusalToStart:
     def refused(self, target: Target, *patterns: str) -> str:
         assert isinstance(target, BrokerProcess)
         child = target.launch()
-        assert child.wait(20) == 1
+        assert child.wait(60) == 1
         lines = [line for line in child.stderr().splitlines() if line.strip()]
         assert len(lines) == 1, child.stderr()
         assert "Traceback" not in child.stderr()

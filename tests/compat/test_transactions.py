@@ -104,12 +104,12 @@ def test_an_open_transaction_holds_readers_up(broker: Target, topic: str) -> Non
     assert producer.flush(TIMEOUT_S) == 0
     send(broker, topic, [b"behind"])
     assert committed(broker, topic) == []
-    consumer = new_consumer(broker.bootstrap, "waiting", isolation_level="read_committed", fetch_wait_max_ms=20_000)
+    consumer = new_consumer(broker.bootstrap, "waiting", isolation_level="read_committed", fetch_wait_max_ms=40_000)
     consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
     assert consumer.poll(0.5) is None
     producer.commit_transaction(TIMEOUT_S)
     # Much sooner than the waiting fetch would end by itself.
-    assert values(take(consumer, 2, timeout_s=15.0)) == [b"open", b"behind"]
+    assert values(take(consumer, 2, timeout_s=30.0)) == [b"open", b"behind"]
     close_consumer(consumer)
 
 

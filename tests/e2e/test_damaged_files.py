@@ -108,7 +108,7 @@ class Data:
     def refused(self) -> str:
         """Return the error line of a broker that does not start."""
         child = self.broker.launch()
-        assert child.wait(20) == 1, child.stderr()
+        assert child.wait(60) == 1, child.stderr()
         assert child.stdout() == ""
         lines = child.stderr().splitlines()
         assert lines, "nothing is said"

@@ -50,7 +50,7 @@ class Down:
         """Check that the broker does not start, that its last line contains all of `texts`, and no file changed."""
         before = self.files()
         child = self.broker.launch()
-        assert child.wait(20) == 1, child.stderr()
+        assert child.wait(60) == 1, child.stderr()
         assert child.stdout() == ""
         assert "traceback" not in child.stderr().lower()
         line = child.stderr().splitlines()[-1]

@@ -121,7 +121,7 @@ def receive_frame(sock: socket.socket) -> bytes:
     return receive_exactly(sock, size)
 
 
-def closes(sock: socket.socket, timeout_s: float = 10.0) -> bool:
+def closes(sock: socket.socket, timeout_s: float = 30.0) -> bool:
     """Whether the peer closes the connection without sending another byte."""
     sock.settimeout(timeout_s)
     try:

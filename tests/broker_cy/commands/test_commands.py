@@ -243,7 +243,7 @@ def test_lag_is_reported_and_judged(broker_cy: Cli, broker: Target, new_topic: N
         assert parts[0][6:8] == ["1", "h"]
         return parts[0][8] == source
 
-    until(lambda: time_is_from("record" if broker.target == "kafka" else "event"), "the time's source", 20)
+    until(lambda: time_is_from("record" if broker.target == "kafka" else "event"), "the time's source")
     assert broker_cy("lag", "--match", "no-such-group.*").rows() == []
     assert "group no-such-group: the group does not exist" in broker_cy("lag", "no-such-group", code=2).err
     assert broker_cy("lag", "--match", f"{name}.*", "--json").json[0]["group_id"] == name
@@ -255,10 +255,10 @@ def test_producers_and_transactions(broker_cy: Cli, broker: Target, new_topic: N
     """If this fails, the shell does not show which producer keeps readers waiting."""
     topic = new_topic(1)
     producer = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": name})
-    producer.init_transactions(20)
+    producer.init_transactions(60)
     producer.begin_transaction()
     producer.produce(topic, b"open")
-    assert producer.flush(20) == 0
+    assert producer.flush(60) == 0
     try:
         (state,) = broker_cy("producers", topic, "--json").json
         assert (state["topic"], state["partition"], state["txn_start_offset"]) == (topic, 0, 0)
@@ -280,7 +280,7 @@ def test_producers_and_transactions(broker_cy: Cli, broker: Target, new_topic: N
         assert "does not know the state Odd" in broker_cy("transactions", "list", "--state", "Odd", code=1).err
     finally:
         # The coordinator still considers it open.
-        producer.abort_transaction(20)
+        producer.abort_transaction(60)
 
 
 def test_cluster_and_log_directories(broker_cy: Cli, broker: Target, new_topic: NewTopic) -> None:

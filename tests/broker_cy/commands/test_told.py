@@ -15,7 +15,7 @@ from tests.support.broker import Target, target_is_kafka
 from tests.support.wait import until
 
 NewTopic = Callable[..., str]
-TIMEOUT_S = 20.0
+TIMEOUT_S = 60.0
 
 needs_broker_cy = pytest.mark.skipif(target_is_kafka(), reason="Apache Kafka has no such topics")
 

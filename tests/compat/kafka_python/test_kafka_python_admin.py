@@ -118,12 +118,10 @@ class TestAdmin:
         assert shown() == {"segment.ms": "3600000"}
         change = ConfigResource(ConfigResourceType.TOPIC, topic, {"retention.ms": "55000"})
         assert admin.alter_configs([change], incremental=incremental) == {"topic": {topic: "OK"}}
-        until(
-            lambda: shown() == {"segment.ms": "3600000", "retention.ms": "55000"}, f"both settings; got {shown()}", 10
-        )
+        until(lambda: shown() == {"segment.ms": "3600000", "retention.ms": "55000"}, f"both settings; got {shown()}")
         back = ConfigResource(ConfigResourceType.TOPIC, topic, ["retention.ms"])
         assert admin.reset_configs([back], incremental=incremental) == {"topic": {topic: "OK"}}
-        until(lambda: shown() == {"segment.ms": "3600000"}, "one setting", 10)
+        until(lambda: shown() == {"segment.ms": "3600000"}, "one setting")
 
     def test_settings_with_their_synonyms(self, admin: KafkaAdminClient, topic: str) -> None:
         """If this fails, a tool cannot tell where a value comes from."""
