@@ -211,6 +211,6 @@ def test_a_missing_last_record_is_found_by_recovery(tmp_path: Path) -> None:
     """Acknowledged records that cannot be read any more fail the run."""
     with BrokerCy(tmp_path / "broker").running() as target:
         target.create_topic(recovery.TOPIC, 2)
-        read_tail(target, recovery.TOPIC, {0: 1, 1: 1}, 1)
+        read_tail(target, recovery.TOPIC, {0: 1, 1: 1}, 30)
         with pytest.raises(LoadError):
             read_tail(target, recovery.TOPIC, {0: 1, 1: 5}, 1)

@@ -154,7 +154,7 @@ def test_each_target_is_warmed_up_once(
     for each in document["warm_ups"]:
         (value,) = each["values"]  # one window takes all of the time, and one window is not steady
         assert value > 0
-        assert 0.5 < each["seconds"] < 5
+        assert 0.5 < each["seconds"] < 60
     assert len(document["runs"]) == 4
     for run in document["runs"]:
         assert run["verdicts"][0].startswith("not steady after ")

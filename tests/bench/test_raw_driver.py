@@ -94,7 +94,7 @@ def test_what_is_counted_is_in_the_log(broker: BrokerCy, acks: str) -> None:
     """A figure from records that were never written would be worthless."""
     seen: list[Sample] = []
     with driver(broker, workload(acks=acks, producers=3)) as made:
-        result = made.run(0.6, on_sample=seen.append)
+        result = made.run(1.0, on_sample=seen.append)
         if acks == "0":  # the broker answers in order: this response comes after all that was sent
             made.close()
             deadline = time.monotonic() + 30
@@ -117,8 +117,9 @@ def test_another_client_reads_what_was_asked_for(broker: BrokerCy, codec: str) -
         codec=codec, keys=10, key_bytes=5, record_size=Size(50, 70_000, "lognormal"), entropy=0.25, batch_bytes=200_000
     )
     with driver(broker, settings) as made:
-        result = made.run(0.3)
-        assert result.errors == 0
+        # On a busy machine, one run may write less than is read below.
+        while raw.list_offsets(broker.address, made.topic, 1, protocol.LATEST)[0] < 300:
+            assert made.run(0.3).errors == 0
         bootstrap = f"{broker.address[0]}:{broker.address[1]}"
         consumer = KafkaConsumer(bootstrap_servers=bootstrap, auto_offset_reset="earliest", check_crcs=True)
         consumer.assign([TopicPartition(made.topic, 0)])
@@ -245,7 +246,8 @@ def test_consumers_follow_producers(broker: BrokerCy) -> None:
 
 def test_what_was_acknowledged_and_does_not_come_is_an_error(broker: BrokerCy, monkeypatch: pytest.MonkeyPatch) -> None:
     """No figure from a run with lost records: no consumer reads those of partition 1 here."""
-    monkeypatch.setattr(raw, "CATCH_UP_S", 0.3)
+    # Enough for the records of partition 0 on a busy machine.
+    monkeypatch.setattr(raw, "CATCH_UP_S", 3.0)
     monkeypatch.setattr(raw, "fetch_plan", lambda topic, _: [[protocol.fetch_all_request(topic, (0,), 1 << 20)]])
     with driver(broker, workload(consumers=1, rate=Rate(400, 400, "requests"))) as made:
         result = made.run(0.5)

@@ -30,23 +30,24 @@ class OddTarget(Spawned):
 
 
 @pytest.mark.parametrize(
-    ("program", "reported"),
+    ("program", "timeout_s", "reported"),
     [
-        ("import time; time.sleep(60)", r"odd was not ready within 0.5 s: no output"),
-        ("import time; print('at 127.0.0.1:1', flush=True); time.sleep(60)", "odd did not answer within 0.5 s"),
+        ("import time; time.sleep(60)", 0.5, r"odd was not ready within 0.5 s: no output"),
+        # The others start Python, which has to print something before.
+        ("import time; print('at 127.0.0.1:1', flush=True); time.sleep(60)", 5.0, "odd did not answer within 5 s"),
         (
             "import sys; print('no such disk', file=sys.stderr)",
+            30.0,
             "odd ended with exit code 0 before it was ready: no such disk",
         ),
     ],
 )
 def test_a_target_that_does_not_come_up(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: str, reported: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: str, timeout_s: float, reported: str
 ) -> None:
     """A broker that never answers is reported with its last output; its process is ended."""
     monkeypatch.setattr(Odd, "program", program)
-    # A process that ends does so at once: the short timeout is for the others.
-    monkeypatch.setattr(targets, "START_TIMEOUT_S", 0.5 if "within" in reported else 30.0)
+    monkeypatch.setattr(targets, "START_TIMEOUT_S", timeout_s)
     target = OddTarget(tmp_path)
     with pytest.raises(TargetError, match=reported), target.running():
         pytest.fail("it never answered")
