@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
 import struct
 from collections.abc import Callable
 from types import TracebackType
@@ -21,12 +22,15 @@ Alter = Callable[[Any], None]
 
 class AlteredBroker:
     """Forwards requests. `alter` maps an API to a function that alters each response, as long as it is set; `answers`
-    has functions that answer requests of APIs that the broker does not offer.
+    has functions that answer requests of APIs that the broker does not offer. Set `upstream`, the broker's address,
+    before it is entered; `close` is needed if it never was.
     """
 
-    def __init__(self, port: int, upstream: tuple[str, int]) -> None:
-        self.port = port
-        self.upstream = upstream
+    def __init__(self) -> None:
+        # Bound from now on, so that no other program takes the port while the broker starts.
+        self._bound = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self._bound.getsockname()[1]
+        self.upstream = ("", 0)
         self.alter: dict[ApiKey, Alter] = {}
         self.answers: dict[ApiKey, Callable[[], Any]] = {}
         self._server: asyncio.Server | None = None
@@ -38,7 +42,7 @@ class AlteredBroker:
         return f"127.0.0.1:{self.port}"
 
     async def __aenter__(self) -> AlteredBroker:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port)
+        self._server = await asyncio.start_server(self._serve, sock=self._bound)
         return self
 
     async def __aexit__(
@@ -50,6 +54,10 @@ class AlteredBroker:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         assert self.errors == []
+
+    def close(self) -> None:
+        """Release the port."""
+        self._bound.close()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()

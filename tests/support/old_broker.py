@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
 import struct
 from types import TracebackType
 
@@ -20,12 +21,15 @@ _UNSUPPORTED_VERSION = 35
 class OldBroker:
     """Offers only versions `{api key: (low, high)}` and ApiVersions 0, and forwards every other request.
 
-    While `silent` is set, requests are read and never answered. `seen` counts requests by (api key, version).
+    While `silent` is set, requests are read and never answered. `seen` counts requests by (api key, version). Set
+    `upstream`, the broker's address, before it is entered; `close` is needed if it never was.
     """
 
-    def __init__(self, port: int, upstream: tuple[str, int], versions: dict[int, tuple[int, int]]) -> None:
-        self.port = port
-        self.upstream = upstream
+    def __init__(self, versions: dict[int, tuple[int, int]]) -> None:
+        # Bound from now on, so that no other program takes the port while the broker starts.
+        self._bound = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self._bound.getsockname()[1]
+        self.upstream = ("", 0)
         self.versions = {**versions, int(ApiKey.API_VERSIONS): (0, 0)}
         self.silent = False
         self.seen: dict[tuple[int, int], int] = {}
@@ -37,8 +41,7 @@ class OldBroker:
         return f"127.0.0.1:{self.port}"
 
     async def __aenter__(self) -> OldBroker:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port)
-        self.port = self._server.sockets[0].getsockname()[1]
+        self._server = await asyncio.start_server(self._serve, sock=self._bound)
         return self
 
     async def __aexit__(
@@ -49,6 +52,10 @@ class OldBroker:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def close(self) -> None:
+        """Release the port."""
+        self._bound.close()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()

@@ -144,13 +144,20 @@ OLDEST = {
 } | {ApiKey.METADATA: (4, 4), ApiKey.OFFSET_FETCH: (2, 2)}  # fmt: skip
 
 
+def behind(proxy: OldBroker, directory: Path) -> BrokerProcess:
+    """Start a broker that advertises the address of the proxy."""
+    settings = {**QUICK, "advertised.listeners": f"PLAINTEXT://127.0.0.1:{proxy.port}"}
+    broker = BrokerProcess(directory, settings).start()
+    proxy.upstream = (broker.host, broker.port)
+    return broker
+
+
 def test_an_old_broker_is_spoken_to_in_its_versions(tmp_path: Path) -> None:
     """If this fails, clusters that were not upgraded yet cannot be managed."""
-    (port,) = free_ports(1)
-    broker = BrokerProcess(tmp_path, {**QUICK, "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}"}).start()
+    old = OldBroker({int(key): each for key, each in OLDEST.items()})
+    broker = behind(old, tmp_path)
 
     async def job() -> None:
-        old = OldBroker(port, (broker.host, broker.port), {int(key): each for key, each in OLDEST.items()})
         async with old, AdminClient(old.bootstrap, timeout_s=60) as client:
             (await client.topics.create([NewTopic("old", 2, 1)])).whole()
             key = TopicPartition("old", 1)
@@ -162,7 +169,7 @@ def test_an_old_broker_is_spoken_to_in_its_versions(tmp_path: Path) -> None:
             described = await client.groups.describe(["g", "h"])
             assert described.found["g"].state == "Empty"
             assert list(described.failed) == ["h"]
-            assert (await client.cluster.describe()).brokers[0].port == port
+            assert (await client.cluster.describe()).brokers[0].port == old.port
             with pytest.raises(AdminError) as raised:
                 await client.groups.listed(types=["classic"])
             assert raised.value.failure is Failure.UNSUPPORTED
@@ -179,18 +186,17 @@ def test_an_old_broker_is_spoken_to_in_its_versions(tmp_path: Path) -> None:
 
 def test_a_silent_broker_does_not_outlive_the_deadline(tmp_path: Path) -> None:
     """If this fails, a broker that hangs also hangs the console, or later requests get the responses to old ones."""
-    (port,) = free_ports(1)
-    broker = BrokerProcess(tmp_path, {**QUICK, "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}"}).start()
+    slow = OldBroker({int(key): frame.api_versions(key) for key in OLDEST})
+    broker = behind(slow, tmp_path)
 
     async def job() -> None:
-        every = {int(key): frame.api_versions(key) for key in OLDEST}
-        async with OldBroker(port, (broker.host, broker.port), every) as slow, AdminClient(slow.bootstrap) as client:
+        async with slow, AdminClient(slow.bootstrap) as client:
             assert all(topic.is_internal for topic in await client.topics.list_all())
             slow.silent = True
             with pytest.raises(AdminError) as raised:
                 await client.with_timeout(0.3).topics.list_all()
             assert raised.value.failure is Failure.TIMED_OUT
-            assert (raised.value.api, raised.value.broker) == ("Metadata", f"1 (127.0.0.1:{port})")
+            assert (raised.value.api, raised.value.broker) == ("Metadata", f"1 (127.0.0.1:{slow.port})")
             slow.silent = False
             assert all(topic.is_internal for topic in await client.topics.list_all())
 
@@ -202,12 +208,11 @@ def test_a_silent_broker_does_not_outlive_the_deadline(tmp_path: Path) -> None:
 
 def test_many_calls_share_one_connection(tmp_path: Path) -> None:
     """If this fails, every call opens a separate connection, or responses are given to the wrong caller."""
-    (port,) = free_ports(1)
-    broker = BrokerProcess(tmp_path, {**QUICK, "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}"}).start()
+    proxy = OldBroker({int(key): frame.api_versions(key) for key in OLDEST})
+    broker = behind(proxy, tmp_path)
 
     async def job() -> None:
-        every = {int(key): frame.api_versions(key) for key in OLDEST}
-        async with OldBroker(port, (broker.host, broker.port), every) as proxy, AdminClient(proxy.bootstrap) as client:
+        async with proxy, AdminClient(proxy.bootstrap) as client:
             names = [f"topic-{index}" for index in range(40)]
             (await client.topics.create([NewTopic(each, 1, 1) for each in names])).whole()
             described = await asyncio.gather(*(client.topics.describe([each]) for each in names))

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from bench.launch.nodes import free_ports
 from broker_cy.admin.address import parse_addresses
 from broker_cy.admin.clusters import ClusterEntry
 from broker_cy.admin.metadata import TopicPartition
@@ -23,7 +22,7 @@ from broker_cy.wire.api_keys import ApiKey
 from broker_cy.wire.records import Record
 from tests.support.altered_broker import Alter, AlteredBroker
 from tests.support.broker import QUICK, BrokerProcess
-from tests.support.confluent import assigned, new_consumer
+from tests.support.confluent import assigned, close_consumer, new_consumer
 from tests.support.hanging import leave_hanging
 from tests.support.small_disk import SmallDisk, why_not
 
@@ -148,7 +147,7 @@ def test_a_stalled_and_then_stopped_group(broker_cy: BrokerProcess, name: str) -
             expected = f"stalled groups: group {name} does not consume although it has members, 4 records behind"
             assert await looking.look(60) == [expected]
         finally:
-            await asyncio.to_thread(consumer.close)
+            await asyncio.to_thread(close_consumer, consumer)
         await looking.announces(f"stalled groups: resolved: group {name}")
         await looking.announces(f"stopped groups: group {name} stopped committing, 4 records behind", 60)
 
@@ -214,17 +213,15 @@ def test_a_broker_that_is_away_and_comes_back(tmp_path: Path) -> None:
         assert looking.states == ["ok", "ok", "firing"]
 
     try:
-        run(broker.bootstrap, rules, job, timeout_s=2.0)
+        run(broker.bootstrap, rules, job, timeout_s=5.0)
     finally:
         broker.close()
 
 
 def test_what_one_broker_cannot_show(tmp_path: Path, name: str) -> None:
     """If this fails, partitions without a leader, a fenced broker or a quorum without a leader are not noticed."""
-    broker_port, proxy_port = free_ports(2)
-    broker = BrokerProcess(tmp_path, {**QUICK, "advertised.listeners": f"PLAINTEXT://127.0.0.1:{proxy_port}"})
-    broker.port = broker_port
-    broker.start()
+    proxy = AlteredBroker()
+    broker = BrokerProcess(tmp_path, {**QUICK, "advertised.listeners": f"PLAINTEXT://127.0.0.1:{proxy.port}"})
     kinds = ("offline_partition", "under_replicated_partition", "broker_away", "leaderless_quorum")
 
     def alter_partition(number: int, **fields: object) -> Alter:
@@ -251,10 +248,10 @@ def test_what_one_broker_cannot_show(tmp_path: Path, name: str) -> None:
     leader = {"id": 1, "error": 0}
 
     async def inside() -> None:
-        async with AlteredBroker(proxy_port, ("127.0.0.1", broker_port)) as proxy:
+        async with proxy:
             # A quorum of one has a leader, and our broker does not describe it.
             proxy.answers = {ApiKey.DESCRIBE_QUORUM: lambda: quorum(leader["id"], leader["error"])}
-            looking = Looking(proxy.bootstrap, [built_in(kind) for kind in kinds], timeout_s=2.0)
+            looking = Looking(proxy.bootstrap, [built_in(kind) for kind in kinds], timeout_s=5.0)
             try:
                 await looking.session.client.topics.create([NewTopic(name, 2)])
                 assert await looking.look() == []
@@ -274,7 +271,7 @@ def test_what_one_broker_cannot_show(tmp_path: Path, name: str) -> None:
                     (
                         {ApiKey.DESCRIBE_CLUSTER: fenced},
                         {},
-                        [f"broker away: broker 1 (127.0.0.1:{proxy_port}) is fenced"],
+                        [f"broker away: broker 1 (127.0.0.1:{proxy.port}) is fenced"],
                     ),
                     ({}, {"id": -1}, ["no quorum leader: the metadata quorum has no leader (voters 1)"]),
                     ({}, {"error": NOT_CONTROLLER}, ["no quorum leader: the metadata quorum has no leader: "]),
@@ -296,9 +293,12 @@ def test_what_one_broker_cannot_show(tmp_path: Path, name: str) -> None:
                 await looking.session.close()
 
     try:
+        broker.start()
+        proxy.upstream = (broker.host, broker.port)
         asyncio.run(inside())
     finally:
         broker.close()
+        proxy.close()
 
 
 def test_many_broken_things_are_bounded(broker_cy: BrokerProcess, name: str) -> None:
