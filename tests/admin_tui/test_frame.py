@@ -117,7 +117,7 @@ def test_a_broker_that_goes_away_leaves_the_last_data_with_its_age(
         await terminal.shows(name)
         await terminal.hides("old:")
 
-    drive(broker.bootstrap, job, timeout_s=2.0, size=(120, 30))
+    drive(broker.bootstrap, job, timeout_s=5.0, size=(120, 30))
 
 
 def test_a_broker_that_is_not_there_is_said_to_be_away() -> None:

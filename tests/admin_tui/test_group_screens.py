@@ -12,7 +12,7 @@ from broker_cy.admin.topics import NewTopic
 from broker_cy.wire.records import Record
 from tests.admin_tui.conftest import FOR_EVER, Terminal, drive
 from tests.support.broker import BrokerProcess
-from tests.support.confluent import assigned, new_consumer
+from tests.support.confluent import assigned, close_consumer, new_consumer
 
 BEGIN_MS = 1_700_000_000_000
 
@@ -118,7 +118,7 @@ def test_a_group_with_members_is_not_touched(broker_cy: BrokerProcess, name: str
             await terminal.shows("1 member; stop them first")
             await terminal.press("escape")
         finally:
-            await asyncio.to_thread(consumer.close)
+            await asyncio.to_thread(close_consumer, consumer)
 
     drive(broker_cy.bootstrap, job, size=(120, 40))
 
@@ -185,6 +185,6 @@ def test_the_rebalance_journal(broker_cy: BrokerProcess, name: str) -> None:
             await terminal.shows("1->2", "join", "moves:", "target")
         finally:
             for consumer in (first, second):
-                await asyncio.to_thread(consumer.close)
+                await asyncio.to_thread(close_consumer, consumer)
 
     drive(broker_cy.bootstrap, job, size=(160, 50))
