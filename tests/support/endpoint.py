@@ -7,7 +7,7 @@ import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-WAIT_S = 20.0
+WAIT_S = 60.0
 
 
 class Endpoint(ThreadingHTTPServer):

@@ -12,7 +12,7 @@ import uvloop
 from broker_cy.server import metrics_http
 from broker_cy.server.metrics_http import CONNECTIONS_MAX, MetricsServer
 
-DEADLINE_S = 20.0
+DEADLINE_S = 60.0
 REQUEST = b"GET /healthz HTTP/1.1\r\nHost: broker\r\n\r\n"
 PAGE = b"a_metric 1\n"
 
@@ -134,7 +134,8 @@ def test_a_request_that_comes_in_drips(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_connection_may_idle_between_requests(monkeypatch: pytest.MonkeyPatch) -> None:
     """Scrapes are seconds apart, which is longer than one request may take."""
-    monkeypatch.setattr(metrics_http, "REQUEST_S", 0.05)
+    # The first request has to come within it, also on a busy machine.
+    monkeypatch.setattr(metrics_http, "REQUEST_S", 1.0)
 
     async def main() -> None:
         async with Listener() as listener:
