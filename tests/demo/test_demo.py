@@ -17,7 +17,7 @@ from demo.topics import CRASHING, QUICK, SLOW, TOPICS
 from tests.support.wait import until
 
 ROOT = Path(__file__).resolve().parents[2]
-TIMEOUT_S = 40.0
+TIMEOUT_S = 90.0
 STATUS = """\
 Package: libx
 Status: install ok installed
@@ -60,7 +60,7 @@ def processes_with(text: str) -> list[int]:
 
 async def _what_is_there(bootstrap: str) -> tuple[dict[str, int], dict[str, int], list[Rebalance]]:
     """Return committed offsets and lag by group, and the rebalances so far."""
-    async with AdminClient(bootstrap, timeout_s=10) as client:
+    async with AdminClient(bootstrap, timeout_s=30) as client:
         lags = (await client.lag.of([QUICK.group_id, SLOW.group_id])).whole()
         committed = {name: sum(part.committed for part in lag.partitions) for name, lag in lags.items()}
         span = await client.events.span(Start.earliest())
@@ -79,8 +79,9 @@ def test_the_demo_lives_and_leaves_nothing(tmp_path: Path) -> None:
     """
     temporary = tmp_path / "tmp"
     temporary.mkdir()
-    # Everything that happens in a minute, within seconds.
-    quick = ["--session-timeout", "0.5", "--crash-every", "1", "--back-after", "1", "--rate", "2"]
+    # Everything that happens in a minute, within seconds. The member that crashes has to join before, which takes a few
+    # seconds on a busy machine.
+    quick = ["--session-timeout", "2", "--crash-every", "5", "--back-after", "1", "--rate", "2"]
     quick += ["--listener", "127.0.0.1:0", "--metrics", "", "--set", "group.initial.rebalance.delay.ms=0"]
     child = Child([sys.executable, "-m", "demo", *quick], tmp_path, "demo", {"TMPDIR": str(temporary)}, ROOT)
     try:
@@ -110,7 +111,8 @@ def test_the_demo_lives_and_leaves_nothing(tmp_path: Path) -> None:
         assert asyncio.run(_topics(bootstrap)) >= set(TOPICS)
         assert f"{CRASHING} crashed" in child.stdout()
         assert "ended unexpectedly" not in child.stdout()
-        assert len(processes_with(bootstrap)) >= 5
+        # One of them may just be away.
+        until(lambda: len(processes_with(bootstrap)) >= 5, "the clients")
         child.send_signal(signal.SIGINT)
         assert child.wait(TIMEOUT_S) == 0
         assert processes_with(bootstrap) + processes_with(str(temporary)) == []
