@@ -86,7 +86,7 @@ class Full:
 
     def create(self, name: str, partitions: int = 1) -> None:
         admin = AdminClient({"bootstrap.servers": self.broker.bootstrap})
-        admin.create_topics([NewTopic(name, partitions, 1)], request_timeout=20)[name].result(20)
+        admin.create_topics([NewTopic(name, partitions, 1)], request_timeout=60)[name].result(60)
 
 
 @pytest.fixture
@@ -248,10 +248,10 @@ def test_topics_created_while_full(make_full: Callable[..., Full]) -> None:
         until(partial(full.takes, name), f"{name} can be written to")
     full.create("after")
     until(lambda: full.send("after", b"v") == 0, "a topic can be created again")
-    names = set(AdminClient({"bootstrap.servers": full.broker.bootstrap}).list_topics(timeout=20).topics)
+    names = set(AdminClient({"bootstrap.servers": full.broker.bootstrap}).list_topics(timeout=60).topics)
     full.broker.kill()
     full.broker.restart()
-    assert set(AdminClient({"bootstrap.servers": full.broker.bootstrap}).list_topics(timeout=20).topics) == names
+    assert set(AdminClient({"bootstrap.servers": full.broker.bootstrap}).list_topics(timeout=60).topics) == names
     assert len(read_partition(full.address(), created[0])) == 1
     assert full.send("after", b"v") == 0
     assert "traceback" not in full.broker.stderr()

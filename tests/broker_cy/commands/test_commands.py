@@ -241,7 +241,8 @@ def test_lag_is_reported_and_judged(broker_cy: Cli, broker: Target, new_topic: N
         parts = [line.split() for line in broker_cy("lag", name, "--partitions", "--time").out.splitlines()[1:]]
         assert [part[2:6] for part in parts] == [["0", "4", "10", "6"], ["1", "0", "0", "0"]]
         assert parts[0][6:8] == ["1", "h"]
-        return parts[0][8] == source
+        # The minutes, if there are some, come before it.
+        return source in parts[0][8:]
 
     until(lambda: time_is_from("record" if broker.target == "kafka" else "event"), "the time's source")
     assert broker_cy("lag", "--match", "no-such-group.*").rows() == []

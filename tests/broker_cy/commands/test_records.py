@@ -216,11 +216,11 @@ def test_a_broker_that_creates_no_topics_is_named_as_the_reason(bare: Cli, tmp_p
     broker = BrokerProcess(tmp_path, {**QUICK, "auto.create.topics.enable": "false"})
     try:
         broker.start()
-        said = bare("produce", "orders", "--timeout", "1", "--bootstrap", broker.bootstrap, stdin=b"x\n", code=1)
+        said = bare("produce", "orders", "--timeout", "4", "--bootstrap", broker.bootstrap, stdin=b"x\n", code=1)
     finally:
         broker.close()
     assert "topic orders: UNKNOWN_TOPIC_OR_PARTITION" in said.err
-    assert "the broker did not create it within 1 s" in said.err
+    assert "the broker did not create it within 4 s" in said.err
     assert "auto.create.topics.enable" in said.err
 
 
@@ -256,11 +256,11 @@ def test_aborted_records_are_left_out_on_demand(broker: Target, broker_cy: Cli, 
 
     topic = new_topic()
     producer = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": f"id-{time.time_ns()}"})
-    producer.init_transactions(20)
+    producer.init_transactions(60)
     producer.begin_transaction()
     producer.produce(topic, b"aborted")
-    assert producer.flush(20) == 0
-    producer.abort_transaction(20)
+    assert producer.flush(60) == 0
+    producer.abort_transaction(60)
     broker_cy("produce", topic, stdin=b"kept\n")
     assert broker_cy("consume", topic, "-e").out == "aborted\nkept\n"
     assert broker_cy("consume", topic, "-e", "--committed").out == "kept\n"
