@@ -205,7 +205,7 @@ class Flusher:
         self._names_due.update(names or offset_checkpoints.ALL)
         if self._writing:
             return
-        wanted = self.checkpoints.collect(sorted(self._names_due), self.logs, self.offline)
+        wanted = self.checkpoints.collect(self._names_due, self.logs, self.offline)
         self._names_due.clear()
         self._writing = True
 

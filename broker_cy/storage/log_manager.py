@@ -258,10 +258,14 @@ class LogManager:
             self._take_offline(key, partition.path, error or StorageError("the log was not loaded"), late=True)
         else:
             self._loading.adopt(log)
-            self.logs[key] = log
-            if self._start_moved(key, log):
-                self.flusher.write_checkpoints(checkpoints.LOG_START_OFFSETS)
+            self._add_late(key, log)
         self.on_opened(key)
+
+    def _add_late(self, key: TopicPartition, log: Log) -> None:
+        """Serve a log that was opened after the start."""
+        self.logs[key] = log
+        if self._start_moved(key, log):
+            self.flusher.write_checkpoints(checkpoints.LOG_START_OFFSETS)
 
     def _identify(
         self, key: TopicPartition, path: str, topic_id_of: Callable[[str], UUID | None] | None
@@ -336,7 +340,7 @@ class LogManager:
             return None
         del self.offline[key], self._short_of_room[key]
         self.flusher.sync_loaded([log])
-        self.logs[key] = log
+        self._add_late(key, log)
         return log
 
     # --- creating and deleting partitions

@@ -29,7 +29,8 @@ from broker_cy.storage.written_points import WRITTEN_POINTS, read_points, write_
 logger = logging.getLogger(__name__)
 
 METADATA_TOPIC = "__cluster_metadata"
-ALL = (RECOVERY_POINTS, LOG_START_OFFSETS, HIGH_WATERMARKS, WRITTEN_POINTS)
+# In the order in which they are written: see `collect`.
+ALL = (LOG_START_OFFSETS, RECOVERY_POINTS, HIGH_WATERMARKS, WRITTEN_POINTS)
 
 
 class Content(NamedTuple):
@@ -71,6 +72,8 @@ class OffsetCheckpoints:
         # another file.
         self._written = {f"{root}/{name}": 0 for root in roots for name in ALL}
         self._locks = {path: threading.Lock() for path in self._written}
+        # The log start offsets that are in the files, by path.
+        self._starts_written: dict[str, Content] = {}
         for root in roots:
             for name in ALL:
                 try:
@@ -119,10 +122,17 @@ class OffsetCheckpoints:
     ) -> list[Content]:
         """The content that the checkpoint files `names` have to have now. Partitions that are offline, or not open yet,
         keep the entries that were read at the start. Called on the loop.
+
+        Recovery points come with the log start offsets, to be written before them: a deletion moves a recovery point
+        past records that were never synced. If it were on disk and the log start offset were not, a power loss could
+        bring back the deleted segments, torn, and the next start would not check them.
         """
         self._collected += 1
+        names = set(names)
+        if RECOVERY_POINTS in names:
+            names.add(LOG_START_OFFSETS)
         wanted: list[Content] = []
-        for name in names:
+        for name in (each for each in ALL if each in names):
             found: dict[str, dict[TopicPartition, int]] = {root: {} for root in self.roots}
             for key, log in logs.items():
                 offsets = found.get(os.path.dirname(log.directory))
@@ -166,11 +176,24 @@ class OffsetCheckpoints:
 
     def write(self, wanted: Iterable[Content]) -> None:
         """Write checkpoint files, durably except for the written points. Blocks for the disk and for a write in another
-        thread. A file with newer content is left unchanged. Raises OSError.
+        thread. A file with newer content is left unchanged. Raises OSError; the files after the one that failed are
+        then not written.
         """
-        for sequence, path, offsets, topic_ids in wanted:
-            with self._locks[path]:
-                if sequence > self._written[path]:
-                    write = write_points if path.endswith(WRITTEN_POINTS) else write_offsets
-                    write(path, offsets, topic_ids)
-                    self._written[path] = sequence
+        for content in wanted:
+            with self._locks[content.path]:
+                if content.sequence > self._written[content.path]:
+                    self._write(content)
+                    self._written[content.path] = content.sequence
+
+    def _write(self, content: Content) -> None:
+        _, path, offsets, topic_ids = content
+        if path.endswith(WRITTEN_POINTS):
+            write_points(path, offsets, topic_ids)
+        elif not path.endswith(LOG_START_OFFSETS):
+            write_offsets(path, offsets, topic_ids)
+        else:
+            # These are written with each flush, and rarely change.
+            before = self._starts_written.pop(path, None)
+            if before is None or before[2:] != content[2:]:
+                write_offsets(path, offsets, topic_ids)
+            self._starts_written[path] = content
