@@ -48,7 +48,7 @@ types:
 	$(BIN)/mypy
 
 unit:
-	$(BIN)/pytest -q -n $(WORKERS) -m "not soak and not serial" tests
+	$(BIN)/pytest -q -n $(WORKERS) -m "not soak and not serial" tests || $(BIN)/python tools/run_again.py $$?
 
 serial:
 	$(BIN)/pytest -q -m "serial and not soak" tests
