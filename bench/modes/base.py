@@ -91,7 +91,7 @@ def take_turns(
             short = dataclasses.replace(workload, duration_s=min(workload.duration_s, REHEARSAL_MOST_S))
             run = measure(session, name, target, short, label, topic=topics.get(name))
             if run.failed:
-                outcome.error = f"rehearsal of {name}{' ' + label if label else ''}: {run.failed}"
+                outcome.error = f"rehearsal of {_side(name, label)}: {run.failed}"
         for pair in range(pairs):
             for name, target, workload, label in sides[:: -1 if pair % 2 else 1]:
                 if session.stop.is_set() or outcome.failed:
@@ -99,6 +99,10 @@ def take_turns(
                 run = measure(session, name, target, workload, label, pair, topic=topics.get(name))
                 run.verdicts = reported[name, label]
                 outcome.runs.append(run)
+
+
+def _side(name: str, label: str) -> str:
+    return f"{name} {label}" if label else name
 
 
 def _filled(
@@ -141,7 +145,7 @@ def warm_up(
     """Warm one target until it is steady; returns the remarks for every figure that is measured after it."""
     warming, failed = warm(session, name, target, workload, label, topic)
     if failed:
-        outcome.error = f"warm-up of {name}{' ' + label if label else ''}: {failed}"
+        outcome.error = f"warm-up of {_side(name, label)}: {failed}"
     if warming is None:
         return ()
     outcome.warm_ups.append(warming)

@@ -139,6 +139,15 @@ def _broker_entry(name: str, text: str | None, setting: Setting | None, synonyms
     )
 
 
+def levels(config: BrokerConfig) -> tuple[tuple[Mapping[str, str], ConfigSource], ...]:
+    """Return the sets of broker settings in order of precedence; the defaults come after them."""
+    return (
+        (config.dynamic_broker, ConfigSource.DYNAMIC_BROKER_CONFIG),
+        (config.dynamic_default, ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG),
+        (config.static, ConfigSource.STATIC_BROKER_CONFIG),
+    )
+
+
 def _synonyms_of(name: str, config: BrokerConfig) -> list[SynonymEntry]:
     """Return the sources of a broker setting in order of precedence, starting with the first that has this exact
     name.
@@ -146,14 +155,9 @@ def _synonyms_of(name: str, config: BrokerConfig) -> list[SynonymEntry]:
     setting = startup.setting_of(name)
     sensitive = setting is None or setting.is_sensitive
     names = dynamic.synonyms(name)
-    levels = (
-        (config.dynamic_broker, ConfigSource.DYNAMIC_BROKER_CONFIG),
-        (config.dynamic_default, ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG),
-        (config.static, ConfigSource.STATIC_BROKER_CONFIG),
-    )
     found = [
         SynonymEntry(other, None if sensitive else level[other], source)
-        for level, source in levels
+        for level, source in levels(config)
         for other in names
         if other in level
     ]

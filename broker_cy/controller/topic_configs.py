@@ -6,6 +6,7 @@ from typing import Any
 
 from broker_cy.config import BrokerConfig
 from broker_cy.config.definitions import TOPIC, TOPIC_SYNONYMS
+from broker_cy.config.describe import levels
 from broker_cy.config.topic import topic_settings
 from broker_cy.config.types import to_text
 from broker_cy.core.configs import ConfigSource
@@ -35,12 +36,7 @@ def effective(overrides: dict[str, str], config: BrokerConfig) -> list[Any]:
 
 def _source(name: str, config: BrokerConfig) -> ConfigSource:
     """The source of the broker's value of a topic setting: the first level that has one of the setting's synonyms."""
-    levels = (
-        (config.dynamic_broker, ConfigSource.DYNAMIC_BROKER_CONFIG),
-        (config.dynamic_default, ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG),
-        (config.static, ConfigSource.STATIC_BROKER_CONFIG),
-    )
-    for settings, source in levels:
+    for settings, source in levels(config):
         if any(synonym.name in settings for synonym in TOPIC_SYNONYMS[name]):
             return source
     return ConfigSource.DEFAULT_CONFIG

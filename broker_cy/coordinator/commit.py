@@ -11,6 +11,7 @@ from broker_cy.coordinator.other_groups import GroupType, OtherGroup
 from broker_cy.coordinator.rebalance import set_session
 from broker_cy.coordinator.step import Now, Record, Step, Token, append_error
 from broker_cy.core.errors import ErrorCode, KafkaError
+from broker_cy.core.text import STRING_BYTES_MAX
 from broker_cy.core.uuid import ZERO
 from broker_cy.wire import messages
 
@@ -22,8 +23,6 @@ VERSION_GROUP_ID_NOT_FOUND = 9
 # The request's RetentionTimeMs that stands for the broker's own retention.
 DEFAULT_RETENTION_MS = -1
 INT64_MAX = (1 << 63) - 1
-# The longest string of a record, whatever `offset.metadata.max.bytes` allows.
-STRING_BYTES_MAX = 0x7FFF
 
 
 def commit_error(request: messages.OffsetCommitRequest, code: ErrorCode) -> messages.OffsetCommitResponse:
@@ -96,6 +95,7 @@ def _is_too_large(metadata: str, units_max: int) -> bool:
     # Kafka counts UTF-16 units: one or two per character.
     if 2 * len(metadata) > units_max and len(metadata.encode("utf-16-le")) // 2 > units_max:
         return True
+    # The longest string of a record, whatever `offset.metadata.max.bytes` allows.
     return 3 * len(metadata) > STRING_BYTES_MAX and len(metadata.encode("utf-8")) > STRING_BYTES_MAX
 
 

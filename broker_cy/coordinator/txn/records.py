@@ -8,10 +8,10 @@ from typing import Final
 from broker_cy.coordinator.step import Record
 from broker_cy.coordinator.txn.state import TopicPartition, Transaction, TxnState
 from broker_cy.core.errors import WireError
+from broker_cy.core.text import STRING_BYTES_MAX
 from broker_cy.wire import codec, messages
 
 KEY_TYPE: Final = 0
-STRING_BYTES_MAX = 32_767
 VALUE_VERSION_MAX: Final = 1
 
 

@@ -1,4 +1,7 @@
-"""The transaction coordinator by operation and state. The tables are Kafka 4.3's."""
+"""The transaction coordinator by operation and state. The tables are Kafka 4.3's.
+
+One long file, so that each operation's answers in all states stand beside those of the others.
+"""
 
 from __future__ import annotations
 

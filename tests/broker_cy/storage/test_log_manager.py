@@ -1,4 +1,7 @@
-"""The log manager: what remains after a clean stop and after a crash, and the effect of a damaged file."""
+"""The log manager: what remains after a clean stop and after a crash, and the effect of a damaged file.
+
+One long file, since every test has the same form: write, stop or crash, change files, start.
+"""
 
 import errno
 import os
