@@ -81,6 +81,12 @@ _TABLE: tuple[Metric, ...] = (
     Metric("broker_cy_topics", "gauge", (), "Topics, including internal ones."),
     Metric("broker_cy_partitions", "gauge", (), "Partitions of this broker."),
     Metric("broker_cy_partitions_offline", "gauge", (), "Partitions that are offline."),
+    Metric(
+        "broker_cy_partitions_unopened",
+        "gauge",
+        (),
+        "Partitions whose logs the broker has not opened since its start. A request for one waits until it is open.",
+    ),
     Metric("broker_cy_partition_appended_batches_total", "counter", _PARTITION, "Batches appended since the start."),
     Metric("broker_cy_partition_appended_records_total", "counter", _PARTITION, "Records appended since the start."),
     Metric("broker_cy_partition_appended_bytes_total", "counter", _PARTITION, "Bytes of appended batches."),

@@ -113,10 +113,11 @@ def _connections(page: Page, core: ServerCore) -> None:
 async def _partitions(page: Page, topics: list[tuple[bytes, list[Partition | None]]]) -> None:
     partitions: list[Partition] = []
     labels: list[bytes] = []
-    offline = 0
+    offline = unopened = 0
     for name, places in topics:
         held = [partition for partition in places if partition is not None]
-        offline += sum(partition.offline is not None and not partition.unopened for partition in held)
+        unopened += (waiting := sum(partition.unopened for partition in held))
+        offline += sum(partition.offline is not None for partition in held) - waiting
         partitions += held
         # Both labels of a partition, of which only the number differs within the topic.
         before, after = labels_text(("topic", "partition"), (name.decode(), "\0")).encode().split(b"\0")
@@ -125,6 +126,7 @@ async def _partitions(page: Page, topics: list[tuple[bytes, list[Partition | Non
             await asyncio.sleep(0)
     page.one("broker_cy_partitions", len(partitions))
     page.one("broker_cy_partitions_offline", offline)
+    page.one("broker_cy_partitions_unopened", unopened)
     for name_text, family in FAMILIES:
         page.family(name_text)
         for start in range(0, len(partitions), PARTITIONS_PER_SLICE):

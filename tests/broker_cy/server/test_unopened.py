@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 
 from broker_cy.core.errors import ErrorCode
+from broker_cy.server.metrics_page import render
 from broker_cy.storage import log_loader, log_loading
 from broker_cy.storage.data_directory import CLEAN_SHUTDOWN
 from broker_cy.storage.log import Log
@@ -76,6 +78,14 @@ def offsets(answer: Any) -> list[tuple[int, int]]:
     return [(each.error_code, each.base_offset) for topic in answer.responses for each in topic.partition_responses]
 
 
+async def partition_gauges(broker: GroupBroker) -> dict[str, int]:
+    """The numbers of partitions on the metrics page, by the end of their names."""
+    server = broker.server
+    page = (await render(server.broker, server._core, server._watch)).decode()
+    found = re.findall(r"^broker_cy_partitions_(\w+) (\d+)$", page, re.MULTILINE)
+    return {name: int(count) for name, count in found}
+
+
 @asynccontextmanager
 async def connected(broker: GroupBroker, count: int = 1) -> AsyncIterator[list[Connection]]:
     host, port = "127.0.0.1", broker.server.listeners[0].port
@@ -126,8 +136,10 @@ def test_every_kind_of_request_waits_for_its_partitions(tmp_path: Path, monkeypa
                 assert answer.responses[0].partitions[0].high_watermark == RECORDS
                 await until(lambda: len(gate.begun) == 2)
                 assert not [call for call in calls if call.done()]
+                assert await partition_gauges(broker) == {"offline": 0, "unopened": 2}
                 gate.open()
                 answers = await asyncio.gather(*calls)
+            assert await partition_gauges(broker) == {"offline": 0, "unopened": 0}
             assert offsets(answers[0]) == [(0, RECORDS), (0, RECORDS)]
             found = answers[1].responses[0].partitions[0]
             assert (found.error_code, found.records is not None) == (0, True)
