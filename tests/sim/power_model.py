@@ -41,6 +41,8 @@ class State:
     # The power was lost, or the disk dropped what it failed to sync, since the last start that checked this log.
     power_lost: bool = False
     disk_lost: bool = False
+    # A sync of the log failed, and that was noted.
+    sync_failed: bool = False
 
 
 class Model:
@@ -69,7 +71,8 @@ class Model:
         self.state = State()
         # The log was damaged: the partition is offline, or the records that it serves are correct.
         self.damaged = False
-        # The note of the damage is on disk.
+        # No damage, or the note of it is on disk. If not, a start after a power loss or a failed sync may take the
+        # damage for a torn write: it happened before the log was opened, or the note was not synced before.
         self.note_is_synced = True
         # A start found the damage: the partition must not be online again as long as it exists.
         self.was_offline = False
@@ -114,7 +117,7 @@ class Model:
             assert not self.was_offline, f"{name}: the partition was found damaged, but is online again"
             self.damaged = True
             return False
-        if not self.note_is_synced and self.state.power_lost:
+        if not self.note_is_synced and (self.state.power_lost or self.state.disk_lost or self.state.sync_failed):
             self.durable_end = min(self.durable_end, log.log_end_offset)
         self.note_is_synced = True
         assert log.log_end_offset >= self.durable_end, f"{name}: offsets below {self.durable_end} are reused"

@@ -51,9 +51,6 @@ STEPS = {
     "timers": 1,
     "break": 2,
     "repair": 2,
-    # These happen at the end of a process, unless they are left out.
-    "damage": 0,
-    "restore": 0,
 }
 # In every fourth seed topics are deleted and created again all the time, with files and checkpoints of the lives before
 # them left: instead of the weights above.
@@ -71,13 +68,9 @@ class Topic:
 
 
 class Run:
-    """One seed: some steps, a power loss or an end of the process, and a start, a few times over. Steps in `without`
-    are not drawn.
-    """
+    """One seed: some steps, a power loss or an end of the process, and a start, a few times over."""
 
-    def __init__(
-        self, seed: int, root: str, *, without: frozenset[str] = frozenset(), opens_late: bool = False
-    ) -> None:
+    def __init__(self, seed: int, root: str, *, opens_late: bool = False) -> None:
         """With `opens_late`, logs are opened after a start, in any order."""
         self.draw = random.Random(seed)
         # For when logs are opened: separate draws, which do not affect the others.
@@ -93,8 +86,7 @@ class Run:
         self.failures_before = 0
         # Draws that came later, separate so that the others stay as they are.
         self.more = random.Random(seed + (2 << 32))
-        weights = {**STEPS, **RECREATING} if self.more.random() < 0.25 else STEPS
-        self.weights = {step: weight for step, weight in weights.items() if step not in without}
+        self.weights = {**STEPS, **RECREATING} if self.more.random() < 0.25 else STEPS
         self.settings = {name: self.some_settings(name) for name in TOPICS}
         self.storage = StorageSettings(
             note_bytes=self.draw.choice([500, 1 << 30]),
@@ -163,17 +155,20 @@ class Run:
         if power_lost:
             self.disk.cut()
             self.boot += 1
-        elif "restore" in self.weights and self.draw.random() < 0.1:
+        elif self.draw.random() < 0.1:
             self.disk.restore()
             power_lost = True
         else:
             disk_lost = self.disk.kill(evicts=self.has_unnoted_failure())
-            if "damage" in self.weights and self.draw.random() < 0.1:
+            if self.draw.random() < 0.1:
                 self.damage()
-        for topic in self.topics.values():
+        for name, topic in self.topics.items():
             if topic.model is not None:
                 topic.model.state.power_lost |= power_lost
                 topic.model.state.disk_lost |= disk_lost
+                topic.model.state.sync_failed |= has_failed(f"{self.disk.root}/{name}-0")
+                if disk_lost:
+                    topic.model.note_is_synced = False
 
     def has_unnoted_failure(self) -> bool:
         """Whether a sync and the note of its failure failed: nothing makes the next start write those pages again."""
@@ -198,6 +193,7 @@ class Run:
         # In the header of the first batch, after the fields that no checksum covers.
         self.disk.damage(self.draw.choice(filled), self.draw.randint(21, 58), b"\xee\xee\xee")
         model.damaged = True
+        model.note_is_synced = False
 
     def start(self, syncs: int | None) -> Broker | None:
         """Start a broker and load its logs; the power is cut at the last of `syncs` syncs. The disk may fail during the
@@ -209,7 +205,7 @@ class Run:
         self.has_failed = False
         if syncs is not None:
             self.disk.cut_at = self.disk.syncs + syncs
-            if "break" in self.weights and self.draw.random() < 0.1:
+            if self.draw.random() < 0.1:
                 self.break_disk()
         failing = self.disk.faults.active
         try:
@@ -262,7 +258,7 @@ class Run:
         """Check that what was guaranteed before the start is true of a log that was opened after it."""
         model, partition = self.topics[name].model, broker.partition(name)
         if model is not None and partition is not None and partition.topic_id == model.topic_id:
-            self.check_partition(broker, model, partition, failing=self.disk.faults.active)
+            self.check_partition(broker, model, partition, failing=self.disk.faults.active or bool(self.disk.broken))
 
     def check_topic(self, name: str, topic: Topic, found: UUID | None) -> None:
         """Check what the metadata contain for a topic after a start."""

@@ -29,8 +29,6 @@ MEMORY = "/dev/shm"
 NOTE_LOG_BYTES = 300
 # Exit code of a process that found a planted defect.
 FOUND = 3
-# So far, the runs that open logs late have no failing disks and no damage.
-WITHOUT_FAILURES = frozenset({"break", "repair", "damage", "restore"})
 
 pytestmark = pytest.mark.usefixtures("no_log_lines")
 
@@ -42,13 +40,12 @@ def run_seeds(
     *,
     opens_late: bool = False,
 ) -> None:
-    without = WITHOUT_FAILURES if opens_late else frozenset()
     # Logs are smaller than those for which the written point is noted otherwise.
     monkeypatch.setattr(flusher, "NOTE_LOG_BYTES", NOTE_LOG_BYTES)
     steps = syncs = failed = 0
     for seed in range(first, first + count):
         with tempfile.TemporaryDirectory(dir=MEMORY, prefix="power-") as root:
-            run = Run(seed, root, without=without, opens_late=opens_late)
+            run = Run(seed, root, opens_late=opens_late)
             # Each start of the machine has another boot id, which makes notes of the page cache invalid.
             monkeypatch.setattr(written_points, "boot_id", lambda run=run: b"boot-%d" % run.boot)
             try:
