@@ -217,6 +217,7 @@ def test_an_interrupted_cleaning_leaves_the_old_or_the_new_segment(name: str) ->
 
 
 @pytest.mark.soak
+@pytest.mark.timeout(3600)
 @pytest.mark.parametrize("name", ENDINGS)
 def test_many_interrupted_cleanings_leave_the_old_or_the_new_segment(name: str) -> None:
     """The same, for rarer logs."""

@@ -30,6 +30,9 @@ NOTE_LOG_BYTES = 300
 # Exit code of a process that found a planted defect.
 FOUND = 3
 
+SOAK_TIMEOUT_S = 2 * 3600
+RARE = (pytest.mark.soak, pytest.mark.timeout(SOAK_TIMEOUT_S))
+
 pytestmark = pytest.mark.usefixtures("no_log_lines")
 
 
@@ -84,6 +87,7 @@ def test_logs_that_are_opened_late_survive_power_cuts(part: int, monkeypatch: py
 
 @needs_memory
 @pytest.mark.soak
+@pytest.mark.timeout(SOAK_TIMEOUT_S)
 @pytest.mark.parametrize("opens_late", [False, True])
 def test_what_was_synced_survives_many_power_cuts(opens_late: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same, for rare power cuts."""
@@ -92,7 +96,7 @@ def test_what_was_synced_survives_many_power_cuts(opens_late: bool, monkeypatch:
 
 @needs_memory
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.soak if each.is_rare else ()) for name, each in PLANTED.items()]
+    "name", [pytest.param(name, marks=RARE if each.is_rare else ()) for name, each in PLANTED.items()]
 )
 def test_the_simulation_finds_planted_defects(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """If this fails, the simulation passes whatever storage does."""
