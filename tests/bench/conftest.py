@@ -1,0 +1,13 @@
+"""What the tests of the benchmark toolkit share."""
+
+from __future__ import annotations
+
+import pytest
+
+from bench import batches
+
+
+@pytest.fixture(autouse=True)
+def small_pools(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Encode few records for a window: 50,000 take longer than the window of a test."""
+    monkeypatch.setattr(batches, "POOL_RECORDS", 2_000)
