@@ -263,7 +263,7 @@ class LogManager:
 
     def _add_late(self, key: TopicPartition, log: Log) -> None:
         """Serve a log that was opened after the start."""
-        self.logs[key] = log
+        self._add(key, log)
         if self._start_moved(key, log):
             self.flusher.write_checkpoints(checkpoints.LOG_START_OFFSETS)
 
@@ -296,9 +296,16 @@ class LogManager:
 
     def _load_one(self, key: TopicPartition, path: str, config: LogConfig, context: LoadContext) -> None:
         try:
-            self.logs[key] = self._loading.load(key, path, config, context)
+            self._add(key, self._loading.load(key, path, config, context))
         except (StorageError, OSError, ValueError) as error:
             self._take_offline(key, path, error)
+
+    def _add(self, key: TopicPartition, log: Log) -> None:
+        self.logs[key] = log
+        if self.cleaner is not None:
+            # A log that was lost and created again under its topic id ends before the offset up to which it was cleaned
+            # if its cleaner checkpoint could not be written then.
+            self.cleaner.truncated(key, log.log_end_offset)
 
     def _take_offline(self, key: TopicPartition, path: str, error: Exception, *, late: bool = False) -> None:
         """Take a partition offline whose log could not be loaded. With `late`, the broker is running, and nothing may

@@ -257,8 +257,13 @@ def test_a_partition_whose_directory_was_lost_begins_at_its_checkpointed_log_sta
     again.crash()
 
 
-def test_a_log_in_place_of_a_lost_one_is_cleaned_from_its_start(disk: Machine) -> None:
-    """If this fails, the cleaner applies the checkpoint of the lost log to the new one: old values of a key stay."""
+@pytest.mark.parametrize("is_written", [True, False])
+def test_a_log_in_place_of_a_lost_one_is_cleaned_from_its_start(
+    disk: Machine, monkeypatch: pytest.MonkeyPatch, is_written: bool
+) -> None:
+    """If this fails, the cleaner applies the checkpoint of the lost log to the new one: old values of a key stay. Also
+    after a kill, if the checkpoint could not be written when the new log was created (`is_written`).
+    """
     manager = started(disk)
     log = manager.create("t", 0, TOPIC_ID, CONFIG, 0)
     fill(log, 9)
@@ -271,7 +276,15 @@ def test_a_log_in_place_of_a_lost_one_is_cleaned_from_its_start(disk: Machine) -
     again = started(disk)
     assert KEY not in again.logs
     assert again.cleaner is not None
-    fill(again.create("t", 0, TOPIC_ID, CONFIG, 0), 9)
+    if is_written:
+        fill(again.create("t", 0, TOPIC_ID, CONFIG, 0), 9)
+    else:
+        monkeypatch.setattr(again.cleaner, "write_checkpoint", lambda: None)
+        again.create("t", 0, TOPIC_ID, CONFIG, 0)
+        again.crash()
+        again = started(disk)
+        fill(again.logs[KEY], 9)
+    assert again.cleaner is not None
     assert again.cleaner.policy.cleaned.get(KEY, 0) == 0
     again.crash()
 
