@@ -293,12 +293,16 @@ cdef class Log:
         fails, the log goes offline: a start would take the bytes after the end of the log for its records."""
         cdef Segment active = self.active
         cdef int64_t end_offset = self.mark.end_offset
+        cdef bint stays = False
         while active is not self.marked:
             self.segments.pop()
             self.totals.unflushed_bytes -= active.size
             self.unflushed_bytes -= active.size
             active.close()
-            self.discard(active)
+            # Where refused records stay, those before them stay, too: if the note of the end cannot be written either, the next
+            # start finds a log without a gap, and producer state that agrees with it.
+            if not stays:
+                stays = self.discard(active)
             active = self.segments[len(self.segments) - 1]
         self.active = active
         self.totals.unflushed_bytes -= active.size - self.mark.size
@@ -312,7 +316,8 @@ cdef class Log:
         active.created_ms = self.mark.created_ms
         active.pending_aborts = None
         try:
-            self.undo_files()
+            if not stays:
+                self.undo_files()
         except (OSError, StorageError) as error:
             self.mark_offline(f"a failed write cannot be undone: {error}", is_end=True)
         if self.leader_epoch != self.mark.leader_epoch:
@@ -330,13 +335,14 @@ cdef class Log:
 
     cdef int discard(self, Segment segment) except -1:
         """Remove the files of a segment that was begun. If one stays, the log goes offline: a start would take its content for
-        records of the log, or for the producer state of other records."""
+        records of the log, or for the producer state of other records. Returns whether records may stay."""
         # Until the removal is synced, a power loss may bring the files back, among records that were written since.
         self.syncs.names_changed += 1
         try:
             segment.discard()
         except OSError as error:
             self.mark_offline(f"cannot remove the files of a discarded segment: {error}", is_end=True)
+            return segment.has_records()
         return 0
 
     cdef int undo_files(self) except -1:

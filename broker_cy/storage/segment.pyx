@@ -200,6 +200,15 @@ cdef class Segment:
         if failure is not None:
             raise failure
 
+    def has_records(self):
+        """Whether the file with the records exists and is not empty, or may be."""
+        try:
+            return os.stat(self.path).st_size > 0
+        except FileNotFoundError:
+            return False
+        except OSError:
+            return True
+
     cdef int close_fd(self) except -1:
         cdef int fd = self.fd
         cdef Segment last

@@ -241,7 +241,13 @@ class Model:
             (record.offset, record.key, record.value) for batch in decode_batches(data) for record in batch.records()
         }
         stored -= {record for each in self.batches for record in each.records}
-        self._take_back(lambda batch: not stored.isdisjoint(batch.records))
+
+        def is_there(batch: Batch) -> bool:
+            # Another refused batch may have had the same record at one of these offsets.
+            here = {record for record in stored if batch.base <= record[0] <= batch.last}
+            return bool(here) and here.issubset(batch.records)
+
+        self._take_back(is_there)
         for each in self.batches:
             for offset, key, value in each.records:
                 written[offset] = (key, value)

@@ -15,7 +15,7 @@ from broker_cy.storage.errors import StorageError
 from broker_cy.storage.log import Log
 from broker_cy.storage.log_config import LogConfig
 
-from .batches import batch, contents
+from .batches import batch, contents, split
 from .managing import TOPIC_ID, open_manager
 
 KEY = ("t", 0)
@@ -44,6 +44,13 @@ def write_that_fails(
     """
     log.stage_batches(sent(log.log_end_offset, 9), 0)
     assert len(log.segments) > 3
+    flush_that_fails(log, monkeypatch, suffixes, names)
+
+
+def flush_that_fails(
+    log: Log, monkeypatch: pytest.MonkeyPatch, suffixes: tuple[str, ...], names: tuple[str, ...]
+) -> None:
+    """Refuse what is staged; the functions `names` of os fail for files of these suffixes."""
     disk.set_write_budget(0, errno.EIO)
     try:
         with monkeypatch.context() as patch:
@@ -85,6 +92,31 @@ def test_what_a_refused_write_has_left_is_no_part_of_the_log(
     again.stop()
     names_left = {path.name[20:] for path in (tmp_path / "t-0").iterdir() if path.name.startswith("0")}
     assert names_left <= {".log", ".index", ".timeindex", ".snapshot"}
+
+
+@pytest.mark.parametrize("place", [1, 2, 3])
+def test_refused_records_that_stay_are_not_behind_a_gap(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: int
+) -> None:
+    """One of the segments cannot be removed, and the note that it is no part of the log cannot be written. If this
+    fails, the next start knows the sequences of batches that were removed: a producer that sends them again gets the
+    response that they are already written, and they are lost (seed 16758 of the power cut simulation).
+    """
+    manager = open_manager(tmp_path, config=CONFIG)
+    log = manager.create("t", 0, TOPIC_ID, CONFIG, 0)
+    log.append(batch(0, size=60), 0)
+    log.stage_batches(sent(1, 9), 0)
+    base = log.segments[place].base_offset
+    assert len(log.segments) > place + 1
+    flush_that_fails(log, monkeypatch, (f"{base:020d}.log", f"{damage.FILE_NAME}.tmp"), ("unlink", "truncate", "open"))
+    assert log.offline is not None
+    assert damage.read(str(tmp_path / "t-0")) is None
+    manager.crash()
+    log = open_manager(tmp_path, config=CONFIG).logs[KEY]
+    found = [first for first, _, _ in split(contents(log))]
+    assert found == list(range(log.log_end_offset))
+    assert len(found) > 1
+    assert [entry[:3] for entry in log.producers.describe()] == [(7, 0, log.log_end_offset - 2)]
 
 
 def test_a_segment_that_could_not_be_begun_takes_the_log_offline_if_it_stays(
