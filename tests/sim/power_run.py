@@ -238,10 +238,14 @@ class Run:
         if broker.logs.unopened and self.late.random() < 0.2:
             broker.logs.opener.start()
 
-    def check_partition(self, broker: Broker, model: Model, partition: Partition, *, failing: bool) -> None:
+    def check_partition(
+        self, broker: Broker, model: Model, partition: Partition, *, failing: bool, is_late: bool = False
+    ) -> None:
         if partition.offline is not None:
             if not failing:
                 model.accept_offline(partition.offline)
+                # The start has synced the note of the damage; of a log opened later, a worker syncs it some time.
+                model.note_is_synced = not is_late
             return
         assert broker.logs.cleaner is not None
         model.now_ms = self.clock.wall_ms()
@@ -258,7 +262,8 @@ class Run:
         """Check that what was guaranteed before the start is true of a log that was opened after it."""
         model, partition = self.topics[name].model, broker.partition(name)
         if model is not None and partition is not None and partition.topic_id == model.topic_id:
-            self.check_partition(broker, model, partition, failing=self.disk.faults.active or bool(self.disk.broken))
+            failing = self.disk.faults.active or bool(self.disk.broken)
+            self.check_partition(broker, model, partition, failing=failing, is_late=True)
 
     def check_topic(self, name: str, topic: Topic, found: UUID | None) -> None:
         """Check what the metadata contain for a topic after a start."""
