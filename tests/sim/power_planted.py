@@ -251,7 +251,7 @@ def _drop_unopened(patch: pytest.MonkeyPatch) -> None:
 PLANTED: dict[str, Planted] = {
     "checkpoints forget logs that are not open yet": Planted(_drop_unopened, 700, is_late=True, is_rare=True),
     "a stop is clean although logs were not recovered yet": Planted(
-        lambda patch: patch.setattr(flusher.Flusher, "_sync_unopened", lambda self: set()), 100, is_late=True
+        lambda patch: patch.setattr(flusher.Flusher, "_sync_unopened", lambda self: set()), 300, is_late=True
     ),
     "logs are opened late after a power cut": Planted(
         lambda patch: patch.setattr(LogManager, "_may_open_late", lambda *_: True), 100, is_late=True
