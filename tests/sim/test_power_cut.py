@@ -17,6 +17,7 @@ import tempfile
 import pytest
 
 from broker_cy.storage import flusher, written_points
+from tests.sim.defects import MISFITS
 from tests.sim.power_planted import PLANTED
 from tests.sim.power_run import Run
 
@@ -115,6 +116,8 @@ def search(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(Exception, match=r"plain|keyed|txn|metadata|bootstrap|batch") as found:
         run_seeds(0, planted.seeds, monkeypatch, opens_late=planted.is_late)
     assert "POWER_FIRST_SEED=" in found.value.__notes__[0]
+    assert not isinstance(found.value, MISFITS), f"{name!r} no longer fits the code: {found.value!r}"
+    print(f"{found.value!r}"[:500], *found.value.__notes__)
 
 
 def search_in_child(name: str) -> None:
