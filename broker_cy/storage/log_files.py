@@ -10,6 +10,7 @@ import os
 from broker_cy.core.logs import facts
 from broker_cy.storage import maintenance, recovery, snapshots, txn_index
 from broker_cy.storage.atomic import sync_directory
+from broker_cy.storage.segment_files import SNAPSHOT_SUFFIX
 
 logger = logging.getLogger(__name__)
 
@@ -70,7 +71,7 @@ class LogFiles:
                     by_suffix[suffix][base] = entry.stat().st_size
                 elif suffix == ".txnindex":
                     self.txn_indexes.add(base)
-                elif suffix == ".snapshot":
+                elif suffix == SNAPSHOT_SUFFIX:
                     self.snapshots.append(base)
                 elif suffix.endswith(".swap"):
                     swaps.append(name)

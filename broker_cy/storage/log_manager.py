@@ -443,8 +443,8 @@ class LogManager:
     def apply_retention(
         self, now_ms: int, high_watermark_of: Callable[[str, int], int], *, compacted: bool = False
     ) -> None:
-        """Delete segments by retention.ms and retention.bytes: with `compacted`, those of logs that are compacted, too;
-        else those of the other logs.
+        """Delete segments by retention.ms and retention.bytes: those of the logs that are also compacted if `compacted`
+        is true, otherwise those of the other logs.
         """
         self._retention.apply(
             now_ms,
