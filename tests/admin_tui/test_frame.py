@@ -146,7 +146,7 @@ def test_clusters_of_the_file(broker_cy: BrokerProcess, name: str) -> None:
     drive(broker_cy.bootstrap, job, clusters=clusters, size=(120, 30))
 
 
-def test_keys_can_be_bound_anew(broker_cy: BrokerProcess, name: str, tmp_path: Path) -> None:
+def test_keys_can_be_rebound(broker_cy: BrokerProcess, name: str, tmp_path: Path) -> None:
     """If this fails, a key that a terminal keeps to itself can never be pressed."""
     path = tmp_path / "tui.toml"
     path.write_text('theme = "nord"\n[keys]\n"topics.create" = "f5"\n')
@@ -239,7 +239,7 @@ def test_settings_beside_the_clusters_are_read(tmp_path: Path, monkeypatch: pyte
     assert cli.build(cli.parser().parse_args(["--config", str(tmp_path / "else.toml")])).settings.utc
 
 
-def test_an_act_tells_that_it_waits_for_the_broker(broker_cy: BrokerProcess, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_act_shows_that_it_waits_for_the_broker(broker_cy: BrokerProcess, monkeypatch: pytest.MonkeyPatch) -> None:
     """If this fails, a form closes and an unavailable broker is retried for half a minute, without a message."""
     monkeypatch.setattr(view, "WAIT_SHOWN_S", 0.01)
 

@@ -59,7 +59,7 @@ def test_columns_of_the_consumer() -> None:
     assert len(row.split(", ")) == len(columns.CONSUMER_HEADER.split(", ")) == 10
 
 
-def test_tables_tell_spending_pairs_and_failures() -> None:
+def test_tables_show_spending_pairs_and_failures() -> None:
     """The terminal must show the same as the report, including the failed run."""
     known = document(repeats=4)
     text = shown(columns.spending_table([known.runs[0], Run("kafka", "now", 1, failed="the target died")]))

@@ -187,14 +187,14 @@ def test_long_series_are_thinned_without_losing_a_peak() -> None:
     assert charts.thinned([1.0, 2.0], [1.0, None], charts.mean) == ([1.0, 2.0], [1.0, None])
 
 
-def test_figures_table_tells_median_and_range() -> None:
+def test_figures_table_shows_median_and_range() -> None:
     text = page.render([("a", document(repeats=3))])
     row: Any = re.search(r"<tr><td>Broker CPU per GB <span.*?</tr>", text, re.S)
     assert re.findall(r">([\d.,]+)<br>", row[0]) == ["252.500", "505.000"]
     assert "250.000 to 255.000" in row[0]
 
 
-def test_names_tell_equal_files_apart_and_a_bad_document_is_refused(tmp_path: Path) -> None:
+def test_names_distinguish_equal_files_and_a_bad_document_is_refused(tmp_path: Path) -> None:
     assert page.names([Path("x/a.json"), Path("y/a.json"), Path("b.json")]) == ["a (1)", "a (2)", "b"]
     path = tmp_path / "bad.json"
     path.write_text(json.dumps({"format": 9}))

@@ -39,7 +39,7 @@ def files(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_compaction_tells_what_it_costs(files: Path) -> None:
+def test_compaction_reports_its_cost(files: Path) -> None:
     """Input, CPU and the remaining log; producers alone and with compaction, and the ratio of their p99."""
     document = measure(files, "compaction", "scheduled", "-t", str(files / "ours.toml"), *SMALL)
     assert labels(document) == [
@@ -67,7 +67,7 @@ def test_compaction_beside_apache_kafka(files: Path, monkeypatch: pytest.MonkeyP
     assert of_each[0] == pytest.approx(of_each[1], rel=0.2)
 
 
-def test_flush_tells_records_and_syncs_by_depth(files: Path) -> None:
+def test_flush_reports_records_and_syncs_by_depth(files: Path) -> None:
     """Each depth is a run; the number of disk flushes is reported if the kernel counts them."""
     document = measure(files, "flush", "synced", "-t", str(files / "ours.toml"), "--depths", "1,8")
     assert labels(document) == ["depth 1", "depth 8"]
@@ -76,7 +76,7 @@ def test_flush_tells_records_and_syncs_by_depth(files: Path) -> None:
         assert ("syncs_per_s" in run["figures"]) == (disk_flushes(files) is not None)
 
 
-def test_producers_tells_what_an_open_one_costs(files: Path) -> None:
+def test_producers_reports_the_cost_of_an_open_one(files: Path) -> None:
     """State that is not freed, or doubled, makes a broker with many short-lived producers run out of memory."""
     document = measure(files, "producers", "scheduled", "-t", str(files / "ours.toml"), "--count", "10000")
     (run,) = document["runs"]

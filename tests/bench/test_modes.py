@@ -75,7 +75,7 @@ def labels(document: dict[str, Any]) -> list[str]:
     return [run["label"] for run in document["runs"]]
 
 
-def test_run_tells_load_and_broker(files: Path) -> None:
+def test_run_reports_load_and_broker(files: Path) -> None:
     """One run has the load's figures, the broker's, a series and the encoded latencies."""
     (run,) = measure(files, "run", "fast", "-t", "ours")["runs"]
     assert {"records_per_s", "p99_ms", "cpu_s_per_gb", "rss_mb", "generator_share"} <= run["figures"].keys()
@@ -144,7 +144,7 @@ def test_a_topic_of_more_partitions_than_one_call_may_create(files: Path, monkey
     assert run["figures"]["partitions"] == 8
 
 
-def test_compare_takes_turns_and_tells_ratios(files: Path) -> None:
+def test_compare_takes_turns_and_reports_ratios(files: Path) -> None:
     """A B A B, one ratio per pair; the floor is a target like any other."""
     document = measure(files, "compare", "fast", "ours", "floor", "--pairs", "2")
     assert [run["target"] for run in document["runs"]] == ["ours", "floor", "floor", "ours"]
@@ -208,7 +208,7 @@ def test_ceiling_ends_with_a_rate(files: Path, capsys: pytest.CaptureFixture[str
     assert "sustained with p99 <= 0.001 ms" in capsys.readouterr().out
 
 
-def test_backlog_tells_producers_alone_and_beside_the_drain(files: Path) -> None:
+def test_backlog_reports_producers_alone_and_beside_the_drain(files: Path) -> None:
     """The cost of a drain is the difference between two runs, both of which are in the document."""
     document = measure(files, "backlog", "scheduled", "-t", "ours", "--size", "20 MB")
     assert labels(document) == ["producers alone", "producers while it drains", "the drain"]
@@ -226,7 +226,7 @@ def test_connections_and_partitions_grow(files: Path) -> None:
     assert all(run["figures"]["start_s"] > 0 for run in found["runs"])
 
 
-def test_rebalance_tells_what_each_partition_stood_still(files: Path) -> None:
+def test_rebalance_reports_how_long_each_partition_stalled(files: Path) -> None:
     """A kill is noticed when the session ends, so the killed member's partitions stall for about that long."""
     (files / "steady.toml").write_text(ON_SCHEDULE)
     target = QUICK + '"group.min.session.timeout.ms" = 500\n'

@@ -281,7 +281,7 @@ def test_failures_of_runs_are_failures_of_the_document() -> None:
     assert document().failures == []
 
 
-def test_usage_tells_what_reaches_the_disk(tmp_path: Path) -> None:
+def test_usage_reports_what_reaches_the_disk(tmp_path: Path) -> None:
     """Bytes written to sockets are no disk writes."""
     import os
 

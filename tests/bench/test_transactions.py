@@ -107,7 +107,7 @@ def answer_of(*partitions: tuple[int, int, int], tail: bytes = b"\1\0\0") -> byt
     return body + b"\0" + struct.pack(">i", 0) + b"\0"
 
 
-def test_an_answer_tells_offsets_or_the_error_and_nothing_else() -> None:
+def test_an_answer_has_offsets_or_the_error_and_nothing_else() -> None:
     """A broker that is fast because its responses are invalid must not get a figure."""
     frame = ProduceFrame("t", "id", [batches.of_records(transactions(), 1, seed) for seed in range(2)])
     assert frame.offsets(answer_of((1, 0, 30), (0, 0, 20))) == (0, {0: 20, 1: 30})

@@ -83,7 +83,7 @@ def test_partitions_and_topics_that_do_not_exist(connection: Connection) -> None
 
 
 @pytest.mark.parametrize("version", range(3, 9))
-def test_every_plain_version_tells_the_code(connection: Connection, version: int) -> None:
+def test_every_plain_version_returns_the_code(connection: Connection, version: int) -> None:
     """If this fails, an old client considers a refused batch written."""
     answers = produce(connection, {"plain": {0: RawBatch(crc=1).encode(), 1: good()}}, version)
     assert (answers["plain", 0].error, answers["plain", 1].error) == (2, 0)

@@ -32,7 +32,7 @@ def answered(sock: socket.socket) -> bool:
         return False
 
 
-def test_each_listener_tells_its_own_address(tmp_path: Path, topic: str) -> None:
+def test_each_listener_returns_its_own_address(tmp_path: Path, topic: str) -> None:
     """If this fails, clients outside a container receive the address for clients inside it, and cannot connect."""
     argv: list[str | Path] = [*broker_command(), "start", "--data-dir", tmp_path / "data"]
     for setting in (

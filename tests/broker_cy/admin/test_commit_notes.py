@@ -76,7 +76,7 @@ class Asking:
         return (await self.source.committed_timestamps(group, offsets)).whole()
 
 
-def test_an_event_is_believed_for_the_offset_it_tells_of(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_event_is_believed_only_for_its_offset(monkeypatch: pytest.MonkeyPatch) -> None:
     """If this fails, a group seems minutes behind because of the time of another record."""
 
     async def job() -> None:

@@ -126,7 +126,7 @@ def test_wrong_options(broker_cy: Cli) -> None:
 
 
 @pytest.mark.skipif(not target_is_kafka(), reason="tests/e2e/test_events.py has a broker-cy without such topics")
-def test_a_cluster_that_tells_nothing(broker_cy: Cli) -> None:
+def test_a_cluster_without_events_and_samples(broker_cy: Cli) -> None:
     """If this fails, an operator of Apache Kafka gets a stack trace."""
     for command in ("events", "metrics"):
         assert "Apache Kafka does not" in broker_cy(command, code=1).err

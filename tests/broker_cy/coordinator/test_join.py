@@ -144,7 +144,7 @@ def test_leader_that_does_not_rejoin_is_replaced(h: Harness) -> None:
     assert a not in h.group().members
 
 
-def test_follower_with_the_same_metadata_is_told_its_generation(h: Harness) -> None:
+def test_follower_with_the_same_metadata_receives_its_generation(h: Harness) -> None:
     """If this fails, a follower that did not get its response makes the whole group rebalance."""
     _, follower = h.stable("a", "b")
     answer = h.join("again", follower)

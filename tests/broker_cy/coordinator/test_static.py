@@ -44,7 +44,7 @@ def test_restarted_member_takes_its_place_without_a_rebalance(h: Harness, versio
     assert h.group().state is GroupState.STABLE
 
 
-def test_restarted_leader_is_told_not_to_assign(h: Harness) -> None:
+def test_restarted_leader_is_asked_not_to_assign(h: Harness) -> None:
     """If this fails, the new leader assigns to a group that did not rebalance. Versions before 9 see another leader
     instead.
     """

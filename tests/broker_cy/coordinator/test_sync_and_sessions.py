@@ -145,7 +145,7 @@ def test_last_session_empties_the_group_for_good(h: Harness) -> None:
     assert h.group().protocol_type == "consumer"
 
 
-def test_sessions_begin_anew_after_a_restart(h: Harness) -> None:
+def test_sessions_begin_again_after_a_restart(h: Harness) -> None:
     """If this fails, either all members are removed at once, or dead members stay forever."""
     a, _ = h.stable("a", "b")
     h.advance(SESSION_MS - 1)

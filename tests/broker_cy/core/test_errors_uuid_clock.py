@@ -57,7 +57,7 @@ def test_reserved_uuids_are_not_given_out() -> None:
     assert not uuid.is_reserved(dashed)
 
 
-def test_manual_clock_moves_only_when_told() -> None:
+def test_manual_clock_moves_only_when_it_is_set() -> None:
     clock = ManualClock(wall_ms=1000)
     assert (clock.wall_ms(), clock.monotonic()) == (1000, 0.0)
     clock.advance_ms(250)

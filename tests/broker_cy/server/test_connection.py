@@ -252,7 +252,7 @@ def test_fetch_by_topic_id(core: CoreHarness, version: int) -> None:
     assert response.responses[0].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def test_fetch_session_tells_only_news(core: CoreHarness) -> None:
+def test_fetch_session_returns_only_changes(core: CoreHarness) -> None:
     """KIP-227: an incremental fetch returns only what changed; a wrong epoch is refused."""
     core.topic("s", 2)
     client = core.client()

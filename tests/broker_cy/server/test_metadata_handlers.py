@@ -86,7 +86,7 @@ def test_metadata_of_all_and_of_no_topics(tmp_path: Path) -> None:
     with_broker(tmp_path, work)
 
 
-def test_metadata_tells_the_address_of_the_listener(tmp_path: Path) -> None:
+def test_metadata_has_the_address_of_the_listener(tmp_path: Path) -> None:
     """If this fails, an external client would be sent to an address that is only reachable internally."""
 
     async def work(broker: MetadataBroker) -> None:
@@ -211,7 +211,7 @@ def test_metadata_by_id(tmp_path: Path) -> None:
     with_broker(tmp_path, work)
 
 
-def test_metadata_tells_operations_when_asked(tmp_path: Path) -> None:
+def test_metadata_has_operations_when_asked(tmp_path: Path) -> None:
     """If this fails, admin tools would show a client as allowed to do nothing."""
 
     async def work(broker: MetadataBroker) -> None:

@@ -181,7 +181,7 @@ def test_the_cleaner_is_switched_off_and_backs_off(tmp_path: Path) -> None:
     assert looks == [NOW_MS, NOW_MS + 15_000, NOW_MS + 30_000]
 
 
-def test_a_checkpoint_that_does_not_fit_is_written_anew(tmp_path: Path) -> None:
+def test_a_checkpoint_that_does_not_fit_is_replaced(tmp_path: Path) -> None:
     """If this fails, the old offset comes back at the next start, when the log may have grown beyond it."""
     (tmp_path / "cleaner-offset-checkpoint").write_text("0\n1\nt 0 4711\n")
     cleaners = Cleaners(tmp_path, 1, CleanerSettings())

@@ -101,7 +101,7 @@ def test_damaged_checkpoints_cost_time_and_not_data(filled: Path) -> None:
     assert (contents(log), log.recovery_point, manager.high_watermarks) == (data, 0, {})
 
 
-def test_lost_segments_let_the_log_begin_anew(filled: Path) -> None:
+def test_a_log_without_segments_begins_at_its_log_start_offset(filled: Path) -> None:
     """If this fails, lost segment files leave a partition that never accepts a record again."""
     (filled / "log-start-offset-checkpoint").write_text("0\n1\nt 0 250\n")
     for path in (filled / "t-0").glob("*.log"):

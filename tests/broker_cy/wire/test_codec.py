@@ -89,7 +89,7 @@ def test_a_misspelt_field_is_refused() -> None:
         messages.FetchRequst  # type: ignore[attr-defined]  # noqa: B018
 
 
-def test_classes_tell_what_their_table_says() -> None:
+def test_classes_have_what_their_table_says() -> None:
     assert (FetchRequest.API_KEY, FetchRequest.VERSIONS) == (1, (4, 18))
     assert (messages.PartitionRecord.API_KEY, messages.PartitionRecord.VERSIONS) == (3, (0, 2))
     assert set(dir(messages)) == set(tables.message_files())
