@@ -109,6 +109,8 @@ def test_a_written_point_of_the_old_topic_hides_no_torn_write(tmp_path: Path, mo
     overwrite(path, b"\xff", 7 * 121 + 100)
     again = open_manager(tmp_path)
     assert (again.logs[KEY].written_point, again.logs[KEY].log_end_offset) == (0, 14)
+    # The directory lacks the producers' state of that point as well, which alone would be enough.
+    assert KEY not in again.checkpoints.written_points
     again.crash()
 
 
