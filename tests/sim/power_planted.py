@@ -283,6 +283,7 @@ PLANTED: dict[str, Planted] = {
     "a segment of the metadata log begins in the middle of an append": Planted(_roll_inside_of_an_append, 300),
     "transaction indexes are not made again after a power cut": Planted(_trust_every_snapshot, 1000, is_rare=True),
     "log start offsets are applied by name": Planted(_by_name(checkpoints.LOG_START_OFFSETS), 2500, is_rare=True),
+    "recovery points are applied by name": Planted(_by_name(checkpoints.RECOVERY_POINTS), 2500, is_rare=True),
     "what is cleaned counts by name": Planted(_cleaned_by_name, 300),
     "segments are dropped under staged batches": Planted(_drop_staged, 3000, is_rare=True, may_crash=True),
     "notes of the page cache are trusted in a copy": Planted(_trust_copies, 400),
