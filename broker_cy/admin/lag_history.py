@@ -60,12 +60,14 @@ class Window:
 
     @property
     def lag(self) -> int:
-        """That of the last sample; 0 without one."""
+        """The lag in the last sample; 0 if there is none."""
         numbers = self._numbers
         return max(0, numbers[-_FIELDS + 2] - numbers[-_FIELDS + 1]) if numbers else 0
 
     def trend(self) -> Trend | None:
-        """As `trend` of the samples, which without a rewind is that of the first and the last one."""
+        """Return `trend` of the samples. If no committed offset was moved back, it is that of the first and the last
+        sample, and the others are not decoded.
+        """
         numbers = self._numbers
         committed = numbers[1::_FIELDS]
         if len(committed) > 1 and all(map(le, committed, committed[1:])):
@@ -73,7 +75,7 @@ class Window:
         return trend(self.samples())
 
     def status(self) -> Status:
-        """As `judge`, without decoding the samples of a group that keeps up, which most groups do."""
+        """Return `judge` of the samples, which are not decoded if the group keeps up, as most groups do."""
         numbers = self._numbers
         if numbers and numbers[-_FIELDS + 1] >= numbers[-_FIELDS + 2]:
             return Status.OK

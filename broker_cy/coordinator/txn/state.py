@@ -55,10 +55,11 @@ BY_LABEL: Final = {state.label: state for state in TxnState}
 
 @dataclass(frozen=True, slots=True)
 class Transaction:
-    """The last transaction of a transactional id, which may be going on, and its producer.
+    """The last or current transaction of a transactional id, and its producer.
 
-    `last_producer_epoch` is the epoch before the last bump where a producer that asks again is given the same answer
-    again, else -1; records do not keep it, so a restart forgets it (as in Kafka). Times are of the wall clock.
+    `last_producer_epoch` is the epoch before the last bump if a producer that repeats its request has to receive the
+    same response, otherwise -1; records do not contain it, so a restart loses it (as in Kafka). Times are of the wall
+    clock.
     """
 
     transactional_id: str
@@ -67,7 +68,7 @@ class Transaction:
     last_update_ms: int
     previous_producer_id: int = NO_PRODUCER_ID
     next_producer_id: int = NO_PRODUCER_ID
-    """The producer id that the end of this transaction brings, where epochs are exhausted; else -1."""
+    """The producer id after the end of this transaction if its epochs are exhausted; otherwise -1."""
     producer_epoch: int = NO_PRODUCER_EPOCH
     last_producer_epoch: int = NO_PRODUCER_EPOCH
     state: TxnState = TxnState.EMPTY
