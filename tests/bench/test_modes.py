@@ -38,7 +38,6 @@ QUICK = 'kind = "ours"\n[settings]\n"log.segment.delete.delay.ms" = 0\n'
 
 @pytest.fixture
 def files(tmp_path: Path) -> Path:
-    (tmp_path / "ours.toml").write_text(QUICK)
     (tmp_path / "fast.toml").write_text(WORKLOAD)
     (tmp_path / "scheduled.toml").write_text(ON_SCHEDULE)
     (tmp_path / "producing.toml").write_text(ON_SCHEDULE.replace("count = 1", "count = 0"))
@@ -46,23 +45,16 @@ def files(tmp_path: Path) -> Path:
 
 
 def quickly(files: Path, arguments: Sequence[str]) -> list[str]:
-    """The arguments with this test's target in place of the tool's own of the same name."""
+    """The arguments with a target of QUICK in place of the tool's own of the same name."""
+    (files / "ours.toml").write_text(QUICK)
     return [str(files / "ours.toml") if each == "ours" else each for each in arguments]
 
 
 def measure(files: Path, mode: str, workload: str, *arguments: str) -> dict[str, Any]:
     """Run a mode in this process; returns its JSON document."""
     out = files / "out.json"
-    argv = [
-        mode,
-        *quickly(files, arguments),
-        "-w",
-        str(files / f"{workload}.toml"),
-        "--json",
-        str(out),
-        "--dir",
-        str(files / "data"),
-    ]
+    argv = [mode, *quickly(files, arguments), "-w", str(files / f"{workload}.toml")]
+    argv += ["--json", str(out), "--dir", str(files / "data")]
     assert cli.main(argv) == 0
     assert result.read(out).failed is None
     assert not list((files / "data").iterdir()), "data of a broker that was started is left"
