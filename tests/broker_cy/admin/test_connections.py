@@ -21,6 +21,7 @@ from tests.broker_cy.admin.conftest import with_client
 from tests.support.broker import QUICK, BrokerProcess
 from tests.support.cutting_proxy import CuttingProxy
 from tests.support.old_broker import OldBroker
+from tests.support.proxy import behind
 
 
 @pytest.mark.parametrize(
@@ -142,14 +143,6 @@ OLDEST = {
         ApiKey.OFFSET_DELETE, ApiKey.DESCRIBE_CLUSTER, ApiKey.INIT_PRODUCER_ID, ApiKey.DESCRIBE_LOG_DIRS,
     )
 } | {ApiKey.METADATA: (4, 4), ApiKey.OFFSET_FETCH: (2, 2)}  # fmt: skip
-
-
-def behind(proxy: OldBroker, directory: Path) -> BrokerProcess:
-    """Start a broker that advertises the address of the proxy."""
-    settings = {**QUICK, "advertised.listeners": f"PLAINTEXT://127.0.0.1:{proxy.port}"}
-    broker = BrokerProcess(directory, settings).start()
-    proxy.upstream = (broker.host, broker.port)
-    return broker
 
 
 def test_an_old_broker_is_spoken_to_in_its_versions(tmp_path: Path) -> None:

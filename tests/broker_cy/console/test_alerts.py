@@ -24,6 +24,7 @@ from tests.support.altered_broker import Alter, AlteredBroker
 from tests.support.broker import QUICK, BrokerProcess
 from tests.support.confluent import assigned, close_consumer, new_consumer
 from tests.support.hanging import leave_hanging
+from tests.support.proxy import behind
 from tests.support.small_disk import SmallDisk, why_not
 
 WAIT_S = 30.0
@@ -221,7 +222,7 @@ def test_a_broker_that_is_away_and_comes_back(tmp_path: Path) -> None:
 def test_what_one_broker_cannot_show(tmp_path: Path, name: str) -> None:
     """If this fails, partitions without a leader, a fenced broker or a quorum without a leader are not noticed."""
     proxy = AlteredBroker()
-    broker = BrokerProcess(tmp_path, {**QUICK, "advertised.listeners": f"PLAINTEXT://127.0.0.1:{proxy.port}"})
+    broker = behind(proxy, tmp_path)
     kinds = ("offline_partition", "under_replicated_partition", "broker_away", "leaderless_quorum")
 
     def alter_partition(number: int, **fields: object) -> Alter:
@@ -233,7 +234,7 @@ def test_what_one_broker_cannot_show(tmp_path: Path, name: str) -> None:
 
         return alter
 
-    offline, behind = alter_partition(1, leader_id=-1), alter_partition(0, replica_nodes=[1, 2])
+    offline, out_of_sync = alter_partition(1, leader_id=-1), alter_partition(0, replica_nodes=[1, 2])
 
     def fenced(answer: Any) -> None:
         answer.brokers[0].is_fenced = True
@@ -264,7 +265,7 @@ def test_what_one_broker_cannot_show(tmp_path: Path, name: str) -> None:
                         [f"offline partitions: {name}-1 is offline: it has no leader"],
                     ),
                     (
-                        {ApiKey.METADATA: behind},
+                        {ApiKey.METADATA: out_of_sync},
                         {},
                         [behind_by_one, "broker away: broker 2 is away: it has replicas"],
                     ),
@@ -293,8 +294,6 @@ def test_what_one_broker_cannot_show(tmp_path: Path, name: str) -> None:
                 await looking.session.close()
 
     try:
-        broker.start()
-        proxy.upstream = (broker.host, broker.port)
         asyncio.run(inside())
     finally:
         broker.close()
