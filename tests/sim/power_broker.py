@@ -73,14 +73,12 @@ class Broker:
         )
         self.config = BrokerConfig.from_properties({"node.id": "1", "log.dirs": root})
         self.config._values.update(METADATA_SETTINGS)
+
+        def opened(topic: str, _: int) -> None:
+            on_opened(self, topic)
+
         self.partitions = Partitions(
-            self.config,
-            clock,
-            self.table,
-            self.logs,
-            self.group,
-            on_online=lambda topic, _: on_opened(self, topic),
-            on_opened=lambda topic, _: on_opened(self, topic),
+            self.config, clock, self.table, self.logs, self.group, on_online=opened, on_opened=opened
         )
         self.partitions.overrides = topics
         self.controller: ControllerService

@@ -6,20 +6,13 @@ from __future__ import annotations
 
 import errno
 import os
-import random
-import tempfile
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
 from uuid import UUID
 
 import pytest
 
-from broker_cy.core.clock import ManualClock
-from broker_cy.server.controller_service import SEGMENT_BYTES_MAX
-from broker_cy.server.metadata_log import MetadataLog
-from broker_cy.storage import maintenance, snapshots, txn_index, written_points
+from broker_cy.storage import maintenance, snapshots, txn_index
 from broker_cy.storage.atomic import sync_directory
 from broker_cy.storage.checkpoints import CLEANED_OFFSETS, LOG_START_OFFSETS, read_entries
 from broker_cy.storage.cleaner.log_cleaner import CleanerSettings, LogCleaner
@@ -28,74 +21,16 @@ from broker_cy.storage.errors import StorageError
 from broker_cy.storage.jobs import InlineJobs
 from broker_cy.storage.log import Log
 from broker_cy.storage.log_config import LogConfig
-from broker_cy.storage.settings import StorageSettings
-from tests.broker_cy.server.test_controller_service import create
 from tests.broker_cy.storage.batches import batch, contents, overwrite
 from tests.broker_cy.storage.managing import Manager, open_manager
 from tests.broker_cy.storage.test_open_transactions import marker, transactional
-from tests.sim.power_broker import Broker
-from tests.support.power import Disk, PowerCut
+from tests.sim.power_machine import Least, Machine, machine_in_memory, needs_memory
 
-# A file system that does not reuse inodes, which Disk relies on.
-MEMORY = "/dev/shm"
 TOPIC_ID = UUID(int=3)
 KEY = ("t", 0)
 CONFIG = LogConfig(segment_bytes=400, file_delete_delay_ms=0)
 
-pytestmark = pytest.mark.skipif(not os.path.isdir(MEMORY), reason="no directory in memory")
-
-
-class Least(random.Random):
-    """Draws with which a power cut leaves only what was synced: Disk then takes the first of the possible values."""
-
-    def random(self) -> float:
-        return 0.0
-
-    def choice(self, seq: Any) -> Any:
-        return seq[0]
-
-    def randint(self, a: int, b: int) -> int:
-        return a
-
-
-class Zeros(Least):
-    """Names and sizes of files are the latest, and the bytes that were not synced are zeros."""
-
-    def choice(self, seq: Any) -> Any:
-        return seq[1] if isinstance(seq[0], int) else seq[0]
-
-
-class Machine(Disk):
-    """A disk in use whose cuts leave what `draw` determines; each cut is followed by another start of the machine."""
-
-    def __init__(self, root: str, draw: Least) -> None:
-        super().__init__(root, draw)
-        self.boots = 0
-        self._use = ExitStack()
-
-    def start(self) -> None:
-        self._use.enter_context(self.installed())
-
-    def stop(self) -> None:
-        self._use.close()
-
-    def cut(self) -> None:
-        self.stop()
-        super().cut()
-        self.boots += 1
-        self.start()
-
-
-@contextmanager
-def machine_in_memory(monkeypatch: pytest.MonkeyPatch, draw: Least) -> Iterator[Machine]:
-    with tempfile.TemporaryDirectory(dir=MEMORY, prefix="power-losses-") as root:
-        machine = Machine(root, draw)
-        monkeypatch.setattr(written_points, "boot_id", lambda: b"boot-%d" % machine.boots)
-        machine.start()
-        try:
-            yield machine
-        finally:
-            machine.stop()
+pytestmark = needs_memory
 
 
 @pytest.fixture
@@ -377,84 +312,3 @@ def test_damage_that_a_consumer_found_is_not_cut_off_after_a_power_cut(disk: Mac
 
 
 # --- the metadata log
-
-BROKER_STORAGE = StorageSettings(retention_check_interval_ms=0)
-
-
-def broker_on(disk: Machine) -> Broker:
-    return Broker(disk.root, random.Random(0), ManualClock(0), BROKER_STORAGE, {"t": {}})
-
-
-def start_and_create(disk: Machine) -> bool:
-    """Start a broker, and create the topic `t` if it does not exist yet; return whether it certainly exists."""
-    broker = broker_on(disk)
-    try:
-        broker.start()
-        if broker.topic_id("t") is not None:
-            return True
-        future: Any = broker.controller.submit(create("t"))
-        broker.loop.settle()
-        return not future.result().topics[0].error_code
-    finally:
-        broker.crash()
-
-
-def write_bootstrap(disk: Machine, elsewhere: Path) -> None:
-    """Write the files that Kafka's StorageTool writes."""
-    log = Log.create(str(elsewhere), "x", 0, LogConfig(), 0)
-    MetadataLog(log, disk.root, SEGMENT_BYTES_MAX).bootstrap_records(0)
-
-
-def cut_during_the_first_start(disk: Machine, at: int) -> bool:
-    """Cut the power at sync number `at`, or after the first start if that has fewer syncs; return whether it was cut at
-    the sync.
-    """
-    disk.cut_at = disk.syncs + at
-    is_cut = created = False
-    try:
-        created = start_and_create(disk)
-    except PowerCut:
-        is_cut = True
-    disk.cut_at = -1
-    disk.cut()
-    broker = broker_on(disk)
-    broker.start()
-    assert not created or broker.topic_id("t") is not None
-    broker.crash()
-    return is_cut
-
-
-@pytest.mark.parametrize("formatted", [True, False])
-@pytest.mark.parametrize("draw", [Least, Zeros])
-def test_a_power_cut_at_any_sync_of_the_first_start_loses_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, draw: type[Least], formatted: bool
-) -> None:
-    """If this fails, a torn bootstrap.checkpoint prevents every later start; or, if Kafka's StorageTool has written
-    that file, a topic that was created is lost, because the directory of the metadata log was not synced.
-    """
-    at, is_cut = 0, True
-    while is_cut:
-        at += 1
-        with machine_in_memory(monkeypatch, draw()) as disk:
-            if formatted:
-                write_bootstrap(disk, tmp_path)
-            is_cut = cut_during_the_first_start(disk, at)
-    assert at > 5
-
-
-def test_the_metadata_log_begins_segments_only_between_appends(tmp_path: Path) -> None:
-    """If this fails, a power cut may keep the new segment and lose the end of the previous one, and the next start is
-    refused although nothing that was committed is lost.
-    """
-    one = batch(0, size=100)
-    path = str(tmp_path / "__cluster_metadata-0")
-    log = Log.create(path, "__cluster_metadata", 0, LogConfig(segment_bytes=SEGMENT_BYTES_MAX), 0)
-    files = MetadataLog(log, str(tmp_path), 3 * len(one))
-    ends = []
-    for _ in range(5):
-        start = log.log_end_offset
-        files.append(batch(start, size=100) + batch(start + 1, size=100), 0)
-        ends.append(log.log_end_offset)
-    bases = [segment.base_offset for segment in log.segments]
-    assert bases == [0, 2, 4, 6, 8]
-    assert set(bases[1:]) <= set(ends)
