@@ -116,8 +116,8 @@ async def _partitions(page: Page, topics: list[tuple[bytes, list[Partition | Non
     offline = unopened = 0
     for name, places in topics:
         held = [partition for partition in places if partition is not None]
-        unopened += (waiting := sum(partition.unopened for partition in held))
-        offline += sum(partition.offline is not None for partition in held) - waiting
+        unopened += sum(partition.unopened for partition in held)
+        offline += sum(partition.offline is not None and not partition.unopened for partition in held)
         partitions += held
         # Both labels of a partition, of which only the number differs within the topic.
         before, after = labels_text(("topic", "partition"), (name.decode(), "\0")).encode().split(b"\0")

@@ -296,9 +296,11 @@ class LogManager:
 
     def _load_one(self, key: TopicPartition, path: str, config: LogConfig, context: LoadContext) -> None:
         try:
-            self._add(key, self._loading.load(key, path, config, context))
+            log = self._loading.load(key, path, config, context)
         except (StorageError, OSError, ValueError) as error:
             self._take_offline(key, path, error)
+        else:
+            self._add(key, log)
 
     def _add(self, key: TopicPartition, log: Log) -> None:
         self.logs[key] = log

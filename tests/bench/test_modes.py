@@ -30,10 +30,8 @@ duration = "400 ms"
 ON_SCHEDULE = WORKLOAD.replace('"16 KiB"', '"1 B"\nrate = "2000 requests/s"').replace(
     "[time]", "[consumers]\ncount = 1\n[time]"
 )
-
-
 # Otherwise the deletion of each window's topic takes a second.
-QUICK = 'kind = "ours"\n[settings]\n"log.segment.delete.delay.ms" = 0\n'
+QUICK = 'kind = "{}"\n[settings]\n"log.segment.delete.delay.ms" = 0\n'
 
 
 @pytest.fixture
@@ -45,9 +43,10 @@ def files(tmp_path: Path) -> Path:
 
 
 def quickly(files: Path, arguments: Sequence[str]) -> list[str]:
-    """The arguments with a target of QUICK in place of the tool's own of the same name."""
-    (files / "ours.toml").write_text(QUICK)
-    return [str(files / "ours.toml") if each == "ours" else each for each in arguments]
+    """The arguments with targets of QUICK in place of the tool's own of the same names."""
+    for kind in ("ours", "kafka"):
+        (files / f"{kind}.toml").write_text(QUICK.format(kind))
+    return [str(files / f"{each}.toml") if each in ("ours", "kafka") else each for each in arguments]
 
 
 def measure(files: Path, mode: str, workload: str, *arguments: str) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from broker_cy.admin.address import Address
 from broker_cy.admin.metadata import Metadata, PartitionInfo, TopicInfo, TopicPartition, _Cached
 from broker_cy.admin.turns import URGENT, Turns
 from broker_cy.core.uuid import ZERO
+from tests.support.loop_turns import counted_turns
 
 
 def test_a_turn_ends_only_when_its_time_is_over() -> None:
@@ -16,20 +17,11 @@ def test_a_turn_ends_only_when_its_time_is_over() -> None:
     """
 
     async def others_ran(turn_s: float) -> int:
-        ran = 0
-
-        async def other() -> None:
-            nonlocal ran
-            while True:
-                ran += 1
-                await asyncio.sleep(0)
-
-        task = asyncio.create_task(other())
         turns = Turns(turn_s)
-        for _ in range(10):
-            await turns.pause()
-        task.cancel()
-        return ran
+        with counted_turns() as others:
+            for _ in range(10):
+                await turns.pause()
+        return others.count
 
     assert asyncio.run(others_ran(0.0)) == 10
     assert asyncio.run(others_ran(1e9)) == 0

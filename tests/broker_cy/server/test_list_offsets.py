@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 
 import pytest
@@ -10,6 +9,7 @@ import pytest
 from broker_cy.wire import messages as m
 from broker_cy.wire.records import Record, encode_batch
 from tests.broker_cy.server.group_broker import GroupBroker, run
+from tests.support.loop_turns import counted_turns
 
 PARTITIONS = 20
 
@@ -29,24 +29,15 @@ def test_a_search_in_many_partitions_lets_others_work(tmp_path: Path, timestamp:
                 partition = broker.server.broker.partitions.get("t", index)
                 assert partition is not None
                 await partition.append_records(batch, 0)
-            turns = 0
-
-            async def other() -> None:
-                nonlocal turns
-                while True:
-                    turns += 1
-                    await asyncio.sleep(0)
-
-            task = asyncio.create_task(other())
             wanted = [
                 m.ListOffsetsRequest.ListOffsetsPartition(partition_index=index, timestamp=timestamp)
                 for index in range(PARTITIONS)
             ]
             request = m.ListOffsetsRequest.ListOffsetsTopic(name="t", partitions=wanted)
-            answer = await broker.call(m.ListOffsetsRequest(replica_id=-1, topics=[request]), 7)
-            task.cancel()
+            with counted_turns() as others:
+                answer = await broker.call(m.ListOffsetsRequest(replica_id=-1, topics=[request]), 7)
             found = [(each.error_code, each.offset, each.timestamp) for each in answer.topics[0].partitions]
             assert found == [(0, 0, 1_000)] * PARTITIONS
-            assert turns >= PARTITIONS
+            assert others.count >= PARTITIONS
 
     run(work)
